@@ -1,0 +1,214 @@
+//! The platform seam: everything the driver needs of the world around it, and nothing else.
+//!
+//! Three implementations exist from the start: Linux VFIO (`bareverbs-vfio`), the in-process device model (for tests and
+//! examples), and bare metal. The driver is generic over [`Platform`] and monomorphised: on VFIO and on bare metal a
+//! doorbell is one volatile store.
+
+use core::alloc::Layout;
+use core::fmt;
+use core::ptr::NonNull;
+use core::time::Duration;
+
+/// Memory that the host and the device both see, coherent for both.
+///
+/// The pointer and the device's address ([`iova`](Self::iova)) are never assumed to be equal.
+#[derive(Debug)]
+pub struct Dma {
+    /// Where the host sees it. Valid for `len` bytes until [`Platform::dma_free`].
+    pub ptr: NonNull<u8>,
+    /// Where the device sees it: one contiguous run of `len` bytes.
+    pub iova: u64,
+    /// What was asked for.
+    pub layout: Layout,
+}
+
+/// The caller's memory made visible to the device ([`Platform::dma_map`]).
+///
+/// The region starts at `ptr` and lies in `pages` pages of `1 << page_shift` bytes, each of which the device sees at the
+/// address that [`Platform::page_iova`] gives. `ptr` lies in page 0, at the same offset in the page for host and device.
+#[derive(Debug)]
+pub struct Mapping {
+    /// Start of the region for the host.
+    pub ptr: NonNull<u8>,
+    /// Length of the region in bytes.
+    pub len: usize,
+    /// Binary logarithm of the page size, at least 12.
+    pub page_shift: u8,
+    /// Number of pages that the region touches.
+    pub pages: usize,
+    /// For the platform: whatever it needs to answer [`Platform::page_iova`] and to undo the mapping.
+    pub token: u64,
+}
+
+/// Why the platform could not provide memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DmaError {
+    /// No memory left, or none that is contiguous for the device and this long.
+    OutOfMemory,
+    /// No device addresses left.
+    OutOfAddresses,
+    /// The limit on locked memory (`RLIMIT_MEMLOCK`), in bytes, stands in the way of `needed` bytes.
+    LockedMemoryLimit {
+        /// The limit in force.
+        limit: u64,
+        /// What would be needed in all.
+        needed: u64,
+    },
+    /// The IOMMU driver takes no more mappings.
+    TooManyMappings,
+    /// The operating system refused, with this error number.
+    Os(i32),
+}
+
+impl fmt::Display for DmaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory => f.write_str("out of DMA memory"),
+            Self::OutOfAddresses => f.write_str("out of device addresses"),
+            Self::LockedMemoryLimit { limit, needed } => {
+                write!(f, "the limit on locked memory is {limit} bytes, {needed} are needed (raise RLIMIT_MEMLOCK)")
+            }
+            Self::TooManyMappings => f.write_str("the IOMMU takes no more mappings"),
+            Self::Os(errno) => write!(f, "the operating system refused the mapping (errno {errno})"),
+        }
+    }
+}
+
+impl core::error::Error for DmaError {}
+
+/// What the driver needs of the machine and of the PCI function that it drives.
+///
+/// One value belongs to one function. The function's memory decoding and bus mastering are on, and nobody else drives it.
+///
+/// # Safety
+///
+/// Each method has a duty of the implementer. In short: addresses handed out stay valid and exclusive until they are
+/// given back, and register accesses reach the device at once and in program order.
+pub unsafe trait Platform {
+    /// Length of BAR 0 in bytes, as far as the driver may touch it.
+    fn bar_len(&self) -> usize;
+
+    /// Reads the big-endian 32-bit register at `offset` (a multiple of 4) of BAR 0. A device that is gone reads all ones.
+    ///
+    /// # Implementation safety
+    /// One 32-bit bus access, not merged, repeated or moved relative to other register accesses. An `offset` outside
+    /// the BAR must not touch memory; it reads all ones.
+    fn read_be32(&self, offset: usize) -> u32;
+
+    /// Writes the big-endian 32-bit register at `offset` (a multiple of 4) of BAR 0.
+    ///
+    /// # Implementation safety
+    /// As [`read_be32`](Self::read_be32); and all earlier writes to DMA memory are visible to the device before it
+    /// sees this write. An `offset` outside the BAR is ignored.
+    fn write_be32(&self, offset: usize, value: u32);
+
+    /// Writes the big-endian 64-bit register at `offset` (a multiple of 8) of BAR 0: the data path's doorbell.
+    ///
+    /// # Implementation safety
+    /// As [`write_be32`](Self::write_be32). One 64-bit access where the machine has one, otherwise the high half first.
+    fn write_be64(&self, offset: usize, value: u64);
+
+    /// Allocates memory for host and device, zeroed. `layout`'s alignment holds for both addresses.
+    ///
+    /// # Implementation safety
+    /// The memory belongs to the caller alone, and the device reaches all of it at the returned address, until
+    /// [`dma_free`](Self::dma_free).
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError>;
+
+    /// Gives memory back; the device can no longer reach it afterwards where there is an IOMMU.
+    ///
+    /// # Safety
+    /// `dma` came from this platform's [`dma_alloc`](Self::dma_alloc), and neither host nor device uses it any more.
+    unsafe fn dma_free(&self, dma: Dma);
+
+    /// Makes the caller's memory visible to the device.
+    ///
+    /// # Implementation safety
+    /// Until [`dma_unmap`](Self::dma_unmap) the device reaches exactly the pages that hold the region.
+    ///
+    /// # Safety
+    /// The region is valid for reads and writes until it is unmapped, and the caller accepts that the device changes
+    /// it at any time.
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError>;
+
+    /// The device's address of page `index` (below `mapping.pages`) of a mapping.
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64;
+
+    /// Undoes [`dma_map`](Self::dma_map).
+    ///
+    /// # Safety
+    /// `mapping` came from this platform, and the device no longer uses it.
+    unsafe fn dma_unmap(&self, mapping: Mapping);
+
+    /// Time since an arbitrary fixed start; never goes back.
+    fn now(&self) -> Duration;
+
+    /// Called in each turn of a loop that waits for the device: spin hint, yield, or (in the stepped model) the place
+    /// where the device gets to run.
+    fn relax(&self);
+
+    /// How many MSI-X vectors the driver may use; 0 if it has to poll.
+    fn interrupt_vectors(&self) -> u16 {
+        0
+    }
+
+    /// Waits until vector `vector` was raised since the last wait, or until `deadline` ([`now`](Self::now)'s clock).
+    /// Returns whether it was. The default polls: it relaxes once and says that it was.
+    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
+        let _ = (vector, deadline);
+        self.relax();
+        true
+    }
+}
+
+// SAFETY: every duty is passed on to the platform behind the reference.
+#[expect(unsafe_code)]
+unsafe impl<P: Platform + ?Sized> Platform for &P {
+    #[inline]
+    fn bar_len(&self) -> usize {
+        (**self).bar_len()
+    }
+    #[inline]
+    fn read_be32(&self, offset: usize) -> u32 {
+        (**self).read_be32(offset)
+    }
+    #[inline]
+    fn write_be32(&self, offset: usize, value: u32) {
+        (**self).write_be32(offset, value);
+    }
+    #[inline]
+    fn write_be64(&self, offset: usize, value: u64) {
+        (**self).write_be64(offset, value);
+    }
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        (**self).dma_alloc(layout)
+    }
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).dma_free(dma) }
+    }
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).dma_map(region) }
+    }
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        (**self).page_iova(mapping, index)
+    }
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).dma_unmap(mapping) }
+    }
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+    fn relax(&self) {
+        (**self).relax();
+    }
+    fn interrupt_vectors(&self) -> u16 {
+        (**self).interrupt_vectors()
+    }
+    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
+        (**self).wait_interrupt(vector, deadline)
+    }
+}

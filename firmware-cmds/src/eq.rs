@@ -1,0 +1,101 @@
+//! Event queues.
+
+use crate::command::EmptyOut;
+use crate::command::command;
+use crate::layout::layout;
+
+layout! {
+    pub struct Eqc: "eqc", 0x40 {
+        bits status, set_status: u8 @ 0x00 [31:28];
+        flag ec, set_ec @ 0x00 [18];
+        flag oi, set_oi @ 0x00 [17];
+        bits st, set_st: u8 @ 0x00 [11:8];
+        bits page_offset, set_page_offset: u8 @ 0x08 [11:6];
+        bits log_eq_size, set_log_eq_size: u8 @ 0x0c [28:24];
+        bits uar_page, set_uar_page: u32 @ 0x0c [23:0];
+        bits intr, set_intr: u16 @ 0x14 [11:0];
+        bits log_page_size, set_log_page_size: u8 @ 0x18 [28:24];
+        bits consumer_counter, set_consumer_counter: u32 @ 0x28 [23:0];
+        bits producer_counter, set_producer_counter: u32 @ 0x2c [23:0];
+    }
+}
+
+layout! {
+    pub struct Eqe: "eqe", 0x40 {
+        bits event_type, set_event_type: u8 @ 0x00 [23:16];
+        bits event_sub_type, set_event_sub_type: u8 @ 0x00 [7:0];
+        bytes event_data, event_data_mut: 28 @ 0x20;
+        bits signature, set_signature: u8 @ 0x3c [15:8];
+        flag owner, set_owner @ 0x3c [0];
+    }
+}
+
+layout! {
+    pub struct CqError: "cq_error", 0x1c {
+        bits cqn, set_cqn: u32 @ 0x00 [23:0];
+        bits syndrome, set_syndrome: u8 @ 0x08 [7:0];
+    }
+}
+
+layout! {
+    pub struct QpEvents: "qp_events", 0x1c {
+        bits r#type, set_type: u8 @ 0x14 [31:24];
+        bits qpn_rqn_sqn, set_qpn_rqn_sqn: u32 @ 0x18 [23:0];
+    }
+}
+
+layout! {
+    /// Input of CREATE_EQ.
+    pub struct CreateEqIn: "create_eq_in", 0x110 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits uid, set_uid: u16 @ 0x00 [15:0];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        part eq_context_entry, eq_context_entry_mut: Eqc @ 0x10;
+        bytes event_bitmask, event_bitmask_mut: 32 @ 0x58;
+        tail pas: 64 @ 0x110;
+    }
+}
+
+layout! {
+    /// Output of CREATE_EQ.
+    pub struct CreateEqOut: "create_eq_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        bits eq_number, set_eq_number: u8 @ 0x08 [7:0];
+    }
+}
+
+command!(CreateEqIn => CreateEqOut, CreateEq);
+
+layout! {
+    /// Input of DESTROY_EQ.
+    pub struct DestroyEqIn: "destroy_eq_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits eq_number, set_eq_number: u8 @ 0x08 [7:0];
+    }
+}
+
+command!(DestroyEqIn => EmptyOut, DestroyEq);
+
+layout! {
+    /// Input of QUERY_EQ.
+    pub struct QueryEqIn: "query_eq_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits eq_number, set_eq_number: u8 @ 0x08 [7:0];
+    }
+}
+
+layout! {
+    /// Output of QUERY_EQ.
+    pub struct QueryEqOut: "query_eq_out", 0x110 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        part eq_context_entry, eq_context_entry_mut: Eqc @ 0x10;
+        bits event_bitmask, set_event_bitmask: u64 @ 0x58 [63:0];
+        tail pas: 64 @ 0x110;
+    }
+}
+
+command!(QueryEqIn => QueryEqOut, QueryEq);

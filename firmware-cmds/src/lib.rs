@@ -1,0 +1,21 @@
+//! The language of mlx5 firmware.
+#![no_std]
+#![forbid(unsafe_code)]
+pub mod caps;
+pub mod command;
+pub mod counter;
+pub mod cq;
+pub mod domain;
+pub mod eq;
+pub mod hca;
+pub mod layout;
+pub mod mad;
+pub mod mkey;
+pub mod opcode;
+pub mod pages;
+pub mod qp;
+pub mod register;
+pub mod roce;
+pub mod srq;
+pub mod uar;
+pub mod vport;

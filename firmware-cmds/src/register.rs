@@ -1,0 +1,114 @@
+//! Access to the port and device registers.
+
+use crate::command::command;
+use crate::layout::layout;
+
+layout! {
+    pub struct RegisterHostEndianness: "register_host_endianness", 0x10 {
+        flag he, set_he @ 0x00 [31];
+    }
+}
+
+layout! {
+    pub struct PtysReg: "ptys_reg", 0x40 {
+        flag an_disable_admin, set_an_disable_admin @ 0x00 [30];
+        flag an_disable_cap, set_an_disable_cap @ 0x00 [29];
+        bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        bits proto_mask, set_proto_mask: u8 @ 0x00 [2:0];
+        bits an_status, set_an_status: u8 @ 0x04 [31:28];
+        bits data_rate_oper, set_data_rate_oper: u16 @ 0x04 [15:0];
+        bits ext_eth_proto_capability, set_ext_eth_proto_capability: u32 @ 0x08 [31:0];
+        bits eth_proto_capability, set_eth_proto_capability: u32 @ 0x0c [31:0];
+        bits ib_link_width_capability, set_ib_link_width_capability: u16 @ 0x10 [31:16];
+        bits ib_proto_capability, set_ib_proto_capability: u16 @ 0x10 [15:0];
+        bits ext_eth_proto_admin, set_ext_eth_proto_admin: u32 @ 0x14 [31:0];
+        bits eth_proto_admin, set_eth_proto_admin: u32 @ 0x18 [31:0];
+        bits ib_link_width_admin, set_ib_link_width_admin: u16 @ 0x1c [31:16];
+        bits ib_proto_admin, set_ib_proto_admin: u16 @ 0x1c [15:0];
+        bits ext_eth_proto_oper, set_ext_eth_proto_oper: u32 @ 0x20 [31:0];
+        bits eth_proto_oper, set_eth_proto_oper: u32 @ 0x24 [31:0];
+        bits ib_link_width_oper, set_ib_link_width_oper: u16 @ 0x28 [31:16];
+        bits ib_proto_oper, set_ib_proto_oper: u16 @ 0x28 [15:0];
+        bits connector_type, set_connector_type: u8 @ 0x2c [3:0];
+        bits eth_proto_lp_advertise, set_eth_proto_lp_advertise: u32 @ 0x30 [31:0];
+    }
+}
+
+layout! {
+    pub struct PmtuReg: "pmtu_reg", 0x10 {
+        bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        bits max_mtu, set_max_mtu: u16 @ 0x04 [31:16];
+        bits admin_mtu, set_admin_mtu: u16 @ 0x08 [31:16];
+        bits oper_mtu, set_oper_mtu: u16 @ 0x0c [31:16];
+    }
+}
+
+layout! {
+    pub struct PaosReg: "paos_reg", 0x10 {
+        bits swid, set_swid: u8 @ 0x00 [31:24];
+        bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        bits admin_status, set_admin_status: u8 @ 0x00 [11:8];
+        bits oper_status, set_oper_status: u8 @ 0x00 [3:0];
+        flag ase, set_ase @ 0x04 [31];
+        flag ee, set_ee @ 0x04 [30];
+        bits e, set_e: u8 @ 0x04 [1:0];
+    }
+}
+
+layout! {
+    pub struct PvlcReg: "pvlc_reg", 0x10 {
+        bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        bits vl_hw_cap, set_vl_hw_cap: u8 @ 0x04 [3:0];
+        bits vl_admin, set_vl_admin: u8 @ 0x08 [3:0];
+        bits vl_operational, set_vl_operational: u8 @ 0x0c [3:0];
+    }
+}
+
+layout! {
+    pub struct PpcntReg: "ppcnt_reg", 0x100 {
+        bits swid, set_swid: u8 @ 0x00 [31:24];
+        bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        bits pnat, set_pnat: u8 @ 0x00 [15:14];
+        bits grp, set_grp: u8 @ 0x00 [5:0];
+        flag clr, set_clr @ 0x04 [31];
+        bits prio_tc, set_prio_tc: u8 @ 0x04 [2:0];
+        bytes counter_set, counter_set_mut: 248 @ 0x08;
+    }
+}
+
+layout! {
+    pub struct DtorReg: "dtor_reg", 0x40 {
+        bits pcie_toggle_to, set_pcie_toggle_to: u32 @ 0x04 [31:0];
+        bits health_poll_to, set_health_poll_to: u32 @ 0x14 [31:0];
+        bits full_crdump_to, set_full_crdump_to: u32 @ 0x18 [31:0];
+        bits fw_reset_to, set_fw_reset_to: u32 @ 0x1c [31:0];
+        bits flush_on_err_to, set_flush_on_err_to: u32 @ 0x20 [31:0];
+        bits pci_sync_update_to, set_pci_sync_update_to: u32 @ 0x24 [31:0];
+        bits tear_down_to, set_tear_down_to: u32 @ 0x28 [31:0];
+        bits fsm_reactivate_to, set_fsm_reactivate_to: u32 @ 0x2c [31:0];
+        bits reclaim_pages_to, set_reclaim_pages_to: u32 @ 0x30 [31:0];
+        bits reclaim_vfs_pages_to, set_reclaim_vfs_pages_to: u32 @ 0x34 [31:0];
+    }
+}
+
+layout! {
+    /// Input of ACCESS_REG.
+    pub struct AccessRegisterIn: "access_register_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits register_id, set_register_id: u16 @ 0x08 [15:0];
+        bits argument, set_argument: u32 @ 0x0c [31:0];
+        tail register_data: 32 @ 0x10;
+    }
+}
+
+layout! {
+    /// Output of ACCESS_REG.
+    pub struct AccessRegisterOut: "access_register_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        tail register_data: 32 @ 0x10;
+    }
+}
+
+command!(AccessRegisterIn => AccessRegisterOut, AccessRegister);

@@ -1,0 +1,51 @@
+//! The RoCE address (GID) table.
+
+use crate::command::EmptyOut;
+use crate::command::command;
+use crate::layout::layout;
+
+layout! {
+    pub struct RoceAddr: "roce_addr_layout", 0x20 {
+        bytes source_l3_address, source_l3_address_mut: 16 @ 0x00;
+        flag vlan_valid, set_vlan_valid @ 0x10 [28];
+        bits vlan_id, set_vlan_id: u16 @ 0x10 [27:16];
+        bits source_mac_47_32, set_source_mac_47_32: u16 @ 0x10 [15:0];
+        bits source_mac_31_0, set_source_mac_31_0: u32 @ 0x14 [31:0];
+        bits roce_l3_type, set_roce_l3_type: u8 @ 0x18 [11:8];
+        bits roce_version, set_roce_version: u8 @ 0x18 [7:0];
+    }
+}
+
+layout! {
+    /// Input of QUERY_ROCE_ADDRESS.
+    pub struct QueryRoceAddressIn: "query_roce_address_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits roce_address_index, set_roce_address_index: u16 @ 0x08 [31:16];
+        bits vhca_port_num, set_vhca_port_num: u8 @ 0x08 [3:0];
+    }
+}
+
+layout! {
+    /// Output of QUERY_ROCE_ADDRESS.
+    pub struct QueryRoceAddressOut: "query_roce_address_out", 0x30 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        part roce_address, roce_address_mut: RoceAddr @ 0x10;
+    }
+}
+
+command!(QueryRoceAddressIn => QueryRoceAddressOut, QueryRoceAddress);
+
+layout! {
+    /// Input of SET_ROCE_ADDRESS.
+    pub struct SetRoceAddressIn: "set_roce_address_in", 0x30 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits roce_address_index, set_roce_address_index: u16 @ 0x08 [31:16];
+        bits vhca_port_num, set_vhca_port_num: u8 @ 0x08 [3:0];
+        part roce_address, roce_address_mut: RoceAddr @ 0x10;
+    }
+}
+
+command!(SetRoceAddressIn => EmptyOut, SetRoceAddress);

@@ -1,0 +1,41 @@
+//! The model's seam to whatever it runs in: the host's memory, the interrupt lines, and the cable.
+
+use std::fmt;
+
+/// A DMA access to an address that nothing is mapped at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IommuFault {
+    /// The device's address.
+    pub iova: u64,
+    /// Length of the access in bytes.
+    pub len: usize,
+    /// Whether the device wanted to write.
+    pub write: bool,
+}
+
+impl fmt::Display for IommuFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.write { "write" } else { "read" };
+        write!(f, "IOMMU fault: {what} of {} bytes at {:#x}", self.len, self.iova)
+    }
+}
+
+impl std::error::Error for IommuFault {}
+
+/// What a model reaches from inside: called by it, implemented around it.
+///
+/// DMA goes only through mapped ranges; an access outside them is an [`IommuFault`] that the host records for the test to
+/// see. Accesses that cross a mapping's end fault as a whole.
+pub trait Host {
+    /// Reads the host's memory.
+    fn dma_read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault>;
+
+    /// Writes the host's memory, lowest address first; what `data` ends with is visible last.
+    fn dma_write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault>;
+
+    /// Raises MSI-X vector `vector` (the function's mask bits were looked at already).
+    fn interrupt(&mut self, vector: u16);
+
+    /// Puts an Ethernet frame (without frame check sequence) on the cable.
+    fn transmit(&mut self, frame: &[u8]);
+}

@@ -1,0 +1,2 @@
+//! A ConnectX device model.
+pub mod host;
