@@ -4,6 +4,9 @@
 //! examples), and bare metal. The driver is generic over [`Platform`] and monomorphised: on VFIO and on bare metal a
 //! doorbell is one volatile store.
 
+// UNSAFETY: the trait is the promise that device memory and registers behave; its methods pass raw memory on.
+#![expect(unsafe_code)]
+
 use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
@@ -163,7 +166,6 @@ pub unsafe trait Platform {
 }
 
 // SAFETY: every duty is passed on to the platform behind the reference.
-#[expect(unsafe_code)]
 unsafe impl<P: Platform + ?Sized> Platform for &P {
     #[inline]
     fn bar_len(&self) -> usize {
