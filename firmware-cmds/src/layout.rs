@@ -104,6 +104,16 @@ const fn put_be32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at + 3] = value[3];
 }
 
+/// A field's name without the `r#` that Rust wants before its own keywords.
+#[doc(hidden)]
+#[must_use]
+pub const fn field_name(ident: &'static str) -> &'static str {
+    match ident.as_bytes() {
+        [b'r', b'#', ..] => ident.split_at(2).1,
+        _ => ident,
+    }
+}
+
 /// Bit offset of bit `high` in the dword (or qword) at byte `at`.
 #[doc(hidden)]
 #[must_use]
@@ -153,6 +163,8 @@ macro_rules! layout {
         #[repr(transparent)]
         pub struct $Name(pub [u8; $size]);
 
+        // The header spells some names with capitals (`atomic_req_8B_…`), and the names must stay comparable.
+        #[allow(non_snake_case)]
         impl $Name {
             /// Size of the fixed part in bytes.
             pub const SIZE: usize = $size;
@@ -238,25 +250,25 @@ macro_rules! layout {
 
     (@field bits $f:ident: $T:tt @ $at:literal [$hi:literal : $lo:literal]) => {
         $crate::layout::Field {
-            name: stringify!($f), offset: $crate::layout::bit($at, $hi), width: $hi - $lo + 1, kind: $crate::layout::Kind::Bits,
+            name: $crate::layout::field_name(stringify!($f)), offset: $crate::layout::bit($at, $hi), width: $hi - $lo + 1, kind: $crate::layout::Kind::Bits,
         }
     };
     (@field flag $f:ident @ $at:literal [$hi:literal]) => {
         $crate::layout::Field {
-            name: stringify!($f), offset: $crate::layout::bit($at, $hi), width: 1, kind: $crate::layout::Kind::Bits,
+            name: $crate::layout::field_name(stringify!($f)), offset: $crate::layout::bit($at, $hi), width: 1, kind: $crate::layout::Kind::Bits,
         }
     };
     (@field bytes $f:ident: $n:tt @ $at:literal) => {
-        $crate::layout::Field { name: stringify!($f), offset: $at * 8, width: $n * 8, kind: $crate::layout::Kind::Bytes }
+        $crate::layout::Field { name: $crate::layout::field_name(stringify!($f)), offset: $at * 8, width: $n * 8, kind: $crate::layout::Kind::Bytes }
     };
     (@field part $f:ident: $T:tt @ $at:literal) => {
         $crate::layout::Field {
-            name: stringify!($f), offset: $at * 8, width: $T::SIZE as u32 * 8,
+            name: $crate::layout::field_name(stringify!($f)), offset: $at * 8, width: $T::SIZE as u32 * 8,
             kind: $crate::layout::Kind::Struct(<$T as $crate::layout::Layout>::DESCRIPTOR),
         }
     };
     (@field tail $f:ident: $width:tt @ $at:literal) => {
-        $crate::layout::Field { name: stringify!($f), offset: $at * 8, width: $width, kind: $crate::layout::Kind::Tail }
+        $crate::layout::Field { name: $crate::layout::field_name(stringify!($f)), offset: $at * 8, width: $width, kind: $crate::layout::Kind::Tail }
     };
 }
 pub(crate) use layout;

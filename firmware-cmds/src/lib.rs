@@ -2,12 +2,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 pub mod caps;
+pub mod cmdq;
 pub mod command;
 pub mod counter;
 pub mod cq;
 pub mod domain;
 pub mod eq;
 pub mod hca;
+pub mod init_segment;
 pub mod layout;
 pub mod mad;
 pub mod mkey;
@@ -17,5 +19,6 @@ pub mod qp;
 pub mod register;
 pub mod roce;
 pub mod srq;
+pub mod status;
 pub mod uar;
 pub mod vport;
