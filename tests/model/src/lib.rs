@@ -1,2 +1,3 @@
 //! A ConnectX device model.
 pub mod host;
+pub mod roce;

@@ -1,0 +1,634 @@
+//! What the transport of one QP needs from the device around it, and the plain types that cross that seam.
+//!
+//! The transport ([`Transport`](super::transport::Transport)) knows packets, PSNs and timers; it knows nothing of WQE
+//! formats, CQE formats, doorbell records or mkey tables. The device implements [`Env`] as a view of itself *for one QP*,
+//! made for the duration of a call. Contract:
+//!
+//! * A WQE handed out by [`Env::next_send`] or [`Env::next_recv`] is finished by exactly one [`Env::complete_send`] or
+//!   [`Env::complete_recv`], in the order it was handed out, also for unsignaled WQEs and also when it is flushed. What was
+//!   never handed out is the device's to flush.
+//! * The device calls, on the QP's `Transport`: `configure(config, env, now)` after every state change or modify (with state
+//!   `Err` or `Reset` the transport flushes or forgets what it holds), `doorbell(env, now)` when sends were posted,
+//!   `receive(&packet, env, now)` for every packet of the QP, `on_timer(env, now)` when `next_deadline()` has come, and after
+//!   any of these `run(env, scratch, now, budget)` until it returns `false` (nothing more to transmit for now). Calling
+//!   `run` once after a batch of frames is what coalesces acknowledgements.
+//! * After [`Env::enter_error`] the transport asks for nothing more; it has already flushed what it held.
+//! * [`Env::transmit`] must not call back into a transport: a frame for the same port goes to a queue that the device
+//!   empties afterwards.
+//! * Payload moves between host memory and the frame buffer directly, in [`Env::gather`], [`Env::scatter`],
+//!   [`Env::remote_read`] and [`Env::remote_write`]; nothing here allocates once its buffers have grown.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Queue pair type, as far as the wire is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QpKind {
+    /// Reliable connected.
+    Rc,
+    /// Unreliable connected.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// The general services QP: unreliable datagram, QPN 1 on the wire.
+    Gsi,
+}
+
+impl QpKind {
+    /// Whether the QP talks to one peer only.
+    pub fn connected(self) -> bool {
+        matches!(self, QpKind::Rc | QpKind::Uc)
+    }
+}
+
+/// Queue pair state (IBTA vol. 1, 10.3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QpState {
+    /// Nothing works.
+    #[default]
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Receives work.
+    Rtr,
+    /// Everything works.
+    Rts,
+    /// No new sends are begun; what is on its way ends.
+    Sqd,
+    /// The send queue failed (UC, UD, GSI); receives work.
+    Sqe,
+    /// Everything is flushed.
+    Err,
+}
+
+/// How the packets of a path are wrapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encapsulation {
+    /// RoCE v1: a GRH behind Ethertype 0x8915.
+    V1 {
+        /// Source GID.
+        source: [u8; 16],
+        /// Destination GID.
+        destination: [u8; 16],
+    },
+    /// RoCE v2 over IPv4.
+    V2Ipv4 {
+        /// Source address.
+        source: Ipv4Addr,
+        /// Destination address.
+        destination: Ipv4Addr,
+    },
+    /// RoCE v2 over IPv6.
+    V2Ipv6 {
+        /// Source address.
+        source: Ipv6Addr,
+        /// Destination address.
+        destination: Ipv6Addr,
+    },
+}
+
+/// Everything in front of the BTH that does not change from packet to packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// Source MAC address: the one of the GID table entry.
+    pub source_mac: [u8; 6],
+    /// Destination MAC address.
+    pub destination_mac: [u8; 6],
+    /// VLAN tag as on the wire (priority, DEI, VLAN id), if the GID table entry has a VLAN.
+    pub vlan: Option<u16>,
+    /// Network addresses.
+    pub encapsulation: Encapsulation,
+    /// IPv4 TOS, IPv6 or GRH traffic class (DSCP and ECN bits).
+    pub traffic_class: u8,
+    /// IPv6 or GRH flow label, 20 bits; not used over IPv4.
+    pub flow_label: u32,
+    /// IPv4 TTL, IPv6 or GRH hop limit.
+    pub hop_limit: u8,
+    /// UDP source port of RoCE v2.
+    pub udp_source_port: u16,
+}
+
+/// What remote operations a QP lets in (`rre`, `rwe`, `rae` of the QPC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteAccess {
+    /// RDMA READ.
+    pub read: bool,
+    /// RDMA WRITE.
+    pub write: bool,
+    /// Atomics.
+    pub atomic: bool,
+}
+
+/// What the transport needs to know of a QPC. The device translates, and calls
+/// [`Transport::configure`](super::transport::Transport::configure) on every change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpConfig {
+    /// Type.
+    pub kind: QpKind,
+    /// Own QP number as in the QPC (GSI: the hardware's number, not 1).
+    pub qpn: u32,
+    /// Source QPN in the DETH of datagrams: own number, 1 for GSI, or `deth_sqpn`.
+    pub source_qpn: u32,
+    /// State.
+    pub state: QpState,
+    /// Path MTU in bytes: 256 to 4096. Datagrams: the port's.
+    pub mtu: usize,
+    /// Longest message in bytes (`1 << log_msg_max`).
+    pub max_message: u32,
+    /// The peer (RC, UC).
+    pub remote_qpn: u32,
+    /// First PSN to send; taken over when the state becomes RTS coming from RTR.
+    pub send_psn: u32,
+    /// First PSN expected; taken over when the state becomes RTR.
+    pub recv_psn: u32,
+    /// Local ACK timeout code: 4.096 µs · 2^code, 0 for never.
+    pub ack_timeout: u8,
+    /// Retries after a lost packet, 0 to 7.
+    pub retry_count: u8,
+    /// Retries after RNR NAK, 0 to 6; 7 for ever.
+    pub rnr_retry: u8,
+    /// Timer code that own RNR NAKs carry.
+    pub min_rnr_timer: u8,
+    /// READs and atomics that may be outstanding as requester (`1 << log_sra_max`; 0 when the QPC allows none).
+    pub max_rd_atomic: u8,
+    /// READs and atomics kept as responder (`1 << log_rra_max`; 0 when the QPC allows none).
+    pub max_dest_rd_atomic: u8,
+    /// An acknowledgement is asked for at least every `1 << log_ack_req_freq` packets.
+    pub log_ack_req_freq: u8,
+    /// Remote operations let in.
+    pub access: RemoteAccess,
+    /// P_Key that goes out and is matched.
+    pub pkey: u16,
+    /// Q_Key that is matched (UD).
+    pub qkey: u32,
+    /// The way to the peer; meaningless for UD and GSI. `None` before RTR.
+    pub path: Option<Path>,
+    /// Whether acknowledgements tell the free receive WQEs (end-to-end flow control); otherwise they say "unlimited".
+    pub advertise_credits: bool,
+    /// Whether atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
+    pub atomics_big_endian: bool,
+}
+
+/// Completion syndromes, with the values of an mlx5 error CQE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Syndrome {
+    /// Message or buffer length wrong on this side.
+    LocalLength = 0x01,
+    /// WQE malformed, or not allowed on this QP.
+    LocalQpOperation = 0x02,
+    /// Local memory access not allowed.
+    LocalProtection = 0x04,
+    /// Flushed.
+    WorkRequestFlushed = 0x05,
+    /// Memory window bind failed.
+    MemoryWindowBind = 0x06,
+    /// Response packet that makes no sense.
+    BadResponse = 0x10,
+    /// Responder: access by the peer failed after its data had come.
+    LocalAccess = 0x11,
+    /// The peer found the request invalid.
+    RemoteInvalidRequest = 0x12,
+    /// The peer refused the access.
+    RemoteAccess = 0x13,
+    /// The peer failed.
+    RemoteOperation = 0x14,
+    /// Retries exhausted.
+    TransportRetryExceeded = 0x15,
+    /// RNR retries exhausted.
+    RnrRetryExceeded = 0x16,
+    /// Aborted by the peer.
+    RemoteAborted = 0x22,
+}
+
+/// Why a memory access was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessError {
+    /// No mkey with this index, or the wrong variant, or a free one.
+    Key,
+    /// The mkey belongs to another protection domain or to another QP.
+    Domain,
+    /// Outside of the mkey's range.
+    Range,
+    /// The mkey lacks the right.
+    Rights,
+    /// Memory that the mkey maps faulted in the IOMMU.
+    Fault,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessError::Key => "no such key",
+            AccessError::Domain => "key of another protection domain",
+            AccessError::Range => "outside of the key's range",
+            AccessError::Rights => "right not granted",
+            AccessError::Fault => "IOMMU fault",
+        })
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+/// What a remote operation wants of an rkey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteRight {
+    /// Remote read.
+    Read,
+    /// Remote write.
+    Write,
+    /// Remote atomic.
+    Atomic,
+}
+
+/// Atomic operation on eight bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// `if *va == compare { *va = swap }`
+    CompareSwap {
+        /// Value that must be there.
+        compare: u64,
+        /// Value to put.
+        swap: u64,
+    },
+    /// `*va += add`, wrapping.
+    FetchAdd {
+        /// Value to add.
+        add: u64,
+    },
+}
+
+/// What a send WQE asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendOp {
+    /// Executed by the device at its place in the queue, nothing on the wire: NOP, UMR, local invalidate.
+    #[default]
+    Local,
+    /// SEND.
+    Send,
+    /// SEND with immediate.
+    SendImm(u32),
+    /// SEND with invalidate of the peer's rkey.
+    SendInv(u32),
+    /// RDMA WRITE.
+    Write,
+    /// RDMA WRITE with immediate.
+    WriteImm(u32),
+    /// RDMA READ.
+    Read,
+    /// Atomic; operands from the WQE.
+    Atomic(AtomicOp),
+}
+
+/// One piece of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Segment {
+    /// Host memory.
+    Memory {
+        /// Local key.
+        lkey: u32,
+        /// Virtual address in the mkey.
+        addr: u64,
+        /// Length in bytes.
+        len: u32,
+    },
+    /// A range of [`SendWork::inline_data`].
+    Inline {
+        /// First byte.
+        start: u32,
+        /// Length in bytes.
+        len: u32,
+    },
+}
+
+impl Segment {
+    /// Length in bytes.
+    pub fn len(&self) -> u32 {
+        match *self {
+            Segment::Memory { len, .. } | Segment::Inline { len, .. } => len,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramAddress {
+    /// Headers; the device has already looked the source up in its GID table.
+    pub path: Path,
+    /// Destination QPN.
+    pub remote_qpn: u32,
+    /// Q_Key from the WQE. With the top bit set, the QP's own is used instead (IBTA vol. 1, 10.2.5).
+    pub qkey: u32,
+}
+
+/// A parsed send WQE. The transport owns these and hands them to [`Env::next_send`] to be filled again and again, so that
+/// their vectors keep their capacity.
+#[derive(Debug, Clone, Default)]
+pub struct SendWork {
+    /// Index of the WQE, as the CQE's `wqe_counter` reports it.
+    pub index: u16,
+    /// The mlx5 opcode of the WQE, for the CQE; opaque to the transport.
+    pub wqe_opcode: u8,
+    /// What to do.
+    pub op: SendOp,
+    /// Remote address of WRITE, READ and atomics.
+    pub remote_addr: u64,
+    /// Remote key of WRITE, READ and atomics.
+    pub rkey: u32,
+    /// Wait for earlier READs and atomics.
+    pub fence: bool,
+    /// Ask for a solicited event at the peer.
+    pub solicited: bool,
+    /// Make a CQE also on success.
+    pub signaled: bool,
+    /// Destination (UD, GSI).
+    pub datagram: Option<DatagramAddress>,
+    /// The message's pieces, in order.
+    pub segments: Vec<Segment>,
+    /// Bytes that were in the WQE itself.
+    pub inline_data: Vec<u8>,
+}
+
+impl SendWork {
+    /// Empties the work, keeping its buffers.
+    pub fn clear(&mut self) {
+        let (mut segments, mut inline_data) = (
+            std::mem::take(&mut self.segments),
+            std::mem::take(&mut self.inline_data),
+        );
+        segments.clear();
+        inline_data.clear();
+        *self = SendWork {
+            segments,
+            inline_data,
+            ..SendWork::default()
+        };
+    }
+
+    /// Length of the message in bytes.
+    pub fn len(&self) -> u64 {
+        self.segments.iter().map(|s| u64::from(s.len())).sum()
+    }
+
+    /// Whether the message has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A parsed receive WQE, from the RQ or the SRQ.
+#[derive(Debug, Clone, Default)]
+pub struct RecvWork {
+    /// What the CQE's `wqe_counter` reports: RQ counter, or SRQ WQE index.
+    pub index: u16,
+    /// Scatter list ([`Segment::Memory`] only).
+    pub segments: Vec<Segment>,
+}
+
+impl RecvWork {
+    /// Empties the work, keeping its buffer.
+    pub fn clear(&mut self) {
+        self.index = 0;
+        self.segments.clear();
+    }
+
+    /// Room in bytes.
+    pub fn len(&self) -> u64 {
+        self.segments.iter().map(|s| u64::from(s.len())).sum()
+    }
+
+    /// Whether there is no room at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A WQE that the device could not make sense of; it ends the QP with this syndrome. The work's `index` and `wqe_opcode`
+/// must have been filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadWqe(pub Syndrome);
+
+/// The end of a send WQE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendCompletion {
+    /// Index of the WQE.
+    pub index: u16,
+    /// The mlx5 opcode of the WQE.
+    pub wqe_opcode: u8,
+    /// Whether success makes a CQE; failure always does.
+    pub signaled: bool,
+    /// Bytes that came in (READ, atomics) or went out.
+    pub byte_len: u32,
+    /// How it ended.
+    pub result: Result<(), Syndrome>,
+}
+
+/// What a receive WQE was used by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecvOp {
+    /// SEND.
+    Send,
+    /// SEND with immediate.
+    SendImm(u32),
+    /// SEND with invalidate; the rkey has been invalidated.
+    SendInv(u32),
+    /// RDMA WRITE with immediate.
+    WriteImm(u32),
+}
+
+/// What header the 40 bytes in front of a datagram hold (`flags_rqpn` bits 25:24 of the CQE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrhKind {
+    /// A GRH (RoCE v1).
+    Grh = 0,
+    /// An IPv6 header.
+    Ipv6 = 1,
+    /// An IPv4 header in the last 20 bytes.
+    Ipv4 = 2,
+}
+
+/// What a completion tells about a datagram's sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramSource {
+    /// Source QPN.
+    pub qpn: u32,
+    /// What the 40 bytes hold.
+    pub grh: GrhKind,
+    /// P_Key of the packet.
+    pub pkey: u16,
+    /// VLAN tag of the frame.
+    pub vlan: Option<u16>,
+}
+
+/// The end of a receive WQE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecvCompletion {
+    /// Index of the WQE, from [`RecvWork::index`].
+    pub index: u16,
+    /// What used it; [`RecvOp::Send`] in errors.
+    pub op: RecvOp,
+    /// Bytes of the message, the 40 of the GRH area included for datagrams.
+    pub byte_len: u32,
+    /// Whether the sender asked for a solicited event.
+    pub solicited: bool,
+    /// The sender of a datagram.
+    pub source: Option<DatagramSource>,
+    /// How it ended.
+    pub result: Result<(), Syndrome>,
+}
+
+/// Asynchronous events of a QP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QpEvent {
+    /// A packet came in state RTR (EQE 0x02).
+    CommunicationEstablished,
+    /// The send queue is drained (EQE 0x03).
+    SendQueueDrained,
+    /// The peer sent an invalid request (EQE 0x10).
+    InvalidRequest,
+    /// The peer violated access rights (EQE 0x11).
+    AccessViolation,
+    /// A local work queue failed (EQE 0x05).
+    Fatal,
+}
+
+/// How far an error reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorScope {
+    /// Only the send queue: state SQE (UC, UD, GSI).
+    SendQueue,
+    /// The whole QP: state ERR.
+    Qp,
+}
+
+/// Things worth counting; the device sums them per port and per Q counter set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Counter {
+    /// Packets sent.
+    PacketsSent,
+    /// Packets of this QP received.
+    PacketsReceived,
+    /// Packets dropped because they made no sense for this QP: type, state, P_Key, addresses.
+    PacketsDropped,
+    /// Datagrams dropped for a wrong Q_Key.
+    QkeyViolations,
+    /// WRITE requests received (`rx_write_requests`).
+    WriteRequests,
+    /// READ requests received (`rx_read_requests`).
+    ReadRequests,
+    /// Atomic requests received (`rx_atomic_requests`).
+    AtomicRequests,
+    /// Packets that found no receive WQE (`out_of_buffer`).
+    OutOfBuffer,
+    /// Packets that came ahead of their turn (`out_of_sequence`).
+    OutOfSequence,
+    /// Requests that had been executed before (`duplicate_request`).
+    DuplicateRequest,
+    /// RNR NAKs sent.
+    RnrNakSent,
+    /// RNR retries exhausted (`rnr_nak_retry_err`).
+    RnrNakRetryErr,
+    /// Sequence NAKs received (`packet_seq_err`).
+    PacketSeqErr,
+    /// Responses that skipped one (`implied_nak_seq_err`).
+    ImpliedNakSeqErr,
+    /// ACK timeouts (`local_ack_timeout_err`).
+    LocalAckTimeoutErr,
+    /// Packets sent again.
+    Retransmissions,
+    /// Receive buffers too short (`resp_local_length_error`).
+    RespLocalLengthError,
+    /// Receive WQEs completed in error (`resp_cqe_error`).
+    RespCqeError,
+    /// Receive WQEs flushed (`resp_cqe_flush_error`).
+    RespCqeFlushError,
+    /// Send WQEs completed in error (`req_cqe_error`).
+    ReqCqeError,
+    /// Send WQEs flushed (`req_cqe_flush_error`).
+    ReqCqeFlushError,
+    /// NAK "invalid request" received (`req_remote_invalid_request`).
+    ReqRemoteInvalidRequest,
+    /// NAK "remote access" received (`req_remote_access_errors`).
+    ReqRemoteAccessErrors,
+    /// Own NAKs "remote access" (`resp_remote_access_errors`).
+    RespRemoteAccessErrors,
+    /// Congestion notification packets received and ignored (`rp_cnp_handled`).
+    CnpHandled,
+    /// Packets marked "congestion experienced" (`np_ecn_marked_roce_packets`).
+    EcnMarked,
+}
+
+impl Counter {
+    /// How many there are.
+    pub const COUNT: usize = Counter::EcnMarked as usize + 1;
+}
+
+/// The device, as one QP's transport sees it. See the module's contract.
+pub trait Env {
+    /// Fetches the next posted send WQE into `work` (which is clear). `Ok(false)` when none is posted.
+    fn next_send(&mut self, work: &mut SendWork) -> Result<bool, BadWqe>;
+
+    /// Fetches the next receive WQE, of the RQ or the SRQ, into `work` (which is clear). `Ok(false)` when none is posted.
+    fn next_recv(&mut self, work: &mut RecvWork) -> Result<bool, BadWqe>;
+
+    /// Free receive WQEs, for end-to-end flow control; `None` with an SRQ (credits are meaningless there).
+    fn recv_credits(&mut self) -> Option<u32>;
+
+    /// Executes a [`SendOp::Local`] WQE.
+    fn execute_local(&mut self, work: &SendWork) -> Result<(), Syndrome>;
+
+    /// Reads `data.len()` bytes of local memory at `addr` of `lkey`.
+    fn gather(&mut self, lkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError>;
+
+    /// Writes local memory (needs the local write right).
+    fn scatter(&mut self, lkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError>;
+
+    /// Checks a whole remote range, before anything of it is touched. `len` is not 0.
+    fn remote_check(
+        &mut self,
+        rkey: u32,
+        addr: u64,
+        len: u32,
+        right: RemoteRight,
+    ) -> Result<(), AccessError>;
+
+    /// Reads for the peer.
+    fn remote_read(&mut self, rkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError>;
+
+    /// Writes for the peer.
+    fn remote_write(&mut self, rkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError>;
+
+    /// Reads eight bytes for the peer, which has the atomic right.
+    fn atomic_read(&mut self, rkey: u32, addr: u64, data: &mut [u8; 8]) -> Result<(), AccessError>;
+
+    /// Writes eight bytes for the peer, which has the atomic right.
+    fn atomic_write(&mut self, rkey: u32, addr: u64, data: &[u8; 8]) -> Result<(), AccessError>;
+
+    /// Invalidates an rkey of this QP's protection domain, for SEND with invalidate.
+    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError>;
+
+    /// A send WQE has ended.
+    fn complete_send(&mut self, completion: SendCompletion);
+
+    /// A receive WQE has ended.
+    fn complete_recv(&mut self, completion: RecvCompletion);
+
+    /// Something to tell the consumer asynchronously.
+    fn event(&mut self, event: QpEvent);
+
+    /// The QP failed: the transport is in the error state already and has flushed what it held; the device changes the
+    /// QPC's state and flushes what is still posted.
+    fn enter_error(&mut self, scope: ErrorScope);
+
+    /// Puts a frame on the wire (or, for the own address, into the device's loopback queue).
+    fn transmit(&mut self, frame: &[u8]);
+
+    /// Counts.
+    fn count(&mut self, counter: Counter);
+}
