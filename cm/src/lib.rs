@@ -1,1 +1,5 @@
-//! placeholder
+//! The IB connection manager and the RDMA CM, `no_std` and without an allocator.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod mad;

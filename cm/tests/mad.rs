@@ -1,0 +1,712 @@
+//! The codec against frames that the Linux CM sent.
+
+use bareverbs_cm::mad::*;
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// Builds a MAD from its transaction ID, attribute and the start of its data.
+fn mad(tid: u64, attribute: u16, data: &str) -> [u8; MAD_LEN] {
+    let mut mad = [0; MAD_LEN];
+    mad[..4].copy_from_slice(&[1, 7, 2, 3]);
+    mad[8..16].copy_from_slice(&tid.to_be_bytes());
+    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
+    let data = hex(data);
+    mad[DATA..DATA + data.len()].copy_from_slice(&data);
+    mad
+}
+
+/// Every MAD in a capture of two Linux 6.1 guests (rping, ucmatose, udaddy, mckey, a reject) in order.
+fn captured() -> Vec<[u8; MAD_LEN]> {
+    let pcap = std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/data/rxe61-guest-guest.pcap"
+    ))
+    .unwrap();
+    assert_eq!(pcap[..4], 0xa1b2_c3d4u32.to_le_bytes());
+    let mut mads = Vec::new();
+    let mut at = 24;
+    while at < pcap.len() {
+        let len = u32::from_le_bytes(pcap[at + 8..at + 12].try_into().unwrap()) as usize;
+        let frame = &pcap[at + 16..at + 16 + len];
+        at += 16 + len;
+        let udp = match frame[12..14] {
+            [0x08, 0x00] if frame[23] == 17 => 14 + 20,
+            [0x86, 0xdd] if frame[20] == 17 => 14 + 40,
+            _ => continue,
+        };
+        if frame[udp + 2..udp + 4] != 4791u16.to_be_bytes() {
+            continue;
+        }
+        let bth = udp + 8;
+        // UD SEND_ONLY to QP 1.
+        if frame[bth] == 0x64 && frame[bth + 5..bth + 8] == [0, 0, 1] {
+            mads.push(frame[bth + 20..bth + 20 + MAD_LEN].try_into().unwrap());
+        }
+    }
+    mads
+}
+
+#[test]
+fn every_captured_mad_survives_decoding_and_encoding() {
+    let mads = captured();
+    let mut kinds = std::collections::BTreeMap::new();
+    for original in &mads {
+        let mad = Mad::new(original).unwrap();
+        let message = mad.message().unwrap();
+        *kinds.entry(message.attribute().name()).or_insert(0) += 1;
+        let mut again = [0xa5; MAD_LEN];
+        message.emit(&mad.header(), &mut again).unwrap();
+        assert_eq!(&again, original, "{message:?}");
+    }
+    println!("{kinds:?}");
+    for kind in [
+        "REQ", "REP", "RTU", "DREQ", "DREP", "REJ", "SIDR_REQ", "SIDR_REP",
+    ] {
+        assert!(
+            kinds.contains_key(kind),
+            "the capture has no {kind}: {kinds:?}"
+        );
+    }
+}
+
+#[test]
+fn golden_req_has_the_known_fields() {
+    let bytes = mad(
+        0x0000_0002_8f48_c2f5,
+        0x0010,
+        "f5c2488f 00000000 0000000001061c06 505400fffe000002 00000000 00000000
+         000011 01 000000 01 000000 a0  541c46 a7  ffff 37 f0
+         ffff ffff 00000000000000000000ffff0a000002 00000000000000000000ffff0a000001 69818000 00 40 00 98
+         0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000
+         00 40 b9ae 0000000000000000000000000a000002 0000000000000000000000000a000001",
+    );
+    let view = Mad::new(&bytes).unwrap();
+    let req = Req::parse(&view).unwrap();
+    let gid = |last: u8| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last];
+    assert_eq!(
+        req,
+        Req {
+            local_comm_id: 0xf5c2_488f,
+            service_id: 0x0106_1c06,
+            local_ca_guid: 0x5054_00ff_fe00_0002,
+            local_qpn: 0x11,
+            responder_resources: 1,
+            initiator_depth: 1,
+            remote_cm_response_timeout: 20,
+            local_cm_response_timeout: 20,
+            starting_psn: 0x541c46,
+            retry_count: 7,
+            pkey: 0xffff,
+            path_mtu: 3,
+            rnr_retry_count: 7,
+            max_cm_retries: 15,
+            primary_local_lid: 0xffff,
+            primary_remote_lid: 0xffff,
+            primary_local_gid: gid(2),
+            primary_remote_gid: gid(1),
+            primary_flow_label: 0x69818,
+            primary_hop_limit: 64,
+            primary_ack_timeout: 19,
+            private_data: &bytes[DATA + 140..],
+            ..Req::ZERO
+        }
+    );
+    let (header, user) = CmaHeader::parse(req.private_data).unwrap();
+    assert_eq!(
+        header.source,
+        "10.0.0.2".parse::<std::net::IpAddr>().unwrap()
+    );
+    assert_eq!(
+        header.destination,
+        "10.0.0.1".parse::<std::net::IpAddr>().unwrap()
+    );
+    assert_eq!(header.source_port, 47534);
+    assert_eq!(user, [0; CmaHeader::REQ_PRIVATE_DATA_MAX]);
+    let mut again = [0xa5; CmaHeader::LEN];
+    header.emit(&mut again).unwrap();
+    assert_eq!(again, req.private_data[..CmaHeader::LEN]);
+}
+
+#[test]
+fn golden_short_messages() {
+    let check = |attribute: u16, data: &str, expected: Message<'_>| {
+        let bytes = mad(0x28f48c2f5, attribute, data);
+        let view = Mad::new(&bytes).unwrap();
+        let mut buffer = [0xa5; MAD_LEN];
+        expected.emit(&view.header(), &mut buffer).unwrap();
+        assert_eq!(buffer, bytes, "{expected:?}");
+        // Parsing gives the whole private data field; an empty one and zeros are the same on the wire.
+        let mut again = [0xa5; MAD_LEN];
+        view.message()
+            .unwrap()
+            .emit(&view.header(), &mut again)
+            .unwrap();
+        assert_eq!(again, bytes);
+    };
+    check(
+        0x0013,
+        "5a24583d f5c2488f 00000000 000011 00 000000 00 6135b4 00 01 01 78 e0 505400fffe000001",
+        Message::Rep(Rep {
+            local_comm_id: 0x5a24_583d,
+            remote_comm_id: 0xf5c2_488f,
+            local_qpn: 0x11,
+            starting_psn: 0x6135b4,
+            responder_resources: 1,
+            initiator_depth: 1,
+            target_ack_delay: 15,
+            rnr_retry_count: 7,
+            local_ca_guid: 0x5054_00ff_fe00_0001,
+            ..Rep::ZERO
+        }),
+    );
+    check(
+        0x0014,
+        "f5c2488f 5a24583d",
+        Message::Rtu(Rtu {
+            local_comm_id: 0xf5c2_488f,
+            remote_comm_id: 0x5a24_583d,
+            ..Rtu::ZERO
+        }),
+    );
+    check(
+        0x0015,
+        "f5c2488f 5a24583d 000011",
+        Message::Dreq(Dreq {
+            local_comm_id: 0xf5c2_488f,
+            remote_comm_id: 0x5a24_583d,
+            remote_qpn: 0x11,
+            ..Dreq::ZERO
+        }),
+    );
+    check(
+        0x0016,
+        "5a24583d f5c2488f",
+        Message::Drep(Drep {
+            local_comm_id: 0x5a24_583d,
+            remote_comm_id: 0xf5c2_488f,
+            ..Drep::ZERO
+        }),
+    );
+    check(
+        0x0012,
+        "00000000 f0c2488f 00 00 0008",
+        Message::Rej(Rej {
+            remote_comm_id: 0xf0c2_488f,
+            reason: 8,
+            ..Rej::ZERO
+        }),
+    );
+    check(
+        0x0011,
+        "ee314184 aaaa000c 00 c0",
+        Message::Mra(Mra {
+            local_comm_id: 0xee31_4184,
+            remote_comm_id: 0xaaaa_000c,
+            service_timeout: 24,
+            ..Mra::ZERO
+        }),
+    );
+    check(
+        0x0018,
+        "f6c2488f 00 00 0000 000014 00 0000000001111c06 01234567",
+        Message::SidrRep(SidrRep {
+            request_id: 0xf6c2_488f,
+            qpn: 0x14,
+            service_id: 0x0111_1c06,
+            qkey: 0x0123_4567,
+            ..SidrRep::ZERO
+        }),
+    );
+}
+
+/// Every field at its own place: setting one to all ones changes exactly the bits that the table gives it.
+#[test]
+fn fields_lie_where_the_tables_say() {
+    let at = |message: Message<'_>, byte: usize, bit: usize, width: usize| {
+        let mut buffer = [0xa5; MAD_LEN];
+        message
+            .emit(&Header::send(message.attribute(), 0), &mut buffer)
+            .unwrap();
+        for position in 0..DATA_LEN * 8 {
+            let set = buffer[DATA + position / 8] & (0x80 >> (position % 8)) != 0;
+            let wanted = (byte * 8 + bit..byte * 8 + bit + width).contains(&position);
+            assert_eq!(set, wanted, "bit {position} of {message:?}");
+        }
+        let view = Mad::new(&buffer).unwrap();
+        let mut again = [0x5a; MAD_LEN];
+        view.message()
+            .unwrap()
+            .emit(&view.header(), &mut again)
+            .unwrap();
+        assert_eq!(again, buffer);
+    };
+    let req = |edit: fn(&mut Req<'_>), byte, bit, width| {
+        let mut req = Req::ZERO;
+        edit(&mut req);
+        at(Message::Req(req), byte, bit, width);
+    };
+    req(|r| r.vendor_id = 0xff_ffff, 5, 0, 24);
+    req(|r| r.local_qkey = u32::MAX, 28, 0, 32);
+    req(|r| r.remote_cm_response_timeout = 31, 43, 0, 5);
+    req(|r| r.transport = 3, 43, 5, 2);
+    req(|r| r.flow_control = 1, 43, 7, 1);
+    req(|r| r.local_cm_response_timeout = 31, 47, 0, 5);
+    req(|r| r.rdc_exists = 1, 50, 4, 1);
+    req(|r| r.srq = 1, 51, 4, 1);
+    req(|r| r.extended_transport = 7, 51, 5, 3);
+    req(|r| r.primary_flow_label = 0xf_ffff, 88, 0, 20);
+    req(|r| r.primary_rate = 0x3f, 91, 2, 6);
+    req(|r| r.primary_sl = 15, 94, 0, 4);
+    req(|r| r.primary_subnet_local = 1, 94, 4, 1);
+    req(|r| r.alternate_local_lid = 0xffff, 96, 0, 16);
+    req(|r| r.alternate_local_gid = [0xff; 16], 100, 0, 128);
+    req(|r| r.alternate_remote_gid = [0xff; 16], 116, 0, 128);
+    req(|r| r.alternate_flow_label = 0xf_ffff, 132, 0, 20);
+    req(|r| r.alternate_rate = 0x3f, 135, 2, 6);
+    req(|r| r.alternate_hop_limit = 0xff, 137, 0, 8);
+    req(|r| r.alternate_ack_timeout = 31, 139, 0, 5);
+    req(|r| r.sap_supported = 1, 139, 5, 1);
+    req(|r| r.private_data = &[0xff; 92], 140, 0, 92 * 8);
+    at(
+        Message::Rep(Rep {
+            vendor_id_high: 0xff,
+            ..Rep::ZERO
+        }),
+        15,
+        0,
+        8,
+    );
+    at(
+        Message::Rep(Rep {
+            vendor_id_middle: 0xff,
+            ..Rep::ZERO
+        }),
+        19,
+        0,
+        8,
+    );
+    at(
+        Message::Rep(Rep {
+            vendor_id_low: 0xff,
+            ..Rep::ZERO
+        }),
+        23,
+        0,
+        8,
+    );
+    at(
+        Message::Rep(Rep {
+            target_ack_delay: 31,
+            ..Rep::ZERO
+        }),
+        26,
+        0,
+        5,
+    );
+    at(
+        Message::Rep(Rep {
+            failover_accepted: 3,
+            ..Rep::ZERO
+        }),
+        26,
+        5,
+        2,
+    );
+    at(
+        Message::Rep(Rep {
+            flow_control: 1,
+            ..Rep::ZERO
+        }),
+        26,
+        7,
+        1,
+    );
+    at(
+        Message::Rep(Rep {
+            srq: 1,
+            ..Rep::ZERO
+        }),
+        27,
+        3,
+        1,
+    );
+    at(
+        Message::Rep(Rep {
+            private_data: &[0xff; 196],
+            ..Rep::ZERO
+        }),
+        36,
+        0,
+        196 * 8,
+    );
+    at(
+        Message::Mra(Mra {
+            message: 3,
+            ..Mra::ZERO
+        }),
+        8,
+        0,
+        2,
+    );
+    at(
+        Message::Mra(Mra {
+            private_data: &[0xff; 222],
+            ..Mra::ZERO
+        }),
+        10,
+        0,
+        222 * 8,
+    );
+    at(
+        Message::Rej(Rej {
+            message: 3,
+            ..Rej::ZERO
+        }),
+        8,
+        0,
+        2,
+    );
+    at(
+        Message::Rej(Rej {
+            info: [0xff; 72],
+            ..Rej::ZERO
+        }),
+        12,
+        0,
+        72 * 8,
+    );
+    at(
+        Message::Rej(Rej {
+            private_data: &[0xff; 148],
+            ..Rej::ZERO
+        }),
+        84,
+        0,
+        148 * 8,
+    );
+    at(
+        Message::Rtu(Rtu {
+            private_data: &[0xff; 224],
+            ..Rtu::ZERO
+        }),
+        8,
+        0,
+        224 * 8,
+    );
+    at(
+        Message::Dreq(Dreq {
+            private_data: &[0xff; 220],
+            ..Dreq::ZERO
+        }),
+        12,
+        0,
+        220 * 8,
+    );
+    at(
+        Message::Drep(Drep {
+            private_data: &[0xff; 224],
+            ..Drep::ZERO
+        }),
+        8,
+        0,
+        224 * 8,
+    );
+    at(
+        Message::Lap(Lap {
+            remote_qpn: 0xff_ffff,
+            ..Lap::ZERO
+        }),
+        12,
+        0,
+        24,
+    );
+    at(
+        Message::Lap(Lap {
+            remote_cm_response_timeout: 31,
+            ..Lap::ZERO
+        }),
+        15,
+        0,
+        5,
+    );
+    at(
+        Message::Lap(Lap {
+            alternate_local_gid: [0xff; 16],
+            ..Lap::ZERO
+        }),
+        24,
+        0,
+        128,
+    );
+    at(
+        Message::Lap(Lap {
+            alternate_flow_label: 0xf_ffff,
+            ..Lap::ZERO
+        }),
+        56,
+        0,
+        20,
+    );
+    at(
+        Message::Lap(Lap {
+            alternate_traffic_class: 0xff,
+            ..Lap::ZERO
+        }),
+        59,
+        0,
+        8,
+    );
+    at(
+        Message::Lap(Lap {
+            alternate_rate: 0x3f,
+            ..Lap::ZERO
+        }),
+        61,
+        2,
+        6,
+    );
+    at(
+        Message::Lap(Lap {
+            alternate_subnet_local: 1,
+            ..Lap::ZERO
+        }),
+        62,
+        4,
+        1,
+    );
+    at(
+        Message::Lap(Lap {
+            alternate_ack_timeout: 31,
+            ..Lap::ZERO
+        }),
+        63,
+        0,
+        5,
+    );
+    at(
+        Message::Lap(Lap {
+            private_data: &[0xff; 168],
+            ..Lap::ZERO
+        }),
+        64,
+        0,
+        168 * 8,
+    );
+    at(
+        Message::Apr(Apr {
+            status: 0xff,
+            ..Apr::ZERO
+        }),
+        9,
+        0,
+        8,
+    );
+    at(
+        Message::Apr(Apr {
+            private_data: &[0xff; 148],
+            ..Apr::ZERO
+        }),
+        84,
+        0,
+        148 * 8,
+    );
+    at(
+        Message::SidrReq(SidrReq {
+            pkey: 0xffff,
+            ..SidrReq::ZERO
+        }),
+        4,
+        0,
+        16,
+    );
+    at(
+        Message::SidrReq(SidrReq {
+            private_data: &[0xff; 216],
+            ..SidrReq::ZERO
+        }),
+        16,
+        0,
+        216 * 8,
+    );
+    at(
+        Message::SidrRep(SidrRep {
+            vendor_id_high: 0xffff,
+            ..SidrRep::ZERO
+        }),
+        6,
+        0,
+        16,
+    );
+    at(
+        Message::SidrRep(SidrRep {
+            vendor_id_low: 0xff,
+            ..SidrRep::ZERO
+        }),
+        11,
+        0,
+        8,
+    );
+    at(
+        Message::SidrRep(SidrRep {
+            private_data: &[0xff; 136],
+            ..SidrRep::ZERO
+        }),
+        96,
+        0,
+        136 * 8,
+    );
+    let ports = ClassPortInfo {
+        capability_mask2: 0x7ff_ffff,
+        ..ClassPortInfo::ZERO
+    };
+    let mut buffer = [0xa5; MAD_LEN];
+    Message::ClassPortInfo(ports)
+        .emit(&Header::get_resp(Attribute::ClassPortInfo, 0), &mut buffer)
+        .unwrap();
+    assert_eq!(buffer[DATA + 4..DATA + 8], [0xff, 0xff, 0xff, 0xe0]);
+}
+
+#[test]
+fn values_that_do_not_fit_are_errors() {
+    let mut buffer = [0xa5; MAD_LEN];
+    let long = [1; 256];
+    assert_eq!(
+        Req {
+            private_data: &long[..93],
+            ..Req::ZERO
+        }
+        .emit(0, &mut buffer),
+        Err(MadError::PrivateDataTooLong { len: 93, max: 92 })
+    );
+    assert_eq!(
+        Rep {
+            private_data: &long[..197],
+            ..Rep::ZERO
+        }
+        .emit(0, &mut buffer),
+        Err(MadError::PrivateDataTooLong { len: 197, max: 196 })
+    );
+    assert_eq!(
+        Req {
+            local_qpn: 0x100_0000,
+            ..Req::ZERO
+        }
+        .emit(0, &mut buffer),
+        Err(MadError::FieldTooWide {
+            field: "local_qpn",
+            bits: 24
+        })
+    );
+    assert_eq!(
+        [
+            Req::PRIVATE_DATA_MAX,
+            Mra::PRIVATE_DATA_MAX,
+            Rej::PRIVATE_DATA_MAX,
+            Rep::PRIVATE_DATA_MAX,
+            Rtu::PRIVATE_DATA_MAX,
+            Dreq::PRIVATE_DATA_MAX,
+            Drep::PRIVATE_DATA_MAX,
+            Lap::PRIVATE_DATA_MAX,
+            Apr::PRIVATE_DATA_MAX,
+            SidrReq::PRIVATE_DATA_MAX,
+            SidrRep::PRIVATE_DATA_MAX,
+            CmaHeader::REQ_PRIVATE_DATA_MAX,
+            CmaHeader::SIDR_REQ_PRIVATE_DATA_MAX,
+        ],
+        [
+            92, 222, 148, 196, 224, 220, 224, 168, 148, 216, 136, 56, 180
+        ]
+    );
+}
+
+#[test]
+fn bad_headers_are_named() {
+    let good = mad(1, 0x0014, "f5c2488f 5a24583d");
+    let broken = |at: usize, value: u8| {
+        let mut bytes = good;
+        bytes[at] = value;
+        Mad::new(&bytes).unwrap_err()
+    };
+    assert!(Mad::new(&good).is_ok());
+    assert_eq!(
+        Mad::new(&good[..255]).unwrap_err(),
+        MadError::Truncated {
+            len: 255,
+            need: 256
+        }
+    );
+    assert_eq!(broken(0, 2), MadError::BaseVersion(2));
+    assert_eq!(broken(1, 3), MadError::Class(3));
+    assert_eq!(broken(2, 1), MadError::ClassVersion(1));
+    assert_eq!(
+        broken(3, 1),
+        MadError::Method {
+            method: 1,
+            attribute: 0x14
+        }
+    );
+    assert_eq!(broken(17, 0x30), MadError::UnknownAttribute(0x30));
+    let rej = mad(1, 0x0012, "00000000 f0c2488f 00 ff 0008");
+    assert_eq!(
+        Mad::new(&rej).unwrap().message(),
+        Err(MadError::InfoTooLong { len: 127, max: 72 })
+    );
+    assert_eq!(
+        Req::parse(&Mad::new(&good).unwrap()),
+        Err(MadError::WrongMessage {
+            found: 0x14,
+            wanted: 0x10
+        })
+    );
+}
+
+#[test]
+fn cma_header_of_both_families_and_bad_versions() {
+    let v6 = CmaHeader {
+        source_port: 1,
+        source: "fe80::1".parse().unwrap(),
+        destination: "fd00::2".parse().unwrap(),
+    };
+    let mut bytes = [0xa5; CmaHeader::LEN];
+    v6.emit(&mut bytes).unwrap();
+    assert_eq!(bytes[..4], [0, 0x60, 0, 1]);
+    assert_eq!(CmaHeader::parse(&bytes).unwrap(), (v6, &[][..]));
+    assert_eq!(
+        CmaHeader::parse(&bytes[..35]),
+        Err(MadError::Truncated { len: 35, need: 36 })
+    );
+    let mixed = CmaHeader {
+        destination: "10.0.0.1".parse().unwrap(),
+        ..v6
+    };
+    assert_eq!(
+        mixed.emit(&mut [0; CmaHeader::LEN]),
+        Err(MadError::MixedFamilies)
+    );
+    bytes[0] = 0x10;
+    assert_eq!(CmaHeader::parse(&bytes), Err(MadError::CmaVersion(0x10)));
+    bytes[0] = 0;
+    bytes[1] = 0x50;
+    assert_eq!(CmaHeader::parse(&bytes), Err(MadError::IpVersion(5)));
+}
+
+#[test]
+fn reasons_have_text() {
+    assert_eq!(
+        RejectReason::INVALID_SERVICE_ID.to_string(),
+        "8 (invalid service ID: nobody listens there)"
+    );
+    assert_eq!(RejectReason(34).to_string(), "34 (reserved)");
+    assert_eq!(RejectReason::CONSUMER_DEFINED.0, 28);
+    assert_eq!(SidrStatus::UNSUPPORTED_SERVICE.0, 1);
+    assert_eq!(
+        AprStatus(2).to_string(),
+        "2 (alternate paths are not supported)"
+    );
+}
