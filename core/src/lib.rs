@@ -1,3 +1,31 @@
 //! The mlx5 driver: from a BAR and DMA memory to verbs.
 #![no_std]
+
+pub mod capabilities;
+mod config;
+pub mod device;
+#[allow(dead_code)]
+mod dma;
+pub mod error;
+pub mod event;
+pub mod gid;
+pub mod ids;
+mod pages;
 pub mod platform;
+pub mod port;
+#[allow(dead_code)]
+mod slots;
+#[allow(dead_code)]
+mod uar;
+
+pub use capabilities::Capabilities;
+pub use config::{Config, Resources, Storage};
+pub use device::{Device, TailIn};
+pub use error::{CloseError, CommandError, CommandFailure, DeviceError, OpenError};
+pub use event::AsyncEvent;
+pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
+pub use ids::{Cqn, Eqn, LKey, Pdn, Psn, Qpn, RKey, Srqn, Xrcdn};
+pub use pages::PageChunk;
+pub use platform::Platform;
+pub use port::{LinkLayer, Mtu, PortAttr, PortState};
+pub use slots::{CqSlot, QpSlot, SrqSlot};

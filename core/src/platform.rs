@@ -70,10 +70,16 @@ impl fmt::Display for DmaError {
             Self::OutOfMemory => f.write_str("out of DMA memory"),
             Self::OutOfAddresses => f.write_str("out of device addresses"),
             Self::LockedMemoryLimit { limit, needed } => {
-                write!(f, "the limit on locked memory is {limit} bytes, {needed} are needed (raise RLIMIT_MEMLOCK)")
+                write!(
+                    f,
+                    "the limit on locked memory is {limit} bytes, {needed} are needed (raise RLIMIT_MEMLOCK)"
+                )
             }
             Self::TooManyMappings => f.write_str("the IOMMU takes no more mappings"),
-            Self::Os(errno) => write!(f, "the operating system refused the mapping (errno {errno})"),
+            Self::Os(errno) => write!(
+                f,
+                "the operating system refused the mapping (errno {errno})"
+            ),
         }
     }
 }

@@ -1,0 +1,427 @@
+//! What can go wrong on the control path: what was tried, on what, and what came back.
+
+use core::fmt;
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::opcode::Opcode;
+pub use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
+
+use crate::platform::DmaError;
+
+/// The device as a whole no longer works. Once it is reported it stays: only a function reset helps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Registers read all ones: the function left the bus, or its memory decoding was turned off.
+    Gone,
+    /// The interface state of the function is "disabled" or "in software reset" (`nic_interface` of the init segment).
+    Disabled {
+        /// 1 disabled, 7 software reset.
+        nic_state: u8,
+    },
+    /// The firmware reported a fatal error and asks for a reset (`health_buffer` of the init segment).
+    Fatal {
+        /// What kind: 1 firmware, 7 processor hangs, 8 unrecoverable hardware, 9 CRC, 0xc event queue overrun, 0x10
+        /// temperature; others are in the manual's health buffer table.
+        syndrome: u8,
+        /// Extended syndrome, for the vendor.
+        extended: u16,
+    },
+    /// The health counter stood still for longer than the configured limit: the firmware no longer runs.
+    Stuck {
+        /// For how long.
+        stalled: Duration,
+    },
+    /// An event queue was overrun: events are lost, so nothing waiting for one can be sure of it.
+    EventsLost {
+        /// Which event queue.
+        eqn: u32,
+    },
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Gone => f.write_str("the device is gone: its registers read all ones"),
+            Self::Disabled { nic_state } => {
+                write!(
+                    f,
+                    "the function's interface was disabled (nic_interface {nic_state})"
+                )
+            }
+            Self::Fatal { syndrome, extended } => write!(
+                f,
+                "the firmware reported a fatal error, syndrome {syndrome:#x} ({}), extended {extended:#x}",
+                health_syndrome_name(syndrome)
+            ),
+            Self::Stuck { stalled } => {
+                write!(
+                    f,
+                    "the firmware's health counter stood still for {stalled:?}"
+                )
+            }
+            Self::EventsLost { eqn } => write!(f, "event queue {eqn} was overrun, events are lost"),
+        }
+    }
+}
+
+impl core::error::Error for DeviceError {}
+
+/// The health syndrome in words.
+#[must_use]
+pub const fn health_syndrome_name(syndrome: u8) -> &'static str {
+    match syndrome {
+        0x00 => "none",
+        0x01 => "firmware internal error",
+        0x07 => "a processor of the device does not respond",
+        0x08 => "unrecoverable hardware error",
+        0x09 => "firmware CRC error",
+        0x0a => "fetching from PCI failed",
+        0x0b => "hardware fatal error",
+        0x0c => "asynchronous event queue overrun",
+        0x0d => "event queue error",
+        0x0e => "event queue invalid",
+        0x0f => "fast firmware self reset error",
+        0x10 => "high temperature",
+        0x11 => "PCI power state error",
+        _ => "unknown",
+    }
+}
+
+/// What is wrong with an answer that the device delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadOutput {
+    /// The entry carries another token than the command.
+    EntryToken {
+        /// What was sent.
+        expected: u8,
+        /// What came back.
+        found: u8,
+    },
+    /// A block of the output carries another token than the command.
+    BlockToken {
+        /// Index of the block.
+        block: u32,
+    },
+    /// The entry's signature is wrong.
+    EntrySignature,
+    /// The signature of a block of the output is wrong.
+    BlockSignature {
+        /// Index of the block.
+        block: u32,
+    },
+    /// A value in the answer is impossible.
+    Value {
+        /// Which one.
+        field: &'static str,
+        /// What came back.
+        value: u64,
+    },
+}
+
+impl fmt::Display for BadOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::EntryToken { expected, found } => {
+                write!(
+                    f,
+                    "the entry's token is {found:#x} instead of {expected:#x}"
+                )
+            }
+            Self::BlockToken { block } => write!(f, "wrong token in output block {block}"),
+            Self::EntrySignature => f.write_str("wrong signature of the entry"),
+            Self::BlockSignature { block } => write!(f, "wrong signature of output block {block}"),
+            Self::Value { field, value } => write!(f, "{field} is {value:#x}"),
+        }
+    }
+}
+
+/// Why a firmware command failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommandFailure {
+    /// The firmware carried it out and said no.
+    Status {
+        /// The reason.
+        status: Status,
+        /// Where in the firmware, for the vendor.
+        syndrome: u32,
+    },
+    /// No answer in time. The firmware may still carry it out, so its slot and memory stay reserved until the reset.
+    Timeout {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// No slot of the command queue became free in time.
+    QueueFull {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The command interface refused the entry.
+    Delivery(DeliveryStatus),
+    /// The answer makes no sense.
+    BadOutput(BadOutput),
+    /// The device no longer works.
+    Device(DeviceError),
+    /// No memory for the mailboxes.
+    Memory(DmaError),
+    /// The command is longer than the queue takes.
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The ticket is not (or no longer) one of a command in flight.
+    UnknownTicket,
+}
+
+/// A firmware command failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandError {
+    /// Which command.
+    pub opcode: Opcode,
+    /// Its modifier.
+    pub op_mod: u16,
+    /// Why.
+    pub failure: CommandFailure,
+}
+
+impl CommandError {
+    /// Whether the firmware answered with this status.
+    #[must_use]
+    pub fn is_status(&self, expected: Status) -> bool {
+        matches!(self.failure, CommandFailure::Status { status, .. } if status == expected)
+    }
+
+    /// Whether the firmware may still carry the command out (or have carried it out): then memory that it names must
+    /// not be freed or unmapped before the function was reset.
+    #[must_use]
+    pub fn may_still_happen(&self) -> bool {
+        matches!(
+            self.failure,
+            CommandFailure::Timeout { .. }
+                | CommandFailure::BadOutput(_)
+                | CommandFailure::Device(_)
+        )
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} op_mod {:#x}: ", self.opcode, self.op_mod)?;
+        match self.failure {
+            CommandFailure::Status { status, syndrome } => {
+                write!(f, "failed with status {status}, syndrome {syndrome:#x}")
+            }
+            CommandFailure::Timeout { waited } => write!(f, "no answer within {waited:?}"),
+            CommandFailure::QueueFull { waited } => {
+                write!(f, "no free command slot within {waited:?}")
+            }
+            CommandFailure::Delivery(status) => write!(f, "not delivered: {status}"),
+            CommandFailure::BadOutput(what) => write!(f, "the answer is not valid: {what}"),
+            CommandFailure::Device(error) => write!(f, "{error}"),
+            CommandFailure::Memory(error) => write!(f, "no memory for the mailboxes: {error}"),
+            CommandFailure::TooLong { len } => {
+                write!(f, "{len} bytes are more than the queue takes")
+            }
+            CommandFailure::UnknownTicket => f.write_str("no such command in flight"),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}
+
+/// A step of bringing a function up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenStep {
+    /// Waiting until the firmware has started.
+    Firmware,
+    /// Checking the revision of the command interface.
+    Revision,
+    /// Setting the command queue up.
+    CommandQueue,
+    /// Enabling the function.
+    EnableHca,
+    /// Agreeing on the software interface (ISSI).
+    Issi,
+    /// Lending the pages that the firmware needs to boot.
+    BootPages,
+    /// Telling the host's byte order.
+    HostEndianness,
+    /// Reading and negotiating the capabilities.
+    Capabilities,
+    /// Lending the pages that the firmware needs to initialize.
+    InitPages,
+    /// Initializing the function.
+    InitHca,
+    /// Telling the driver's version.
+    DriverVersion,
+    /// Turning RoCE on.
+    EnableRoce,
+    /// Getting a page of doorbells.
+    AllocUar,
+    /// Creating an event queue.
+    CreateEq,
+}
+
+impl OpenStep {
+    /// In words, to follow "while".
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Firmware => "waiting for the firmware to start",
+            Self::Revision => "checking the command interface revision",
+            Self::CommandQueue => "setting up the command queue",
+            Self::EnableHca => "enabling the function",
+            Self::Issi => "agreeing on the software interface",
+            Self::BootPages => "lending the boot pages",
+            Self::HostEndianness => "setting the host's byte order",
+            Self::Capabilities => "negotiating capabilities",
+            Self::InitPages => "lending the init pages",
+            Self::InitHca => "initializing the function",
+            Self::DriverVersion => "telling the driver version",
+            Self::EnableRoce => "enabling RoCE",
+            Self::AllocUar => "allocating the doorbell page",
+            Self::CreateEq => "creating an event queue",
+        }
+    }
+}
+
+/// Why a step of bring-up failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenFailure {
+    /// A firmware command failed.
+    Command(CommandError),
+    /// The device no longer works.
+    Device(DeviceError),
+    /// The platform has no memory for what the driver or the firmware needs.
+    Memory(DmaError),
+    /// The firmware needs more memory than the storage has chunks for.
+    PageChunks {
+        /// Pages of 4 KiB that the firmware asked for.
+        needed: u32,
+    },
+    /// The firmware did not leave the "initializing" state.
+    StillInitializing {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The command interface has a revision that this driver does not speak.
+    Revision {
+        /// What the device has; 5 is what it must have.
+        found: u16,
+    },
+    /// The device describes a command queue that cannot be.
+    QueueGeometry {
+        /// Binary logarithm of the number of entries.
+        log_size: u8,
+        /// Binary logarithm of the distance between entries in bytes.
+        log_stride: u8,
+    },
+    /// Neither software interface that this driver speaks is supported.
+    Issi {
+        /// Bit vector of what is.
+        supported: u32,
+    },
+    /// The device answered with a value that cannot be.
+    Value {
+        /// Which one.
+        field: &'static str,
+        /// What came back.
+        value: u64,
+    },
+}
+
+/// A function could not be brought up. Everything done before was undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenError {
+    /// What was being done.
+    pub step: OpenStep,
+    /// What went wrong.
+    pub failure: OpenFailure,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.step.description())?;
+        match self.failure {
+            OpenFailure::Command(error) => write!(f, "{error}"),
+            OpenFailure::Device(error) => write!(f, "{error}"),
+            OpenFailure::Memory(error) => write!(f, "{error}"),
+            OpenFailure::PageChunks { needed } => write!(
+                f,
+                "the firmware asks for {needed} pages, more than the storage has page chunks for"
+            ),
+            OpenFailure::StillInitializing { waited } => {
+                write!(f, "the firmware is still initializing after {waited:?}")
+            }
+            OpenFailure::Revision { found } => write!(f, "revision {found} instead of 5"),
+            OpenFailure::QueueGeometry {
+                log_size,
+                log_stride,
+            } => write!(
+                f,
+                "2^{log_size} entries of 2^{log_stride} bytes are not a possible command queue"
+            ),
+            OpenFailure::Issi { supported } => {
+                write!(
+                    f,
+                    "neither interface 0 nor 1 is supported (bits {supported:#x})"
+                )
+            }
+            OpenFailure::Value { field, value } => {
+                write!(f, "the device answered {field} {value:#x}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// A function could not be taken down in order. It has to be reset before anyone uses it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloseError {
+    /// The first thing that went wrong.
+    pub failure: CloseFailure,
+    /// Pages of 4 KiB that the firmware did not give back.
+    pub pages_lost: u32,
+    /// Bytes of DMA memory that stay allocated because the device may still use them, the pages among them.
+    pub bytes_quarantined: u64,
+}
+
+/// What went wrong while a function was taken down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseFailure {
+    /// A firmware command failed.
+    Command(CommandError),
+    /// The device no longer works.
+    Device(DeviceError),
+    /// The firmware stopped giving pages back.
+    PagesKept {
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("closing the device: ")?;
+        match self.failure {
+            CloseFailure::Command(error) => write!(f, "{error}")?,
+            CloseFailure::Device(error) => write!(f, "{error}")?,
+            CloseFailure::PagesKept { waited } => {
+                write!(f, "the firmware gave no page back within {waited:?}")?;
+            }
+        }
+        write!(
+            f,
+            " ({} pages lost, {} bytes kept from reuse)",
+            self.pages_lost, self.bytes_quarantined
+        )
+    }
+}
+
+impl core::error::Error for CloseError {}
