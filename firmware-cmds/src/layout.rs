@@ -163,8 +163,9 @@ macro_rules! layout {
         #[repr(transparent)]
         pub struct $Name(pub [u8; $size]);
 
-        // The header spells some names with capitals (`atomic_req_8B_…`), and the names must stay comparable.
-        #[allow(non_snake_case)]
+        // The header spells some names with capitals (`atomic_req_8B_…`), and the names must stay comparable; the
+        // `len` of a memory key is no container's.
+        #[allow(non_snake_case, clippy::len_without_is_empty)]
         impl $Name {
             /// Size of the fixed part in bytes.
             pub const SIZE: usize = $size;
