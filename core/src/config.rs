@@ -57,16 +57,33 @@ impl Default for Config {
 }
 
 /// Memory of the caller that holds the state of a device's objects: its lengths are the limits.
-#[derive(Debug, Clone, Copy)]
+///
+/// It is borrowed exclusively for as long as the device lives, so that no two devices can share it.
+#[derive(Debug)]
 pub struct Storage<'s> {
-    /// One per queue pair.
-    pub qps: &'s [QpSlot],
-    /// One per completion queue.
-    pub cqs: &'s [CqSlot],
-    /// One per shared receive queue.
-    pub srqs: &'s [SrqSlot],
-    /// One per chunk of up to 2 MiB of memory lent to the firmware; a ConnectX-5 wants tens of megabytes.
-    pub page_chunks: &'s [PageChunk],
+    pub(crate) qps: &'s [QpSlot],
+    pub(crate) cqs: &'s [CqSlot],
+    pub(crate) srqs: &'s [SrqSlot],
+    pub(crate) page_chunks: &'s [PageChunk],
+}
+
+impl<'s> Storage<'s> {
+    /// One slot per queue pair, completion queue and shared receive queue; one chunk per run of at most 2 MiB of memory
+    /// lent to the firmware, of which a ConnectX-5 wants tens of megabytes.
+    #[must_use]
+    pub const fn new(
+        qps: &'s mut [QpSlot],
+        cqs: &'s mut [CqSlot],
+        srqs: &'s mut [SrqSlot],
+        page_chunks: &'s mut [PageChunk],
+    ) -> Self {
+        Self {
+            qps,
+            cqs,
+            srqs,
+            page_chunks,
+        }
+    }
 }
 
 /// [`Storage`] as arrays, for statics and for the stack.
@@ -92,15 +109,15 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
         }
     }
 
-    /// As what [`Device::open`](crate::Device::open) takes. One storage serves one device at a time.
+    /// As what [`Device::open`](crate::Device::open) takes.
     #[must_use]
-    pub const fn storage(&self) -> Storage<'_> {
-        Storage {
-            qps: &self.qps,
-            cqs: &self.cqs,
-            srqs: &self.srqs,
-            page_chunks: &self.page_chunks,
-        }
+    pub const fn storage(&mut self) -> Storage<'_> {
+        Storage::new(
+            &mut self.qps,
+            &mut self.cqs,
+            &mut self.srqs,
+            &mut self.page_chunks,
+        )
     }
 }
 

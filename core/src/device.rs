@@ -3,17 +3,17 @@
 use core::alloc::Layout;
 
 use bareverbs_firmware_cmds::command::Command;
+use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
 
 use crate::capabilities::Capabilities;
 use crate::config::{Config, Storage};
 use crate::dma::{DmaBuffer, DmaMemory};
 use crate::error::{CloseError, CommandError, DeviceError, OpenError};
 use crate::gid::{Gid, GidEntry, GidError, RoceVersion};
-use crate::ids::{Eqn, Pdn};
+use crate::pages::PageChunk;
 use crate::platform::{DmaError, Platform};
 use crate::port::PortAttr;
 use crate::slots::Tables;
-use crate::uar::Uar;
 
 /// What follows the fixed part of a command's input.
 pub enum TailIn<'a> {
@@ -32,11 +32,11 @@ pub enum TailIn<'a> {
 pub struct Device<'s, P: Platform> {
     platform: P,
     config: Config,
-    storage: Storage<'s>,
+    page_chunks: &'s [PageChunk],
     /// The slots of QPs, CQs and SRQs.
     pub(crate) tables: Tables<'s>,
     capabilities: Capabilities,
-    uar: Uar,
+    uar: UarIndex,
     /// The device's default protection domain, and how many hold it.
     pub(crate) default_pd: spin::Mutex<DefaultPd>,
 }
@@ -45,7 +45,7 @@ pub struct Device<'s, P: Platform> {
 #[derive(Debug, Default)]
 pub(crate) struct DefaultPd {
     /// Its number, while it has users.
-    pub(crate) pdn: Pdn,
+    pub(crate) pdn: Option<Pdn>,
     /// How many hold it.
     pub(crate) users: u32,
 }
@@ -66,13 +66,8 @@ impl<'s, P: Platform> Device<'s, P> {
         &self.capabilities
     }
 
-    /// The storage that it was opened with.
-    pub(crate) fn storage(&self) -> &Storage<'s> {
-        &self.storage
-    }
-
     /// The UAR page with the doorbells.
-    pub(crate) fn uar(&self) -> Uar {
+    pub(crate) fn uar(&self) -> UarIndex {
         self.uar
     }
 }
@@ -202,6 +197,6 @@ impl<'s, P: Platform> Device<'s, P> {
     /// The event queue for completions of vector `vector` (modulo the number of vectors).
     pub(crate) fn completion_eqn(&self, vector: u16) -> Eqn {
         let _ = vector;
-        Eqn::new(0)
+        Eqn(0)
     }
 }

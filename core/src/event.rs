@@ -1,7 +1,9 @@
 //! Asynchronous events: what `ibv_get_async_event` reports.
 
+use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Srqn};
+
 use crate::error::DeviceError;
-use crate::ids::{Cqn, Qpn, Srqn};
+
 
 /// Something happened that no completion tells (the names are those of `enum ibv_event_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,14 +9,11 @@ mod dma;
 pub mod error;
 pub mod event;
 pub mod gid;
-pub mod ids;
 mod pages;
 pub mod platform;
 pub mod port;
 #[allow(dead_code)]
 mod slots;
-#[allow(dead_code)]
-mod uar;
 
 pub use capabilities::Capabilities;
 pub use config::{Config, Resources, Storage};
@@ -24,7 +21,7 @@ pub use device::{Device, TailIn};
 pub use error::{CloseError, CommandError, CommandFailure, DeviceError, OpenError};
 pub use event::AsyncEvent;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
-pub use ids::{Cqn, Eqn, LKey, Pdn, Psn, Qpn, RKey, Srqn, Xrcdn};
+pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use pages::PageChunk;
 pub use platform::Platform;
 pub use port::{LinkLayer, Mtu, PortAttr, PortState};
