@@ -25,6 +25,7 @@ pub mod roce;
 pub mod srq;
 pub mod status;
 pub mod uar;
+pub mod values;
 pub mod vport;
 mod wire;
 pub mod wqe;
