@@ -52,7 +52,7 @@ macro_rules! registers {
 
         impl Layout for Registers {
             const DESCRIPTOR: &'static Descriptor = &Descriptor {
-                name: "mlx5_init_seg",
+                name: "struct mlx5_init_seg",
                 size: SIZE,
                 fields: &[$(
                     Field { name: field_name(stringify!($field)), offset: $at * 8, width: $width, kind: Kind::Bits }

@@ -199,6 +199,7 @@ macro_rules! layout {
         #[doc = concat!("`", stringify!($f), "`: byte ", stringify!($at), ", bits ", stringify!($hi), ":", stringify!($lo), ".")]
         #[must_use]
         pub const fn $f(&self) -> $T {
+            const { assert!($at % 4 == 0 && $at + $hi / 32 * 4 + 4 <= $size && $hi >= $lo && $hi / 32 * $lo == 0) };
             $crate::layout::get(&self.0, $crate::layout::bit($at, $hi), $hi - $lo + 1) as $T
         }
         #[doc = concat!("Sets [`", stringify!($f), "`](Self::", stringify!($f), ").")]
@@ -212,6 +213,7 @@ macro_rules! layout {
         #[doc = concat!("`", stringify!($f), "`: byte ", stringify!($at), ", bit ", stringify!($hi), ".")]
         #[must_use]
         pub const fn $f(&self) -> bool {
+            const { assert!($at % 4 == 0 && $at + 4 <= $size && $hi < 32) };
             $crate::layout::get(&self.0, $crate::layout::bit($at, $hi), 1) != 0
         }
         #[doc = concat!("Sets [`", stringify!($f), "`](Self::", stringify!($f), ").")]

@@ -21,6 +21,7 @@ pub mod opcode;
 pub mod pages;
 pub mod qp;
 pub mod register;
+pub mod registry;
 pub mod roce;
 pub mod srq;
 pub mod status;

@@ -78,7 +78,7 @@ layout! {
         bits log_max_num_of_packets_per_reservation, set_log_max_num_of_packets_per_reservation: u8 @ 0x3c [18:16];
         bits log_headers_entry_size, set_log_headers_entry_size: u8 @ 0x3c [9:8];
         bits log_headers_buffer_entry_num, set_log_headers_buffer_entry_num: u8 @ 0x3c [3:0];
-        bits pas, set_pas: u64 @ 0xc0 [63:0];
+        tail pas: 64 @ 0xc0;
     }
 }
 

@@ -47,7 +47,7 @@ layout! {
         bits allowed_list_type, set_allowed_list_type: u8 @ 0xf0 [26:24];
         bits allowed_list_size, set_allowed_list_size: u16 @ 0xf0 [11:0];
         bits permanent_address, set_permanent_address: u64 @ 0xf4 [63:0];
-        bits current_uc_mac_address, set_current_uc_mac_address: u64 @ 0x100 [63:0];
+        tail current_uc_mac_address: 64 @ 0x100;
     }
 }
 

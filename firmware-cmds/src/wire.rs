@@ -4,12 +4,13 @@
 //! Their outside witness is not `mlx5_ifc.h`, which has none of them in 6.1, but the C structures of
 //! `include/linux/mlx5/device.h` and `qp.h` in the same package.
 
-/// Defines a structure. A field is named as in the C structure, or `rust_name = c_name`; `reserved…` fields are padding.
+/// Defines a structure. A field is named as in the C structure, or `rust_name = c_name`
+/// (a literal for a path through nested structures); `reserved…` fields are padding.
 macro_rules! wire {
     (
         $(#[$meta:meta])*
         pub struct $Name:ident: $c:literal, $size:literal {
-            $( $(#[$field_meta:meta])* $f:ident $(= $c_name:ident)?: $T:ty, )*
+            $( $(#[$field_meta:meta])* $f:ident $(= $c_name:tt)?: $T:ty, )*
         }
     ) => {
         $(#[$meta])*
@@ -50,6 +51,7 @@ macro_rules! wire {
         }
     };
     (@name $f:ident) => { stringify!($f) };
+    (@name $f:ident $c_name:literal) => { $c_name };
     (@name $f:ident $c_name:ident) => { stringify!($c_name) };
 }
 pub(crate) use wire;

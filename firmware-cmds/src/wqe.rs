@@ -313,7 +313,7 @@ wire! {
     /// Where a datagram goes: the datagram segment.
     pub struct AddressVector: "mlx5_av", 48 {
         /// Q_Key of the receiver.
-        q_key = qkey: U32,
+        q_key = "key.qkey.qkey": U32,
         /// Padding; with the Q_Key, the DC access key.
         reserved0: U32,
         /// QPN of the receiver in 23:0; [`EXTENDED`](Self::EXTENDED).

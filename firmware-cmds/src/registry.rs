@@ -1,0 +1,271 @@
+//! Every structure of this crate in one place: for the decoder, for a device model's dispatcher, and for rung 0.
+
+use crate::command::{Command, EmptyOut};
+use crate::layout::{Descriptor, Layout};
+use crate::opcode::Opcode;
+use crate::values::{CapabilityGroup, RegisterId};
+
+/// What belongs to one opcode.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandDescription {
+    /// The opcode.
+    pub opcode: Opcode,
+    /// The input's fixed part.
+    pub input: &'static Descriptor,
+    /// The output's fixed part.
+    pub output: &'static Descriptor,
+}
+
+impl CommandDescription {
+    const fn of<C: Command>() -> Self {
+        Self {
+            opcode: C::OPCODE,
+            input: C::DESCRIPTOR,
+            output: <C::Output as Layout>::DESCRIPTOR,
+        }
+    }
+
+    /// The answer carries nothing but status and syndrome.
+    #[must_use]
+    pub fn output_is_empty(&self) -> bool {
+        core::ptr::eq(self.output, EmptyOut::DESCRIPTOR)
+    }
+}
+
+/// Every command, in the order of [`Opcode::ALL`].
+pub const COMMANDS: &[CommandDescription] = &[
+    CommandDescription::of::<crate::hca::EnableHcaIn>(),
+    CommandDescription::of::<crate::hca::DisableHcaIn>(),
+    CommandDescription::of::<crate::hca::QueryIssiIn>(),
+    CommandDescription::of::<crate::hca::SetIssiIn>(),
+    CommandDescription::of::<crate::hca::InitHcaIn>(),
+    CommandDescription::of::<crate::hca::TeardownHcaIn>(),
+    CommandDescription::of::<crate::hca::QueryAdapterIn>(),
+    CommandDescription::of::<crate::hca::SetDriverVersionIn>(),
+    CommandDescription::of::<crate::hca::NopIn>(),
+    CommandDescription::of::<crate::pages::QueryPagesIn>(),
+    CommandDescription::of::<crate::pages::ManagePagesIn>(),
+    CommandDescription::of::<crate::caps::QueryHcaCapIn>(),
+    CommandDescription::of::<crate::caps::SetHcaCapIn>(),
+    CommandDescription::of::<crate::register::AccessRegisterIn>(),
+    CommandDescription::of::<crate::uar::AllocUarIn>(),
+    CommandDescription::of::<crate::uar::DeallocUarIn>(),
+    CommandDescription::of::<crate::domain::AllocPdIn>(),
+    CommandDescription::of::<crate::domain::DeallocPdIn>(),
+    CommandDescription::of::<crate::domain::AllocTransportDomainIn>(),
+    CommandDescription::of::<crate::domain::DeallocTransportDomainIn>(),
+    CommandDescription::of::<crate::domain::AllocXrcdIn>(),
+    CommandDescription::of::<crate::domain::DeallocXrcdIn>(),
+    CommandDescription::of::<crate::mkey::CreateMkeyIn>(),
+    CommandDescription::of::<crate::mkey::QueryMkeyIn>(),
+    CommandDescription::of::<crate::mkey::DestroyMkeyIn>(),
+    CommandDescription::of::<crate::mkey::QuerySpecialContextsIn>(),
+    CommandDescription::of::<crate::eq::CreateEqIn>(),
+    CommandDescription::of::<crate::eq::DestroyEqIn>(),
+    CommandDescription::of::<crate::eq::QueryEqIn>(),
+    CommandDescription::of::<crate::cq::CreateCqIn>(),
+    CommandDescription::of::<crate::cq::DestroyCqIn>(),
+    CommandDescription::of::<crate::cq::QueryCqIn>(),
+    CommandDescription::of::<crate::cq::ModifyCqIn>(),
+    CommandDescription::of::<crate::qp::CreateQpIn>(),
+    CommandDescription::of::<crate::qp::DestroyQpIn>(),
+    CommandDescription::of::<crate::qp::Rst2initQpIn>(),
+    CommandDescription::of::<crate::qp::Init2rtrQpIn>(),
+    CommandDescription::of::<crate::qp::Rtr2rtsQpIn>(),
+    CommandDescription::of::<crate::qp::Rts2rtsQpIn>(),
+    CommandDescription::of::<crate::qp::Sqerr2rtsQpIn>(),
+    CommandDescription::of::<crate::qp::Qp2ErrIn>(),
+    CommandDescription::of::<crate::qp::Qp2RstIn>(),
+    CommandDescription::of::<crate::qp::QueryQpIn>(),
+    CommandDescription::of::<crate::qp::Sqd2rtsQpIn>(),
+    CommandDescription::of::<crate::qp::Init2initQpIn>(),
+    CommandDescription::of::<crate::srq::CreateSrqIn>(),
+    CommandDescription::of::<crate::srq::DestroySrqIn>(),
+    CommandDescription::of::<crate::srq::QuerySrqIn>(),
+    CommandDescription::of::<crate::srq::ArmRqIn>(),
+    CommandDescription::of::<crate::srq::CreateXrcSrqIn>(),
+    CommandDescription::of::<crate::srq::DestroyXrcSrqIn>(),
+    CommandDescription::of::<crate::srq::QueryXrcSrqIn>(),
+    CommandDescription::of::<crate::srq::ArmXrcSrqIn>(),
+    CommandDescription::of::<crate::srq::CreateRmpIn>(),
+    CommandDescription::of::<crate::srq::ModifyRmpIn>(),
+    CommandDescription::of::<crate::srq::DestroyRmpIn>(),
+    CommandDescription::of::<crate::srq::QueryRmpIn>(),
+    CommandDescription::of::<crate::roce::QueryRoceAddressIn>(),
+    CommandDescription::of::<crate::roce::SetRoceAddressIn>(),
+    CommandDescription::of::<crate::vport::QueryVportStateIn>(),
+    CommandDescription::of::<crate::vport::QueryNicVportContextIn>(),
+    CommandDescription::of::<crate::vport::ModifyNicVportContextIn>(),
+    CommandDescription::of::<crate::vport::QueryHcaVportContextIn>(),
+    CommandDescription::of::<crate::vport::QueryHcaVportGidIn>(),
+    CommandDescription::of::<crate::vport::QueryHcaVportPkeyIn>(),
+    CommandDescription::of::<crate::mad::MadIfcIn>(),
+    CommandDescription::of::<crate::mad::AttachToMcgIn>(),
+    CommandDescription::of::<crate::mad::DetachFromMcgIn>(),
+    CommandDescription::of::<crate::counter::AllocQCounterIn>(),
+    CommandDescription::of::<crate::counter::DeallocQCounterIn>(),
+    CommandDescription::of::<crate::counter::QueryQCounterIn>(),
+];
+
+/// Every structure that is neither a command's input nor its output.
+pub const STRUCTURES: &[&Descriptor] = &[
+    EmptyOut::DESCRIPTOR,
+    crate::caps::HcaCap::DESCRIPTOR,
+    crate::caps::RoceCap::DESCRIPTOR,
+    crate::caps::AtomicCaps::DESCRIPTOR,
+    crate::cmdq::CommandQueueEntry::DESCRIPTOR,
+    crate::cmdq::MailboxBlock::DESCRIPTOR,
+    crate::cq::Cqc::DESCRIPTOR,
+    crate::cqe::Cqe64::DESCRIPTOR,
+    crate::cqe::ErrorCqe::DESCRIPTOR,
+    crate::cqe::SignatureErrorCqe::DESCRIPTOR,
+    crate::cqe::Cqe128::DESCRIPTOR,
+    crate::eq::Eqc::DESCRIPTOR,
+    crate::eq::Eqe::DESCRIPTOR,
+    crate::eq::CqError::DESCRIPTOR,
+    crate::eq::QpEvents::DESCRIPTOR,
+    crate::event::CompEvent::DESCRIPTOR,
+    crate::event::CmdInterCompEvent::DESCRIPTOR,
+    crate::event::PortStateChangeEvent::DESCRIPTOR,
+    crate::event::DctEvents::DESCRIPTOR,
+    crate::hca::QueryAdapterParamBlock::DESCRIPTOR,
+    crate::init_segment::HealthBuffer::DESCRIPTOR,
+    crate::init_segment::InitSegment::DESCRIPTOR,
+    crate::mkey::Mkc::DESCRIPTOR,
+    crate::mkey::Mtt::DESCRIPTOR,
+    crate::pages::PagesReqEvent::DESCRIPTOR,
+    crate::qp::Ads::DESCRIPTOR,
+    crate::qp::Qpc::DESCRIPTOR,
+    crate::register::RegisterHostEndianness::DESCRIPTOR,
+    crate::register::PtysReg::DESCRIPTOR,
+    crate::register::PmtuReg::DESCRIPTOR,
+    crate::register::PaosReg::DESCRIPTOR,
+    crate::register::PvlcReg::DESCRIPTOR,
+    crate::register::PpcntReg::DESCRIPTOR,
+    crate::register::DtorReg::DESCRIPTOR,
+    crate::roce::RoceAddr::DESCRIPTOR,
+    crate::srq::Srqc::DESCRIPTOR,
+    crate::srq::XrcSrqc::DESCRIPTOR,
+    crate::srq::Wq::DESCRIPTOR,
+    crate::srq::Rmpc::DESCRIPTOR,
+    crate::srq::RmpBitmask::DESCRIPTOR,
+    crate::vport::ModifyNicVportFieldSelect::DESCRIPTOR,
+    crate::vport::NicVportContext::DESCRIPTOR,
+    crate::vport::HcaVportContext::DESCRIPTOR,
+    crate::vport::Pkey::DESCRIPTOR,
+    crate::wqe::Control::DESCRIPTOR,
+    crate::wqe::RemoteAddress::DESCRIPTOR,
+    crate::wqe::Atomic::DESCRIPTOR,
+    crate::wqe::MaskedAtomic::DESCRIPTOR,
+    crate::wqe::AddressVector::DESCRIPTOR,
+    crate::wqe::Xrc::DESCRIPTOR,
+    crate::wqe::Data::DESCRIPTOR,
+    crate::wqe::InlineHeader::DESCRIPTOR,
+    crate::wqe::SrqNext::DESCRIPTOR,
+    crate::wqe::UmrControl::DESCRIPTOR,
+    crate::wqe::Klm::DESCRIPTOR,
+    crate::init_segment::Registers::DESCRIPTOR,
+];
+
+/// All of them: the structures, then inputs and outputs of the commands.
+pub fn all() -> impl Iterator<Item = &'static Descriptor> {
+    let commands = COMMANDS.iter().flat_map(|command| {
+        let output = (!command.output_is_empty()).then_some(command.output);
+        core::iter::once(command.input).chain(output)
+    });
+    STRUCTURES.iter().copied().chain(commands)
+}
+
+/// The description of a command.
+#[must_use]
+pub fn command(opcode: Opcode) -> &'static CommandDescription {
+    // COMMANDS is in the order of Opcode::ALL, which a test guards; should that fail, the search still finds it.
+    match COMMANDS.iter().find(|command| command.opcode == opcode) {
+        Some(command) => command,
+        None => &COMMANDS[0],
+    }
+}
+
+/// The structure of a capability group, if this crate has it.
+#[must_use]
+pub const fn capability(group: CapabilityGroup) -> Option<&'static Descriptor> {
+    match group {
+        CapabilityGroup::General => Some(crate::caps::HcaCap::DESCRIPTOR),
+        CapabilityGroup::Atomic => Some(crate::caps::AtomicCaps::DESCRIPTOR),
+        CapabilityGroup::Roce => Some(crate::caps::RoceCap::DESCRIPTOR),
+        _ => None,
+    }
+}
+
+/// The structure of a register, if this crate has it.
+#[must_use]
+pub const fn register(register: RegisterId) -> Option<&'static Descriptor> {
+    use crate::register::{
+        DtorReg, PaosReg, PmtuReg, PpcntReg, PtysReg, PvlcReg, RegisterHostEndianness,
+    };
+    match register {
+        RegisterId::HostEndianness => Some(RegisterHostEndianness::DESCRIPTOR),
+        RegisterId::Ptys => Some(PtysReg::DESCRIPTOR),
+        RegisterId::Pmtu => Some(PmtuReg::DESCRIPTOR),
+        RegisterId::Paos => Some(PaosReg::DESCRIPTOR),
+        RegisterId::Pvlc => Some(PvlcReg::DESCRIPTOR),
+        RegisterId::Ppcnt => Some(PpcntReg::DESCRIPTOR),
+        RegisterId::Dtor => Some(DtorReg::DESCRIPTOR),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_opcode_has_its_command() {
+        assert!(
+            COMMANDS
+                .iter()
+                .map(|command| command.opcode)
+                .eq(Opcode::ALL.iter().copied())
+        );
+        for &opcode in Opcode::ALL {
+            assert_eq!(command(opcode).opcode, opcode);
+            assert_eq!(Opcode::from_number(opcode.number()), Some(opcode));
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (i, a) in all().enumerate() {
+            assert!(
+                all().skip(i + 1).all(|b| a.name != b.name),
+                "{} twice",
+                a.name
+            );
+        }
+    }
+
+    #[test]
+    fn fields_lie_inside_and_apart() {
+        for structure in all() {
+            for (i, field) in structure.fields.iter().enumerate() {
+                let end = (field.offset + field.width) as usize;
+                let tail = matches!(field.kind, crate::layout::Kind::Tail);
+                assert!(
+                    tail || end <= structure.size * 8,
+                    "{}.{} sticks out",
+                    structure.name,
+                    field.name
+                );
+                for other in &structure.fields[i + 1..] {
+                    let apart = field.offset + field.width <= other.offset
+                        || other.offset + other.width <= field.offset;
+                    assert!(
+                        apart,
+                        "{}: {} and {} overlap",
+                        structure.name, field.name, other.name
+                    );
+                }
+            }
+        }
+    }
+}
