@@ -1,1 +1,64 @@
-fn main() {}
+//! `cargo rig NAME`: checks against things that this project did not write. `cargo rig` alone lists them.
+//!
+//! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
+
+mod layouts;
+
+use std::process::ExitCode;
+
+/// What a rig found.
+#[derive(Default)]
+struct Outcome {
+    passed: usize,
+    failed: usize,
+}
+
+impl Outcome {
+    /// Counts a check, and says which one failed.
+    fn check(&mut self, good: bool, what: impl FnOnce() -> String) {
+        if good {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+            println!("FAILED: {}", what());
+        }
+    }
+}
+
+struct Rig {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<Outcome, String>,
+}
+
+const RIGS: &[Rig] = &[Rig {
+    name: "layouts",
+    about: layouts::ABOUT,
+    run: layouts::run,
+}];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(name) = arguments.next() else {
+        for rig in RIGS {
+            println!("cargo rig {:<14} {}", rig.name, rig.about);
+        }
+        return ExitCode::SUCCESS;
+    };
+    let Some(rig) = RIGS.iter().find(|rig| rig.name == name) else {
+        eprintln!("no rig {name:?}; `cargo rig` lists them");
+        return ExitCode::from(2);
+    };
+    let arguments: Vec<String> = arguments.collect();
+    match (rig.run)(&arguments) {
+        Ok(Outcome { passed, failed }) => {
+            println!("{passed} passed, {failed} failed");
+            ExitCode::from(u8::from(failed != 0))
+        }
+        Err(why) => {
+            println!("{name}: {why}");
+            println!("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}

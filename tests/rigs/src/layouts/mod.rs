@@ -1,0 +1,147 @@
+//! Rung 0: the table of fields that `cargo test` compares with, made again from Debian's kernel headers.
+
+mod headers;
+mod package;
+
+use crate::Outcome;
+use bareverbs_firmware_cmds::registry;
+use headers::Row;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// One line for the list of rigs.
+pub(crate) const ABOUT: &str = "the table behind rung 0 against Debian's kernel headers (--write to replace it, --headers DIR to skip the package)";
+
+const TABLE: &str = "firmware-cmds/data/mlx5_ifc.tsv";
+
+/// Fetches the package, makes the table again, and compares it with the one checked in.
+pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
+    let mut write = false;
+    let mut directory = None;
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--write" => write = true,
+            "--headers" => directory = arguments.next().map(PathBuf::from),
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (version, include) = match directory {
+        Some(directory) => (directory.display().to_string(), directory),
+        None => {
+            let package = package::fetch(&root.join("target/rigs/layouts"))?;
+            (package.version, package.include)
+        }
+    };
+    println!("headers: {version}");
+
+    let wanted = wanted();
+    let mut rows = headers::read(&include)?;
+    rows.retain(|row| wanted.contains(row.structure.as_str()));
+    let fresh = render(&version, &rows);
+
+    let path = root.join(TABLE);
+    if write {
+        std::fs::write(&path, &fresh).map_err(|e| format!("{}: {e}", path.display()))?;
+        println!("wrote {TABLE}");
+    }
+    let checked_in =
+        std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(compare(&wanted, &checked_in, &fresh))
+}
+
+/// The structures that the crate names, and the outputs for which it uses the empty one.
+fn wanted() -> BTreeSet<String> {
+    let empty = registry::COMMANDS
+        .iter()
+        .filter(|command| command.output_is_empty())
+        .map(|command| format!("{}out", command.input.name.trim_end_matches("in")));
+    registry::all()
+        .map(|structure| structure.name.to_owned())
+        .chain(empty)
+        .collect()
+}
+
+fn render(version: &str, rows: &[Row]) -> String {
+    let mut out = format!(
+        "# Fields of the mlx5 structures that this crate names, from include/linux/mlx5/{{mlx5_ifc,device,qp}}.h of\n\
+         # {version}.\n\
+         # Made by `cargo rig layouts --write`. Columns: structure, field, bit offset, width in bits (of one element for\n\
+         # an array of open length), nested structure. A line without a field gives the structure's size.\n"
+    );
+    for row in rows {
+        let Row {
+            structure,
+            field,
+            offset,
+            width,
+            nested,
+        } = row;
+        let line = format!("{structure}\t{field}\t{offset}\t{width}\t{nested}");
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Compares line by line, structure by structure: a structure passes when all its lines are the same.
+fn compare(wanted: &BTreeSet<String>, checked_in: &str, fresh: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    for structure in wanted {
+        let of = |table: &str| -> Vec<String> {
+            let mut lines: Vec<String> = table
+                .lines()
+                .filter(|line| line.split('\t').next() == Some(structure))
+                .map(str::to_owned)
+                .collect();
+            lines.sort();
+            lines
+        };
+        let (old, new) = (of(checked_in), of(fresh));
+        for line in &new {
+            if !old.contains(line) {
+                println!("only in the package:  {line}");
+            }
+        }
+        for line in &old {
+            if !new.contains(line) {
+                println!("only in the checkout: {line}");
+            }
+        }
+        outcome.check(!new.is_empty(), || {
+            format!("{structure} is not in the headers")
+        });
+        outcome.check(old == new, || {
+            format!("{structure} differs from the headers")
+        });
+    }
+    for line in checked_in.lines().filter(|line| !line.starts_with('#')) {
+        let structure = line.split('\t').next().unwrap_or_default();
+        if !wanted.contains(structure) {
+            outcome.check(false, || {
+                format!("{structure} is in the table, but the crate has no such structure")
+            });
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_line_fails() {
+        let wanted = BTreeSet::from(["qpc".to_owned()]);
+        let table = "# x\nqpc\t\t0\t64\nqpc\tstate\t0\t4\n";
+        let same = compare(&wanted, table, table);
+        assert_eq!((same.passed, same.failed), (2, 0));
+        let shifted = compare(&wanted, table, &table.replace("state\t0", "state\t1"));
+        assert_eq!((shifted.passed, shifted.failed), (1, 1));
+        let missing = compare(&wanted, table, "# x\n");
+        assert_eq!((missing.passed, missing.failed), (0, 2));
+        let unwanted = compare(&wanted, &format!("{table}cqc\t\t0\t8\n"), table);
+        assert_eq!((unwanted.passed, unwanted.failed), (2, 1));
+    }
+}
