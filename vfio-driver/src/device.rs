@@ -1,0 +1,277 @@
+//! The device: everything the driver needs of Linux, in one value.
+
+// UNSAFETY: implements the platform seam, whose methods pass raw memory on.
+#![expect(unsafe_code)]
+
+use std::alloc::Layout;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform};
+
+use crate::address::PciAddress;
+use crate::bar::Bar;
+use crate::config::{COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, ConfigSpace};
+use crate::dma::DmaMemory;
+use crate::error::OpenError;
+use crate::interrupts::Vector;
+use crate::iova::IovaSpace;
+use crate::sys::{Container, Function};
+use crate::sysfs;
+
+/// How a device is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// How many MSI-X vectors are wanted at most; 0 for a driver that polls, and that never sleeps.
+    pub vectors: u16,
+}
+
+impl Default for Options {
+    /// Polling.
+    fn default() -> Self {
+        Self { vectors: 0 }
+    }
+}
+
+impl Options {
+    /// With up to `vectors` MSI-X vectors.
+    pub fn with_vectors(vectors: u16) -> Self {
+        Self { vectors }
+    }
+}
+
+/// A PCI function that this process drives through VFIO.
+///
+/// The function is reset when it is opened and when it is dropped; nobody else uses it in between, and it reaches no
+/// memory but what was allocated or mapped here.
+///
+/// A function that is pulled out of its slot reads all ones. One whose memory decoding the kernel turned off (power
+/// management, error recovery) raises `SIGBUS` instead: keep runtime power management of the slot off.
+pub struct VfioDevice {
+    address: PciAddress,
+    device_id: u16,
+    started: Instant,
+    // In the order of their end. What maps or duplicates the function's file goes before the function, or its group
+    // stays busy; memory is unmapped while the group is still in the container, or there is nothing to unmap it from.
+    bar: Bar,
+    config: ConfigSpace,
+    dma: DmaMemory<Container>,
+    function: Function,
+    vectors: Vec<Vector>,
+}
+
+impl fmt::Debug for VfioDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VfioDevice")
+            .field("address", &self.address)
+            .field("device_id", &self.device_id)
+            .field("vectors", &self.vectors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl VfioDevice {
+    /// Opens the function at `address` for polling.
+    pub fn open(address: PciAddress) -> Result<Self, OpenError> {
+        Self::open_with(address, Options::default())
+    }
+
+    /// Opens the function at `address`.
+    ///
+    /// It has to be bound to vfio-pci, with all other functions of its IOMMU group bound to vfio-pci or to nothing.
+    pub fn open_with(address: PciAddress, options: Options) -> Result<Self, OpenError> {
+        let candidate = sysfs::examine(Path::new("/sys"), address)?;
+        let function = Function::open(&candidate)?;
+        let info = function.iommu_info()?;
+        log::debug!("{address}: group {}, {info:x?}", candidate.group);
+
+        // vfio-pci resets on its own when the last user closed the function, if it can; what another process left
+        // behind in between is gone after this.
+        if let Err(error) = function.reset() {
+            log::warn!("{address} cannot be reset on its own: {error}");
+        }
+        let config = function.config()?;
+        let read = |source| OpenError::Os {
+            step: "read the PCI configuration space",
+            source,
+        };
+        if config.read_u16(0).map_err(read)? == u16::MAX {
+            return Err(OpenError::Gone { address });
+        }
+        let space = IovaSpace::new(&info.usable, info.granule);
+        let device = Self {
+            address,
+            device_id: candidate.device,
+            started: Instant::now(),
+            bar: function.bar(info.granule)?,
+            config,
+            dma: DmaMemory::new(function.container().clone(), space, info.granule),
+            vectors: Vec::new(),
+            function,
+        };
+        // From here on, `Drop` undoes what was done.
+        device.enable_bus_master()?;
+        device.with_vectors(options.vectors)
+    }
+
+    fn enable_bus_master(&self) -> Result<(), OpenError> {
+        let wanted = COMMAND_MEMORY | COMMAND_BUS_MASTER;
+        let value = self
+            .config
+            .update_u16(COMMAND, wanted, 0)
+            .map_err(|source| OpenError::Os {
+                step: "enable bus mastering",
+                source,
+            })?;
+        if value == u16::MAX {
+            return Err(OpenError::Gone {
+                address: self.address,
+            });
+        }
+        if value & wanted != wanted {
+            return Err(OpenError::CommandRegister { value });
+        }
+        Ok(())
+    }
+
+    fn with_vectors(mut self, wanted: u16) -> Result<Self, OpenError> {
+        if wanted == 0 {
+            return Ok(self);
+        }
+        let present = self.function.msix_vectors();
+        if present == 0 {
+            return Err(OpenError::NoMsix);
+        }
+        for _ in 0..u32::from(wanted).min(present) {
+            self.vectors
+                .push(Vector::new().map_err(|source| OpenError::Os {
+                    step: "create an interrupt's event",
+                    source,
+                })?);
+        }
+        // All at once: a vector cannot be added later without taking the others away for a moment.
+        self.function
+            .enable_msix(self.vectors.iter().map(Vector::event).collect())?;
+        Ok(self)
+    }
+
+    /// Where the function is.
+    pub fn address(&self) -> PciAddress {
+        self.address
+    }
+
+    /// The PCI device ID, which names the model: `0x1017` is a ConnectX-5.
+    pub fn device_id(&self) -> u16 {
+        self.device_id
+    }
+
+    /// Reads `data.len()` bytes of PCI configuration space: all of them, or it is an error.
+    pub fn read_config(&self, offset: u16, data: &mut [u8]) -> io::Result<()> {
+        self.config.read(offset, data)
+    }
+
+    /// Writes bytes of PCI configuration space. vfio-pci decides which registers a process may change.
+    pub fn write_config(&self, offset: u16, data: &[u8]) -> io::Result<()> {
+        self.config.write(offset, data)
+    }
+}
+
+impl Drop for VfioDevice {
+    /// Makes the function quiet, then lets go of it in the order of the fields.
+    fn drop(&mut self) {
+        // No DMA any more, and no interrupts, which are writes as well.
+        if let Err(error) = self.config.update_u16(COMMAND, 0, COMMAND_BUS_MASTER) {
+            log::warn!(
+                "{}: bus mastering could not be disabled: {error}",
+                self.address
+            );
+        }
+        if !self.vectors.is_empty() {
+            self.function.disable_msix();
+        }
+        // What the firmware knew of queues and pages is gone before their memory is.
+        if let Err(error) = self.function.reset() {
+            log::debug!("{} was not reset: {error}", self.address);
+        }
+    }
+}
+
+// SAFETY: registers are single volatile accesses to the mapped BAR, in program order (`bar.rs`), and outside the BAR
+// nothing is touched. DMA memory is the caller's alone, mapped at the address that is reported, zeroed and aligned for
+// both (`dma.rs`), and stays until it is freed. The clock is monotonic.
+unsafe impl Platform for VfioDevice {
+    #[inline]
+    fn bar_len(&self) -> usize {
+        self.bar.len()
+    }
+
+    #[inline]
+    fn read_be32(&self, offset: usize) -> u32 {
+        self.bar.read_be32(offset)
+    }
+
+    #[inline]
+    fn write_be32(&self, offset: usize, value: u32) {
+        self.bar.write_be32(offset, value);
+    }
+
+    #[inline]
+    fn write_be64(&self, offset: usize, value: u64) {
+        self.bar.write_be64(offset, value);
+    }
+
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        self.dma.allocate(layout)
+    }
+
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { self.dma.free(dma) }
+    }
+
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { self.dma.map(region) }
+    }
+
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        DmaMemory::<Container>::page_iova(mapping, index)
+    }
+
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { self.dma.unmap(&mapping) }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn relax(&self) {
+        std::hint::spin_loop();
+    }
+
+    fn interrupt_vectors(&self) -> u16 {
+        // At most what was asked for, which was a 16-bit number.
+        self.vectors.len() as u16
+    }
+
+    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
+        match self.vectors.get(usize::from(vector)) {
+            // A deadline too far to be a time of this clock is an hour; the caller's loop waits again.
+            Some(vector) => vector.wait(
+                self.started
+                    .checked_add(deadline)
+                    .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600)),
+            ),
+            None => {
+                self.relax();
+                true
+            }
+        }
+    }
+}
