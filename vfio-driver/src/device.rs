@@ -275,3 +275,22 @@ unsafe impl Platform for VfioDevice {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_is_not_there_is_said_so() {
+        // No machine has a domain this high.
+        let address: PciAddress = "fffffff0:ff:1f.7".parse().unwrap();
+        let error = VfioDevice::open(address).unwrap_err();
+        assert!(matches!(error, OpenError::NoSuchDevice { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_device_is_shared_between_threads() {
+        fn is_send_and_sync<T: Send + Sync>() {}
+        is_send_and_sync::<VfioDevice>();
+    }
+}

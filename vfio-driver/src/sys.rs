@@ -122,8 +122,13 @@ impl Container {
                     _ => DmaError::OutOfMemory,
                 }
             }
-            // The module's parameter dma_entry_limit.
-            ENOSPC => DmaError::TooManyMappings,
+            ENOSPC => {
+                log::error!(
+                    "VFIO takes no more mappings: raise dma_entry_limit of vfio_iommu_type1 \
+                     (/sys/module/vfio_iommu_type1/parameters/dma_entry_limit)"
+                );
+                DmaError::TooManyMappings
+            }
             errno => DmaError::Os(errno),
         }
     }
