@@ -1,0 +1,499 @@
+//! What the user asks for: connect, reply, ready, reject, disconnect, and looking at a connection.
+
+use core::time::Duration;
+
+use super::slot::{Cause, PRIVATE, Slot, ev, tx};
+use super::types::{
+    Address, CmError, ConnectParams, ConnectionId, QpParams, ReplyParams, State, Timers, Transport,
+};
+use super::{Engine, exponent, nanos};
+use crate::mad::{Dreq, Rej, RejectReason, Rep, Req, Rtu};
+
+fn fits(len: usize, max: usize) -> Result<(), CmError> {
+    if len > max {
+        Err(CmError::PrivateDataTooLong { len, max })
+    } else {
+        Ok(())
+    }
+}
+
+fn at_most(name: &'static str, value: u64, max: u64) -> Result<(), CmError> {
+    if value > max {
+        Err(CmError::BadParameter { name, value, max })
+    } else {
+        Ok(())
+    }
+}
+
+impl ConnectParams<'_> {
+    /// Parameters for the path `address`, with the defaults of the RDMA CM on RoCE.
+    pub const fn new(address: Address) -> ConnectParams<'static> {
+        ConnectParams {
+            service_id: 0,
+            address,
+            transport: Transport::Rc,
+            local_qpn: 0,
+            starting_psn: None,
+            path_mtu: 3,
+            rate: 0,
+            packet_life_time: 16,
+            ack_timeout: None,
+            responder_resources: 1,
+            initiator_depth: 1,
+            flow_control: false,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            srq: false,
+            timers: Timers {
+                remote_response: 20,
+                local_response: 20,
+                max_retries: 15,
+                early: Some(Duration::from_millis(256)),
+            },
+            private_data: &[],
+            user: 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), CmError> {
+        fits(self.private_data.len(), Req::PRIVATE_DATA_MAX)?;
+        at_most("local QP number", self.local_qpn.into(), 0xff_ffff)?;
+        at_most(
+            "starting PSN",
+            self.starting_psn.unwrap_or(0).into(),
+            0xff_ffff,
+        )?;
+        at_most("path MTU", self.path_mtu.into(), 5)?;
+        at_most("packet life time", self.packet_life_time.into(), 31)?;
+        at_most("ACK timeout", self.ack_timeout.unwrap_or(0).into(), 31)?;
+        at_most("packet rate", self.rate.into(), 63)?;
+        at_most("retry count", self.retry_count.into(), 7)?;
+        at_most("RNR retry count", self.rnr_retry_count.into(), 7)?;
+        at_most("flow label", self.address.flow_label.into(), 0xf_ffff)?;
+        at_most("service level", self.address.service_level.into(), 15)?;
+        at_most(
+            "remote response timeout",
+            self.timers.remote_response.into(),
+            31,
+        )?;
+        at_most(
+            "local response timeout",
+            self.timers.local_response.into(),
+            31,
+        )?;
+        at_most("CM retries", self.timers.max_retries.into(), 15)
+    }
+}
+
+impl ReplyParams<'_> {
+    /// Parameters with the defaults of the RDMA CM.
+    pub const fn new(local_qpn: u32) -> ReplyParams<'static> {
+        ReplyParams {
+            local_qpn,
+            responder_resources: 1,
+            initiator_depth: 1,
+            flow_control: false,
+            rnr_retry_count: 7,
+            srq: false,
+            private_data: &[],
+        }
+    }
+}
+
+/// Exponent of the QP's ACK timeout on the active side: the packet's life time there and back, and the time that the
+/// adapter at the far end takes, whichever of the two is longer by more than a step.
+pub(super) fn ack_timeout(ack_delay: u8, packet_life_time: u8) -> u8 {
+    let way = packet_life_time + 1;
+    let sum = if way >= ack_delay {
+        way + u8::from(ack_delay >= packet_life_time)
+    } else {
+        ack_delay + u8::from(way + 1 >= ack_delay)
+    };
+    sum.min(31)
+}
+
+impl Engine<'_> {
+    /// Asks for a connection: sends REQ. What follows is [`Reply`](super::EventKind::Reply),
+    /// [`Rejected`](super::EventKind::Rejected) or [`Unreachable`](super::EventKind::Unreachable).
+    pub fn connect(
+        &mut self,
+        now: Duration,
+        params: &ConnectParams<'_>,
+    ) -> Result<ConnectionId, CmError> {
+        params.check()?;
+        let capacity = self.slots.len();
+        let index = self
+            .allocate()
+            .ok_or(CmError::NoConnectionSlots { capacity })?;
+        let config = self.config;
+        let slot = &mut self.slots[index];
+        slot.active = true;
+        slot.state = State::ReqSent;
+        slot.service_id = params.service_id;
+        slot.address = params.address;
+        slot.user = params.user;
+        slot.transport = params.transport;
+        slot.local_qpn = params.local_qpn;
+        slot.local_psn = params.starting_psn.unwrap_or(slot.local_psn);
+        slot.path_mtu = params.path_mtu;
+        slot.rate = params.rate;
+        slot.packet_life_time = params.packet_life_time;
+        slot.ack_timeout_set = params.ack_timeout.is_some();
+        slot.ack_timeout = params
+            .ack_timeout
+            .unwrap_or_else(|| ack_timeout(config.ack_delay, params.packet_life_time));
+        slot.responder_resources = params.responder_resources;
+        slot.initiator_depth = params.initiator_depth;
+        slot.flow_control = params.flow_control;
+        slot.retry_count = params.retry_count;
+        slot.rnr_retry_count = params.rnr_retry_count;
+        slot.srq = params.srq;
+        slot.timers = params.timers;
+        slot.transaction_id = own_transaction(config.transaction_id_high, slot);
+        slot.store(params.private_data);
+        let interval = active_interval(slot);
+        let id = slot.id();
+        self.start(index, nanos(now), interval);
+        self.send(index, tx::REQ);
+        Ok(id)
+    }
+
+    /// Accepts a connection request: sends REP. The QP has to be ready to send by then
+    /// ([`qp_params`](Self::qp_params)), since data may come before the RTU.
+    pub fn reply(
+        &mut self,
+        now: Duration,
+        id: ConnectionId,
+        params: &ReplyParams<'_>,
+    ) -> Result<(), CmError> {
+        fits(params.private_data.len(), Rep::PRIVATE_DATA_MAX)?;
+        at_most("local QP number", params.local_qpn.into(), 0xff_ffff)?;
+        at_most("RNR retry count", params.rnr_retry_count.into(), 7)?;
+        let index = self.in_state(id, "reply", &[State::ReqReceived, State::MraReqSent])?;
+        let slot = &mut self.slots[index];
+        slot.state = State::RepSent;
+        slot.local_qpn = params.local_qpn;
+        slot.responder_resources = params.responder_resources;
+        slot.initiator_depth = params.initiator_depth;
+        slot.flow_control = params.flow_control;
+        slot.rnr_retry_count = params.rnr_retry_count;
+        slot.srq = params.srq;
+        slot.store(params.private_data);
+        let interval = exponent(slot.timers.remote_response);
+        self.settle_backlog(index);
+        self.unsend(index);
+        self.start(index, nanos(now), interval);
+        self.send(index, tx::REP);
+        Ok(())
+    }
+
+    /// Completes a connection that the other end accepted: sends RTU. Should it get lost, the other end's next REP or its
+    /// first data heals that.
+    pub fn ready(&mut self, id: ConnectionId, private_data: &[u8]) -> Result<(), CmError> {
+        fits(private_data.len(), Rtu::PRIVATE_DATA_MAX)?;
+        let index = self.in_state(id, "ready", &[State::RepReceived, State::MraRepSent])?;
+        let slot = &mut self.slots[index];
+        slot.state = State::Established;
+        slot.store(private_data);
+        self.unsend(index);
+        self.send(index, tx::RTU);
+        Ok(())
+    }
+
+    /// Asks the other end for more time (4.096 us times 2 to `service_timeout`) to answer its REQ or REP: sends MRA.
+    pub fn mra(&mut self, id: ConnectionId, service_timeout: u8) -> Result<(), CmError> {
+        at_most("service timeout", service_timeout.into(), 31)?;
+        let index = self.in_state(
+            id,
+            "mra",
+            &[
+                State::ReqReceived,
+                State::MraReqSent,
+                State::RepReceived,
+                State::MraRepSent,
+            ],
+        )?;
+        self.answer_later(index, service_timeout);
+        Ok(())
+    }
+
+    pub(super) fn answer_later(&mut self, index: usize, service_timeout: u8) {
+        let slot = &mut self.slots[index];
+        (slot.state, slot.mra_message) = match slot.state {
+            State::RepReceived | State::MraRepSent => (State::MraRepSent, 1),
+            _ => (State::MraReqSent, 0),
+        };
+        slot.service_timeout = service_timeout;
+        self.send(index, tx::MRA);
+    }
+
+    /// Refuses a request or a reply, or gives up an attempt of one's own: sends REJ. `info` says what would have been
+    /// acceptable, as the reason defines it.
+    pub fn reject(
+        &mut self,
+        now: Duration,
+        id: ConnectionId,
+        reason: RejectReason,
+        info: &[u8],
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
+        fits(private_data.len(), Rej::PRIVATE_DATA_MAX)?;
+        at_most(
+            "length of the additional information",
+            info.len() as u64,
+            72,
+        )?;
+        let index = self.in_state(
+            id,
+            "reject",
+            &[
+                State::ReqSent,
+                State::MraReqReceived,
+                State::ReqReceived,
+                State::MraReqSent,
+                State::RepReceived,
+                State::MraRepSent,
+                State::RepSent,
+                State::MraRepReceived,
+            ],
+        )?;
+        self.refuse(index, nanos(now), reason, info, private_data);
+        Ok(())
+    }
+
+    fn refuse(
+        &mut self,
+        index: usize,
+        now: u64,
+        reason: RejectReason,
+        info: &[u8],
+        private_data: &[u8],
+    ) {
+        self.settle_backlog(index);
+        let slot = &mut self.slots[index];
+        let state = slot.state;
+        slot.pending_tx = 0;
+        slot.pending_events = 0;
+        slot.reason = reason.0;
+        slot.rej_message = match state {
+            State::ReqReceived | State::MraReqSent => 0,
+            State::RepReceived | State::MraRepSent => 1,
+            _ => 2,
+        };
+        // Laid out as in the MAD: additional information, then private data.
+        slot.rej_info_len = info.len().min(72) as u8;
+        slot.private[..PRIVATE].fill(0);
+        slot.private[..info.len()].copy_from_slice(info);
+        slot.private[72..72 + private_data.len()].copy_from_slice(private_data);
+        slot.private_len = (72 + Rej::PRIVATE_DATA_MAX) as u8;
+        slot.data_event = 0;
+        match state {
+            State::RepSent | State::MraRepReceived => self.timewait(index, now),
+            _ => self.finish(index),
+        }
+        self.send(index, tx::REJ);
+    }
+
+    /// Ends an established connection: sends DREQ, or the DREP that is due. When the other end was faster there is
+    /// nothing to send, and that is no error.
+    pub fn disconnect(
+        &mut self,
+        now: Duration,
+        id: ConnectionId,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
+        fits(private_data.len(), Dreq::PRIVATE_DATA_MAX)?;
+        let index = self.in_state(
+            id,
+            "disconnect",
+            &[
+                State::Established,
+                State::DreqReceived,
+                State::DreqSent,
+                State::Timewait,
+            ],
+        )?;
+        match self.slots[index].state {
+            State::Established => self.hang_up(index, nanos(now), private_data),
+            State::DreqReceived => {
+                self.slots[index].store(private_data);
+                self.timewait(index, nanos(now));
+                self.send(index, tx::DREP);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sends DREQ on an established connection.
+    pub(super) fn hang_up(&mut self, index: usize, now: u64, private_data: &[u8]) {
+        let high = self.config.transaction_id_high;
+        let slot = &mut self.slots[index];
+        slot.state = State::DreqSent;
+        slot.transaction_id = own_transaction(high, slot);
+        // What came with an event that nobody fetched yet has to stay; a DREQ's private data is the lesser loss.
+        if slot.data_event == 0 || slot.pending_events & slot.data_event == 0 {
+            slot.store(private_data);
+        }
+        let interval = if slot.active {
+            active_interval(slot)
+        } else {
+            exponent(slot.timers.remote_response)
+        };
+        self.unsend(index);
+        self.start(index, now, interval);
+        self.send(index, tx::DREQ);
+    }
+
+    /// The QP received data before the RTU came: as good as an RTU. `Ok(false)` if it was established already.
+    pub fn notify_established(&mut self, id: ConnectionId) -> Result<bool, CmError> {
+        let index = self.in_state(
+            id,
+            "notify",
+            &[State::RepSent, State::MraRepReceived, State::Established],
+        )?;
+        if self.slots[index].state == State::Established {
+            return Ok(false);
+        }
+        self.established(index, &[]);
+        Ok(true)
+    }
+
+    pub(super) fn established(&mut self, index: usize, data: &[u8]) {
+        self.wheel.disarm(self.slots, index as u32);
+        self.unsend(index);
+        let slot = &mut self.slots[index];
+        slot.state = State::Established;
+        slot.store_received(ev::ESTABLISHED, data);
+        self.raise(index, ev::ESTABLISHED);
+    }
+
+    /// The user is done with a connection, whatever its state. What the other end has to be told is told: REJ during the
+    /// handshake, DREQ (repeated until it is answered) when established. No event follows.
+    pub fn release(&mut self, now: Duration, id: ConnectionId) -> Result<(), CmError> {
+        let index = self.get(id)?;
+        let now = nanos(now);
+        let guid = self.config.node_guid.to_be_bytes();
+        let slot = &mut self.slots[index];
+        slot.pending_events = 0;
+        slot.data_event = 0;
+        slot.zombie = true;
+        match slot.state {
+            State::ReqSent | State::MraReqReceived => {
+                self.refuse(index, now, RejectReason::TIMEOUT, &guid, &[])
+            }
+            State::ReqReceived
+            | State::MraReqSent
+            | State::RepReceived
+            | State::MraRepSent
+            | State::RepSent
+            | State::MraRepReceived => {
+                self.refuse(index, now, RejectReason::CONSUMER_DEFINED, &[], &[])
+            }
+            State::Established => self.hang_up(index, now, &[]),
+            State::DreqReceived => {
+                slot.private_len = 0;
+                self.finish(index);
+                self.send(index, tx::DREP);
+            }
+            State::Idle | State::DreqSent | State::Timewait => {}
+        }
+        self.release_if_done(index);
+        Ok(())
+    }
+
+    fn in_state(
+        &self,
+        id: ConnectionId,
+        call: &'static str,
+        states: &[State],
+    ) -> Result<usize, CmError> {
+        let index = self.get(id)?;
+        let state = self.slots[index].state;
+        if states.contains(&state) {
+            Ok(index)
+        } else {
+            Err(CmError::WrongState { call, state })
+        }
+    }
+
+    /// Where a connection stands.
+    pub fn state(&self, id: ConnectionId) -> Result<State, CmError> {
+        Ok(self.slots[self.get(id)?].state)
+    }
+
+    /// The value that comes with the connection's events from now on.
+    pub fn set_user(&mut self, id: ConnectionId, user: u64) -> Result<(), CmError> {
+        let index = self.get(id)?;
+        self.slots[index].user = user;
+        Ok(())
+    }
+
+    /// The service that was asked for.
+    pub fn service_id(&self, id: ConnectionId) -> Result<u64, CmError> {
+        Ok(self.slots[self.get(id)?].service_id)
+    }
+
+    /// How to set the QP up (IBTA volume 1, chapter 12.9.8). On the active side valid once REP is there, on the passive
+    /// side from the request on.
+    pub fn qp_params(&self, id: ConnectionId) -> Result<QpParams, CmError> {
+        let slot = &self.slots[self.get(id)?];
+        Ok(QpParams {
+            address: slot.address,
+            transport: slot.transport,
+            dest_qpn: slot.remote_qpn,
+            path_mtu: slot.path_mtu,
+            rate: slot.rate,
+            rq_psn: slot.local_psn,
+            sq_psn: slot.remote_psn,
+            // What the other end initiates is what this end has to respond to, and the other way round.
+            max_dest_rd_atomic: slot.peer_initiator_depth,
+            max_rd_atomic: slot.peer_responder_resources,
+            retry_count: slot.retry_count,
+            rnr_retry_count: slot.peer_rnr_retry_count,
+            ack_timeout: slot.ack_timeout,
+            peer_srq: slot.peer_srq,
+            flow_control: slot.peer_flow_control,
+        })
+    }
+}
+
+/// Transaction ID of a message that is not an answer. Linux takes the communication ID in host order for the lower half;
+/// looking the same helps whoever reads traces of both.
+fn own_transaction(high: u32, slot: &Slot) -> u64 {
+    u64::from(high) << 32 | u64::from(slot.local_comm_id.swap_bytes())
+}
+
+/// Time to wait for the answer to the active side's messages: there, the peer's time to answer, and back.
+fn active_interval(slot: &Slot) -> u64 {
+    2 * exponent(slot.packet_life_time) + exponent(slot.timers.remote_response)
+}
+
+impl Engine<'_> {
+    /// The peer ended an attempt that was not established yet.
+    pub(super) fn refused(&mut self, index: usize, now: u64, rej: &Rej<'_>, rest: bool) {
+        self.settle_backlog(index);
+        let slot = &mut self.slots[index];
+        if slot.pending_events & ev::REQUEST != 0 {
+            // Nobody heard of the request yet, so nobody needs to hear that it was withdrawn.
+            self.free(index);
+            return;
+        }
+        slot.pending_tx = 0;
+        slot.pending_events = 0;
+        slot.cause = Cause::Rejected;
+        slot.reason = rej.reason;
+        slot.rej_info_len = rej.info_len.min(72);
+        let mut data = [0; 72 + Rej::PRIVATE_DATA_MAX];
+        data[..72].copy_from_slice(&rej.info);
+        data[72..72 + rej.private_data.len()].copy_from_slice(rej.private_data);
+        slot.store_received(ev::REJECTED, &data[..72 + rej.private_data.len()]);
+        if rest {
+            self.timewait(index, now);
+        } else {
+            self.finish(index);
+        }
+        self.raise(index, ev::REJECTED);
+        self.release_if_done(index);
+    }
+}

@@ -1,0 +1,378 @@
+//! The IB connection manager as a state machine: MADs and time go in, MADs and events come out.
+//!
+//! The engine knows no device, no socket and no clock. Whoever drives it
+//!
+//! 1. hands in each MAD that arrives on QP1 with [`handle_mad`](Engine::handle_mad),
+//! 2. calls [`connect`](Engine::connect), [`reply`](Engine::reply), [`ready`](Engine::ready), … on behalf of the user,
+//! 3. sends what [`poll_transmit`](Engine::poll_transmit) gives until it gives nothing,
+//! 4. acts on what [`poll_event`](Engine::poll_event) gives until it gives nothing, and
+//! 5. comes back when something arrives, or at [`next_deadline`](Engine::next_deadline).
+//!
+//! Connections live in slots that the caller hands in. Every lookup (communication ID, duplicates, stale QPs, service
+//! IDs) and every timer costs the same whether there are 16 slots or 100,000.
+//!
+//! # Where it differs from Linux's ib_cm, and why
+//!
+//! * A DREQ is answered at once, in every state and each time it comes; Linux waits for the application, and loses whole
+//!   seconds in a storm of disconnections. [`Config::auto_drep`] turns it off.
+//! * Exactly one [`TimewaitExit`](EventKind::TimewaitExit) follows each [`Disconnected`](EventKind::Disconnected).
+//! * When there is no slot, the peer gets REJ 3 instead of silence; for an MTU that does not fit, REJ 26 with the greatest
+//!   that does; for a REP that nobody waits for, REJ 6.
+//! * A duplicate REQ is answered with the REP again while that one is unacknowledged.
+//! * The first repetition comes early ([`Timers::early`]) and backs off within the negotiated interval; the number of
+//!   intervals, and so the time to [`Unreachable`](EventKind::Unreachable), stays what was negotiated.
+//! * Releasing an established connection repeats its DREQ until it is answered.
+//!
+//! ```
+//! use bareverbs_cm::engine::*;
+//! use bareverbs_cm::mad::MAD_LEN;
+//! use core::time::Duration;
+//!
+//! let (mut a, mut b) = ([Slot::EMPTY; 4], [Slot::EMPTY; 4]);
+//! let (mut al, mut bl) = ([ListenerSlot::EMPTY; 1], [ListenerSlot::EMPTY; 1]);
+//! let (mut ar, mut br) = ([ReplySlot::EMPTY; 4], [ReplySlot::EMPTY; 4]);
+//! let mut client = Engine::new(Config::new(1, 0xa), Storage { connections: &mut a, listeners: &mut al, replies: &mut ar });
+//! let mut server = Engine::new(Config::new(2, 0xb), Storage { connections: &mut b, listeners: &mut bl, replies: &mut br });
+//! let now = Duration::ZERO;
+//!
+//! server.listen(0x0106_1c06, 16, false, 0)?;
+//! let there = Address { local_gid: [1; 16], remote_gid: [2; 16], pkey: 0xffff, hop_limit: 64, ..Address::default() };
+//! let back = Address { local_gid: [2; 16], remote_gid: [1; 16], ..there };
+//! client.connect(now, &ConnectParams { service_id: 0x0106_1c06, local_qpn: 0x11, ..ConnectParams::new(there) })?;
+//!
+//! let mut mad = [0; MAD_LEN];
+//! while client.poll_transmit(now, &mut mad).is_some() {
+//!     server.handle_mad(now, &back, &mad)?;
+//! }
+//! let event = server.poll_event().expect("a request");
+//! assert!(matches!(event.kind, EventKind::ConnectRequest { .. }));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+mod calls;
+mod receive;
+mod slot;
+mod table;
+mod transmit;
+mod types;
+mod wheel;
+
+use core::time::Duration;
+
+pub use slot::{ListenerSlot, ReplySlot, Slot};
+pub use types::{
+    Address, CmError, ConnectParams, ConnectionId, DisconnectCause, Event, EventKind, Ignored,
+    ListenerId, QpParams, ReplyParams, State, Stats, Timers, Transmit, Transport,
+};
+
+use crate::mad::{Attribute, RejectReason};
+use slot::{Cause, NIL, ev, tx};
+use wheel::Wheel;
+
+/// What the engine has to know of its surroundings.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Seed of communication IDs, PSNs and the tables' hashes. Has to differ from boot to boot, so that a peer does not
+    /// take new connections for old ones.
+    pub seed: u64,
+    /// GUID of the node.
+    pub node_guid: u64,
+    /// Upper half of the transaction IDs.
+    pub transaction_id_high: u32,
+    /// The greatest path MTU that a connection may ask for: 1 to 5 for 256 to 4096 bytes.
+    pub max_mtu: u8,
+    /// Exponent of the time that this node's adapter takes to acknowledge.
+    pub ack_delay: u8,
+    /// Answer a DREQ at once rather than when the user disconnects.
+    pub auto_drep: bool,
+    /// Exponent of the time to ask for when a REQ or REP comes again before the user answered it; `None` keeps silent.
+    pub auto_mra: Option<u8>,
+    /// Say "no resources" when there is no slot or the backlog is full, rather than let the peer try again.
+    pub reject_overflow: bool,
+    /// Say "invalid communication ID" to a REP that nobody waits for.
+    pub reject_unknown: bool,
+    /// Timers for connections that arrive; the peer's REQ decides about retries and its response time.
+    pub timers: Timers,
+}
+
+impl Config {
+    /// The defaults, which are those of Linux where there is one.
+    pub const fn new(seed: u64, node_guid: u64) -> Self {
+        Self {
+            seed,
+            node_guid,
+            transaction_id_high: 2,
+            max_mtu: 5,
+            ack_delay: 15,
+            auto_drep: true,
+            auto_mra: Some(24),
+            reject_overflow: true,
+            reject_unknown: true,
+            timers: Timers {
+                remote_response: 20,
+                local_response: 20,
+                max_retries: 15,
+                early: Some(Duration::from_millis(256)),
+            },
+        }
+    }
+}
+
+/// All the memory that the engine uses beside itself.
+#[derive(Debug)]
+pub struct Storage<'s> {
+    /// One slot per connection, those in timewait included; at most 2^24.
+    pub connections: &'s mut [Slot],
+    /// One slot per listener.
+    pub listeners: &'s mut [ListenerSlot],
+    /// Answers without a connection that may wait to be sent at once; as many as MADs are handed in in a row.
+    pub replies: &'s mut [ReplySlot],
+}
+
+/// The connection manager of one node.
+#[derive(Debug)]
+pub struct Engine<'s> {
+    config: Config,
+    slots: &'s mut [Slot],
+    listeners: &'s mut [ListenerSlot],
+    replies: &'s mut [ReplySlot],
+    reply_head: usize,
+    reply_len: usize,
+    wheel: Wheel,
+    index_bits: u32,
+    salt: u32,
+    hash_seed: u64,
+    random: u64,
+    free_head: u32,
+    in_use: usize,
+    tx_head: u32,
+    tx_tail: u32,
+    event_head: u32,
+    event_tail: u32,
+    stats: Stats,
+}
+
+impl<'s> Engine<'s> {
+    /// An engine without connections. Slots may have been used before; nothing of that survives.
+    pub fn new(config: Config, storage: Storage<'s>) -> Self {
+        let Storage {
+            connections,
+            listeners,
+            replies,
+        } = storage;
+        // Slots beyond what a communication ID can name are left alone.
+        let usable = connections.len().min(1 << 24);
+        let slots = &mut connections[..usable];
+        for (index, slot) in slots.iter_mut().enumerate() {
+            let generation = slot.generation;
+            *slot = Slot::EMPTY;
+            slot.generation = generation;
+            slot.free_next = if index + 1 < usable {
+                index as u32 + 1
+            } else {
+                NIL
+            };
+        }
+        listeners.fill(ListenerSlot::EMPTY);
+        replies.fill(ReplySlot::EMPTY);
+        let mut engine = Self {
+            config,
+            index_bits: usize::BITS - usable.saturating_sub(1).leading_zeros(),
+            free_head: if usable == 0 { NIL } else { 0 },
+            slots,
+            listeners,
+            replies,
+            reply_head: 0,
+            reply_len: 0,
+            wheel: Wheel::new(),
+            salt: 0,
+            hash_seed: 0,
+            random: config.seed,
+            in_use: 0,
+            tx_head: NIL,
+            tx_tail: NIL,
+            event_head: NIL,
+            event_tail: NIL,
+            stats: Stats::default(),
+        };
+        engine.salt = engine.random() as u32;
+        engine.hash_seed = engine.random();
+        engine
+    }
+
+    /// The configuration.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The configuration, to be changed; connections that exist keep what they have.
+    pub const fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// Slots in use: connections that were not released, and released ones that still say goodbye.
+    pub const fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Slots in all.
+    pub const fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Counters.
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) should be called at the
+    /// latest. May be early, never late by more than a millisecond.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.wheel.next().map(Duration::from_nanos)
+    }
+
+    /// Takes the next event. Private data is only lent: what is to stay has to be copied.
+    pub fn poll_event(&mut self) -> Option<Event<'_>> {
+        loop {
+            let index = self.event_head;
+            if index == NIL {
+                return None;
+            }
+            let slot = &mut self.slots[index as usize];
+            let bit = slot.pending_events & slot.pending_events.wrapping_neg();
+            slot.pending_events &= !bit;
+            if slot.pending_events == 0 {
+                self.event_head = slot.event_next;
+                if self.event_head == NIL {
+                    self.event_tail = NIL;
+                }
+                slot.in_events = false;
+            }
+            // A slot that was released, and perhaps taken again, may still stand in the queue with nothing to say.
+            if bit != 0 {
+                return Some(self.event(index as usize, bit));
+            }
+        }
+    }
+
+    fn event(&mut self, index: usize, bit: u8) -> Event<'_> {
+        let slot = &mut self.slots[index];
+        let has_data = slot.data_event == bit;
+        if has_data {
+            slot.data_event = 0;
+        }
+        let slot = &self.slots[index];
+        let data = if has_data { slot.private() } else { &[] };
+        let kind = match bit {
+            ev::REQUEST => EventKind::ConnectRequest {
+                listener: ListenerId {
+                    index: slot.listener,
+                    generation: slot.listener_generation,
+                },
+                listener_user: self
+                    .listeners
+                    .get(slot.listener as usize)
+                    .map_or(0, |listener| listener.user),
+                private_data: data,
+            },
+            ev::REPLY => EventKind::Reply { private_data: data },
+            ev::ESTABLISHED => EventKind::Established { private_data: data },
+            ev::REJECTED => {
+                // Additional information and private data lie in the slot as they lie in the MAD.
+                let (info, private_data) = data.split_at(data.len().min(72));
+                EventKind::Rejected {
+                    reason: RejectReason(slot.reason),
+                    info: &info[..usize::from(slot.rej_info_len).min(info.len())],
+                    private_data,
+                }
+            }
+            ev::UNREACHABLE => EventKind::Unreachable {
+                unanswered: if slot.active {
+                    Attribute::Req
+                } else {
+                    Attribute::Rep
+                },
+            },
+            ev::DISCONNECTED => EventKind::Disconnected {
+                cause: match slot.cause {
+                    Cause::Requested => DisconnectCause::Requested,
+                    Cause::Answered => DisconnectCause::Answered,
+                    Cause::TimedOut => DisconnectCause::TimedOut,
+                    Cause::Rejected => DisconnectCause::Rejected(RejectReason(slot.reason)),
+                },
+                private_data: data,
+            },
+            _ => EventKind::TimewaitExit,
+        };
+        Event {
+            connection: slot.id(),
+            user: slot.user,
+            kind,
+        }
+    }
+
+    /// Advances all timers to `now`. [`poll_transmit`](Self::poll_transmit) does it too.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        let now = nanos(now);
+        while let Some(index) = self.wheel.expire(self.slots, now) {
+            self.timeout(index as usize, now);
+        }
+    }
+
+    fn timeout(&mut self, index: usize, now: u64) {
+        let slot = &mut self.slots[index];
+        let again = match slot.state {
+            State::ReqSent | State::MraReqReceived => tx::REQ,
+            State::RepSent | State::MraRepReceived => tx::REP,
+            State::DreqSent => tx::DREQ,
+            State::Timewait => {
+                slot.state = State::Idle;
+                if core::mem::take(&mut slot.exit_due) {
+                    self.raise(index, ev::TIMEWAIT_EXIT);
+                }
+                self.release_if_done(index);
+                return;
+            }
+            _ => return,
+        };
+        if now < slot.interval_end {
+            // A repetition inside the interval: the next one comes after twice the time.
+            let step = u64::from(slot.backoff) << 20;
+            slot.backoff = slot.backoff.saturating_mul(2);
+            let at = now
+                .saturating_add(step.saturating_mul(2))
+                .min(slot.interval_end);
+            self.wheel.arm(self.slots, index as u32, at);
+        } else if slot.retries_left > 0 {
+            slot.retries_left -= 1;
+            // Counted from the end of the interval, so that a late poll does not stretch the whole series; but never
+            // catching up by sending several at once.
+            slot.interval_end = (slot.interval_end + slot.interval).max(now + slot.interval / 2);
+            let at = slot.interval_end;
+            self.wheel.arm(self.slots, index as u32, at);
+        } else {
+            match again {
+                tx::DREQ => self.disconnected(index, now, Cause::TimedOut, &[]),
+                _ => {
+                    self.finish(index);
+                    self.raise(index, ev::UNREACHABLE);
+                    self.release_if_done(index);
+                }
+            }
+            return;
+        }
+        self.send(index, again);
+    }
+}
+
+/// Nanoseconds since the start of the caller's clock.
+fn nanos(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::from(time.subsec_nanos()))
+}
+
+/// The time that an exponent stands for: 4.096 us times 2 to it, in nanoseconds.
+fn exponent(value: u8) -> u64 {
+    4096 << value.min(31)
+}

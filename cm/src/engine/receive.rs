@@ -1,0 +1,448 @@
+//! Acting on what arrives (IBTA volume 1, chapter 12.9.7; in detail as Linux's ib_cm does).
+
+use core::time::Duration;
+
+use super::calls::ack_timeout;
+use super::slot::{Answer, Cause, ev, tx};
+use super::types::{Address, Ignored, State, Transport};
+use super::{Engine, nanos};
+use crate::mad::{
+    Attribute, Drep, Dreq, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrReq,
+};
+
+type Outcome = Result<(), Ignored>;
+
+impl Engine<'_> {
+    /// Takes a MAD that came to QP1. `from` has this end as local and the sender as remote.
+    ///
+    /// The error is for the curious: nothing needs to be done about a MAD that was ignored.
+    pub fn handle_mad(
+        &mut self,
+        now: Duration,
+        from: &Address,
+        mad: &[u8],
+    ) -> Result<Attribute, Ignored> {
+        self.stats.received += 1;
+        let outcome = self.dispatch(nanos(now), from, mad);
+        match outcome {
+            Err(Ignored::Duplicate(_)) => self.stats.duplicates += 1,
+            Err(_) => self.stats.ignored += 1,
+            Ok(_) => {}
+        }
+        outcome
+    }
+
+    fn dispatch(&mut self, now: u64, from: &Address, mad: &[u8]) -> Result<Attribute, Ignored> {
+        let mad = Mad::new(mad).map_err(Ignored::Malformed)?;
+        let attribute = mad.attribute();
+        match mad.message().map_err(Ignored::Malformed)? {
+            Message::Req(req) => self.on_req(now, from, &mad, &req),
+            Message::Mra(mra) => self.on_mra(now, &mra),
+            Message::Rep(rep) => self.on_rep(now, from, &mad, &rep),
+            Message::Rtu(rtu) => self.on_rtu(&rtu),
+            Message::Rej(rej) => self.on_rej(now, &rej),
+            Message::Dreq(dreq) => self.on_dreq(now, from, &mad, &dreq),
+            Message::Drep(drep) => self.on_drep(now, &drep),
+            Message::SidrReq(req) => self.on_sidr_req(from, &mad, &req),
+            Message::ClassPortInfo(_) if mad.is_get() => {
+                self.reply_to(from, &mad, Answer::ClassPortInfo)
+            }
+            Message::ClassPortInfo(_) | Message::SidrRep(_) => Err(Ignored::Unexpected(attribute)),
+            Message::Lap(_) | Message::Apr(_) => Err(Ignored::Unsupported(attribute)),
+        }?;
+        Ok(attribute)
+    }
+
+    fn reply_to(&mut self, from: &Address, mad: &Mad<'_>, answer: Answer) -> Outcome {
+        if self.answer(from, mad.transaction_id(), answer) {
+            Ok(())
+        } else {
+            Err(Ignored::NoReplySlot(mad.attribute()))
+        }
+    }
+
+    /// Refuses a REQ for which there is no connection.
+    fn refuse_req(
+        &mut self,
+        from: &Address,
+        mad: &Mad<'_>,
+        req: &Req<'_>,
+        reason: RejectReason,
+        info: &[u8],
+    ) -> Outcome {
+        self.refuse_with(from, mad, 0, req.local_comm_id, 0, reason, info)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of a REJ")]
+    fn refuse_with(
+        &mut self,
+        from: &Address,
+        mad: &Mad<'_>,
+        local: u32,
+        remote: u32,
+        message: u8,
+        reason: RejectReason,
+        info: &[u8],
+    ) -> Outcome {
+        let mut bytes = [0; 16];
+        let len = info.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&info[..len]);
+        let answer = Answer::Rej {
+            local,
+            remote,
+            message,
+            reason: reason.0,
+            info_len: len as u8,
+            info: bytes,
+        };
+        self.reply_to(from, mad, answer)
+    }
+
+    fn on_req(&mut self, now: u64, from: &Address, mad: &Mad<'_>, req: &Req<'_>) -> Outcome {
+        if let Some(index) = self.find_remote_id(req.local_comm_id, req.local_ca_guid) {
+            return self.on_duplicate_req(index);
+        }
+        if let Some(old) = self.find_remote_qp(req.local_qpn, req.local_ca_guid) {
+            // The QP cannot be in two connections: the peer forgot the old one.
+            self.stale(old, now);
+            return self.refuse_req(from, mad, req, RejectReason::STALE_CONNECTION, &[]);
+        }
+        let Some(listener_index) = self.find_listener(req.service_id) else {
+            return self.refuse_req(from, mad, req, RejectReason::INVALID_SERVICE_ID, &[]);
+        };
+        let listener = self.listeners[listener_index];
+        let transport = match req.transport {
+            0 => Transport::Rc,
+            1 if listener.accepts_uc => Transport::Uc,
+            _ => return self.refuse_req(from, mad, req, RejectReason::INVALID_TRANSPORT_TYPE, &[]),
+        };
+        if req.primary_remote_gid != from.local_gid {
+            return self.refuse_req(from, mad, req, RejectReason::INVALID_GID, &from.local_gid);
+        }
+        if req.alternate_local_lid != 0 {
+            return self.refuse_req(
+                from,
+                mad,
+                req,
+                RejectReason::INVALID_ALT_GID,
+                &from.local_gid,
+            );
+        }
+        if !(1..=self.config.max_mtu).contains(&req.path_mtu) {
+            return self.refuse_req(
+                from,
+                mad,
+                req,
+                RejectReason::INVALID_MTU,
+                &[self.config.max_mtu],
+            );
+        }
+        if listener.waiting >= listener.backlog {
+            return self.overflow(from, mad, req);
+        }
+        let Some(index) = self.allocate() else {
+            return self.overflow(from, mad, req);
+        };
+        self.listeners[listener_index].waiting += 1;
+        let timers = self.config.timers;
+        let slot = &mut self.slots[index];
+        slot.state = State::ReqReceived;
+        slot.transaction_id = mad.transaction_id();
+        slot.listener = listener_index as u32;
+        slot.listener_generation = listener.generation;
+        slot.service_id = req.service_id;
+        slot.transport = transport;
+        slot.address = Address {
+            remote_gid: req.primary_local_gid,
+            pkey: req.pkey,
+            flow_label: req.primary_flow_label,
+            traffic_class: req.primary_traffic_class,
+            service_level: req.primary_sl,
+            ..*from
+        };
+        slot.remote_comm_id = req.local_comm_id;
+        slot.remote_guid = req.local_ca_guid;
+        slot.remote_qpn = req.local_qpn;
+        slot.remote_psn = req.starting_psn;
+        slot.path_mtu = req.path_mtu;
+        slot.rate = req.primary_rate;
+        slot.packet_life_time = req.primary_ack_timeout.saturating_sub(1);
+        slot.ack_timeout = req.primary_ack_timeout.max(1);
+        slot.peer_responder_resources = req.responder_resources;
+        slot.peer_initiator_depth = req.initiator_depth;
+        slot.peer_flow_control = req.flow_control != 0;
+        slot.peer_srq = req.srq != 0;
+        slot.retry_count = req.retry_count;
+        slot.peer_rnr_retry_count = req.rnr_retry_count;
+        // The requester says how long it takes to answer, and how often to ask again.
+        slot.timers = timers;
+        slot.timers.remote_response = req.local_cm_response_timeout;
+        slot.timers.max_retries = req.max_cm_retries;
+        slot.store_received(ev::REQUEST, req.private_data);
+        self.enter(index);
+        self.raise(index, ev::REQUEST);
+        Ok(())
+    }
+
+    fn overflow(&mut self, from: &Address, mad: &Mad<'_>, req: &Req<'_>) -> Outcome {
+        if self.config.reject_overflow {
+            self.refuse_req(from, mad, req, RejectReason::NO_RESOURCES, &[])
+        } else {
+            Err(Ignored::Unexpected(Attribute::Req))
+        }
+    }
+
+    fn on_duplicate_req(&mut self, index: usize) -> Outcome {
+        match self.slots[index].state {
+            State::ReqReceived => {
+                if let Some(timeout) = self.config.auto_mra {
+                    self.answer_later(index, timeout);
+                }
+            }
+            State::MraReqSent => self.send(index, tx::MRA),
+            // The REP may have been lost; its own timer would take longer.
+            State::RepSent => self.send(index, tx::REP),
+            _ => {}
+        }
+        Err(Ignored::Duplicate(Attribute::Req))
+    }
+
+    /// The peer of this connection does not know it any more.
+    fn stale(&mut self, index: usize, now: u64) {
+        if self.slots[index].state == State::Established {
+            self.hang_up(index, now, &[]);
+        }
+    }
+
+    fn on_mra(&mut self, now: u64, mra: &Mra<'_>) -> Outcome {
+        let unexpected = Err(Ignored::Unexpected(Attribute::Mra));
+        let Some(index) = self.find(mra.remote_comm_id) else {
+            return unexpected;
+        };
+        let slot = &mut self.slots[index];
+        match (mra.message, slot.state) {
+            (0, State::ReqSent) => slot.state = State::MraReqReceived,
+            (1, State::RepSent) if slot.remote_comm_id == mra.local_comm_id => {
+                slot.state = State::MraRepReceived
+            }
+            (0, State::MraReqReceived) | (1, State::MraRepReceived) => {
+                return Err(Ignored::Duplicate(Attribute::Mra));
+            }
+            _ => return unexpected,
+        }
+        self.extend(index, now, mra.service_timeout);
+        Ok(())
+    }
+
+    fn on_rep(&mut self, now: u64, from: &Address, mad: &Mad<'_>, rep: &Rep<'_>) -> Outcome {
+        let index = self.find(rep.remote_comm_id).filter(|index| {
+            let slot = &self.slots[*index];
+            slot.state != State::Idle
+                && (slot.remote_comm_id == 0 || slot.remote_comm_id == rep.local_comm_id)
+        });
+        let Some(index) = index else {
+            if !self.config.reject_unknown {
+                return Err(Ignored::Unexpected(Attribute::Rep));
+            }
+            let (local, remote) = (rep.remote_comm_id, rep.local_comm_id);
+            return self.refuse_with(
+                from,
+                mad,
+                local,
+                remote,
+                1,
+                RejectReason::INVALID_COMM_ID,
+                &[],
+            );
+        };
+        match self.slots[index].state {
+            State::ReqSent | State::MraReqReceived => {}
+            State::Established => {
+                self.send(index, tx::RTU);
+                return Err(Ignored::Duplicate(Attribute::Rep));
+            }
+            State::RepReceived => {
+                if let Some(timeout) = self.config.auto_mra {
+                    self.answer_later(index, timeout);
+                }
+                return Err(Ignored::Duplicate(Attribute::Rep));
+            }
+            State::MraRepSent => {
+                self.send(index, tx::MRA);
+                return Err(Ignored::Duplicate(Attribute::Rep));
+            }
+            _ => return Err(Ignored::Unexpected(Attribute::Rep)),
+        }
+        if self
+            .find_remote_id(rep.local_comm_id, rep.local_ca_guid)
+            .is_some()
+        {
+            return Err(Ignored::Duplicate(Attribute::Rep));
+        }
+        if let Some(old) = self.find_remote_qp(rep.local_qpn, rep.local_ca_guid) {
+            self.stale(old, now);
+            let own = rep.remote_comm_id;
+            let refusal = Rej {
+                reason: RejectReason::STALE_CONNECTION.0,
+                ..Rej::ZERO
+            };
+            self.refused(index, now, &refusal, true);
+            let reason = RejectReason::STALE_CONNECTION;
+            return self.refuse_with(from, mad, own, rep.local_comm_id, 1, reason, &[]);
+        }
+        self.wheel.disarm(self.slots, index as u32);
+        self.unsend(index);
+        let slot = &mut self.slots[index];
+        slot.state = State::RepReceived;
+        slot.remote_comm_id = rep.local_comm_id;
+        slot.remote_guid = rep.local_ca_guid;
+        slot.remote_qpn = rep.local_qpn;
+        slot.remote_psn = rep.starting_psn;
+        slot.peer_responder_resources = rep.responder_resources;
+        slot.peer_initiator_depth = rep.initiator_depth;
+        slot.peer_rnr_retry_count = rep.rnr_retry_count;
+        slot.peer_flow_control = rep.flow_control != 0;
+        slot.peer_srq = rep.srq != 0;
+        if !slot.ack_timeout_set {
+            slot.ack_timeout = ack_timeout(rep.target_ack_delay, slot.packet_life_time);
+        }
+        slot.store_received(ev::REPLY, rep.private_data);
+        self.enter(index);
+        self.raise(index, ev::REPLY);
+        Ok(())
+    }
+
+    fn on_rtu(&mut self, rtu: &Rtu<'_>) -> Outcome {
+        let Some(index) = self.find_pair(rtu.remote_comm_id, rtu.local_comm_id) else {
+            return Err(Ignored::Unexpected(Attribute::Rtu));
+        };
+        match self.slots[index].state {
+            State::RepSent | State::MraRepReceived => {
+                self.established(index, rtu.private_data);
+                Ok(())
+            }
+            _ => Err(Ignored::Duplicate(Attribute::Rtu)),
+        }
+    }
+
+    fn on_rej(&mut self, now: u64, rej: &Rej<'_>) -> Outcome {
+        let unexpected = Err(Ignored::Unexpected(Attribute::Rej));
+        let index = if rej.reason == RejectReason::TIMEOUT.0 && rej.additional_info().len() >= 8 {
+            // The sender gave up before it learnt our ID: it names itself by its GUID.
+            let mut guid = [0; 8];
+            guid.copy_from_slice(&rej.info[..8]);
+            self.find_remote_id(rej.local_comm_id, u64::from_be_bytes(guid))
+        } else if rej.message == 0 {
+            self.find(rej.remote_comm_id)
+                .filter(|index| self.slots[*index].remote_comm_id == 0)
+        } else {
+            self.find_pair(rej.remote_comm_id, rej.local_comm_id)
+        };
+        let Some(index) = index else {
+            return unexpected;
+        };
+        match self.slots[index].state {
+            State::ReqSent
+            | State::MraReqReceived
+            | State::ReqReceived
+            | State::MraReqSent
+            | State::RepSent
+            | State::MraRepReceived => {
+                let stale = rej.reason == RejectReason::STALE_CONNECTION.0;
+                self.refused(index, now, rej, stale);
+            }
+            State::RepReceived | State::MraRepSent => self.refused(index, now, rej, true),
+            State::Established | State::DreqSent | State::DreqReceived => {
+                let told = self.slots[index].state == State::DreqReceived;
+                self.slots[index].reason = rej.reason;
+                self.unsend(index);
+                if told {
+                    self.timewait(index, now);
+                } else {
+                    self.disconnected(index, now, Cause::Rejected, &[]);
+                }
+            }
+            State::Idle | State::Timewait => return unexpected,
+        }
+        Ok(())
+    }
+
+    fn on_dreq(&mut self, now: u64, from: &Address, mad: &Mad<'_>, dreq: &Dreq<'_>) -> Outcome {
+        let Some(index) = self.find_pair(dreq.remote_comm_id, dreq.local_comm_id) else {
+            // Whatever it was, it is over: say so, or the peer will ask for a minute.
+            let answer = Answer::Drep {
+                local: dreq.remote_comm_id,
+                remote: dreq.local_comm_id,
+            };
+            return self.reply_to(from, mad, answer);
+        };
+        let slot = &mut self.slots[index];
+        let state = slot.state;
+        match state {
+            State::ReqReceived | State::MraReqSent | State::ReqSent | State::MraReqReceived => {
+                return Err(Ignored::Unexpected(Attribute::Dreq));
+            }
+            _ if dreq.remote_qpn != slot.local_qpn => {
+                return Err(Ignored::Unexpected(Attribute::Dreq));
+            }
+            _ => slot.transaction_id = mad.transaction_id(),
+        }
+        match state {
+            State::Idle | State::Timewait | State::DreqReceived => {
+                self.send(index, tx::DREP);
+                return Err(Ignored::Duplicate(Attribute::Dreq));
+            }
+            State::RepReceived | State::MraRepSent => {
+                // Nobody was told of an established connection yet, so that this is a late refusal.
+                let refusal = Rej {
+                    reason: RejectReason::CONSUMER_DEFINED.0,
+                    ..Rej::ZERO
+                };
+                self.refused(index, now, &refusal, true);
+                self.send(index, tx::DREP);
+            }
+            _ => {
+                self.unsend(index);
+                if self.config.auto_drep || self.slots[index].zombie {
+                    self.send(index, tx::DREP);
+                    self.disconnected(index, now, Cause::Requested, dreq.private_data);
+                } else {
+                    self.wheel.disarm(self.slots, index as u32);
+                    let slot = &mut self.slots[index];
+                    slot.state = State::DreqReceived;
+                    slot.cause = Cause::Requested;
+                    slot.exit_due = true;
+                    slot.store_received(ev::DISCONNECTED, dreq.private_data);
+                    self.raise(index, ev::DISCONNECTED);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_drep(&mut self, now: u64, drep: &Drep<'_>) -> Outcome {
+        let Some(index) = self.find_pair(drep.remote_comm_id, drep.local_comm_id) else {
+            return Err(Ignored::Unexpected(Attribute::Drep));
+        };
+        if self.slots[index].state != State::DreqSent {
+            return Err(Ignored::Duplicate(Attribute::Drep));
+        }
+        self.unsend(index);
+        self.disconnected(index, now, Cause::Answered, drep.private_data);
+        Ok(())
+    }
+
+    fn on_sidr_req(&mut self, from: &Address, mad: &Mad<'_>, req: &SidrReq<'_>) -> Outcome {
+        let answer = Answer::SidrUnsupported {
+            request_id: req.request_id,
+            service_id: req.service_id,
+        };
+        self.reply_to(from, mad, answer)
+    }
+
+    /// The connection that both ends name.
+    fn find_pair(&self, ours: u32, theirs: u32) -> Option<usize> {
+        self.find(ours)
+            .filter(|index| self.slots[*index].remote_comm_id == theirs)
+    }
+}

@@ -1,0 +1,352 @@
+//! Finding connections and listeners: by communication ID, by the peer's ID and GUID, by its QP and GUID, by service.
+
+use super::slot::{Cause, NIL, ev, tx};
+use super::types::{CmError, ConnectionId, ListenerId, State};
+use super::{Engine, exponent};
+
+impl Engine<'_> {
+    /// SplitMix64: all that communication IDs and PSNs need is to differ from boot to boot.
+    pub(super) fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.random;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    /// Takes a free slot, names it and draws its PSN.
+    pub(super) fn allocate(&mut self) -> Option<usize> {
+        let index = self.free_head;
+        if index == NIL {
+            return None;
+        }
+        let psn = self.random() as u32 & 0xff_ffff;
+        let slot = &mut self.slots[index as usize];
+        self.free_head = slot.free_next;
+        self.in_use += 1;
+        slot.used = true;
+        // The index in the low bits finds the slot again; the generation above it tells the slot's connections apart.
+        // 0 is not used: on the wire it stands for "not known".
+        loop {
+            slot.generation = slot.generation.wrapping_add(1);
+            let generation = slot.generation.checked_shl(self.index_bits).unwrap_or(0);
+            slot.local_comm_id = (generation | index) ^ self.salt;
+            if slot.local_comm_id != 0 {
+                break;
+            }
+        }
+        slot.local_psn = psn;
+        Some(index as usize)
+    }
+
+    /// Gives a slot back.
+    pub(super) fn free(&mut self, index: usize) {
+        self.finish(index);
+        self.settle_backlog(index);
+        let free = self.free_head;
+        let slot = &mut self.slots[index];
+        slot.reset();
+        slot.used = false;
+        slot.free_next = free;
+        self.free_head = index as u32;
+        self.in_use -= 1;
+    }
+
+    /// The slot of a communication ID.
+    #[inline]
+    pub(super) fn find(&self, comm_id: u32) -> Option<usize> {
+        let mask = 1u32
+            .checked_shl(self.index_bits)
+            .map_or(u32::MAX, |bit| bit - 1);
+        let index = ((comm_id ^ self.salt) & mask) as usize;
+        let slot = self.slots.get(index)?;
+        (slot.used && slot.local_comm_id == comm_id).then_some(index)
+    }
+
+    /// The slot of a connection that the user may still name.
+    #[inline]
+    pub(super) fn get(&self, id: ConnectionId) -> Result<usize, CmError> {
+        self.find(id.0)
+            .filter(|index| !self.slots[*index].zombie)
+            .ok_or(CmError::UnknownConnection)
+    }
+
+    #[inline]
+    fn bucket(&self, number: u32, guid: u64) -> usize {
+        let mut value =
+            (guid ^ self.hash_seed).wrapping_mul(0xff51_afd7_ed55_8ccd) ^ u64::from(number);
+        value = (value ^ (value >> 32)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        // The high half, spread over the buckets without a division.
+        (((value >> 32) * self.slots.len() as u64) >> 32) as usize
+    }
+
+    pub(super) fn find_remote_id(&self, comm_id: u32, guid: u64) -> Option<usize> {
+        let mut index = self.slots.get(self.bucket(comm_id, guid))?.head_id;
+        while let Some(slot) = self.slots.get(index as usize) {
+            if slot.remote_comm_id == comm_id && slot.remote_guid == guid {
+                return Some(index as usize);
+            }
+            index = slot.next_id;
+        }
+        None
+    }
+
+    pub(super) fn find_remote_qp(&self, qpn: u32, guid: u64) -> Option<usize> {
+        let mut index = self.slots.get(self.bucket(qpn, guid))?.head_qp;
+        while let Some(slot) = self.slots.get(index as usize) {
+            if slot.remote_qpn == qpn && slot.remote_guid == guid {
+                return Some(index as usize);
+            }
+            index = slot.next_qp;
+        }
+        None
+    }
+
+    /// Enters a connection whose peer is known into both tables.
+    pub(super) fn enter(&mut self, index: usize) {
+        let slot = &self.slots[index];
+        let by_id = self.bucket(slot.remote_comm_id, slot.remote_guid);
+        let by_qp = self.bucket(slot.remote_qpn, slot.remote_guid);
+        let next_id = core::mem::replace(&mut self.slots[by_id].head_id, index as u32);
+        let next_qp = core::mem::replace(&mut self.slots[by_qp].head_qp, index as u32);
+        let slot = &mut self.slots[index];
+        slot.next_id = next_id;
+        slot.next_qp = next_qp;
+        slot.hashed_id = true;
+        slot.hashed_qp = true;
+    }
+
+    /// Takes it out again.
+    fn leave(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let (comm_id, qpn, guid) = (slot.remote_comm_id, slot.remote_qpn, slot.remote_guid);
+        let (next_id, next_qp) = (slot.next_id, slot.next_qp);
+        if core::mem::take(&mut slot.hashed_id) {
+            let bucket = self.bucket(comm_id, guid);
+            if self.slots[bucket].head_id == index as u32 {
+                self.slots[bucket].head_id = next_id;
+            } else {
+                let mut at = self.slots[bucket].head_id;
+                while at != NIL {
+                    let slot = &mut self.slots[at as usize];
+                    if slot.next_id == index as u32 {
+                        slot.next_id = next_id;
+                        break;
+                    }
+                    at = slot.next_id;
+                }
+            }
+        }
+        let slot = &mut self.slots[index];
+        if core::mem::take(&mut slot.hashed_qp) {
+            let bucket = self.bucket(qpn, guid);
+            if self.slots[bucket].head_qp == index as u32 {
+                self.slots[bucket].head_qp = next_qp;
+            } else {
+                let mut at = self.slots[bucket].head_qp;
+                while at != NIL {
+                    let slot = &mut self.slots[at as usize];
+                    if slot.next_qp == index as u32 {
+                        slot.next_qp = next_qp;
+                        break;
+                    }
+                    at = slot.next_qp;
+                }
+            }
+        }
+    }
+
+    /// The connection is over without timewait.
+    pub(super) fn finish(&mut self, index: usize) {
+        self.wheel.disarm(self.slots, index as u32);
+        self.leave(index);
+        self.slots[index].state = State::Idle;
+    }
+
+    /// The connection is over, and its numbers rest for a while. The peer may use its own ones again at once, so that the
+    /// tables forget them.
+    pub(super) fn timewait(&mut self, index: usize, now: u64) {
+        self.leave(index);
+        let slot = &mut self.slots[index];
+        slot.state = State::Timewait;
+        let at = now + exponent(slot.ack_timeout);
+        self.wheel.arm(self.slots, index as u32, at);
+    }
+
+    /// The one place where an established connection ends, so that `Disconnected` is reported exactly once.
+    pub(super) fn disconnected(&mut self, index: usize, now: u64, cause: Cause, data: &[u8]) {
+        let slot = &mut self.slots[index];
+        slot.cause = cause;
+        slot.exit_due = true;
+        // An event that was not fetched yet keeps its data.
+        if slot.data_event == 0 || slot.pending_events & slot.data_event == 0 {
+            slot.store_received(ev::DISCONNECTED, data);
+        }
+        self.timewait(index, now);
+        self.raise(index, ev::DISCONNECTED);
+        self.release_if_done(index);
+    }
+
+    /// A listener's room for unanswered requests is given back as soon as one is answered, in whichever way.
+    pub(super) fn settle_backlog(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let (listener, generation) = (slot.listener, slot.listener_generation);
+        slot.listener = NIL;
+        if let Some(listener) = self.listeners.get_mut(listener as usize)
+            && listener.used
+            && listener.generation == generation
+        {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Queues an event.
+    pub(super) fn raise(&mut self, index: usize, bit: u8) {
+        let tail = self.event_tail;
+        let slot = &mut self.slots[index];
+        if slot.zombie {
+            return;
+        }
+        slot.pending_events |= bit;
+        if !slot.in_events {
+            slot.in_events = true;
+            slot.event_next = NIL;
+            match self.slots.get_mut(tail as usize) {
+                Some(tail) => tail.event_next = index as u32,
+                None => self.event_head = index as u32,
+            }
+            self.event_tail = index as u32;
+        }
+    }
+
+    /// Queues a message.
+    pub(super) fn send(&mut self, index: usize, bit: u8) {
+        let tail = self.tx_tail;
+        let slot = &mut self.slots[index];
+        slot.pending_tx |= bit;
+        if !slot.in_tx {
+            slot.in_tx = true;
+            slot.tx_next = NIL;
+            match self.slots.get_mut(tail as usize) {
+                Some(tail) => tail.tx_next = index as u32,
+                None => self.tx_head = index as u32,
+            }
+            self.tx_tail = index as u32;
+        }
+    }
+
+    /// Starts the timer of a message that waits for an answer.
+    pub(super) fn start(&mut self, index: usize, now: u64, interval: u64) {
+        let slot = &mut self.slots[index];
+        slot.interval = interval;
+        slot.interval_end = now + interval;
+        slot.retries_left = slot.timers.max_retries;
+        let early = slot
+            .timers
+            .early
+            .map_or(0, |early| super::nanos(early) >> 20);
+        slot.backoff = u32::try_from(early).unwrap_or(u32::MAX);
+        let first = if slot.backoff == 0 {
+            interval
+        } else {
+            (u64::from(slot.backoff) << 20).min(interval)
+        };
+        self.wheel.arm(self.slots, index as u32, now + first);
+    }
+
+    /// Frees the slot of a released connection once there is nothing left to say.
+    pub(super) fn release_if_done(&mut self, index: usize) {
+        let slot = &self.slots[index];
+        if slot.zombie
+            && slot.pending_tx == 0
+            && matches!(slot.state, State::Idle | State::Timewait)
+        {
+            self.free(index);
+        }
+    }
+
+    /// Drops messages that wait to be sent; a later one makes them pointless.
+    pub(super) fn unsend(&mut self, index: usize) {
+        self.slots[index].pending_tx &= tx::DREP | tx::REJ;
+    }
+
+    fn listener_bucket(&self, service_id: u64) -> usize {
+        let value = (service_id ^ self.hash_seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (((value >> 32) * self.listeners.len() as u64) >> 32) as usize
+    }
+
+    pub(super) fn find_listener(&self, service_id: u64) -> Option<usize> {
+        let mut index = self.listeners.get(self.listener_bucket(service_id))?.head;
+        while let Some(listener) = self.listeners.get(index as usize) {
+            if listener.service_id == service_id {
+                return Some(index as usize);
+            }
+            index = listener.next;
+        }
+        None
+    }
+
+    /// Waits for connections to `service_id`. At most `backlog` of them stay unanswered at a time.
+    pub fn listen(
+        &mut self,
+        service_id: u64,
+        backlog: u32,
+        accepts_uc: bool,
+        user: u64,
+    ) -> Result<ListenerId, CmError> {
+        if self.find_listener(service_id).is_some() {
+            return Err(CmError::ServiceInUse { service_id });
+        }
+        // Listeners come and go rarely; only finding them has to be quick.
+        let Some(index) = self.listeners.iter().position(|listener| !listener.used) else {
+            return Err(CmError::NoListenerSlots {
+                capacity: self.listeners.len(),
+            });
+        };
+        let bucket = self.listener_bucket(service_id);
+        let next = core::mem::replace(&mut self.listeners[bucket].head, index as u32);
+        let listener = &mut self.listeners[index];
+        listener.next = next;
+        listener.used = true;
+        listener.generation = listener.generation.wrapping_add(1);
+        listener.accepts_uc = accepts_uc;
+        listener.service_id = service_id;
+        listener.user = user;
+        listener.backlog = backlog;
+        listener.waiting = 0;
+        Ok(ListenerId {
+            index: index as u32,
+            generation: listener.generation,
+        })
+    }
+
+    /// Stops to listen. Requests that were reported already stay.
+    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), CmError> {
+        let index = id.index;
+        let service_id = match self.listeners.get(index as usize) {
+            Some(listener) if listener.used && listener.generation == id.generation => {
+                listener.service_id
+            }
+            _ => return Err(CmError::UnknownListener),
+        };
+        let bucket = self.listener_bucket(service_id);
+        let next = self.listeners[index as usize].next;
+        if self.listeners[bucket].head == index {
+            self.listeners[bucket].head = next;
+        } else {
+            let mut at = self.listeners[bucket].head;
+            while at != NIL {
+                let listener = &mut self.listeners[at as usize];
+                if listener.next == index {
+                    listener.next = next;
+                    break;
+                }
+                at = listener.next;
+            }
+        }
+        let listener = &mut self.listeners[index as usize];
+        listener.used = false;
+        listener.next = NIL;
+        Ok(())
+    }
+}

@@ -1,0 +1,413 @@
+//! What the engine takes and gives: addresses, parameters, events, errors.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::mad::{Attribute, MadError, RejectReason};
+
+/// The two ends of a path, as far as whoever moves the MADs needs it, and as it goes into a connection's messages.
+///
+/// The engine compares the GIDs and copies the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Address {
+    /// GID of this end.
+    pub local_gid: [u8; 16],
+    /// GID of the other end.
+    pub remote_gid: [u8; 16],
+    /// MAC address of the next hop to the other end.
+    pub remote_mac: [u8; 6],
+    /// Partition.
+    pub pkey: u16,
+    /// Whatever the mover of MADs wants back with each message: port, index in the GID table.
+    pub link: u32,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Service level.
+    pub service_level: u8,
+}
+
+/// Name of a connection: its local communication ID. A name is not used again for a long time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionId(pub(crate) u32);
+
+impl ConnectionId {
+    /// The number that is on the wire.
+    pub const fn comm_id(self) -> u32 {
+        self.0
+    }
+}
+
+/// Name of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListenerId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// The transport of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Transport {
+    /// Reliable connection.
+    Rc = 0,
+    /// Unreliable connection.
+    Uc = 1,
+}
+
+/// Where a connection stands (IBTA volume 1, chapter 12.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Nothing under way: the connection failed, was rejected, or its timewait is over.
+    Idle,
+    /// REQ sent, no answer yet.
+    ReqSent,
+    /// REQ received, not answered yet.
+    ReqReceived,
+    /// REQ received, MRA sent.
+    MraReqSent,
+    /// REQ sent, MRA received.
+    MraReqReceived,
+    /// REP sent, no answer yet.
+    RepSent,
+    /// REP received, not answered yet.
+    RepReceived,
+    /// REP received, MRA sent.
+    MraRepSent,
+    /// REP sent, MRA received.
+    MraRepReceived,
+    /// Connected.
+    Established,
+    /// DREQ sent, no answer yet.
+    DreqSent,
+    /// DREQ received, not answered yet.
+    DreqReceived,
+    /// Over; waiting until no packet of it can be left in the fabric.
+    Timewait,
+}
+
+/// Timers of one connection. All exponents stand for 4.096 us times 2 to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timers {
+    /// Exponent of the time in which the other end has to answer.
+    pub remote_response: u8,
+    /// Exponent of the time in which this end promises to answer.
+    pub local_response: u8,
+    /// How often an unanswered message is repeated, at most 15. The other end follows this too.
+    pub max_retries: u8,
+    /// First repetition within the first interval, doubling from there; `None` repeats at the negotiated interval only.
+    pub early: Option<Duration>,
+}
+
+impl Default for Timers {
+    /// The values of Linux, and a first repetition after 256 ms.
+    fn default() -> Self {
+        Self {
+            remote_response: 20,
+            local_response: 20,
+            max_retries: 15,
+            early: Some(Duration::from_millis(256)),
+        }
+    }
+}
+
+/// What is needed to ask for a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectParams<'a> {
+    /// What to connect to.
+    pub service_id: u64,
+    /// The path.
+    pub address: Address,
+    /// Transport of the QPs.
+    pub transport: Transport,
+    /// This end's QP number.
+    pub local_qpn: u32,
+    /// The first PSN that this end's QP expects; `None` draws one.
+    pub starting_psn: Option<u32>,
+    /// Path MTU: 1 to 5 for 256 to 4096 bytes.
+    pub path_mtu: u8,
+    /// Static rate; 0 is the port's.
+    pub rate: u8,
+    /// Exponent of the time that a packet can live in the fabric.
+    pub packet_life_time: u8,
+    /// Exponent of the QPs' ACK timeout; `None` derives it from the packet life time and the adapters' ACK delays.
+    pub ack_timeout: Option<u8>,
+    /// RDMA READs and atomics that this end serves at once.
+    pub responder_resources: u8,
+    /// RDMA READs and atomics that this end wants outstanding at once.
+    pub initiator_depth: u8,
+    /// End-to-end flow control (informational).
+    pub flow_control: bool,
+    /// Transport retries, 0 to 7, for both QPs.
+    pub retry_count: u8,
+    /// Receiver-not-ready retries for the other end's QP, 0 to 7; 7 is for ever.
+    pub rnr_retry_count: u8,
+    /// This end's QP has a shared receive queue (informational).
+    pub srq: bool,
+    /// Timers.
+    pub timers: Timers,
+    /// At most 92 bytes.
+    pub private_data: &'a [u8],
+    /// Comes back with every event.
+    pub user: u64,
+}
+
+/// What is needed to accept a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplyParams<'a> {
+    /// This end's QP number.
+    pub local_qpn: u32,
+    /// RDMA READs and atomics that this end serves at once.
+    pub responder_resources: u8,
+    /// RDMA READs and atomics that this end will have outstanding at once.
+    pub initiator_depth: u8,
+    /// End-to-end flow control (informational).
+    pub flow_control: bool,
+    /// Receiver-not-ready retries for the other end's QP, 0 to 7; 7 is for ever.
+    pub rnr_retry_count: u8,
+    /// This end's QP has a shared receive queue (informational).
+    pub srq: bool,
+    /// At most 196 bytes.
+    pub private_data: &'a [u8],
+}
+
+/// Why a connection is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DisconnectCause {
+    /// The other end asked for it.
+    Requested,
+    /// The other end answered this end's DREQ.
+    Answered,
+    /// The other end never answered this end's DREQ.
+    TimedOut,
+    /// The other end rejected after the fact.
+    Rejected(RejectReason),
+}
+
+/// Something that happened to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// What was given to [`connect`](super::Engine::connect) or [`set_user`](super::Engine::set_user).
+    pub user: u64,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+/// What happened. Private data is as long as the message's field: its true length is not on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind<'a> {
+    /// Somebody wants to connect. To be answered with `reply` or `reject`.
+    ConnectRequest {
+        /// Who was asked for.
+        listener: ListenerId,
+        /// Its user value.
+        listener_user: u64,
+        /// 92 bytes.
+        private_data: &'a [u8],
+    },
+    /// The other end accepted. To be answered with `ready` or `reject`.
+    Reply {
+        /// 196 bytes.
+        private_data: &'a [u8],
+    },
+    /// The passive side is connected: RTU arrived, or traffic did.
+    Established {
+        /// 224 bytes, or none when there was no RTU.
+        private_data: &'a [u8],
+    },
+    /// The other end refused.
+    Rejected {
+        /// Why.
+        reason: RejectReason,
+        /// What would have been acceptable, up to 72 bytes.
+        info: &'a [u8],
+        /// 148 bytes, or none when the refusal was this end's own finding.
+        private_data: &'a [u8],
+    },
+    /// No answer in time.
+    Unreachable {
+        /// The message that nobody answered: REQ or REP.
+        unanswered: Attribute,
+    },
+    /// The connection is over. Exactly one [`TimewaitExit`](Self::TimewaitExit) follows.
+    Disconnected {
+        /// Why.
+        cause: DisconnectCause,
+        /// 220 or 224 bytes, or none.
+        private_data: &'a [u8],
+    },
+    /// The QP number may be used again.
+    TimewaitExit,
+}
+
+/// How the QP of a connection has to be set up. Only complete once the other end's REQ or REP is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpParams {
+    /// The path for the QP's address vector.
+    pub address: Address,
+    /// Transport.
+    pub transport: Transport,
+    /// The other end's QP.
+    pub dest_qpn: u32,
+    /// Path MTU: 1 to 5 for 256 to 4096 bytes.
+    pub path_mtu: u8,
+    /// Static rate; 0 is the port's.
+    pub rate: u8,
+    /// First PSN to expect.
+    pub rq_psn: u32,
+    /// First PSN to send.
+    pub sq_psn: u32,
+    /// What the other end may have outstanding here. `accept` may lower it.
+    pub max_dest_rd_atomic: u8,
+    /// What the other end serves at once. `accept` may lower it.
+    pub max_rd_atomic: u8,
+    /// Transport retries.
+    pub retry_count: u8,
+    /// Receiver-not-ready retries: the other end decides.
+    pub rnr_retry_count: u8,
+    /// Exponent of the ACK timeout.
+    pub ack_timeout: u8,
+    /// The other end's QP has a shared receive queue.
+    pub peer_srq: bool,
+    /// The other end's wish for end-to-end flow control.
+    pub flow_control: bool,
+}
+
+/// A message that is ready to be sent to QP1 of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub address: Address,
+    /// Which message it is.
+    pub attribute: Attribute,
+    /// The connection it belongs to, if there is one.
+    pub connection: Option<ConnectionId>,
+    /// Whether it was sent before.
+    pub repeated: bool,
+}
+
+/// Why a call was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CmError {
+    /// No connection of this name: it was released.
+    UnknownConnection,
+    /// No listener of this name.
+    UnknownListener,
+    /// The call makes no sense in the connection's state.
+    WrongState {
+        /// The call.
+        call: &'static str,
+        /// The state.
+        state: State,
+    },
+    /// All connection slots are in use.
+    NoConnectionSlots {
+        /// How many there are.
+        capacity: usize,
+    },
+    /// All listener slots are in use.
+    NoListenerSlots {
+        /// How many there are.
+        capacity: usize,
+    },
+    /// Somebody listens to this service already.
+    ServiceInUse {
+        /// The service.
+        service_id: u64,
+    },
+    /// More private data than the message carries.
+    PrivateDataTooLong {
+        /// Bytes given.
+        len: usize,
+        /// Bytes that fit.
+        max: usize,
+    },
+    /// A parameter does not fit into its field.
+    BadParameter {
+        /// Which one.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// The greatest value.
+        max: u64,
+    },
+}
+
+impl fmt::Display for CmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::UnknownConnection => f.write_str("no such connection"),
+            Self::UnknownListener => f.write_str("no such listener"),
+            Self::WrongState { call, state } => write!(f, "{call} in state {state:?}"),
+            Self::NoConnectionSlots { capacity } => {
+                write!(f, "all {capacity} connection slots are in use")
+            }
+            Self::NoListenerSlots { capacity } => {
+                write!(f, "all {capacity} listener slots are in use")
+            }
+            Self::ServiceInUse { service_id } => {
+                write!(f, "service {service_id:#018x} has a listener already")
+            }
+            Self::PrivateDataTooLong { len, max } => {
+                write!(f, "{len} bytes of private data, at most {max} fit")
+            }
+            Self::BadParameter { name, value, max } => {
+                write!(f, "{name} is {value}, at most {max} is possible")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CmError {}
+
+/// Why a MAD was not acted on. None of these needs an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ignored {
+    /// Not a MAD of the CM.
+    Malformed(MadError),
+    /// Seen before, and already answered as far as it is to be answered.
+    Duplicate(Attribute),
+    /// It names no connection of ours, or not in the state to hear it.
+    Unexpected(Attribute),
+    /// Alternate paths do not exist on RoCE, and datagram services are not served here.
+    Unsupported(Attribute),
+    /// The ring of answers without a connection is full; the other end will repeat itself.
+    NoReplySlot(Attribute),
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "malformed MAD: {error}"),
+            Self::Duplicate(attribute) => write!(f, "duplicate {attribute}"),
+            Self::Unexpected(attribute) => write!(f, "{attribute} that no connection waits for"),
+            Self::Unsupported(attribute) => write!(f, "{attribute} is not supported"),
+            Self::NoReplySlot(attribute) => write!(f, "no room for an answer to {attribute}"),
+        }
+    }
+}
+
+impl core::error::Error for Ignored {}
+
+/// What the engine counted since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Messages sent, repetitions included.
+    pub sent: u64,
+    /// Messages sent again.
+    pub repeated: u64,
+    /// MADs handed in.
+    pub received: u64,
+    /// Of those, duplicates.
+    pub duplicates: u64,
+    /// Of those, malformed, unexpected or unsupported.
+    pub ignored: u64,
+}
