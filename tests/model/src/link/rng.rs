@@ -29,7 +29,7 @@ impl Rng {
 
     /// A number below `bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u32) -> u32 {
-        (u64::from(self.next_u32()) * u64::from(bound) >> 32) as u32
+        ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
     }
 
     /// True `per_mille` times out of a thousand.

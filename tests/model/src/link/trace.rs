@@ -57,9 +57,12 @@ pub struct Tracer<L, F> {
     tell: F,
 }
 
-impl<L: Link> Tracer<L, fn(Duration, usize, &[u8])> {
+/// What a tracer calls with time, port and frame.
+pub type Tell = fn(Duration, usize, &[u8]);
+
+impl<L: Link> Tracer<L, Tell> {
     /// Tells the log, at level "trace".
-    pub fn to_log(inner: L) -> Tracer<L, fn(Duration, usize, &[u8])> {
+    pub fn to_log(inner: L) -> Tracer<L, Tell> {
         Tracer {
             inner,
             tell: |now, from, frame| log::trace!("{now:?} port {from}: {}", Summary(frame)),

@@ -20,12 +20,12 @@ impl Psn {
     }
 
     /// `count` packets later.
-    pub fn add(self, count: u32) -> Psn {
+    pub fn plus(self, count: u32) -> Psn {
         Psn(self.0.wrapping_add(count) & MASK)
     }
 
     /// `count` packets earlier.
-    pub fn sub(self, count: u32) -> Psn {
+    pub fn minus(self, count: u32) -> Psn {
         Psn(self.0.wrapping_sub(count) & MASK)
     }
 
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn wraps() {
         let last = Psn::new(0xff_ffff);
-        assert_eq!(last.add(1), Psn::new(0));
-        assert_eq!(Psn::new(0).sub(1), last);
+        assert_eq!(last.plus(1), Psn::new(0));
+        assert_eq!(Psn::new(0).minus(1), last);
         assert_eq!(Psn::new(2).since(last), 3);
         assert_eq!(last.since(Psn::new(2)), -3);
         assert!(last.before(Psn::new(0)));

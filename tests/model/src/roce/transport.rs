@@ -1,0 +1,362 @@
+//! The transport of one QP: what the device calls.
+
+use std::time::Duration;
+
+use super::codes::Nak;
+use super::datagram::Datagram;
+use super::env::{
+    Counter, Encapsulation, Env, ErrorScope, Path, QpConfig, QpEvent, QpKind, QpState, Syndrome,
+};
+use super::memory::Fault;
+use super::opcode::{Opcode, Service};
+use super::packet::{Bth, Extended, MAX_FRAME, Packet, Repr};
+use super::psn::Psn;
+use super::requester::Requester;
+use super::responder::Responder;
+
+/// Well-known QPN of the GSI.
+pub const GSI_QPN: u32 = 1;
+/// Q_Key of the GSI.
+pub const GSI_QKEY: u32 = 0x8001_0000;
+/// Destination QPN of multicast datagrams.
+pub const MULTICAST_QPN: u32 = 0xff_ffff;
+
+/// The buffer that frames are built in; one per device is enough.
+pub struct Scratch {
+    pub(super) frame: Box<[u8; MAX_FRAME]>,
+}
+
+impl Scratch {
+    /// A buffer for the longest frame.
+    pub fn new() -> Scratch {
+        Scratch {
+            frame: Box::new([0; MAX_FRAME]),
+        }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch::new()
+    }
+}
+
+/// What differs from one outgoing packet to the next.
+pub(super) struct Outgoing {
+    pub(super) opcode: Opcode,
+    pub(super) psn: Psn,
+    pub(super) destination_qpn: u32,
+    pub(super) ack_request: bool,
+    pub(super) solicited: bool,
+    pub(super) extended: Extended,
+    pub(super) payload_len: usize,
+}
+
+/// Builds a frame and sends it; `fill` puts the payload in place, and nothing is sent when it fails.
+pub(super) fn transmit<E>(
+    pkey: u16,
+    path: &Path,
+    env: &mut dyn Env,
+    scratch: &mut Scratch,
+    out: Outgoing,
+    fill: impl FnOnce(&mut dyn Env, &mut [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let repr = Repr {
+        headers: super::headers::Headers::new(*path),
+        bth: Bth {
+            opcode: out.opcode,
+            solicited: out.solicited,
+            // Path migration is never armed here; "migrated" is what both ends start in.
+            migration: true,
+            pkey,
+            fecn: false,
+            becn: false,
+            destination_qpn: out.destination_qpn,
+            ack_request: out.ack_request,
+            psn: out.psn,
+        },
+        extended: out.extended,
+    };
+    let frame = &mut scratch.frame[..];
+    let len = repr.emit(frame, out.payload_len, |payload| fill(env, payload))?;
+    env.count(Counter::PacketsSent);
+    env.transmit(&frame[..len]);
+    Ok(())
+}
+
+/// One QP's transport. See [`Env`](super::env::Env) and the module around it for who calls what.
+pub struct Transport {
+    config: QpConfig,
+    requester: Requester,
+    responder: Responder,
+    datagram: Datagram,
+    /// Whether "communication established" or "send queue drained" was told for the present state.
+    told: bool,
+}
+
+impl Transport {
+    /// The transport of a QP in whatever state `config` says; usually Reset.
+    pub fn new(config: QpConfig) -> Transport {
+        Transport {
+            config,
+            requester: Requester::new(Psn::new(config.send_psn)),
+            responder: Responder::new(Psn::new(config.recv_psn)),
+            datagram: Datagram::new(Psn::new(config.send_psn)),
+            told: false,
+        }
+    }
+
+    /// The configuration, with the state that the transport is in.
+    pub fn config(&self) -> &QpConfig {
+        &self.config
+    }
+
+    /// PSN of the next new request.
+    pub fn next_send_psn(&self) -> u32 {
+        if self.config.kind.connected() {
+            self.requester.next_psn().get()
+        } else {
+            self.datagram.next_psn().get()
+        }
+    }
+
+    /// Oldest request PSN that is not acknowledged yet, minus one (`last_acked_psn` of the QPC).
+    pub fn last_acked_psn(&self) -> u32 {
+        self.requester.unacknowledged().minus(1).get()
+    }
+
+    /// PSN expected next (`next_rcv_psn`).
+    pub fn next_recv_psn(&self) -> u32 {
+        self.responder.expected().get()
+    }
+
+    /// Requests executed so far (`rmsn`), 24 bits.
+    pub fn msn(&self) -> u32 {
+        self.responder.msn()
+    }
+
+    /// Takes a changed configuration over. What a state change means: Reset forgets everything silently, Err flushes what
+    /// the transport holds, RTR starts the responder, RTR to RTS starts the requester.
+    pub fn configure(&mut self, config: QpConfig, env: &mut dyn Env, now: Duration) {
+        let old = std::mem::replace(&mut self.config, config);
+        if old.state != config.state {
+            self.told = false;
+        }
+        match config.state {
+            QpState::Reset => *self = Transport::new(config),
+            QpState::Err if old.state != QpState::Err => {
+                self.requester.flush(None, env);
+                self.responder.flush(None, env);
+                self.responder.forget_responses();
+            }
+            QpState::Rtr if old.state != QpState::Rtr => {
+                self.responder = Responder::new(Psn::new(config.recv_psn));
+            }
+            QpState::Rts if matches!(old.state, QpState::Rtr | QpState::Init) => {
+                self.requester = Requester::new(Psn::new(config.send_psn));
+                self.datagram = Datagram::new(Psn::new(config.send_psn));
+                self.requester.reload_retries(&self.config);
+            }
+            QpState::Rts => self.requester.reload_retries(&self.config),
+            _ => {}
+        }
+        self.requester.rearm(&self.config, now);
+    }
+
+    /// Sends up to `budget` frames. `true` when it stopped only for that: call again.
+    pub fn run(
+        &mut self,
+        env: &mut dyn Env,
+        scratch: &mut Scratch,
+        now: Duration,
+        budget: usize,
+    ) -> bool {
+        // A long READ must not starve the own requests, nor the other way round.
+        let mut share = budget.div_ceil(2);
+        let mut left = budget - share;
+        self.run_responder(env, scratch, &mut share);
+        left += share;
+        if matches!(self.config.state, QpState::Rts | QpState::Sqd) {
+            let result = if self.config.kind.connected() {
+                self.requester
+                    .run(&self.config, env, scratch, now, &mut left)
+            } else {
+                self.datagram.run(&self.config, env, scratch, &mut left)
+            };
+            if let Err(syndrome) = result {
+                self.fail_requester(syndrome, env);
+            }
+        }
+        self.run_responder(env, scratch, &mut left);
+        if self.config.state == QpState::Sqd && !self.told && self.requester.is_empty() {
+            self.told = true;
+            env.event(QpEvent::SendQueueDrained);
+        }
+        left == 0 || (self.responder.has_responses() && self.config.path.is_some())
+    }
+
+    fn run_responder(&mut self, env: &mut dyn Env, scratch: &mut Scratch, budget: &mut usize) {
+        if let Err(fault) = self.responder.run(&self.config, env, scratch, budget) {
+            self.fail_responder(fault, env);
+        }
+    }
+
+    /// Takes a packet that the device found to be for this QP. Answers wait for [`Transport::run`].
+    pub fn receive(&mut self, packet: &Packet<'_>, env: &mut dyn Env, now: Duration) {
+        if packet.congestion_experienced() {
+            env.count(Counter::EcnMarked);
+        }
+        if packet.repr.bth.opcode == Opcode::CNP {
+            env.count(Counter::CnpHandled);
+            return;
+        }
+        if !self.belongs(packet) {
+            env.count(Counter::PacketsDropped);
+            return;
+        }
+        env.count(Counter::PacketsReceived);
+        if self.config.state == QpState::Rtr && !self.told {
+            self.told = true;
+            env.event(QpEvent::CommunicationEstablished);
+        }
+        let outcome = match self.config.kind {
+            QpKind::Rc if packet.repr.bth.opcode.operation.is_response() => {
+                let result = self.requester.on_response(&self.config, env, packet, now);
+                if let Err(syndrome) = result {
+                    self.fail_requester(syndrome, env);
+                }
+                return;
+            }
+            QpKind::Rc => self.responder.on_request(&self.config, env, packet),
+            QpKind::Uc => self.responder.on_unreliable(&self.config, env, packet),
+            QpKind::Ud | QpKind::Gsi => self.datagram.receive(&self.config, env, packet),
+        };
+        if let Err(fault) = outcome {
+            self.fail_responder(fault, env);
+        }
+    }
+
+    /// The time has come that [`Transport::next_deadline`] told.
+    pub fn on_timer(&mut self, env: &mut dyn Env, now: Duration) {
+        if !matches!(self.config.state, QpState::Rts | QpState::Sqd) {
+            return;
+        }
+        if let Err(syndrome) = self.requester.on_timer(&self.config, env, now) {
+            self.fail_requester(syndrome, env);
+        }
+    }
+
+    /// When to call [`Transport::on_timer`].
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match self.config.state {
+            QpState::Rts | QpState::Sqd => self.requester.next_deadline(),
+            _ => None,
+        }
+    }
+
+    /// Whether a packet fits the QP's type, state, P_Key and peer.
+    fn belongs(&self, packet: &Packet<'_>) -> bool {
+        let config = &self.config;
+        let bth = &packet.repr.bth;
+        let service = match config.kind {
+            QpKind::Rc => Service::Rc,
+            QpKind::Uc => Service::Uc,
+            QpKind::Ud | QpKind::Gsi => Service::Ud,
+        };
+        let state = match config.state {
+            QpState::Rts | QpState::Sqd => true,
+            QpState::Rtr | QpState::Sqe => !bth.opcode.operation.is_response(),
+            QpState::Reset | QpState::Init | QpState::Err => false,
+        };
+        let qpn = bth.destination_qpn;
+        let qpn_fits = match config.kind {
+            QpKind::Rc | QpKind::Uc => qpn == config.qpn,
+            QpKind::Ud => qpn == config.qpn || qpn == MULTICAST_QPN,
+            QpKind::Gsi => qpn == GSI_QPN,
+        };
+        bth.opcode.service == service
+            && state
+            && qpn_fits
+            && pkey_matches(bth.pkey, config.pkey)
+            && (!config.kind.connected()
+                || config
+                    .path
+                    .is_some_and(|path| is_peer(&packet.repr.headers.path, &path)))
+    }
+
+    fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) {
+        if self.config.kind == QpKind::Rc {
+            self.config.state = QpState::Err;
+            self.requester.flush(Some(syndrome), env);
+            self.responder.flush(None, env);
+            env.enter_error(ErrorScope::Qp);
+        } else {
+            self.config.state = QpState::Sqe;
+            self.requester.flush(Some(syndrome), env);
+            env.enter_error(ErrorScope::SendQueue);
+        }
+    }
+
+    fn fail_responder(&mut self, fault: Fault, env: &mut dyn Env) {
+        if self.config.state == QpState::Err {
+            // An earlier request whose answer was still to come: nothing is left to fail.
+            return;
+        }
+        self.config.state = QpState::Err;
+        self.responder.flush(Some(fault.local), env);
+        self.requester.flush(None, env);
+        match fault.nak {
+            Nak::InvalidRequest if fault.local == Syndrome::RemoteInvalidRequest => {
+                env.event(QpEvent::InvalidRequest);
+            }
+            Nak::RemoteAccess => {
+                env.count(Counter::RespRemoteAccessErrors);
+                env.event(QpEvent::AccessViolation);
+            }
+            _ => {}
+        }
+        env.enter_error(ErrorScope::Qp);
+    }
+}
+
+/// Two P_Keys match when their low 15 bits are the same and not zero, and at least one side is a full member.
+fn pkey_matches(a: u16, b: u16) -> bool {
+    a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
+}
+
+/// Whether a packet came over `path`, the other way round. MAC addresses and UDP ports are nobody's identity.
+fn is_peer(packet: &Path, path: &Path) -> bool {
+    match (packet.encapsulation, path.encapsulation) {
+        (
+            Encapsulation::V1 {
+                source,
+                destination,
+            },
+            Encapsulation::V1 {
+                source: own,
+                destination: peer,
+            },
+        ) => source == peer && destination == own,
+        (
+            Encapsulation::V2Ipv4 {
+                source,
+                destination,
+            },
+            Encapsulation::V2Ipv4 {
+                source: own,
+                destination: peer,
+            },
+        ) => source == peer && destination == own,
+        (
+            Encapsulation::V2Ipv6 {
+                source,
+                destination,
+            },
+            Encapsulation::V2Ipv6 {
+                source: own,
+                destination: peer,
+            },
+        ) => source == peer && destination == own,
+        _ => false,
+    }
+}
