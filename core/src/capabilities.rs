@@ -1,27 +1,44 @@
 //! What the device can do, after negotiation.
 
 use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
+use bareverbs_firmware_cmds::hca::QueryAdapterIn;
 pub use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
+use bareverbs_firmware_cmds::mkey::{QuerySpecialContextsIn, QuerySpecialContextsOut};
 
+use crate::device::Device;
+use crate::error::CommandError;
+use crate::gid::RoceVersion;
+use crate::platform::Platform;
 use crate::port::LinkLayer;
 
-/// The capabilities in force.
+/// The capabilities in force: the firmware's groups as they are, and what verbs calls them.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Version of the firmware.
     pub firmware: FirmwareVersion,
-    /// The software interface in force (0 or 1).
+    /// The software interface in force (ISSI 0 or 1).
     pub issi: u8,
     /// The general group, as negotiated.
     pub hca: HcaCap,
-    /// The RoCE group, if there is one.
+    /// The RoCE group, if the port is Ethernet and has it.
     pub roce: Option<RoceCap>,
     /// The atomic group, if there is one.
     pub atomic: Option<AtomicCaps>,
 }
 
 impl Capabilities {
+    /// Nothing known yet.
+    pub(crate) const fn none(firmware: FirmwareVersion) -> Self {
+        Self {
+            firmware,
+            issi: 0,
+            hca: HcaCap::ZERO,
+            roce: None,
+            atomic: None,
+        }
+    }
+
     /// What the port speaks.
     #[must_use]
     pub const fn link_layer(&self) -> LinkLayer {
@@ -29,5 +46,143 @@ impl Capabilities {
             0 => LinkLayer::InfiniBand,
             _ => LinkLayer::Ethernet,
         }
+    }
+
+    /// Queue pairs that can exist.
+    #[must_use]
+    pub const fn max_qp(&self) -> u32 {
+        1 << self.hca.log_max_qp()
+    }
+
+    /// Basic blocks (64 bytes) of the largest send queue, which is also the most work requests in a queue.
+    #[must_use]
+    pub const fn max_qp_wr(&self) -> u32 {
+        1u32.wrapping_shl(self.hca.log_max_qp_sz() as u32)
+    }
+
+    /// Completion queues that can exist.
+    #[must_use]
+    pub const fn max_cq(&self) -> u32 {
+        1 << self.hca.log_max_cq()
+    }
+
+    /// Completions in the largest completion queue.
+    #[must_use]
+    pub const fn max_cqe(&self) -> u32 {
+        1u32.wrapping_shl(self.hca.log_max_cq_sz() as u32)
+            .saturating_sub(1)
+    }
+
+    /// Shared receive queues that can exist.
+    #[must_use]
+    pub const fn max_srq(&self) -> u32 {
+        1 << self.hca.log_max_srq()
+    }
+
+    /// Work requests in the largest shared receive queue.
+    #[must_use]
+    pub const fn max_srq_wr(&self) -> u32 {
+        1u32.wrapping_shl(self.hca.log_max_srq_sz() as u32)
+            .saturating_sub(1)
+    }
+
+    /// Memory regions that can exist.
+    #[must_use]
+    pub const fn max_mr(&self) -> u32 {
+        1u32.wrapping_shl(self.hca.log_max_mkey() as u32)
+    }
+
+    /// Protection domains that can exist.
+    #[must_use]
+    pub const fn max_pd(&self) -> u32 {
+        1 << self.hca.log_max_pd()
+    }
+
+    /// RDMA READs and atomics that a QP can have outstanding at the other side (initiator depth).
+    #[must_use]
+    pub const fn max_initiator_depth(&self) -> u32 {
+        1u32.wrapping_shl(self.hca.log_max_ra_req_qp() as u32)
+    }
+
+    /// RDMA READs and atomics of the other side that a QP can have outstanding (responder resources).
+    #[must_use]
+    pub const fn max_responder_resources(&self) -> u32 {
+        1u32.wrapping_shl(self.hca.log_max_ra_res_qp() as u32)
+    }
+
+    /// Entries of the P_Key table: 128 << n, or none for a value that does not exist.
+    #[must_use]
+    pub const fn pkey_table_len(&self) -> usize {
+        match self.hca.pkey_table_size() {
+            steps @ 0..=5 => 128 << steps,
+            _ => 0,
+        }
+    }
+
+    /// Entries of the GID table of an Ethernet port.
+    #[must_use]
+    pub fn gid_table_len(&self) -> usize {
+        self.roce
+            .map_or(0, |roce| usize::from(roce.roce_address_table_size()))
+    }
+
+    /// The encapsulations that the device has.
+    #[must_use]
+    pub fn roce_versions(&self) -> [Option<RoceVersion>; 2] {
+        let versions = self.roce.map_or(0, |roce| roce.roce_version());
+        // Bit n stands for the version that is encoded as n.
+        let version =
+            |version: RoceVersion| (versions >> version.number() & 1 != 0).then_some(version);
+        [version(RoceVersion::V1), version(RoceVersion::V2)]
+    }
+
+    /// Whether atomics work, with their results in the host's byte order.
+    #[must_use]
+    pub fn has_atomics(&self) -> bool {
+        self.atomic.is_some_and(|atomic| {
+            atomic.atomic_operations() & 0b11 == 0b11
+                && atomic.atomic_size_qp() & 8 != 0
+                && atomic.atomic_req_8B_endianness_mode() == 1
+        })
+    }
+}
+
+/// What a card says about itself (QUERY_ADAPTER).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adapter {
+    /// IEEE company number of the vendor; 0x2c9 is Mellanox.
+    pub ieee_vendor_id: u32,
+    /// The board's identifier (PSID), ASCII padded with zeros.
+    pub board_id: [u8; 16],
+}
+
+impl Adapter {
+    /// The board's identifier as text.
+    #[must_use]
+    pub fn board_id(&self) -> &str {
+        let len = self
+            .board_id
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(16);
+        core::str::from_utf8(&self.board_id[..len]).unwrap_or("")
+    }
+}
+
+impl<P: Platform> Device<'_, P> {
+    /// Asks which board this is. Nothing in the driver depends on it, so bring-up does not ask.
+    pub fn query_adapter(&self) -> Result<Adapter, CommandError> {
+        let answer = self.execute(&QueryAdapterIn::new())?;
+        let adapter = answer.query_adapter_struct();
+        Ok(Adapter {
+            ieee_vendor_id: adapter.ieee_vendor_id(),
+            board_id: *adapter.vsd_contd_psid(),
+        })
+    }
+
+    /// Asks for the keys with a special meaning: the reserved lkey (memory by device address, in privileged QPs), the
+    /// null key, the key for dumping and filling.
+    pub fn query_special_contexts(&self) -> Result<QuerySpecialContextsOut, CommandError> {
+        self.execute(&QuerySpecialContextsIn::new())
     }
 }

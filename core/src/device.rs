@@ -1,44 +1,71 @@
 //! The device: the one object that everything else borrows.
 
 use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::time::Duration;
 
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
+use spin::Mutex;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::capabilities::Capabilities;
-use crate::config::{Config, Storage};
+pub use crate::command_queue::TailIn;
+use crate::command_queue::{Lane, PostError, Ticket};
+use crate::config::Config;
+use crate::control::{Context, Control};
 use crate::dma::{DmaBuffer, DmaMemory};
-use crate::error::{CloseError, CommandError, DeviceError, OpenError};
-use crate::gid::{Gid, GidEntry, GidError, RoceVersion};
+use crate::error::{CommandError, CommandFailure, DeviceError};
+use crate::event::AsyncEvent;
+use crate::gid::GidTable;
+use crate::health;
 use crate::pages::PageChunk;
-use crate::platform::{DmaError, Platform};
-use crate::port::PortAttr;
+use crate::platform::{DmaError, Mapping, Platform};
 use crate::slots::Tables;
 
-/// What follows the fixed part of a command's input.
-pub enum TailIn<'a> {
-    /// Nothing.
-    None,
-    /// These bytes.
-    Bytes(&'a [u8]),
-    /// This many big-endian qwords (page or translation lists), asked for one by one as they are written.
-    Qwords(usize, &'a mut dyn FnMut(usize) -> u64),
-}
+/// Turns of a wait loop between two looks at whether the device is still there: a register read takes as long as many
+/// turns.
+const TURNS_PER_LOOK: u32 = 64;
+/// Longest sleep for an interrupt while a command is in flight. Another thread may take the interrupt.
+const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 
 /// An mlx5 function that was brought up.
 ///
-/// All methods take `&self`: the control path (commands, events) sits behind one lock inside, which the data path never
-/// takes. Objects borrow the device, so it cannot be closed before they are gone.
+/// All methods take `&self`: the control path (commands, events) sits behind one lock inside, which is never held while
+/// waiting and which the data path never takes. Objects borrow the device, so it cannot be closed before they are gone.
+///
+/// Dropping a device takes the function down as [`close`](Self::close) does, but cannot say what went wrong, and does not
+/// wait for a device that no longer works.
 pub struct Device<'s, P: Platform> {
-    platform: P,
-    config: Config,
-    page_chunks: &'s [PageChunk],
+    pub(crate) platform: P,
+    pub(crate) config: Config,
+    pub(crate) page_chunks: &'s [PageChunk],
     /// The slots of QPs, CQs and SRQs.
     pub(crate) tables: Tables<'s>,
-    capabilities: Capabilities,
-    uar: UarIndex,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) uar: UarIndex,
+    /// Event queues for completions.
+    pub(crate) completion_eqs: heapless::Vec<Eqn, { crate::control::MAX_EQS }>,
     /// The device's default protection domain, and how many hold it.
-    pub(crate) default_pd: spin::Mutex<DefaultPd>,
+    pub(crate) default_pd: Mutex<DefaultPd>,
+    pub(crate) gids: Mutex<GidTable>,
+    /// Held while an entry of the GID table is written, so that table and shadow change in the same order.
+    pub(crate) gid_writer: Mutex<()>,
+    /// `None` once the function was taken down.
+    pub(crate) control: Mutex<Option<Control>>,
+    /// What bring-up has reached, for teardown.
+    pub(crate) reached: Reached,
+}
+
+/// What bring-up has done that teardown must undo.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reached {
+    /// ENABLE_HCA was, or may have been, carried out.
+    pub(crate) enabled: bool,
+    /// INIT_HCA was, or may have been, carried out.
+    pub(crate) initialized: bool,
+    /// ALLOC_UAR was carried out.
+    pub(crate) uar: bool,
 }
 
 /// The default protection domain of a device.
@@ -50,7 +77,45 @@ pub(crate) struct DefaultPd {
     pub(crate) users: u32,
 }
 
+/// A firmware command in flight ([`Device::post`]).
+///
+/// Its slot stays taken until [`Device::poll_command`] has returned the answer; if that never happens, the slot comes
+/// back some time after the command's deadline.
+#[derive(Debug)]
+#[must_use = "the command's slot stays taken until it is polled to its end"]
+pub struct PendingCommand<C> {
+    ticket: Ticket,
+    op_mod: u16,
+    tail_len: usize,
+    command: PhantomData<fn() -> C>,
+}
+
 impl<'s, P: Platform> Device<'s, P> {
+    /// A device that was not brought up yet.
+    pub(crate) fn unopened(
+        platform: P,
+        config: Config,
+        page_chunks: &'s [PageChunk],
+        tables: Tables<'s>,
+        capabilities: Capabilities,
+        control: Control,
+    ) -> Self {
+        Self {
+            platform,
+            config,
+            page_chunks,
+            tables,
+            capabilities,
+            uar: UarIndex::from_low_bits(0),
+            completion_eqs: heapless::Vec::new(),
+            default_pd: Mutex::new(DefaultPd::default()),
+            gids: Mutex::new(GidTable::new(0)),
+            gid_writer: Mutex::new(()),
+            control: Mutex::new(Some(control)),
+            reached: Reached::default(),
+        }
+    }
+
     /// The platform that it runs on.
     pub fn platform(&self) -> &P {
         &self.platform
@@ -70,66 +135,31 @@ impl<'s, P: Platform> Device<'s, P> {
     pub(crate) fn uar(&self) -> UarIndex {
         self.uar
     }
-}
 
-impl<'s, P: Platform> Device<'s, P> {
-    /// Brings the function up from reset. The platform's function must be enabled, mastering the bus, and freshly reset.
-    pub fn open(platform: P, config: Config, storage: Storage<'s>) -> Result<Self, OpenError> {
-        let _ = (platform, config, storage);
-        Err(OpenError {
-            step: crate::error::OpenStep::Firmware,
-            failure: crate::error::OpenFailure::Device(DeviceError::Gone),
-        })
+    /// The event queue for completions of vector `vector` (modulo the number of vectors).
+    pub(crate) fn completion_eqn(&self, vector: u16) -> Eqn {
+        let count = self.completion_eqs.len().max(1);
+        let index = usize::from(vector) % count;
+        self.completion_eqs.get(index).copied().unwrap_or(Eqn(0))
     }
 
-    /// Takes the function down: destroys what bring-up created, gets every page back, disables the function.
-    pub fn close(self) -> Result<(), CloseError> {
-        Ok(())
+    /// How many completion vectors there are: CQs spread over them.
+    pub fn completion_vectors(&self) -> u16 {
+        self.completion_eqs.len().max(1) as u16
     }
 
-    /// Asks for the port's state and attributes.
-    pub fn query_port(&self) -> Result<PortAttr, CommandError> {
-        self.execute(&bareverbs_firmware_cmds::hca::NopIn::new())
-            .map(|_| unreachable!())
+    pub(crate) fn context(&self) -> Context<'_, P> {
+        Context {
+            platform: &self.platform,
+            config: &self.config,
+            chunks: self.page_chunks,
+            tables: &self.tables,
+        }
     }
 
-    /// Entries of the GID table.
-    pub fn gid_table_len(&self) -> usize {
-        0
-    }
-
-    /// An entry of the GID table; `None` if it is empty or does not exist.
-    pub fn port_gid(&self, index: u16) -> Option<GidEntry> {
-        let _ = index;
-        None
-    }
-
-    /// Writes an entry of the GID table.
-    pub fn set_gid(&self, index: u16, entry: GidEntry) -> Result<(), GidError> {
-        let _ = (index, entry);
-        Ok(())
-    }
-
-    /// Empties an entry of the GID table.
-    pub fn del_gid(&self, index: u16) -> Result<(), GidError> {
-        let _ = index;
-        Ok(())
-    }
-
-    /// The first entry with this GID, encapsulation and VLAN.
-    pub fn find_gid(&self, gid: &Gid, version: RoceVersion, vlan: Option<u16>) -> Option<u16> {
-        let _ = (gid, version, vlan);
-        None
-    }
-
-    /// All entries of the GID table that are in use.
-    pub fn gid_table(&self) -> impl Iterator<Item = (u16, GidEntry)> + '_ {
-        (0..self.gid_table_len() as u16).filter_map(|index| Some((index, self.port_gid(index)?)))
-    }
-
-    /// Pages of 4 KiB that the firmware holds.
-    pub fn pages_given(&self) -> u32 {
-        0
+    /// Works on what the lock guards; `None` once the function was taken down.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Control) -> R) -> Option<R> {
+        self.control.lock().as_mut().map(work)
     }
 
     /// Executes a firmware command without tails and waits for its answer.
@@ -137,43 +167,211 @@ impl<'s, P: Platform> Device<'s, P> {
         self.execute_with(command, TailIn::None, &mut [])
     }
 
-    /// Executes a firmware command whose input continues with `tail_in` and whose output continues in `tail_out`.
+    /// Executes a firmware command whose input continues with `tail_in` and whose output continues in `tail_out`, and
+    /// waits for its answer. Meanwhile the device is driven as by [`poll`](Self::poll).
     pub fn execute_with<C: Command>(
         &self,
         command: &C,
-        tail_in: TailIn<'_>,
+        mut tail_in: TailIn<'_>,
         tail_out: &mut [u8],
     ) -> Result<C::Output, CommandError> {
-        let _ = (command, tail_in, tail_out);
-        Err(CommandError {
-            opcode: C::OPCODE,
-            op_mod: 0,
-            failure: crate::error::CommandFailure::Device(DeviceError::Gone),
-        })
+        let started = self.platform.now();
+        let mut turn = 0;
+        let mut pending = loop {
+            match self.try_post(command, tail_in.reborrow(), tail_out.len()) {
+                Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
+                    let waited = self.platform.now().saturating_sub(started);
+                    if waited >= self.config.command_timeout {
+                        let failure = CommandFailure::QueueFull { waited };
+                        return Err(CommandError { failure, ..error });
+                    }
+                }
+                result => break result?,
+            }
+            self.pause(&mut turn);
+            // A dead device is found when the command is posted.
+            let _ = self.poll();
+        };
+        loop {
+            if let Some(result) = self.poll_command(&mut pending, tail_out) {
+                return result;
+            }
+            self.pause(&mut turn);
+        }
     }
 
-    /// How many firmware commands were executed so far.
+    /// One turn of a wait loop: lets the device run, and notices when it has gone.
+    pub(crate) fn pause(&self, turn: &mut u32) {
+        *turn = turn.wrapping_add(1);
+        let sleeping = self.config.interrupts && !self.completion_eqs.is_empty();
+        if sleeping {
+            let deadline = self.platform.now().saturating_add(INTERRUPT_SLICE);
+            self.platform.wait_interrupt(0, deadline);
+        } else {
+            self.platform.relax();
+        }
+        if (sleeping || turn.is_multiple_of(TURNS_PER_LOOK)) && health::is_gone(&self.platform) {
+            self.with(|control| control.fail(DeviceError::Gone));
+        }
+    }
+
+    /// Posts a firmware command without waiting for its answer, of which `tail_len` bytes follow the fixed part.
+    /// [`CommandFailure::QueueFull`] means: later.
+    pub fn post<C: Command>(
+        &self,
+        command: &C,
+        tail_in: TailIn<'_>,
+        tail_len: usize,
+    ) -> Result<PendingCommand<C>, CommandError> {
+        self.try_post(command, tail_in, tail_len)
+    }
+
+    fn try_post<C: Command>(
+        &self,
+        command: &C,
+        tail_in: TailIn<'_>,
+        tail_len: usize,
+    ) -> Result<PendingCommand<C>, CommandError> {
+        let fixed = command.as_bytes();
+        let op_mod = fixed
+            .get(6..8)
+            .and_then(|bytes| bytes.first_chunk())
+            .map_or(0, |b| u16::from_be_bytes(*b));
+        let error = |failure| CommandError {
+            opcode: C::OPCODE,
+            op_mod,
+            failure,
+        };
+        let output_len = size_of::<C::Output>().saturating_add(tail_len);
+        let posted = self.with(|control| match control.failed() {
+            Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
+            None => {
+                let queue = &mut control.queue;
+                queue.post(
+                    &self.platform,
+                    Lane::Ordinary,
+                    C::OPCODE,
+                    fixed,
+                    tail_in,
+                    output_len,
+                )
+            }
+        });
+        match posted {
+            Some(Ok(ticket)) => Ok(PendingCommand {
+                ticket,
+                op_mod,
+                tail_len,
+                command: PhantomData,
+            }),
+            Some(Err(PostError::Full)) => Err(error(CommandFailure::QueueFull {
+                waited: Duration::ZERO,
+            })),
+            Some(Err(PostError::Failed(failure))) => Err(error(failure)),
+            None => Err(error(CommandFailure::Device(DeviceError::Closed))),
+        }
+    }
+
+    /// Looks for the answer of a posted command; `None` while it is not there. `tail` takes what follows the fixed part
+    /// of the answer. Drives the device as [`poll`](Self::poll) does. After anything but `None` the command is over.
+    pub fn poll_command<C: Command>(
+        &self,
+        pending: &mut PendingCommand<C>,
+        tail: &mut [u8],
+    ) -> Option<Result<C::Output, CommandError>> {
+        let error = |failure| CommandError {
+            opcode: C::OPCODE,
+            op_mod: pending.op_mod,
+            failure,
+        };
+        let mut output = C::Output::new_zeroed();
+        let len = tail.len().min(pending.tail_len);
+        let answer = self.with(|control| {
+            let serviced = control.service(&self.context());
+            let queue = &mut control.queue;
+            let answer = queue.finish(
+                &self.platform,
+                pending.ticket,
+                output.as_mut_bytes(),
+                &mut tail[..len],
+            );
+            // An answer that is there counts, even from a device that has died since. One that is not will never come.
+            answer.or_else(|| {
+                serviced
+                    .err()
+                    .map(|failed| Err(CommandFailure::Device(failed)))
+            })
+        });
+        match answer.unwrap_or(Some(Err(CommandFailure::Device(DeviceError::Closed))))? {
+            Ok(()) => Some(Ok(output)),
+            Err(failure) => Some(Err(error(failure))),
+        }
+    }
+
+    /// How many firmware commands were answered so far.
     pub fn commands_executed(&self) -> u64 {
-        0
+        self.with(|control| control.queue.executed()).unwrap_or(0)
     }
 
     /// Drives the device: command completions, page requests, CQ and asynchronous events; looks at its health now and
-    /// then. Call it in every loop.
+    /// then. Call it in every loop. Once it has failed it fails for ever.
     pub fn poll(&self) -> Result<(), DeviceError> {
-        Ok(())
+        self.with(|control| control.service(&self.context()))
+            .unwrap_or(Err(DeviceError::Closed))
     }
 
     /// The next asynchronous event, in order.
-    pub fn next_async_event(&self) -> Option<crate::event::AsyncEvent> {
-        None
+    pub fn next_async_event(&self) -> Option<AsyncEvent> {
+        self.with(Control::next_event)?
+    }
+
+    /// Asynchronous events that were lost because nobody took them, and events that made no sense.
+    pub fn lost_and_unknown_events(&self) -> (u64, u64) {
+        self.with(|control| (control.dropped_events(), control.unknown_events()))
+            .unwrap_or_default()
     }
 
     /// Sleeps until the device raises an interrupt (relaxes once when polling) or until `deadline` on the platform's
     /// clock, then [`poll`](Self::poll)s. Returns whether the deadline has not passed yet.
-    pub fn wait(&self, deadline: core::time::Duration) -> Result<bool, DeviceError> {
-        self.platform.relax();
+    pub fn wait(&self, deadline: Duration) -> Result<bool, DeviceError> {
+        self.wait_vector(0, deadline)
+    }
+
+    /// As [`wait`](Self::wait), for the interrupt of completion vector `vector`.
+    pub fn wait_completion(&self, vector: u16, deadline: Duration) -> Result<bool, DeviceError> {
+        let own = self.config.completion_event_queues > 0;
+        let index = vector % self.completion_vectors();
+        self.wait_vector(if own { index + 1 } else { 0 }, deadline)
+    }
+
+    fn wait_vector(&self, vector: u16, deadline: Duration) -> Result<bool, DeviceError> {
+        self.poll()?;
+        if self.config.interrupts {
+            self.platform.wait_interrupt(vector, deadline);
+        } else {
+            self.platform.relax();
+        }
         self.poll()?;
         Ok(self.platform.now() < deadline)
+    }
+
+    /// Pages of 4 KiB that the firmware holds.
+    pub fn pages_given(&self) -> u32 {
+        self.with(|control| control.pages.given())
+            .unwrap_or_default()
+    }
+
+    /// Page requests of the firmware that were refused for want of memory, and addresses that it returned without having
+    /// been given them.
+    pub fn page_faults(&self) -> (u64, u64) {
+        self.with(|control| (control.pages.refused(), control.pages.bad_returns()))
+            .unwrap_or_default()
+    }
+
+    /// Bytes of DMA memory that stay allocated because the device may still use them.
+    pub fn bytes_quarantined(&self) -> u64 {
+        self.with(|control| control.quarantined())
+            .unwrap_or_default()
     }
 
     /// Zeroed DMA memory that belongs to an object of this device.
@@ -186,17 +384,21 @@ impl<'s, P: Platform> Device<'s, P> {
 
     /// Keeps memory that the device may still use until the function was torn down.
     pub(crate) fn quarantine(&self, memory: DmaMemory) {
-        let _ = memory;
+        self.with(|control| control.quarantine(memory));
     }
 
     /// Keeps a mapping of the caller's memory that the device may still use until the function was torn down.
-    pub(crate) fn quarantine_mapping(&self, mapping: crate::platform::Mapping) {
-        let _ = mapping;
+    pub(crate) fn quarantine_mapping(&self, mapping: Mapping) {
+        self.with(|control| control.quarantine_mapping(mapping));
     }
+}
 
-    /// The event queue for completions of vector `vector` (modulo the number of vectors).
-    pub(crate) fn completion_eqn(&self, vector: u16) -> Eqn {
-        let _ = vector;
-        Eqn(0)
+impl<P: Platform> core::fmt::Debug for Device<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Device")
+            .field("firmware", &self.capabilities.firmware)
+            .field("uar", &self.uar)
+            .field("pages_given", &self.pages_given())
+            .finish_non_exhaustive()
     }
 }

@@ -290,6 +290,13 @@ impl<'d, P: Platform> DmaBuffer<'d, P> {
         }
     }
 
+    /// The memory without the duty to free it.
+    pub(crate) fn into_memory(self) -> DmaMemory {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the memory is taken once.
+        unsafe { ManuallyDrop::take(&mut this.memory) }
+    }
+
     /// Keeps the memory until the function was torn down, because the device may still use it.
     pub(crate) fn quarantine(self) {
         let mut this = ManuallyDrop::new(self);

@@ -32,11 +32,8 @@ pub enum DeviceError {
         /// For how long.
         stalled: Duration,
     },
-    /// An event queue was overrun: events are lost, so nothing waiting for one can be sure of it.
-    EventsLost {
-        /// Which event queue.
-        eqn: u32,
-    },
+    /// The device was closed.
+    Closed,
 }
 
 impl fmt::Display for DeviceError {
@@ -60,7 +57,7 @@ impl fmt::Display for DeviceError {
                     "the firmware's health counter stood still for {stalled:?}"
                 )
             }
-            Self::EventsLost { eqn } => write!(f, "event queue {eqn} was overrun, events are lost"),
+            Self::Closed => f.write_str("the device was closed"),
         }
     }
 }
@@ -332,6 +329,11 @@ pub enum OpenFailure {
         /// What came back.
         value: u64,
     },
+    /// The device lacks something that this driver cannot do without.
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
 }
 
 /// A function could not be brought up. Everything done before was undone.
@@ -374,6 +376,7 @@ impl fmt::Display for OpenError {
             OpenFailure::Value { field, value } => {
                 write!(f, "the device answered {field} {value:#x}")
             }
+            OpenFailure::Unsupported { what } => write!(f, "the device does not have {what}"),
         }
     }
 }

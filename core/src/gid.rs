@@ -2,20 +2,17 @@
 
 use core::fmt;
 
+use bareverbs_firmware_cmds::roce::{QueryRoceAddressIn, RoceAddr, SetRoceAddressIn};
+use bareverbs_firmware_cmds::values::RoceL3Type;
+pub use bareverbs_firmware_cmds::values::RoceVersion;
+
+use crate::device::Device;
 use crate::error::CommandError;
+use crate::platform::Platform;
 
 /// A port's address: 128 bits, read as an IPv6 address. RoCE v2 over IPv4 uses the mapped form `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
-
-/// Encapsulation of an entry's packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RoceVersion {
-    /// RoCE v1: a GRH directly on Ethernet (type 0x8915).
-    V1,
-    /// RoCE v2: UDP, port 4791.
-    V2,
-}
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -137,3 +134,150 @@ impl fmt::Display for GidError {
 }
 
 impl core::error::Error for GidError {}
+
+/// The longest table that the driver keeps; devices have up to 255 entries.
+const MAX_GIDS: usize = 256;
+
+/// The driver's copy of the table: the firmware is asked only when an entry changes.
+#[derive(Debug)]
+pub(crate) struct GidTable {
+    len: usize,
+    entries: [Option<GidEntry>; MAX_GIDS],
+}
+
+impl GidTable {
+    /// An empty table.
+    pub(crate) const fn new(len: usize) -> Self {
+        let len = if len < MAX_GIDS { len } else { MAX_GIDS };
+        Self {
+            len,
+            entries: [None; MAX_GIDS],
+        }
+    }
+
+    fn used(&self) -> impl Iterator<Item = (u16, &GidEntry)> {
+        let entries = self.entries.iter().take(self.len).enumerate();
+        entries.filter_map(|(index, entry)| Some((index as u16, entry.as_ref()?)))
+    }
+}
+
+impl GidEntry {
+    /// As the firmware wants it.
+    fn to_firmware(self) -> RoceAddr {
+        let mut address = RoceAddr::ZERO;
+        *address.source_l3_address_mut() = self.gid.0;
+        let l3_type = match self.gid.to_ipv4() {
+            Some(_) => RoceL3Type::Ipv4,
+            None => RoceL3Type::Ipv6,
+        };
+        let [a, b, rest @ ..] = self.mac;
+        address
+            .set_vlan_valid(self.vlan.is_some())
+            .set_vlan_id(self.vlan.unwrap_or(0))
+            .set_source_mac_47_32(u16::from_be_bytes([a, b]))
+            .set_source_mac_31_0(u32::from_be_bytes(rest))
+            .set_roce_l3_type(l3_type.number())
+            .set_roce_version(self.version.number());
+        address
+    }
+
+    /// From what the firmware has; `None` for an empty entry or an unknown encapsulation.
+    fn from_firmware(address: &RoceAddr) -> Option<Self> {
+        let gid = Gid(*address.source_l3_address());
+        let [a, b] = address.source_mac_47_32().to_be_bytes();
+        let [c, d, e, f] = address.source_mac_31_0().to_be_bytes();
+        (!gid.is_zero()).then_some(Self {
+            gid,
+            version: RoceVersion::from_number(address.roce_version())?,
+            vlan: address.vlan_valid().then(|| address.vlan_id()),
+            mac: [a, b, c, d, e, f],
+        })
+    }
+}
+
+impl<P: Platform> Device<'_, P> {
+    /// Entries that the GID table has; 0 on InfiniBand, where the subnet manager keeps it.
+    pub fn gid_table_len(&self) -> usize {
+        self.gids.lock().len
+    }
+
+    /// An entry of the GID table; `None` if it is empty or does not exist.
+    pub fn port_gid(&self, index: u16) -> Option<GidEntry> {
+        let table = self.gids.lock();
+        *table.entries.get(..table.len)?.get(usize::from(index))?
+    }
+
+    /// All entries of the GID table that are in use.
+    pub fn gid_table(&self) -> impl Iterator<Item = (u16, GidEntry)> + '_ {
+        (0..self.gid_table_len() as u16).filter_map(|index| Some((index, self.port_gid(index)?)))
+    }
+
+    /// The first entry with this GID, encapsulation and VLAN.
+    pub fn find_gid(&self, gid: &Gid, version: RoceVersion, vlan: Option<u16>) -> Option<u16> {
+        let table = self.gids.lock();
+        let mut used = table.used();
+        let found = used
+            .find(|(_, entry)| entry.gid == *gid && entry.version == version && entry.vlan == vlan);
+        found.map(|(index, _)| index)
+    }
+
+    /// The first entry that is not in use.
+    pub fn free_gid_index(&self) -> Option<u16> {
+        let table = self.gids.lock();
+        let free = table
+            .entries
+            .iter()
+            .take(table.len)
+            .position(Option::is_none);
+        free.map(|index| index as u16)
+    }
+
+    /// Writes an entry of the GID table (SET_ROCE_ADDRESS): packets are sent from it and accepted for it from now on.
+    pub fn set_gid(&self, index: u16, entry: GidEntry) -> Result<(), GidError> {
+        if entry.gid.is_zero() || entry.vlan.is_some_and(|vlan| vlan > 0xfff) {
+            return Err(GidError::Entry(entry));
+        }
+        let supported = self.capabilities().roce_versions();
+        if !supported.contains(&Some(entry.version)) {
+            return Err(GidError::Version(entry.version));
+        }
+        self.write_gid(index, Some(entry))
+    }
+
+    /// Empties an entry of the GID table.
+    pub fn del_gid(&self, index: u16) -> Result<(), GidError> {
+        self.write_gid(index, None)
+    }
+
+    fn write_gid(&self, index: u16, entry: Option<GidEntry>) -> Result<(), GidError> {
+        let len = self.gid_table_len();
+        if len == 0 {
+            return Err(GidError::NotRoce);
+        }
+        if usize::from(index) >= len {
+            return Err(GidError::Index { index, len });
+        }
+        let _writer = self.gid_writer.lock();
+        let mut set = SetRoceAddressIn::new();
+        set.set_roce_address_index(index);
+        // Deleting is writing zeros.
+        *set.roce_address_mut() = entry.map_or(RoceAddr::ZERO, GidEntry::to_firmware);
+        self.execute(&set).map_err(GidError::Command)?;
+        if let Some(slot) = self.gids.lock().entries.get_mut(usize::from(index)) {
+            *slot = entry;
+        }
+        Ok(())
+    }
+
+    /// Asks the firmware for an entry of its table (QUERY_ROCE_ADDRESS), past the driver's own copy.
+    pub fn query_gid(&self, index: u16) -> Result<Option<GidEntry>, GidError> {
+        let len = self.gid_table_len();
+        if usize::from(index) >= len {
+            return Err(GidError::Index { index, len });
+        }
+        let mut query = QueryRoceAddressIn::new();
+        query.set_roce_address_index(index);
+        let answer = self.execute(&query).map_err(GidError::Command)?;
+        Ok(GidEntry::from_firmware(answer.roce_address()))
+    }
+}

@@ -1,6 +1,32 @@
 //! The state and the attributes of the port.
 
+use bareverbs_firmware_cmds::register::{AccessRegisterIn, PmtuReg, PtysReg};
+use bareverbs_firmware_cmds::status::Status;
+pub use bareverbs_firmware_cmds::values::Mtu;
+use bareverbs_firmware_cmds::values::{self, AccessRegister, RegisterId, VportState};
+use bareverbs_firmware_cmds::vport::{
+    HcaVportContext, NicVportContext, QueryHcaVportContextIn, QueryNicVportContextIn,
+    QueryVportStateIn,
+};
+use zerocopy::IntoBytes;
+
+use crate::command_queue::TailIn;
+use crate::device::Device;
+use crate::error::CommandError;
 use crate::gid::Mac;
+use crate::platform::Platform;
+
+/// The function's only port. Both ports of a card are functions of their own.
+pub const PORT: u8 = 1;
+
+/// What the link layers take of an Ethernet frame that the hardware's MTU counts: header, VLAN tag, check sequence.
+const ETHERNET_OVERHEAD: usize = 14 + 4 + 4;
+/// What a RoCE v2 packet needs around its payload at most: IPv6, UDP, BTH, XRC, AtomicETH, ICRC (as the kernel counts).
+const ROCE_OVERHEAD: usize = 40 + 8 + 12 + 4 + 28 + 4;
+/// PTYS: the Ethernet part.
+const PTYS_ETHERNET: u8 = 1 << 2;
+/// PTYS: the InfiniBand part.
+const PTYS_INFINIBAND: u8 = 1 << 0;
 
 /// Logical state of a port (`enum ibv_port_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +39,8 @@ pub enum PortState {
     Armed,
     /// In use.
     Active,
+    /// Active, but the link has problems for the moment.
+    ActiveDefer,
     /// A number that the driver has no name for.
     Unknown(u8),
 }
@@ -24,62 +52,6 @@ pub enum LinkLayer {
     InfiniBand,
     /// Ethernet, with RoCE.
     Ethernet,
-}
-
-/// Path MTU: payload bytes of a packet (`enum ibv_mtu`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Mtu {
-    /// 256 bytes.
-    Mtu256 = 1,
-    /// 512 bytes.
-    Mtu512 = 2,
-    /// 1024 bytes.
-    Mtu1024 = 3,
-    /// 2048 bytes.
-    Mtu2048 = 4,
-    /// 4096 bytes.
-    Mtu4096 = 5,
-}
-
-impl Mtu {
-    /// The payload in bytes.
-    #[must_use]
-    pub const fn bytes(self) -> usize {
-        128 << self as u8
-    }
-
-    /// From the number that the wire and the contexts use (1 to 5).
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Mtu256,
-            2 => Self::Mtu512,
-            3 => Self::Mtu1024,
-            4 => Self::Mtu2048,
-            5 => Self::Mtu4096,
-            _ => return None,
-        })
-    }
-
-    /// The number that the wire and the contexts use.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The largest that fits into this many bytes of payload.
-    #[must_use]
-    pub const fn that_fits(bytes: usize) -> Option<Self> {
-        Some(match bytes {
-            4096.. => Self::Mtu4096,
-            2048.. => Self::Mtu2048,
-            1024.. => Self::Mtu1024,
-            512.. => Self::Mtu512,
-            256.. => Self::Mtu256,
-            _ => return None,
-        })
-    }
 }
 
 /// Attributes of a port (`struct ibv_port_attr`).
@@ -122,4 +94,270 @@ pub struct PortAttr {
     pub port_guid: u64,
     /// GUID of the machine or card.
     pub system_image_guid: u64,
+}
+
+/// The largest path MTU that fits into this many bytes of payload.
+#[must_use]
+pub const fn mtu_that_fits(bytes: usize) -> Option<Mtu> {
+    Some(match bytes {
+        4096.. => Mtu::B4096,
+        2048.. => Mtu::B2048,
+        1024.. => Mtu::B1024,
+        512.. => Mtu::B512,
+        256.. => Mtu::B256,
+        _ => return None,
+    })
+}
+
+/// The path MTU that an Ethernet port has room for, from the MTU in its registers.
+fn roce_mtu(hardware_mtu: u16) -> Mtu {
+    let payload = usize::from(hardware_mtu).saturating_sub(ETHERNET_OVERHEAD + ROCE_OVERHEAD);
+    mtu_that_fits(payload).unwrap_or(Mtu::B256)
+}
+
+/// The path MTU that an InfiniBand port's register gives in bytes.
+fn ib_mtu(bytes: u16) -> Mtu {
+    mtu_that_fits(usize::from(bytes)).unwrap_or(Mtu::B256)
+}
+
+impl PortState {
+    fn from_infiniband(number: u8) -> Self {
+        match values::PortState::from_number(number) {
+            Some(values::PortState::Down) => Self::Down,
+            Some(values::PortState::Initialize) => Self::Init,
+            Some(values::PortState::Armed) => Self::Armed,
+            Some(values::PortState::Active) => Self::Active,
+            Some(values::PortState::ActiveDefer) => Self::ActiveDefer,
+            Some(values::PortState::NoChange) | None => Self::Unknown(number),
+        }
+    }
+
+    fn from_ethernet(number: u8) -> Self {
+        match VportState::from_number(number) {
+            Some(VportState::Down) => Self::Down,
+            Some(VportState::Up) => Self::Active,
+            Some(VportState::Follow) | None => Self::Unknown(number),
+        }
+    }
+}
+
+impl<P: Platform> Device<'_, P> {
+    /// Asks for the port's state and attributes.
+    pub fn query_port(&self) -> Result<PortAttr, CommandError> {
+        match self.capabilities().link_layer() {
+            LinkLayer::Ethernet => self.query_ethernet_port(),
+            LinkLayer::InfiniBand => self.query_infiniband_port(),
+        }
+    }
+
+    /// The port's Ethernet address, which a link-local GID is made of.
+    pub fn mac(&self) -> Result<Mac, CommandError> {
+        self.nic_vport().map(|context| mac_of(&context))
+    }
+
+    fn nic_vport(&self) -> Result<NicVportContext, CommandError> {
+        let answer = self.execute(&QueryNicVportContextIn::new())?;
+        Ok(*answer.nic_vport_context())
+    }
+
+    fn query_ethernet_port(&self) -> Result<PortAttr, CommandError> {
+        let state = self.execute(&QueryVportStateIn::new())?;
+        let context = self.nic_vport()?;
+        let mut pmtu = PmtuReg::ZERO;
+        pmtu.set_local_port(PORT);
+        let pmtu = self.read_register(RegisterId::Pmtu, pmtu, PmtuReg::as_mut_bytes)?;
+        let (active, max) = match &pmtu {
+            Some(pmtu) => (pmtu.oper_mtu(), pmtu.max_mtu()),
+            None => (context.mtu(), context.mtu()),
+        };
+        let ptys = self.read_ptys(PTYS_ETHERNET)?;
+        Ok(PortAttr {
+            state: PortState::from_ethernet(state.state()),
+            link_layer: LinkLayer::Ethernet,
+            max_mtu: roce_mtu(max),
+            active_mtu: roce_mtu(active),
+            rate_mbps: ptys.map_or(0, |ptys| ethernet_rate(&ptys)),
+            gid_table_len: self.gid_table_len(),
+            mac: mac_of(&context),
+            node_guid: context.node_guid(),
+            port_guid: context.port_guid(),
+            system_image_guid: context.system_image_guid(),
+            ..self.common_attributes()
+        })
+    }
+
+    fn query_infiniband_port(&self) -> Result<PortAttr, CommandError> {
+        let mut query = QueryHcaVportContextIn::new();
+        query.set_port_num(PORT);
+        let answer = self.execute(&query)?;
+        let context: &HcaVportContext = answer.hca_vport_context();
+        let mut pmtu = PmtuReg::ZERO;
+        pmtu.set_local_port(PORT);
+        let pmtu = self.read_register(RegisterId::Pmtu, pmtu, PmtuReg::as_mut_bytes)?;
+        let (active, max) = pmtu.map_or((4096, 4096), |pmtu| (pmtu.oper_mtu(), pmtu.max_mtu()));
+        let ptys = self.read_ptys(PTYS_INFINIBAND)?;
+        // The general group counts GIDs in steps: 8, 16, 32, 64, 128.
+        let gid_steps = self.capabilities().hca.gid_table_size().min(4);
+        Ok(PortAttr {
+            state: PortState::from_infiniband(context.vport_state()),
+            link_layer: LinkLayer::InfiniBand,
+            max_mtu: ib_mtu(max),
+            active_mtu: ib_mtu(active),
+            rate_mbps: ptys.map_or(0, |ptys| infiniband_rate(&ptys)),
+            gid_table_len: 8 << gid_steps,
+            lid: context.lid(),
+            lmc: context.lmc(),
+            sm_lid: context.sm_lid(),
+            sm_sl: context.sm_sl(),
+            subnet_timeout: context.subnet_timeout(),
+            cap_mask: context.cap_mask1(),
+            node_guid: context.node_guid(),
+            port_guid: context.port_guid(),
+            system_image_guid: context.system_image_guid(),
+            ..self.common_attributes()
+        })
+    }
+
+    /// What both link layers share, and zeros.
+    fn common_attributes(&self) -> PortAttr {
+        let caps = self.capabilities();
+        PortAttr {
+            state: PortState::Down,
+            link_layer: caps.link_layer(),
+            max_mtu: Mtu::B4096,
+            active_mtu: Mtu::B256,
+            max_msg_size: 1 << caps.hca.log_max_msg(),
+            gid_table_len: 0,
+            pkey_table_len: caps.pkey_table_len(),
+            lid: 0,
+            lmc: 0,
+            sm_lid: 0,
+            sm_sl: 0,
+            subnet_timeout: 0,
+            cap_mask: 0,
+            rate_mbps: 0,
+            mac: [0; 6],
+            node_guid: 0,
+            port_guid: 0,
+            system_image_guid: 0,
+        }
+    }
+
+    fn read_ptys(&self, proto_mask: u8) -> Result<Option<PtysReg>, CommandError> {
+        let mut ptys = PtysReg::ZERO;
+        ptys.set_local_port(PORT).set_proto_mask(proto_mask);
+        self.read_register(RegisterId::Ptys, ptys, PtysReg::as_mut_bytes)
+    }
+
+    /// Reads a register; `None` if this function does not have it (a virtual function has few).
+    fn read_register<R: IntoBytes + zerocopy::Immutable + Copy>(
+        &self,
+        id: RegisterId,
+        query: R,
+        bytes: impl Fn(&mut R) -> &mut [u8],
+    ) -> Result<Option<R>, CommandError> {
+        let mut read = AccessRegisterIn::new();
+        read.set_op_mod(AccessRegister::Read.number())
+            .set_register_id(id.number());
+        let mut answer = query;
+        match self.execute_with(&read, TailIn::Bytes(query.as_bytes()), bytes(&mut answer)) {
+            Ok(_) => Ok(Some(answer)),
+            Err(error)
+                if error.is_status(Status::BadOperation)
+                    || error.is_status(Status::BadParameter)
+                    || error.is_status(Status::BadResource) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn mac_of(context: &NicVportContext) -> Mac {
+    let [_, _, mac @ ..] = context.permanent_address().to_be_bytes();
+    mac
+}
+
+/// Megabits per second of the Ethernet link modes in force (bits of `eth_proto_oper` and `ext_eth_proto_oper`).
+fn ethernet_rate(ptys: &PtysReg) -> u32 {
+    const G: u32 = 1000;
+    let legacy = match ptys.eth_proto_oper().checked_ilog2() {
+        Some(24) => 100,
+        Some(0 | 1 | 25) => G,
+        Some(2..=4 | 12..=14 | 26) => 10 * G,
+        Some(5) => 20 * G,
+        Some(27..=29) => 25 * G,
+        Some(6 | 7 | 15 | 16) => 40 * G,
+        Some(18 | 30 | 31) => 50 * G,
+        Some(8) => 56 * G,
+        Some(20..=23) => 100 * G,
+        _ => 0,
+    };
+    let extended = match ptys.ext_eth_proto_oper().checked_ilog2() {
+        Some(0) => 100,
+        Some(1) => G,
+        Some(3) => 5 * G,
+        Some(4) => 10 * G,
+        Some(6) => 25 * G,
+        Some(5) => 40 * G,
+        Some(7 | 8) => 50 * G,
+        Some(9..=11) => 100 * G,
+        Some(12 | 13) => 200 * G,
+        Some(15 | 16) => 400 * G,
+        _ => 0,
+    };
+    legacy.max(extended)
+}
+
+/// Megabits per second of the InfiniBand link in force: lanes times rate per lane.
+fn infiniband_rate(ptys: &PtysReg) -> u32 {
+    let lanes = match ptys.ib_link_width_oper().checked_ilog2() {
+        Some(0) => 1,
+        Some(1) => 2,
+        Some(2) => 4,
+        Some(3) => 8,
+        Some(4) => 12,
+        _ => 0,
+    };
+    let per_lane = match ptys.ib_proto_oper().checked_ilog2() {
+        Some(0) => 2_500,
+        Some(1) => 5_000,
+        Some(2 | 3) => 10_000,
+        Some(4) => 14_000,
+        Some(5) => 25_000,
+        Some(6) => 50_000,
+        Some(7) => 100_000,
+        _ => 0,
+    };
+    lanes * per_lane
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_mtu_leaves_room_for_the_headers() {
+        assert_eq!(roce_mtu(1522), Mtu::B1024);
+        assert_eq!(roce_mtu(9022), Mtu::B4096);
+        assert_eq!(roce_mtu(4096 + 96 + 22), Mtu::B4096);
+        assert_eq!(roce_mtu(4096 + 96 + 21), Mtu::B2048);
+        assert_eq!(roce_mtu(0), Mtu::B256);
+        assert_eq!(ib_mtu(4096), Mtu::B4096);
+        assert_eq!(ib_mtu(2048), Mtu::B2048);
+    }
+
+    #[test]
+    fn rates_are_those_of_the_highest_mode() {
+        let mut ptys = PtysReg::ZERO;
+        assert_eq!(ethernet_rate(&ptys), 0);
+        ptys.set_eth_proto_oper(1 << 20);
+        assert_eq!(ethernet_rate(&ptys), 100_000);
+        ptys.set_eth_proto_oper(0).set_ext_eth_proto_oper(1 << 12);
+        assert_eq!(ethernet_rate(&ptys), 200_000);
+        ptys.set_ib_link_width_oper(1 << 2)
+            .set_ib_proto_oper(1 << 5);
+        assert_eq!(infiniband_rate(&ptys), 100_000);
+    }
 }

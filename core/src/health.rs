@@ -1,0 +1,95 @@
+//! Whether the device still works, as its registers tell.
+
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::init_segment::{
+    CMDQ_ADDR_L_SZ, CommandQueueRegister, HEALTH, HEALTH_COUNTER, HEALTH_COUNTER_MASK,
+    NicInterface, VANISHED,
+};
+
+use crate::config::Config;
+use crate::error::DeviceError;
+use crate::platform::Platform;
+
+/// The health buffer's copy of the firmware version, never all ones while the device is there.
+const FW_VERSION: usize = HEALTH + 0x30;
+/// Bit 31: the firmware asks for a reset.
+const RESET_REQUEST: usize = HEALTH + 0x38;
+/// Bits 23:16 syndrome, 15:0 extended syndrome.
+const SYNDROME: usize = HEALTH + 0x3c;
+
+/// Whether the device has left the bus: one register read.
+pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
+    platform.read_be32(FW_VERSION) == VANISHED
+}
+
+/// What was seen of the device's health so far.
+#[derive(Debug)]
+pub(crate) struct Health {
+    next: Duration,
+    counter: u32,
+    /// When the counter was last seen to move.
+    moved: Duration,
+    /// A problem that the firmware reported without asking for a reset was logged.
+    complained: bool,
+}
+
+impl Health {
+    pub(crate) fn new<P: Platform>(platform: &P) -> Self {
+        let now = platform.now();
+        Self {
+            next: now,
+            counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
+            moved: now,
+            complained: false,
+        }
+    }
+
+    /// Looks at the registers if it is time to.
+    pub(crate) fn check<P: Platform>(
+        &mut self,
+        platform: &P,
+        config: &Config,
+    ) -> Result<(), DeviceError> {
+        let now = platform.now();
+        if now < self.next {
+            return Ok(());
+        }
+        self.next = now.saturating_add(config.health_interval);
+        if is_gone(platform) {
+            return Err(DeviceError::Gone);
+        }
+        let interface = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ)).nic_interface();
+        if matches!(
+            interface,
+            NicInterface::Disabled | NicInterface::SoftwareReset
+        ) {
+            let nic_state = interface.number();
+            return Err(DeviceError::Disabled { nic_state });
+        }
+        let word = platform.read_be32(SYNDROME);
+        let (syndrome, extended) = ((word >> 16) as u8, word as u16);
+        if syndrome != 0 {
+            if platform.read_be32(RESET_REQUEST) >> 31 != 0 {
+                return Err(DeviceError::Fatal { syndrome, extended });
+            }
+            if !self.complained {
+                self.complained = true;
+                let name = crate::error::health_syndrome_name(syndrome);
+                log::error!(
+                    "the firmware reports syndrome {syndrome:#x} ({name}), extended {extended:#x}"
+                );
+            }
+        }
+        let counter = platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK;
+        if counter != self.counter {
+            self.counter = counter;
+            self.moved = now;
+        }
+        let stalled = now.saturating_sub(self.moved);
+        if stalled >= config.health_stall {
+            return Err(DeviceError::Stuck { stalled });
+        }
+        Ok(())
+    }
+}
