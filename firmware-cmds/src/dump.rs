@@ -16,6 +16,7 @@
 
 use crate::cmdq::{CommandQueueEntry, MailboxBlock};
 use crate::opcode::Opcode;
+use core::borrow::Borrow;
 use core::fmt;
 
 /// Which half of a command a dump shows.
@@ -48,12 +49,12 @@ pub const fn opcode_name(opcode: u16) -> &'static str {
 /// Hands the lines of a dump to `line`, one after the other and without line ends.
 ///
 /// `blocks` are the mailbox blocks of the direction that is dumped, as many as the message needs.
-pub fn write<'a>(
+pub fn write(
     slot: usize,
     opcode: u16,
     direction: Direction,
     entry: &CommandQueueEntry,
-    blocks: impl Iterator<Item = &'a MailboxBlock>,
+    blocks: impl Iterator<Item = impl Borrow<MailboxBlock>>,
     line: &mut dyn FnMut(fmt::Arguments<'_>),
 ) {
     let name = opcode_name(opcode);
@@ -64,18 +65,18 @@ pub fn write<'a>(
     let mut offset = rows(slot, 0, &entry.0, line);
     for block in blocks {
         line(format_args!("cmd[{slot}]: command block:"));
-        offset = rows(slot, offset, &block.0, line);
+        offset = rows(slot, offset, &block.borrow().0, line);
     }
     line(format_args!("cmd[{slot}]: end dump"));
 }
 
 /// Logs a dump at trace level under the target `mlx5_cmd`; costs a comparison when that is off.
-pub fn log<'a>(
+pub fn log(
     slot: usize,
     opcode: u16,
     direction: Direction,
     entry: &CommandQueueEntry,
-    blocks: impl Iterator<Item = &'a MailboxBlock>,
+    blocks: impl Iterator<Item = impl Borrow<MailboxBlock>>,
 ) {
     if log_enabled() {
         write(slot, opcode, direction, entry, blocks, &mut |line| {
