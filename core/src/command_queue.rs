@@ -15,6 +15,7 @@ use bareverbs_firmware_cmds::cmdq::{
     BLOCK_DATA_SIZE, CommandQueueEntry, INLINE_SIZE, MAX_ENTRIES, OWNED_BY_DEVICE, QUEUE_ALIGN,
     STATUS_OWNERSHIP_OFFSET, TYPE_PCI, blocks_needed, next_token,
 };
+use bareverbs_firmware_cmds::dump::{self, Direction};
 use bareverbs_firmware_cmds::init_segment::{
     CMD_DBELL, CMDQ_ADDR_H, CMDQ_ADDR_L_SZ, CommandQueueRegister,
 };
@@ -297,9 +298,11 @@ impl CommandQueue {
             fixed.get(6).copied().unwrap_or(0),
             fixed.get(7).copied().unwrap_or(0),
         ]);
-        log::trace!(
-            "command {opcode} op_mod {op_mod:#x}: slot {index}, token {token:#x}, {input_len} bytes in, {output_len} out"
-        );
+        if dump::log_enabled() {
+            let blocks = (0..input_blocks).map(|block| self.mailboxes.copy(&input, block));
+            let slot = usize::from(index);
+            dump::log(slot, opcode.number(), Direction::Input, &entry, blocks);
+        }
 
         let at = usize::from(index) << self.log_stride;
         let (body, last) = entry.0.split_at(STATUS_OWNERSHIP_OFFSET - 3);
@@ -421,6 +424,12 @@ impl CommandQueue {
         let mut entry = CommandQueueEntry::ZERO;
         self.entries
             .read_bytes(usize::from(index) << self.log_stride, &mut entry.0);
+        if dump::log_enabled() {
+            let blocks = (0..blocks_needed(slot.output_len))
+                .map(|block| self.mailboxes.copy(&slot.output, block));
+            let number = slot.opcode.number();
+            dump::log(usize::from(index), number, Direction::Output, &entry, blocks);
+        }
         let delivery = entry.delivery_status();
         if !delivery.is_ok() {
             return Err(CommandFailure::Delivery(delivery));

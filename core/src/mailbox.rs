@@ -224,6 +224,15 @@ impl Mailboxes {
         memory.write_bytes(offset, &block.0);
     }
 
+    /// A block as it is now, for the log.
+    pub(crate) fn copy(&self, chain: &Chain, index: usize) -> MailboxBlock {
+        let mut block = MailboxBlock::ZERO;
+        if let Some((memory, offset)) = self.block(chain, index) {
+            memory.read_bytes(offset, &mut block.0);
+        }
+        block
+    }
+
     /// Reads a block's payload, after verifying token and signatures where they were negotiated.
     pub(crate) fn read(
         &self,
