@@ -89,10 +89,17 @@ impl CommandQueueEntry {
         self.set_signature(signature)
     }
 
-    /// Whether the signature is right.
+    /// Whether the signature of an entry that was submitted is right.
     #[must_use]
     pub fn signature_is_valid(&self) -> bool {
         xor(&self.0) == 0xff
+    }
+
+    /// Whether the signature of an entry that came back is right: the device computes it with the ownership bit still
+    /// set, and clears that last.
+    #[must_use]
+    pub fn answer_signature_is_valid(&self) -> bool {
+        xor(&self.0) ^ !self.0[STATUS_OWNERSHIP_OFFSET] & OWNED_BY_DEVICE == 0xff
     }
 }
 
@@ -234,6 +241,11 @@ mod tests {
             broken.0[bit / 8] ^= 1 << (bit % 8);
             assert!(!broken.signature_is_valid(), "bit {bit} is not covered");
         }
+        assert!(entry.answer_signature_is_valid());
+        entry.set_ownership(false);
+        assert!(entry.answer_signature_is_valid() && !entry.signature_is_valid());
+        entry.set_status(1);
+        assert!(!entry.answer_signature_is_valid());
     }
 
     #[test]
