@@ -359,3 +359,6 @@ layout! {
 }
 
 command!(SetHcaCapIn => EmptyOut, SetHcaCap);
+
+#[cfg(test)]
+mod golden;

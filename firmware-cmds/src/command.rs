@@ -51,3 +51,25 @@ macro_rules! command {
     };
 }
 pub(crate) use command;
+
+#[cfg(test)]
+mod golden {
+    use super::*;
+    use crate::golden::{emits, parses};
+
+    const BYTES: &[(usize, &str)] = &[(0x000, "08a5a5a5 00123456")];
+
+    #[test]
+    fn empty_out() {
+        emits::<EmptyOut>(
+            |s| {
+                s.set_status(8).set_syndrome(0x12_3456);
+            },
+            BYTES,
+        );
+        parses::<EmptyOut>(BYTES, |s| {
+            assert_eq!(s.status(), 8);
+            assert_eq!(s.syndrome(), 0x12_3456);
+        });
+    }
+}

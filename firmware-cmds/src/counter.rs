@@ -89,3 +89,6 @@ layout! {
 }
 
 command!(QueryQCounterIn => QueryQCounterOut, QueryQCounter);
+
+#[cfg(test)]
+mod golden;

@@ -104,3 +104,6 @@ layout! {
 }
 
 command!(ModifyCqIn => EmptyOut, ModifyCq);
+
+#[cfg(test)]
+mod golden;

@@ -99,3 +99,6 @@ layout! {
 }
 
 command!(DeallocXrcdIn => EmptyOut, DeallocXrcd);
+
+#[cfg(test)]
+mod golden;

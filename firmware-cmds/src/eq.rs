@@ -99,3 +99,48 @@ layout! {
 }
 
 command!(QueryEqIn => QueryEqOut, QueryEq);
+
+impl CreateEqIn {
+    /// The event types that go to this EQ, as bits ([`crate::event::EventType::mask`]).
+    #[must_use]
+    pub const fn events(&self) -> u64 {
+        crate::layout::get(&self.0, 0x58 * 8, 64)
+    }
+
+    /// Sets [`events`](Self::events), and clears the mask of types above 63.
+    pub fn set_events(&mut self, mask: u64) -> &mut Self {
+        let (first, rest) = self.event_bitmask_mut().split_at_mut(8);
+        first.copy_from_slice(&mask.to_be_bytes());
+        rest.fill(0);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventType;
+
+    /// What Linux sent to a ConnectX-4 for its command EQ (published by the Snabb project, Apache-2.0).
+    #[test]
+    fn create_eq_as_linux_does() {
+        let mut input = CreateEqIn::new();
+        input.set_events(EventType::Command.mask());
+        input
+            .eq_context_entry_mut()
+            .set_log_eq_size(8)
+            .set_uar_page(0x10)
+            .set_intr(1)
+            .set_log_page_size(2);
+        let mut expected = [0u8; 0x110];
+        expected[..2].copy_from_slice(&[0x03, 0x01]);
+        expected[0x1c..0x20].copy_from_slice(&[0x08, 0x00, 0x00, 0x10]);
+        expected[0x24..0x2c].copy_from_slice(&[0, 0, 0, 1, 2, 0, 0, 0]);
+        expected[0x5c..0x60].copy_from_slice(&[0x00, 0x00, 0x04, 0x00]);
+        assert_eq!(input.0, expected);
+        assert_eq!(input.events(), 0x400);
+    }
+}
+
+#[cfg(test)]
+mod golden;

@@ -139,3 +139,6 @@ layout! {
 }
 
 command!(NopIn => EmptyOut, Nop);
+
+#[cfg(test)]
+mod golden;

@@ -13,6 +13,8 @@ pub mod doorbell;
 pub mod dump;
 pub mod eq;
 pub mod event;
+#[cfg(test)]
+mod golden;
 pub mod hca;
 pub mod init_segment;
 pub mod layout;

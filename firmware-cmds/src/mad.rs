@@ -51,3 +51,6 @@ layout! {
 }
 
 command!(DetachFromMcgIn => EmptyOut, DetachFromMcg);
+
+#[cfg(test)]
+mod golden;

@@ -124,3 +124,6 @@ layout! {
 }
 
 command!(QuerySpecialContextsIn => QuerySpecialContextsOut, QuerySpecialContexts);
+
+#[cfg(test)]
+mod golden;

@@ -56,3 +56,6 @@ layout! {
 }
 
 command!(ManagePagesIn => ManagePagesOut, ManagePages);
+
+#[cfg(test)]
+mod golden;

@@ -343,3 +343,37 @@ layout! {
 }
 
 command!(Init2initQpIn => Init2initQpOut, Init2initQp);
+
+impl Ads {
+    /// MAC address of the peer or of the router to it.
+    #[must_use]
+    pub fn rmac(&self) -> [u8; 6] {
+        let [h1, h0] = self.rmac_47_32().to_be_bytes();
+        let [l3, l2, l1, l0] = self.rmac_31_0().to_be_bytes();
+        [h1, h0, l3, l2, l1, l0]
+    }
+
+    /// Sets [`rmac`](Self::rmac).
+    pub fn set_rmac(&mut self, mac: [u8; 6]) -> &mut Self {
+        let [h1, h0, l3, l2, l1, l0] = mac;
+        self.set_rmac_47_32(u16::from_be_bytes([h1, h0]))
+            .set_rmac_31_0(u32::from_be_bytes([l3, l2, l1, l0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mac_bytes_in_order() {
+        let mut path = Ads([0xa5; 0x2c]);
+        path.set_rmac([2, 1, 3, 5, 7, 9]);
+        assert_eq!(path.0[0x26..], [2, 1, 3, 5, 7, 9]);
+        assert_eq!(path.rmac(), [2, 1, 3, 5, 7, 9]);
+        assert!(path.0[..0x26].iter().all(|&b| b == 0xa5));
+    }
+}
+
+#[cfg(test)]
+mod golden;

@@ -112,3 +112,6 @@ layout! {
 }
 
 command!(AccessRegisterIn => AccessRegisterOut, AccessRegister);
+
+#[cfg(test)]
+mod golden;

@@ -49,3 +49,42 @@ layout! {
 }
 
 command!(SetRoceAddressIn => EmptyOut, SetRoceAddress);
+
+impl RoceAddr {
+    /// MAC address that packets from this GID carry.
+    #[must_use]
+    pub fn source_mac(&self) -> [u8; 6] {
+        let [h1, h0] = self.source_mac_47_32().to_be_bytes();
+        let [l3, l2, l1, l0] = self.source_mac_31_0().to_be_bytes();
+        [h1, h0, l3, l2, l1, l0]
+    }
+
+    /// Sets [`source_mac`](Self::source_mac).
+    pub fn set_source_mac(&mut self, mac: [u8; 6]) -> &mut Self {
+        let [h1, h0, l3, l2, l1, l0] = mac;
+        self.set_source_mac_47_32(u16::from_be_bytes([h1, h0]))
+            .set_source_mac_31_0(u32::from_be_bytes([l3, l2, l1, l0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mac_bytes_in_order() {
+        let mut address = RoceAddr([0xa5; 0x20]);
+        address.set_source_mac([2, 1, 3, 5, 7, 9]);
+        assert_eq!(address.0[0x12..0x18], [2, 1, 3, 5, 7, 9]);
+        assert_eq!(address.source_mac(), [2, 1, 3, 5, 7, 9]);
+        assert!(
+            address.0[..0x12]
+                .iter()
+                .chain(&address.0[0x18..])
+                .all(|&b| b == 0xa5)
+        );
+    }
+}
+
+#[cfg(test)]
+mod golden;

@@ -300,3 +300,6 @@ layout! {
 }
 
 command!(QueryRmpIn => QueryRmpOut, QueryRmp);
+
+#[cfg(test)]
+mod golden;

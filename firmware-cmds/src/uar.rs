@@ -35,3 +35,6 @@ layout! {
 }
 
 command!(DeallocUarIn => EmptyOut, DeallocUar);
+
+#[cfg(test)]
+mod golden;

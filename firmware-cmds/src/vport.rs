@@ -212,3 +212,34 @@ layout! {
 }
 
 command!(QueryHcaVportPkeyIn => QueryHcaVportPkeyOut, QueryHcaVportPkey);
+
+impl NicVportContext {
+    /// The port's own MAC address: the lower 6 bytes of `permanent_address`.
+    #[must_use]
+    pub fn permanent_mac(&self) -> [u8; 6] {
+        let [_, _, mac @ ..] = self.permanent_address().to_be_bytes();
+        mac
+    }
+
+    /// Sets [`permanent_mac`](Self::permanent_mac), and clears the two bytes above it.
+    pub fn set_permanent_mac(&mut self, mac: [u8; 6]) -> &mut Self {
+        let [a, b, c, d, e, f] = mac;
+        self.set_permanent_address(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mac_bytes_in_order() {
+        let mut context = NicVportContext([0xa5; 0x100]);
+        context.set_permanent_mac([2, 1, 3, 5, 7, 9]);
+        assert_eq!(context.0[0xf4..0xfc], [0, 0, 2, 1, 3, 5, 7, 9]);
+        assert_eq!(context.permanent_mac(), [2, 1, 3, 5, 7, 9]);
+    }
+}
+
+#[cfg(test)]
+mod golden;

@@ -1,0 +1,60 @@
+//! What the golden byte tests beside each group of commands share.
+
+extern crate std;
+
+use crate::layout::Layout;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a buffer holds before anything is written to it.
+const PREFILL: u8 = 0xa5;
+
+/// A buffer full of 0xa5 with bytes at some offsets: `"01040000 00000001"`, or `"3c3c3c3c*52"` for so many of one dword.
+fn image(size: usize, patches: &[(usize, &str)]) -> Vec<u8> {
+    let mut image = vec![PREFILL; size];
+    for &(offset, text) in patches {
+        let mut at = offset;
+        for word in text.split(' ') {
+            let (word, count) = word.split_once('*').unwrap_or((word, "1"));
+            let dword = u32::from_str_radix(word, 16).unwrap().to_be_bytes();
+            for _ in 0..count.parse().unwrap() {
+                image[at..at + 4].copy_from_slice(&dword);
+                at += 4;
+            }
+        }
+    }
+    image
+}
+
+/// Dwords with their offsets, for a failure that can be read.
+fn rows(bytes: &[u8]) -> Vec<String> {
+    let dword = |(i, d): (usize, &[u8])| std::format!("{:03x}: {d:02x?}", i * 4);
+    bytes.chunks(4).enumerate().map(dword).collect()
+}
+
+/// `emit` must change a buffer full of 0xa5 to the expected bytes and touch nothing else.
+pub(crate) fn emits<T: Layout + FromBytes + IntoBytes + KnownLayout + Immutable>(
+    emit: impl FnOnce(&mut T),
+    expected: &[(usize, &str)],
+) {
+    let mut buffer = vec![PREFILL; size_of::<T>()];
+    emit(T::mut_from_bytes(&mut buffer).unwrap());
+    let expected = image(size_of::<T>(), expected);
+    assert_eq!(rows(&buffer), rows(&expected), "{}", T::DESCRIPTOR.name);
+}
+
+/// `check` must find what it expects in a buffer of the given bytes and 0xa5 everywhere else.
+pub(crate) fn parses<T: Layout + FromBytes + KnownLayout + Immutable>(
+    bytes: &[(usize, &str)],
+    check: impl FnOnce(&T),
+) {
+    check(T::ref_from_bytes(&image(size_of::<T>(), bytes)).unwrap());
+}
+
+/// A new input has its opcode, and is zero behind it.
+pub(crate) fn fresh(input: &[u8], opcode: u16) {
+    assert_eq!(input[..2], opcode.to_be_bytes());
+    assert!(input[2..].iter().all(|&byte| byte == 0));
+}
