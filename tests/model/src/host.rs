@@ -16,7 +16,11 @@ pub struct IommuFault {
 impl fmt::Display for IommuFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.write { "write" } else { "read" };
-        write!(f, "IOMMU fault: {what} of {} bytes at {:#x}", self.len, self.iova)
+        write!(
+            f,
+            "IOMMU fault: {what} of {} bytes at {:#x}",
+            self.len, self.iova
+        )
     }
 }
 

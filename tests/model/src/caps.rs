@@ -1,0 +1,105 @@
+//! Capabilities: what is, what could be, and what the driver asked for.
+
+use crate::config::Config;
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
+use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
+
+/// Capability groups.
+pub(crate) mod group {
+    pub(crate) const GENERAL: u16 = 0x0;
+    pub(crate) const ATOMIC: u16 = 0x3;
+    pub(crate) const ROCE: u16 = 0x4;
+}
+
+/// The capability images.
+#[derive(Debug, Clone)]
+pub(crate) struct Caps {
+    pub(crate) general: HcaCap,
+    general_max: HcaCap,
+    pub(crate) roce: RoceCap,
+    roce_max: RoceCap,
+    pub(crate) atomic: AtomicCaps,
+}
+
+impl Caps {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            general: config.general,
+            general_max: config.general_max,
+            roce: config.roce,
+            roce_max: config.roce_max,
+            atomic: config.atomic,
+        }
+    }
+
+    /// The image of a group; `None` if the device has no such group.
+    pub(crate) fn image(&self, group: u16, current: bool) -> Option<&[u8; 0x100]> {
+        Some(match (group, current) {
+            (group::GENERAL, true) => &self.general.0,
+            (group::GENERAL, false) => &self.general_max.0,
+            (group::ATOMIC, _) if self.general.atomic() => &self.atomic.0,
+            (group::ROCE, true) if self.general.roce() => &self.roce.0,
+            (group::ROCE, false) if self.general.roce() => &self.roce_max.0,
+            _ => return None,
+        })
+    }
+
+    /// Takes over what the driver asks for.
+    pub(crate) fn set(&mut self, group: u16, wanted: &[u8]) -> Result<(), Syndrome> {
+        match group {
+            group::GENERAL => {
+                let mut cap = self.general;
+                merge(HcaCap::DESCRIPTOR, &mut cap.0, &self.general_max.0, wanted)?;
+                self.general = cap;
+            }
+            group::ROCE if self.general.roce() => {
+                let mut cap = self.roce;
+                merge(RoceCap::DESCRIPTOR, &mut cap.0, &self.roce_max.0, wanted)?;
+                self.roce = cap;
+            }
+            group::ATOMIC if self.general.atomic() => {
+                // Drivers send this group with nothing in it but the one field that can be set.
+                let mut asked = AtomicCaps::ZERO;
+                let len = asked.0.len().min(wanted.len());
+                asked.0[..len].copy_from_slice(&wanted[..len]);
+                let mode = asked.atomic_req_8B_endianness_mode();
+                if mode > u8::from(self.atomic.supported_atomic_req_8B_endianness_mode_1()) {
+                    return Err(Syndrome::CapBeyondMax);
+                }
+                self.atomic.set_atomic_req_8B_endianness_mode(mode);
+            }
+            _ => return Err(Syndrome::CapReadOnly),
+        }
+        Ok(())
+    }
+}
+
+/// Sets every field to what is wanted, if that is what it is already or not beyond the maximum.
+fn merge(
+    of: &Descriptor,
+    current: &mut [u8; 0x100],
+    max: &[u8; 0x100],
+    wanted: &[u8],
+) -> Result<(), Syndrome> {
+    let wanted = wanted.get(..0x100).ok_or(Syndrome::CapInputShort)?;
+    for field in of.fields {
+        if !matches!(field.kind, Kind::Bits) {
+            continue;
+        }
+        let asked = layout::get(wanted, field.offset, field.width);
+        if asked == layout::get(current, field.offset, field.width) {
+            continue;
+        }
+        if asked > layout::get(max, field.offset, field.width) {
+            log::warn!(
+                "SET_HCA_CAP: {}.{} = {asked:#x} is beyond the maximum",
+                of.name,
+                field.name
+            );
+            return Err(Syndrome::CapBeyondMax);
+        }
+        layout::set(current, field.offset, field.width, asked);
+    }
+    Ok(())
+}

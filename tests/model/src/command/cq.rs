@@ -1,0 +1,225 @@
+//! CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ.
+
+use super::{Call, Result};
+use crate::cq::{Cq, opcode};
+use crate::device::{Device, ObjectKind};
+use crate::io::Io;
+use crate::ring::{Ring, RingError};
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+
+/// `op_mod` of MODIFY_CQ.
+const MODIFY: u16 = 0;
+const RESIZE: u16 = 1;
+
+/// Fields that MODIFY_CQ can modify.
+const PERIOD: u32 = 1 << 0;
+const MAX_COUNT: u32 = 1 << 1;
+const OVERRUN: u32 = 1 << 2;
+const REMAP: u32 = 1 << 3;
+const PERIOD_MODE: u32 = 1 << 4;
+
+/// Fields that a resize brings.
+const RESIZE_LOG_SIZE: u32 = 1 << 0;
+const RESIZE_PAGE_OFFSET: u32 = 1 << 1;
+const RESIZE_PAGE_SIZE: u32 = 1 << 2;
+
+pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateCqIn>) -> Result {
+    let context = *call.input.cq_context();
+    if call.input.cq_umem_valid() || context.dbr_umem_valid() || context.apu_cq() {
+        return Err(Syndrome::CqUmem.into());
+    }
+    let fresh = context.status() == 0
+        && context.st() == 0
+        && context.consumer_counter() == 0
+        && context.producer_counter() == 0;
+    if !fresh {
+        return Err(Syndrome::CqState.into());
+    }
+    if context.log_cq_size() > device.caps.general.log_max_cq_sz() {
+        return Err(Syndrome::CqSize.into());
+    }
+    if context.cqe_sz() > 2 {
+        return Err(Syndrome::CqEntrySize.into());
+    }
+    if context.cqe_comp_en() {
+        return Err(Syndrome::CqCompression.into());
+    }
+    if context.oi() && !device.caps.general.cq_oi() {
+        return Err(Syndrome::CqIgnoreOverrun.into());
+    }
+    if !device.uars.contains(context.uar_page()) {
+        return Err(Syndrome::CqUar.into());
+    }
+    let eqn = context.c_eqn_or_apu_element() & 0xff;
+    if !device.eqs.contains(eqn) {
+        return Err(Syndrome::CqEq.into());
+    }
+    if context.dbr_addr() % 8 != 0 || io.read(context.dbr_addr(), &mut [0; 8]).is_err() {
+        return Err(Syndrome::CqRecord.into());
+    }
+    let ring = Ring::new(
+        call.tail,
+        context.log_page_size(),
+        context.page_offset(),
+        Cq::stride(context.cqe_sz()) << context.log_cq_size(),
+    )
+    .map_err(|error| match error {
+        RingError::Short => Syndrome::CqPages,
+        RingError::PageSize => Syndrome::CqPageSize,
+    })?;
+    let number = device.cqs.next_number().ok_or(Syndrome::CqExhausted)?;
+    let place = device.store(io, ObjectKind::Cq, number, &context.0)?;
+    device.cqs.insert(Cq::new(context, ring, place));
+    if let Some(eq) = device.eqs.get_mut(eqn) {
+        eq.users += 1;
+    }
+    if let Some(uar) = device.uars.get_mut(context.uar_page()) {
+        uar.users += 1;
+    }
+    call.output.set_cqn(number);
+    Ok(())
+}
+
+pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, DestroyCqIn>) -> Result {
+    let number = call.input.cqn();
+    let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
+    if cq.users != 0 {
+        return Err(Syndrome::CqBusy.into());
+    }
+    let (place, context) = (cq.place, cq.context);
+    device.check(io, place, ObjectKind::Cq, number, &context.0)?;
+    device.cqs.remove(number);
+    device.pages.release(place);
+    if let Some(eq) = device.eqs.get_mut(context.c_eqn_or_apu_element() & 0xff) {
+        eq.users -= 1;
+    }
+    if let Some(uar) = device.uars.get_mut(context.uar_page()) {
+        uar.users -= 1;
+    }
+    Ok(())
+}
+
+pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryCqIn>) -> Result {
+    let number = call.input.cqn();
+    let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
+    let (place, context) = (cq.place, cq.context);
+    device.check(io, place, ObjectKind::Cq, number, &context.0)?;
+    device.refresh_consumer(io, number);
+    let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
+    *call.output.cq_context_mut() = cq.shown();
+    super::put_pages(call.output_tail, cq.ring.pages()).ok_or(Syndrome::CqQueryOutput)?;
+    Ok(())
+}
+
+pub(super) fn modify(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ModifyCqIn>) -> Result {
+    let number = call.input.cqn();
+    let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
+    let (place, context) = (cq.place, cq.context);
+    device.check(io, place, ObjectKind::Cq, number, &context.0)?;
+    match call.input.op_mod() {
+        MODIFY => modify_fields(device, &call)?,
+        RESIZE => resize(device, io, &call)?,
+        _ => return Err(Syndrome::CqModifyOpMod.into()),
+    }
+    let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
+    let context = cq.context;
+    device.restore(io, place, ObjectKind::Cq, number, &context.0)
+}
+
+fn modify_fields(device: &mut Device, call: &Call<'_, ModifyCqIn>) -> Result {
+    let number = call.input.cqn();
+    let fields = call.input.modify_field_select_resize_field_select();
+    let wanted = call.input.cq_context();
+    if fields & !(PERIOD | MAX_COUNT | OVERRUN | REMAP | PERIOD_MODE) != 0 {
+        return Err(Syndrome::CqModifyFields.into());
+    }
+    if fields & (PERIOD | MAX_COUNT | PERIOD_MODE) != 0 && !device.caps.general.cq_moderation() {
+        return Err(Syndrome::CqModerationUnsupported.into());
+    }
+    let eqn = wanted.c_eqn_or_apu_element() & 0xff;
+    if fields & REMAP != 0 && !device.eqs.contains(eqn) {
+        return Err(Syndrome::CqEq.into());
+    }
+    let cq = device.cqs.get_mut(number).ok_or(Syndrome::CqUnknown)?;
+    if fields & PERIOD != 0 {
+        cq.context.set_cq_period(wanted.cq_period());
+    }
+    if fields & MAX_COUNT != 0 {
+        cq.context.set_cq_max_count(wanted.cq_max_count());
+    }
+    if fields & PERIOD_MODE != 0 {
+        cq.context.set_cq_period_mode(wanted.cq_period_mode());
+    }
+    if fields & OVERRUN != 0 {
+        cq.context.set_oi(wanted.oi());
+    }
+    if fields & REMAP != 0 {
+        let old = cq.context.c_eqn_or_apu_element() & 0xff;
+        cq.context.set_c_eqn_or_apu_element(eqn);
+        for (eqn, add) in [(old, false), (eqn, true)] {
+            if let Some(eq) = device.eqs.get_mut(eqn) {
+                eq.users = if add { eq.users + 1 } else { eq.users - 1 };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The last entry of the old queue says that the next one is in the new queue.
+fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> Result {
+    let number = call.input.cqn();
+    let wanted = call.input.cq_context();
+    let fields = call.input.modify_field_select_resize_field_select();
+    if !device.caps.general.cq_resize() {
+        return Err(Syndrome::CqResizeUnsupported.into());
+    }
+    if fields & !(RESIZE_LOG_SIZE | RESIZE_PAGE_OFFSET | RESIZE_PAGE_SIZE) != 0
+        || fields & RESIZE_LOG_SIZE == 0
+    {
+        return Err(Syndrome::CqModifyFields.into());
+    }
+    if wanted.log_cq_size() > device.caps.general.log_max_cq_sz() {
+        return Err(Syndrome::CqResizeSize.into());
+    }
+    device.refresh_consumer(io, number);
+    let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
+    if cq.status != 0 {
+        return Err(Syndrome::CqResizeState.into());
+    }
+    // The entries that are there move over, and one more says so.
+    if cq.outstanding() + 1 > 1 << wanted.log_cq_size() || cq.outstanding() >= cq.size() {
+        return Err(Syndrome::CqResizeOutstanding.into());
+    }
+    let mut context = cq.context;
+    context.set_log_cq_size(wanted.log_cq_size());
+    if fields & RESIZE_PAGE_OFFSET != 0 {
+        context.set_page_offset(wanted.page_offset());
+    }
+    if fields & RESIZE_PAGE_SIZE != 0 {
+        context.set_log_page_size(wanted.log_page_size());
+    }
+    if wanted.cqe_sz() != 0 {
+        context.set_cqe_sz(wanted.cqe_sz());
+    }
+    let ring = Ring::new(
+        call.tail,
+        context.log_page_size(),
+        context.page_offset(),
+        Cq::stride(context.cqe_sz()) << context.log_cq_size(),
+    )
+    .map_err(|error| match error {
+        RingError::Short => Syndrome::CqResizePages,
+        RingError::PageSize => Syndrome::CqResizePageSize,
+    })?;
+    let mut entry = [0; 64];
+    entry[0x3f] = opcode::RESIZE << 4;
+    device
+        .complete(io, number, &mut entry, false)
+        .map_err(|_| Syndrome::CqResizeState)?;
+    if let Some(cq) = device.cqs.get_mut(number) {
+        cq.context = context;
+        cq.ring = ring;
+    }
+    Ok(())
+}

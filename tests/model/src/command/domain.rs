@@ -1,0 +1,153 @@
+//! Allocation of UARs and of protection, transport and XRC domains.
+
+use super::{Call, Result};
+use crate::device::{Device, Domain, ObjectKind};
+use crate::io::Io;
+use crate::syndrome::Syndrome;
+use crate::table::Table;
+use crate::uar::Uar;
+use bareverbs_firmware_cmds::domain::{
+    AllocPdIn, AllocTransportDomainIn, AllocXrcdIn, DeallocPdIn, DeallocTransportDomainIn,
+    DeallocXrcdIn,
+};
+use bareverbs_firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
+
+pub(super) fn alloc_uar(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, AllocUarIn>,
+) -> Result {
+    let pages = device.config.bar_size >> device.uar_shift();
+    let number = device
+        .uars
+        .next_number()
+        .filter(|&number| u64::from(number) < pages)
+        .ok_or(Syndrome::UarExhausted)?;
+    let place = device.store(io, ObjectKind::Uar, number, &[])?;
+    device.uars.insert(Uar::new(place));
+    call.output.set_uar(number);
+    Ok(())
+}
+
+pub(super) fn dealloc_uar(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, DeallocUarIn>,
+) -> Result {
+    let number = call.input.uar();
+    let uar = device.uars.get(number).ok_or(Syndrome::UarUnknown)?;
+    if uar.users != 0 {
+        return Err(Syndrome::UarBusy.into());
+    }
+    let place = uar.place;
+    device.check(io, place, ObjectKind::Uar, number, &[])?;
+    device.uars.remove(number);
+    device.pages.release(place);
+    Ok(())
+}
+
+/// What one kind of domain is called where.
+struct Family {
+    table: fn(&mut Device) -> &mut Table<Domain>,
+    kind: ObjectKind,
+    exhausted: Syndrome,
+    unknown: Syndrome,
+    busy: Syndrome,
+}
+
+const PD: Family = Family {
+    table: |device| &mut device.pds,
+    kind: ObjectKind::Pd,
+    exhausted: Syndrome::PdExhausted,
+    unknown: Syndrome::PdUnknown,
+    busy: Syndrome::PdBusy,
+};
+const TRANSPORT_DOMAIN: Family = Family {
+    table: |device| &mut device.transport_domains,
+    kind: ObjectKind::TransportDomain,
+    exhausted: Syndrome::TdExhausted,
+    unknown: Syndrome::TdUnknown,
+    busy: Syndrome::TdUnknown,
+};
+const XRCD: Family = Family {
+    table: |device| &mut device.xrcds,
+    kind: ObjectKind::Xrcd,
+    exhausted: Syndrome::XrcdExhausted,
+    unknown: Syndrome::XrcdUnknown,
+    busy: Syndrome::XrcdBusy,
+};
+
+impl Family {
+    fn alloc(
+        &self,
+        device: &mut Device,
+        io: &mut Io<'_>,
+    ) -> core::result::Result<u32, crate::syndrome::Reject> {
+        let number = (self.table)(device).next_number().ok_or(self.exhausted)?;
+        let place = device.store(io, self.kind, number, &[])?;
+        (self.table)(device).insert(Domain { users: 0, place });
+        Ok(number)
+    }
+
+    fn dealloc(&self, device: &mut Device, io: &mut Io<'_>, number: u32) -> Result {
+        let domain = (self.table)(device).get(number).ok_or(self.unknown)?;
+        if domain.users != 0 {
+            return Err(self.busy.into());
+        }
+        let place = domain.place;
+        device.check(io, place, self.kind, number, &[])?;
+        (self.table)(device).remove(number);
+        device.pages.release(place);
+        Ok(())
+    }
+}
+
+pub(super) fn alloc_pd(device: &mut Device, io: &mut Io<'_>, call: Call<'_, AllocPdIn>) -> Result {
+    let number = PD.alloc(device, io)?;
+    call.output.set_pd(number);
+    Ok(())
+}
+
+pub(super) fn dealloc_pd(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, DeallocPdIn>,
+) -> Result {
+    PD.dealloc(device, io, call.input.pd())
+}
+
+pub(super) fn alloc_transport_domain(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, AllocTransportDomainIn>,
+) -> Result {
+    let number = TRANSPORT_DOMAIN.alloc(device, io)?;
+    call.output.set_transport_domain(number);
+    Ok(())
+}
+
+pub(super) fn dealloc_transport_domain(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, DeallocTransportDomainIn>,
+) -> Result {
+    TRANSPORT_DOMAIN.dealloc(device, io, call.input.transport_domain())
+}
+
+pub(super) fn alloc_xrcd(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, AllocXrcdIn>,
+) -> Result {
+    let number = XRCD.alloc(device, io)?;
+    call.output.set_xrcd(number);
+    Ok(())
+}
+
+pub(super) fn dealloc_xrcd(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, DeallocXrcdIn>,
+) -> Result {
+    XRCD.dealloc(device, io, call.input.xrcd())
+}

@@ -1,0 +1,101 @@
+//! CREATE_EQ, DESTROY_EQ, QUERY_EQ.
+
+use super::{Call, Result};
+use crate::device::{Device, ObjectKind};
+use crate::eq::Eq;
+use crate::io::Io;
+use crate::ring::{Ring, RingError};
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::eq::{CreateEqIn, DestroyEqIn, QueryEqIn};
+
+pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateEqIn>) -> Result {
+    let context = *call.input.eq_context_entry();
+    let fresh = context.status() == 0
+        && context.st() == 0
+        && context.consumer_counter() == 0
+        && context.producer_counter() == 0;
+    if !fresh {
+        return Err(Syndrome::EqMembership.into());
+    }
+    if context.log_eq_size() > device.caps.general.log_max_eq_sz() {
+        return Err(Syndrome::EqSize.into());
+    }
+    if !device.uars.contains(context.uar_page()) {
+        return Err(Syndrome::EqUar.into());
+    }
+    if context.intr() >= device.config.msix_vectors {
+        return Err(Syndrome::EqVector.into());
+    }
+    let mut mask = [0; 4];
+    for (bits, bytes) in mask
+        .iter_mut()
+        .zip(call.input.event_bitmask().chunks_exact(8))
+    {
+        *bits = bytes
+            .iter()
+            .fold(0, |all, &byte| all << 8 | u64::from(byte));
+    }
+    let taken = device
+        .eqs
+        .iter()
+        .any(|(_, eq)| eq.mask.iter().zip(&mask).any(|(had, new)| had & new != 0));
+    if taken {
+        return Err(Syndrome::EqEventTaken.into());
+    }
+    let ring = Ring::new(
+        call.tail,
+        context.log_page_size(),
+        context.page_offset(),
+        64 << context.log_eq_size(),
+    )
+    .map_err(|error| match error {
+        RingError::Short => Syndrome::EqPages,
+        RingError::PageSize => Syndrome::EqPageSize,
+    })?;
+    let number = device.eqs.next_number().ok_or(Syndrome::EqExhausted)?;
+    let place = device.store(io, ObjectKind::Eq, number, &context.0)?;
+    device.eqs.insert(Eq {
+        context,
+        mask,
+        ring,
+        producer: 0,
+        consumer: 0,
+        armed: false,
+        users: 0,
+        overrun: false,
+        place,
+    });
+    if let Some(uar) = device.uars.get_mut(context.uar_page()) {
+        uar.users += 1;
+    }
+    call.output.set_eq_number(number as u8);
+    Ok(())
+}
+
+pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, DestroyEqIn>) -> Result {
+    let number = u32::from(call.input.eq_number());
+    let eq = device.eqs.get(number).ok_or(Syndrome::EqUnknown)?;
+    if eq.users != 0 {
+        return Err(Syndrome::EqBusy.into());
+    }
+    let (place, context) = (eq.place, eq.context);
+    device.check(io, place, ObjectKind::Eq, number, &context.0)?;
+    device.eqs.remove(number);
+    device.pages.release(place);
+    if let Some(uar) = device.uars.get_mut(context.uar_page()) {
+        uar.users -= 1;
+    }
+    Ok(())
+}
+
+pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryEqIn>) -> Result {
+    let number = u32::from(call.input.eq_number());
+    let eq = device.eqs.get(number).ok_or(Syndrome::EqUnknown)?;
+    let (place, context) = (eq.place, eq.context);
+    device.check(io, place, ObjectKind::Eq, number, &context.0)?;
+    let eq = device.eqs.get(number).ok_or(Syndrome::EqUnknown)?;
+    *call.output.eq_context_entry_mut() = eq.shown();
+    call.output.set_event_bitmask(eq.mask[0]);
+    super::put_pages(call.output_tail, eq.ring.pages()).ok_or(Syndrome::EqQueryOutput)?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! ENABLE_HCA to DISABLE_HCA, ISSI, and what identifies the card.
+
+use super::{Call, Result};
+use crate::device::{Device, Leak, ObjectKind, Stage};
+use crate::io::Io;
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::hca::{
+    DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, SetDriverVersionIn,
+    SetIssiIn, TeardownHcaIn,
+};
+
+/// The vendor's IEEE number, in QUERY_ADAPTER.
+const IEEE_VENDOR: u32 = 0x0002_c9;
+
+pub(super) fn enable(device: &mut Device, _: &mut Io<'_>, call: Call<'_, EnableHcaIn>) -> Result {
+    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
+        return Err(Syndrome::OtherFunction.into());
+    }
+    if device.stage != Stage::Disabled {
+        return Err(Syndrome::AlreadyEnabled.into());
+    }
+    device.stage = Stage::Enabled;
+    Ok(())
+}
+
+pub(super) fn disable(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, DisableHcaIn>,
+) -> Result {
+    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
+        return Err(Syndrome::OtherFunction.into());
+    }
+    if device.stage == Stage::Initialized {
+        return Err(Syndrome::DisableWhileInitialized.into());
+    }
+    let held = device.pages.held();
+    if held != 0 {
+        // The driver that gives up on pages leaks them, but goes on; so does the card.
+        log::warn!("DISABLE_HCA with {held} pages not taken back");
+        device.leaks.push(Leak {
+            kind: ObjectKind::Page,
+            number: held as u32,
+        });
+    }
+    let checked = device.pages.check_firmware(io);
+    device.pages = crate::pages::Pages::default();
+    device.stage = Stage::Disabled;
+    device.issi = 0;
+    device.caps = crate::caps::Caps::new(&device.config);
+    device.assert_context(checked)
+}
+
+pub(super) fn query_issi(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryIssiIn>,
+) -> Result {
+    if device.config.supported_issi == 0 {
+        return Err(Syndrome::IssiQueryUnsupported.into());
+    }
+    call.output
+        .set_current_issi(device.issi)
+        .set_supported_issi_dw0(device.config.supported_issi);
+    Ok(())
+}
+
+pub(super) fn set_issi(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetIssiIn>) -> Result {
+    let level = call.input.current_issi();
+    if device.stage == Stage::Initialized {
+        return Err(Syndrome::IssiTooLate.into());
+    }
+    if level > 31 || device.config.supported_issi >> level & 1 == 0 {
+        return Err(Syndrome::IssiUnsupported.into());
+    }
+    device.issi = level;
+    Ok(())
+}
+
+pub(super) fn init(device: &mut Device, io: &mut Io<'_>, _: Call<'_, InitHcaIn>) -> Result {
+    if device.stage == Stage::Initialized {
+        return Err(Syndrome::InitTwice.into());
+    }
+    if !device.cmdq.programmed() {
+        return Err(Syndrome::InitWithoutCommandQueue.into());
+    }
+    if device.boot_pages_missing() > 0 || device.init_pages_missing() > 0 {
+        return Err(Syndrome::InitWithoutPages.into());
+    }
+    let checked = device.pages.check_firmware(io);
+    device.assert_context(checked)?;
+    device.stage = Stage::Initialized;
+    Ok(())
+}
+
+pub(super) fn teardown(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, TeardownHcaIn>,
+) -> Result {
+    // 0 graceful; 1 force and 2 fast need capabilities that this card does not have.
+    if call.input.profile() != 0 {
+        return Err(Syndrome::TeardownProfile.into());
+    }
+    let checked = device.pages.check_firmware(io);
+    device.drop_objects();
+    device.stage = Stage::Enabled;
+    device.assert_context(checked)
+}
+
+pub(super) fn query_adapter(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryAdapterIn>,
+) -> Result {
+    let block = call.output.query_adapter_struct_mut();
+    block
+        .set_ieee_vendor_id(IEEE_VENDOR)
+        .set_vsd_vendor_id(0x15b3);
+    block
+        .vsd_contd_psid_mut()
+        .copy_from_slice(&device.config.board_id);
+    Ok(())
+}
+
+pub(super) fn set_driver_version(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, SetDriverVersionIn>,
+) -> Result {
+    if !device.caps.general.driver_version() {
+        return Err(Syndrome::DriverVersionUnsupported.into());
+    }
+    let text: String = call
+        .input
+        .driver_version()
+        .iter()
+        .take_while(|&&byte| byte != 0)
+        .map(|&byte| {
+            if byte.is_ascii_graphic() || byte == b' ' {
+                byte as char
+            } else {
+                '?'
+            }
+        })
+        .collect();
+    log::info!("driver version {text:?}");
+    Ok(())
+}
+
+pub(super) fn nop(_: &mut Device, _: &mut Io<'_>, _: Call<'_, NopIn>) -> Result {
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Multicast groups and management datagrams through the firmware.
+
+use super::{Call, Result};
+use crate::device::Device;
+use crate::io::Io;
+use crate::qp::service;
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::mad::{AttachToMcgIn, DetachFromMcgIn, MadIfcIn};
+
+fn member(device: &Device, qpn: u32) -> Result {
+    let qp = device.qps.get(qpn).ok_or(Syndrome::GroupQp)?;
+    if qp.context.st() != service::UD {
+        return Err(Syndrome::GroupQpType.into());
+    }
+    Ok(())
+}
+
+pub(super) fn attach(device: &mut Device, _: &mut Io<'_>, call: Call<'_, AttachToMcgIn>) -> Result {
+    let (qpn, gid) = (call.input.qpn(), *call.input.multicast_gid());
+    member(device, qpn)?;
+    let ipv4 = gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff] && gid[12] >> 4 == 0xe;
+    if gid[0] != 0xff && !ipv4 {
+        return Err(Syndrome::GroupAddress.into());
+    }
+    if device.groups.contains(&gid, qpn) {
+        return Err(Syndrome::GroupTwice.into());
+    }
+    if device.groups.len() >> device.caps.general.log_max_mcg() != 0 {
+        return Err(Syndrome::GroupFull.into());
+    }
+    device.groups.attach(gid, qpn);
+    Ok(())
+}
+
+pub(super) fn detach(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, DetachFromMcgIn>,
+) -> Result {
+    let (qpn, gid) = (call.input.qpn(), call.input.multicast_gid());
+    if !device.groups.detach(gid, qpn) {
+        return Err(Syndrome::GroupUnknown.into());
+    }
+    Ok(())
+}
+
+/// There is no subnet management agent in this firmware: the virtual port's commands answer what drivers want to know,
+/// and they tolerate the refusal.
+pub(super) fn mad_ifc(_: &mut Device, _: &mut Io<'_>, call: Call<'_, MadIfcIn>) -> Result {
+    if call.input.port() != 1 {
+        return Err(Syndrome::MadPort.into());
+    }
+    Err(Syndrome::MadUnsupported.into())
+}

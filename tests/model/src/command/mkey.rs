@@ -1,0 +1,162 @@
+//! CREATE_MKEY, DESTROY_MKEY, QUERY_MKEY, QUERY_SPECIAL_CONTEXTS.
+
+use super::{Call, Result};
+use crate::device::{Device, ObjectKind};
+use crate::io::Io;
+use crate::mkey::{MODE_MTT, MODE_PA, Mkey, RESERVED_LKEY};
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::mkey::{
+    CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn, QuerySpecialContextsIn,
+};
+
+/// Marks a key that no index has.
+const NULL_MKEY: u32 = 0x0000_0600;
+const DUMP_FILL_MKEY: u32 = 0x0000_0500;
+const ANY_QP: u32 = 0xff_ffff;
+
+pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateMkeyIn>) -> Result {
+    let context = *call.input.memory_key_mkey_entry();
+    if call.input.mkey_umem_valid() {
+        return Err(Syndrome::MkeyUmem.into());
+    }
+    if !device.pds.contains(context.pd()) {
+        return Err(Syndrome::MkeyPd.into());
+    }
+    let bound = context.qpn();
+    if bound != ANY_QP && bound != 0 && !device.qps.contains(bound) {
+        return Err(Syndrome::MkeyQp.into());
+    }
+    let mode = context.access_mode_1_0();
+    if context.access_mode_4_2() != 0 || !matches!(mode, MODE_PA | MODE_MTT) {
+        return Err(Syndrome::MkeyMode.into());
+    }
+    let (pages, page_rights) = if mode == MODE_MTT {
+        translations(&call)?
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    let number = device.mkeys.next_number().ok_or(Syndrome::MkeyExhausted)?;
+    let place = device.store(io, ObjectKind::Mkey, number, &context.0)?;
+    device.mkeys.insert(Mkey {
+        context,
+        mode,
+        pages,
+        page_rights,
+        free: context.free(),
+        place,
+    });
+    if let Some(pd) = device.pds.get_mut(context.pd()) {
+        pd.users += 1;
+    }
+    call.output.set_mkey_index(number);
+    Ok(())
+}
+
+/// The page list of a key, as addresses and, with page access, rights.
+fn translations(
+    call: &Call<'_, CreateMkeyIn>,
+) -> core::result::Result<(Vec<u64>, Vec<u8>), Syndrome> {
+    let context = call.input.memory_key_mkey_entry();
+    let log_page = context.log_page_size();
+    let octowords = call.input.translations_octword_actual_size();
+    if octowords > context.translations_octword_size() {
+        return Err(Syndrome::MkeySize);
+    }
+    let list = (octowords as usize)
+        .checked_mul(16)
+        .and_then(|len| call.tail.get(..len))
+        .ok_or(Syndrome::MkeyList)?;
+    // A key that is made free gets its list later; there is nothing to check then.
+    if context.free() && list.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    if !(12..=63).contains(&log_page) {
+        return Err(Syndrome::MkeyPageSize);
+    }
+    let page = 1u64 << log_page;
+    let needed = if context.length64() {
+        0
+    } else {
+        let start = context.start_addr();
+        let end = start
+            .checked_add(context.len())
+            .ok_or(Syndrome::MkeyWraps)?;
+        (end - (start & !(page - 1))).div_ceil(page)
+    };
+    let entries = list.len() as u64 / 8;
+    if entries < needed {
+        return Err(Syndrome::MkeyShort);
+    }
+    // The list is padded to 16 bytes; beyond what the range needs nothing is looked at.
+    let used = if context.length64() { entries } else { needed };
+    let mut pages = Vec::with_capacity(used as usize);
+    let mut rights = Vec::new();
+    for entry in list.chunks_exact(8).take(used as usize) {
+        let entry = entry
+            .iter()
+            .fold(0, |all, &byte| all << 8 | u64::from(byte));
+        let address = entry & !0xfff;
+        if address & (page - 1) != 0 {
+            return Err(Syndrome::MkeyUnaligned);
+        }
+        pages.push(address);
+        if call.input.pg_access() {
+            rights.push((entry & 3) as u8);
+        }
+    }
+    Ok((pages, rights))
+}
+
+fn checked(device: &mut Device, io: &mut Io<'_>, number: u32) -> Result {
+    let mkey = device.mkeys.get(number).ok_or(Syndrome::MkeyUnknown)?;
+    let (place, context) = (mkey.place, mkey.context);
+    device.check(io, place, ObjectKind::Mkey, number, &context.0)
+}
+
+pub(super) fn destroy(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, DestroyMkeyIn>,
+) -> Result {
+    let number = call.input.mkey_index();
+    checked(device, io, number)?;
+    if let Some(mkey) = device.mkeys.remove(number) {
+        device.pages.release(mkey.place);
+        if let Some(pd) = device.pds.get_mut(mkey.context.pd()) {
+            pd.users -= 1;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryMkeyIn>) -> Result {
+    let number = call.input.mkey_index();
+    checked(device, io, number)?;
+    let mkey = device.mkeys.get(number).ok_or(Syndrome::MkeyUnknown)?;
+    let mut context = mkey.context;
+    context.set_free(mkey.free);
+    *call.output.memory_key_mkey_entry_mut() = context;
+    let mut first = [0; 32];
+    for (entry, page) in first.chunks_exact_mut(8).zip(&mkey.pages) {
+        entry.copy_from_slice(&page.to_be_bytes());
+    }
+    call.output
+        .bsf0_klm0_pas_mtt0_1_mut()
+        .copy_from_slice(&first[..16]);
+    call.output
+        .bsf1_klm1_pas_mtt2_3_mut()
+        .copy_from_slice(&first[16..]);
+    Ok(())
+}
+
+pub(super) fn special(
+    _: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QuerySpecialContextsIn>,
+) -> Result {
+    call.output
+        .set_resd_lkey(RESERVED_LKEY)
+        .set_null_mkey(NULL_MKEY)
+        .set_dump_fill_mkey(DUMP_FILL_MKEY);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! QUERY_PAGES and MANAGE_PAGES.
+
+use super::{Call, Result};
+use crate::device::{Device, Stage};
+use crate::io::Io;
+use crate::pages::PAGE;
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::pages::{ManagePagesIn, QueryPagesIn};
+
+const CANNOT_GIVE: u16 = 0;
+const GIVE: u16 = 1;
+const TAKE: u16 = 2;
+
+const BOOT: u16 = 1;
+const INIT: u16 = 2;
+const REGULAR: u16 = 3;
+
+impl Device {
+    /// Pages that the firmware itself still wants.
+    pub(crate) fn boot_pages_missing(&self) -> u32 {
+        let wanted = self
+            .config
+            .boot_pages
+            .saturating_add(self.faults.extra_boot_pages);
+        wanted.saturating_sub(self.pages.firmware())
+    }
+
+    /// Pages that contexts want before the first object.
+    pub(crate) fn init_pages_missing(&self) -> u32 {
+        let wanted = self
+            .config
+            .init_pages
+            .saturating_add(self.faults.extra_init_pages);
+        wanted.saturating_sub(self.pages.contexts())
+    }
+
+    /// Asks the host to take idle pages back, when there are many.
+    pub(crate) fn offer_pages(&mut self, io: &mut Io<'_>) {
+        let chunk = self.config.page_chunk;
+        if chunk == 0 || self.pages.asked != 0 || self.stage != Stage::Initialized {
+            return;
+        }
+        let spare = self
+            .pages
+            .contexts()
+            .saturating_sub(self.config.init_pages)
+            .min(self.pages.idle());
+        if spare >= 2 * chunk && self.eq_for(crate::eq::event::PAGE_REQUEST).is_some() {
+            let surplus = -(chunk.min(0xffff) as i32);
+            self.pages.asked = surplus;
+            self.page_event(io, surplus);
+        }
+    }
+}
+
+pub(super) fn query(device: &mut Device, _: &mut Io<'_>, call: Call<'_, QueryPagesIn>) -> Result {
+    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
+        return Err(Syndrome::OtherFunction.into());
+    }
+    let pages = match call.input.op_mod() {
+        BOOT => device.boot_pages_missing(),
+        INIT => device.init_pages_missing(),
+        REGULAR => device.pages.asked as u32,
+        _ => return Err(Syndrome::PagesOpMod.into()),
+    };
+    call.output.set_function_id(0).set_num_pages(pages);
+    Ok(())
+}
+
+pub(super) fn manage(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, ManagePagesIn>,
+) -> Result {
+    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
+        return Err(Syndrome::OtherFunction.into());
+    }
+    match call.input.op_mod() {
+        CANNOT_GIVE => {
+            device.pages.asked = 0;
+            device.starve_commands(io);
+            Ok(())
+        }
+        GIVE => give(device, io, &call),
+        TAKE => take(device, io, call),
+        _ => Err(Syndrome::PagesOpMod.into()),
+    }
+}
+
+fn give(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ManagePagesIn>) -> Result {
+    let count = call.input.input_num_entries() as usize;
+    let list = count
+        .checked_mul(8)
+        .and_then(|len| call.tail.get(..len))
+        .ok_or(Syndrome::PagesListShort)?;
+    let addresses = || {
+        list.chunks_exact(8).map(|entry| {
+            entry
+                .iter()
+                .fold(0, |all, &byte| all << 8 | u64::from(byte))
+        })
+    };
+    let mut seen = std::collections::HashSet::new();
+    for page in addresses() {
+        if page % PAGE != 0 {
+            return Err(Syndrome::PagesUnaligned.into());
+        }
+        if device.pages.holds(page) || !seen.insert(page) {
+            return Err(Syndrome::PagesTwice.into());
+        }
+    }
+    let boot = device
+        .config
+        .boot_pages
+        .saturating_add(device.faults.extra_boot_pages);
+    for page in addresses() {
+        device.pages.give(io, page, boot)?;
+    }
+    if device.stage == Stage::Initialized {
+        device.pages.asked = (device.pages.asked - count.min(0xffff) as i32).max(0);
+        device.cmdq.feed(device.now);
+    }
+    Ok(())
+}
+
+fn take(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ManagePagesIn>) -> Result {
+    let count = call.input.input_num_entries() as usize;
+    if call.output_tail.len() / 8 < count {
+        return Err(Syndrome::PagesOutputShort.into());
+    }
+    let all = device.stage != Stage::Initialized;
+    if all {
+        let checked = device.pages.check_firmware(io);
+        device.assert_context(checked)?;
+    }
+    let pages = device.pages.take(count, device.config.init_pages, all);
+    for (entry, page) in call.output_tail.chunks_exact_mut(8).zip(&pages) {
+        entry.copy_from_slice(&page.to_be_bytes());
+    }
+    call.output.set_output_num_entries(pages.len() as u32);
+    if device.pages.asked < 0 {
+        device.pages.asked = (device.pages.asked + pages.len() as i32).min(0);
+        if pages.is_empty() {
+            device.pages.asked = 0;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! ACCESS_REG: the registers that drivers touch.
+
+use super::{Call, Result};
+use crate::device::Device;
+use crate::io::Io;
+use crate::syndrome::Syndrome;
+use crate::vport::{MAX_HW_MTU, MTU_OVERHEAD};
+use bareverbs_firmware_cmds::register::{
+    AccessRegisterIn, PaosReg, PmtuReg, PpcntReg, PtysReg, PvlcReg,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+mod id {
+    pub(super) const PCAP: u16 = 0x5001;
+    pub(super) const PMTU: u16 = 0x5003;
+    pub(super) const PTYS: u16 = 0x5004;
+    pub(super) const PAOS: u16 = 0x5006;
+    pub(super) const PPCNT: u16 = 0x5008;
+    pub(super) const PVLC: u16 = 0x500f;
+    pub(super) const NODE_DESC: u16 = 0x6001;
+    pub(super) const HOST_ENDIANNESS: u16 = 0x7004;
+}
+
+const WRITE: u16 = 0;
+const READ: u16 = 1;
+
+/// PTYS: 100GBASE-CR4, and for InfiniBand 4X EDR.
+const ETH_100G_CR4: u32 = 1 << 20;
+const IB_WIDTH_4X: u16 = 1 << 2;
+const IB_SPEED_EDR: u16 = 1 << 5;
+/// PAOS: port states.
+const PORT_UP: u8 = 1;
+const PORT_DOWN: u8 = 2;
+/// Size of the registers that have no structure here.
+const NODE_DESC_LEN: usize = 64;
+const PCAP_LEN: usize = 20;
+const ENDIANNESS_LEN: usize = 16;
+
+fn input<T: FromBytes + KnownLayout + Immutable + Copy>(
+    tail: &[u8],
+) -> core::result::Result<T, Syndrome> {
+    T::read_from_prefix(tail)
+        .map(|(register, _)| register)
+        .map_err(|_| Syndrome::RegisterShort)
+}
+
+fn output<T: IntoBytes + Immutable>(
+    tail: &mut [u8],
+    register: &T,
+) -> core::result::Result<(), Syndrome> {
+    let bytes = register.as_bytes();
+    tail.get_mut(..bytes.len())
+        .ok_or(Syndrome::RegisterOutputShort)?
+        .copy_from_slice(bytes);
+    Ok(())
+}
+
+fn port(number: u8) -> core::result::Result<(), Syndrome> {
+    if number == 1 {
+        Ok(())
+    } else {
+        Err(Syndrome::RegisterPort)
+    }
+}
+
+pub(super) fn access(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, AccessRegisterIn>,
+) -> Result {
+    let write = match call.input.op_mod() {
+        WRITE => true,
+        READ => false,
+        _ => return Err(Syndrome::RegisterOpMod.into()),
+    };
+    let (tail, out) = (call.tail, call.output_tail);
+    match (call.input.register_id(), write) {
+        (id::HOST_ENDIANNESS, _) => {
+            tail.get(..ENDIANNESS_LEN).ok_or(Syndrome::RegisterShort)?;
+            Ok(())
+        }
+        (id::NODE_DESC, true) => {
+            let text = tail.get(..NODE_DESC_LEN).ok_or(Syndrome::RegisterShort)?;
+            device.node_description.copy_from_slice(text);
+            Ok(())
+        }
+        (id::NODE_DESC, false) => Ok(output(out, &device.node_description)?),
+        (id::PMTU, _) => pmtu(device, tail, out, write),
+        (id::PTYS, false) => ptys(device, tail, out),
+        (id::PAOS, _) => paos(device, io, tail, out, write),
+        (id::PVLC, false) => {
+            let mut register: PvlcReg = input(tail)?;
+            port(register.local_port())?;
+            register
+                .set_vl_hw_cap(4)
+                .set_vl_admin(4)
+                .set_vl_operational(4);
+            Ok(output(out, &register)?)
+        }
+        (id::PCAP, false) => {
+            let register: [u8; PCAP_LEN] = input(tail)?;
+            port(register[1])?;
+            Ok(output(out, &register)?)
+        }
+        (id::PPCNT, false) => ppcnt(device, tail, out),
+        (id::PTYS | id::PVLC | id::PCAP | id::PPCNT, true) => {
+            Err(Syndrome::RegisterReadOnly.into())
+        }
+        (number, _) => {
+            log::debug!("ACCESS_REG of register {number:#x}");
+            Err(Syndrome::RegisterUnknown.into())
+        }
+    }
+}
+
+fn pmtu(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
+    let mut register: PmtuReg = input(tail)?;
+    port(register.local_port())?;
+    if write {
+        let wanted = register.admin_mtu();
+        if device.ethernet() {
+            if wanted > MAX_HW_MTU || wanted < MTU_OVERHEAD + 68 {
+                return Err(Syndrome::RegisterMtu.into());
+            }
+            device.vport.mtu = wanted - MTU_OVERHEAD;
+        }
+    }
+    let (max, current) = if device.ethernet() {
+        (MAX_HW_MTU, device.vport.mtu + MTU_OVERHEAD)
+    } else {
+        (4096, 4096)
+    };
+    register
+        .set_max_mtu(max)
+        .set_admin_mtu(current)
+        .set_oper_mtu(current);
+    Ok(output(out, &register)?)
+}
+
+fn ptys(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
+    let mut register: PtysReg = input(tail)?;
+    port(register.local_port())?;
+    if device.ethernet() {
+        register
+            .set_eth_proto_capability(ETH_100G_CR4)
+            .set_eth_proto_admin(ETH_100G_CR4)
+            .set_eth_proto_oper(if device.vport.up() { ETH_100G_CR4 } else { 0 });
+    } else {
+        register
+            .set_ib_link_width_capability(IB_WIDTH_4X)
+            .set_ib_proto_capability(IB_SPEED_EDR)
+            .set_ib_link_width_admin(IB_WIDTH_4X)
+            .set_ib_proto_admin(IB_SPEED_EDR)
+            .set_ib_link_width_oper(IB_WIDTH_4X)
+            .set_ib_proto_oper(IB_SPEED_EDR);
+    }
+    Ok(output(out, &register)?)
+}
+
+fn paos(device: &mut Device, io: &mut Io<'_>, tail: &[u8], out: &mut [u8], write: bool) -> Result {
+    let mut register: PaosReg = input(tail)?;
+    port(register.local_port())?;
+    // The administrative state is written only with its enable bit.
+    if write && register.ase() {
+        let before = device.vport.up();
+        device.vport.admin_up = register.admin_status() == PORT_UP;
+        device.link_changed(io, before);
+    }
+    let state = |up: bool| if up { PORT_UP } else { PORT_DOWN };
+    register
+        .set_admin_status(state(device.vport.admin_up))
+        .set_oper_status(state(device.vport.up()));
+    Ok(output(out, &register)?)
+}
+
+fn ppcnt(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
+    let mut register: PpcntReg = input(tail)?;
+    port(register.local_port())?;
+    // Group 0, IEEE 802.3: frames sent, frames received; the others stay zero.
+    let counters = register.counter_set_mut();
+    counters.fill(0);
+    counters[..8].copy_from_slice(&device.stats.frames_sent.to_be_bytes());
+    counters[8..16].copy_from_slice(&device.stats.frames_received.to_be_bytes());
+    Ok(output(out, &register)?)
+}

@@ -1,0 +1,191 @@
+//! The virtual port: NIC context, InfiniBand context, GIDs, P_Keys, state.
+
+use super::{Call, Result};
+use crate::device::Device;
+use crate::io::Io;
+use crate::syndrome::Syndrome;
+use crate::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS};
+use bareverbs_firmware_cmds::layout::Layout;
+use bareverbs_firmware_cmds::vport::{
+    ModifyNicVportContextIn, ModifyNicVportFieldSelect, QueryHcaVportContextIn, QueryHcaVportGidIn,
+    QueryHcaVportPkeyIn, QueryNicVportContextIn, QueryVportStateIn,
+};
+
+/// Asks for all GIDs or P_Keys.
+const ALL: u16 = 0xffff;
+/// GID table of an InfiniBand port (`gid_table_size` code 0).
+const GIDS: u16 = 8;
+
+fn own(other: bool, number: u16) -> core::result::Result<(), Syndrome> {
+    if other || number != 0 {
+        Err(Syndrome::VportNumber)
+    } else {
+        Ok(())
+    }
+}
+
+pub(super) fn query_state(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryVportStateIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    // op_mod 0 the virtual port, 1 an e-switch port, 2 the uplink.
+    if !matches!(call.input.op_mod(), 0 | 2) {
+        return Err(Syndrome::VportOpMod.into());
+    }
+    call.output
+        .set_admin_state(u8::from(device.vport.admin_up))
+        .set_state(u8::from(device.vport.up()));
+    Ok(())
+}
+
+pub(super) fn query_nic(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryNicVportContextIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    if !device.ethernet() {
+        return Err(Syndrome::VportWrongLink.into());
+    }
+    *call.output.nic_vport_context_mut() = device.vport.context;
+    Ok(())
+}
+
+pub(super) fn modify_nic(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, ModifyNicVportContextIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    if !device.ethernet() {
+        return Err(Syndrome::VportWrongLink.into());
+    }
+    let select = call.input.field_select();
+    let wanted = call.input.nic_vport_context();
+    if select.affiliation() {
+        return Err(Syndrome::VportFields.into());
+    }
+    if select.mtu() && !(MTU_OVERHEAD + 68..=MAX_HW_MTU).contains(&wanted.mtu()) {
+        return Err(Syndrome::VportMtu.into());
+    }
+    debug_assert_eq!(ModifyNicVportFieldSelect::DESCRIPTOR.size, 4);
+    let context = &mut device.vport.context;
+    if select.roce_en() {
+        context.set_roce_en(wanted.roce_en());
+    }
+    if select.mtu() {
+        context.set_mtu(wanted.mtu());
+        device.vport.mtu = wanted.mtu() - MTU_OVERHEAD;
+    }
+    if select.permanent_address() {
+        context.set_permanent_address(wanted.permanent_address() & 0xffff_ffff_ffff);
+    }
+    if select.node_guid() {
+        context.set_node_guid(wanted.node_guid());
+    }
+    if select.port_guid() {
+        context.set_port_guid(wanted.port_guid());
+    }
+    if select.promisc() {
+        context
+            .set_promisc_uc(wanted.promisc_uc())
+            .set_promisc_mc(wanted.promisc_mc())
+            .set_promisc_all(wanted.promisc_all());
+    }
+    if select.min_inline() {
+        context.set_min_wqe_inline_mode(wanted.min_wqe_inline_mode());
+    }
+    if select.disable_uc_local_lb() {
+        context.set_disable_uc_local_lb(wanted.disable_uc_local_lb());
+    }
+    if select.disable_mc_local_lb() {
+        context.set_disable_mc_local_lb(wanted.disable_mc_local_lb());
+    }
+    if select.change_event() {
+        context
+            .set_arm_change_event(wanted.arm_change_event())
+            .set_event_on_mtu(wanted.event_on_mtu());
+    }
+    let _ = io;
+    Ok(())
+}
+
+pub(super) fn query_hca(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryHcaVportContextIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    if call.input.port_num() > 1 {
+        return Err(Syndrome::VportPort.into());
+    }
+    let up = device.vport.up();
+    let state = if up { 4 } else { 1 };
+    let config = &device.config;
+    call.output
+        .hca_vport_context_mut()
+        .set_port_physical_state(if up { 5 } else { 3 })
+        .set_port_state(state)
+        .set_vport_state(state)
+        .set_system_image_guid(config.system_image_guid)
+        .set_port_guid(config.port_guid)
+        .set_node_guid(config.node_guid)
+        // IsCMSupported, IsDeviceManagementSupported are left to software; automatic migration and trap support shown.
+        .set_cap_mask1(0x0000_0848)
+        .set_lid(1)
+        .set_sm_lid(1)
+        .set_subnet_timeout(18);
+    Ok(())
+}
+
+pub(super) fn query_gid(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryHcaVportGidIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    if device.ethernet() {
+        return Err(Syndrome::VportWrongLink.into());
+    }
+    let index = call.input.gid_index();
+    if index != ALL && index >= GIDS {
+        return Err(Syndrome::VportGidIndex.into());
+    }
+    let (first, count) = if index == ALL { (0, GIDS) } else { (index, 1) };
+    let list = call
+        .output_tail
+        .get_mut(..usize::from(count) * 16)
+        .ok_or(Syndrome::VportGidOutput)?;
+    for (at, gid) in (first..).zip(list.chunks_exact_mut(16)) {
+        if at == 0 {
+            gid[..8].copy_from_slice(&0xfe80_0000_0000_0000u64.to_be_bytes());
+            gid[8..].copy_from_slice(&device.config.port_guid.to_be_bytes());
+        }
+    }
+    call.output.set_gids_num(count);
+    Ok(())
+}
+
+pub(super) fn query_pkey(
+    _: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryHcaVportPkeyIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    let index = call.input.pkey_index();
+    if index != ALL && index >= PKEYS {
+        return Err(Syndrome::VportPkeyIndex.into());
+    }
+    let (first, count) = if index == ALL { (0, PKEYS) } else { (index, 1) };
+    let list = call
+        .output_tail
+        .get_mut(..usize::from(count) * 4)
+        .ok_or(Syndrome::VportPkeyOutput)?;
+    for (at, pkey) in (first..).zip(list.chunks_exact_mut(4)) {
+        let value = if at == 0 { u32::from(DEFAULT_PKEY) } else { 0 };
+        pkey.copy_from_slice(&value.to_be_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! What the modelled card is: identity, capabilities, how much memory it wants, how it starts.
+
+use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
+use core::time::Duration;
+
+/// Who looks after the MSI-X table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MsixMode {
+    /// The host does (vfio-pci, vfio-user): every vector reaches [`Host::interrupt`](crate::Host::interrupt).
+    HostManaged,
+    /// The table and the pending bits in BAR 0 and the enable and mask bits in configuration space decide.
+    Table,
+}
+
+/// What the port speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortType {
+    /// RoCE over Ethernet.
+    Ethernet,
+    /// InfiniBand, with the virtual port answering for the subnet manager.
+    InfiniBand,
+}
+
+/// Everything about a card that is decided before it is plugged in.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// PCI vendor.
+    pub vendor_id: u16,
+    /// PCI device; ConnectX-5 by default.
+    pub device_id: u16,
+    /// Firmware revision: major, minor, sub-minor.
+    pub firmware: (u16, u16, u16),
+    /// Board identification, as QUERY_ADAPTER gives it.
+    pub board_id: [u8; 16],
+    /// What the port speaks.
+    pub port_type: PortType,
+    /// The port's MAC address.
+    pub mac: [u8; 6],
+    /// Node GUID.
+    pub node_guid: u64,
+    /// Port GUID.
+    pub port_guid: u64,
+    /// System image GUID.
+    pub system_image_guid: u64,
+    /// Ethernet MTU of the port: payload of the largest frame. RoCE path MTUs must fit below it.
+    pub mtu: u16,
+    /// Whether the cable is plugged in at power-on.
+    pub link_up: bool,
+    /// ISSI levels offered: bit 0, bit 1.
+    pub supported_issi: u32,
+    /// Binary logarithm of the number of command slots.
+    pub log_cmdq_size: u8,
+    /// Binary logarithm of the distance between command slots.
+    pub log_cmdq_stride: u8,
+    /// Size of BAR 0.
+    pub bar_size: u64,
+    /// Number of MSI-X vectors.
+    pub msix_vectors: u16,
+    /// Who looks after the MSI-X table.
+    pub msix_mode: MsixMode,
+    /// Pages that the firmware wants before it answers anything else.
+    pub boot_pages: u32,
+    /// Pages that the firmware wants before INIT_HCA.
+    pub init_pages: u32,
+    /// How many pages it asks for at a time when it runs out later; 0 makes it fail with "no resources" instead.
+    pub page_chunk: u32,
+    /// How long the `initializing` bit stays set after power-on and reset.
+    pub boot_time: Duration,
+    /// How long a command takes at least.
+    pub command_time: Duration,
+    /// Whether set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
+    /// model does not know.
+    pub strict: bool,
+    /// General capabilities at power-on.
+    pub general: HcaCap,
+    /// The best that SET_HCA_CAP can ask for.
+    pub general_max: HcaCap,
+    /// RoCE capabilities at power-on.
+    pub roce: RoceCap,
+    /// The best that SET_HCA_CAP can ask for.
+    pub roce_max: RoceCap,
+    /// Atomic capabilities at power-on.
+    pub atomic: AtomicCaps,
+}
+
+impl Config {
+    /// A RoCE card whose addresses are all derived from `unit`, so that two cards on one cable differ.
+    #[must_use]
+    pub fn new(unit: u8) -> Self {
+        let mac = [0x02, 0xc9, 0x00, 0x00, 0x00, unit];
+        let guid = 0x0002_c903_0000_0000 | u64::from(unit) << 8;
+        let (general, general_max) = general();
+        let (roce, roce_max) = roce();
+        Self {
+            vendor_id: 0x15b3,
+            device_id: 0x1017,
+            firmware: (16, 35, 4030),
+            board_id: *b"BRV_0000000001\0\0",
+            port_type: PortType::Ethernet,
+            mac,
+            node_guid: guid,
+            port_guid: guid | 1,
+            system_image_guid: guid,
+            mtu: 4200,
+            link_up: true,
+            supported_issi: 0b10,
+            log_cmdq_size: 5,
+            log_cmdq_stride: 6,
+            bar_size: 32 << 20,
+            msix_vectors: 16,
+            msix_mode: MsixMode::HostManaged,
+            boot_pages: 16,
+            init_pages: 8,
+            page_chunk: 8,
+            boot_time: Duration::from_millis(1),
+            command_time: Duration::ZERO,
+            strict: true,
+            general,
+            general_max,
+            roce,
+            roce_max,
+            atomic: atomic(),
+        }
+    }
+
+    /// The same card with an InfiniBand port.
+    #[must_use]
+    pub fn infiniband(mut self) -> Self {
+        self.port_type = PortType::InfiniBand;
+        for caps in [&mut self.general, &mut self.general_max] {
+            caps.set_port_type(0).set_roce(false).set_ib_virt(true);
+        }
+        self
+    }
+}
+
+/// General capabilities: (current, maximum).
+fn general() -> (HcaCap, HcaCap) {
+    let mut cap = HcaCap::ZERO;
+    cap.set_log_max_srq_sz(15)
+        .set_log_max_qp_sz(15)
+        .set_log_max_qp(18)
+        .set_log_max_srq(16)
+        .set_log_max_cq_sz(22)
+        .set_log_max_cq(16)
+        .set_log_max_eq_sz(22)
+        .set_log_max_mkey(24)
+        .set_log_max_eq(5)
+        .set_max_indirection(4)
+        .set_log_max_mrw_sz(64)
+        .set_log_max_klm_list_size(16)
+        .set_log_max_ra_req_qp(4)
+        .set_log_max_ra_res_qp(4)
+        .set_gid_table_size(0)
+        .set_out_of_seq_cnt(true)
+        .set_retransmission_q_counters(true)
+        .set_enhanced_error_q_counters(true)
+        .set_max_qp_cnt(255)
+        .set_pkey_table_size(0)
+        .set_local_ca_ack_delay(15)
+        .set_port_type(1)
+        .set_num_ports(1)
+        .set_log_max_msg(30)
+        .set_cqe_version(1)
+        .set_umr_modify_entity_size_disabled(true)
+        .set_umr_modify_atomic_disabled(true)
+        .set_umr_indirect_mkey_disabled(true)
+        .set_roce(true)
+        .set_atomic(true)
+        .set_cq_oi(true)
+        .set_cq_resize(true)
+        .set_cq_moderation(true)
+        .set_block_lb_mc(true)
+        .set_imaicl(true)
+        .set_qkv(true)
+        .set_pkv(true)
+        .set_xrc(true)
+        .set_ud(true)
+        .set_uc(true)
+        .set_rc(true)
+        .set_log_pg_sz(12)
+        .set_driver_version(true)
+        .set_log_bf_reg_size(9)
+        .set_max_wqe_sz_sq(1024)
+        .set_max_wqe_sz_rq(512)
+        .set_max_qp_mcg(240)
+        .set_log_max_mcg(13)
+        .set_log_max_transport_domain(16)
+        .set_log_max_pd(16)
+        .set_log_max_xrcd(16)
+        .set_log_max_rq(16)
+        .set_log_max_rmp(16)
+        .set_basic_cyclic_rcv_wqe(true)
+        .set_log_max_wq_sz(15)
+        .set_max_num_eqs(32)
+        .set_device_frequency_mhz(1000)
+        .set_device_frequency_khz(1_000_000);
+    let mut max = cap;
+    // Mailbox signatures are off until the driver asks for them.
+    max.set_cmdif_checksum(3).set_log_uar_page_sz(4);
+    (cap, max)
+}
+
+fn roce() -> (RoceCap, RoceCap) {
+    let mut cap = RoceCap::ZERO;
+    cap.set_l3_type(0x6)
+        .set_roce_version(0x5)
+        .set_r_roce_dest_udp_port(4791)
+        .set_r_roce_max_src_udp_port(0xffff)
+        .set_r_roce_min_src_udp_port(0xc000)
+        .set_roce_address_table_size(128);
+    let mut max = cap;
+    max.set_sw_r_roce_src_udp_port(true);
+    (cap, max)
+}
+
+fn atomic() -> AtomicCaps {
+    let mut cap = AtomicCaps::ZERO;
+    cap.set_supported_atomic_req_8B_endianness_mode_1(true)
+        .set_atomic_operations(0x3)
+        .set_atomic_size_qp(0x8);
+    cap
+}

@@ -1,0 +1,78 @@
+//! Counting: what the device did, and the queue counters that drivers query.
+
+use crate::pages::Place;
+use crate::roce::env::Counter;
+use bareverbs_firmware_cmds::counter::QueryQCounterOut;
+
+/// What the device did since power-on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Commands completed.
+    pub commands: u64,
+    /// Commands completed with a status other than 0 or a delivery error.
+    pub commands_failed: u64,
+    /// Doorbells of send queues.
+    pub doorbells: u64,
+    /// Doorbells that named nothing, or came through another queue's UAR, or made no sense.
+    pub bad_doorbells: u64,
+    /// Completions written.
+    pub completions: u64,
+    /// Event queue entries written.
+    pub events: u64,
+    /// Completion queues that overran.
+    pub cq_overruns: u64,
+    /// DMA accesses that faulted.
+    pub dma_faults: u64,
+    /// Frames that came in.
+    pub frames_received: u64,
+    /// Frames that went out.
+    pub frames_sent: u64,
+    /// Frames that were for no queue here.
+    pub frames_dropped: u64,
+    /// BAR accesses of a size or at a place that means nothing.
+    pub bad_accesses: u64,
+    /// Transport counters of all QPs, by [`Counter`].
+    pub transport: [u64; Counter::COUNT],
+}
+
+/// A queue counter set.
+#[derive(Debug)]
+pub(crate) struct CounterSet {
+    pub(crate) values: [u64; Counter::COUNT],
+    pub(crate) users: u32,
+    pub(crate) place: Place,
+}
+
+impl CounterSet {
+    pub(crate) fn new(place: Place) -> Self {
+        Self {
+            values: [0; Counter::COUNT],
+            users: 0,
+            place,
+        }
+    }
+
+    /// Fills the answer of QUERY_Q_COUNTER.
+    pub(crate) fn show(&self, out: &mut QueryQCounterOut) {
+        // The hardware's counters are 32 bits wide and wrap.
+        let get = |counter: Counter| self.values[counter as usize] as u32;
+        out.set_rx_write_requests(get(Counter::WriteRequests))
+            .set_rx_read_requests(get(Counter::ReadRequests))
+            .set_rx_atomic_requests(get(Counter::AtomicRequests))
+            .set_out_of_buffer(get(Counter::OutOfBuffer))
+            .set_out_of_sequence(get(Counter::OutOfSequence))
+            .set_duplicate_request(get(Counter::DuplicateRequest))
+            .set_rnr_nak_retry_err(get(Counter::RnrNakRetryErr))
+            .set_packet_seq_err(get(Counter::PacketSeqErr))
+            .set_implied_nak_seq_err(get(Counter::ImpliedNakSeqErr))
+            .set_local_ack_timeout_err(get(Counter::LocalAckTimeoutErr))
+            .set_resp_local_length_error(get(Counter::RespLocalLengthError))
+            .set_resp_cqe_error(get(Counter::RespCqeError))
+            .set_req_cqe_error(get(Counter::ReqCqeError))
+            .set_resp_cqe_flush_error(get(Counter::RespCqeFlushError))
+            .set_req_cqe_flush_error(get(Counter::ReqCqeFlushError))
+            .set_req_remote_invalid_request(get(Counter::ReqRemoteInvalidRequest))
+            .set_req_remote_access_errors(get(Counter::ReqRemoteAccessErrors))
+            .set_resp_remote_access_errors(get(Counter::RespRemoteAccessErrors));
+    }
+}

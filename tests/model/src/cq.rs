@@ -1,0 +1,242 @@
+//! Completion queues: entries, ownership, the consumer's doorbell record, arming, overrun.
+
+use crate::device::Device;
+use crate::eq::event;
+use crate::io::Io;
+use crate::pages::Place;
+use crate::ring::Ring;
+use bareverbs_firmware_cmds::cq::Cqc;
+use bareverbs_firmware_cmds::eq::CqError;
+
+/// CQE opcodes.
+pub(crate) mod opcode {
+    pub(crate) const REQUESTER: u8 = 0x0;
+    pub(crate) const RESPONDER_WRITE_IMM: u8 = 0x1;
+    pub(crate) const RESPONDER_SEND: u8 = 0x2;
+    pub(crate) const RESPONDER_SEND_IMM: u8 = 0x3;
+    pub(crate) const RESPONDER_SEND_INVALIDATE: u8 = 0x4;
+    pub(crate) const RESIZE: u8 = 0x5;
+    pub(crate) const REQUESTER_ERROR: u8 = 0xd;
+    pub(crate) const RESPONDER_ERROR: u8 = 0xe;
+}
+
+const STATUS_OVERFLOW: u8 = 0x9;
+const STATUS_WRITE_FAIL: u8 = 0xa;
+const INDEX: u32 = 0xff_ffff;
+
+/// What the next completion does beyond lying in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arm {
+    /// Nothing.
+    Off,
+    /// Solicited and failed completions make an event.
+    Solicited,
+    /// Every completion does.
+    Any,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    pub(crate) context: Cqc,
+    pub(crate) ring: Ring,
+    pub(crate) producer: u32,
+    /// Consumer index as last read from the doorbell record.
+    pub(crate) consumer: u32,
+    pub(crate) arm: Arm,
+    /// Producer index behind the last solicited or failed completion.
+    last_solicited: u32,
+    /// Consumer index of the last arm doorbell, for QUERY_CQ.
+    last_notified: u32,
+    pub(crate) status: u8,
+    /// Queues that complete here.
+    pub(crate) users: u32,
+    pub(crate) place: Place,
+}
+
+/// The queue takes no more completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CqDead;
+
+impl Cq {
+    pub(crate) fn new(context: Cqc, ring: Ring, place: Place) -> Self {
+        Self {
+            context,
+            ring,
+            producer: 0,
+            consumer: 0,
+            arm: Arm::Off,
+            last_solicited: 0,
+            last_notified: 0,
+            status: 0,
+            users: 0,
+            place,
+        }
+    }
+
+    /// Distance between entries in bytes.
+    pub(crate) fn stride(cqe_sz: u8) -> u64 {
+        if cqe_sz == 0 { 64 } else { 128 }
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        1 << self.context.log_cq_size()
+    }
+
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.producer.wrapping_sub(self.consumer) & INDEX
+    }
+
+    /// The context as QUERY_CQ shows it.
+    pub(crate) fn shown(&self) -> Cqc {
+        let mut context = self.context;
+        context
+            .set_status(self.status)
+            .set_st(match self.arm {
+                Arm::Off => 0xa,
+                Arm::Solicited => 0x6,
+                Arm::Any => 0x9,
+            })
+            .set_consumer_counter(self.consumer & INDEX)
+            .set_producer_counter(self.producer & INDEX)
+            .set_last_notified_index(self.last_notified & INDEX)
+            .set_last_solicit_index(self.last_solicited & INDEX);
+        context
+    }
+}
+
+impl Device {
+    /// Reads a queue's consumer index from the host; `false` if it cannot be reached.
+    pub(crate) fn refresh_consumer(&mut self, io: &mut Io<'_>, cqn: u32) -> bool {
+        let Some(cq) = self.cqs.get_mut(cqn) else {
+            return false;
+        };
+        match io.read_be32(cq.context.dbr_addr()) {
+            Ok(consumer) => {
+                cq.consumer = consumer & INDEX;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn fail_cq(&mut self, io: &mut Io<'_>, cqn: u32, status: u8) {
+        if let Some(cq) = self.cqs.get_mut(cqn) {
+            cq.status = status;
+            cq.arm = Arm::Off;
+        }
+        log::warn!("completion queue {cqn:#x} failed, status {status:#x}");
+        let mut error = CqError::ZERO;
+        // Syndromes of CQ_ERROR: 1 overrun, 2 access violation.
+        error
+            .set_cqn(cqn)
+            .set_syndrome(if status == STATUS_OVERFLOW { 1 } else { 2 });
+        self.event(io, event::CQ_ERROR, 0, &error.0);
+    }
+
+    /// Writes a completion; time stamp and owner bit are filled in here.
+    pub(crate) fn complete(
+        &mut self,
+        io: &mut Io<'_>,
+        cqn: u32,
+        entry: &mut [u8; 64],
+        solicited: bool,
+    ) -> Result<(), CqDead> {
+        let now = self.timer();
+        let cq = self.cqs.get_mut(cqn).ok_or(CqDead)?;
+        if cq.status != 0 {
+            return Err(CqDead);
+        }
+        let size = cq.size();
+        if cq.outstanding() >= size && !cq.context.oi() {
+            // Only now does the device look at the record: it costs a DMA read.
+            let reachable = self.refresh_consumer(io, cqn);
+            let full = self.cqs.get(cqn).is_none_or(|cq| cq.outstanding() >= size);
+            if !reachable || full {
+                self.stats.cq_overruns += 1;
+                self.fail_cq(io, cqn, STATUS_OVERFLOW);
+                return Err(CqDead);
+            }
+        }
+        let cq = self.cqs.get_mut(cqn).ok_or(CqDead)?;
+        entry[0x30..0x38].copy_from_slice(&now.to_be_bytes());
+        entry[0x3f] = entry[0x3f] & 0xfe | u8::from(cq.producer & size != 0);
+        let stride = Cq::stride(cq.context.cqe_sz());
+        // Of 128 bytes, the second half is the completion.
+        let at = u64::from(cq.producer & (size - 1)) * stride + (stride - 64);
+        if cq.ring.write(io, at, entry).is_err() {
+            self.fail_cq(io, cqn, STATUS_WRITE_FAIL);
+            return Err(CqDead);
+        }
+        cq.producer = cq.producer.wrapping_add(1) & INDEX;
+        let failed = entry[0x3f] >> 4 >= 0xc;
+        if solicited || failed {
+            cq.last_solicited = cq.producer;
+        }
+        self.stats.completions += 1;
+        let fires = match cq.arm {
+            Arm::Off => false,
+            Arm::Solicited => solicited || failed,
+            Arm::Any => true,
+        };
+        if fires {
+            self.fire(io, cqn);
+        }
+        Ok(())
+    }
+
+    fn fire(&mut self, io: &mut Io<'_>, cqn: u32) {
+        let Some(cq) = self.cqs.get_mut(cqn) else {
+            return;
+        };
+        cq.arm = Arm::Off;
+        let eqn = cq.context.c_eqn_or_apu_element() & 0xff;
+        let mut data = [0; 28];
+        data[24..].copy_from_slice(&cqn.to_be_bytes());
+        self.post_event(io, eqn, event::COMP, 0, &data);
+    }
+
+    /// The arm doorbell.
+    pub(crate) fn cq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, high: u32, low: u32) {
+        let cqn = low & 0xff_ffff;
+        let Some(cq) = self.cqs.get_mut(cqn) else {
+            self.stats.bad_doorbells += 1;
+            return;
+        };
+        if cq.context.uar_page() != uar {
+            log::warn!("doorbell of completion queue {cqn:#x} through UAR {uar:#x}");
+            self.stats.bad_doorbells += 1;
+            return;
+        }
+        // The record's second word must have been written before the doorbell, with the same sequence number: that is how
+        // the device tells an arm that is meant from one that was overtaken.
+        let Ok(record) = io.read_be32(cq.context.dbr_addr().wrapping_add(4)) else {
+            return;
+        };
+        if (record ^ high) & 0x3000_0000 != 0 {
+            log::debug!("stale arm of completion queue {cqn:#x}");
+            self.stats.bad_doorbells += 1;
+            return;
+        }
+        let consumer = high & INDEX;
+        cq.last_notified = consumer;
+        let behind = |index: u32| {
+            let ahead = index.wrapping_sub(consumer) & INDEX;
+            ahead != 0 && ahead < 1 << 23
+        };
+        let solicited_only = high & 1 << 24 != 0;
+        let due = if solicited_only {
+            behind(cq.last_solicited)
+        } else {
+            behind(cq.producer)
+        };
+        cq.arm = if solicited_only {
+            Arm::Solicited
+        } else {
+            Arm::Any
+        };
+        if due {
+            self.fire(io, cqn);
+        }
+    }
+}

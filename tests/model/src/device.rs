@@ -1,0 +1,295 @@
+//! The device's state, in one place, and what holds it together: events, contexts, deadlines.
+
+use crate::caps::Caps;
+use crate::command::queue::CommandQueue;
+use crate::config::Config;
+use crate::counters::{CounterSet, Stats};
+use crate::cq::Cq;
+use crate::eq::Eq;
+use crate::fault::Faults;
+use crate::health::Health;
+use crate::io::Io;
+use crate::mkey::Mkey;
+use crate::multicast::Groups;
+use crate::pages::{Pages, Place};
+use crate::qp::Qp;
+use crate::roce::transport::Scratch;
+use crate::srq::Srq;
+use crate::syndrome::{Reject, Syndrome};
+use crate::table::Table;
+use crate::uar::{FIRST_UAR, Uar};
+use crate::vport::Vport;
+use bareverbs_firmware_cmds::roce::RoceAddr;
+use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+
+/// How far the function has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// After reset or DISABLE_HCA.
+    Disabled,
+    /// After ENABLE_HCA or TEARDOWN_HCA.
+    Enabled,
+    /// After INIT_HCA.
+    Initialized,
+}
+
+/// A domain: its users keep it from being freed.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub(crate) users: u32,
+    pub(crate) place: Place,
+}
+
+/// What an object is, in contexts and leak reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum ObjectKind {
+    /// User access region.
+    Uar = 1,
+    /// Protection domain.
+    Pd,
+    /// Transport domain.
+    TransportDomain,
+    /// XRC domain.
+    Xrcd,
+    /// Event queue.
+    Eq,
+    /// Completion queue.
+    Cq,
+    /// Memory key.
+    Mkey,
+    /// Queue pair.
+    Qp,
+    /// Shared receive queue of any kind.
+    Srq,
+    /// Queue counter set.
+    QCounter,
+    /// Page of the host.
+    Page,
+}
+
+/// Objects that were still there when the driver said that it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leak {
+    /// What.
+    pub kind: ObjectKind,
+    /// Its number (memory keys: the index), or how many pages.
+    pub number: u32,
+}
+
+/// Everything but the PCI function.
+pub(crate) struct Device {
+    pub(crate) config: Config,
+    pub(crate) now: Duration,
+    /// When the function came out of reset.
+    pub(crate) started: Duration,
+    pub(crate) stage: Stage,
+    pub(crate) issi: u16,
+    pub(crate) caps: Caps,
+    pub(crate) cmdq: CommandQueue,
+    pub(crate) pages: Pages,
+    pub(crate) uars: Table<Uar>,
+    pub(crate) pds: Table<Domain>,
+    pub(crate) transport_domains: Table<Domain>,
+    pub(crate) xrcds: Table<Domain>,
+    pub(crate) mkeys: Table<Mkey>,
+    pub(crate) eqs: Table<Eq>,
+    pub(crate) cqs: Table<Cq>,
+    pub(crate) qps: Table<Qp>,
+    pub(crate) srqs: Table<Srq>,
+    pub(crate) counters: Table<CounterSet>,
+    pub(crate) gids: Vec<RoceAddr>,
+    pub(crate) groups: Groups,
+    pub(crate) vport: Vport,
+    pub(crate) health: Health,
+    pub(crate) faults: Faults,
+    pub(crate) stats: Stats,
+    pub(crate) leaks: Vec<Leak>,
+    /// QPs with something to do.
+    pub(crate) ready: VecDeque<u32>,
+    /// QPs by the time of their next timer.
+    pub(crate) timers: BTreeSet<(Duration, u32)>,
+    /// QPs in error whose receive queue has to be looked at again, as nothing rings when a receive is posted.
+    pub(crate) draining: Vec<u32>,
+    pub(crate) drain_at: Duration,
+    /// The QP1 of the port.
+    pub(crate) gsi: Option<u32>,
+    /// Frames to the own address.
+    pub(crate) loopback: VecDeque<Vec<u8>>,
+    pub(crate) spare_frames: Vec<Vec<u8>>,
+    pub(crate) scratch: Option<Scratch>,
+    pub(crate) node_description: [u8; 64],
+    pub(crate) wqe: Vec<u8>,
+}
+
+impl Device {
+    pub(crate) fn new(config: Config) -> Self {
+        let caps = Caps::new(&config);
+        let vport = Vport::new(&config);
+        let uars = usize::try_from(config.bar_size / 4096)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(FIRST_UAR as usize);
+        Self {
+            now: Duration::ZERO,
+            started: Duration::ZERO,
+            stage: Stage::Disabled,
+            issi: 0,
+            cmdq: CommandQueue::new(&config),
+            pages: Pages::default(),
+            uars: Table::new(FIRST_UAR, uars),
+            pds: Table::new(1, 1 << caps.general.log_max_pd()),
+            transport_domains: Table::new(1, 1 << caps.general.log_max_transport_domain()),
+            xrcds: Table::new(1, 1 << caps.general.log_max_xrcd()),
+            mkeys: Table::new(0x10, (1 << 24) - 0x20),
+            eqs: Table::new(0, usize::from(caps.general.max_num_eqs())),
+            cqs: Table::new(0x400, 1 << caps.general.log_max_cq()),
+            qps: Table::new(0x40, (1 << caps.general.log_max_qp()) - 0x40),
+            srqs: Table::new(1, 1 << caps.general.log_max_srq()),
+            counters: Table::new(1, usize::from(caps.general.max_qp_cnt()).min(255)),
+            gids: vec![RoceAddr::ZERO; usize::from(caps.roce.roce_address_table_size())],
+            groups: Groups::default(),
+            vport,
+            health: Health::default(),
+            faults: Faults::default(),
+            stats: Stats::default(),
+            leaks: Vec::new(),
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            draining: Vec::new(),
+            drain_at: Duration::ZERO,
+            gsi: None,
+            loopback: VecDeque::new(),
+            spare_frames: Vec::new(),
+            scratch: Some(Scratch::new()),
+            node_description: [0; 64],
+            wqe: Vec::new(),
+            caps,
+            config,
+        }
+    }
+
+    /// Back to power-on, but for the clock, the statistics, the cable, the faults to come and what was found leaking.
+    pub(crate) fn reset(&mut self) {
+        let link_up = self.vport.link_up;
+        let fresh = Self::new(self.config.clone());
+        let old = std::mem::replace(self, fresh);
+        self.now = old.now;
+        self.started = old.now;
+        self.stats = old.stats;
+        self.leaks = old.leaks;
+        self.faults = old.faults;
+        self.vport.link_up = link_up;
+    }
+
+    /// Whether the function has come out of reset.
+    pub(crate) fn booted(&self) -> bool {
+        self.now >= self.started + self.config.boot_time
+    }
+
+    /// The free-running clock that the init segment and completions show.
+    pub(crate) fn timer(&self) -> u64 {
+        u64::try_from((self.now - self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The PCI distance between UAR pages, as a shift.
+    pub(crate) fn uar_shift(&self) -> u32 {
+        12 + u32::from(self.caps.general.log_uar_page_sz().min(8))
+    }
+
+    /// Puts a context into the host's pages.
+    pub(crate) fn store(
+        &mut self,
+        io: &mut Io<'_>,
+        kind: ObjectKind,
+        number: u32,
+        context: &[u8],
+    ) -> Result<Place, Reject> {
+        self.pages.store(io, kind as u32, number, context)
+    }
+
+    /// Reads a context back and compares. What is wrong there stops the firmware.
+    pub(crate) fn check(
+        &mut self,
+        io: &mut Io<'_>,
+        place: Place,
+        kind: ObjectKind,
+        number: u32,
+        context: &[u8],
+    ) -> Result<(), Reject> {
+        let found = self.pages.check(io, place, kind as u32, number, context);
+        self.assert_context(found)
+    }
+
+    /// Writes a context anew.
+    pub(crate) fn restore(
+        &mut self,
+        io: &mut Io<'_>,
+        place: Place,
+        kind: ObjectKind,
+        number: u32,
+        context: &[u8],
+    ) -> Result<(), Reject> {
+        let written = self.pages.write(io, place, kind as u32, number, context);
+        self.assert_context(written)
+    }
+
+    pub(crate) fn assert_context(&mut self, result: Result<(), Reject>) -> Result<(), Reject> {
+        let lost = |syndrome: Syndrome| Err(Reject::from(syndrome));
+        if result == lost(Syndrome::ContextLost) || result == lost(Syndrome::ContextUnreachable) {
+            self.health.fail(crate::health::FIRMWARE_ERROR, 0x1001);
+        }
+        result
+    }
+
+    /// Forgets every object, as TEARDOWN_HCA does; what the driver should have destroyed is reported.
+    pub(crate) fn drop_objects(&mut self) {
+        let mut leaks = Vec::new();
+        let mut note = |kind: ObjectKind, numbers: &mut dyn Iterator<Item = u32>| {
+            leaks.extend(numbers.map(|number| Leak { kind, number }));
+        };
+        note(ObjectKind::Uar, &mut self.uars.iter().map(|(n, _)| n));
+        note(ObjectKind::Pd, &mut self.pds.iter().map(|(n, _)| n));
+        note(
+            ObjectKind::TransportDomain,
+            &mut self.transport_domains.iter().map(|(n, _)| n),
+        );
+        note(ObjectKind::Xrcd, &mut self.xrcds.iter().map(|(n, _)| n));
+        note(ObjectKind::Eq, &mut self.eqs.iter().map(|(n, _)| n));
+        note(ObjectKind::Cq, &mut self.cqs.iter().map(|(n, _)| n));
+        note(ObjectKind::Mkey, &mut self.mkeys.iter().map(|(n, _)| n));
+        note(ObjectKind::Qp, &mut self.qps.iter().map(|(n, _)| n));
+        note(ObjectKind::Srq, &mut self.srqs.iter().map(|(n, _)| n));
+        note(
+            ObjectKind::QCounter,
+            &mut self.counters.iter().map(|(n, _)| n),
+        );
+        for leak in &leaks {
+            log::warn!(
+                "TEARDOWN_HCA with a live {:?} {:#x}",
+                leak.kind,
+                leak.number
+            );
+        }
+        self.leaks.append(&mut leaks);
+        self.uars.clear();
+        self.pds.clear();
+        self.transport_domains.clear();
+        self.xrcds.clear();
+        self.eqs.clear();
+        self.cqs.clear();
+        self.mkeys.clear();
+        self.qps.clear();
+        self.srqs.clear();
+        self.counters.clear();
+        self.gids.fill(RoceAddr::ZERO);
+        self.groups = Groups::default();
+        self.ready.clear();
+        self.timers.clear();
+        self.draining.clear();
+        self.gsi = None;
+        self.loopback.clear();
+        self.pages.release_all();
+        self.pages.asked = 0;
+    }
+}

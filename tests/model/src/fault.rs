@@ -1,0 +1,132 @@
+//! Faults as data: when this happens, do that.
+
+use crate::syndrome::Status;
+use core::time::Duration;
+
+/// What happens to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandFault {
+    /// It is not executed, and answered with this status.
+    Fail {
+        /// Status.
+        status: Status,
+        /// Syndrome.
+        syndrome: u32,
+    },
+    /// It is not executed, and the entry comes back with this delivery status.
+    Delivery(u8),
+    /// It is executed this much later.
+    Delay(Duration),
+    /// It is never executed and never answered.
+    Drop,
+    /// It is executed and never answered.
+    DropAnswer,
+    /// It is executed, and then the answer's byte `at` is exclusive-ored with `with`.
+    Corrupt {
+        /// Offset in the answer.
+        at: usize,
+        /// Mask.
+        with: u8,
+    },
+    /// It is executed and answered, but the event queue entry is lost.
+    LoseEvent,
+}
+
+/// When a command fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandRule {
+    /// Only this opcode; any if `None`.
+    pub opcode: Option<u16>,
+    /// Only this `op_mod`; any if `None`.
+    pub op_mod: Option<u16>,
+    /// How many matching commands pass first.
+    pub skip: u32,
+    /// How many it strikes after that; then the rule is used up.
+    pub times: u32,
+    /// What happens.
+    pub fault: CommandFault,
+}
+
+impl CommandRule {
+    /// Strikes the next command with this opcode, once.
+    #[must_use]
+    pub fn next(opcode: u16, fault: CommandFault) -> Self {
+        Self {
+            opcode: Some(opcode),
+            op_mod: None,
+            skip: 0,
+            times: 1,
+            fault,
+        }
+    }
+
+    /// Strikes the command number `nth` from now (counted from 0) whatever it is, once.
+    #[must_use]
+    pub fn nth(nth: u32, fault: CommandFault) -> Self {
+        Self {
+            opcode: None,
+            op_mod: None,
+            skip: nth,
+            times: 1,
+            fault,
+        }
+    }
+}
+
+/// What is to go wrong.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Command faults; the first rule that strikes is the one that counts.
+    pub commands: Vec<CommandRule>,
+    /// Pages that QUERY_PAGES asks for beyond what the card is configured with.
+    pub extra_boot_pages: u32,
+    /// The same for the second stage.
+    pub extra_init_pages: u32,
+    /// Interrupts are not raised (entries are still written).
+    pub lose_interrupts: bool,
+    /// The `initializing` bit never clears.
+    pub never_boots: bool,
+}
+
+impl Faults {
+    /// Whether the driver's next command with this header is struck.
+    pub(crate) fn strike(&mut self, opcode: u16, op_mod: u16) -> Option<CommandFault> {
+        let mut struck = None;
+        for rule in &mut self.commands {
+            let matches = rule.opcode.is_none_or(|want| want == opcode)
+                && rule.op_mod.is_none_or(|want| want == op_mod)
+                && rule.times > 0;
+            if !matches {
+                continue;
+            }
+            if rule.skip > 0 {
+                rule.skip -= 1;
+            } else if struck.is_none() {
+                rule.times -= 1;
+                struck = Some(rule.fault);
+            }
+        }
+        self.commands.retain(|rule| rule.times > 0);
+        struck
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_skip_strike_and_end() {
+        let mut faults = Faults::default();
+        faults.commands.push(CommandRule {
+            skip: 1,
+            times: 2,
+            ..CommandRule::next(0x500, CommandFault::Drop)
+        });
+        let struck: Vec<_> = [0x500, 0x501, 0x500, 0x500, 0x500]
+            .map(|opcode| faults.strike(opcode, 0).is_some())
+            .into();
+        assert_eq!(struck, [false, false, true, true, false]);
+        assert!(faults.commands.is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! The init segment: identification, the command queue's address and doorbell, health, clocks. All of it big-endian.
+
+use crate::device::Device;
+use crate::health::{INTERFACE_DISABLED, INTERFACE_FULL, INTERFACE_RESET};
+use crate::io::Io;
+
+/// Offset of the first byte behind the init segment.
+pub(crate) const END: u64 = 0x3000;
+
+const COMMAND_INTERFACE_REVISION: u32 = 5;
+const ADDRESS_HIGH: u64 = 0x010;
+const ADDRESS_LOW: u64 = 0x014;
+const DOORBELL: u64 = 0x018;
+
+impl Device {
+    /// The word at a multiple of four.
+    pub(crate) fn init_word(&self, offset: u64) -> u32 {
+        let (major, minor, sub) = self.config.firmware;
+        let timer = self.timer();
+        match offset {
+            0x000 => u32::from(minor) << 16 | u32::from(major),
+            0x004 => COMMAND_INTERFACE_REVISION << 16 | u32::from(sub),
+            ADDRESS_HIGH => (self.cmdq.address >> 32) as u32,
+            ADDRESS_LOW => {
+                (self.cmdq.address as u32 & !0xfff)
+                    | u32::from(self.health.interface) << 8
+                    | u32::from(self.config.log_cmdq_size) << 4
+                    | u32::from(self.config.log_cmdq_stride)
+            }
+            0x1fc => {
+                let initializing = !self.booted() || self.faults.never_boots;
+                u32::from(initializing) << 31
+            }
+            // Where the firmware stopped: all the same to a driver, but not zero when it did.
+            0x220 if !self.health.well() => 0x0080_1234,
+            0x224 if !self.health.well() => 0x0080_5678,
+            0x22c => (self.now - self.started).as_secs() as u32,
+            0x230 => u32::from(major) << 24 | u32::from(minor) << 16 | u32::from(sub),
+            0x234 => 0x0000_020d,
+            0x238 => {
+                let severity = if self.health.well() { 0 } else { 0x0a };
+                u32::from(self.health.reset_required) << 31 | severity << 24
+            }
+            0x23c => u32::from(self.health.syndrome) << 16 | u32::from(self.health.ext_syndrome),
+            // 0xff8 and 0xffc stay zero: the driver uses its own time limits and never reads the DTOR register.
+            0x1000 => (timer >> 32) as u32,
+            0x1004 => timer as u32,
+            0x1010 => self.health.counter(),
+            0x2000 => (timer >> 32) as u32,
+            0x2004 => timer as u32,
+            _ => 0,
+        }
+    }
+
+    /// A write of the word at a multiple of four.
+    pub(crate) fn init_write(&mut self, io: &mut Io<'_>, offset: u64, value: u32) {
+        match offset {
+            ADDRESS_HIGH => self.cmdq.latch = value,
+            ADDRESS_LOW => self.address_low(io, value),
+            DOORBELL => self.cmdq.ring(value, self.now),
+            // Clears the legacy interrupt, which this function does not have.
+            0x200c => {}
+            _ => {
+                log::debug!("write of {value:#x} to the init segment at {offset:#x}");
+                self.stats.bad_accesses += 1;
+            }
+        }
+    }
+
+    fn address_low(&mut self, _io: &mut Io<'_>, value: u32) {
+        let address = u64::from(self.cmdq.latch) << 32 | u64::from(value & !0xfff);
+        match (value >> 8 & 7) as u8 {
+            INTERFACE_FULL => {
+                self.health.interface = INTERFACE_FULL;
+                self.cmdq.program(address);
+            }
+            // The driver gives up on the device without commands: nothing may touch its memory any more.
+            INTERFACE_DISABLED => {
+                self.health.interface = INTERFACE_DISABLED;
+                self.cmdq.forget();
+                self.drop_objects();
+                self.stage = crate::device::Stage::Disabled;
+            }
+            INTERFACE_RESET => {
+                self.reset();
+            }
+            other => self.health.interface = other,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The card: what the bus, the cable and the clock do to it.
+
+use crate::bar;
+use crate::config::Config;
+use crate::counters::Stats;
+use crate::device::{Device, Leak};
+use crate::fault::Faults;
+use crate::host::Host;
+use crate::io::Io;
+use crate::pci::{ConfigEffect, Pci};
+use core::time::Duration;
+
+/// A ConnectX-5-like physical function.
+///
+/// It does nothing by itself: a doorbell, a command or a frame is only noted (or, for frames, handled) when it comes, and
+/// the work is done in [`advance`](Self::advance), which is to be called after every other call and whenever
+/// [`next_deadline`](Self::next_deadline) has come.
+///
+/// As after power-on, the function decodes its BAR and does DMA only when the command register in configuration space says
+/// so: whoever plays the host's PCI bus writes memory space and bus master enable there before anything else.
+pub struct Model {
+    device: Device,
+    pci: Pci,
+}
+
+/// Turns of the work loop in one call of [`Model::advance`]; more is left for the next call.
+const TURNS: usize = 64;
+
+impl Model {
+    /// A card at power-on, at time zero.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            pci: Pci::new(&config),
+            device: Device::new(config),
+        }
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.device.config
+    }
+
+    fn with_io<T>(
+        &mut self,
+        host: &mut dyn Host,
+        f: impl FnOnce(&mut Device, &mut Io<'_>) -> T,
+    ) -> T {
+        let mut faults = 0;
+        let lose = self.device.faults.lose_interrupts;
+        let result = f(
+            &mut self.device,
+            &mut Io::new(host, &mut self.pci, &mut faults, lose),
+        );
+        self.device.stats.dma_faults += faults;
+        result
+    }
+
+    /// A read of 1, 2, 4 or 8 bytes in BAR 0. All registers are big-endian: `data` is as it lies on the bus, lowest address
+    /// first.
+    pub fn bar_read(&mut self, _host: &mut dyn Host, offset: u64, data: &mut [u8]) {
+        if self.pci.memory_enabled() {
+            bar::read(&mut self.device, &self.pci, offset, data);
+        } else {
+            data.fill(0xff);
+        }
+    }
+
+    /// A write of 1, 2, 4 or 8 bytes in BAR 0, or of up to 64 bytes if the bus combined them.
+    pub fn bar_write(&mut self, host: &mut dyn Host, offset: u64, data: &[u8]) {
+        if !self.pci.memory_enabled() || self.device.health.vanished {
+            return;
+        }
+        if bar::in_table(offset) {
+            self.pci
+                .table_write((offset - crate::pci::MSIX_TABLE) as usize, data);
+            self.deliver_pending(host);
+            return;
+        }
+        self.with_io(host, |device, io| bar::write(device, io, offset, data));
+    }
+
+    /// A read of configuration space.
+    pub fn config_read(&mut self, offset: usize, data: &mut [u8]) {
+        if self.device.health.vanished {
+            data.fill(0xff);
+        } else {
+            self.pci.read(offset, data);
+        }
+    }
+
+    /// A write of configuration space.
+    pub fn config_write(&mut self, host: &mut dyn Host, offset: usize, data: &[u8]) {
+        if self.device.health.vanished {
+            return;
+        }
+        match self.pci.write(offset, data) {
+            ConfigEffect::None => {}
+            ConfigEffect::Unmasked => self.deliver_pending(host),
+            ConfigEffect::FunctionReset => {
+                self.device.reset();
+                self.pci.reset(&self.device.config, false);
+            }
+        }
+    }
+
+    fn deliver_pending(&mut self, host: &mut dyn Host) {
+        while let Some(vector) = self.pci.take_deliverable() {
+            host.interrupt(vector);
+        }
+    }
+
+    /// Function-level reset as the host's kernel does it around an open or close of the device: the command register and
+    /// the BAR come back as they were, everything else is as at power-on.
+    pub fn function_reset(&mut self) {
+        if !self.device.health.vanished {
+            self.device.reset();
+            self.pci.reset(&self.device.config, true);
+        }
+    }
+
+    /// A frame from the cable, without its check sequence.
+    pub fn receive(&mut self, host: &mut dyn Host, frame: &[u8]) {
+        if !self.device.health.vanished {
+            self.with_io(host, |device, io| device.receive_frame(io, frame));
+        }
+    }
+
+    /// Lets time pass and does what is due. Time never goes back.
+    pub fn advance(&mut self, host: &mut dyn Host, now: Duration) {
+        let device = &mut self.device;
+        device.now = device.now.max(now);
+        device.health.tick(device.now);
+        if device.health.vanished {
+            return;
+        }
+        self.with_io(host, |device, io| {
+            device.run_commands(io);
+            if !device.health.well() || device.health.interface != 0 {
+                return;
+            }
+            device.run_timers(io);
+            for _ in 0..TURNS {
+                let queues = device.run_queues(io);
+                let looped = device.run_loopback(io);
+                if !queues && !looped && device.ready.is_empty() {
+                    break;
+                }
+            }
+            device.offer_pages(io);
+        });
+    }
+
+    /// When [`advance`](Self::advance) has something to do next, if nothing comes from outside. A time that has passed means
+    /// at once.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let device = &self.device;
+        if device.health.vanished {
+            return None;
+        }
+        let commands = device.cmdq.next_deadline(device.config.command_time);
+        if !device.health.well() {
+            return commands;
+        }
+        let boot = (!device.booted()).then(|| device.started + device.config.boot_time);
+        let busy = (!device.ready.is_empty() || !device.loopback.is_empty()).then_some(device.now);
+        let drain = (!device.draining.is_empty()).then_some(device.drain_at);
+        let timer = device.timers.first().map(|&(at, _)| at);
+        [commands, boot, busy, drain, timer]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Plugs the cable in or out.
+    pub fn set_link(&mut self, host: &mut dyn Host, up: bool) {
+        self.with_io(host, |device, io| device.set_link(io, up));
+    }
+
+    /// Whether the port can send and receive.
+    #[must_use]
+    pub fn link_up(&self) -> bool {
+        self.device.vport.up()
+    }
+
+    /// What is to go wrong.
+    pub fn faults_mut(&mut self) -> &mut Faults {
+        &mut self.device.faults
+    }
+
+    /// Makes the next object cost this many pages more, which the card asks for by event first; 0 ends that.
+    pub fn set_page_appetite(&mut self, pages: u32) {
+        self.device.pages.appetite = pages;
+    }
+
+    /// The firmware stops with this health syndrome.
+    pub fn fail_health(&mut self, syndrome: u8, ext_syndrome: u16) {
+        self.device.health.fail(syndrome, ext_syndrome);
+    }
+
+    /// The card falls off the bus: reads give all-ones, nothing is written, nothing is sent, for ever.
+    pub fn vanish(&mut self) {
+        self.device.health.vanished = true;
+    }
+
+    /// Whether it fell off the bus.
+    #[must_use]
+    pub fn vanished(&self) -> bool {
+        self.device.health.vanished
+    }
+
+    /// The health syndrome; 0 when well.
+    #[must_use]
+    pub fn health_syndrome(&self) -> u8 {
+        self.device.health.syndrome
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.device.stats
+    }
+
+    /// Objects and pages that drivers left behind at TEARDOWN_HCA and DISABLE_HCA since power-on.
+    #[must_use]
+    pub fn leaks(&self) -> &[Leak] {
+        &self.device.leaks
+    }
+
+    /// Pages of the host that it holds now.
+    #[must_use]
+    pub fn pages_held(&self) -> usize {
+        self.device.pages.held()
+    }
+
+    /// Live objects: (UARs, PDs, mkeys, EQs, CQs, QPs, SRQs).
+    #[must_use]
+    pub fn objects(&self) -> Objects {
+        let device = &self.device;
+        Objects {
+            uars: device.uars.len(),
+            pds: device.pds.len(),
+            mkeys: device.mkeys.len(),
+            eqs: device.eqs.len(),
+            cqs: device.cqs.len(),
+            qps: device.qps.len(),
+            srqs: device.srqs.len(),
+        }
+    }
+}
+
+/// How many objects are alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Objects {
+    /// User access regions.
+    pub uars: usize,
+    /// Protection domains.
+    pub pds: usize,
+    /// Memory keys.
+    pub mkeys: usize,
+    /// Event queues.
+    pub eqs: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Shared receive queues.
+    pub srqs: usize,
+}

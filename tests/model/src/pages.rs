@@ -1,0 +1,223 @@
+//! The host's pages that the firmware lives in.
+//!
+//! They are really used: every object's context is written into one of them when the object is made and compared when a
+//! command touches the object, and the firmware's own pages carry a pattern. A page that was the wrong one, or that the
+//! host took back for itself, therefore shows as a firmware failure, as it would on a card.
+
+use crate::io::Io;
+use crate::syndrome::{Reject, Syndrome};
+use std::collections::BTreeMap;
+
+/// Size of a page, whatever the host's own page size is.
+pub(crate) const PAGE: u64 = 4096;
+const SLOT: usize = 256;
+const SLOTS: u32 = (PAGE as usize / SLOT) as u32;
+const PATTERN: u64 = 0x6d6c_7835_6677_7067;
+
+/// Where an object's context lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    page: u64,
+    slot: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The firmware's own.
+    Firmware,
+    /// Contexts; a bit per slot in use.
+    Contexts(u16),
+}
+
+/// What the host has given.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    held: BTreeMap<u64, Role>,
+    firmware: u32,
+    /// Pages asked for by event and not yet given (positive) or not yet taken (negative).
+    pub(crate) asked: i32,
+    /// Pages that must be there before the next object is made; faults raise it.
+    pub(crate) appetite: u32,
+    scratch: Vec<u8>,
+}
+
+impl Pages {
+    /// Pages held in all.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The firmware's own pages among them.
+    pub(crate) fn firmware(&self) -> u32 {
+        self.firmware
+    }
+
+    /// Context pages among them.
+    pub(crate) fn contexts(&self) -> u32 {
+        self.held.len() as u32 - self.firmware
+    }
+
+    /// Context pages with nothing in them.
+    pub(crate) fn idle(&self) -> u32 {
+        self.held
+            .values()
+            .filter(|&&role| role == Role::Contexts(0))
+            .count() as u32
+    }
+
+    pub(crate) fn holds(&self, page: u64) -> bool {
+        self.held.contains_key(&page)
+    }
+
+    /// Takes a page in; the first `boot` become the firmware's own.
+    pub(crate) fn give(&mut self, io: &mut Io<'_>, page: u64, boot: u32) -> Result<(), Reject> {
+        // Both ends are touched, so that a page of which only a part is mapped shows at once.
+        let mark = (page ^ PATTERN).to_be_bytes();
+        for at in [page, page + PAGE - 8] {
+            io.write(at, &mark)
+                .map_err(|_| Syndrome::PagesUnreachable)?;
+        }
+        let role = if self.firmware < boot {
+            self.firmware += 1;
+            Role::Firmware
+        } else {
+            Role::Contexts(0)
+        };
+        self.held.insert(page, role);
+        Ok(())
+    }
+
+    /// Gives up to `count` pages back: idle ones only, or any when `all`.
+    pub(crate) fn take(&mut self, count: usize, keep: u32, all: bool) -> Vec<u64> {
+        let spare = if all {
+            usize::MAX
+        } else {
+            self.contexts().saturating_sub(keep) as usize
+        };
+        let pages: Vec<u64> = self
+            .held
+            .iter()
+            .rev()
+            .filter(|&(_, &role)| all || role == Role::Contexts(0))
+            .map(|(&page, _)| page)
+            .take(count.min(spare))
+            .collect();
+        for page in &pages {
+            if self.held.remove(page) == Some(Role::Firmware) {
+                self.firmware -= 1;
+            }
+        }
+        pages
+    }
+
+    /// Whether the firmware's own pages still hold its pattern.
+    pub(crate) fn check_firmware(&mut self, io: &mut Io<'_>) -> Result<(), Reject> {
+        for (&page, &role) in &self.held {
+            if role != Role::Firmware {
+                continue;
+            }
+            for at in [page, page + PAGE - 8] {
+                let mut mark = [0; 8];
+                io.read(at, &mut mark)
+                    .map_err(|_| Syndrome::ContextUnreachable)?;
+                if u64::from_be_bytes(mark) != page ^ PATTERN {
+                    log::error!("firmware page {page:#x} was overwritten: {mark:02x?}");
+                    return Err(Syndrome::ContextLost.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn image(&mut self, kind: u32, number: u32, context: &[u8]) {
+        self.scratch.clear();
+        self.scratch.extend(PATTERN.to_be_bytes());
+        self.scratch.extend(kind.to_be_bytes());
+        self.scratch.extend(number.to_be_bytes());
+        self.scratch.extend(context);
+        self.scratch.resize(SLOT, 0);
+    }
+
+    /// Finds room for a context and writes it.
+    pub(crate) fn store(
+        &mut self,
+        io: &mut Io<'_>,
+        kind: u32,
+        number: u32,
+        context: &[u8],
+    ) -> Result<Place, Reject> {
+        if self.appetite > 0 {
+            return Err(Reject::NeedPages(self.appetite));
+        }
+        let found = self.held.iter().find_map(|(&page, &role)| match role {
+            Role::Contexts(used) if used != u16::MAX => Some((page, (!used).trailing_zeros())),
+            _ => None,
+        });
+        let Some((page, slot)) = found else {
+            return Err(Reject::NeedPages(1));
+        };
+        let place = Place { page, slot };
+        self.write(io, place, kind, number, context)?;
+        if let Some(Role::Contexts(used)) = self.held.get_mut(&page) {
+            *used |= 1 << slot;
+        }
+        Ok(place)
+    }
+
+    /// Writes a context anew.
+    pub(crate) fn write(
+        &mut self,
+        io: &mut Io<'_>,
+        place: Place,
+        kind: u32,
+        number: u32,
+        context: &[u8],
+    ) -> Result<(), Reject> {
+        self.image(kind, number, context);
+        // The last slot shares its page's end with the mark of a page that is new.
+        io.write(
+            place.page + u64::from(place.slot) * SLOT as u64,
+            &self.scratch,
+        )
+        .map_err(|_| Syndrome::ContextUnreachable.into())
+    }
+
+    /// Whether a context is still what was written.
+    pub(crate) fn check(
+        &mut self,
+        io: &mut Io<'_>,
+        place: Place,
+        kind: u32,
+        number: u32,
+        context: &[u8],
+    ) -> Result<(), Reject> {
+        let mut found = [0; SLOT];
+        io.read(place.page + u64::from(place.slot) * SLOT as u64, &mut found)
+            .map_err(|_| Syndrome::ContextUnreachable)?;
+        self.image(kind, number, context);
+        if found[..] != self.scratch[..] {
+            log::error!(
+                "context {kind:#x}:{number:#x} in page {:#x} was overwritten",
+                place.page
+            );
+            return Err(Syndrome::ContextLost.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, place: Place) {
+        debug_assert!(place.slot < SLOTS);
+        if let Some(Role::Contexts(used)) = self.held.get_mut(&place.page) {
+            *used &= !(1 << place.slot);
+        }
+    }
+
+    /// All objects are gone.
+    pub(crate) fn release_all(&mut self) {
+        for role in self.held.values_mut() {
+            if let Role::Contexts(used) = role {
+                *used = 0;
+            }
+        }
+    }
+}

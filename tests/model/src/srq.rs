@@ -1,0 +1,157 @@
+//! Shared receive queues of all kinds: linked lists of WQEs, limits.
+
+use crate::device::Device;
+use crate::eq::event;
+use crate::io::Io;
+use crate::pages::Place;
+use crate::qp::EVENT_SRQ;
+use crate::ring::Ring;
+use crate::roce::env::{BadWqe, RecvWork, Syndrome};
+use crate::wqe::scatter_list;
+use bareverbs_firmware_cmds::eq::QpEvents;
+
+/// By which command it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SrqKind {
+    /// CREATE_SRQ, ISSI 0.
+    Basic,
+    /// CREATE_XRC_SRQ.
+    Xrc,
+    /// CREATE_RMP.
+    Rmp,
+}
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct Srq {
+    pub(crate) kind: SrqKind,
+    /// The context as it lies in the host's pages.
+    pub(crate) context: Vec<u8>,
+    pub(crate) ring: Ring,
+    pub(crate) log_size: u8,
+    pub(crate) stride: u64,
+    pub(crate) record: u64,
+    pub(crate) pd: u32,
+    pub(crate) cqn: Option<u32>,
+    pub(crate) xrcd: Option<u32>,
+    /// WQEs in a ring rather than a list.
+    pub(crate) cyclic: bool,
+    /// Event below this many; 0 is off.
+    pub(crate) limit: u16,
+    pub(crate) users: u32,
+    pub(crate) place: Place,
+    /// Index of the next WQE, how many were consumed, how many were posted as of the last look.
+    pub(crate) next: u16,
+    pub(crate) consumed: u16,
+    pub(crate) posted: u16,
+    pub(crate) failed: bool,
+}
+
+impl Srq {
+    pub(crate) fn size(&self) -> u32 {
+        1 << self.log_size
+    }
+
+    pub(crate) fn available(&self) -> u16 {
+        self.posted.wrapping_sub(self.consumed)
+    }
+}
+
+impl Device {
+    fn read_shared_record(&mut self, io: &mut Io<'_>, srqn: u32) -> bool {
+        let Some(srq) = self.srqs.get_mut(srqn) else {
+            return false;
+        };
+        match io.read_be32(srq.record) {
+            Ok(record) => {
+                srq.posted = record as u16;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Fetches the next WQE of a shared queue.
+    pub(crate) fn fetch_shared(
+        &mut self,
+        io: &mut Io<'_>,
+        srqn: u32,
+        work: &mut RecvWork,
+    ) -> Result<bool, BadWqe> {
+        let bad = BadWqe(Syndrome::LocalQpOperation);
+        let Some(srq) = self.srqs.get(srqn) else {
+            return Ok(false);
+        };
+        let watched = srq.limit != 0;
+        // With a limit armed every fetch looks at the record, or a queue that was filled again would seem to run dry.
+        if (srq.available() == 0 || watched) && !self.read_shared_record(io, srqn) {
+            return Err(bad);
+        }
+        let Some(srq) = self.srqs.get_mut(srqn) else {
+            return Ok(false);
+        };
+        if srq.failed {
+            return Err(bad);
+        }
+        let available = srq.available();
+        if available == 0 {
+            return Ok(false);
+        }
+        let index = if srq.cyclic {
+            (u32::from(srq.consumed) & (srq.size() - 1)) as u16
+        } else {
+            srq.next
+        };
+        work.index = index;
+        let mut wqe = [0; 2048];
+        let len = (srq.stride as usize).min(wqe.len());
+        let wqe = &mut wqe[..len];
+        let sound = u32::from(available) <= srq.size()
+            && u32::from(index) < srq.size()
+            && srq
+                .ring
+                .read(io, u64::from(index) * srq.stride, wqe)
+                .is_ok();
+        if !sound {
+            log::warn!("shared receive queue {srqn:#x}: WQE {index:#x} of {available} posted");
+            srq.failed = true;
+            self.srq_event(io, srqn, event::SRQ_CATAS);
+            return Err(bad);
+        }
+        srq.consumed = srq.consumed.wrapping_add(1);
+        if srq.cyclic {
+            scatter_list(wqe, work);
+        } else {
+            srq.next = u16::from_be_bytes([wqe[2], wqe[3]]);
+            scatter_list(&wqe[16..], work);
+        }
+        self.check_limit(io, srqn);
+        Ok(true)
+    }
+
+    /// Sends the limit event if the queue is below its limit; once per arming.
+    pub(crate) fn check_limit(&mut self, io: &mut Io<'_>, srqn: u32) {
+        let Some(srq) = self.srqs.get_mut(srqn) else {
+            return;
+        };
+        if srq.limit != 0 && srq.available() < srq.limit {
+            srq.limit = 0;
+            self.srq_event(io, srqn, event::SRQ_LIMIT);
+        }
+    }
+
+    /// Arms the limit.
+    pub(crate) fn arm_limit(&mut self, io: &mut Io<'_>, srqn: u32, limit: u16) {
+        if let Some(srq) = self.srqs.get_mut(srqn) {
+            srq.limit = limit;
+        }
+        self.read_shared_record(io, srqn);
+        self.check_limit(io, srqn);
+    }
+
+    fn srq_event(&mut self, io: &mut Io<'_>, srqn: u32, kind: u8) {
+        let mut data = QpEvents::ZERO;
+        data.set_type(EVENT_SRQ).set_qpn_rqn_sqn(srqn);
+        self.event(io, kind, 0, &data.0);
+    }
+}

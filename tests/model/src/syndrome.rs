@@ -1,0 +1,323 @@
+//! Why a command was refused: the status that drivers act upon, and a syndrome of its own for every place that refuses.
+
+/// Command status, with the values of the vendor's interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// Done.
+    Ok = 0x00,
+    /// The firmware failed.
+    InternalError = 0x01,
+    /// No such command, or not now.
+    BadOp = 0x02,
+    /// A parameter makes no sense.
+    BadParam = 0x03,
+    /// Not in this state of the function.
+    BadSystemState = 0x04,
+    /// No such object.
+    BadResource = 0x05,
+    /// The object is in use.
+    ResourceBusy = 0x06,
+    /// A limit is exceeded.
+    Limit = 0x08,
+    /// The object is in the wrong state.
+    BadResourceState = 0x09,
+    /// An index is out of range.
+    BadIndex = 0x0a,
+    /// Nothing left.
+    NoResources = 0x0f,
+    /// The QP is in the wrong state.
+    BadQpState = 0x10,
+    /// A management packet makes no sense.
+    BadPacket = 0x30,
+    /// Too many CQEs outstanding for the new size.
+    BadSize = 0x40,
+    /// Input too short.
+    BadInputLength = 0x50,
+    /// Output too short.
+    BadOutputLength = 0x51,
+}
+
+macro_rules! syndromes {
+    ($($Name:ident = $value:literal, $Status:ident, $text:literal;)*) => {
+        /// One place that refuses a command.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Syndrome {
+            $(#[doc = $text] $Name = $value,)*
+        }
+
+        impl Syndrome {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$Name),*];
+
+            /// The status that goes with it.
+            #[must_use]
+            pub const fn status(self) -> Status {
+                match self { $(Self::$Name => Status::$Status,)* }
+            }
+
+            /// What happened, in words.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$Name => $text,)* }
+            }
+        }
+    };
+}
+
+// The compiler refuses two variants of one value, which is what keeps every place distinct. The low 16 bits below 0x1000
+// belong to unknown opcodes, which are reported as themselves.
+syndromes! {
+    InputShort = 0x0001_0001, BadInputLength, "the input is shorter than the command's fixed part";
+    OutputShort = 0x0001_0002, BadOutputLength, "the output is shorter than the answer's fixed part";
+    ReservedSet = 0x0001_0003, BadParam, "a bit is set that no known field covers";
+    UidNotZero = 0x0001_0004, BadParam, "a user context that was never created";
+    NotEnabled = 0x0001_0005, BadSystemState, "the command needs ENABLE_HCA first";
+    NotInitialized = 0x0001_0006, BadSystemState, "the command needs INIT_HCA first";
+    HealthError = 0x0001_0007, InternalError, "the firmware has stopped after an internal error";
+    OtherFunction = 0x0001_0008, BadParam, "another function is named, which this one does not manage";
+    NoContextMemory = 0x0001_0009, NoResources, "no page left for the object's context and none to be had";
+    ContextLost = 0x0001_000a, InternalError, "a page given to the firmware does not hold what the firmware wrote";
+    ContextUnreachable = 0x0001_000b, InternalError, "a page given to the firmware cannot be reached";
+
+    AlreadyEnabled = 0x0002_0001, BadSystemState, "ENABLE_HCA twice";
+    DisableWhileInitialized = 0x0002_0002, BadSystemState, "DISABLE_HCA before TEARDOWN_HCA";
+    InitTwice = 0x0002_0003, BadSystemState, "INIT_HCA twice";
+    InitWithoutPages = 0x0002_0004, BadSystemState, "INIT_HCA before all pages were given";
+    InitWithoutCommandQueue = 0x0002_0005, BadSystemState, "the command queue has no address";
+    TeardownProfile = 0x0002_0006, BadParam, "TEARDOWN_HCA with a profile that is not supported";
+    IssiUnsupported = 0x0002_0007, BadParam, "SET_ISSI to a level that is not offered";
+    IssiTooLate = 0x0002_0008, BadSystemState, "SET_ISSI after INIT_HCA";
+    IssiQueryUnsupported = 0x0002_0009, BadOp, "this firmware predates QUERY_ISSI";
+    DriverVersionUnsupported = 0x0002_000a, BadOp, "SET_DRIVER_VERSION without its capability";
+
+    PagesOpMod = 0x0003_0001, BadParam, "MANAGE_PAGES or QUERY_PAGES with an op_mod that does not exist";
+    PagesListShort = 0x0003_0002, BadInputLength, "fewer addresses than input_num_entries says";
+    PagesUnaligned = 0x0003_0003, BadParam, "a page address that is not a multiple of 4 KiB";
+    PagesTwice = 0x0003_0004, BadParam, "a page that was given before";
+    PagesOutputShort = 0x0003_0005, BadOutputLength, "no room for the addresses of the pages taken back";
+    PagesUnreachable = 0x0003_0006, BadParam, "a page that the device cannot reach";
+    PagesNotAsked = 0x0003_0007, BadParam, "more pages than were asked for";
+
+    CapType = 0x0004_0001, BadParam, "a capability group that does not exist";
+    CapTooLate = 0x0004_0002, BadSystemState, "SET_HCA_CAP after INIT_HCA";
+    CapReadOnly = 0x0004_0003, BadParam, "SET_HCA_CAP of a group that cannot be set";
+    CapBeyondMax = 0x0004_0004, BadParam, "SET_HCA_CAP beyond the maximum";
+    CapInputShort = 0x0004_0005, BadInputLength, "the capability image is too short";
+    CapOutputShort = 0x0004_0006, BadOutputLength, "no room for the capability image";
+
+    RegisterUnknown = 0x0005_0001, BadParam, "a register that does not exist";
+    RegisterReadOnly = 0x0005_0002, BadParam, "a register that cannot be written";
+    RegisterShort = 0x0005_0003, BadInputLength, "the register's data is too short";
+    RegisterOutputShort = 0x0005_0004, BadOutputLength, "no room for the register's data";
+    RegisterPort = 0x0005_0005, BadIndex, "a register of a port that does not exist";
+    RegisterOpMod = 0x0005_0006, BadParam, "ACCESS_REG with an op_mod that does not exist";
+    RegisterMtu = 0x0005_0007, BadParam, "an MTU beyond the port's maximum";
+
+    UarExhausted = 0x0006_0001, NoResources, "no UAR left";
+    UarUnknown = 0x0006_0002, BadResource, "DEALLOC_UAR of a UAR that is not allocated";
+    UarBusy = 0x0006_0003, ResourceBusy, "DEALLOC_UAR of a UAR that a queue uses";
+    PdExhausted = 0x0006_0004, NoResources, "no protection domain left";
+    PdUnknown = 0x0006_0005, BadResource, "DEALLOC_PD of a domain that is not allocated";
+    PdBusy = 0x0006_0006, ResourceBusy, "DEALLOC_PD of a domain that is in use";
+    TdExhausted = 0x0006_0007, NoResources, "no transport domain left";
+    TdUnknown = 0x0006_0008, BadResource, "DEALLOC_TRANSPORT_DOMAIN of a domain that is not allocated";
+    XrcdExhausted = 0x0006_0009, NoResources, "no XRC domain left";
+    XrcdUnknown = 0x0006_000a, BadResource, "DEALLOC_XRCD of a domain that is not allocated";
+    XrcdBusy = 0x0006_000b, ResourceBusy, "DEALLOC_XRCD of a domain that is in use";
+    CounterExhausted = 0x0006_000c, NoResources, "no queue counter left";
+    CounterUnknown = 0x0006_000d, BadResource, "a queue counter that is not allocated";
+    CounterBusy = 0x0006_000e, ResourceBusy, "DEALLOC_Q_COUNTER of a counter that a QP uses";
+
+    EqExhausted = 0x0007_0001, NoResources, "no event queue left";
+    EqSize = 0x0007_0002, BadParam, "CREATE_EQ with an impossible size";
+    EqUar = 0x0007_0003, BadResource, "CREATE_EQ on a UAR that is not allocated";
+    EqVector = 0x0007_0004, BadIndex, "CREATE_EQ on an interrupt vector that does not exist";
+    EqPages = 0x0007_0005, BadInputLength, "CREATE_EQ with too few page addresses";
+    EqPageSize = 0x0007_0006, BadParam, "CREATE_EQ with an impossible page size";
+    EqUnknown = 0x0007_0007, BadResource, "an event queue that does not exist";
+    EqBusy = 0x0007_0008, ResourceBusy, "DESTROY_EQ of a queue that completion queues report to";
+    EqEventTaken = 0x0007_0009, BadParam, "an event type that another event queue has";
+    EqQueryOutput = 0x0007_000a, BadOutputLength, "no room for the queue's page addresses";
+    EqMembership = 0x0007_000b, BadParam, "CREATE_EQ with status, state or counters set";
+
+    CqExhausted = 0x0008_0001, NoResources, "no completion queue left";
+    CqSize = 0x0008_0002, BadParam, "CREATE_CQ with an impossible size";
+    CqUar = 0x0008_0003, BadResource, "CREATE_CQ on a UAR that is not allocated";
+    CqEq = 0x0008_0004, BadResource, "a completion queue on an event queue that does not exist";
+    CqPages = 0x0008_0005, BadInputLength, "CREATE_CQ with too few page addresses";
+    CqPageSize = 0x0008_0006, BadParam, "CREATE_CQ with an impossible page size";
+    CqEntrySize = 0x0008_0007, BadParam, "CREATE_CQ with an entry size that does not exist";
+    CqUnknown = 0x0008_0008, BadResource, "a completion queue that does not exist";
+    CqBusy = 0x0008_0009, ResourceBusy, "DESTROY_CQ of a queue that is in use";
+    CqRecord = 0x0008_000a, BadParam, "a doorbell record that is missing, misaligned or out of reach";
+    CqIgnoreOverrun = 0x0008_000b, BadParam, "ignore-overrun without its capability";
+    CqModifyFields = 0x0008_000c, BadParam, "MODIFY_CQ of fields that cannot be modified";
+    CqModifyOpMod = 0x0008_000d, BadParam, "MODIFY_CQ with an op_mod that does not exist";
+    CqModerationUnsupported = 0x0008_000e, BadOp, "moderation without its capability";
+    CqResizeUnsupported = 0x0008_000f, BadOp, "resize without its capability";
+    CqResizeSize = 0x0008_0010, BadParam, "resize to an impossible size";
+    CqResizePages = 0x0008_0011, BadInputLength, "resize with too few page addresses";
+    CqResizePageSize = 0x0008_0012, BadParam, "resize with an impossible page size";
+    CqResizeOutstanding = 0x0008_0013, BadSize, "more CQEs outstanding than fit the new size";
+    CqResizeState = 0x0008_0014, BadResourceState, "resize of a queue in error";
+    CqQueryOutput = 0x0008_0015, BadOutputLength, "no room for the queue's page addresses";
+    CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
+    CqUmem = 0x0008_0017, BadParam, "a user memory object that was never created";
+    CqState = 0x0008_0018, BadParam, "CREATE_CQ with status, state or counters set";
+
+    MkeyExhausted = 0x0009_0001, NoResources, "no memory key left";
+    MkeyPd = 0x0009_0002, BadResource, "CREATE_MKEY in a protection domain that is not allocated";
+    MkeyMode = 0x0009_0003, BadParam, "CREATE_MKEY with an access mode that is not supported";
+    MkeyPageSize = 0x0009_0004, BadParam, "CREATE_MKEY with an impossible page size";
+    MkeyList = 0x0009_0005, BadInputLength, "CREATE_MKEY with fewer translations than translations_octword_actual_size says";
+    MkeyShort = 0x0009_0006, BadParam, "CREATE_MKEY with fewer translations than its range needs";
+    MkeyUnaligned = 0x0009_0007, BadParam, "CREATE_MKEY with a translation that is not aligned to its page size";
+    MkeyUnknown = 0x0009_0008, BadResource, "a memory key that does not exist";
+    MkeyTooLarge = 0x0009_0009, Limit, "CREATE_MKEY beyond the largest region";
+    MkeyWraps = 0x0009_000a, BadParam, "CREATE_MKEY of a range that wraps around the address space";
+    MkeyUmem = 0x0009_000b, BadParam, "a user memory object that was never created";
+    MkeyQp = 0x0009_000c, BadResource, "CREATE_MKEY bound to a QP that does not exist";
+    MkeySize = 0x0009_000d, BadParam, "translations_octword_actual_size beyond translations_octword_size";
+
+    QpExhausted = 0x000a_0001, NoResources, "no QP left";
+    QpType = 0x000a_0002, BadParam, "CREATE_QP of a type that is not supported";
+    QpPd = 0x000a_0003, BadResource, "CREATE_QP in a protection domain that is not allocated";
+    QpSendCq = 0x000a_0004, BadResource, "CREATE_QP with a send CQ that does not exist";
+    QpReceiveCq = 0x000a_0005, BadResource, "CREATE_QP with a receive CQ that does not exist";
+    QpUar = 0x000a_0006, BadResource, "CREATE_QP on a UAR that is not allocated";
+    QpSrq = 0x000a_0007, BadResource, "CREATE_QP with a shared receive queue that does not exist";
+    QpXrcd = 0x000a_0008, BadResource, "CREATE_QP in an XRC domain that is not allocated";
+    QpPages = 0x000a_0009, BadInputLength, "CREATE_QP with too few page addresses";
+    QpPageSize = 0x000a_000a, BadParam, "CREATE_QP with an impossible page size";
+    QpSize = 0x000a_000b, Limit, "CREATE_QP with a queue beyond the largest";
+    QpRecord = 0x000a_000c, BadParam, "a doorbell record that is missing, misaligned or out of reach";
+    QpReceiveType = 0x000a_000d, BadParam, "CREATE_QP with an rq_type that does not exist";
+    QpUmem = 0x000a_000e, BadParam, "a user memory object that was never created";
+    QpGsiTaken = 0x000a_000f, ResourceBusy, "CREATE_QP of a second QP1 on the port";
+    QpUnknown = 0x000a_0010, BadResource, "a QP that does not exist";
+    QpTransition = 0x000a_0011, BadQpState, "a transition that the QP's state does not allow";
+    QpOptMask = 0x000a_0012, BadParam, "opt_param_mask with bits that this transition does not know";
+    QpTypeChanged = 0x000a_0013, BadParam, "a transition with another QP type";
+    QpPort = 0x000a_0014, BadParam, "a port that does not exist";
+    QpPkey = 0x000a_0015, BadIndex, "a P_Key index beyond the table";
+    QpMtu = 0x000a_0016, BadParam, "a path MTU that does not exist or that the port cannot carry";
+    QpMessageSize = 0x000a_0017, BadParam, "log_msg_max beyond the largest message";
+    QpSourceAddress = 0x000a_0018, BadIndex, "a source address index beyond the table";
+    QpNoAddress = 0x000a_0019, BadParam, "a source address index whose entry is empty";
+    QpReadAtomic = 0x000a_001a, Limit, "more outstanding READs and atomics than the device has";
+    QpEce = 0x000a_001b, BadParam, "enhanced connection establishment without its capability";
+    QpRemoteNumber = 0x000a_001c, BadParam, "a remote QP number that cannot be";
+    QpMulticast = 0x000a_001d, ResourceBusy, "DESTROY_QP of a QP that is attached to a multicast group";
+    QpStateGiven = 0x000a_001e, BadParam, "CREATE_QP with a state other than RESET";
+    QpCounter = 0x000a_001f, BadResource, "a queue counter that is not allocated";
+    QpUserIndex = 0x000a_0020, BadParam, "a user index with CQE version 0";
+    QpQueryOutput = 0x000a_0021, BadOutputLength, "no room for the QP's page addresses";
+    QpModifyPd = 0x000a_0022, BadResource, "a transition with a protection domain that is not allocated";
+    QpModifySendCq = 0x000a_0023, BadResource, "a transition with a send CQ that does not exist";
+    QpModifyReceiveCq = 0x000a_0024, BadResource, "a transition with a receive CQ that does not exist";
+    QpMigration = 0x000a_0025, BadParam, "a migration state other than MIGRATED";
+    QpInputNumber = 0x000a_0026, BadParam, "CREATE_QP asking for a QP number";
+
+    SrqExhausted = 0x000b_0001, NoResources, "no shared receive queue left";
+    SrqPd = 0x000b_0002, BadResource, "a shared receive queue in a protection domain that is not allocated";
+    SrqSize = 0x000b_0003, Limit, "a shared receive queue beyond the largest";
+    SrqPages = 0x000b_0004, BadInputLength, "a shared receive queue with too few page addresses";
+    SrqPageSize = 0x000b_0005, BadParam, "a shared receive queue with an impossible page size";
+    SrqRecord = 0x000b_0006, BadParam, "a doorbell record that is missing, misaligned or out of reach";
+    SrqUnknown = 0x000b_0007, BadResource, "a shared receive queue that does not exist";
+    SrqBusy = 0x000b_0008, ResourceBusy, "a shared receive queue that QPs use";
+    SrqKind = 0x000b_0009, BadParam, "a shared receive queue of another kind";
+    SrqLimit = 0x000b_000a, BadParam, "a limit beyond the queue's size";
+    SrqLevel = 0x000b_000b, BadSystemState, "this kind of shared receive queue belongs to another ISSI level";
+    SrqXrcd = 0x000b_000c, BadResource, "an XRC shared receive queue in an XRC domain that is not allocated";
+    SrqCq = 0x000b_000d, BadResource, "an XRC shared receive queue with a CQ that does not exist";
+    SrqStride = 0x000b_000e, BadParam, "a shared receive queue with an impossible stride";
+    SrqType = 0x000b_000f, BadParam, "a work queue type that is not supported";
+    SrqUmem = 0x000b_0010, BadParam, "a user memory object that was never created";
+    SrqState = 0x000b_0011, BadParam, "a shared receive queue that does not start READY";
+    SrqModifyFields = 0x000b_0012, BadParam, "MODIFY_RMP of fields that cannot be modified";
+    SrqOpMod = 0x000b_0013, BadParam, "ARM_RQ with an op_mod that is not supported";
+    SrqQueryOutput = 0x000b_0014, BadOutputLength, "no room for the queue's page addresses";
+
+    RoceIndex = 0x000c_0001, BadIndex, "a RoCE address index beyond the table";
+    RoceVersion = 0x000c_0002, BadParam, "a RoCE version that is not supported";
+    RoceType = 0x000c_0003, BadParam, "an address whose type does not fit it";
+    RocePort = 0x000c_0004, BadParam, "a RoCE address of a port that does not exist";
+    RoceDisabled = 0x000c_0005, BadOp, "RoCE addresses on a port that does not speak RoCE";
+    RoceVlan = 0x000c_0006, BadParam, "a VLAN that cannot be";
+    VportNumber = 0x000c_0007, BadIndex, "a virtual port that does not exist";
+    VportOpMod = 0x000c_0008, BadParam, "a virtual port type that does not exist";
+    VportFields = 0x000c_0009, BadParam, "MODIFY_NIC_VPORT_CONTEXT of fields that cannot be modified";
+    VportMtu = 0x000c_000a, BadParam, "an MTU that the port cannot carry";
+    VportGidIndex = 0x000c_000b, BadIndex, "a GID index beyond the table";
+    VportPkeyIndex = 0x000c_000c, BadIndex, "a P_Key index beyond the table";
+    VportGidOutput = 0x000c_000d, BadOutputLength, "no room for the GIDs";
+    VportPkeyOutput = 0x000c_000e, BadOutputLength, "no room for the P_Keys";
+    VportWrongLink = 0x000c_000f, BadOp, "a command of the other link layer";
+    VportPort = 0x000c_0010, BadIndex, "a port that does not exist";
+    RoceStillEnabled = 0x000c_0011, BadSystemState, "RoCE is not enabled on the virtual port";
+    GroupQp = 0x000c_0012, BadResource, "a multicast group for a QP that does not exist";
+    GroupQpType = 0x000c_0013, BadParam, "a multicast group for a QP that is no datagram QP";
+    GroupAddress = 0x000c_0014, BadParam, "a multicast group whose address is no multicast address";
+    GroupTwice = 0x000c_0015, BadResourceState, "ATTACH_TO_MCG twice";
+    GroupUnknown = 0x000c_0016, BadResource, "DETACH_FROM_MCG of a QP that is not attached";
+    GroupFull = 0x000c_0017, Limit, "no multicast group left";
+    MadUnsupported = 0x000c_0018, BadOp, "MAD_IFC on a port whose virtual port answers instead";
+    MadPort = 0x000c_0019, BadIndex, "MAD_IFC for a port that does not exist";
+    MadClass = 0x000c_001a, BadPacket, "MAD_IFC with a management class that is not served";
+}
+
+impl Syndrome {
+    /// The number in the answer.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The place with this number.
+    #[must_use]
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.iter().copied().find(|s| s.code() == code)
+    }
+}
+
+/// How a command ends if not well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reject {
+    /// With this answer.
+    Answer { status: u8, syndrome: u32 },
+    /// Not yet: it needs this many pages, and is tried again when pages were given.
+    NeedPages(u32),
+}
+
+impl From<Syndrome> for Reject {
+    fn from(syndrome: Syndrome) -> Self {
+        Self::Answer {
+            status: syndrome.status() as u8,
+            syndrome: syndrome.code(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_place_has_its_own_number_and_text() {
+        let codes: HashSet<_> = Syndrome::ALL.iter().map(|s| s.code()).collect();
+        assert_eq!(codes.len(), Syndrome::ALL.len());
+        for &syndrome in Syndrome::ALL {
+            assert!(
+                syndrome.code() > 0xffff,
+                "{syndrome:?} looks like an opcode"
+            );
+            assert_ne!(syndrome.status(), Status::Ok);
+            assert!(!syndrome.text().is_empty());
+            assert_eq!(Syndrome::from_code(syndrome.code()), Some(syndrome));
+        }
+    }
+}

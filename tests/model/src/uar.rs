@@ -1,0 +1,81 @@
+//! User access regions: the doorbell pages of the BAR.
+
+use crate::device::Device;
+use crate::io::Io;
+use crate::pages::Place;
+
+/// The first index handed out: the pages before it are the init segment, the clock and the MSI-X table.
+pub(crate) const FIRST_UAR: u32 = 8;
+
+const CQ_ARM: u64 = 0x20;
+const EQ_ARM: u64 = 0x40;
+const EQ_UPDATE: u64 = 0x48;
+const BLUE_FLAME: u64 = 0x800;
+const BLUE_FLAME_END: u64 = 0x1000;
+/// Half of a BlueFlame register: software alternates between the two.
+const HALF: u64 = 0x100;
+
+/// A doorbell page.
+#[derive(Debug)]
+pub(crate) struct Uar {
+    pub(crate) users: u32,
+    pub(crate) place: Place,
+    /// First halves of 8-byte doorbells that arrive as two 32-bit writes: of completion queues, and of send queues by
+    /// register half.
+    cq_high: u32,
+    sq_high: [u32; 8],
+}
+
+impl Uar {
+    pub(crate) fn new(place: Place) -> Self {
+        Self {
+            users: 0,
+            place,
+            cq_high: 0,
+            sq_high: [0; 8],
+        }
+    }
+}
+
+fn word(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}
+
+impl Device {
+    /// A write into a doorbell page. Returns whether it meant something.
+    pub(crate) fn uar_write(&mut self, io: &mut Io<'_>, index: u32, at: u64, data: &[u8]) -> bool {
+        let Some(uar) = self.uars.get_mut(index) else {
+            log::warn!("doorbell in page {index:#x}, which is no UAR");
+            self.stats.bad_doorbells += 1;
+            return false;
+        };
+        let Some(first) = word(data, 0) else {
+            return false;
+        };
+        match (at, word(data, 4)) {
+            (CQ_ARM, Some(second)) => self.cq_doorbell(io, index, first, second),
+            (CQ_ARM, None) => uar.cq_high = first,
+            (at, None) if at == CQ_ARM + 4 => {
+                let high = uar.cq_high;
+                self.cq_doorbell(io, index, high, first);
+            }
+            (EQ_ARM, _) => self.eq_doorbell(io, index, first, true),
+            (EQ_UPDATE, _) => self.eq_doorbell(io, index, first, false),
+            (BLUE_FLAME..BLUE_FLAME_END, second) => {
+                let half = ((at - BLUE_FLAME) / HALF) as usize;
+                match ((at - BLUE_FLAME) % HALF, second) {
+                    (0, Some(second)) => self.sq_doorbell(io, index, first, second),
+                    (0, None) => uar.sq_high[half] = first,
+                    (4, None) => {
+                        let high = uar.sq_high[half];
+                        self.sq_doorbell(io, index, high, first);
+                    }
+                    // The rest of a BlueFlame write is the WQE, which is in memory as well.
+                    _ => {}
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,96 @@
+//! The virtual port: link, MTU, addresses, counters of violations.
+
+use crate::config::{Config, PortType};
+use crate::device::Device;
+use crate::eq::event;
+use crate::io::Io;
+use bareverbs_firmware_cmds::vport::NicVportContext;
+
+/// Largest MTU that the port can be set to, headers included.
+pub(crate) const MAX_HW_MTU: u16 = 10_240;
+/// What the register's MTU counts beyond the payload: Ethernet header, VLAN tag, check sequence.
+pub(crate) const MTU_OVERHEAD: u16 = 22;
+/// P_Key table entries (`pkey_table_size` code 0).
+pub(crate) const PKEYS: u16 = 128;
+/// The one P_Key that there is.
+pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
+
+/// PORT_CHANGE sub-types.
+const PORT_DOWN: u8 = 1;
+const PORT_ACTIVE: u8 = 4;
+
+/// The port.
+#[derive(Debug, Clone)]
+pub(crate) struct Vport {
+    pub(crate) context: NicVportContext,
+    pub(crate) link_up: bool,
+    pub(crate) admin_up: bool,
+    /// Ethernet payload that fits a frame.
+    pub(crate) mtu: u16,
+}
+
+impl Vport {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut context = NicVportContext::ZERO;
+        let mac = config
+            .mac
+            .iter()
+            .fold(0, |all, &byte| all << 8 | u64::from(byte));
+        context
+            .set_min_wqe_inline_mode(0)
+            .set_mtu(config.mtu.saturating_add(MTU_OVERHEAD))
+            .set_system_image_guid(config.system_image_guid)
+            .set_port_guid(config.port_guid)
+            .set_node_guid(config.node_guid)
+            .set_permanent_address(mac);
+        Self {
+            context,
+            link_up: config.link_up,
+            admin_up: true,
+            mtu: config.mtu,
+        }
+    }
+
+    pub(crate) fn up(&self) -> bool {
+        self.link_up && self.admin_up
+    }
+
+    pub(crate) fn mac(&self) -> [u8; 6] {
+        let bytes = self.context.permanent_address().to_be_bytes();
+        [bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]
+    }
+
+    /// Largest path MTU whose packets fit the port's frames, as its code (1 for 256 to 5 for 4096).
+    pub(crate) fn path_mtu_code(&self) -> u8 {
+        // IPv6, UDP, BTH, the largest extended header, ICRC.
+        let room = self.mtu.saturating_sub(40 + 8 + 12 + 28 + 4);
+        (1..=5).rev().find(|code| 128 << code <= room).unwrap_or(1)
+    }
+}
+
+impl Device {
+    /// Whether the port speaks RoCE.
+    pub(crate) fn ethernet(&self) -> bool {
+        self.config.port_type == PortType::Ethernet
+    }
+
+    /// Plugs the cable in or out.
+    pub(crate) fn set_link(&mut self, io: &mut Io<'_>, up: bool) {
+        let before = self.vport.up();
+        self.vport.link_up = up;
+        self.link_changed(io, before);
+    }
+
+    /// Tells the driver if the port went up or down.
+    pub(crate) fn link_changed(&mut self, io: &mut Io<'_>, before: bool) {
+        let up = self.vport.up();
+        if up == before {
+            return;
+        }
+        let mut data = [0; 28];
+        // The port's number, in the upper half of the byte at 0x28 of the entry.
+        data[8] = 1 << 4;
+        let sub = if up { PORT_ACTIVE } else { PORT_DOWN };
+        self.event(io, event::PORT_CHANGE, sub, &data);
+    }
+}

@@ -1,0 +1,179 @@
+//! Frames: in from the cable, out to it, and round to the own address.
+
+use crate::device::{Device, Stage};
+use crate::io::Io;
+use crate::roce::env::{Encapsulation, QpKind};
+use crate::roce::packet::Packet;
+use bareverbs_firmware_cmds::roce::RoceAddr;
+
+/// Where datagrams to a group are addressed.
+const MULTICAST_QPN: u32 = 0xff_ffff;
+/// Frames to the own address that may wait; a device drops what its buffer does not hold.
+const LOOPBACK_DEPTH: usize = 1024;
+
+fn mapped(address: [u8; 4]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[10] = 0xff;
+    gid[11] = 0xff;
+    gid[12..].copy_from_slice(&address);
+    gid
+}
+
+/// The destination as a GID, and the version and type of the table entry that it has to match.
+fn destination(encapsulation: &Encapsulation) -> ([u8; 16], u8, Option<u8>) {
+    match encapsulation {
+        Encapsulation::V1 { destination, .. } => (*destination, 0, None),
+        Encapsulation::V2Ipv4 { destination, .. } => (mapped(destination.octets()), 2, Some(0)),
+        Encapsulation::V2Ipv6 { destination, .. } => (destination.octets(), 2, Some(1)),
+    }
+}
+
+fn multicast(gid: &[u8; 16]) -> bool {
+    let ipv4 = gid[..12] == mapped([0; 4])[..12] && gid[12] >> 4 == 0xe;
+    gid[0] == 0xff || ipv4
+}
+
+impl Device {
+    /// Puts a frame on the cable, or into the own queue if it is for this port.
+    pub(crate) fn send_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
+        let Some(to) = frame.first_chunk::<6>() else {
+            return;
+        };
+        let group = to[0] & 1 != 0;
+        let own = *to == self.vport.mac() || frame.get(6..12) == Some(to);
+        if (own || group) && self.loopback.len() < LOOPBACK_DEPTH {
+            let mut copy = self.spare_frames.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(frame);
+            self.loopback.push_back(copy);
+        }
+        if !own {
+            if self.vport.up() {
+                self.stats.frames_sent += 1;
+                io.transmit(frame);
+            } else {
+                self.stats.frames_dropped += 1;
+            }
+        }
+    }
+
+    /// Delivers frames that the device sent to itself.
+    pub(crate) fn run_loopback(&mut self, io: &mut Io<'_>) -> bool {
+        for _ in 0..self.loopback.len().min(64) {
+            let Some(frame) = self.loopback.pop_front() else {
+                break;
+            };
+            self.deliver(io, &frame, true);
+            self.spare_frames.push(frame);
+        }
+        !self.loopback.is_empty()
+    }
+
+    /// A frame from the cable.
+    pub(crate) fn receive_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
+        self.stats.frames_received += 1;
+        if self.vport.up() {
+            self.deliver(io, frame, false);
+        } else {
+            self.stats.frames_dropped += 1;
+        }
+    }
+
+    fn deliver(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) {
+        if !self.deliver_packet(io, frame, looped) {
+            self.stats.frames_dropped += 1;
+        }
+    }
+
+    fn deliver_packet(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> bool {
+        if self.stage != Stage::Initialized
+            || !self.health.well()
+            || !self.ethernet()
+            || !self.vport.context.roce_en()
+        {
+            return false;
+        }
+        let packet = match Packet::parse(frame) {
+            Ok(packet) => packet,
+            Err(error) => {
+                log::debug!("frame dropped: {error}");
+                return false;
+            }
+        };
+        let path = &packet.repr.headers.path;
+        let (gid, version, kind) = destination(&path.encapsulation);
+        let qpn = packet.repr.bth.destination_qpn;
+        if qpn == MULTICAST_QPN {
+            return multicast(&gid) && self.deliver_group(io, &packet, &gid, looped);
+        }
+        let vlan = path.vlan.map(|tag| tag & 0xfff).filter(|&id| id != 0);
+        let mac = path.destination_mac;
+        let known = self.gids.iter().any(|entry| {
+            *entry != RoceAddr::ZERO
+                && *entry.source_l3_address() == gid
+                && entry.roce_version() == version
+                && kind.is_none_or(|kind| kind == entry.roce_l3_type())
+                && entry.vlan_valid().then(|| entry.vlan_id()) == vlan
+                && (mac == self.vport.mac() || mac == entry_mac(entry))
+        });
+        if !known {
+            return false;
+        }
+        let qpn = if qpn == 1 {
+            match self.gsi {
+                Some(qpn) => qpn,
+                None => return false,
+            }
+        } else {
+            qpn
+        };
+        self.deliver_to(io, qpn, &packet)
+    }
+
+    fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {
+        let now = self.now;
+        // QP1 is reached by its number on the wire only.
+        let reachable = self.qps.get(qpn).is_some_and(|qp| {
+            qp.transport.is_some()
+                && (qp.kind() != Some(QpKind::Gsi) || packet.repr.bth.destination_qpn == 1)
+        });
+        if !reachable {
+            return false;
+        }
+        self.with_transport(io, qpn, |transport, env| {
+            transport.receive(packet, env, now);
+        });
+        self.make_ready(qpn);
+        true
+    }
+
+    fn deliver_group(
+        &mut self,
+        io: &mut Io<'_>,
+        packet: &Packet<'_>,
+        gid: &[u8; 16],
+        looped: bool,
+    ) -> bool {
+        let source = packet.repr.extended.deth.source_qpn;
+        let mut delivered = false;
+        for nth in 0..self.groups.len() {
+            let Some(qpn) = self.groups.member(gid, nth) else {
+                break;
+            };
+            // A sender does not hear itself if it asked so.
+            let blocked = looped
+                && source == qpn
+                && self.qps.get(qpn).is_some_and(|qp| qp.context.block_lb_mc());
+            if !blocked {
+                delivered |= self.deliver_to(io, qpn, packet);
+            }
+        }
+        delivered
+    }
+}
+
+fn entry_mac(entry: &RoceAddr) -> [u8; 6] {
+    let high = entry.source_mac_47_32().to_be_bytes();
+    let low = entry.source_mac_31_0().to_be_bytes();
+    [high[0], high[1], low[0], low[1], low[2], low[3]]
+}
