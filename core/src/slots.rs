@@ -21,6 +21,12 @@ pub(crate) const DEAD: u32 = 1 << 31;
 /// In [`CqSlot::attention`]: the device has put the CQ into error.
 pub(crate) const CQ_FAILED: u32 = 1 << 31;
 
+/// In [`CqSlot::attention`]: the CQ's owner is gone, nobody takes goodbyes any more.
+pub(crate) const CQ_ABANDONED: u32 = 1 << 30;
+
+/// The list in [`CqSlot::attention`].
+const GOODBYES: u32 = CQ_ABANDONED - 1;
+
 /// Room for one queue pair: what its completions need to know about it.
 ///
 /// Opaque to the caller, who only provides the memory (see `Storage`).
@@ -38,11 +44,12 @@ pub struct QpSlot {
     pub(crate) wr_mask: AtomicU32,
     /// Number of receive WQEs, minus 1.
     pub(crate) rq_mask: AtomicU32,
-    /// Work requests that the send queue may hold.
-    pub(crate) max_post: AtomicU32,
-    /// Counter (16 bits count) of the oldest send work request that has not completed.
+    /// Counter (16 bits count) of the send work request that comes next: the device cannot have completed it.
+    pub(crate) sq_head: AtomicU32,
+    /// Counter of the oldest send work request that has not completed.
     pub(crate) sq_tail: AtomicU32,
-    /// The same for the receive queue.
+    /// The same two for the receive queue.
+    pub(crate) rq_head: AtomicU32,
     pub(crate) rq_tail: AtomicU32,
     /// By basic block: counter of the work request that starts there.
     pub(crate) sq_heads: AtomicPtr<AtomicU16>,
@@ -79,6 +86,9 @@ pub(crate) mod goodbye {
 }
 
 impl QpSlot {
+    /// Alignment of the DMA blocks that slots keep.
+    pub(crate) const BLOCK_ALIGN: usize = 64;
+
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {
@@ -88,8 +98,9 @@ impl QpSlot {
             sq_mask: AtomicU32::new(0),
             wr_mask: AtomicU32::new(0),
             rq_mask: AtomicU32::new(0),
-            max_post: AtomicU32::new(0),
+            sq_head: AtomicU32::new(0),
             sq_tail: AtomicU32::new(0),
+            rq_head: AtomicU32::new(0),
             rq_tail: AtomicU32::new(0),
             sq_heads: AtomicPtr::new(core::ptr::null_mut()),
             sq_wr_ids: AtomicPtr::new(core::ptr::null_mut()),
@@ -147,23 +158,28 @@ impl CqSlot {
         }
     }
 
-    /// Puts QP slot `index` on the list of goodbyes.
-    pub(crate) fn push_goodbye(&self, qps: &[QpSlot], index: u32, side: usize) {
+    /// Puts QP slot `index` on the list of goodbyes. False if nobody takes them any more.
+    #[must_use]
+    pub(crate) fn push_goodbye(&self, qps: &[QpSlot], index: u32, side: usize) -> bool {
         let Some(slot) = qps.get(index as usize) else {
-            return;
+            return true;
         };
         if slot.flags.fetch_or(goodbye::QUEUED << side, AcqRel) & goodbye::QUEUED << side != 0 {
-            return;
+            return true;
         }
         let mut head = self.attention.load(Relaxed);
         loop {
-            slot.links[side].store(head & !CQ_FAILED, Relaxed);
+            if head & CQ_ABANDONED != 0 {
+                slot.flags.fetch_and(!(goodbye::QUEUED << side), AcqRel);
+                return false;
+            }
+            slot.links[side].store(head & GOODBYES, Relaxed);
             let new = head & CQ_FAILED | (index + 1);
             match self
                 .attention
                 .compare_exchange_weak(head, new, Release, Relaxed)
             {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(now) => head = now,
             }
         }
@@ -171,7 +187,12 @@ impl CqSlot {
 
     /// Takes the whole list; the result is index + 1 of its head.
     pub(crate) fn take_goodbyes(&self) -> u32 {
-        self.attention.fetch_and(CQ_FAILED, AcqRel) & !CQ_FAILED
+        self.attention.fetch_and(!GOODBYES, AcqRel) & GOODBYES
+    }
+
+    /// Refuses goodbyes from now on.
+    pub(crate) fn abandon(&self) {
+        self.attention.fetch_or(CQ_ABANDONED, AcqRel);
     }
 }
 
@@ -193,6 +214,14 @@ pub struct SrqSlot {
     pub(crate) returned: AtomicU32,
     /// QPs that receive from it.
     pub(crate) users: AtomicU32,
+    /// Whoever may still look at its memory: the handle, and each QP until its CQs have said goodbye.
+    pub(crate) pins: AtomicU32,
+    /// The SRQ's DMA block, once the handle is gone.
+    pub(crate) block: AtomicPtr<u8>,
+    /// Its device address.
+    pub(crate) block_iova: AtomicU64,
+    /// Its length.
+    pub(crate) block_len: AtomicUsize,
     /// By WQE.
     pub(crate) wr_ids: AtomicPtr<AtomicU64>,
     /// By WQE: [`SRQ_POSTED`] while the device may use it, else the link of the stack (index + 1).
@@ -214,6 +243,10 @@ impl SrqSlot {
             mask: AtomicU32::new(0),
             returned: AtomicU32::new(0),
             users: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
+            block: AtomicPtr::new(core::ptr::null_mut()),
+            block_iova: AtomicU64::new(0),
+            block_len: AtomicUsize::new(0),
             wr_ids: AtomicPtr::new(core::ptr::null_mut()),
             states: AtomicPtr::new(core::ptr::null_mut()),
             limit_reached: AtomicU32::new(0),
@@ -415,11 +448,6 @@ impl<'s> Tables<'s> {
         };
         slot.limit_reached.store(1, Release);
         true
-    }
-
-    /// Whether a QP with this number lives here (asynchronous events name QPs by number).
-    pub(crate) fn knows_qp(&self, qpn: u32) -> bool {
-        self.qps.iter().any(|slot| slot.key.load(Relaxed) == qpn)
     }
 
     /// Reserves an SRQ slot.

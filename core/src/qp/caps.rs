@@ -76,12 +76,28 @@ impl QueueLimits {
     /// From the capabilities; `log_sq_size` and `log_rq_size` of the QP context have four bits.
     #[must_use]
     pub const fn new(max_wqe_sz_sq: u16, max_wqe_sz_rq: u16, log_max_qp_sz: u8) -> Self {
-        let log = if log_max_qp_sz > 15 { 15 } else { log_max_qp_sz };
+        let log = if log_max_qp_sz > 15 {
+            15
+        } else {
+            log_max_qp_sz
+        };
         // `log_rq_stride` has three bits and counts from 16 bytes.
-        let recv = if max_wqe_sz_rq > 2048 { 2048 } else { max_wqe_sz_rq as u32 };
+        let recv = if max_wqe_sz_rq > 2048 {
+            2048
+        } else {
+            max_wqe_sz_rq as u32
+        };
         // `ds` of a control segment has six bits and counts 16 bytes.
-        let send = if max_wqe_sz_sq > 1008 { 1008 } else { max_wqe_sz_sq as u32 };
-        Self { max_send_wqe: send, max_recv_wqe: recv, max_entries: 1 << log }
+        let send = if max_wqe_sz_sq > 1008 {
+            1008
+        } else {
+            max_wqe_sz_sq as u32
+        };
+        Self {
+            max_send_wqe: send,
+            max_recv_wqe: recv,
+            max_entries: 1 << log,
+        }
     }
 }
 
@@ -113,7 +129,11 @@ pub struct CapError {
 
 impl fmt::Display for CapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} is more than the device gives here, {}", self.field, self.asked, self.limit)
+        write!(
+            f,
+            "{} = {} is more than the device gives here, {}",
+            self.field, self.asked, self.limit
+        )
     }
 }
 
@@ -127,21 +147,39 @@ pub const fn queue_sizes(
     with_srq: bool,
     limits: &QueueLimits,
 ) -> Result<QueueSizes, CapError> {
-    let mut sizes = QueueSizes { sq_blocks: 0, sq_wqe: 0, rq_entries: 0, rq_stride: 0, cap: *asked };
+    let mut sizes = QueueSizes {
+        sq_blocks: 0,
+        sq_wqe: 0,
+        rq_entries: 0,
+        rq_stride: 0,
+        cap: *asked,
+    };
     if asked.max_send_wr > 0 {
         let overhead = kind.overhead();
         let max_sge = limits.max_send_wqe.saturating_sub(overhead) / 16;
         if asked.max_send_sge > max_sge {
-            return Err(CapError { field: "max_send_sge", asked: asked.max_send_sge, limit: max_sge });
+            return Err(CapError {
+                field: "max_send_sge",
+                asked: asked.max_send_sge,
+                limit: max_sge,
+            });
         }
         // A WQE is a whole number of blocks, so the largest one is rounded down to them.
         let max_wqe = limits.max_send_wqe / SEND_BLOCK * SEND_BLOCK;
         let max_inline = max_wqe.saturating_sub(overhead + 4);
         if asked.max_inline_data > max_inline {
-            return Err(CapError { field: "max_inline_data", asked: asked.max_inline_data, limit: max_inline });
+            return Err(CapError {
+                field: "max_inline_data",
+                asked: asked.max_inline_data,
+                limit: max_inline,
+            });
         }
         let plain = overhead + 16 * asked.max_send_sge;
-        let inline = if asked.max_inline_data > 0 { overhead + align(4 + asked.max_inline_data, 16) } else { 0 };
+        let inline = if asked.max_inline_data > 0 {
+            overhead + align(4 + asked.max_inline_data, 16)
+        } else {
+            0
+        };
         let wqe = align(if plain > inline { plain } else { inline }, SEND_BLOCK);
         if wqe > limits.max_send_wqe {
             return Err(CapError {
@@ -154,12 +192,17 @@ pub const fn queue_sizes(
         let ring = (asked.max_send_wr as u64 * wqe as u64).next_power_of_two();
         if ring > max_ring {
             let limit = (max_ring / wqe as u64) as u32;
-            return Err(CapError { field: "max_send_wr", asked: asked.max_send_wr, limit });
+            return Err(CapError {
+                field: "max_send_wr",
+                asked: asked.max_send_wr,
+                limit,
+            });
         }
         sizes.sq_blocks = (ring / SEND_BLOCK as u64) as u32;
         sizes.sq_wqe = wqe;
         sizes.cap.max_send_wr = (ring / wqe as u64) as u32;
-        sizes.cap.max_inline_data = wqe - overhead - 4;
+        // A datagram queue for messages without data has no room for the inline header either.
+        sizes.cap.max_inline_data = wqe.saturating_sub(overhead + 4);
     } else {
         sizes.cap.max_send_sge = 0;
         sizes.cap.max_inline_data = 0;
@@ -171,12 +214,24 @@ pub const fn queue_sizes(
     }
     let max_sge = previous_power_of_two(limits.max_recv_wqe) / 16;
     if asked.max_recv_sge > max_sge {
-        return Err(CapError { field: "max_recv_sge", asked: asked.max_recv_sge, limit: max_sge });
+        return Err(CapError {
+            field: "max_recv_sge",
+            asked: asked.max_recv_sge,
+            limit: max_sge,
+        });
     }
     if asked.max_recv_wr > limits.max_entries {
-        return Err(CapError { field: "max_recv_wr", asked: asked.max_recv_wr, limit: limits.max_entries });
+        return Err(CapError {
+            field: "max_recv_wr",
+            asked: asked.max_recv_wr,
+            limit: limits.max_entries,
+        });
     }
-    let sge = if asked.max_recv_sge == 0 { 1 } else { asked.max_recv_sge };
+    let sge = if asked.max_recv_sge == 0 {
+        1
+    } else {
+        asked.max_recv_sge
+    };
     let stride = (16 * sge).next_power_of_two();
     let ring = asked.max_recv_wr.next_power_of_two() * stride;
     let ring = if ring < SEND_BLOCK { SEND_BLOCK } else { ring };
@@ -205,12 +260,21 @@ mod tests {
     const LIMITS: QueueLimits = QueueLimits::new(1024, 512, 15);
 
     fn cap(send_wr: u32, send_sge: u32, inline: u32) -> QpCap {
-        QpCap { max_send_wr: send_wr, max_send_sge: send_sge, max_inline_data: inline, ..QpCap::default() }
+        QpCap {
+            max_send_wr: send_wr,
+            max_send_sge: send_sge,
+            max_inline_data: inline,
+            ..QpCap::default()
+        }
     }
 
     fn send(kind: QpKind, asked: QpCap) -> (u32, u32, u32) {
         let sizes = queue_sizes(kind, &asked, false, &LIMITS).unwrap();
-        (sizes.sq_wqe, sizes.cap.max_inline_data, sizes.cap.max_send_wr)
+        (
+            sizes.sq_wqe,
+            sizes.cap.max_inline_data,
+            sizes.cap.max_send_wr,
+        )
     }
 
     /// The examples that were checked against the real library.
@@ -225,16 +289,27 @@ mod tests {
 
     #[test]
     fn receive_queue_is_at_least_a_block() {
-        let asked = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..QpCap::default() };
+        let asked = QpCap {
+            max_recv_wr: 1,
+            max_recv_sge: 1,
+            ..QpCap::default()
+        };
         let sizes = queue_sizes(QpKind::Rc, &asked, false, &LIMITS).unwrap();
         assert_eq!((sizes.rq_entries, sizes.rq_stride), (4, 16));
         assert_eq!((sizes.cap.max_recv_wr, sizes.cap.max_recv_sge), (4, 1));
-        let asked = QpCap { max_recv_wr: 5, max_recv_sge: 3, ..QpCap::default() };
+        let asked = QpCap {
+            max_recv_wr: 5,
+            max_recv_sge: 3,
+            ..QpCap::default()
+        };
         let sizes = queue_sizes(QpKind::Rc, &asked, false, &LIMITS).unwrap();
         assert_eq!((sizes.rq_entries, sizes.rq_stride), (8, 64));
         assert_eq!(sizes.cap.max_recv_sge, 4);
         let with_srq = queue_sizes(QpKind::Rc, &asked, true, &LIMITS).unwrap();
-        assert_eq!((with_srq.cap.max_recv_wr, with_srq.cap.max_recv_sge), (0, 0));
+        assert_eq!(
+            (with_srq.cap.max_recv_wr, with_srq.cap.max_recv_sge),
+            (0, 0)
+        );
     }
 
     /// What is refused names the field, and the limit that it names is accepted.
@@ -242,11 +317,25 @@ mod tests {
     fn limits_are_exact() {
         for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Gsi] {
             let asked = [
-                QpCap { max_send_wr: u32::MAX, ..cap(1, 1, 0) },
-                QpCap { max_send_sge: u32::MAX, ..cap(1, 1, 0) },
+                QpCap {
+                    max_send_wr: u32::MAX,
+                    ..cap(1, 1, 0)
+                },
+                QpCap {
+                    max_send_sge: u32::MAX,
+                    ..cap(1, 1, 0)
+                },
                 cap(1, 1, u32::MAX),
-                QpCap { max_recv_wr: u32::MAX, max_recv_sge: 1, ..cap(1, 1, 0) },
-                QpCap { max_recv_wr: 1, max_recv_sge: u32::MAX, ..cap(1, 1, 0) },
+                QpCap {
+                    max_recv_wr: u32::MAX,
+                    max_recv_sge: 1,
+                    ..cap(1, 1, 0)
+                },
+                QpCap {
+                    max_recv_wr: 1,
+                    max_recv_sge: u32::MAX,
+                    ..cap(1, 1, 0)
+                },
             ];
             for mut asked in asked {
                 let error = queue_sizes(kind, &asked, false, &LIMITS).unwrap_err();
@@ -279,13 +368,23 @@ mod tests {
             for wr in [1, 2, 3, 7, 8, 100, 1000] {
                 for sge in [0, 1, 2, 5, 16] {
                     for inline in [0, 1, 28, 60, 61, 220] {
-                        let asked = QpCap { max_recv_wr: wr, max_recv_sge: sge, ..cap(wr, sge, inline) };
+                        let asked = QpCap {
+                            max_recv_wr: wr,
+                            max_recv_sge: sge,
+                            ..cap(wr, sge, inline)
+                        };
                         let given = queue_sizes(kind, &asked, false, &LIMITS).unwrap();
                         assert!(given.cap.max_send_wr >= wr && given.cap.max_recv_wr >= wr);
-                        assert!(given.cap.max_inline_data >= inline && given.cap.max_recv_sge >= sge);
+                        assert!(
+                            given.cap.max_inline_data >= inline && given.cap.max_recv_sge >= sge
+                        );
                         assert_eq!(given.cap.max_send_sge, sge);
-                        assert!(given.cap.max_send_wr * given.sq_wqe <= given.sq_blocks * SEND_BLOCK);
-                        assert!(given.sq_blocks.is_power_of_two() && given.rq_entries.is_power_of_two());
+                        assert!(
+                            given.cap.max_send_wr * given.sq_wqe <= given.sq_blocks * SEND_BLOCK
+                        );
+                        assert!(
+                            given.sq_blocks.is_power_of_two() && given.rq_entries.is_power_of_two()
+                        );
                     }
                 }
             }

@@ -31,7 +31,15 @@ pub enum QpState {
 
 impl QpState {
     /// All states.
-    pub const ALL: [Self; 7] = [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
+    pub const ALL: [Self; 7] = [
+        Self::Reset,
+        Self::Init,
+        Self::Rtr,
+        Self::Rts,
+        Self::Sqd,
+        Self::Sqe,
+        Self::Err,
+    ];
 
     /// From `qpc.state`, where "send queue draining" counts as drained.
     #[must_use]
@@ -143,13 +151,22 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
     const RTR_UC: QpAttrMask = M::AV.union(M::PATH_MTU).union(M::DEST_QPN).union(M::RQ_PSN);
     const RTR_RC: QpAttrMask = RTR_UC.union(M::MAX_DEST_RD_ATOMIC).union(M::MIN_RNR_TIMER);
     const RTR_OPT: QpAttrMask = M::ALT_PATH.union(M::ACCESS_FLAGS).union(M::PKEY_INDEX);
-    const RTS_RC: QpAttrMask =
-        M::TIMEOUT.union(M::RETRY_CNT).union(M::RNR_RETRY).union(M::SQ_PSN).union(M::MAX_QP_RD_ATOMIC);
-    const LIVE_UC: QpAttrMask = M::CUR_STATE.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PATH_MIG_STATE);
+    const RTS_RC: QpAttrMask = M::TIMEOUT
+        .union(M::RETRY_CNT)
+        .union(M::RNR_RETRY)
+        .union(M::SQ_PSN)
+        .union(M::MAX_QP_RD_ATOMIC);
+    const LIVE_UC: QpAttrMask = M::CUR_STATE
+        .union(M::ALT_PATH)
+        .union(M::ACCESS_FLAGS)
+        .union(M::PATH_MIG_STATE);
     const LIVE_RC: QpAttrMask = LIVE_UC.union(M::MIN_RNR_TIMER);
     const LIVE_UD: QpAttrMask = M::CUR_STATE.union(M::QKEY);
-    const SQD_UC: QpAttrMask =
-        M::AV.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PKEY_INDEX).union(M::PATH_MIG_STATE);
+    const SQD_UC: QpAttrMask = M::AV
+        .union(M::ALT_PATH)
+        .union(M::ACCESS_FLAGS)
+        .union(M::PKEY_INDEX)
+        .union(M::PATH_MIG_STATE);
     const SQD_RC: QpAttrMask = SQD_UC
         .union(M::PORT)
         .union(M::TIMEOUT)
@@ -230,8 +247,16 @@ impl fmt::Display for TransitionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchTransition { from, to } => write!(f, "a QP cannot go from {from} to {to}"),
-            Self::Missing { from, to, attributes } => write!(f, "{from} to {to} needs {attributes}"),
-            Self::Forbidden { from, to, attributes } => write!(f, "{from} to {to} does not take {attributes}"),
+            Self::Missing {
+                from,
+                to,
+                attributes,
+            } => write!(f, "{from} to {to} needs {attributes}"),
+            Self::Forbidden {
+                from,
+                to,
+                attributes,
+            } => write!(f, "{from} to {to} does not take {attributes}"),
         }
     }
 }
@@ -239,17 +264,30 @@ impl fmt::Display for TransitionError {
 impl core::error::Error for TransitionError {}
 
 /// Checks `mask` against the table.
-pub const fn check(kind: QpKind, from: QpState, to: QpState, mask: QpAttrMask) -> Result<(), TransitionError> {
+pub const fn check(
+    kind: QpKind,
+    from: QpState,
+    to: QpState,
+    mask: QpAttrMask,
+) -> Result<(), TransitionError> {
     let Some(row) = transition(kind, from, to) else {
         return Err(TransitionError::NoSuchTransition { from, to });
     };
     let missing = row.required.difference(mask);
     if !missing.is_empty() {
-        return Err(TransitionError::Missing { from, to, attributes: missing });
+        return Err(TransitionError::Missing {
+            from,
+            to,
+            attributes: missing,
+        });
     }
     let extra = mask.difference(row.required.union(row.optional).union(QpAttrMask::STATE));
     if !extra.is_empty() {
-        return Err(TransitionError::Forbidden { from, to, attributes: extra });
+        return Err(TransitionError::Forbidden {
+            from,
+            to,
+            attributes: extra,
+        });
     }
     Ok(())
 }
@@ -342,11 +380,22 @@ mod tests {
             };
             let mut state = || {
                 let name = words.next().unwrap();
-                QpState::ALL.into_iter().find(|state| format!("{state}") == name).unwrap()
+                QpState::ALL
+                    .into_iter()
+                    .find(|state| format!("{state}") == name)
+                    .unwrap()
             };
             let (from, to) = (state(), state());
             let (required, optional) = attributes.split_once('|').unwrap();
-            rows.push((kind, from, to, Transition { required: parse(required), optional: parse(optional) }));
+            rows.push((
+                kind,
+                from,
+                to,
+                Transition {
+                    required: parse(required),
+                    optional: parse(optional),
+                },
+            ));
         }
         rows
     }
@@ -359,11 +408,17 @@ mod tests {
         for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Gsi] {
             for from in QpState::ALL {
                 for to in QpState::ALL {
-                    let empty = Transition { required: QpAttrMask::empty(), optional: QpAttrMask::empty() };
+                    let empty = Transition {
+                        required: QpAttrMask::empty(),
+                        optional: QpAttrMask::empty(),
+                    };
                     let expected = match to {
                         QpState::Reset => Some(empty),
                         QpState::Err if from != QpState::Reset => Some(empty),
-                        _ => rows.iter().find(|r| (r.0, r.1, r.2) == (kind, from, to)).map(|r| r.3),
+                        _ => rows
+                            .iter()
+                            .find(|r| (r.0, r.1, r.2) == (kind, from, to))
+                            .map(|r| r.3),
                     };
                     assert_eq!(transition(kind, from, to), expected, "{kind:?} {from} {to}");
                     let Some(row) = expected else {
@@ -371,17 +426,41 @@ mod tests {
                         assert_eq!(error, Err(TransitionError::NoSuchTransition { from, to }));
                         continue;
                     };
-                    assert_eq!(check(kind, from, to, row.required | row.optional | QpAttrMask::STATE), Ok(()));
+                    assert_eq!(
+                        check(
+                            kind,
+                            from,
+                            to,
+                            row.required | row.optional | QpAttrMask::STATE
+                        ),
+                        Ok(())
+                    );
                     assert_eq!(check(kind, from, to, row.required), Ok(()));
                     for attribute in QpAttrMask::all().iter() {
-                        let without = check(kind, from, to, (row.required | row.optional) - attribute);
+                        let without =
+                            check(kind, from, to, (row.required | row.optional) - attribute);
                         let with = check(kind, from, to, row.required | attribute);
                         if row.required.contains(attribute) {
-                            assert_eq!(without, Err(TransitionError::Missing { from, to, attributes: attribute }));
-                        } else if row.optional.contains(attribute) || attribute == QpAttrMask::STATE {
+                            assert_eq!(
+                                without,
+                                Err(TransitionError::Missing {
+                                    from,
+                                    to,
+                                    attributes: attribute
+                                })
+                            );
+                        } else if row.optional.contains(attribute) || attribute == QpAttrMask::STATE
+                        {
                             assert_eq!(with, Ok(()));
                         } else {
-                            assert_eq!(with, Err(TransitionError::Forbidden { from, to, attributes: attribute }));
+                            assert_eq!(
+                                with,
+                                Err(TransitionError::Forbidden {
+                                    from,
+                                    to,
+                                    attributes: attribute
+                                })
+                            );
                         }
                     }
                 }
@@ -391,8 +470,19 @@ mod tests {
 
     #[test]
     fn errors_name_the_attributes() {
-        let error = check(QpKind::Rc, QpState::Init, QpState::Rtr, QpAttrMask::AV | QpAttrMask::PATH_MTU).unwrap_err();
+        let error = check(
+            QpKind::Rc,
+            QpState::Init,
+            QpState::Rtr,
+            QpAttrMask::AV | QpAttrMask::PATH_MTU,
+        )
+        .unwrap_err();
         let text = format!("{error}");
-        assert!(text.contains("DEST_QPN") && text.contains("MIN_RNR_TIMER") && !text.contains("PATH_MTU"), "{text}");
+        assert!(
+            text.contains("DEST_QPN")
+                && text.contains("MIN_RNR_TIMER")
+                && !text.contains("PATH_MTU"),
+            "{text}"
+        );
     }
 }

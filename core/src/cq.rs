@@ -1,0 +1,790 @@
+//! Completion queues.
+
+// UNSAFETY: rings and doorbell records are raw memory shared with the device.
+#![expect(unsafe_code)]
+
+pub(crate) mod goodbye;
+pub(crate) mod ring;
+
+use core::alloc::Layout;
+use core::cell::{Cell, UnsafeCell};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+
+use crate::cq::ring::{Current, Found, Ring};
+use crate::device::{Device, TailIn};
+use crate::dma::{DmaBuffer, write_barrier};
+use crate::error::{CommandError, DeviceError};
+use crate::platform::{DmaError, Platform};
+use crate::ring_pages::RingPages;
+use crate::slots::{CQ_FAILED, CqSlot};
+use crate::wc::{Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus, cqe};
+use bareverbs_firmware_cmds::doorbell;
+use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, RKey};
+
+/// What a CQ shall be: `struct ibv_cq_init_attr_ex`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CqInit {
+    /// Completions that it holds at least.
+    pub cqe: u32,
+    /// Which completion vector (hence interrupt) its events use, modulo their number.
+    pub comp_vector: u16,
+    /// Let the device go on when the CQ overflows: completions are lost then, and no error tells.
+    pub ignore_overrun: bool,
+}
+
+impl CqInit {
+    /// A CQ for this many completions.
+    #[must_use]
+    pub const fn new(cqe: u32) -> Self {
+        Self {
+            cqe,
+            comp_vector: 0,
+            ignore_overrun: false,
+        }
+    }
+}
+
+/// What went wrong with a CQ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CqError {
+    /// The size is 0 or more than the device has.
+    Size {
+        /// What was asked for.
+        asked: u32,
+        /// The largest possible.
+        limit: u32,
+    },
+    /// The storage that the device was opened with holds no more CQs.
+    NoSlot {
+        /// How many it holds.
+        limit: usize,
+    },
+    /// QPs still use it.
+    Busy {
+        /// How many queues of them.
+        users: u32,
+    },
+    /// The ring would be smaller than what lies in it.
+    TooManyOutstanding {
+        /// Completions in the ring.
+        outstanding: u32,
+    },
+    /// The device cannot resize CQs, or moderate them.
+    Unsupported,
+    /// More completions came than the CQ holds, or its memory could not be written: the device has stopped it, and
+    /// every QP that uses it is going into error. Syndrome 1 is an overrun, 2 an access violation.
+    Failed {
+        /// The CQ.
+        cqn: Cqn,
+        /// The device's reason.
+        syndrome: u8,
+    },
+    /// The platform has no memory for the ring.
+    Memory(DmaError),
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for CqError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { asked, limit } => {
+                write!(f, "a CQ of {asked} entries; 1 to {limit} are possible")
+            }
+            Self::NoSlot { limit } => {
+                write!(f, "the device's storage holds {limit} CQs, all are in use")
+            }
+            Self::Busy { users } => write!(f, "the CQ is in use by {users} queues"),
+            Self::TooManyOutstanding { outstanding } => {
+                write!(
+                    f,
+                    "{outstanding} completions lie in the CQ, more than the new size holds"
+                )
+            }
+            Self::Unsupported => f.write_str("the device cannot do this"),
+            Self::Failed { cqn, syndrome: 1 } => write!(f, "{cqn} was overrun"),
+            Self::Failed { cqn, syndrome } => {
+                write!(f, "{cqn} is in error, syndrome {syndrome:#x}")
+            }
+            Self::Memory(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for CqError {}
+
+/// A completion queue: `struct ibv_cq`.
+///
+/// It may be sent to another thread but not shared: polling takes no lock. It need not outlive the QPs that use it as far
+/// as the compiler is concerned; [`destroy`](Self::destroy) refuses while there are any, and a CQ that is dropped
+/// in that state stays with the device until it is closed.
+pub struct Cq<'d, P: Platform> {
+    ring: UnsafeCell<Ring<'d>>,
+    pub(crate) slot: &'d CqSlot,
+    /// Events taken so far.
+    seen: u32,
+    pub(crate) cqn: Cqn,
+    pub(crate) index: u32,
+    pub(crate) device: &'d Device<'d, P>,
+    memory: ManuallyDrop<DmaBuffer<'d, P>>,
+    records: ManuallyDrop<DmaBuffer<'d, P>>,
+    init: CqInit,
+    /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
+    _unshared: PhantomData<Cell<()>>,
+}
+
+/// Allocates and fills a ring of `size` entries.
+fn ring_memory<'d, P: Platform>(
+    device: &'d Device<'d, P>,
+    size: u32,
+) -> Result<DmaBuffer<'d, P>, CqError> {
+    let len = size as usize * cqe::SIZE;
+    let align = if len < 4096 {
+        64
+    } else {
+        len.next_power_of_two().min(1 << 16)
+    };
+    let layout =
+        Layout::from_size_align(len, align).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
+    let memory = device.alloc_dma(layout).map_err(CqError::Memory)?;
+    memory.fill(0, len, 0xf0);
+    Ok(memory)
+}
+
+/// The ring size for `cqe` completions, as libmlx5 rounds it.
+fn ring_size<P: Platform>(device: &Device<'_, P>, cqe: u32) -> Result<u32, CqError> {
+    let log_max = device.capabilities().hca.log_max_cq_sz().min(22);
+    let max = 1_u32 << log_max;
+    if cqe == 0 || cqe >= max {
+        return Err(CqError::Size {
+            asked: cqe,
+            limit: max - 1,
+        });
+    }
+    Ok((cqe + 1).next_power_of_two())
+}
+
+impl<'d, P: Platform> Device<'d, P> {
+    /// Creates a CQ: `ibv_create_cq`. It holds at least as many completions as asked for ([`Cq::cqe`] says how many).
+    pub fn create_cq(&'d self, init: CqInit) -> Result<Cq<'d, P>, CqError> {
+        let size = ring_size(self, init.cqe)?;
+        let memory = ring_memory(self, size)?;
+        // A line of its own: consumer index, arm state.
+        let layout =
+            Layout::from_size_align(64, 64).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
+        let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
+        let tables = &self.tables;
+        let Some(index) = tables.take_cq() else {
+            return Err(CqError::NoSlot {
+                limit: tables.cqs.len(),
+            });
+        };
+        let pages = RingPages::new(memory.iova(), memory.len());
+        let mut command = CreateCqIn::new();
+        command
+            .cq_context_mut()
+            .set_log_cq_size(size.ilog2() as u8)
+            .set_uar_page(self.uar().number())
+            .set_c_eqn_or_apu_element(self.completion_eqn(init.comp_vector).0.into())
+            .set_log_page_size(pages.log_page_size())
+            .set_page_offset(pages.page_offset())
+            .set_dbr_addr(records.iova())
+            .set_oi(init.ignore_overrun);
+        let mut list = |i: usize| pages.page(i);
+        let cqn = match self.execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut [])
+        {
+            Ok(out) => Cqn::from_low_bits(out.cqn()),
+            Err(error) => {
+                tables.give_cq(index);
+                if error.may_still_happen() {
+                    memory.quarantine();
+                    records.quarantine();
+                }
+                return Err(CqError::Command(error));
+            }
+        };
+        tables.name_cq(index, cqn.number());
+        let base = memory.ptr().as_ptr();
+        let ring = Ring {
+            base,
+            record: records.ptr().as_ptr().cast(),
+            current: Current {
+                cqe: base,
+                wr_id: 0,
+            },
+            size,
+            ci: 0,
+            qps: tables.qps,
+            srqs: tables.srqs,
+            garbage: 0,
+            resized: false,
+        };
+        Ok(Cq {
+            ring: UnsafeCell::new(ring),
+            slot: &tables.cqs[index as usize],
+            seen: 0,
+            cqn,
+            index,
+            device: self,
+            memory: ManuallyDrop::new(memory),
+            records: ManuallyDrop::new(records),
+            init,
+            _unshared: PhantomData,
+        })
+    }
+}
+
+/// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
+#[derive(Debug, Clone, Copy)]
+pub struct Completion<'c>(&'c Current);
+
+impl Completion<'_> {
+    #[inline(always)]
+    fn fields(&self) -> Fields<impl Fn(usize) -> u32 + Copy> {
+        let entry = self.0.cqe;
+        // SAFETY: the CQE lies in the ring, whose consumer index has not passed it; offsets are those of `cqe`.
+        Fields(move |offset: usize| unsafe { ring::word(entry, offset) })
+    }
+
+    /// The work request's identifier.
+    #[must_use]
+    #[inline(always)]
+    pub fn wr_id(&self) -> u64 {
+        self.0.wr_id
+    }
+
+    /// How it went. Unless it is a success, only this, `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
+    #[must_use]
+    #[inline(always)]
+    pub fn status(&self) -> WcStatus {
+        self.fields().status()
+    }
+
+    /// What completed.
+    #[must_use]
+    #[inline]
+    pub fn opcode(&self) -> WcOpcode {
+        self.fields().opcode()
+    }
+
+    /// Bytes received (with the 40 bytes of the GRH area on UD), read, or fetched.
+    #[must_use]
+    #[inline]
+    pub fn byte_len(&self) -> u32 {
+        self.fields().byte_len()
+    }
+
+    /// The local QP.
+    #[must_use]
+    #[inline]
+    pub fn qp_num(&self) -> Qpn {
+        self.fields().qp_num()
+    }
+
+    /// The sending QP (UD).
+    #[must_use]
+    #[inline]
+    pub fn src_qp(&self) -> Qpn {
+        self.fields().src_qp()
+    }
+
+    /// Immediate data, in host order, if there is any.
+    #[must_use]
+    #[inline]
+    pub fn imm_data(&self) -> Option<u32> {
+        let fields = self.fields();
+        fields
+            .flags()
+            .contains(WcFlags::WITH_IMM)
+            .then(|| fields.imm_data())
+    }
+
+    /// The remote key of ours that the sender invalidated, if it did.
+    #[must_use]
+    #[inline]
+    pub fn invalidated(&self) -> Option<RKey> {
+        let fields = self.fields();
+        fields
+            .flags()
+            .contains(WcFlags::WITH_INV)
+            .then(|| fields.invalidated())
+    }
+
+    /// What else is there.
+    #[must_use]
+    #[inline]
+    pub fn flags(&self) -> WcFlags {
+        self.fields().flags()
+    }
+
+    /// P_Key index or, on the GSI, the packet's P_Key. Means something only without immediate data.
+    #[must_use]
+    #[inline]
+    pub fn pkey_index(&self) -> u16 {
+        self.fields().pkey_index()
+    }
+
+    /// What a datagram on RoCE travelled in, hence how its GRH area reads.
+    #[must_use]
+    #[inline]
+    pub fn network_header(&self) -> NetworkHeader {
+        self.fields().network_header()
+    }
+
+    /// Source LID (InfiniBand).
+    #[must_use]
+    #[inline]
+    pub fn slid(&self) -> u16 {
+        self.fields().slid()
+    }
+
+    /// Service level (InfiniBand).
+    #[must_use]
+    #[inline]
+    pub fn sl(&self) -> u8 {
+        self.fields().sl()
+    }
+
+    /// The device's free-running clock when it completed.
+    #[must_use]
+    #[inline]
+    pub fn timestamp(&self) -> u64 {
+        self.fields().timestamp()
+    }
+
+    /// The device's syndrome of an error, from which the status follows.
+    #[must_use]
+    #[inline]
+    pub fn syndrome(&self) -> u8 {
+        self.fields().syndrome()
+    }
+
+    /// The vendor's syndrome of an error.
+    #[must_use]
+    #[inline]
+    pub fn vendor_err(&self) -> u8 {
+        self.fields().vendor_err()
+    }
+
+    /// All fields at once.
+    #[must_use]
+    #[inline]
+    pub fn to_wc(&self) -> Wc {
+        self.fields().to_wc(self.wr_id())
+    }
+}
+
+/// Several polls for one update of the consumer index, which happens when this is dropped.
+pub struct Batch<'c, 'd, P: Platform> {
+    cq: &'c mut Cq<'d, P>,
+    from: u32,
+}
+
+impl<P: Platform> Batch<'_, '_, P> {
+    /// The next completion, `None` if there is none.
+    #[inline(always)]
+    #[expect(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Completion<'_>> {
+        let ring = self.cq.ring.get_mut();
+        match ring.next() {
+            Found::Completion => Some(Completion(&ring.current)),
+            Found::Empty => None,
+        }
+    }
+}
+
+impl<P: Platform> Drop for Batch<'_, '_, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let ring = self.cq.ring.get_mut();
+        if ring.ci != self.from {
+            ring.publish(ring.ci);
+        }
+    }
+}
+
+impl<'d, P: Platform> Cq<'d, P> {
+    /// Takes the next completion: `None` if there is none.
+    ///
+    /// # Errors
+    /// [`CqError::Failed`] once the device has put the CQ into error and what came before has been taken.
+    #[inline(always)]
+    pub fn poll(&mut self) -> Result<Option<Completion<'_>>, CqError> {
+        if self.slot.attention.load(Acquire) != 0 {
+            self.attend()?;
+        }
+        if self.ring.get_mut().next() == Found::Empty {
+            if self.ring.get_mut().resized {
+                return self.poll_new_ring();
+            }
+            return Ok(None);
+        }
+        let ring = self.ring.get_mut();
+        // The completion at hand stays the host's until the next poll.
+        ring.publish(ring.ci.wrapping_sub(1));
+        Ok(Some(Completion(&ring.current)))
+    }
+
+    /// Starts a batch: polls that share one update of the consumer index.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    #[inline(always)]
+    pub fn batch(&mut self) -> Result<Batch<'_, 'd, P>, CqError> {
+        if self.slot.attention.load(Acquire) != 0 {
+            self.attend()?;
+        }
+        let from = self.ring.get_mut().ci;
+        Ok(Batch { cq: self, from })
+    }
+
+    /// Fills `wcs` with completions: `ibv_poll_cq`. Returns how many there were.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn poll_wcs(&mut self, wcs: &mut [Wc]) -> Result<usize, CqError> {
+        let mut taken = 0;
+        let mut batch = self.batch()?;
+        for wc in wcs.iter_mut() {
+            let Some(completion) = batch.next() else {
+                break;
+            };
+            *wc = completion.to_wc();
+            taken += 1;
+        }
+        drop(batch);
+        if taken < wcs.len() && self.ring.get_mut().resized {
+            self.switch_ring();
+        }
+        Ok(taken)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_new_ring(&mut self) -> Result<Option<Completion<'_>>, CqError> {
+        self.switch_ring();
+        let ring = self.ring.get_mut();
+        match ring.next() {
+            Found::Completion => Ok(Some(Completion(&ring.current))),
+            Found::Empty => Ok(None),
+        }
+    }
+
+    /// What a poll does when there is more to do than to look at the ring.
+    #[cold]
+    #[inline(never)]
+    fn attend(&mut self) -> Result<(), CqError> {
+        self.reap();
+        let ring = self.ring.get_mut();
+        if self.slot.attention.load(Acquire) & CQ_FAILED != 0 && ring.owned(ring.ci).is_none() {
+            return Err(CqError::Failed {
+                cqn: self.cqn,
+                syndrome: self.slot.syndrome.load(Relaxed),
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, since completions that
+    /// came before count only if the device had not been told of them.
+    pub fn arm(&mut self, solicited_only: bool) {
+        let ring = self.ring.get_mut();
+        ring.publish(ring.ci);
+        let command = if solicited_only { 1 << 24 } else { 0 };
+        let value = (self.seen & 3) << 28 | command | ring.ci & 0xff_ffff;
+        // SAFETY: the second dword of the record line, which lives as long as the CQ.
+        unsafe { ring.record.add(1).write_volatile(value.to_be()) };
+        write_barrier();
+        let doorbell = u64::from(value) << 32 | u64::from(self.cqn.number());
+        self.device
+            .platform()
+            .write_be64(self.device.uar().bar_offset() + doorbell::CQ_ARM, doorbell);
+    }
+
+    /// Whether an event came since the last call: `ibv_get_cq_event` and `ibv_ack_cq_events` for this one CQ. Events
+    /// arrive while the device is polled ([`Device::poll`]).
+    pub fn take_event(&mut self) -> bool {
+        let events = self.slot.events.load(Acquire);
+        let new = events != self.seen;
+        // One event per arming, and the sequence number counts them.
+        self.seen = events;
+        new
+    }
+
+    /// Waits for an event until `deadline` (the platform's clock), driving the device meanwhile.
+    pub fn wait_event(&mut self, deadline: Duration) -> Result<bool, DeviceError> {
+        loop {
+            self.device.poll()?;
+            if self.take_event() {
+                return Ok(true);
+            }
+            if !self.device.wait(deadline)? {
+                return Ok(self.take_event());
+            }
+        }
+    }
+
+    /// Completions that it holds.
+    #[must_use]
+    pub fn cqe(&self) -> u32 {
+        self.ring().size - 1
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn cqn(&self) -> Cqn {
+        self.cqn
+    }
+
+    /// Completions that fitted no work request and were dropped. Anything but 0 means a broken device.
+    #[must_use]
+    pub fn garbage_completions(&self) -> u64 {
+        self.ring().garbage
+    }
+
+    /// Bytes of device memory that it holds.
+    #[must_use]
+    pub fn memory_len(&self) -> usize {
+        self.memory.len() + self.records.len()
+    }
+
+    fn ring(&self) -> &Ring<'d> {
+        // SAFETY: the CQ is not shared between threads, and `reap`, the only one to change the ring through `&self`,
+        // is not running while this reference lives: it calls nothing that comes back here.
+        unsafe { &*self.ring.get() }
+    }
+
+    /// Says goodbye to destroyed QPs, see [`crate::slots`].
+    pub(crate) fn reap(&self) {
+        // SAFETY: as in `ring`; nobody else holds a reference, since a completion borrows the CQ mutably.
+        let ring = unsafe { &mut *self.ring.get() };
+        goodbye::reap(self.device, self.slot, self.index, ring);
+    }
+
+    /// Changes the size: `ibv_resize_cq`. Completions that lie in it are kept, in order.
+    pub fn resize(&mut self, cqe: u32) -> Result<(), CqError> {
+        if !self.device.capabilities().hca.cq_resize() {
+            return Err(CqError::Unsupported);
+        }
+        let size = ring_size(self.device, cqe)?;
+        let outstanding = self.outstanding();
+        if outstanding >= size {
+            return Err(CqError::TooManyOutstanding { outstanding });
+        }
+        if size == self.ring().size {
+            return Ok(());
+        }
+        let memory = ring_memory(self.device, size)?;
+        let pages = RingPages::new(memory.iova(), memory.len());
+        let mut command = ModifyCqIn::new();
+        // Resize: log size, page offset and page size are new.
+        command
+            .set_op_mod(1)
+            .set_cqn(self.cqn.number())
+            .set_modify_field_select_resize_field_select(0b111);
+        command
+            .cq_context_mut()
+            .set_log_cq_size(size.ilog2() as u8)
+            .set_log_page_size(pages.log_page_size())
+            .set_page_offset(pages.page_offset());
+        let mut list = |i: usize| pages.page(i);
+        if let Err(error) =
+            self.device
+                .execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut [])
+        {
+            if error.may_still_happen() {
+                memory.quarantine();
+            }
+            return Err(CqError::Command(error));
+        }
+        self.move_to(memory, size);
+        Ok(())
+    }
+
+    /// Completions in the ring that the host has not taken.
+    fn outstanding(&self) -> u32 {
+        let ring = self.ring();
+        (0..ring.size)
+            .take_while(|&n| ring.owned(ring.ci.wrapping_add(n)).is_some())
+            .count() as u32
+    }
+
+    /// Carries what lies behind the consumer index over to the new ring, up to the RESIZE_CQ completion that the device
+    /// has put behind them. That one took an index too, so everything moves up by one.
+    fn move_to(&mut self, memory: DmaBuffer<'d, P>, size: u32) {
+        let ring = self.ring.get_mut();
+        let base = memory.ptr().as_ptr();
+        let mut at = ring.ci;
+        while let Some(entry) = ring.owned(at) {
+            // SAFETY: the old ring's CQE is the host's; the new ring is the device's from the RESIZE completion's index
+            // on, and the entries before it are the host's.
+            unsafe {
+                let last = ring::word(entry, cqe::LAST) as u8;
+                if last >> 4 == crate::wc::cqe_op::RESIZE {
+                    break;
+                }
+                let to = at.wrapping_add(1);
+                let copy = base.add((to & (size - 1)) as usize * cqe::SIZE);
+                for offset in (0..cqe::SIZE).step_by(8) {
+                    let word = entry.add(offset).cast::<u64>().read_volatile();
+                    copy.add(offset).cast::<u64>().write_volatile(word);
+                }
+                copy.add(cqe::OP_OWN)
+                    .write_volatile(last & 0xfe | u8::from(to & size != 0));
+            }
+            at = at.wrapping_add(1);
+            if at.wrapping_sub(ring.ci) > ring.size {
+                break;
+            }
+        }
+        ring.ci = ring.ci.wrapping_add(1);
+        ring.base = base;
+        ring.size = size;
+        ring.resized = false;
+        ring.current = Current {
+            cqe: base,
+            wr_id: 0,
+        };
+        ring.publish(ring.ci);
+        // The device has left the old ring: its answer came after the RESIZE completion.
+        drop(core::mem::replace(&mut *self.memory, memory));
+    }
+
+    /// A RESIZE_CQ completion without a resize going on is the device's mistake.
+    #[cold]
+    fn switch_ring(&mut self) {
+        let ring = self.ring.get_mut();
+        ring.resized = false;
+        ring.garbage += 1;
+    }
+
+    /// Sets the moderation: an event at the latest `count` completions or `period` microseconds after the first one
+    /// that asks for it (`ibv_modify_cq`).
+    pub fn modify(&mut self, count: u16, period: u16) -> Result<(), CqError> {
+        if period > 0xfff {
+            return Err(CqError::Size {
+                asked: period.into(),
+                limit: 0xfff,
+            });
+        }
+        if !self.device.capabilities().hca.cq_moderation() {
+            return Err(CqError::Unsupported);
+        }
+        let mut command = ModifyCqIn::new();
+        // Period and count.
+        command
+            .set_cqn(self.cqn.number())
+            .set_modify_field_select_resize_field_select(0b11);
+        command
+            .cq_context_mut()
+            .set_cq_period(period)
+            .set_cq_max_count(count);
+        self.device
+            .execute(&command)
+            .map(|_| ())
+            .map_err(CqError::Command)
+    }
+
+    /// How it was created.
+    #[must_use]
+    pub fn init(&self) -> CqInit {
+        self.init
+    }
+
+    /// Destroys it: `ibv_destroy_cq`. Gives it back while QPs use it, or if the firmware refuses.
+    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
+    pub fn destroy(self) -> Result<(), (Self, CqError)> {
+        let users = self.slot.users.load(Acquire);
+        if users != 0 {
+            return Err((self, CqError::Busy { users }));
+        }
+        let mut this = ManuallyDrop::new(self);
+        this.reap();
+        let mut command = DestroyCqIn::new();
+        command.set_cqn(this.cqn.number());
+        match this.device.execute(&command) {
+            Ok(_) => {
+                this.device.tables.give_cq(this.index);
+                // SAFETY: taken once, `this` is not dropped.
+                unsafe {
+                    ManuallyDrop::drop(&mut this.memory);
+                    ManuallyDrop::drop(&mut this.records);
+                }
+                Ok(())
+            }
+            Err(error) => Err((ManuallyDrop::into_inner(this), CqError::Command(error))),
+        }
+    }
+}
+
+/// The producer counter of a CQ, as the firmware knows it.
+pub(crate) fn producer_counter<P: Platform>(
+    device: &Device<'_, P>,
+    cqn: u32,
+) -> Result<u32, CommandError> {
+    let mut command = QueryCqIn::new();
+    command.set_cqn(cqn);
+    Ok(device.execute(&command)?.cq_context().producer_counter())
+}
+
+impl<P: Platform> Drop for Cq<'_, P> {
+    fn drop(&mut self) {
+        let busy = self.slot.users.load(Acquire) != 0;
+        if busy {
+            self.slot.abandon();
+        }
+        self.reap();
+        let mut command = DestroyCqIn::new();
+        command.set_cqn(self.cqn.number());
+        let gone = !busy
+            && match self.device.execute(&command) {
+                Ok(_) => true,
+                Err(error) => {
+                    log::warn!("{} stays with the device: {error}", self.cqn);
+                    false
+                }
+            };
+        // SAFETY: taken once, here.
+        let (memory, records) = unsafe {
+            (
+                ManuallyDrop::take(&mut self.memory),
+                ManuallyDrop::take(&mut self.records),
+            )
+        };
+        if gone {
+            self.device.tables.give_cq(self.index);
+        } else {
+            memory.quarantine();
+            records.quarantine();
+            if !busy {
+                self.device.tables.give_cq(self.index);
+            }
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Cq<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cq")
+            .field("cqn", &self.cqn)
+            .field("cqe", &self.cqe())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One more or one fewer queue uses the CQ.
+pub(crate) fn count_user(slot: &CqSlot, more: bool) {
+    if more {
+        slot.users.fetch_add(1, AcqRel);
+    } else {
+        slot.users.fetch_sub(1, AcqRel);
+    }
+}

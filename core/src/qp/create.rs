@@ -1,0 +1,482 @@
+//! Creating and destroying a QP: its memory, its context, its slot.
+//!
+//! One block of DMA memory holds everything: receive ring, send ring, the doorbell record in a line of its own, and the
+//! side arrays (identifiers by work request, counters by block), which are nobody's business but the driver's. It
+//! starts anywhere at a multiple of 64 bytes, so that small QPs share pages.
+
+// UNSAFETY: the parts of the block become raw pointers in the queues and in the slot.
+#![expect(unsafe_code)]
+
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qp2RstIn};
+
+use crate::cq::{Cq, count_user, goodbye};
+use crate::device::{Device, TailIn};
+use crate::dma::DmaBuffer;
+use crate::error::CommandError;
+use crate::mr::Access;
+use crate::pd::Pd;
+use crate::platform::{DmaError, Platform};
+use crate::qp::caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+use crate::qp::kind::QpType;
+use crate::qp::recv::RecvQueue;
+use crate::qp::send::SendQueue;
+use crate::qp::state::QpState;
+use crate::ring_pages::RingPages;
+use crate::slots::{NONE, QpSlot};
+use crate::srq::Srq;
+use bareverbs_firmware_cmds::doorbell;
+use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
+
+/// What a QP shall be: `struct ibv_qp_init_attr`.
+#[derive(Debug)]
+pub struct QpInitAttr<'a, 'd, P: Platform> {
+    /// The CQ for sends.
+    pub send_cq: &'a Cq<'d, P>,
+    /// The CQ for receives.
+    pub recv_cq: &'a Cq<'d, P>,
+    /// The SRQ to receive from, instead of a receive queue of its own (RC and UD only).
+    pub srq: Option<&'a Srq<'d, P>>,
+    /// Sizes: asked for, then given.
+    pub cap: QpCap,
+    /// Let every send make a completion.
+    pub sq_sig_all: bool,
+}
+
+/// Why a QP could not be created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateQpError {
+    /// A size is more than the device gives.
+    Cap(CapError),
+    /// CQs, SRQ and PD are not all of one device.
+    OtherDevice,
+    /// QPs of this type do not take an SRQ.
+    NoSrq {
+        /// The type.
+        kind: QpKind,
+    },
+    /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
+    NoUserIndex,
+    /// The storage that the device was opened with holds no more QPs.
+    NoSlot {
+        /// How many it holds.
+        limit: usize,
+    },
+    /// The platform has no memory for the queues.
+    Memory(DmaError),
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for CreateQpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cap(error) => error.fmt(f),
+            Self::OtherDevice => f.write_str("CQs, SRQ and PD are not all of one device"),
+            Self::NoSrq { kind } => write!(f, "a QP of type {kind:?} does not take an SRQ"),
+            Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
+            Self::NoSlot { limit } => {
+                write!(f, "the device's storage holds {limit} QPs, all are in use")
+            }
+            Self::Memory(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for CreateQpError {}
+
+/// Where things lie in a QP's block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockLayout {
+    /// Bytes of both rings, receive first.
+    pub(crate) rings: usize,
+    /// Offset of the send ring.
+    pub(crate) sq: usize,
+    /// Offset of the doorbell record.
+    pub(crate) record: usize,
+    /// Offsets of the side arrays.
+    pub(crate) sq_wr_ids: usize,
+    pub(crate) rq_wr_ids: usize,
+    pub(crate) sq_heads: usize,
+    /// Entries of `sq_wr_ids`.
+    pub(crate) wr_entries: usize,
+    pub(crate) len: usize,
+}
+
+impl BlockLayout {
+    /// Each array has at least one entry, so that no pointer ever dangles.
+    pub(crate) const fn new(sizes: &QueueSizes) -> Self {
+        let sq = sizes.rq_entries as usize * sizes.rq_stride as usize;
+        let rings = sq + sizes.sq_blocks as usize * 64;
+        let record = rings;
+        let sq_wr_ids = record + 64;
+        let wr_entries = (sizes.cap.max_send_wr as usize).next_power_of_two();
+        let rq_wr_ids = sq_wr_ids + 8 * wr_entries;
+        let rq_entries = if sizes.rq_entries == 0 {
+            1
+        } else {
+            sizes.rq_entries as usize
+        };
+        let sq_heads = rq_wr_ids + 8 * rq_entries;
+        let blocks = if sizes.sq_blocks == 0 {
+            1
+        } else {
+            sizes.sq_blocks as usize
+        };
+        let len = (sq_heads + 2 * blocks).next_multiple_of(64);
+        Self {
+            rings,
+            sq,
+            record,
+            sq_wr_ids,
+            rq_wr_ids,
+            sq_heads,
+            wr_entries,
+            len,
+        }
+    }
+}
+
+/// A queue pair: `struct ibv_qp`. Destroyed when dropped.
+pub struct Qp<'d, P: Platform, T: QpType> {
+    pub(crate) sq: SendQueue<'d, P, T>,
+    pub(crate) rq: RecvQueue<'d>,
+    pub(crate) device: &'d Device<'d, P>,
+    pub(crate) block: ManuallyDrop<DmaBuffer<'d, P>>,
+    /// Index of its slot: the device's user index.
+    pub(crate) index: u32,
+    pub(crate) qpn: Qpn,
+    pub(crate) pdn: Pdn,
+    pub(crate) sizes: QueueSizes,
+    pub(crate) state: QpState,
+    pub(crate) sq_sig_all: bool,
+    /// Numbers of the CQs, send and receive.
+    pub(crate) cqns: [u32; 2],
+    /// What modify has set so far and later transitions need again.
+    pub(crate) port: u8,
+    pub(crate) access: Access,
+    pub(crate) responder_depth: u8,
+    pub(crate) srq: Option<u32>,
+}
+
+impl<'d, P: Platform> Device<'d, P> {
+    /// The device's limits on queues, for [`queue_sizes`].
+    #[must_use]
+    pub fn queue_limits(&self) -> QueueLimits {
+        let caps = &self.capabilities().hca;
+        QueueLimits::new(
+            caps.max_wqe_sz_sq(),
+            caps.max_wqe_sz_rq(),
+            caps.log_max_qp_sz(),
+        )
+    }
+}
+
+impl<'d, P: Platform> Pd<'d, P> {
+    /// Creates a QP in state RESET: `ibv_create_qp`. `init.cap` is updated to what was given, which is at least what
+    /// was asked for.
+    pub fn create_qp<T: QpType>(
+        &self,
+        init: &mut QpInitAttr<'_, 'd, P>,
+    ) -> Result<Qp<'d, P, T>, CreateQpError> {
+        let device = self.device;
+        let same = |other: &Device<'d, P>| core::ptr::eq(device, other);
+        if !same(init.send_cq.device)
+            || !same(init.recv_cq.device)
+            || init.srq.is_some_and(|srq| !same(srq.device))
+        {
+            return Err(CreateQpError::OtherDevice);
+        }
+        if init.srq.is_some() && !matches!(T::KIND, QpKind::Rc | QpKind::Ud) {
+            return Err(CreateQpError::NoSrq { kind: T::KIND });
+        }
+        let caps = device.capabilities();
+        if caps.hca.cqe_version() == 0 {
+            return Err(CreateQpError::NoUserIndex);
+        }
+        let sizes = queue_sizes(
+            T::KIND,
+            &init.cap,
+            init.srq.is_some(),
+            &device.queue_limits(),
+        )
+        .map_err(CreateQpError::Cap)?;
+        let layout = BlockLayout::new(&sizes);
+        let align = QpSlot::BLOCK_ALIGN;
+        let memory_layout = Layout::from_size_align(layout.len, align)
+            .map_err(|_| CreateQpError::Memory(DmaError::OutOfMemory))?;
+        let block = device
+            .alloc_dma(memory_layout)
+            .map_err(CreateQpError::Memory)?;
+        let tables = &device.tables;
+        let index = tables.take_qp().or_else(|| {
+            // Destroyed QPs may still wait for the goodbye of these CQs.
+            init.send_cq.reap();
+            init.recv_cq.reap();
+            tables.take_qp()
+        });
+        let Some(index) = index else {
+            return Err(CreateQpError::NoSlot {
+                limit: tables.qps.len(),
+            });
+        };
+
+        let pages = RingPages::new(block.iova(), layout.rings.max(64));
+        let mut command = CreateQpIn::new();
+        let qpc = command.qpc_mut();
+        qpc.set_st(T::SERVICE)
+            .set_pm_state(3)
+            .set_pd(self.pdn().number())
+            .set_uar_page(device.uar().number())
+            .set_user_index(index)
+            .set_cqn_snd(init.send_cq.cqn.number())
+            .set_cqn_rcv(init.recv_cq.cqn.number())
+            .set_log_page_size(pages.log_page_size())
+            .set_page_offset(pages.page_offset())
+            .set_dbr_addr(block.iova() + layout.record as u64);
+        // Time stamps free running, unless the device has only the kind that it calls default.
+        if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {
+            qpc.set_ts_format(1);
+        }
+        match sizes.sq_blocks.checked_ilog2() {
+            Some(log) => qpc.set_log_sq_size(log as u8),
+            None => qpc.set_no_sq(true),
+        };
+        match (init.srq, sizes.rq_entries.checked_ilog2()) {
+            (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn().number()),
+            (None, Some(log)) => qpc
+                .set_log_rq_size(log as u8)
+                .set_log_rq_stride((sizes.rq_stride.ilog2() - 4) as u8),
+            (None, None) => qpc.set_rq_type(3),
+        };
+        let mut list = |i: usize| pages.page(i);
+        let qpn =
+            match device.execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut []) {
+                Ok(out) => Qpn::from_low_bits(out.qpn()),
+                Err(error) => {
+                    tables.give_qp(index);
+                    if error.may_still_happen() {
+                        block.quarantine();
+                    }
+                    return Err(CreateQpError::Command(error));
+                }
+            };
+
+        init.cap = sizes.cap;
+        let slot = &tables.qps[index as usize];
+        let srq = init.srq.map(|srq| srq.index);
+        let base = block.ptr().as_ptr();
+        // SAFETY: offsets inside the block, by its layout.
+        let part = |offset: usize| unsafe { base.add(offset) };
+        slot.srq.store(srq.unwrap_or(NONE), Relaxed);
+        slot.sq_mask.store(sizes.sq_blocks.max(1) - 1, Relaxed);
+        slot.wr_mask.store(layout.wr_entries as u32 - 1, Relaxed);
+        slot.rq_mask.store(sizes.rq_entries.max(1) - 1, Relaxed);
+        slot.sq_heads.store(part(layout.sq_heads).cast(), Relaxed);
+        slot.sq_wr_ids.store(part(layout.sq_wr_ids).cast(), Relaxed);
+        slot.rq_wr_ids.store(part(layout.rq_wr_ids).cast(), Relaxed);
+        for counter in [&slot.sq_head, &slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
+            counter.store(0, Relaxed);
+        }
+        slot.cqs[0].store(init.send_cq.index, Relaxed);
+        slot.cqs[1].store(init.recv_cq.index, Relaxed);
+        count_user(init.send_cq.slot, true);
+        count_user(init.recv_cq.slot, true);
+        if let Some(srq) = init.srq {
+            srq.slot.users.fetch_add(1, AcqRel);
+            srq.slot.pins.fetch_add(1, AcqRel);
+        }
+        slot.key.store(qpn.number(), Release);
+
+        Ok(Qp {
+            sq: SendQueue {
+                ring: part(layout.sq),
+                wr_ids: part(layout.sq_wr_ids).cast(),
+                heads: part(layout.sq_heads).cast(),
+                record: part(layout.record + 4).cast(),
+                slot,
+                platform: device.platform(),
+                doorbell: (device.uar().bar_offset() + doorbell::SEND) as u32,
+                qpn_high: qpn.number() << 8,
+                mask: (sizes.sq_blocks.max(1) - 1) as u16,
+                wr_mask: (layout.wr_entries - 1) as u16,
+                block: 0,
+                head: 0,
+                tail: 0,
+                room: 0,
+                max_inline: sizes.cap.max_inline_data as u16,
+                max_sge: sizes.cap.max_send_sge as u8,
+                always: if init.sq_sig_all { 0x8 } else { 0 },
+                kind: PhantomData,
+            },
+            rq: RecvQueue {
+                ring: part(0),
+                wr_ids: part(layout.rq_wr_ids).cast(),
+                record: part(layout.record).cast(),
+                slot,
+                head: 0,
+                tail: 0,
+                mask: sizes.rq_entries.max(1) - 1,
+                room: 0,
+                shift: sizes.rq_stride.max(16).ilog2() as u8,
+                max_sge: sizes.cap.max_recv_sge as u16,
+            },
+            device,
+            block: ManuallyDrop::new(block),
+            index,
+            qpn,
+            pdn: self.pdn(),
+            sizes,
+            state: QpState::Reset,
+            sq_sig_all: init.sq_sig_all,
+            cqns: [init.send_cq.cqn.number(), init.recv_cq.cqn.number()],
+            port: 1,
+            access: Access::empty(),
+            responder_depth: 0,
+            srq,
+        })
+    }
+}
+
+impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
+    /// Its number. (That of a GSI QP is the device's for the object; on the wire it is 1.)
+    #[must_use]
+    pub fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// Its state, as far as this side has moved it. The device moves it to ERR or SQE by itself; a query tells.
+    #[must_use]
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// What its queues hold.
+    #[must_use]
+    pub fn cap(&self) -> QpCap {
+        self.sizes.cap
+    }
+
+    /// The protection domain that it belongs to.
+    #[must_use]
+    pub fn pdn(&self) -> Pdn {
+        self.pdn
+    }
+
+    /// The device that it belongs to.
+    #[must_use]
+    pub fn device(&self) -> &'d Device<'d, P> {
+        self.device
+    }
+
+    /// The send half.
+    #[inline(always)]
+    pub fn send_queue(&mut self) -> &mut SendQueue<'d, P, T> {
+        &mut self.sq
+    }
+
+    /// The receive half.
+    #[inline(always)]
+    pub fn recv_queue(&mut self) -> &mut RecvQueue<'d> {
+        &mut self.rq
+    }
+
+    /// Both halves, for two threads.
+    pub fn split(&mut self) -> (&mut SendQueue<'d, P, T>, &mut RecvQueue<'d>) {
+        (&mut self.sq, &mut self.rq)
+    }
+
+    /// Bytes of device memory that it holds: rings, records, side arrays.
+    #[must_use]
+    pub fn memory_len(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Destroys it: `ibv_destroy_qp`. Completions that were not polled yet are gone with it. Gives it back if the firmware
+    /// refuses (it is attached to a multicast group, say).
+    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
+    pub fn destroy(self) -> Result<(), (Self, CommandError)> {
+        let mut this = ManuallyDrop::new(self);
+        match this.destroy_in_device() {
+            Ok(()) => {
+                this.leave(true);
+                Ok(())
+            }
+            Err(error) => Err((ManuallyDrop::into_inner(this), error)),
+        }
+    }
+
+    fn destroy_in_device(&self) -> Result<(), CommandError> {
+        if self.state != QpState::Reset {
+            // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
+            let mut reset = Qp2RstIn::new();
+            reset.set_qpn(self.qpn.number());
+            let _ = self.device.execute(&reset);
+        }
+        let mut destroy = DestroyQpIn::new();
+        destroy.set_qpn(self.qpn.number());
+        self.device.execute(&destroy).map(|_| ())
+    }
+
+    /// The host's part of destruction. `gone`: the device no longer uses the block.
+    fn leave(&mut self, gone: bool) {
+        // SAFETY: taken once; the queues, which point into it, are not used again.
+        let block = unsafe { ManuallyDrop::take(&mut self.block) };
+        let slot = self.sq.slot;
+        if gone {
+            goodbye::keep(
+                block.into_memory(),
+                &slot.block,
+                &slot.block_iova,
+                &slot.block_len,
+            );
+        } else {
+            block.quarantine();
+        }
+        let tables = &self.device.tables;
+        // Before the goodbye: the slot may belong to another QP right after it.
+        let cqs = [slot.cqs[0].load(Acquire), slot.cqs[1].load(Acquire)];
+        let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
+        goodbye::part(self.device, self.index);
+        // Only now may the CQs go: they have the goodbye on their lists.
+        for cq in cqs {
+            if let Some(cq) = tables.cqs.get(cq as usize) {
+                count_user(cq, false);
+            }
+        }
+        if let Some(srq) = srq {
+            srq.users.fetch_sub(1, AcqRel);
+        }
+    }
+}
+
+impl<P: Platform, T: QpType> Drop for Qp<'_, P, T> {
+    fn drop(&mut self) {
+        let gone = match self.destroy_in_device() {
+            Ok(()) => true,
+            Err(error) => {
+                log::warn!("{} stays with the device: {error}", self.qpn);
+                false
+            }
+        };
+        self.leave(gone);
+    }
+}
+
+impl<P: Platform, T: QpType> fmt::Debug for Qp<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Qp")
+            .field("kind", &T::KIND)
+            .field("qpn", &self.qpn)
+            .field("state", &self.state)
+            .field("cap", &self.sizes.cap)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,609 @@
+//! Moving a QP from state to state, and asking the firmware for its attributes.
+//!
+//! Each transition command carries a fresh context in which only what the caller gave is set, beside the few fields that
+//! every transition repeats. Optional attributes count only with their bit in `opt_param_mask`, and each transition
+//! takes a certain set of bits.
+
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use bareverbs_firmware_cmds::qp::{
+    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, QueryQpIn, Rst2initQpIn,
+    Rtr2rtsQpIn, Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
+};
+
+use crate::ah::{self, AhAttr, AhError, connection_udp_sport};
+use crate::cq::{goodbye, producer_counter};
+use crate::error::CommandError;
+use crate::gid::{Gid, RoceVersion};
+use crate::mr::Access;
+use crate::platform::Platform;
+use crate::port::Mtu;
+use crate::qp::attr::{QpAttr, QueriedQp};
+use crate::qp::caps::QpKind;
+use crate::qp::create::Qp;
+use crate::qp::kind::QpType;
+use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
+use crate::slots::DEAD;
+use bareverbs_firmware_cmds::numbers::Qpn;
+
+/// Why a QP was not modified. Its state is as before, unless a command went unanswered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModifyError {
+    /// The attributes do not make this transition.
+    Transition(TransitionError),
+    /// The caller believed the QP to be in another state (`CUR_STATE`).
+    CurrentState {
+        /// What the caller said.
+        said: QpState,
+        /// What it is.
+        is: QpState,
+    },
+    /// An attribute is out of range.
+    Value {
+        /// Which one.
+        attribute: QpAttrMask,
+        /// What it is.
+        value: u32,
+        /// The largest (or only) possible value.
+        limit: u32,
+    },
+    /// The path cannot be used.
+    Path(AhError),
+    /// The device (or this driver) does not have this attribute.
+    Unsupported {
+        /// Which one.
+        attribute: QpAttrMask,
+    },
+    /// The verbs have this transition, the device's command set does not (into SQD, and inside it).
+    NoCommand {
+        /// Current state.
+        from: QpState,
+        /// Asked for.
+        to: QpState,
+    },
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transition(error) => error.fmt(f),
+            Self::CurrentState { said, is } => write!(f, "the QP is in {is}, not in {said}"),
+            Self::Value {
+                attribute,
+                value,
+                limit,
+            } => write!(f, "{attribute} = {value}, up to {limit} is possible"),
+            Self::Path(error) => error.fmt(f),
+            Self::Unsupported { attribute } => write!(f, "the device does not have {attribute}"),
+            Self::NoCommand { from, to } => {
+                write!(f, "the device has no command for {from} to {to}")
+            }
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ModifyError {}
+
+impl From<CommandError> for ModifyError {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
+    }
+}
+
+/// Bits of `opt_param_mask` (`enum mlx5_qp_optpar`).
+mod opt {
+    pub(super) const RRE: u32 = 1 << 1;
+    pub(super) const RAE: u32 = 1 << 2;
+    pub(super) const RWE: u32 = 1 << 3;
+    pub(super) const PKEY_INDEX: u32 = 1 << 4;
+    pub(super) const Q_KEY: u32 = 1 << 5;
+    pub(super) const RNR_TIMEOUT: u32 = 1 << 6;
+    pub(super) const PM_STATE: u32 = 1 << 10;
+    pub(super) const PRI_PORT: u32 = 1 << 16;
+}
+
+/// Which optional bits a transition takes.
+const fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> u32 {
+    use QpState::{Init, Rtr, Rts, Sqd, Sqe};
+    const ACCESS: u32 = opt::RRE | opt::RAE | opt::RWE;
+    match (kind, from, to) {
+        (QpKind::Rc, Init, Init) => ACCESS | opt::PKEY_INDEX | opt::PRI_PORT,
+        (QpKind::Uc, Init, Init) => opt::RWE | opt::PKEY_INDEX | opt::PRI_PORT,
+        (QpKind::Ud | QpKind::Gsi, Init, Init) => opt::PKEY_INDEX | opt::Q_KEY | opt::PRI_PORT,
+        (QpKind::Rc, Init, Rtr) => ACCESS | opt::PKEY_INDEX,
+        (QpKind::Uc, Init, Rtr) => opt::RWE | opt::PKEY_INDEX,
+        (QpKind::Ud | QpKind::Gsi, Init, Rtr) => opt::PKEY_INDEX | opt::Q_KEY,
+        (QpKind::Rc, Rtr | Rts | Sqd, Rts) => ACCESS | opt::PM_STATE | opt::RNR_TIMEOUT,
+        (QpKind::Uc, Rtr | Rts | Sqd, Rts) => opt::RWE | opt::PM_STATE,
+        (QpKind::Uc, Sqe, Rts) => opt::RWE,
+        (QpKind::Ud | QpKind::Gsi, Rtr | Rts | Sqd | Sqe, Rts) => opt::Q_KEY,
+        _ => 0,
+    }
+}
+
+/// The bits that go with the attributes given.
+fn given_bits(mask: QpAttrMask) -> u32 {
+    let table = [
+        (QpAttrMask::ACCESS_FLAGS, opt::RRE | opt::RAE | opt::RWE),
+        (
+            QpAttrMask::MAX_DEST_RD_ATOMIC,
+            opt::RRE | opt::RAE | opt::RWE,
+        ),
+        (QpAttrMask::PKEY_INDEX, opt::PKEY_INDEX),
+        (QpAttrMask::QKEY, opt::Q_KEY),
+        (QpAttrMask::MIN_RNR_TIMER, opt::RNR_TIMEOUT),
+        (QpAttrMask::PATH_MIG_STATE, opt::PM_STATE),
+        (QpAttrMask::PORT, opt::PRI_PORT),
+    ];
+    table
+        .iter()
+        .filter(|(attribute, _)| mask.contains(*attribute))
+        .fold(0, |bits, (_, bit)| bits | bit)
+}
+
+/// The logarithm of a depth, rounded up: the device keeps powers of two.
+const fn log_depth(depth: u8) -> u8 {
+    match depth {
+        0 => 0,
+        n => n.next_power_of_two().ilog2() as u8,
+    }
+}
+
+/// Executes one of the transition commands, which differ only in name.
+macro_rules! transition_command {
+    ($self:ident, $Command:ident, $qpc:ident, $opt:ident) => {{
+        let mut command = $Command::new();
+        command.set_qpn($self.qpn.number()).set_opt_param_mask($opt);
+        *command.qpc_mut() = $qpc;
+        $self.device.execute(&command).map(|_| ())
+    }};
+}
+
+impl<P: Platform, T: QpType> Qp<'_, P, T> {
+    /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays.
+    pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let mut from = self.state;
+        if mask.contains(QpAttrMask::CUR_STATE) {
+            // The device moves a QP to SQE by itself, and the caller may have learned it from a completion.
+            let plausible = attr.cur_qp_state == from
+                || (from, attr.cur_qp_state) == (QpState::Rts, QpState::Sqe);
+            if !plausible {
+                return Err(ModifyError::CurrentState {
+                    said: attr.cur_qp_state,
+                    is: from,
+                });
+            }
+            from = attr.cur_qp_state;
+        }
+        let to = if mask.contains(QpAttrMask::STATE) {
+            attr.qp_state
+        } else {
+            from
+        };
+        state::check(T::KIND, from, to, mask).map_err(ModifyError::Transition)?;
+        self.check_values(attr, mask)?;
+        match to {
+            QpState::Reset => return self.reset(),
+            QpState::Err => {
+                let mut command = Qp2ErrIn::new();
+                command.set_qpn(self.qpn.number());
+                self.device.execute(&command)?;
+                self.enter(to);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let qpc = self.context(attr, mask, from)?;
+        let opt = given_bits(mask) & optional_bits(T::KIND, from, to);
+        match (from, to) {
+            (QpState::Reset, QpState::Init) => transition_command!(self, Rst2initQpIn, qpc, opt),
+            (QpState::Init, QpState::Init) => transition_command!(self, Init2initQpIn, qpc, opt),
+            (QpState::Init, QpState::Rtr) => transition_command!(self, Init2rtrQpIn, qpc, opt),
+            (QpState::Rtr, QpState::Rts) => transition_command!(self, Rtr2rtsQpIn, qpc, opt),
+            (QpState::Rts, QpState::Rts) => transition_command!(self, Rts2rtsQpIn, qpc, opt),
+            (QpState::Sqe, QpState::Rts) => transition_command!(self, Sqerr2rtsQpIn, qpc, opt),
+            (QpState::Sqd, QpState::Rts) => transition_command!(self, Sqd2rtsQpIn, qpc, opt),
+            _ => return Err(ModifyError::NoCommand { from, to }),
+        }?;
+        if mask.contains(QpAttrMask::PORT) {
+            self.port = attr.port_num;
+        }
+        if mask.contains(QpAttrMask::ACCESS_FLAGS) {
+            self.access = attr.qp_access_flags;
+        }
+        if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            self.responder_depth = attr.max_dest_rd_atomic;
+        }
+        self.enter(to);
+        Ok(())
+    }
+
+    /// Checks ranges before the firmware gets to see anything.
+    fn check_values(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let caps = &self.device.capabilities().hca;
+        let depth = |log: u8| 1_u32.checked_shl(log.into()).unwrap_or(u32::MAX).min(255);
+        let ranges = [
+            (QpAttrMask::RQ_PSN, attr.rq_psn, 0xff_ffff),
+            (QpAttrMask::SQ_PSN, attr.sq_psn, 0xff_ffff),
+            (QpAttrMask::RETRY_CNT, attr.retry_cnt.into(), 7),
+            (QpAttrMask::RNR_RETRY, attr.rnr_retry.into(), 7),
+            (QpAttrMask::TIMEOUT, attr.timeout.into(), 31),
+            (QpAttrMask::MIN_RNR_TIMER, attr.min_rnr_timer.into(), 31),
+            (
+                QpAttrMask::PORT,
+                attr.port_num.into(),
+                caps.num_ports().max(1).into(),
+            ),
+            (
+                QpAttrMask::MAX_QP_RD_ATOMIC,
+                attr.max_rd_atomic.into(),
+                depth(caps.log_max_ra_req_qp()),
+            ),
+            (
+                QpAttrMask::MAX_DEST_RD_ATOMIC,
+                attr.max_dest_rd_atomic.into(),
+                depth(caps.log_max_ra_res_qp()),
+            ),
+        ];
+        for (attribute, value, limit) in ranges {
+            let below = attribute == QpAttrMask::PORT && value == 0;
+            if mask.contains(attribute) && (value > limit || below) {
+                return Err(ModifyError::Value {
+                    attribute,
+                    value,
+                    limit,
+                });
+            }
+        }
+        if mask.contains(QpAttrMask::PKEY_INDEX) {
+            let limit = pkey_table_len(caps.pkey_table_size()) - 1;
+            if u32::from(attr.pkey_index) > limit {
+                return Err(ModifyError::Value {
+                    attribute: QpAttrMask::PKEY_INDEX,
+                    value: attr.pkey_index.into(),
+                    limit,
+                });
+            }
+        }
+        for attribute in [QpAttrMask::ALT_PATH, QpAttrMask::PATH_MIG_STATE] {
+            // Path migration does not exist on RoCE, and Linux no longer has it on InfiniBand either.
+            if mask.contains(attribute) {
+                return Err(ModifyError::Unsupported { attribute });
+            }
+        }
+        if mask.contains(QpAttrMask::AV) {
+            let port = attr.ah_attr.port_num;
+            let limit = u32::from(self.port);
+            if port != 0 && u32::from(port) != limit {
+                return Err(ModifyError::Value {
+                    attribute: QpAttrMask::AV,
+                    value: port.into(),
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The context that a transition carries.
+    fn context(&self, attr: &QpAttr, mask: QpAttrMask, from: QpState) -> Result<Qpc, ModifyError> {
+        let caps = &self.device.capabilities().hca;
+        let mut qpc = Qpc::ZERO;
+        qpc.set_st(T::SERVICE)
+            .set_pm_state(3)
+            .set_pd(self.pdn.number())
+            .set_cqn_snd(self.cqns[0])
+            .set_cqn_rcv(self.cqns[1])
+            .set_log_ack_req_freq(8);
+        match T::KIND {
+            QpKind::Gsi => qpc.set_mtu(1).set_log_msg_max(8),
+            QpKind::Ud => qpc.set_mtu(5).set_log_msg_max(12),
+            QpKind::Rc | QpKind::Uc if mask.contains(QpAttrMask::PATH_MTU) => qpc
+                .set_mtu(attr.path_mtu.number())
+                .set_log_msg_max(caps.log_max_msg()),
+            QpKind::Rc | QpKind::Uc => &mut qpc,
+        };
+        if from == QpState::Reset {
+            let record = self.block.iova() + (self.sizes_record() as u64);
+            qpc.set_dbr_addr(record);
+            if T::KIND == QpKind::Gsi {
+                qpc.primary_address_path_mut().set_vhca_port_num(1);
+            }
+        }
+        if mask.contains(QpAttrMask::PKEY_INDEX) {
+            qpc.primary_address_path_mut()
+                .set_pkey_index(attr.pkey_index);
+        }
+        if mask.contains(QpAttrMask::PORT) {
+            qpc.primary_address_path_mut()
+                .set_vhca_port_num(attr.port_num);
+        }
+        if mask.contains(QpAttrMask::QKEY) {
+            qpc.set_q_key(attr.qkey);
+        }
+        if mask.contains(QpAttrMask::AV) {
+            self.path(
+                qpc.primary_address_path_mut(),
+                &attr.ah_attr,
+                attr.dest_qp_num,
+            )
+            .map_err(ModifyError::Path)?;
+        }
+        if mask.contains(QpAttrMask::DEST_QPN) {
+            qpc.set_remote_qpn(attr.dest_qp_num.number());
+        }
+        if mask.contains(QpAttrMask::RQ_PSN) {
+            qpc.set_next_rcv_psn(attr.rq_psn);
+        }
+        if mask.contains(QpAttrMask::SQ_PSN) {
+            qpc.set_next_send_psn(attr.sq_psn);
+        }
+        if mask.contains(QpAttrMask::TIMEOUT) {
+            qpc.primary_address_path_mut().set_ack_timeout(attr.timeout);
+        }
+        if mask.contains(QpAttrMask::RETRY_CNT) {
+            qpc.set_retry_count(attr.retry_cnt);
+        }
+        if mask.contains(QpAttrMask::RNR_RETRY) {
+            qpc.set_rnr_retry(attr.rnr_retry);
+        }
+        if mask.contains(QpAttrMask::MIN_RNR_TIMER) {
+            qpc.set_min_rnr_nak(attr.min_rnr_timer);
+        }
+        if mask.contains(QpAttrMask::MAX_QP_RD_ATOMIC) {
+            qpc.set_log_sra_max(log_depth(attr.max_rd_atomic));
+        }
+        if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            qpc.set_log_rra_max(log_depth(attr.max_dest_rd_atomic));
+        }
+        if mask.intersects(QpAttrMask::ACCESS_FLAGS | QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            self.access(&mut qpc, attr, mask)?;
+        }
+        Ok(qpc)
+    }
+
+    /// What the other side may do. Reads and atomics need responder resources, so they are off until their number is known
+    /// (at INIT → RTR), whatever was asked for before.
+    fn access(&self, qpc: &mut Qpc, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let asked = if mask.contains(QpAttrMask::ACCESS_FLAGS) {
+            attr.qp_access_flags
+        } else {
+            self.access
+        };
+        let depth = if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            attr.max_dest_rd_atomic
+        } else {
+            self.responder_depth
+        };
+        let allowed = if depth == 0 {
+            asked & Access::REMOTE_WRITE
+        } else {
+            asked
+        };
+        qpc.set_rwe(allowed.contains(Access::REMOTE_WRITE))
+            .set_rre(allowed.contains(Access::REMOTE_READ));
+        if allowed.contains(Access::REMOTE_ATOMIC) {
+            let caps = self.device.capabilities();
+            // Compare-and-swap and fetch-and-add, as the IBTA defines them.
+            if !caps.hca.atomic()
+                || caps
+                    .atomic
+                    .is_none_or(|atomic| atomic.atomic_operations() & 3 != 3)
+            {
+                return Err(ModifyError::Unsupported {
+                    attribute: QpAttrMask::ACCESS_FLAGS,
+                });
+            }
+            qpc.set_rae(true).set_atomic_mode(1);
+        }
+        Ok(())
+    }
+
+    /// The path of a connection. On RoCE the GID table entry decides the encapsulation, and the fields that only an
+    /// InfiniBand link has stay 0.
+    fn path(&self, path: &mut Ads, ah: &AhAttr, dest_qpn: Qpn) -> Result<(), AhError> {
+        let encapsulation = self.device.encapsulation(ah.sgid_index)?;
+        ah::check(ah, encapsulation.is_some())?;
+        path.set_vhca_port_num(self.port)
+            .set_stat_rate(ah.static_rate);
+        path.set_src_addr_index(ah.sgid_index as u8)
+            .set_hop_limit(ah.hop_limit)
+            .set_tclass(ah.traffic_class)
+            .set_flow_label(ah.flow_label);
+        *path.rgid_rip_mut() = ah.dgid.0;
+        let Some(version) = encapsulation else {
+            path.set_rlid(ah.dlid)
+                .set_mlid(ah.src_path_bits & 0x7f)
+                .set_sl(ah.sl);
+            path.set_grh(ah.dgid != Gid::ZERO);
+            return Ok(());
+        };
+        let m = ah.dmac;
+        path.set_rmac_47_32(u16::from_be_bytes([m[0], m[1]]))
+            .set_rmac_31_0(u32::from_be_bytes([m[2], m[3], m[4], m[5]]))
+            .set_eth_prio(ah.sl & 7);
+        if version == RoceVersion::V2 {
+            path.set_udp_sport(connection_udp_sport(
+                ah.flow_label,
+                self.qpn.number(),
+                dest_qpn.number(),
+            ))
+            .set_dscp(ah.traffic_class >> 2);
+        }
+        Ok(())
+    }
+
+    fn sizes_record(&self) -> usize {
+        crate::qp::create::BlockLayout::new(&self.sizes).record
+    }
+
+    /// Into RESET: everything outstanding is forgotten, and with it the completions that nobody polled yet.
+    fn reset(&mut self) -> Result<(), ModifyError> {
+        let mut command = Qp2RstIn::new();
+        command.set_qpn(self.qpn.number());
+        self.device.execute(&command)?;
+        let slot = self.sq.slot;
+        // Completions that lie in the CQs are stale from here on; they are told from later ones by their index.
+        slot.key
+            .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
+        self.state = QpState::Reset;
+        self.sq.room = 0;
+        self.rq.room = 0;
+        let bounds = [
+            producer_counter(self.device, self.cqns[0])?,
+            producer_counter(self.device, self.cqns[1])?,
+        ];
+        goodbye::forget_before(self.device, self.index, bounds);
+        (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
+        (self.rq.head, self.rq.tail) = (0, 0);
+        for counter in [&slot.sq_head, &slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
+            counter.store(0, Relaxed);
+        }
+        self.block.write_be64(self.sizes_record(), 0);
+        (self.access, self.responder_depth) = (Access::empty(), 0);
+        Ok(())
+    }
+
+    /// Notes the new state, and opens the queues that it opens.
+    fn enter(&mut self, state: QpState) {
+        if self.state == QpState::Reset && state == QpState::Init {
+            self.sq
+                .slot
+                .key
+                .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
+        }
+        self.state = state;
+        let cap = self.sizes.cap;
+        let receives = state != QpState::Reset;
+        // In ERR posting is allowed; what is posted is flushed.
+        let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
+        self.rq.room = if receives { cap.max_recv_wr } else { 0 };
+        self.sq.room = if sends { cap.max_send_wr as u16 } else { 0 };
+    }
+
+    /// Asks the firmware for the attributes: `ibv_query_qp`. The state is noted, too, since the device may have moved it.
+    pub fn query(&mut self) -> Result<QueriedQp, ModifyError> {
+        let mut command = QueryQpIn::new();
+        command.set_qpn(self.qpn.number());
+        let out = self.device.execute(&command)?;
+        let qpc = out.qpc();
+        let Some(qp_state) = QpState::from_qpc(qpc.state()) else {
+            return Err(ModifyError::Value {
+                attribute: QpAttrMask::CUR_STATE,
+                value: qpc.state().into(),
+                limit: 7,
+            });
+        };
+        if qp_state != self.state && self.state != QpState::Reset && qp_state != QpState::Reset {
+            self.enter(qp_state);
+        }
+        let path = qpc.primary_address_path();
+        let mut access = Access::empty();
+        access.set(Access::REMOTE_WRITE, qpc.rwe());
+        access.set(Access::REMOTE_READ, qpc.rre());
+        access.set(Access::REMOTE_ATOMIC, qpc.rae());
+        let mac_high = path.rmac_47_32().to_be_bytes();
+        let mac_low = path.rmac_31_0().to_be_bytes();
+        let roce = self.device.capabilities().link_layer() == crate::port::LinkLayer::Ethernet;
+        let attr = QpAttr {
+            qp_state,
+            cur_qp_state: qp_state,
+            path_mtu: Mtu::from_number(qpc.mtu()).unwrap_or(Mtu::B256),
+            qkey: qpc.q_key(),
+            rq_psn: qpc.next_rcv_psn(),
+            sq_psn: qpc.next_send_psn(),
+            dest_qp_num: Qpn::from_low_bits(qpc.remote_qpn()),
+            qp_access_flags: access,
+            ah_attr: AhAttr {
+                dgid: Gid(*path.rgid_rip()),
+                sgid_index: path.src_addr_index().into(),
+                hop_limit: path.hop_limit(),
+                traffic_class: path.tclass(),
+                flow_label: path.flow_label(),
+                sl: if roce { path.eth_prio() } else { path.sl() },
+                static_rate: path.stat_rate(),
+                dmac: [
+                    mac_high[0],
+                    mac_high[1],
+                    mac_low[0],
+                    mac_low[1],
+                    mac_low[2],
+                    mac_low[3],
+                ],
+                dlid: path.rlid(),
+                src_path_bits: path.mlid(),
+                port_num: path.vhca_port_num(),
+            },
+            pkey_index: path.pkey_index(),
+            max_rd_atomic: 1 << qpc.log_sra_max(),
+            max_dest_rd_atomic: 1 << qpc.log_rra_max(),
+            min_rnr_timer: qpc.min_rnr_nak(),
+            port_num: path.vhca_port_num(),
+            timeout: path.ack_timeout(),
+            retry_cnt: qpc.retry_count(),
+            rnr_retry: qpc.rnr_retry(),
+        };
+        Ok(QueriedQp {
+            attr,
+            cap: self.sizes.cap,
+            sq_sig_all: self.sq_sig_all,
+            sq_draining: qpc.state() == 7,
+        })
+    }
+}
+
+/// `pkey_table_size` counts in powers of two from 128.
+const fn pkey_table_len(code: u16) -> u32 {
+    if code > 5 { 128 } else { 128 << code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depths_round_up() {
+        for (depth, log) in [
+            (0, 0),
+            (1, 0),
+            (2, 1),
+            (3, 2),
+            (4, 2),
+            (5, 3),
+            (16, 4),
+            (17, 5),
+            (128, 7),
+        ] {
+            assert_eq!(log_depth(depth), log, "{depth}");
+        }
+    }
+
+    /// Optional bits go out only for attributes that the verbs table lets through on this transition.
+    #[test]
+    fn optional_bits_follow_the_table() {
+        for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Gsi] {
+            for from in QpState::ALL {
+                for to in QpState::ALL {
+                    let bits = optional_bits(kind, from, to);
+                    let Some(row) = state::transition(kind, from, to) else {
+                        assert_eq!(bits, 0, "{kind:?} {from} {to}");
+                        continue;
+                    };
+                    let possible = given_bits(row.required | row.optional);
+                    // The kernel's masks name the port for GSI QPs as for all UD ones.
+                    let extra = if kind == QpKind::Gsi {
+                        opt::PRI_PORT
+                    } else {
+                        0
+                    };
+                    assert_eq!(bits & !(possible | extra), 0, "{kind:?} {from} {to}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The receive queue: no doorbell register, only a record that the device reads when a packet needs a WQE.
+
+// UNSAFETY: WQEs are written to raw memory shared with the device.
+#![expect(unsafe_code)]
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::dma::write_barrier;
+use crate::mr::Sge;
+use crate::qp::wr::{BadWr, PostError, RecvWr};
+use crate::slots::QpSlot;
+
+/// Key of a data segment that ends the list of a receive WQE.
+pub(crate) const TERMINATOR: u32 = 0x100;
+
+/// The receive half of a QP. `Send`, allocation-free, without locks, and without access to commands.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RecvQueue<'d> {
+    pub(crate) ring: *mut u8,
+    pub(crate) wr_ids: *const AtomicU64,
+    pub(crate) record: *mut u32,
+    pub(crate) slot: &'d QpSlot,
+    /// Next WQE, counted on.
+    pub(crate) head: u32,
+    /// The poller's tail, as last seen.
+    pub(crate) tail: u32,
+    /// WQEs minus 1.
+    pub(crate) mask: u32,
+    /// WQEs; 0 while the QP's state takes none.
+    pub(crate) room: u32,
+    /// Binary logarithm of a WQE's size.
+    pub(crate) shift: u8,
+    pub(crate) max_sge: u16,
+}
+
+// SAFETY: the pointers are to parts of the QP's block that only this half writes (identifiers by atomics).
+unsafe impl Send for RecvQueue<'_> {}
+
+/// Writes a data segment.
+///
+/// # Safety
+/// `to` points to 16 bytes of a ring of the caller, aligned to 16.
+#[inline(always)]
+pub(crate) unsafe fn put_segment(to: *mut u8, length: u32, lkey: u32, addr: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.cast::<u64>()
+            .write((u64::from(length) << 32 | u64::from(lkey)).to_be());
+        to.cast::<u64>().add(1).write(addr.to_be());
+    }
+}
+
+/// Writes the scatter list of a receive WQE with room for `max` entries: empty ones are left out, since a length of 0
+/// means 2 GiB to the device, and a terminator ends a list that is not full.
+///
+/// # Safety
+/// `to` points to `16 * max` bytes of a ring of the caller, aligned to 16, and there are at most `max` entries.
+#[inline(always)]
+pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize) {
+    let mut used = 0;
+    for sge in sges {
+        if sge.length != 0 {
+            // SAFETY: the caller's promise.
+            unsafe { put_segment(to.add(used * 16), sge.length, sge.lkey.0, sge.addr) };
+            used += 1;
+        }
+    }
+    if used < max {
+        // SAFETY: the caller's promise.
+        unsafe { put_segment(to.add(used * 16), 0, TERMINATOR, 0) };
+    }
+}
+
+/// Refuses what a scatter list cannot hold.
+#[inline(always)]
+pub(crate) fn check_list(sges: &[Sge], max: usize) -> Result<(), PostError> {
+    if sges.len() > max {
+        return Err(PostError::TooManySges {
+            given: sges.len(),
+            limit: max as u32,
+        });
+    }
+    for sge in sges {
+        if sge.length >= 1 << 31 {
+            return Err(PostError::SgeTooLong { length: sge.length });
+        }
+    }
+    Ok(())
+}
+
+impl<'d> RecvQueue<'d> {
+    /// Starts a batch: receives that share one update of the record, made by [`RecvBatch::ring`] or when the batch is
+    /// dropped.
+    #[inline(always)]
+    pub fn batch(&mut self) -> RecvBatch<'_, 'd> {
+        let from = self.head;
+        RecvBatch { queue: self, from }
+    }
+
+    /// Posts one receive: `ibv_post_recv`.
+    #[inline(always)]
+    pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        let mut batch = self.batch();
+        batch.post(wr_id, sges)?;
+        batch.ring();
+        Ok(())
+    }
+
+    /// Posts a list with one update of the record. On an error those before the failing one are posted.
+    pub fn post_list(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), BadWr> {
+        let mut batch = self.batch();
+        for (index, wr) in wrs.iter().enumerate() {
+            if let Err(error) = batch.post(wr.wr_id, wr.sges) {
+                return Err(BadWr { index, error });
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives that can be posted now, as far as completions have been polled.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.room
+            .saturating_sub(self.head.wrapping_sub(self.slot.rq_tail.load(Acquire)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self) -> Result<(), PostError> {
+        if self.room == 0 {
+            return Err(PostError::WrongState);
+        }
+        self.tail = self.slot.rq_tail.load(Acquire);
+        if self.head.wrapping_sub(self.tail) >= self.room {
+            return Err(PostError::QueueFull { limit: self.room });
+        }
+        Ok(())
+    }
+}
+
+/// Receives that share one update of the doorbell record.
+#[derive(Debug)]
+pub struct RecvBatch<'q, 'd> {
+    queue: &'q mut RecvQueue<'d>,
+    from: u32,
+}
+
+impl RecvBatch<'_, '_> {
+    /// Posts one receive.
+    #[inline(always)]
+    pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        let queue = &mut *self.queue;
+        if queue.head.wrapping_sub(queue.tail) >= queue.room {
+            queue.look_again()?;
+        }
+        check_list(sges, queue.max_sge.into())?;
+        let at = (queue.head & queue.mask) as usize;
+        // SAFETY: the masked index lies inside the ring and the array; the WQE there has completed.
+        unsafe {
+            put_list(
+                queue.ring.add(at << queue.shift),
+                sges,
+                queue.max_sge.into(),
+            );
+            (*queue.wr_ids.add(at)).store(wr_id, Relaxed);
+        }
+        queue.head = queue.head.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Tells the device of what was posted so far.
+    #[inline(always)]
+    pub fn ring(&mut self) {
+        let queue = &mut *self.queue;
+        if queue.head == self.from {
+            return;
+        }
+        self.from = queue.head;
+        queue.slot.rq_head.store(queue.head, Release);
+        write_barrier();
+        // SAFETY: the QP's doorbell record, which lives as long as the QP; the first dword is the receive queue's.
+        unsafe { queue.record.write_volatile((queue.head & 0xffff).to_be()) };
+    }
+}
+
+impl Drop for RecvBatch<'_, '_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.ring();
+    }
+}

@@ -1,0 +1,692 @@
+//! The send queue: building WQEs in place, and ringing the doorbell.
+//!
+//! A WQE is a control segment, what the transport and the operation need, and data; it starts at a basic block of 64 bytes
+//! and continues at the ring's start when it reaches the end. QP type, operation and kind of data are known when the code
+//! is compiled, so that each posting function is a straight line.
+//!
+//! **Doorbell.** Once per batch: barrier, doorbell record (16 bits of the block counter), and the first eight bytes of
+//! the last *complete* WQE to the UAR. A work request that fails half-way leaves nothing behind that a doorbell would
+//! name, since neither counter moves before the WQE is whole.
+//!
+//! **Room.** Counted in work requests, as libibverbs counts: the ring is sized for `max_send_wr` of the largest. The
+//! poller moves the tail in the QP's slot; this side looks there only when its own copy says full.
+
+// UNSAFETY: WQEs are written to raw memory shared with the device.
+#![expect(unsafe_code)]
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU16, AtomicU64};
+
+use crate::ah::EXTENDED;
+use crate::dma::write_barrier;
+use crate::mr::Sge;
+use crate::platform::Platform;
+use crate::qp::kind::{Connected, Datagram, QpType, Reliable};
+use crate::qp::wr::{BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr};
+use crate::slots::QpSlot;
+use bareverbs_firmware_cmds::numbers::RKey;
+
+/// WQE opcodes.
+mod op {
+    pub(super) const SEND_INVAL: u32 = 0x01;
+    pub(super) const RDMA_WRITE: u32 = 0x08;
+    pub(super) const RDMA_WRITE_IMM: u32 = 0x09;
+    pub(super) const SEND: u32 = 0x0a;
+    pub(super) const SEND_IMM: u32 = 0x0b;
+    pub(super) const RDMA_READ: u32 = 0x10;
+    pub(super) const ATOMIC_CS: u32 = 0x11;
+    pub(super) const ATOMIC_FA: u32 = 0x12;
+}
+
+/// Bytes of a basic block.
+const BLOCK: usize = 64;
+
+/// The other doorbell register: BlueFlame registers come in pairs of 256 bytes.
+const DOORBELL_FLIP: u32 = 0x100;
+
+/// The send half of a QP. `Send`, allocation-free, without locks, and without access to commands.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SendQueue<'d, P: Platform, T: QpType> {
+    pub(crate) ring: *mut u8,
+    /// Identifiers, by work request.
+    pub(crate) wr_ids: *const AtomicU64,
+    /// Work request counter, by block.
+    pub(crate) heads: *const AtomicU16,
+    pub(crate) record: *mut u32,
+    pub(crate) slot: &'d QpSlot,
+    pub(crate) platform: &'d P,
+    pub(crate) doorbell: u32,
+    /// QP number in bits 31:8.
+    pub(crate) qpn_high: u32,
+    /// Blocks, minus 1.
+    pub(crate) mask: u16,
+    /// Identifiers, minus 1.
+    pub(crate) wr_mask: u16,
+    /// Next block, counted on.
+    pub(crate) block: u16,
+    /// Next work request, counted on.
+    pub(crate) head: u16,
+    /// The poller's tail, as last seen.
+    pub(crate) tail: u16,
+    /// Work requests that it holds; 0 while the QP's state takes none.
+    pub(crate) room: u16,
+    pub(crate) max_inline: u16,
+    pub(crate) max_sge: u8,
+    /// What every control segment's flags contain: the completion bits, with `sq_sig_all`.
+    pub(crate) always: u8,
+    pub(crate) kind: PhantomData<fn() -> T>,
+}
+
+// SAFETY: the pointers are to parts of the QP's block that only this half writes (identifiers and counters by atomics).
+unsafe impl<P: Platform + Sync, T: QpType> Send for SendQueue<'_, P, T> {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Data of a work request: scatter/gather entries or [`Inline`] bytes.
+pub trait Payload: sealed::Sealed {
+    /// Whether the queue takes it.
+    #[doc(hidden)]
+    fn check(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError>;
+    /// Writes the segments from byte `AT` of the WQE at block `block` on; returns the size of the whole WQE in units of 16
+    /// bytes.
+    ///
+    /// # Safety
+    /// `ring` is a ring of `mask + 1` blocks that belongs to the caller, and the payload was checked against its
+    /// limits.
+    #[doc(hidden)]
+    unsafe fn write<const AT: usize>(&self, ring: *mut u8, mask: u16, block: u16) -> u32;
+}
+
+/// Bytes to copy into the work queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Inline<'a>(pub &'a [u8]);
+
+/// Where byte `at` of a WQE lies. Whole segments never straddle the end, since both are multiples of 16.
+///
+/// # Safety
+/// `ring` is a ring of `mask + 1` blocks.
+#[inline(always)]
+unsafe fn place(ring: *mut u8, mask: u16, block: u16, at: usize) -> *mut u8 {
+    let block = block.wrapping_add((at / BLOCK) as u16) & mask;
+    // SAFETY: the masked block lies inside the ring.
+    unsafe { ring.add(usize::from(block) * BLOCK + at % BLOCK) }
+}
+
+/// Writes 16 bytes, given as two big-endian qwords.
+///
+/// # Safety
+/// `to` points to 16 bytes of a ring of the caller, aligned to 16.
+#[inline(always)]
+unsafe fn put(to: *mut u8, first: u64, second: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.cast::<u64>().write(first.to_be());
+        to.cast::<u64>().add(1).write(second.to_be());
+    }
+}
+
+/// Whether a length can stand in a data segment: not 0, which means 2 GiB, and not so large that it looks like inline data.
+#[inline(always)]
+const fn fits(length: u32) -> bool {
+    length.wrapping_sub(1) < 0x7fff_ffff
+}
+
+#[cold]
+const fn too_long(length: u32) -> Result<(), PostError> {
+    if length == 0 {
+        Ok(())
+    } else {
+        Err(PostError::SgeTooLong { length })
+    }
+}
+
+impl sealed::Sealed for Sge {}
+
+impl Payload for Sge {
+    #[inline(always)]
+    fn check(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
+        if max_sge == 0 {
+            return Err(PostError::TooManySges { given: 1, limit: 0 });
+        }
+        if fits(self.length) {
+            Ok(())
+        } else {
+            too_long(self.length)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write<const AT: usize>(&self, ring: *mut u8, mask: u16, block: u16) -> u32 {
+        if self.length == 0 {
+            return (AT / 16) as u32;
+        }
+        // SAFETY: the caller's promise; the WQE's size was counted with at least one data segment.
+        unsafe {
+            let to = place(ring, mask, block, AT);
+            put(
+                to,
+                u64::from(self.length) << 32 | u64::from(self.lkey.0),
+                self.addr,
+            );
+        }
+        (AT / 16) as u32 + 1
+    }
+}
+
+impl sealed::Sealed for &[Sge] {}
+
+impl Payload for &[Sge] {
+    #[inline]
+    fn check(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
+        if self.len() > usize::from(max_sge) {
+            return Err(PostError::TooManySges {
+                given: self.len(),
+                limit: max_sge.into(),
+            });
+        }
+        for sge in *self {
+            if !fits(sge.length) {
+                too_long(sge.length)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn write<const AT: usize>(&self, ring: *mut u8, mask: u16, block: u16) -> u32 {
+        let mut at = AT;
+        for sge in *self {
+            if sge.length != 0 {
+                // SAFETY: the caller's promise: at most `max_sge` segments.
+                unsafe {
+                    let to = place(ring, mask, block, at);
+                    put(
+                        to,
+                        u64::from(sge.length) << 32 | u64::from(sge.lkey.0),
+                        sge.addr,
+                    );
+                }
+                at += 16;
+            }
+        }
+        (at / 16) as u32
+    }
+}
+
+impl<const N: usize> sealed::Sealed for &[Sge; N] {}
+
+impl<const N: usize> Payload for &[Sge; N] {
+    #[inline]
+    fn check(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
+        self.as_slice().check(max_sge, max_inline)
+    }
+
+    #[inline]
+    unsafe fn write<const AT: usize>(&self, ring: *mut u8, mask: u16, block: u16) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.as_slice().write::<AT>(ring, mask, block) }
+    }
+}
+
+impl sealed::Sealed for Inline<'_> {}
+
+impl Payload for Inline<'_> {
+    #[inline(always)]
+    fn check(&self, _: u8, max_inline: u16) -> Result<(), PostError> {
+        if self.0.len() > usize::from(max_inline) {
+            return Err(PostError::InlineTooLong {
+                given: self.0.len(),
+                limit: max_inline.into(),
+            });
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn write<const AT: usize>(&self, ring: *mut u8, mask: u16, block: u16) -> u32 {
+        let data = self.0;
+        let len = data.len();
+        if len == 0 {
+            return (AT / 16) as u32;
+        }
+        // SAFETY: the caller's promise; the header and `len` bytes, at most the inline limit, fit the largest WQE, and
+        // what does not fit before the ring's end continues at its start.
+        unsafe {
+            let header = place(ring, mask, block, AT);
+            header.cast::<u32>().write((1 << 31 | len as u32).to_be());
+            let to = header.add(4);
+            let end = ring.add((usize::from(mask) + 1) * BLOCK);
+            let before_end = end as usize - to as usize;
+            if len <= before_end {
+                copy(data.as_ptr(), to, len);
+            } else {
+                wrap(data, to, before_end, ring);
+            }
+        }
+        ((AT + 4 + len).div_ceil(16)) as u32
+    }
+}
+
+/// Copies inline data: by qwords, since it is short and a call of `memcpy` costs more than the copy.
+///
+/// # Safety
+/// As `copy_nonoverlapping`.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise; each access lies inside the `len` bytes.
+    unsafe {
+        if len < 8 {
+            for at in 0..len {
+                to.add(at).write(from.add(at).read());
+            }
+            return;
+        }
+        let mut at = 0;
+        while at + 8 < len {
+            to.add(at)
+                .cast::<u64>()
+                .write_unaligned(from.add(at).cast::<u64>().read_unaligned());
+            at += 8;
+        }
+        // The last eight bytes, which may overlap those before.
+        let at = len - 8;
+        to.add(at)
+            .cast::<u64>()
+            .write_unaligned(from.add(at).cast::<u64>().read_unaligned());
+    }
+}
+
+/// Copies inline data that crosses the ring's end.
+///
+/// # Safety
+/// `to` is `before_end` bytes before the ring's end, and the rest fits at its start.
+#[cold]
+#[inline(never)]
+unsafe fn wrap(data: &[u8], to: *mut u8, before_end: usize, ring: *mut u8) {
+    let (first, second) = data.split_at(before_end);
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::ptr::copy_nonoverlapping(first.as_ptr(), to, first.len());
+        core::ptr::copy_nonoverlapping(second.as_ptr(), ring, second.len());
+    }
+}
+
+impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
+    /// Starts a batch: work requests that share one doorbell, rung by [`Batch::ring`] or when the batch is dropped.
+    #[inline(always)]
+    pub fn batch(&mut self) -> Batch<'_, 'd, P, T> {
+        Batch {
+            queue: self,
+            last: 0,
+        }
+    }
+
+    /// Posts one work request and rings the doorbell: `ibv_post_send`.
+    #[inline]
+    pub fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let mut batch = self.batch();
+        batch.push(wr)?;
+        batch.ring();
+        Ok(())
+    }
+
+    /// Posts a list with one doorbell. On an error those before the failing one are posted.
+    pub fn post_list(&mut self, wrs: &[SendWr<'_>]) -> Result<(), BadWr> {
+        let mut batch = self.batch();
+        for (index, wr) in wrs.iter().enumerate() {
+            if let Err(error) = batch.push(wr) {
+                return Err(BadWr { index, error });
+            }
+        }
+        batch.ring();
+        Ok(())
+    }
+
+    /// Work requests that can be posted now, as far as completions have been polled.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        let outstanding = self
+            .head
+            .wrapping_sub(self.slot.sq_tail.load(Acquire) as u16);
+        u32::from(self.room).saturating_sub(outstanding.into())
+    }
+
+    /// Makes room if completions have been polled meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self) -> Result<(), PostError> {
+        if self.room == 0 {
+            return Err(PostError::WrongState);
+        }
+        self.tail = self.slot.sq_tail.load(Acquire) as u16;
+        if self.head.wrapping_sub(self.tail) >= self.room {
+            return Err(PostError::QueueFull {
+                limit: self.room.into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Work requests that share one doorbell.
+///
+/// The methods are those of `ibv_wr_*`: one per operation, each available on the QP types that have it.
+#[derive(Debug)]
+pub struct Batch<'q, 'd, P: Platform, T: QpType> {
+    queue: &'q mut SendQueue<'d, P, T>,
+    /// The first eight bytes of the last complete WQE, as the doorbell wants them; 0 if there is none (a WQE is never all
+    /// zero there: its size is not).
+    last: u64,
+}
+
+impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
+    /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data.
+    #[inline(always)]
+    fn build<const FIXED: usize, D: Payload>(
+        &mut self,
+        wr_id: u64,
+        opcode: u32,
+        imm: u32,
+        flags: SendFlags,
+        data: &D,
+        fixed: impl FnOnce(*mut u8),
+    ) -> Result<(), PostError> {
+        let queue = &mut *self.queue;
+        if queue.head.wrapping_sub(queue.tail) >= queue.room {
+            queue.look_again()?;
+        }
+        data.check(queue.max_sge, queue.max_inline)?;
+        let at = queue.block & queue.mask;
+        // SAFETY: there is room for a WQE of the largest size from this block on; the masked indexes lie inside the ring
+        // and the arrays; the fixed segments lie in the first block.
+        unsafe {
+            let wqe = queue.ring.add(usize::from(at) * BLOCK);
+            let size = data.write::<FIXED>(queue.ring, queue.mask, at);
+            let first = u64::from(u32::from(queue.block) << 8 | opcode) << 32
+                | u64::from(queue.qpn_high | size);
+            let flags = flags.control() | queue.always;
+            put(wqe, first, u64::from(flags) << 32 | u64::from(imm));
+            fixed(wqe);
+            (*queue.heads.add(at.into())).store(queue.head, Relaxed);
+            (*queue.wr_ids.add((queue.head & queue.wr_mask).into())).store(wr_id, Relaxed);
+            queue.head = queue.head.wrapping_add(1);
+            queue.block = queue.block.wrapping_add(size.div_ceil(4) as u16);
+            self.last = first;
+        }
+        Ok(())
+    }
+
+    /// Rings the doorbell for what was posted so far.
+    #[inline(always)]
+    pub fn ring(&mut self) {
+        if self.last == 0 {
+            return;
+        }
+        let queue = &mut *self.queue;
+        queue.slot.sq_head.store(queue.head.into(), Release);
+        write_barrier();
+        // SAFETY: the QP's doorbell record, which lives as long as the QP; the second dword is the send queue's.
+        unsafe { queue.record.write_volatile(u32::from(queue.block).to_be()) };
+        queue
+            .platform
+            .write_be64(queue.doorbell as usize, self.last);
+        queue.doorbell ^= DOORBELL_FLIP;
+        self.last = 0;
+    }
+
+    /// Posts a work request that is known only at run time.
+    pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        match wr.data {
+            SendData::Sges([sge]) => self.push_with(wr, sge),
+            SendData::Sges(sges) => self.push_with(wr, &sges),
+            SendData::Inline(bytes) => self.push_with(wr, &Inline(bytes)),
+        }
+    }
+
+    #[inline(always)]
+    fn push_with<D: Payload>(&mut self, wr: &SendWr<'_>, data: &D) -> Result<(), PostError> {
+        let (id, flags) = (wr.wr_id, wr.flags);
+        let inline = matches!(wr.data, SendData::Inline(_));
+        match wr.op {
+            SendOp::Send if T::CONNECTED => {
+                self.build::<16, D>(id, op::SEND, 0, flags, data, |_| {})
+            }
+            SendOp::SendImm(imm) if T::CONNECTED => {
+                self.build::<16, D>(id, op::SEND_IMM, imm, flags, data, |_| {})
+            }
+            SendOp::SendInv(key) if T::RELIABLE => {
+                self.build::<16, D>(id, op::SEND_INVAL, key.0, flags, data, |_| {})
+            }
+            SendOp::SendTo(to) if !T::CONNECTED => self.datagram(id, op::SEND, 0, flags, to, data),
+            SendOp::SendToImm(to, imm) if !T::CONNECTED => {
+                self.datagram(id, op::SEND_IMM, imm, flags, to, data)
+            }
+            SendOp::Write(remote) if T::CONNECTED => {
+                self.rdma(id, op::RDMA_WRITE, 0, flags, remote, data)
+            }
+            SendOp::WriteImm(remote, imm) if T::CONNECTED => {
+                self.rdma(id, op::RDMA_WRITE_IMM, imm, flags, remote, data)
+            }
+            SendOp::Read(remote) if T::RELIABLE && !inline => {
+                self.rdma(id, op::RDMA_READ, 0, flags, remote, data)
+            }
+            SendOp::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } if T::RELIABLE && !inline => {
+                self.atomic(id, op::ATOMIC_CS, flags, remote, swap, compare, data)
+            }
+            SendOp::FetchAdd { remote, add } if T::RELIABLE && !inline => {
+                self.atomic(id, op::ATOMIC_FA, flags, remote, add, 0, data)
+            }
+            _ => Err(PostError::Unsupported),
+        }
+    }
+
+    #[inline(always)]
+    fn rdma<D: Payload>(
+        &mut self,
+        wr_id: u64,
+        opcode: u32,
+        imm: u32,
+        flags: SendFlags,
+        remote: Remote,
+        data: &D,
+    ) -> Result<(), PostError> {
+        self.build::<32, D>(wr_id, opcode, imm, flags, data, |wqe| {
+            // SAFETY: the second 16 bytes of the WQE's first block.
+            unsafe { put(wqe.add(16), remote.addr, u64::from(remote.rkey.0) << 32) };
+        })
+    }
+
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments)]
+    fn atomic<D: Payload>(
+        &mut self,
+        wr_id: u64,
+        opcode: u32,
+        flags: SendFlags,
+        remote: Remote,
+        swap_or_add: u64,
+        compare: u64,
+        data: &D,
+    ) -> Result<(), PostError> {
+        self.build::<48, D>(wr_id, opcode, 0, flags, data, |wqe| {
+            // SAFETY: the middle 32 bytes of the WQE's first block.
+            unsafe {
+                put(wqe.add(16), remote.addr, u64::from(remote.rkey.0) << 32);
+                put(wqe.add(32), swap_or_add, compare);
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn datagram<D: Payload>(
+        &mut self,
+        wr_id: u64,
+        opcode: u32,
+        imm: u32,
+        flags: SendFlags,
+        to: Destination<'_>,
+        data: &D,
+    ) -> Result<(), PostError> {
+        self.build::<64, D>(wr_id, opcode, imm, flags, data, |wqe| {
+            let ah = to.ah;
+            // SAFETY: the last 48 bytes of the WQE's first block. The address vector's latter part is kept in memory order.
+            unsafe {
+                put(
+                    wqe.add(16),
+                    u64::from(to.remote_qkey) << 32,
+                    u64::from(to.remote_qpn.number() | EXTENDED) << 32
+                        | u64::from(u32::from_be(ah.rate_to_sport)),
+                );
+                wqe.add(32).cast::<[u64; 4]>().write(ah.rest);
+            }
+        })
+    }
+}
+
+impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
+    /// Send.
+    #[inline(always)]
+    pub fn send(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.build::<16, _>(wr_id, op::SEND, 0, flags, &data, |_| {})
+    }
+
+    /// Send with immediate data.
+    #[inline(always)]
+    pub fn send_imm(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        imm: u32,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.build::<16, _>(wr_id, op::SEND_IMM, imm, flags, &data, |_| {})
+    }
+
+    /// RDMA write.
+    #[inline(always)]
+    pub fn write(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        remote: Remote,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.rdma(wr_id, op::RDMA_WRITE, 0, flags, remote, &data)
+    }
+
+    /// RDMA write with immediate data.
+    #[inline(always)]
+    pub fn write_imm(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        remote: Remote,
+        imm: u32,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.rdma(wr_id, op::RDMA_WRITE_IMM, imm, flags, remote, &data)
+    }
+}
+
+impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
+    /// Send, and invalidate a remote key of the receiver.
+    #[inline(always)]
+    pub fn send_inv(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        key: RKey,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.build::<16, _>(wr_id, op::SEND_INVAL, key.0, flags, &data, |_| {})
+    }
+
+    /// RDMA read, scattered to `sges`.
+    #[inline(always)]
+    pub fn read(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        remote: Remote,
+        sges: &[Sge],
+    ) -> Result<(), PostError> {
+        if let [sge] = sges {
+            return self.rdma(wr_id, op::RDMA_READ, 0, flags, remote, sge);
+        }
+        self.rdma(wr_id, op::RDMA_READ, 0, flags, remote, &sges)
+    }
+
+    /// Compares 8 bytes with `compare` and, if equal, replaces them by `swap`; their old value goes to `result`.
+    #[inline(always)]
+    pub fn compare_swap(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        remote: Remote,
+        compare: u64,
+        swap: u64,
+        result: Sge,
+    ) -> Result<(), PostError> {
+        self.atomic(wr_id, op::ATOMIC_CS, flags, remote, swap, compare, &result)
+    }
+
+    /// Adds to 8 bytes; their old value goes to `result`.
+    #[inline(always)]
+    pub fn fetch_add(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        remote: Remote,
+        add: u64,
+        result: Sge,
+    ) -> Result<(), PostError> {
+        self.atomic(wr_id, op::ATOMIC_FA, flags, remote, add, 0, &result)
+    }
+}
+
+impl<P: Platform, T: Datagram> Batch<'_, '_, P, T> {
+    /// Send a datagram.
+    #[inline(always)]
+    pub fn send_to(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        to: Destination<'_>,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.datagram(wr_id, op::SEND, 0, flags, to, &data)
+    }
+
+    /// Send a datagram with immediate data.
+    #[inline(always)]
+    pub fn send_to_imm(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        to: Destination<'_>,
+        imm: u32,
+        data: impl Payload,
+    ) -> Result<(), PostError> {
+        self.datagram(wr_id, op::SEND_IMM, imm, flags, to, &data)
+    }
+}
+
+impl<P: Platform, T: QpType> Drop for Batch<'_, '_, P, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.ring();
+    }
+}

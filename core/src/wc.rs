@@ -1,0 +1,516 @@
+//! Completions: what a CQE says, in the words of `struct ibv_wc`.
+
+use core::fmt;
+
+use bitflags::bitflags;
+
+use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+
+/// Outcome of a work request: `enum ibv_wc_status`, with its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum WcStatus {
+    /// Done.
+    Success = 0,
+    /// The message does not fit the local scatter list (or the device's limit).
+    LocLenErr = 1,
+    /// The request is inconsistent with the QP (a READ on a UC QP, too many entries, ...).
+    LocQpOpErr = 2,
+    /// End-to-end context error (RD; never with mlx5).
+    LocEecOpErr = 3,
+    /// A local key does not allow the access, or is not valid.
+    LocProtErr = 4,
+    /// The QP went to error before this request was carried out.
+    WrFlushErr = 5,
+    /// A memory window could not be bound.
+    MwBindErr = 6,
+    /// The responder sent something unexpected.
+    BadRespErr = 7,
+    /// Protection error on a local buffer while receiving an RDMA write with immediate.
+    LocAccessErr = 8,
+    /// The responder found the request invalid.
+    RemInvReqErr = 9,
+    /// The remote key does not allow the access.
+    RemAccessErr = 10,
+    /// The responder could not carry it out.
+    RemOpErr = 11,
+    /// No answer after all retries.
+    RetryExcErr = 12,
+    /// The receiver was not ready, too many times.
+    RnrRetryExcErr = 13,
+    /// Local RD domain violation (never with mlx5).
+    LocRddViolErr = 14,
+    /// Remote RD request error (never with mlx5).
+    RemInvRdReqErr = 15,
+    /// The responder aborted the operation.
+    RemAbortErr = 16,
+    /// End-to-end context number not valid (never with mlx5).
+    InvEecnErr = 17,
+    /// End-to-end context state (never with mlx5).
+    InvEecStateErr = 18,
+    /// Fatal.
+    FatalErr = 19,
+    /// The response timed out.
+    RespTimeoutErr = 20,
+    /// Something else; see the vendor's syndrome.
+    GeneralErr = 21,
+}
+
+impl WcStatus {
+    /// From the `syndrome` byte of an error CQE.
+    #[must_use]
+    pub const fn from_syndrome(syndrome: u8) -> Self {
+        match syndrome {
+            0x01 => Self::LocLenErr,
+            0x02 => Self::LocQpOpErr,
+            0x04 => Self::LocProtErr,
+            0x05 => Self::WrFlushErr,
+            0x06 => Self::MwBindErr,
+            0x10 => Self::BadRespErr,
+            0x11 => Self::LocAccessErr,
+            0x12 => Self::RemInvReqErr,
+            0x13 => Self::RemAccessErr,
+            0x14 => Self::RemOpErr,
+            0x15 => Self::RetryExcErr,
+            0x16 => Self::RnrRetryExcErr,
+            0x22 => Self::RemAbortErr,
+            _ => Self::GeneralErr,
+        }
+    }
+
+    /// In words: `ibv_wc_status_str`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::LocLenErr => "local length error",
+            Self::LocQpOpErr => "local QP operation error",
+            Self::LocEecOpErr => "local EE context operation error",
+            Self::LocProtErr => "local protection error",
+            Self::WrFlushErr => "work request flushed error",
+            Self::MwBindErr => "memory bind operation error",
+            Self::BadRespErr => "bad response error",
+            Self::LocAccessErr => "local access error",
+            Self::RemInvReqErr => "remote invalid request error",
+            Self::RemAccessErr => "remote access error",
+            Self::RemOpErr => "remote operation error",
+            Self::RetryExcErr => "transport retry counter exceeded",
+            Self::RnrRetryExcErr => "RNR retry counter exceeded",
+            Self::LocRddViolErr => "local RDD violation error",
+            Self::RemInvRdReqErr => "remote invalid RD request",
+            Self::RemAbortErr => "aborted error",
+            Self::InvEecnErr => "invalid EE context number",
+            Self::InvEecStateErr => "invalid EE context state",
+            Self::FatalErr => "fatal error",
+            Self::RespTimeoutErr => "response timeout error",
+            Self::GeneralErr => "general error",
+        }
+    }
+}
+
+impl fmt::Display for WcStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl core::error::Error for WcStatus {}
+
+/// What kind of work completed: `enum ibv_wc_opcode`. Not valid in a completion with an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WcOpcode {
+    /// A send.
+    Send,
+    /// An RDMA write.
+    RdmaWrite,
+    /// An RDMA read.
+    RdmaRead,
+    /// A compare-and-swap.
+    CompSwap,
+    /// A fetch-and-add.
+    FetchAdd,
+    /// A memory window bind or local invalidation (UMR).
+    BindMw,
+    /// A receive, of a send.
+    Recv,
+    /// A receive, of an RDMA write with immediate data.
+    RecvRdmaWithImm,
+    /// The device named an operation that this driver never posts.
+    Unknown(u8),
+}
+
+impl WcOpcode {
+    /// From the opcode of the send WQE, as the CQE repeats it.
+    const fn of_wqe(opcode: u8) -> Self {
+        match opcode {
+            0x00 | 0x01 | 0x0a | 0x0b => Self::Send,
+            0x08 | 0x09 => Self::RdmaWrite,
+            0x10 => Self::RdmaRead,
+            0x11 => Self::CompSwap,
+            0x12 => Self::FetchAdd,
+            0x25 => Self::BindMw,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+bitflags! {
+    /// `enum ibv_wc_flags`, with its values.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct WcFlags: u32 {
+        /// The first 40 bytes of the buffer hold the GRH (or the IPv4 header, in the last 20 of them).
+        const GRH = 1 << 0;
+        /// There is immediate data.
+        const WITH_IMM = 1 << 1;
+        /// A remote key of ours was invalidated.
+        const WITH_INV = 1 << 3;
+    }
+}
+
+/// What a datagram travelled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NetworkHeader {
+    /// InfiniBand or RoCE v1: a GRH.
+    Grh,
+    /// RoCE v2 over IPv4.
+    Ipv4,
+    /// RoCE v2 over IPv6.
+    Ipv6,
+}
+
+/// A completion with all fields decoded: `struct ibv_wc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wc {
+    /// The work request's identifier.
+    pub wr_id: u64,
+    /// How it went. Unless it is a success, only `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
+    pub status: WcStatus,
+    /// What completed.
+    pub opcode: WcOpcode,
+    /// Bytes received (with the 40 bytes of the GRH area on UD), read, or fetched.
+    pub byte_len: u32,
+    /// The local QP.
+    pub qp_num: Qpn,
+    /// The sending QP (UD).
+    pub src_qp: Qpn,
+    /// Immediate data (with [`WcFlags::WITH_IMM`]) in host order, or the invalidated key ([`WcFlags::WITH_INV`]).
+    pub imm_data: u32,
+    /// What else is there.
+    pub flags: WcFlags,
+    /// P_Key index or, on the GSI, the P_Key of the packet.
+    pub pkey_index: u16,
+    /// Source LID (InfiniBand).
+    pub slid: u16,
+    /// Service level.
+    pub sl: u8,
+    /// Low bits of the destination LID (InfiniBand).
+    pub dlid_path_bits: u8,
+    /// The vendor's syndrome of an error.
+    pub vendor_err: u8,
+    /// The device's syndrome of an error, from which `status` follows.
+    pub syndrome: u8,
+}
+
+impl Wc {
+    /// A completion that says nothing, to fill an array with for `Cq::poll_wcs`.
+    pub const EMPTY: Self = Self {
+        wr_id: 0,
+        status: WcStatus::Success,
+        opcode: WcOpcode::Send,
+        byte_len: 0,
+        qp_num: Qpn::from_low_bits(0),
+        src_qp: Qpn::from_low_bits(0),
+        imm_data: 0,
+        flags: WcFlags::empty(),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+        vendor_err: 0,
+        syndrome: 0,
+    };
+}
+
+impl Default for Wc {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// CQE opcodes, the high half of [`cqe::OP_OWN`].
+pub(crate) mod cqe_op {
+    pub(crate) const REQ: u8 = 0;
+    pub(crate) const RESP_WRITE_IMM: u8 = 1;
+    pub(crate) const RESP_SEND_INV: u8 = 4;
+    pub(crate) const RESIZE: u8 = 5;
+    /// Not the device's: this driver marks a completion that nobody wants any more.
+    pub(crate) const VOID: u8 = 7;
+    pub(crate) const REQ_ERR: u8 = 13;
+    pub(crate) const RESP_ERR: u8 = 14;
+    pub(crate) const INVALID: u8 = 15;
+}
+
+/// Byte offsets in a 64-byte CQE (`struct mlx5_cqe64`; an error CQE differs in `ERRORS`).
+pub(crate) mod cqe {
+    pub(crate) const SIZE: usize = 64;
+    pub(crate) const ML_PATH: usize = 0x11;
+    pub(crate) const SLID: usize = 0x16;
+    pub(crate) const FLAGS_RQPN: usize = 0x18;
+    pub(crate) const USER_INDEX: usize = 0x20;
+    pub(crate) const IMM: usize = 0x24;
+    pub(crate) const BYTE_CNT: usize = 0x2c;
+    pub(crate) const TIMESTAMP: usize = 0x30;
+    /// The dword of the vendor's syndrome (byte 2) and the syndrome (byte 3).
+    pub(crate) const ERRORS: usize = 0x34;
+    pub(crate) const WQE_OPCODE_QPN: usize = 0x38;
+    /// The dword of the WQE counter, the signature and `OP_OWN`.
+    pub(crate) const LAST: usize = 0x3c;
+    pub(crate) const OP_OWN: usize = 0x3f;
+}
+
+/// The fields of a CQE, decoded one by one from its dwords. `word(offset)` gives the big-endian dword at `offset`.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<F>(pub(crate) F);
+
+impl<F: Fn(usize) -> u32> Fields<F> {
+    #[inline]
+    fn op(&self) -> u8 {
+        ((self.0)(cqe::LAST) as u8) >> 4
+    }
+
+    #[inline]
+    pub(crate) fn status(&self) -> WcStatus {
+        match self.op() {
+            cqe_op::REQ_ERR | cqe_op::RESP_ERR => WcStatus::from_syndrome(self.syndrome()),
+            _ => WcStatus::Success,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_error(&self) -> bool {
+        self.op() >= cqe_op::REQ_ERR
+    }
+
+    #[inline]
+    pub(crate) fn syndrome(&self) -> u8 {
+        if self.is_error() {
+            (self.0)(cqe::ERRORS) as u8
+        } else {
+            0
+        }
+    }
+
+    #[inline]
+    pub(crate) fn vendor_err(&self) -> u8 {
+        if self.is_error() {
+            ((self.0)(cqe::ERRORS) >> 8) as u8
+        } else {
+            0
+        }
+    }
+
+    #[inline]
+    pub(crate) fn opcode(&self) -> WcOpcode {
+        match self.op() {
+            cqe_op::REQ | cqe_op::REQ_ERR => {
+                WcOpcode::of_wqe(((self.0)(cqe::WQE_OPCODE_QPN) >> 24) as u8)
+            }
+            cqe_op::RESP_WRITE_IMM => WcOpcode::RecvRdmaWithImm,
+            _ => WcOpcode::Recv,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn byte_len(&self) -> u32 {
+        (self.0)(cqe::BYTE_CNT)
+    }
+
+    #[inline]
+    pub(crate) fn qp_num(&self) -> Qpn {
+        Qpn::from_low_bits((self.0)(cqe::WQE_OPCODE_QPN))
+    }
+
+    #[inline]
+    pub(crate) fn src_qp(&self) -> Qpn {
+        Qpn::from_low_bits((self.0)(cqe::FLAGS_RQPN))
+    }
+
+    #[inline]
+    pub(crate) fn imm_data(&self) -> u32 {
+        (self.0)(cqe::IMM)
+    }
+
+    #[inline]
+    pub(crate) fn invalidated(&self) -> RKey {
+        RKey((self.0)(cqe::IMM))
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self) -> WcFlags {
+        let mut flags = WcFlags::empty();
+        match self.op() {
+            1 | 3 => flags |= WcFlags::WITH_IMM,
+            cqe_op::RESP_SEND_INV => flags |= WcFlags::WITH_INV,
+            2 => {}
+            _ => return flags,
+        }
+        if (self.0)(cqe::FLAGS_RQPN) >> 28 & 3 != 0 {
+            flags |= WcFlags::GRH;
+        }
+        flags
+    }
+
+    /// RoCE: bits 25:24 of the dword say which header came.
+    #[inline]
+    pub(crate) fn network_header(&self) -> NetworkHeader {
+        match (self.0)(cqe::FLAGS_RQPN) >> 24 & 3 {
+            1 => NetworkHeader::Ipv6,
+            2 => NetworkHeader::Ipv4,
+            _ => NetworkHeader::Grh,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pkey_index(&self) -> u16 {
+        (self.0)(cqe::IMM) as u16
+    }
+
+    #[inline]
+    pub(crate) fn slid(&self) -> u16 {
+        (self.0)(cqe::SLID & !3) as u16
+    }
+
+    #[inline]
+    pub(crate) fn sl(&self) -> u8 {
+        ((self.0)(cqe::FLAGS_RQPN) >> 24 & 0xf) as u8
+    }
+
+    #[inline]
+    pub(crate) fn dlid_path_bits(&self) -> u8 {
+        ((self.0)(cqe::ML_PATH & !3) >> 16) as u8 & 0x7f
+    }
+
+    #[inline]
+    pub(crate) fn timestamp(&self) -> u64 {
+        u64::from((self.0)(cqe::TIMESTAMP)) << 32 | u64::from((self.0)(cqe::TIMESTAMP + 4))
+    }
+
+    /// All of them.
+    #[inline]
+    pub(crate) fn to_wc(&self, wr_id: u64) -> Wc {
+        Wc {
+            wr_id,
+            status: self.status(),
+            opcode: self.opcode(),
+            byte_len: self.byte_len(),
+            qp_num: self.qp_num(),
+            src_qp: self.src_qp(),
+            imm_data: self.imm_data(),
+            flags: self.flags(),
+            pkey_index: self.pkey_index(),
+            slid: self.slid(),
+            sl: self.sl(),
+            dlid_path_bits: self.dlid_path_bits(),
+            vendor_err: self.vendor_err(),
+            syndrome: self.syndrome(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(bytes: &[u8; 64]) -> Fields<impl Fn(usize) -> u32 + Copy + '_> {
+        Fields(|at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        })
+    }
+
+    #[test]
+    fn every_syndrome_has_its_status() {
+        let known = [
+            (0x01, WcStatus::LocLenErr, 1),
+            (0x02, WcStatus::LocQpOpErr, 2),
+            (0x04, WcStatus::LocProtErr, 4),
+            (0x05, WcStatus::WrFlushErr, 5),
+            (0x06, WcStatus::MwBindErr, 6),
+            (0x10, WcStatus::BadRespErr, 7),
+            (0x11, WcStatus::LocAccessErr, 8),
+            (0x12, WcStatus::RemInvReqErr, 9),
+            (0x13, WcStatus::RemAccessErr, 10),
+            (0x14, WcStatus::RemOpErr, 11),
+            (0x15, WcStatus::RetryExcErr, 12),
+            (0x16, WcStatus::RnrRetryExcErr, 13),
+            (0x22, WcStatus::RemAbortErr, 16),
+        ];
+        for syndrome in 0..=255 {
+            for op in [13, 14] {
+                let mut bytes = [0xa5; 64];
+                bytes[cqe::ERRORS + 3] = syndrome;
+                bytes[cqe::ERRORS + 2] = 0x77;
+                bytes[cqe::OP_OWN] = op << 4;
+                let expected = known
+                    .iter()
+                    .find(|k| k.0 == syndrome)
+                    .map_or(WcStatus::GeneralErr, |k| k.1);
+                let fields = fields(&bytes);
+                assert_eq!(fields.status(), expected);
+                assert_eq!((fields.syndrome(), fields.vendor_err()), (syndrome, 0x77));
+            }
+        }
+        for (_, status, number) in known {
+            assert_eq!(status as u8, number);
+        }
+    }
+
+    #[test]
+    fn fields_of_a_datagram() {
+        let mut bytes = [0; 64];
+        bytes[cqe::FLAGS_RQPN..][..4].copy_from_slice(&0x1234_5678_u32.to_be_bytes());
+        bytes[cqe::IMM..][..4].copy_from_slice(&0xdead_ffff_u32.to_be_bytes());
+        bytes[cqe::BYTE_CNT..][..4].copy_from_slice(&296_u32.to_be_bytes());
+        bytes[cqe::WQE_OPCODE_QPN..][..4].copy_from_slice(&0x0a00_0042_u32.to_be_bytes());
+        bytes[cqe::SLID..][..2].copy_from_slice(&0x0102_u16.to_be_bytes());
+        bytes[cqe::ML_PATH] = 0x83;
+        bytes[cqe::OP_OWN] = 2 << 4 | 1;
+        let wc = fields(&bytes).to_wc(7);
+        assert_eq!(wc.wr_id, 7);
+        assert_eq!(wc.status, WcStatus::Success);
+        assert_eq!(wc.opcode, WcOpcode::Recv);
+        assert_eq!(wc.byte_len, 296);
+        assert_eq!(wc.qp_num, Qpn::from_low_bits(0x42));
+        assert_eq!(wc.src_qp, Qpn::from_low_bits(0x345678));
+        assert_eq!(wc.flags, WcFlags::GRH);
+        assert_eq!(
+            (wc.pkey_index, wc.slid, wc.sl, wc.dlid_path_bits),
+            (0xffff, 0x0102, 2, 3)
+        );
+        assert_eq!(fields(&bytes).network_header(), NetworkHeader::Ipv4);
+    }
+
+    #[test]
+    fn opcodes_and_flags() {
+        let case = |op: u8, wqe: u8| {
+            let mut bytes = [0; 64];
+            bytes[cqe::WQE_OPCODE_QPN] = wqe;
+            bytes[cqe::OP_OWN] = op << 4;
+            (fields(&bytes).opcode(), fields(&bytes).flags())
+        };
+        let none = WcFlags::empty();
+        assert_eq!(case(0, 0x0a), (WcOpcode::Send, none));
+        assert_eq!(case(0, 0x0b), (WcOpcode::Send, none));
+        assert_eq!(case(0, 0x01), (WcOpcode::Send, none));
+        assert_eq!(case(0, 0x08), (WcOpcode::RdmaWrite, none));
+        assert_eq!(case(0, 0x09), (WcOpcode::RdmaWrite, none));
+        assert_eq!(case(0, 0x10), (WcOpcode::RdmaRead, none));
+        assert_eq!(case(0, 0x11), (WcOpcode::CompSwap, none));
+        assert_eq!(case(0, 0x12), (WcOpcode::FetchAdd, none));
+        assert_eq!(case(0, 0x25), (WcOpcode::BindMw, none));
+        assert_eq!(case(0, 0x77), (WcOpcode::Unknown(0x77), none));
+        assert_eq!(case(1, 0), (WcOpcode::RecvRdmaWithImm, WcFlags::WITH_IMM));
+        assert_eq!(case(2, 0), (WcOpcode::Recv, none));
+        assert_eq!(case(3, 0), (WcOpcode::Recv, WcFlags::WITH_IMM));
+        assert_eq!(case(4, 0), (WcOpcode::Recv, WcFlags::WITH_INV));
+    }
+}
