@@ -1,0 +1,8 @@
+//! Two transports against each other, over links that behave and links that do not.
+
+mod datagrams;
+mod errors;
+mod loss;
+mod mock;
+mod operations;
+mod protocol;

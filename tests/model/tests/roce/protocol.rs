@@ -1,0 +1,562 @@
+//! The rules of the wire, packet by packet: what is asked, what is answered, what is ignored.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use connectx_model::link::fault::{Action, Faulty, Rates};
+use connectx_model::link::trace::Tracer;
+use connectx_model::link::{Cable, Link};
+use connectx_model::roce::codes::{Nak, Syndrome as Aeth};
+use connectx_model::roce::env::*;
+use connectx_model::roce::opcode::{Opcode, Operation, Service};
+use connectx_model::roce::packet::{Packet, Repr, reseal};
+
+use crate::mock::*;
+
+type Log = Arc<Mutex<Vec<(usize, Repr)>>>;
+
+/// A link that keeps what was sent.
+fn logged(link: impl Link + 'static) -> (Box<dyn Link>, Log) {
+    let log = Log::default();
+    let keep = log.clone();
+    let link = Tracer::new(link, move |_, from, frame: &[u8]| {
+        let packet = Packet::parse(frame).unwrap();
+        keep.lock().unwrap().push((from, packet.repr));
+    });
+    (Box::new(link), log)
+}
+
+fn operations(log: &Log, side: usize) -> Vec<Operation> {
+    let log = log.lock().unwrap();
+    log.iter()
+        .filter(|(from, _)| *from == side)
+        .map(|(_, repr)| repr.bth.opcode.operation)
+        .collect()
+}
+
+fn operation_of(frame: &[u8]) -> Option<Operation> {
+    Packet::parse(frame)
+        .ok()
+        .map(|p| p.repr.bth.opcode.operation)
+}
+
+#[test]
+fn a_write_looks_as_specified() {
+    let (link, log) = logged(Cable::new());
+    let mut world = World::with(link, |side| config(QpKind::Rc, side, 1024));
+    world.sides[1].env.post_recv(0, 0);
+    let mut work = remote(SendOp::WriteImm(5), vec![memory(0, 2500)], 8);
+    work.solicited = true;
+    world.posts(0, work);
+    world.settle();
+    let log = log.lock().unwrap();
+    let from = |side| log.iter().filter(move |l| l.0 == side).collect::<Vec<_>>();
+    let (requests, answers) = (from(0), from(1));
+    let psn = 0x12_3456;
+    for (i, (op, solicited, ack)) in [
+        (Operation::WriteFirst, false, false),
+        (Operation::WriteMiddle, false, false),
+        (Operation::WriteLastImm, true, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let bth = &requests[i].1.bth;
+        assert_eq!(bth.opcode, Opcode::new(Service::Rc, op));
+        assert_eq!((bth.solicited, bth.ack_request), (solicited, ack));
+        assert_eq!(bth.psn.get(), psn + i as u32);
+        assert_eq!(bth.destination_qpn, 0x51);
+        assert_eq!(bth.pkey, 0xffff);
+    }
+    let reth = requests[0].1.extended.reth;
+    assert_eq!((reth.addr, reth.rkey, reth.len), (BASE + 8, RKEY, 2500));
+    assert_eq!(requests[2].1.extended.imm, 5);
+    assert_eq!((requests.len(), answers.len()), (3, 1));
+    let ack = &answers[0].1;
+    assert_eq!(ack.bth.psn.get(), psn + 2);
+    assert_eq!(ack.bth.destination_qpn, 0x50);
+    assert_eq!(
+        (ack.extended.aeth.syndrome, ack.extended.aeth.msn),
+        (Aeth::Ack(31), 1)
+    );
+}
+
+#[test]
+fn a_lost_packet_gets_one_nak_and_goes_back() {
+    let (link, log) = logged({
+        let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+        link.rule(3, 1, Action::Drop, |from, _| from == 0);
+        link
+    });
+    let mut world = World::with(link, |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 2560)], 0x1000));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(operations(&log, 1), [Operation::Acknowledge; 2]);
+    let log = log.lock().unwrap();
+    let nak = log.iter().find(|(from, _)| *from == 1).unwrap().1;
+    assert_eq!(nak.extended.aeth.syndrome, Aeth::Nak(Nak::Sequence));
+    assert_eq!(nak.bth.psn.get(), 0x12_3456 + 3);
+    // Ten packets, and seven of them again.
+    assert_eq!(log.iter().filter(|(from, _)| *from == 0).count(), 17);
+    assert_eq!(world.sides[0].env.count_of(Counter::Retransmissions), 7);
+    assert_eq!(world.sides[0].env.count_of(Counter::PacketSeqErr), 1);
+    assert_eq!(world.sides[0].env.count_of(Counter::LocalAckTimeoutErr), 0);
+    assert_eq!(world.sides[1].env.count_of(Counter::OutOfSequence), 6);
+}
+
+#[test]
+fn a_lost_last_packet_waits_for_the_timer() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    link.rule(9, 1, Action::Drop, |from, _| from == 0);
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 2560)], 0x1000));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    // 4.096 µs · 2^8, from the last progress.
+    assert!(world.now >= Duration::from_nanos(4096 << 8));
+    assert_eq!(world.sides[0].env.count_of(Counter::LocalAckTimeoutErr), 1);
+    let (here, there) = (&world.sides[0].env, &world.sides[1].env);
+    assert!(here.memory[..2560] == there.memory[0x1000..0x1000 + 2560]);
+}
+
+#[test]
+fn a_lost_acknowledgement_is_repeated_for_the_duplicate() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    link.rule(0, 1, Action::Drop, |from, _| from == 1);
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    world.sides[1].env.post_recv(0, 100);
+    world.sides[1].env.post_recv(0, 100);
+    world.posts(0, send(SendOp::Send, vec![memory(0, 100)]));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(world.sides[1].env.received.len(), 1, "executed once");
+    assert_eq!(world.sides[1].env.count_of(Counter::DuplicateRequest), 1);
+}
+
+#[test]
+fn a_broken_read_is_asked_for_again_from_there() {
+    let (link, log) = logged({
+        let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+        link.rule(4, 1, Action::Drop, |from, _| from == 1);
+        link
+    });
+    let mut world = World::with(link, |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Read, vec![memory(0, 2500)], 0x1000));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    let log = log.lock().unwrap();
+    let requests: Vec<_> = log.iter().filter(|(from, _)| *from == 0).collect();
+    assert_eq!(requests.len(), 2);
+    let (bth, reth) = (requests[1].1.bth, requests[1].1.extended.reth);
+    assert_eq!(bth.psn.get(), 0x12_3456 + 4);
+    assert_eq!((reth.addr, reth.len), (BASE + 0x1000 + 1024, 2500 - 1024));
+    assert_eq!(world.sides[0].env.count_of(Counter::ImpliedNakSeqErr), 1);
+    assert_eq!(world.sides[1].env.count_of(Counter::DuplicateRequest), 1);
+    let (here, there) = (&world.sides[0].env, &world.sides[1].env);
+    assert!(here.memory[..2500] == there.memory[0x1000..0x1000 + 2500]);
+}
+
+#[test]
+fn receiver_not_ready_is_waited_for() {
+    let (link, log) = logged(Cable::new());
+    let mut world = World::with(link, |side| QpConfig {
+        rnr_retry: 3,
+        min_rnr_timer: 14,
+        ..config(QpKind::Rc, side, 256)
+    });
+    world.posts(0, send(SendOp::Send, vec![memory(0, 1000)]));
+    let rnr = Duration::from_micros(1280);
+    world.settle_until(rnr / 2);
+    assert_eq!(world.results(0), []);
+    world.settle_until(rnr * 2);
+    assert_eq!(world.sides[1].env.count_of(Counter::RnrNakSent), 2);
+    world.sides[1].env.post_recv(0, 1000);
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(world.sides[1].env.count_of(Counter::RnrNakSent), 2);
+    assert!(world.now >= 2 * rnr && world.now < 3 * rnr);
+    let log = log.lock().unwrap();
+    let first = log.iter().find(|(from, _)| *from == 1).unwrap().1;
+    assert_eq!(first.extended.aeth.syndrome, Aeth::Rnr(14));
+    assert_eq!(first.bth.psn.get(), 0x12_3456);
+}
+
+#[test]
+fn rnr_in_the_last_packet_of_a_write_with_immediate() {
+    let mut world = World::new(QpKind::Rc, 256);
+    world.posts(
+        0,
+        remote(SendOp::WriteImm(1), vec![memory(0, 1000)], 0x1000),
+    );
+    world.settle_until(Duration::from_micros(5));
+    assert_eq!(world.results(0), []);
+    world.sides[1].env.post_recv(0, 0);
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    // Only the last packet was sent again.
+    assert_eq!(
+        world.sides[0].env.count_of(Counter::Retransmissions),
+        world.sides[1].env.count_of(Counter::RnrNakSent)
+    );
+}
+
+#[test]
+fn credits_hold_sends_back() {
+    let world_with = |credits: bool| {
+        let mut world = World::with(Box::new(Cable::new()), |side| QpConfig {
+            advertise_credits: true,
+            ..config(QpKind::Rc, side, 256)
+        });
+        world.sides[1].env.credits = credits;
+        world.sides[1].env.post_recv(0, 64);
+        world.posts(0, send(SendOp::Send, vec![memory(0, 64)]));
+        world.settle();
+        // Now the requester knows that there is no receive WQE left.
+        for _ in 0..10 {
+            world.posts(0, send(SendOp::Send, vec![memory(0, 64)]));
+        }
+        world.settle_until(world.now + Duration::from_micros(1));
+        world
+    };
+    // One message asks; without credits all ten are sent in vain.
+    let world = world_with(true);
+    assert_eq!(world.sides[1].env.count_of(Counter::PacketsReceived), 2);
+    let world = world_with(false);
+    assert_eq!(world.sides[1].env.count_of(Counter::PacketsReceived), 11);
+    let mut world = world_with(true);
+    for _ in 0..10 {
+        world.sides[1].env.post_recv(0, 64);
+    }
+    world.settle();
+    assert_eq!(world.results(0), [Ok(()); 11]);
+}
+
+#[test]
+fn duplicated_atomics_are_executed_once() {
+    for duplicate_requests in [true, false] {
+        let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+        let side = usize::from(!duplicate_requests);
+        link.rule(0, u32::MAX, Action::Duplicate, move |from, _| from == side);
+        let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+        world.sides[1].env.memory[0..8].fill(0);
+        for i in 0..50 {
+            let op = SendOp::Atomic(AtomicOp::FetchAdd { add: 1 });
+            world.posts(0, remote(op, vec![memory(i * 8, 8)], 0));
+        }
+        world.settle();
+        assert_eq!(world.results(0), [Ok(()); 50]);
+        assert_eq!(world.sides[1].env.atomics_executed, 50);
+        for i in 0..50 {
+            let got = &world.sides[0].env.memory[i * 8..i * 8 + 8];
+            assert_eq!(got, (i as u64).to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_lost_atomic_answer_is_replayed_from_memory() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    link.rule(0, 1, Action::Drop, |from, _| from == 1);
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    world.sides[1].env.memory[0..8].copy_from_slice(&5u64.to_le_bytes());
+    let op = SendOp::Atomic(AtomicOp::FetchAdd { add: 1 });
+    world.posts(0, remote(op, vec![memory(0, 8)], 0));
+    world.settle();
+    assert_eq!(world.sides[0].env.memory[0..8], 5u64.to_le_bytes());
+    assert_eq!(world.sides[1].env.memory[0..8], 6u64.to_le_bytes());
+}
+
+#[test]
+fn outstanding_reads_stay_within_the_limit() {
+    let (link, log) = logged(Cable::new());
+    let mut world = World::with(link, |side| QpConfig {
+        max_rd_atomic: 2,
+        max_dest_rd_atomic: 2,
+        ..config(QpKind::Rc, side, 256)
+    });
+    for _ in 0..9 {
+        world.posts(0, remote(SendOp::Read, vec![memory(0, 1000)], 0x1000));
+    }
+    world.settle();
+    assert_eq!(world.results(0), [Ok(()); 9]);
+    let mut outstanding = 0;
+    for (_, repr) in log.lock().unwrap().iter() {
+        match repr.bth.opcode.operation {
+            Operation::ReadRequest => outstanding += 1,
+            op if op.ends() => outstanding -= 1,
+            _ => {}
+        }
+        assert!((0..=2).contains(&outstanding));
+    }
+}
+
+#[test]
+fn too_many_reads_are_an_invalid_request() {
+    let mut world = World::with(Box::new(Cable::new()), |side| QpConfig {
+        max_rd_atomic: 4,
+        max_dest_rd_atomic: 2,
+        ..config(QpKind::Rc, side, 256)
+    });
+    for _ in 0..4 {
+        world.posts(0, remote(SendOp::Read, vec![memory(0, 1000)], 0x1000));
+    }
+    world.settle();
+    use Syndrome::*;
+    assert_eq!(
+        world.results(0),
+        [
+            Ok(()),
+            Ok(()),
+            Err(RemoteInvalidRequest),
+            Err(WorkRequestFlushed)
+        ]
+    );
+}
+
+#[test]
+fn first_packet_in_rtr_establishes() {
+    let mut world = World::with(Box::new(Cable::new()), |side| config(QpKind::Rc, side, 256));
+    let rtr = QpConfig {
+        state: QpState::Rtr,
+        ..config(QpKind::Rc, 1, 256)
+    };
+    let side = &mut world.sides[1];
+    side.qp.configure(rtr, &mut side.env, Duration::ZERO);
+    side.env.post_recv(0, 100);
+    side.env.post_recv(0, 100);
+    world.posts(0, send(SendOp::Send, vec![memory(0, 100)]));
+    world.posts(0, send(SendOp::Send, vec![memory(0, 100)]));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(()); 2]);
+    assert_eq!(
+        world.sides[1].env.events,
+        [QpEvent::CommunicationEstablished]
+    );
+}
+
+#[test]
+fn drained_queue_is_told_once() {
+    let mut world = World::new(QpKind::Rc, 256);
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 1000)], 0));
+    world.settle();
+    let sqd = QpConfig {
+        state: QpState::Sqd,
+        ..config(QpKind::Rc, 0, 256)
+    };
+    let side = &mut world.sides[0];
+    side.qp.configure(sqd, &mut side.env, Duration::ZERO);
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 1000)], 0));
+    world.settle();
+    assert_eq!(world.results(0).len(), 1, "nothing new begins in SQD");
+    assert_eq!(world.sides[0].env.events, [QpEvent::SendQueueDrained]);
+    let rts = QpConfig {
+        state: QpState::Rts,
+        ..sqd
+    };
+    let (side, now) = (&mut world.sides[0], world.now);
+    side.qp.configure(rts, &mut side.env, now);
+    world.settle();
+    assert_eq!(world.results(0), [Ok(()); 2]);
+}
+
+/// Changes every request on its way, with the ICRC made right again.
+struct Forge<F>(Cable, F);
+
+impl<F: FnMut(&mut [u8]) + Send> Link for Forge<F> {
+    fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
+        let mut frame = frame.to_vec();
+        if from == 0 {
+            (self.1)(&mut frame);
+            // IPv4 header checksum.
+            frame[24..26].fill(0);
+            let sum: u32 = frame[14..34]
+                .chunks(2)
+                .map(|p| u32::from(u16::from_be_bytes([p[0], p[1]])))
+                .sum();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            assert!(reseal(&mut frame));
+        }
+        self.0.send(from, &frame, now);
+    }
+
+    fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool {
+        self.0.receive(to, now, frame)
+    }
+
+    fn next_arrival(&self) -> Option<Duration> {
+        self.0.next_arrival()
+    }
+}
+
+#[test]
+fn what_does_not_belong_is_dropped_silently() {
+    const BTH: usize = 42;
+    let forgeries: [(&str, fn(&mut [u8])); 8] = [
+        ("source address", |f| f[29] = 99),
+        ("destination address", |f| f[33] = 99),
+        ("service", |f| f[BTH] |= 0x20),
+        ("pkey", |f| f[BTH + 3] = 1),
+        ("pkey of two limited members", |f| f[BTH + 2] = 0x7f),
+        ("qpn", |f| f[BTH + 7] = 0x99),
+        ("version", |f| f[BTH + 1] |= 1),
+        ("opcode", |f| f[BTH] = 0x1f),
+    ];
+    for (what, forge) in forgeries {
+        let limited = what.starts_with("pkey of");
+        let mut world = World::with(Box::new(Forge(Cable::new(), forge)), |side| QpConfig {
+            pkey: if limited { 0x7fff } else { 0xffff },
+            ..config(QpKind::Rc, side, 256)
+        });
+        world.posts(0, remote(SendOp::Write, vec![memory(0, 100)], 0));
+        world.settle();
+        assert_eq!(
+            world.results(0),
+            [Err(Syndrome::TransportRetryExceeded)],
+            "{what}"
+        );
+        let env = &world.sides[1].env;
+        assert_eq!(env.count_of(Counter::PacketsSent), 0, "{what}");
+        assert_eq!(
+            env.count_of(Counter::PacketsDropped) + env.parse_errors,
+            8,
+            "{what}"
+        );
+        assert_eq!(env.error, None, "{what}");
+    }
+    // One full member is enough.
+    let forge: fn(&mut [u8]) = |f| f[BTH + 2] = 0x7f;
+    let mut world = World::with(Box::new(Forge(Cable::new(), forge)), |side| {
+        config(QpKind::Rc, side, 256)
+    });
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 100)], 0));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+}
+
+#[test]
+fn requests_that_contradict_the_message_are_invalid() {
+    const BTH: usize = 42;
+    let forgeries: [(&str, fn(&mut [u8])); 5] = [
+        ("MIDDLE without FIRST", |f| {
+            f[BTH] = Operation::SendMiddle as u8
+        }),
+        ("LAST without FIRST", |f| f[BTH] = Operation::SendLast as u8),
+        ("FIRST shorter than the MTU", |f| {
+            f[BTH] = Operation::SendFirst as u8
+        }),
+        ("pad bytes missing", |f| f[BTH + 1] |= 0x30),
+        ("READ_RESPONSE length", |f| {
+            f[BTH] = Operation::WriteMiddle as u8
+        }),
+    ];
+    for (what, forge) in forgeries {
+        let mut world = World::with(Box::new(Forge(Cable::new(), forge)), |side| {
+            config(QpKind::Rc, side, 256)
+        });
+        world.sides[1].env.post_recv(0, 100);
+        world.posts(0, send(SendOp::Send, vec![memory(0, 100)]));
+        world.settle();
+        if what == "pad bytes missing" {
+            // A shorter message, nothing wrong with it.
+            assert_eq!(world.results(0), [Ok(())]);
+            assert_eq!(world.sides[1].env.received[0].byte_len, 97);
+            continue;
+        }
+        assert_eq!(
+            world.results(0),
+            [Err(Syndrome::RemoteInvalidRequest)],
+            "{what}"
+        );
+        assert_eq!(
+            world.sides[1].env.events,
+            [QpEvent::InvalidRequest],
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn responses_out_of_nowhere_are_dropped() {
+    // Acknowledgements for what was never sent, by a peer that believes to be far ahead.
+    let mut world = World::new(QpKind::Rc, 256);
+    world.posts(1, remote(SendOp::Write, vec![memory(0, 100)], 0));
+    world.settle();
+    let forge: fn(&mut [u8]) = |f| f[42 + 11] += 5;
+    let mut world = World::with(Box::new(Forge(Cable::new(), forge)), |side| {
+        config(QpKind::Rc, side, 256)
+    });
+    world.posts(1, remote(SendOp::Write, vec![memory(0, 100)], 0));
+    world.settle();
+    assert_eq!(world.results(1), [Err(Syndrome::TransportRetryExceeded)]);
+    assert!(world.sides[1].env.count_of(Counter::PacketsDropped) > 0);
+}
+
+#[test]
+fn congestion_is_counted_and_ignored() {
+    let forge: fn(&mut [u8]) = |f| f[15] |= 3;
+    let mut world = World::with(Box::new(Forge(Cable::new(), forge)), |side| {
+        config(QpKind::Rc, side, 256)
+    });
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 1000)], 0));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(world.sides[1].env.count_of(Counter::EcnMarked), 4);
+}
+
+#[test]
+fn uc_drops_messages_with_a_hole() {
+    for lost in 0..4 {
+        let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+        link.rule(4 + lost, 1, Action::Drop, |from, _| from == 0);
+        let mut world = World::with(Box::new(link), |side| config(QpKind::Uc, side, 256));
+        for i in 0..3 {
+            world.sides[1].env.post_recv(0x1000 * (i + 1), 1000);
+            world.posts(0, send(SendOp::SendImm(i as u32), vec![memory(0, 1000)]));
+        }
+        world.settle();
+        assert_eq!(world.results(0), [Ok(()); 3], "UC does not notice");
+        let env = &world.sides[1].env;
+        let got: Vec<_> = env.received.iter().map(|c| (c.index, c.op)).collect();
+        // The receive WQE of the lost message serves the next one.
+        assert_eq!(
+            got,
+            [(0, RecvOp::SendImm(0)), (1, RecvOp::SendImm(2))],
+            "{lost}"
+        );
+        assert!(env.memory[0x2000..0x2000 + 1000] == world.sides[0].env.memory[..1000]);
+    }
+}
+
+#[test]
+fn uc_ignores_what_it_may_not_do() {
+    let mut world = World::with(Box::new(Cable::new()), |side| QpConfig {
+        access: RemoteAccess::default(),
+        ..config(QpKind::Uc, side, 256)
+    });
+    let before = world.sides[1].env.memory.clone();
+    world.posts(0, remote(SendOp::Write, vec![memory(64, 1000)], 0));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert!(world.sides[1].env.memory == before);
+    assert_eq!(world.sides[1].env.error, None);
+    // No receive WQE: nothing happens either.
+    world.posts(0, send(SendOp::Send, vec![memory(64, 1000)]));
+    world.settle();
+    assert_eq!(world.sides[1].env.count_of(Counter::OutOfBuffer), 1);
+    assert_eq!(world.sides[1].env.error, None);
+}
+
+#[test]
+fn frames_are_recognised_on_the_wire() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    link.rule(0, 1, Action::Drop, |_, frame| {
+        operation_of(frame) == Some(Operation::ReadRequest)
+    });
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Read, vec![memory(0, 10)], 0));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(world.sides[0].env.count_of(Counter::LocalAckTimeoutErr), 1);
+}
