@@ -1,1 +1,18 @@
-//! placeholder
+//! Runs the bareverbs driver on ConnectX models in the same process: no hardware, no root, no daemon.
+//!
+//! A [`World`] holds one or more functions ([`connectx_model::Model`]), the host memory that each of them reaches, and the
+//! cable between their ports. [`World::platform`] gives the driver its seam to one function. A world runs in one of two
+//! ways:
+//!
+//! * **stepped** ([`Builder::stepped`]): time is virtual and only moves when the driver waits
+//!   ([`Platform::relax`](bareverbs_core::platform::Platform::relax)) or a test calls [`World::step`]. The same calls give
+//!   the same run, always; hours of retries pass at once. For tests.
+//! * **threaded** ([`Builder::threaded`]): a thread plays the device on the real clock, as a card would. For examples.
+
+mod memory;
+mod platform;
+mod world;
+
+pub use memory::Accounting;
+pub use platform::ModelPlatform;
+pub use world::{Builder, Wire, World};

@@ -1,0 +1,232 @@
+//! The host's memory as the device sees it: an IOMMU in a table.
+//!
+//! It is made to hurt a driver that is careless: device addresses never equal pointers, the pages of a mapped region lie
+//! apart from each other, freed memory is poisoned, and every access outside what is mapped is recorded as a fault.
+
+// UNSAFETY: this is the machine under the driver: it hands out memory, and copies for the device, which in a real machine
+// is the DMA engine's doing.
+#![expect(unsafe_code)]
+
+use bareverbs_core::platform::{Dma, DmaError, Mapping};
+use connectx_model::host::IommuFault;
+use std::alloc::Layout;
+use std::collections::{BTreeMap, HashMap};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+const PAGE: u64 = 4096;
+/// What freed memory is filled with.
+const POISON: u8 = 0xdb;
+/// Device addresses start here: far from anything that is a pointer, and above 4 GiB so that the high half matters.
+const FIRST_IOVA: u64 = 0x0000_00a5_0000_0000;
+/// Space left between two mappings, so that running over an end faults.
+const GUARD: u64 = 16 * PAGE;
+
+struct Region {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+/// Every region that one function reaches, by device address.
+#[derive(Default)]
+pub(crate) struct Memory {
+    regions: BTreeMap<u64, Region>,
+    /// Page addresses of mapped regions, by token.
+    mappings: HashMap<u64, Vec<u64>>,
+    next_iova: u64,
+    next_token: u64,
+    /// The region of the last access: most accesses hit it again.
+    last: Option<(u64, NonNull<u8>, usize)>,
+    pub(crate) faults: Vec<IommuFault>,
+    /// Bytes that may still be handed out; tests lower it to starve the driver.
+    pub(crate) budget: Option<usize>,
+    allocated: usize,
+    mapped: usize,
+}
+
+// SAFETY: the pointers stand for memory that any thread may touch on the device's behalf, as a DMA engine does.
+unsafe impl Send for Memory {}
+
+/// What a function still holds of the host's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accounting {
+    /// Bytes from [`dma_alloc`](bareverbs_core::platform::Platform::dma_alloc).
+    pub allocated: usize,
+    /// Bytes from [`dma_map`](bareverbs_core::platform::Platform::dma_map).
+    pub mapped: usize,
+    /// Runs of device addresses in use.
+    pub regions: usize,
+}
+
+impl Memory {
+    fn take_iova(&mut self, len: u64, align: u64) -> u64 {
+        let start = (FIRST_IOVA + self.next_iova).next_multiple_of(align.max(PAGE));
+        self.next_iova = start + len.next_multiple_of(PAGE) + GUARD - FIRST_IOVA;
+        start
+    }
+
+    pub(crate) fn alloc(&mut self, layout: Layout) -> Result<Dma, DmaError> {
+        let size = layout.size().max(1);
+        if let Some(budget) = &mut self.budget {
+            *budget = budget.checked_sub(size).ok_or(DmaError::OutOfMemory)?;
+        }
+        let host = Layout::from_size_align(size, layout.align().max(64))
+            .map_err(|_| DmaError::OutOfMemory)?;
+        // SAFETY: the size is not zero.
+        let ptr =
+            NonNull::new(unsafe { std::alloc::alloc_zeroed(host) }).ok_or(DmaError::OutOfMemory)?;
+        let iova = self.take_iova(size as u64, layout.align() as u64);
+        self.regions.insert(iova, Region { ptr, len: size });
+        self.allocated += size;
+        Ok(Dma { ptr, iova, layout })
+    }
+
+    /// # Safety
+    /// `dma` came from [`alloc`](Self::alloc) of this value and is no longer used.
+    pub(crate) unsafe fn free(&mut self, dma: Dma) {
+        self.last = None;
+        let region = self
+            .regions
+            .remove(&dma.iova)
+            .expect("freed memory that was not allocated");
+        assert_eq!(
+            (region.ptr, region.len),
+            (dma.ptr, dma.layout.size().max(1)),
+            "freed something else"
+        );
+        self.allocated -= region.len;
+        if let Some(budget) = &mut self.budget {
+            *budget += region.len;
+        }
+        let host = Layout::from_size_align(region.len, dma.layout.align().max(64))
+            .expect("it was allocated with this");
+        // SAFETY: the region came from `alloc_zeroed` with this layout and nobody uses it any more.
+        unsafe {
+            std::ptr::write_bytes(region.ptr.as_ptr(), POISON, region.len);
+            std::alloc::dealloc(region.ptr.as_ptr(), host);
+        }
+    }
+
+    pub(crate) fn map(&mut self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        let ptr = region.cast::<u8>();
+        let start = ptr.as_ptr() as u64;
+        let first = start & !(PAGE - 1);
+        let pages = ((start + region.len().max(1) as u64).next_multiple_of(PAGE) - first) / PAGE;
+        let mut iovas = Vec::with_capacity(pages as usize);
+        for index in 0..pages {
+            // Only the part of the page that belongs to the region is reachable.
+            let from = start.max(first + index * PAGE);
+            let to = (start + region.len() as u64).min(first + (index + 1) * PAGE);
+            let iova = self.take_iova(PAGE, PAGE);
+            iovas.push(iova);
+            if let Some(part) = NonNull::new(from as *mut u8).filter(|_| to > from) {
+                self.regions.insert(
+                    iova + from % PAGE,
+                    Region {
+                        ptr: part,
+                        len: (to - from) as usize,
+                    },
+                );
+            }
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        self.mappings.insert(token, iovas);
+        self.mapped += region.len();
+        Ok(Mapping {
+            ptr,
+            len: region.len(),
+            page_shift: 12,
+            pages: pages as usize,
+            token,
+        })
+    }
+
+    pub(crate) fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        self.mappings[&mapping.token][index]
+    }
+
+    pub(crate) fn unmap(&mut self, mapping: &Mapping) {
+        self.last = None;
+        let iovas = self
+            .mappings
+            .remove(&mapping.token)
+            .expect("unmapped something that was not mapped");
+        for (index, iova) in iovas.iter().enumerate() {
+            let offset = if index == 0 {
+                mapping.ptr.as_ptr() as u64 % PAGE
+            } else {
+                0
+            };
+            self.regions.remove(&(iova + offset));
+        }
+        self.mapped -= mapping.len;
+    }
+
+    pub(crate) fn accounting(&self) -> Accounting {
+        Accounting {
+            allocated: self.allocated,
+            mapped: self.mapped,
+            regions: self.regions.len(),
+        }
+    }
+
+    fn find(&mut self, iova: u64, len: usize, write: bool) -> Result<NonNull<u8>, IommuFault> {
+        if let Some((start, ptr, size)) = self.last
+            && let Some(offset) = iova.checked_sub(start)
+            && offset as usize + len <= size
+        {
+            // SAFETY: the offset lies inside the region.
+            return Ok(unsafe { ptr.add(offset as usize) });
+        }
+        if let Some((&start, region)) = self.regions.range(..=iova).next_back() {
+            let offset = (iova - start) as usize;
+            if offset.checked_add(len).is_some_and(|end| end <= region.len) {
+                self.last = Some((start, region.ptr, region.len));
+                // SAFETY: the offset lies inside the region.
+                return Ok(unsafe { region.ptr.add(offset) });
+            }
+        }
+        let fault = IommuFault { iova, len, write };
+        self.faults.push(fault);
+        Err(fault)
+    }
+
+    pub(crate) fn read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let from = self.find(iova, data.len(), false)?;
+        fence(Ordering::Acquire);
+        // SAFETY: `find` checked the range; the region lives until it is freed or unmapped, which needs this table.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Writes the last dword last and with release order: it holds the ownership bit of a queue entry.
+    pub(crate) fn write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let to = self.find(iova, data.len(), true)?;
+        let body = match data.len() {
+            len if len >= 4 && (to.as_ptr() as usize + len).is_multiple_of(4) => len - 4,
+            len => len,
+        };
+        // SAFETY: `find` checked the range; the last dword is aligned, as just tested.
+        unsafe {
+            std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), body);
+            if body < data.len() {
+                let last = u32::from_ne_bytes([
+                    data[body],
+                    data[body + 1],
+                    data[body + 2],
+                    data[body + 3],
+                ]);
+                AtomicU32::from_ptr(to.as_ptr().add(body).cast()).store(last, Ordering::Release);
+            }
+        }
+        fence(Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! The driver's platform seam over one function of a [`World`](crate::World).
+
+// UNSAFETY: implements the seam's unsafe trait.
+#![expect(unsafe_code)]
+
+use crate::world::Shared;
+use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One function of a world, as the driver sees it.
+#[derive(Clone)]
+pub struct ModelPlatform {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+}
+
+// SAFETY: registers go to the model at once and in order, under one lock; memory comes from the world's table, which keeps
+// it until it is given back, and which the device's accesses are checked against.
+unsafe impl Platform for ModelPlatform {
+    fn bar_len(&self) -> usize {
+        self.shared.lock().functions[self.index]
+            .model
+            .config()
+            .bar_size as usize
+    }
+
+    fn read_be32(&self, offset: usize) -> u32 {
+        let mut data = [0xff; 4];
+        self.shared.bar_read(self.index, offset as u64, &mut data);
+        u32::from_be_bytes(data)
+    }
+
+    fn write_be32(&self, offset: usize, value: u32) {
+        self.shared
+            .bar_write(self.index, offset as u64, &value.to_be_bytes());
+    }
+
+    fn write_be64(&self, offset: usize, value: u64) {
+        self.shared
+            .bar_write(self.index, offset as u64, &value.to_be_bytes());
+    }
+
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        self.shared.lock().functions[self.index]
+            .port
+            .memory
+            .alloc(layout)
+    }
+
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.shared.lock().functions[self.index]
+                .port
+                .memory
+                .free(dma)
+        }
+    }
+
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        self.shared.lock().functions[self.index]
+            .port
+            .memory
+            .map(region)
+    }
+
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        self.shared.lock().functions[self.index]
+            .port
+            .memory
+            .page_iova(mapping, index)
+    }
+
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        self.shared.lock().functions[self.index]
+            .port
+            .memory
+            .unmap(&mapping);
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    fn relax(&self) {
+        self.shared.relax();
+    }
+
+    fn interrupt_vectors(&self) -> u16 {
+        self.shared.interrupt_vectors
+    }
+
+    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
+        self.shared.wait_interrupt(self.index, vector, deadline)
+    }
+}

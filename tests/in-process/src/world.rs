@@ -1,0 +1,471 @@
+//! The world around the driver: functions, memory, cable, clock.
+
+use crate::memory::{Accounting, Memory};
+use crate::platform::ModelPlatform;
+use connectx_model::host::{Host, IommuFault};
+use connectx_model::link::fault::{Faulty, Rates};
+use connectx_model::link::{Cable, Link};
+use connectx_model::{Config, Model};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The command register in configuration space, and what a host bridge writes there before a driver comes.
+const PCI_COMMAND: usize = 4;
+const MEMORY_AND_BUS_MASTER: [u8; 2] = [0x06, 0];
+/// How often a step goes round at most: a model that always has something to do must not keep the world from the driver.
+const MOST_TURNS: usize = 1024;
+/// First and longest step of the virtual clock while nothing happens.
+const SHORTEST_STEP: Duration = Duration::from_micros(1);
+const LONGEST_STEP: Duration = Duration::from_millis(10);
+/// How long the device's thread sleeps at most when no deadline is due.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// What joins the ports: any link, behind faults that a test can set.
+pub type Wire = Faulty<Box<dyn Link>>;
+
+/// Builds a [`World`].
+pub struct Builder {
+    functions: Vec<Config>,
+    wire: Wire,
+    interrupt_vectors: u16,
+}
+
+impl Builder {
+    /// A world with no function yet, and a cable between the ports of the two to come.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_link(Box::new(Cable::new()), 0)
+    }
+
+    /// A world whose functions' ports are those of `link`, in this order. `seed` decides the faults, once a test sets
+    /// some.
+    #[must_use]
+    pub fn with_link(link: Box<dyn Link>, seed: u64) -> Self {
+        Self {
+            functions: Vec::new(),
+            wire: Faulty::new(link, seed, Rates::default()),
+            interrupt_vectors: 0,
+        }
+    }
+
+    /// Adds a function.
+    #[must_use]
+    pub fn function(mut self, config: Config) -> Self {
+        self.functions.push(config);
+        self
+    }
+
+    /// Offers the driver this many MSI-X vectors; without, it polls.
+    #[must_use]
+    pub fn interrupts(mut self, vectors: u16) -> Self {
+        self.interrupt_vectors = vectors;
+        self
+    }
+
+    /// A world with a virtual clock, which moves when the driver waits.
+    #[must_use]
+    pub fn stepped(self) -> World {
+        World {
+            shared: self.build(None),
+            device: None,
+        }
+    }
+
+    /// A world on the real clock, with a thread for the devices.
+    #[must_use]
+    pub fn threaded(self) -> World {
+        let shared = self.build(Some(Instant::now()));
+        let device = std::thread::spawn({
+            let shared = shared.clone();
+            move || shared.run()
+        });
+        World {
+            shared,
+            device: Some(device),
+        }
+    }
+
+    fn build(self, started: Option<Instant>) -> Arc<Shared> {
+        let vectors = usize::from(self.interrupt_vectors);
+        let functions = self
+            .functions
+            .into_iter()
+            .map(|config| Function {
+                model: Model::new(config),
+                port: Port {
+                    memory: Memory::default(),
+                    raised: vec![false; vectors],
+                    outbox: Outbox::default(),
+                },
+            })
+            .collect();
+        let state = State {
+            functions,
+            wire: self.wire,
+            now: Duration::ZERO,
+            step: SHORTEST_STEP,
+            frame: Vec::new(),
+        };
+        Arc::new(Shared {
+            state: Mutex::new(state),
+            interrupt_vectors: self.interrupt_vectors,
+            started,
+            work: Condvar::new(),
+            raised: Condvar::new(),
+            stop: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Functions, their memory, and the cable between them.
+pub struct World {
+    shared: Arc<Shared>,
+    device: Option<JoinHandle<()>>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    /// The driver's seam to function `index`, which is reset first, as VFIO does when a device is opened.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    #[must_use]
+    pub fn platform(&self, index: usize) -> ModelPlatform {
+        let mut state = self.shared.lock();
+        let Function { model, port } = &mut state.functions[index];
+        model.function_reset();
+        model.config_write(port, PCI_COMMAND, &MEMORY_AND_BUS_MASTER);
+        drop(state);
+        ModelPlatform {
+            shared: self.shared.clone(),
+            index,
+        }
+    }
+
+    /// Looks into a model, or sets its faults.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn with_model<R>(&self, index: usize, f: impl FnOnce(&mut Model) -> R) -> R {
+        f(&mut self.shared.lock().functions[index].model)
+    }
+
+    /// Looks at the wire, or damages it.
+    pub fn with_wire<R>(&self, f: impl FnOnce(&mut Wire) -> R) -> R {
+        f(&mut self.shared.lock().wire)
+    }
+
+    /// Lets the devices do what is due now; whether anything happened. The virtual clock stands still.
+    pub fn step(&self) -> bool {
+        self.shared.lock().step(self.shared.started)
+    }
+
+    /// Moves the virtual clock on, doing everything that falls due on the way.
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.shared.lock();
+        let end = state.now + by;
+        while state.step(self.shared.started) || state.now < end {
+            state.now = state
+                .next_deadline()
+                .map_or(end, |next| next.clamp(state.now, end));
+        }
+    }
+
+    /// Time on the world's clock.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// DMA accesses of function `index` to memory that was not mapped, since the last call.
+    pub fn take_faults(&self, index: usize) -> Vec<IommuFault> {
+        std::mem::take(&mut self.shared.lock().functions[index].port.memory.faults)
+    }
+
+    /// Memory that function `index` still holds.
+    #[must_use]
+    pub fn accounting(&self, index: usize) -> Accounting {
+        self.shared.lock().functions[index].port.memory.accounting()
+    }
+
+    /// Lets the driver allocate this many bytes more for function `index`, then none (`None`: no limit).
+    pub fn limit_memory(&self, index: usize, budget: Option<usize>) {
+        self.shared.lock().functions[index].port.memory.budget = budget;
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.work.notify_all();
+        if let Some(device) = self.device.take() {
+            // A panic of the device's thread was printed when it happened.
+            let _ = device.join();
+        }
+    }
+}
+
+/// What the handles and the device's thread share.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) interrupt_vectors: u16,
+    /// When the real clock started; `None` if it is virtual.
+    started: Option<Instant>,
+    /// Wakes the device's thread.
+    work: Condvar,
+    /// Wakes whoever waits for an interrupt.
+    raised: Condvar,
+    stop: AtomicBool,
+}
+
+pub(crate) struct State {
+    pub(crate) functions: Vec<Function>,
+    wire: Wire,
+    now: Duration,
+    step: Duration,
+    frame: Vec<u8>,
+}
+
+pub(crate) struct Function {
+    pub(crate) model: Model,
+    pub(crate) port: Port,
+}
+
+/// The model's way out: memory, interrupt lines, and frames that wait for the cable.
+pub(crate) struct Port {
+    pub(crate) memory: Memory,
+    raised: Vec<bool>,
+    outbox: Outbox,
+}
+
+/// Frames back to back in one buffer, so that sending one allocates nothing.
+#[derive(Default)]
+struct Outbox {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Host for Port {
+    fn dma_read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
+        self.memory.read(iova, data)
+    }
+
+    fn dma_write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
+        self.memory.write(iova, data)
+    }
+
+    fn interrupt(&mut self, vector: u16) {
+        if let Some(raised) = self.raised.get_mut(usize::from(vector)) {
+            *raised = true;
+        }
+    }
+
+    fn transmit(&mut self, frame: &[u8]) {
+        self.outbox.bytes.extend_from_slice(frame);
+        self.outbox.ends.push(self.outbox.bytes.len());
+    }
+}
+
+impl State {
+    fn tick(&mut self, started: Option<Instant>) {
+        if let Some(started) = started {
+            self.now = started.elapsed();
+        }
+    }
+
+    /// Frames from the models onto the cable.
+    fn collect(&mut self) -> bool {
+        let mut any = false;
+        for (index, function) in self.functions.iter_mut().enumerate() {
+            let mut start = 0;
+            for &end in &function.port.outbox.ends {
+                self.wire
+                    .send(index, &function.port.outbox.bytes[start..end], self.now);
+                start = end;
+            }
+            any |= start != 0;
+            function.port.outbox.bytes.clear();
+            function.port.outbox.ends.clear();
+        }
+        any
+    }
+
+    fn step(&mut self, started: Option<Instant>) -> bool {
+        let mut any = false;
+        for _ in 0..MOST_TURNS {
+            self.tick(started);
+            for function in &mut self.functions {
+                function.model.advance(&mut function.port, self.now);
+            }
+            let mut progress = self.collect();
+            for (index, function) in self.functions.iter_mut().enumerate() {
+                while self.wire.receive(index, self.now, &mut self.frame) {
+                    progress = true;
+                    function.model.receive(&mut function.port, &self.frame);
+                }
+            }
+            // What a frame or a doorbell left to do is due now.
+            progress |= self.functions.iter().any(|function| {
+                function
+                    .model
+                    .next_deadline()
+                    .is_some_and(|at| at <= self.now)
+            });
+            if !progress {
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let models = self
+            .functions
+            .iter()
+            .filter_map(|function| function.model.next_deadline());
+        models.chain(self.wire.next_arrival()).min()
+    }
+
+    fn any_raised(&self) -> bool {
+        self.functions
+            .iter()
+            .any(|function| function.port.raised.contains(&true))
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A test that panicked while it held the lock has failed already; the others want their turn.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.started
+            .map_or_else(|| self.lock().now, |started| started.elapsed())
+    }
+
+    pub(crate) fn bar_read(&self, index: usize, offset: u64, data: &mut [u8]) {
+        let mut state = self.lock();
+        state.tick(self.started);
+        let function = &mut state.functions[index];
+        function.model.bar_read(&mut function.port, offset, data);
+    }
+
+    pub(crate) fn bar_write(&self, index: usize, offset: u64, data: &[u8]) {
+        let mut state = self.lock();
+        state.tick(self.started);
+        let now = state.now;
+        let function = &mut state.functions[index];
+        function.model.advance(&mut function.port, now);
+        function.model.bar_write(&mut function.port, offset, data);
+        function.model.advance(&mut function.port, now);
+        state.collect();
+        self.after(&state);
+    }
+
+    /// Wakes whoever has something to do now.
+    fn after(&self, state: &State) {
+        if self.started.is_some() {
+            self.work.notify_one();
+            if state.any_raised() {
+                self.raised.notify_all();
+            }
+        }
+    }
+
+    /// The driver waits. In a stepped world this is where time passes; in a threaded one the waiting driver plays the
+    /// device if nobody else does just now.
+    pub(crate) fn relax(&self) {
+        if self.started.is_some() {
+            match self.state.try_lock() {
+                Ok(mut state) => {
+                    if state.step(self.started) {
+                        self.after(&state);
+                    } else {
+                        drop(state);
+                        std::thread::yield_now();
+                    }
+                }
+                Err(_) => std::thread::yield_now(),
+            }
+            return;
+        }
+        let mut state = self.lock();
+        if state.step(None) {
+            state.step = SHORTEST_STEP;
+            return;
+        }
+        let latest = state.now + state.step;
+        state.now = state
+            .next_deadline()
+            .map_or(latest, |next| next.clamp(state.now, latest));
+        state.step = (state.step * 2).min(LONGEST_STEP);
+        state.step(None);
+    }
+
+    pub(crate) fn wait_interrupt(&self, index: usize, vector: u16, deadline: Duration) -> bool {
+        let mut state = self.lock();
+        loop {
+            if let Some(raised) = state.functions[index]
+                .port
+                .raised
+                .get_mut(usize::from(vector))
+                && std::mem::take(raised)
+            {
+                return true;
+            }
+            let Some(started) = self.started else {
+                if state.now >= deadline {
+                    return false;
+                }
+                drop(state);
+                self.relax();
+                state = self.lock();
+                continue;
+            };
+            let Some(left) = deadline
+                .checked_sub(started.elapsed())
+                .filter(|left| !left.is_zero())
+            else {
+                return false;
+            };
+            state = self
+                .raised
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// The device's thread.
+    fn run(&self) {
+        let mut state = self.lock();
+        while !self.stop.load(Ordering::Relaxed) {
+            if state.step(self.started) {
+                self.after(&state);
+            }
+            let now = self.now_real();
+            let sleep = state.next_deadline().map_or(LONGEST_SLEEP, |next| {
+                next.saturating_sub(now).min(LONGEST_SLEEP)
+            });
+            state = self
+                .work
+                .wait_timeout(state, sleep)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    fn now_real(&self) -> Duration {
+        self.started
+            .map_or(Duration::ZERO, |started| started.elapsed())
+    }
+}
