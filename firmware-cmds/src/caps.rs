@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// General capabilities ([`CapabilityGroup::General`](crate::values::CapabilityGroup::General)).
     pub struct HcaCap: "cmd_hca_cap", 0x100 {
         flag shared_object_to_user_object_allowed, set_shared_object_to_user_object_allowed @ 0x00 [15];
         flag vhca_resource_manager, set_vhca_resource_manager @ 0x00 [0];
@@ -301,6 +302,7 @@ layout! {
 }
 
 layout! {
+    /// Capabilities of RoCE ([`CapabilityGroup::Roce`](crate::values::CapabilityGroup::Roce)).
     pub struct RoceCap: "roce_cap", 0x100 {
         flag roce_apm, set_roce_apm @ 0x00 [31];
         flag sw_r_roce_src_udp_port, set_sw_r_roce_src_udp_port @ 0x00 [27];
@@ -317,6 +319,7 @@ layout! {
 }
 
 layout! {
+    /// Capabilities of atomics ([`CapabilityGroup::Atomic`](crate::values::CapabilityGroup::Atomic)).
     pub struct AtomicCaps: "atomic_caps", 0x100 {
         bits atomic_req_8B_endianness_mode, set_atomic_req_8B_endianness_mode: u8 @ 0x08 [31:30];
         flag supported_atomic_req_8B_endianness_mode_1, set_supported_atomic_req_8B_endianness_mode_1 @ 0x08 [25];

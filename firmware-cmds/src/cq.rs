@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Context of a completion queue.
     pub struct Cqc: "cqc", 0x40 {
         bits status, set_status: u8 @ 0x00 [31:28];
         flag dbr_umem_valid, set_dbr_umem_valid @ 0x00 [25];

@@ -85,10 +85,10 @@ pub fn log(
     }
 }
 
-/// The target under which [`log`] logs.
+/// The target under which [`log()`] logs.
 pub const LOG_TARGET: &str = "mlx5_cmd";
 
-/// Whether [`log`] would log: a caller that must copy entry and blocks first can save itself the trouble.
+/// Whether [`log()`] would log: a caller that must copy entry and blocks first can save itself the trouble.
 #[must_use]
 pub fn log_enabled() -> bool {
     log::log_enabled!(target: LOG_TARGET, log::Level::Trace)

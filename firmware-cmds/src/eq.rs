@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Context of an event queue.
     pub struct Eqc: "eqc", 0x40 {
         bits status, set_status: u8 @ 0x00 [31:28];
         flag ec, set_ec @ 0x00 [18];
@@ -21,6 +22,7 @@ layout! {
 }
 
 layout! {
+    /// An entry of an event queue; [`crate::event::Event`] reads it.
     pub struct Eqe: "eqe", 0x40 {
         bits event_type, set_event_type: u8 @ 0x00 [23:16];
         bits event_sub_type, set_event_sub_type: u8 @ 0x00 [7:0];
@@ -31,6 +33,7 @@ layout! {
 }
 
 layout! {
+    /// Event data of a CQ error.
     pub struct CqError: "cq_error", 0x1c {
         bits cqn, set_cqn: u32 @ 0x00 [23:0];
         bits syndrome, set_syndrome: u8 @ 0x08 [7:0];
@@ -38,6 +41,7 @@ layout! {
 }
 
 layout! {
+    /// Event data of events on queue pairs and other queues.
     pub struct QpEvents: "qp_events", 0x1c {
         bits r#type, set_type: u8 @ 0x14 [31:24];
         bits qpn_rqn_sqn, set_qpn_rqn_sqn: u32 @ 0x18 [23:0];

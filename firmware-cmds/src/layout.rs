@@ -202,7 +202,7 @@ macro_rules! layout {
             const { assert!($at % 4 == 0 && $at + $hi / 32 * 4 + 4 <= $size && $hi >= $lo && $hi / 32 * $lo == 0) };
             $crate::layout::get(&self.0, $crate::layout::bit($at, $hi), $hi - $lo + 1) as $T
         }
-        #[doc = concat!("Sets [`", stringify!($f), "`](Self::", stringify!($f), ").")]
+        #[doc = concat!("Sets `", stringify!($f), "`.")]
         pub const fn $f_mut(&mut self, value: $T) -> &mut Self {
             $crate::layout::set(&mut self.0, $crate::layout::bit($at, $hi), $hi - $lo + 1, value as u64);
             self
@@ -216,7 +216,7 @@ macro_rules! layout {
             const { assert!($at % 4 == 0 && $at + 4 <= $size && $hi < 32) };
             $crate::layout::get(&self.0, $crate::layout::bit($at, $hi), 1) != 0
         }
-        #[doc = concat!("Sets [`", stringify!($f), "`](Self::", stringify!($f), ").")]
+        #[doc = concat!("Sets `", stringify!($f), "`.")]
         pub const fn $f_mut(&mut self, value: bool) -> &mut Self {
             $crate::layout::set(&mut self.0, $crate::layout::bit($at, $hi), 1, value as u64);
             self
@@ -230,7 +230,7 @@ macro_rules! layout {
             const { assert!($at + $n <= $size) };
             $crate::layout::part(&self.0, $at)
         }
-        #[doc = concat!("[`", stringify!($f), "`](Self::", stringify!($f), "), to write to.")]
+        #[doc = concat!("`", stringify!($f), "`, to write to.")]
         pub fn $f_mut(&mut self) -> &mut [u8; $n] { $crate::layout::part_mut(&mut self.0, $at) }
     };
     (@accessor $(#[$m:meta])* part $f:ident, $f_mut:ident: $T:tt @ $at:literal, $size:literal) => {
@@ -241,7 +241,7 @@ macro_rules! layout {
             const { assert!($at + $T::SIZE <= $size) };
             zerocopy::transmute_ref!($crate::layout::part::<{ $T::SIZE }>(&self.0, $at))
         }
-        #[doc = concat!("[`", stringify!($f), "`](Self::", stringify!($f), "), to write to.")]
+        #[doc = concat!("`", stringify!($f), "`, to write to.")]
         pub fn $f_mut(&mut self) -> &mut $T {
             zerocopy::transmute_mut!($crate::layout::part_mut::<{ $T::SIZE }>(&mut self.0, $at))
         }

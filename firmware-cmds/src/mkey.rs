@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Context of a memory key.
     pub struct Mkc: "mkc", 0x40 {
         flag free, set_free @ 0x00 [30];
         bits access_mode_4_2, set_access_mode_4_2: u8 @ 0x00 [28:26];
@@ -36,6 +37,7 @@ layout! {
 }
 
 layout! {
+    /// An entry of a translation list: the address of a page.
     pub struct Mtt: "mtt", 0x08 {
         bits ptag_63_32, set_ptag_63_32: u32 @ 0x00 [31:0];
         bits ptag_31_8, set_ptag_31_8: u32 @ 0x04 [31:8];

@@ -4,6 +4,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Event data of a page request; `num_pages` is signed.
     pub struct PagesReqEvent: "pages_req_event", 0x1c {
         bits function_id, set_function_id: u16 @ 0x00 [15:0];
         bits num_pages, set_num_pages: u32 @ 0x04 [31:0];

@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Address path: how the packets of a connected queue pair are addressed.
     pub struct Ads: "ads", 0x2c {
         flag fl, set_fl @ 0x00 [31];
         flag free_ar, set_free_ar @ 0x00 [30];
@@ -35,6 +36,7 @@ layout! {
 }
 
 layout! {
+    /// Context of a queue pair.
     pub struct Qpc: "qpc", 0xe8 {
         bits state, set_state: u8 @ 0x00 [31:28];
         bits lag_tx_port_affinity, set_lag_tx_port_affinity: u8 @ 0x00 [27:24];

@@ -4,12 +4,14 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Byte order of the host: 0 is little endian.
     pub struct RegisterHostEndianness: "register_host_endianness", 0x10 {
         flag he, set_he @ 0x00 [31];
     }
 }
 
 layout! {
+    /// Port type and speed.
     pub struct PtysReg: "ptys_reg", 0x40 {
         flag an_disable_admin, set_an_disable_admin @ 0x00 [30];
         flag an_disable_cap, set_an_disable_cap @ 0x00 [29];
@@ -35,6 +37,7 @@ layout! {
 }
 
 layout! {
+    /// Largest packet of a port, in bytes.
     pub struct PmtuReg: "pmtu_reg", 0x10 {
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
         bits max_mtu, set_max_mtu: u16 @ 0x04 [31:16];
@@ -44,6 +47,7 @@ layout! {
 }
 
 layout! {
+    /// Administrative and operational state of a port.
     pub struct PaosReg: "paos_reg", 0x10 {
         bits swid, set_swid: u8 @ 0x00 [31:24];
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
@@ -56,6 +60,7 @@ layout! {
 }
 
 layout! {
+    /// Virtual lanes of a port.
     pub struct PvlcReg: "pvlc_reg", 0x10 {
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
         bits vl_hw_cap, set_vl_hw_cap: u8 @ 0x04 [3:0];
@@ -65,6 +70,7 @@ layout! {
 }
 
 layout! {
+    /// Counters of a port; the group decides what the counter set holds.
     pub struct PpcntReg: "ppcnt_reg", 0x100 {
         bits swid, set_swid: u8 @ 0x00 [31:24];
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
@@ -77,6 +83,7 @@ layout! {
 }
 
 layout! {
+    /// The device's own timeouts, in the form of [`crate::init_segment::timeout`].
     pub struct DtorReg: "dtor_reg", 0x40 {
         bits pcie_toggle_to, set_pcie_toggle_to: u32 @ 0x04 [31:0];
         bits health_poll_to, set_health_poll_to: u32 @ 0x14 [31:0];

@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// An entry of the RoCE address table: GID, MAC address, VLAN and version.
     pub struct RoceAddr: "roce_addr_layout", 0x20 {
         bytes source_l3_address, source_l3_address_mut: 16 @ 0x00;
         flag vlan_valid, set_vlan_valid @ 0x10 [28];

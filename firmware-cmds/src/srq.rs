@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Context of a shared receive queue (ISSI 0).
     pub struct Srqc: "srqc", 0x40 {
         bits state, set_state: u8 @ 0x00 [31:28];
         bits log_srq_size, set_log_srq_size: u8 @ 0x00 [27:24];
@@ -24,6 +25,7 @@ layout! {
 }
 
 layout! {
+    /// Context of an XRC shared receive queue.
     pub struct XrcSrqc: "xrc_srqc", 0x40 {
         bits state, set_state: u8 @ 0x00 [31:28];
         bits log_xrc_srq_size, set_log_xrc_srq_size: u8 @ 0x00 [27:24];
@@ -48,6 +50,7 @@ layout! {
 }
 
 layout! {
+    /// The work queue inside other contexts.
     pub struct Wq: "wq", 0xc0 {
         bits wq_type, set_wq_type: u8 @ 0x00 [31:28];
         flag wq_signature, set_wq_signature @ 0x00 [27];
@@ -83,6 +86,7 @@ layout! {
 }
 
 layout! {
+    /// Context of a receive memory pool: the shared receive queue of ISSI 1.
     pub struct Rmpc: "rmpc", 0xf0 {
         bits state, set_state: u8 @ 0x00 [23:20];
         flag basic_cyclic_rcv_wqe, set_basic_cyclic_rcv_wqe @ 0x04 [31];
@@ -91,6 +95,7 @@ layout! {
 }
 
 layout! {
+    /// Which fields MODIFY_RMP changes.
     pub struct RmpBitmask: "rmp_bitmask", 0x08 {
         flag lwm, set_lwm @ 0x04 [0];
     }

@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
+    /// Which fields MODIFY_NIC_VPORT_CONTEXT changes.
     pub struct ModifyNicVportFieldSelect: "modify_nic_vport_field_select", 0x04 {
         flag affiliation, set_affiliation @ 0x00 [13];
         flag disable_uc_local_lb, set_disable_uc_local_lb @ 0x00 [11];
@@ -22,6 +23,7 @@ layout! {
 }
 
 layout! {
+    /// The virtual port's Ethernet side.
     pub struct NicVportContext: "nic_vport_context", 0x100 {
         bits min_wqe_inline_mode, set_min_wqe_inline_mode: u8 @ 0x00 [26:24];
         flag disable_mc_local_lb, set_disable_mc_local_lb @ 0x00 [2];
@@ -52,6 +54,7 @@ layout! {
 }
 
 layout! {
+    /// The virtual port's InfiniBand side.
     pub struct HcaVportContext: "hca_vport_context", 0x200 {
         bits field_select, set_field_select: u32 @ 0x00 [31:0];
         flag sm_virt_aware, set_sm_virt_aware @ 0x20 [31];
@@ -81,6 +84,7 @@ layout! {
 }
 
 layout! {
+    /// An entry of the P_Key table.
     pub struct Pkey: "pkey", 0x04 {
         bits pkey, set_pkey: u16 @ 0x00 [15:0];
     }

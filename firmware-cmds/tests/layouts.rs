@@ -5,6 +5,7 @@ use bareverbs_firmware_cmds::layout::{Descriptor, Field, Kind};
 use bareverbs_firmware_cmds::registry;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 const TABLE: &str = include_str!("../data/mlx5_ifc.tsv");
 
@@ -275,13 +276,23 @@ fn one_bit_off_is_caught() {
     assert!(shifted > 2400);
 }
 
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => sources(&path),
+            false => vec![path],
+        })
+        .collect()
+}
+
 #[test]
 fn every_structure_of_the_sources_is_registered() {
     let registered: BTreeSet<&str> = registry::all().map(|structure| structure.name).collect();
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
     let mut found = 0;
-    for entry in std::fs::read_dir(sources).unwrap() {
-        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    for path in sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref()) {
+        let text = std::fs::read_to_string(path).unwrap();
         for macro_name in ["layout", "wire"] {
             // Definitions start at the margin; the macro itself and its documentation do not.
             for block in text.split(&format!("\n{macro_name}! {{\n")).skip(1) {
