@@ -472,12 +472,17 @@ impl Device {
         };
         match qp.state {
             QpState::Reset | QpState::Init => {}
-            QpState::Err => self.flush(io, qpn),
-            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {
-                if qp.transport.is_none() {
+            QpState::Err | QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {
+                let local = qp.transport.is_none();
+                if qp.state == QpState::Err {
+                    self.flush(io, qpn);
+                } else if local {
                     self.run_local(io, qpn);
+                }
+                if local {
                     return;
                 }
+                // Also in error: the peer has still to be told why.
                 let mut scratch = self.scratch.take().unwrap_or_default();
                 let mut more = false;
                 self.with_transport(io, qpn, |transport, env| {
