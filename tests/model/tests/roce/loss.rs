@@ -103,14 +103,14 @@ fn random_work(world: &mut World, rng: &mut Rng, mtu: usize, count: usize) -> [V
 }
 
 fn verify(world: &World, expected: &[Vec<Expect>; 2], seed: u64) {
-    for side in 0..2 {
+    for (side, expected) in expected.iter().enumerate() {
         let (here, there) = (&world.sides[side].env, &world.sides[1 - side].env);
         let results = world.results(side);
         assert!(
-            results.len() == expected[side].len() && results.iter().all(Result::is_ok),
+            results.len() == expected.len() && results.iter().all(Result::is_ok),
             "seed {seed:#x}: {results:?}"
         );
-        let adds = expected[side]
+        let adds = expected
             .iter()
             .filter(|e| matches!(e, Expect::Count { .. }))
             .count();
@@ -119,7 +119,7 @@ fn verify(world: &World, expected: &[Vec<Expect>; 2], seed: u64) {
             (adds as u64).to_le_bytes(),
             "seed {seed:#x}"
         );
-        for expect in &expected[side] {
+        for expect in expected {
             let right = match *expect {
                 Expect::There { from, to, len } => {
                     here.memory[from..from + len] == there.memory[to..to + len]

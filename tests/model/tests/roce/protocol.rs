@@ -360,6 +360,9 @@ fn drained_queue_is_told_once() {
     assert_eq!(world.results(0), [Ok(()); 2]);
 }
 
+/// Forgeries by what they are.
+type Forgeries<const N: usize> = [(&'static str, fn(&mut [u8])); N];
+
 /// Changes every request on its way, with the ICRC made right again.
 struct Forge<F>(Cable, F);
 
@@ -393,7 +396,7 @@ impl<F: FnMut(&mut [u8]) + Send> Link for Forge<F> {
 #[test]
 fn what_does_not_belong_is_dropped_silently() {
     const BTH: usize = 42;
-    let forgeries: [(&str, fn(&mut [u8])); 8] = [
+    let forgeries: Forgeries<8> = [
         ("source address", |f| f[29] = 99),
         ("destination address", |f| f[33] = 99),
         ("service", |f| f[BTH] |= 0x20),
@@ -438,7 +441,7 @@ fn what_does_not_belong_is_dropped_silently() {
 #[test]
 fn requests_that_contradict_the_message_are_invalid() {
     const BTH: usize = 42;
-    let forgeries: [(&str, fn(&mut [u8])); 5] = [
+    let forgeries: Forgeries<5> = [
         ("MIDDLE without FIRST", |f| {
             f[BTH] = Operation::SendMiddle as u8
         }),
@@ -447,7 +450,7 @@ fn requests_that_contradict_the_message_are_invalid() {
             f[BTH] = Operation::SendFirst as u8
         }),
         ("pad bytes missing", |f| f[BTH + 1] |= 0x30),
-        ("READ_RESPONSE length", |f| {
+        ("MIDDLE of another operation", |f| {
             f[BTH] = Operation::WriteMiddle as u8
         }),
     ];
