@@ -428,7 +428,13 @@ impl CommandQueue {
             let blocks = (0..blocks_needed(slot.output_len))
                 .map(|block| self.mailboxes.copy(&slot.output, block));
             let number = slot.opcode.number();
-            dump::log(usize::from(index), number, Direction::Output, &entry, blocks);
+            dump::log(
+                usize::from(index),
+                number,
+                Direction::Output,
+                &entry,
+                blocks,
+            );
         }
         let delivery = entry.delivery_status();
         if !delivery.is_ok() {

@@ -402,3 +402,32 @@ impl<P: Platform> core::fmt::Debug for Device<'_, P> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Handles hold `&'d Device<'d, P>`, so a device must be usable as one with a shorter lifetime.
+    fn _is_covariant<'short, 'long: 'short, P: Platform>(
+        device: &'short Device<'long, P>,
+    ) -> &'short Device<'short, P> {
+        device
+    }
+
+    fn _is_shared_between_threads<P: Platform + Send + Sync>(device: Device<'_, P>) {
+        fn sync<T: Send + Sync>(_: T) {}
+        sync(device);
+    }
+
+    fn _command_moves_between_threads<C: Command>(pending: PendingCommand<C>) {
+        fn send<T: Send + Sync>(_: T) {}
+        send(pending);
+    }
+
+    #[test]
+    fn a_device_fits_on_a_small_stack() {
+        // Bring-up moves it, so its size counts on bare metal.
+        assert!(size_of::<Control>() < 16 << 10, "{}", size_of::<Control>());
+        assert!(size_of::<GidTable>() < 12 << 10, "{}", size_of::<GidTable>());
+    }
+}

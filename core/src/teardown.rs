@@ -146,6 +146,8 @@ impl<P: Platform> Device<'_, P> {
 
     /// Takes pages back until the firmware has none, as long as it goes on giving.
     fn reclaim_pages(&self, trouble: &mut Trouble) {
+        // What went wrong with pages earlier is over.
+        self.with(|control| control.pages.take_error());
         let mut turn = 0;
         let mut progress = self.platform.now();
         while !trouble.silent {

@@ -1,0 +1,477 @@
+//! Bring-up and teardown, step by step, against a firmware that follows a script.
+
+mod support;
+
+use std::time::Duration;
+
+use bareverbs_core::error::CommandFailure;
+use bareverbs_core::platform::DmaError;
+use bareverbs_core::{
+    CloseFailure, Config, Device, DeviceError, OpenError, OpenFailure, OpenStep, Resources,
+};
+use bareverbs_firmware_cmds::init_segment as registers;
+use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::status::Status;
+use support::{Action, Fake};
+
+type Memory = Resources<4, 4, 4, 8>;
+
+fn quick() -> Config {
+    let mut config = Config::DEFAULT;
+    config.initialize_timeout = Duration::from_millis(5);
+    config.command_timeout = Duration::from_millis(5);
+    config.teardown_timeout = Duration::from_millis(5);
+    config
+}
+
+fn open_error(fake: &Fake) -> OpenError {
+    let mut memory = Memory::new();
+    Device::open(fake, quick(), memory.storage())
+        .map(|_| ())
+        .expect_err("bring-up succeeded")
+}
+
+const ETHERNET: [Opcode; 17] = [
+    Opcode::EnableHca,
+    Opcode::QueryIssi,
+    Opcode::SetIssi,
+    Opcode::QueryPages,
+    Opcode::ManagePages,
+    Opcode::AccessRegister,
+    Opcode::QueryHcaCap,
+    Opcode::SetHcaCap,
+    Opcode::QueryHcaCap,
+    Opcode::SetHcaCap,
+    Opcode::QueryHcaCap,
+    Opcode::QueryPages,
+    Opcode::ManagePages,
+    Opcode::InitHca,
+    Opcode::ModifyNicVportContext,
+    Opcode::AllocUar,
+    Opcode::CreateEq,
+];
+
+#[test]
+fn an_ethernet_function_is_ready_after_seventeen_commands() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+    assert_eq!(fake.opcodes(), ETHERNET);
+    assert_eq!(device.commands_executed(), 17);
+    assert_eq!(device.capabilities().issi, 1);
+    assert_eq!(device.capabilities().firmware.to_string(), "16.35.4030");
+    assert!(device.capabilities().has_atomics());
+    assert_eq!(device.pages_given(), 740);
+    assert_eq!(fake.lock().pages.len(), 740);
+    assert_eq!(device.gid_table_len(), 16);
+    assert_eq!(fake.lock().hca.log_uar_page_sz(), 0);
+    device.close().expect("orderly");
+    assert_eq!(
+        fake.opcodes()[17..],
+        [
+            Opcode::DestroyEq,
+            Opcode::DeallocUar,
+            Opcode::TeardownHca,
+            Opcode::ManagePages,
+            Opcode::ManagePages,
+            Opcode::DisableHca,
+        ]
+    );
+    assert!(fake.lock().pages.is_empty());
+    fake.assert_clean();
+}
+
+#[test]
+fn an_infiniband_function_needs_no_roce() {
+    let fake = Fake::with(|inner| {
+        inner.hca.set_port_type(0).set_roce(false).set_atomic(false);
+        inner.init_pages = 0;
+    });
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+    assert_eq!(device.commands_executed(), 12);
+    assert_eq!(device.gid_table_len(), 0);
+    assert!(!device.capabilities().has_atomics());
+    drop(device);
+    fake.assert_clean();
+}
+
+#[test]
+fn both_software_interfaces_work() {
+    let cases: [(u32, Option<Status>, Option<u8>); 5] = [
+        (0b11, None, Some(1)),
+        (0b10, None, Some(1)),
+        (0b01, None, Some(0)),
+        (0, Some(Status::BadOperation), Some(0)),
+        (0b100, None, None),
+    ];
+    for (supported, refusal, expected) in cases {
+        let fake = Fake::with(|inner| inner.issi = supported);
+        if let Some(status) = refusal {
+            fake.script(move |posted| {
+                if posted.is(Opcode::QueryIssi) {
+                    Action::Fail(status, 1)
+                } else {
+                    Action::Normal
+                }
+            });
+        }
+        let mut memory = Memory::new();
+        match (
+            Device::open(&fake, Config::DEFAULT, memory.storage()),
+            expected,
+        ) {
+            (Ok(device), Some(issi)) => {
+                assert_eq!(device.capabilities().issi, issi);
+                assert_eq!(fake.opcodes().contains(&Opcode::SetIssi), issi == 1);
+            }
+            (Err(error), None) => {
+                assert_eq!(error.step, OpenStep::Issi);
+                assert_eq!(error.failure, OpenFailure::Issi { supported });
+            }
+            (result, _) => panic!("{supported:#b}: {result:?}"),
+        }
+        fake.assert_clean();
+    }
+}
+
+/// What step each command of [`ETHERNET`] belongs to.
+const STEPS: [OpenStep; 17] = [
+    OpenStep::EnableHca,
+    OpenStep::Issi,
+    OpenStep::Issi,
+    OpenStep::BootPages,
+    OpenStep::BootPages,
+    OpenStep::HostEndianness,
+    OpenStep::Capabilities,
+    OpenStep::Capabilities,
+    OpenStep::Capabilities,
+    OpenStep::Capabilities,
+    OpenStep::Capabilities,
+    OpenStep::InitPages,
+    OpenStep::InitPages,
+    OpenStep::InitHca,
+    OpenStep::EnableRoce,
+    OpenStep::AllocUar,
+    OpenStep::CreateEq,
+];
+
+/// Does `action` to the `nth` command.
+fn spoil(fake: &Fake, nth: usize, action: Action) {
+    let mut count = 0;
+    fake.script(move |_| {
+        count += 1;
+        if count == nth + 1 {
+            action.clone()
+        } else {
+            Action::Normal
+        }
+    });
+}
+
+#[test]
+fn any_command_may_be_refused_and_everything_is_undone() {
+    for (nth, (&opcode, &step)) in ETHERNET.iter().zip(&STEPS).enumerate() {
+        let fake = Fake::new();
+        spoil(&fake, nth, Action::Fail(Status::InternalError, nth as u32));
+        let error = open_error(&fake);
+        assert_eq!(error.step, step);
+        let OpenFailure::Command(command) = error.failure else {
+            panic!("{opcode}: {error}");
+        };
+        assert_eq!(command.opcode, opcode);
+        let syndrome = nth as u32;
+        assert_eq!(
+            command.failure,
+            CommandFailure::Status {
+                status: Status::InternalError,
+                syndrome
+            }
+        );
+        assert!(
+            fake.lock().pages.is_empty(),
+            "{opcode}: the firmware was left with pages"
+        );
+        let disabled = fake.opcodes().contains(&Opcode::DisableHca);
+        assert_eq!(
+            disabled,
+            nth > 0,
+            "{opcode}: the function is disabled if it was enabled"
+        );
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn any_command_may_get_lost_and_everything_is_given_back() {
+    for (nth, (&opcode, &step)) in ETHERNET.iter().zip(&STEPS).enumerate() {
+        let fake = Fake::new();
+        spoil(&fake, nth, Action::Drop);
+        let error = open_error(&fake);
+        assert_eq!(error.step, step);
+        let OpenFailure::Command(command) = error.failure else {
+            panic!("{opcode}: {error}");
+        };
+        assert_eq!(command.opcode, opcode);
+        assert!(
+            matches!(command.failure, CommandFailure::Timeout { .. }),
+            "{error}"
+        );
+        // The firmware may still carry out the command that got lost, so the function is told to disable itself.
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn any_command_may_be_slow() {
+    for nth in 0..ETHERNET.len() {
+        let fake = Fake::new();
+        spoil(
+            &fake,
+            nth,
+            Action::After(Duration::from_millis(4), Box::new(Action::Normal)),
+        );
+        let mut memory = Memory::new();
+        let device = Device::open(&fake, quick(), memory.storage()).expect("bring-up");
+        device.close().expect("orderly");
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn the_device_may_vanish_at_any_command() {
+    for (nth, &step) in STEPS.iter().enumerate() {
+        let fake = Fake::new();
+        spoil(&fake, nth, Action::Vanish);
+        let before = fake.lock().now;
+        let error = open_error(&fake);
+        assert_eq!(error.step, step);
+        assert_eq!(error.failure, OpenFailure::Device(DeviceError::Gone));
+        assert!(
+            fake.lock().now - before < quick().command_timeout,
+            "waited for a device that is gone"
+        );
+        fake.assert_no_faults();
+    }
+}
+
+#[test]
+fn a_function_that_does_not_disable_itself_keeps_its_memory() {
+    let fake = Fake::with(|inner| inner.obedient = false);
+    spoil(&fake, 13, Action::Drop);
+    open_error(&fake);
+    assert_ne!(
+        fake.live(),
+        0,
+        "memory was given back that the device may still use"
+    );
+    fake.assert_no_faults();
+}
+
+#[test]
+fn firmware_that_does_not_start_is_not_waited_for_for_ever() {
+    let fake = Fake::new();
+    fake.set_register(registers::INITIALIZING, 1 << 31);
+    let error = open_error(&fake);
+    assert_eq!(error.step, OpenStep::Firmware);
+    assert!(
+        matches!(error.failure, OpenFailure::StillInitializing { waited } if waited >= quick().initialize_timeout)
+    );
+    fake.assert_clean();
+    let fake = Fake::with(|inner| inner.gone = true);
+    let error = open_error(&fake);
+    assert_eq!(error.failure, OpenFailure::Device(DeviceError::Gone));
+}
+
+#[test]
+fn another_command_interface_is_refused() {
+    let fake = Fake::new();
+    fake.set_register(registers::CMDIF_REV_FW_SUB, 6 << 16 | 4030);
+    let error = open_error(&fake);
+    assert_eq!(error.failure, OpenFailure::Revision { found: 6 });
+    assert_eq!(
+        error.to_string(),
+        "checking the command interface revision: revision 6 instead of 5"
+    );
+    assert!(fake.opcodes().is_empty());
+}
+
+#[test]
+fn completions_must_be_able_to_name_their_queue_pair() {
+    let fake = Fake::with(|inner| {
+        inner.hca.set_cqe_version(0);
+    });
+    assert!(matches!(
+        open_error(&fake).failure,
+        OpenFailure::Unsupported { .. }
+    ));
+    fake.assert_clean();
+}
+
+#[test]
+fn a_doorbell_page_outside_the_bar_is_refused() {
+    for uar in [0, 0xff_ffff, (support::BAR_LEN / 4096) as u32] {
+        let fake = Fake::with(|inner| inner.uar = uar);
+        let error = open_error(&fake);
+        assert_eq!(error.step, OpenStep::AllocUar);
+        let value = u64::from(uar);
+        assert_eq!(
+            error.failure,
+            OpenFailure::Value {
+                field: "uar",
+                value
+            }
+        );
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn memory_may_run_out_at_any_allocation() {
+    let mut budget = 0;
+    loop {
+        let fake = Fake::with(|inner| inner.budget = budget);
+        let mut memory = Memory::new();
+        let result = Device::open(&fake, quick(), memory.storage());
+        match result {
+            Ok(_) => break,
+            Err(error) => match error.failure {
+                OpenFailure::Memory(DmaError::OutOfMemory) => {}
+                OpenFailure::Command(command)
+                    if command.failure == CommandFailure::Memory(DmaError::OutOfMemory) => {}
+                other => panic!("budget {budget}: {other:?}"),
+            },
+        }
+        fake.assert_clean();
+        budget += 1;
+    }
+    assert!(budget >= 5, "bring-up allocates more often than that");
+}
+
+#[test]
+fn a_firmware_that_wants_more_than_the_storage_holds_is_told_so() {
+    let fake = Fake::with(|inner| inner.boot_pages = 8 * 512 + 1);
+    let error = open_error(&fake);
+    assert_eq!(error.step, OpenStep::BootPages);
+    assert_eq!(error.failure, OpenFailure::PageChunks { needed: 4097 });
+    let last = fake
+        .lock()
+        .history
+        .iter()
+        .rfind(|posted| posted.is(Opcode::ManagePages))
+        .cloned();
+    assert_eq!(
+        last.expect("answered").op_mod,
+        0,
+        "the firmware is told that there are no pages"
+    );
+    fake.assert_clean();
+    // A nonsensical number is not even tried.
+    let fake = Fake::with(|inner| inner.boot_pages = u32::MAX);
+    let error = open_error(&fake);
+    assert!(matches!(
+        error.failure,
+        OpenFailure::Value {
+            field: "num_pages",
+            ..
+        }
+    ));
+    fake.assert_clean();
+}
+
+#[test]
+fn pages_that_the_firmware_keeps_are_reported() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, quick(), memory.storage()).expect("bring-up");
+    fake.lock().keep_pages = true;
+    let error = device.close().unwrap_err();
+    assert!(
+        matches!(error.failure, CloseFailure::PagesKept { .. }),
+        "{error}"
+    );
+    // It obeyed the order to disable itself, so the pages could be had all the same.
+    assert_eq!(error.pages_lost, 0);
+    fake.assert_clean();
+
+    let fake = Fake::with(|inner| inner.obedient = false);
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, quick(), memory.storage()).expect("bring-up");
+    fake.lock().keep_pages = true;
+    let error = device.close().unwrap_err();
+    assert_eq!(error.pages_lost, 740);
+    assert_eq!(error.bytes_quarantined, fake.live() as u64);
+}
+
+#[test]
+fn any_command_of_teardown_may_fail() {
+    for opcode in [
+        Opcode::DestroyEq,
+        Opcode::DeallocUar,
+        Opcode::TeardownHca,
+        Opcode::ManagePages,
+        Opcode::DisableHca,
+    ] {
+        for action in [
+            Action::Fail(Status::BadSystemState, 7),
+            Action::Drop,
+            Action::Vanish,
+        ] {
+            let fake = Fake::new();
+            let mut memory = Memory::new();
+            let device = Device::open(&fake, quick(), memory.storage()).expect("bring-up");
+            let script = action.clone();
+            fake.script(move |posted| {
+                if posted.is(opcode) {
+                    script.clone()
+                } else {
+                    Action::Normal
+                }
+            });
+            let error = device.close().unwrap_err();
+            match (&action, error.failure) {
+                (Action::Vanish, CloseFailure::Device(DeviceError::Gone)) => {
+                    assert_eq!(error.bytes_quarantined, fake.live() as u64);
+                    fake.assert_no_faults();
+                }
+                (Action::Fail(..) | Action::Drop, CloseFailure::Command(command)) => {
+                    assert_eq!(command.opcode, opcode);
+                    fake.assert_clean();
+                }
+                (action, failure) => panic!("{opcode} {action:?}: {failure:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn storage_can_be_used_again() {
+    let mut memory = Memory::new();
+    for _ in 0..3 {
+        let fake = Fake::new();
+        let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+        device.close().expect("orderly");
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn the_driver_version_is_told_to_who_wants_it() {
+    let fake = Fake::with(|inner| {
+        inner.hca.set_driver_version(true);
+    });
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+    assert_eq!(device.commands_executed(), 18);
+    let inner = fake.lock();
+    let posted = inner
+        .history
+        .iter()
+        .find(|posted| posted.is(Opcode::SetDriverVersion))
+        .expect("told");
+    assert!(posted.input[16..].starts_with(Config::DEFAULT.driver_version.as_bytes()));
+    assert_eq!(posted.input[0x4f], 0);
+    drop(inner);
+    drop(device);
+    fake.assert_clean();
+}

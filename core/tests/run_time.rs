@@ -1,0 +1,547 @@
+//! What happens while a device is in use: page requests, events, health, the GID table.
+
+mod support;
+
+use std::time::Duration;
+
+use bareverbs_core::error::CommandFailure;
+use bareverbs_core::{
+    AsyncEvent, CommandError, Config, Device, DeviceError, Gid, GidEntry, GidError, Platform,
+    Resources, RoceVersion,
+};
+use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
+use bareverbs_firmware_cmds::hca::NopIn;
+use bareverbs_firmware_cmds::init_segment as registers;
+use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Srqn};
+use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::status::Status;
+use support::{Action, Fake};
+
+type Memory = Resources<4, 4, 4, 3>;
+
+fn open<'a>(fake: &'a Fake, memory: &'a mut Memory) -> Device<'a, &'a Fake> {
+    fake.lock().boot_pages = 10;
+    fake.lock().init_pages = 10;
+    let mut config = Config::DEFAULT;
+    config.health_interval = Duration::from_millis(1);
+    config.health_stall = Duration::from_millis(10);
+    config.command_timeout = Duration::from_millis(5);
+    config.teardown_timeout = Duration::from_millis(5);
+    let device = Device::open(fake, config, memory.storage()).expect("bring-up");
+    fake.lock().history.clear();
+    device
+}
+
+/// Lets firmware and driver run.
+fn run(fake: &Fake, device: &Device<'_, &Fake>) {
+    for _ in 0..20 {
+        fake.relax();
+        device.poll().expect("healthy");
+    }
+}
+
+fn request(fake: &Fake, pages: i32) {
+    fake.event(Event::PageRequest {
+        function_id: 0,
+        embedded_cpu: false,
+        release_all: false,
+        pages,
+    });
+}
+
+#[test]
+fn pages_are_given_and_taken_back_on_request() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    request(&fake, 600);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 620);
+    assert_eq!(fake.lock().pages.len(), 620);
+    request(&fake, -100);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 520);
+    request(&fake, i32::MIN);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 0);
+    assert!(fake.lock().pages.is_empty());
+    request(&fake, 0);
+    run(&fake, &device);
+    // All chunks went back when they were empty, and come again.
+    request(&fake, 1);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 1);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+#[test]
+fn a_request_that_cannot_be_met_is_answered() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    fake.lock().budget = 0;
+    request(&fake, 1000);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 20);
+    let posted = fake.lock().history.pop().expect("answered");
+    assert!(
+        posted.is(Opcode::ManagePages) && posted.op_mod == 0,
+        "the firmware is told: cannot give"
+    );
+    assert_eq!(device.page_faults(), (1, 0));
+    // And again when the storage is full: 3 chunks of 512 pages.
+    fake.lock().budget = usize::MAX;
+    request(&fake, 3 * 512);
+    run(&fake, &device);
+    assert_eq!(device.page_faults(), (2, 0));
+    assert_eq!(device.pages_given(), 20);
+    // Less is still possible.
+    request(&fake, 600);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 620);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+#[test]
+fn an_address_that_the_firmware_does_not_have_frees_nothing() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let live = fake.live();
+    let page = *fake.lock().pages.first().expect("pages");
+    // Not its own, not aligned, not there at all, and twice the same.
+    fake.lock().take_lies = vec![
+        0x1000,
+        page + 8,
+        u64::MAX - 4095,
+        page + (32 << 12),
+        page,
+        page,
+    ];
+    fake.lock().pages.remove(&page);
+    request(&fake, -7);
+    run(&fake, &device);
+    assert_eq!(
+        device.pages_given(),
+        13,
+        "seven real pages in the end, one of them among the lies"
+    );
+    assert_eq!(device.page_faults(), (0, 5));
+    assert_eq!(fake.live(), live);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+#[test]
+fn pages_that_the_firmware_refuses_are_not_given() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let live = fake.live();
+    fake.script(|posted| {
+        if posted.is(Opcode::ManagePages) && posted.op_mod == 1 {
+            Action::Fail(Status::BadParameter, 3)
+        } else {
+            Action::Normal
+        }
+    });
+    request(&fake, 600);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 20);
+    assert_eq!(fake.live(), live, "their memory was given back");
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+#[test]
+fn several_functions_are_kept_apart() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    for function_id in [0, 5] {
+        fake.event(Event::PageRequest {
+            function_id,
+            embedded_cpu: false,
+            release_all: false,
+            pages: 8,
+        });
+    }
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 36);
+    let ids: Vec<u32> = fake
+        .lock()
+        .history
+        .iter()
+        .map(|posted| posted.dword(8) & 0xffff)
+        .collect();
+    assert_eq!(ids, [0, 5]);
+    fake.event(Event::PageRequest {
+        function_id: 5,
+        embedded_cpu: false,
+        release_all: true,
+        pages: 0,
+    });
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 28);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+#[test]
+fn events_become_what_libibverbs_reports() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let qpn = Qpn::from_low_bits(0x1234);
+    let srqn = Srqn::from_low_bits(0x77);
+    let cqn = Cqn::from_low_bits(9);
+    let queue = |what, queue| Event::Queue { what, queue };
+    let port = |change| Event::PortChange { port: 1, change };
+    let cases = [
+        (port(PortChange::Active), AsyncEvent::PortActive { port: 1 }),
+        (port(PortChange::Down), AsyncEvent::PortError { port: 1 }),
+        (
+            port(PortChange::Initialized),
+            AsyncEvent::PortInitialized { port: 1 },
+        ),
+        (port(PortChange::Lid), AsyncEvent::LidChange { port: 1 }),
+        (port(PortChange::Pkey), AsyncEvent::PkeyChange { port: 1 }),
+        (port(PortChange::Guid), AsyncEvent::GidChange { port: 1 }),
+        (
+            port(PortChange::ClientReregister),
+            AsyncEvent::ClientReregister { port: 1 },
+        ),
+        (
+            Event::CqError { cqn, syndrome: 1 },
+            AsyncEvent::CqError { cqn, syndrome: 1 },
+        ),
+        (
+            queue(EventType::PathMigrated, Queue::Qp(qpn)),
+            AsyncEvent::PathMigrated { qpn },
+        ),
+        (
+            queue(EventType::PathMigrationFailed, Queue::Qp(qpn)),
+            AsyncEvent::PathMigrationError { qpn },
+        ),
+        (
+            queue(EventType::CommunicationEstablished, Queue::Qp(qpn)),
+            AsyncEvent::CommunicationEstablished { qpn },
+        ),
+        (
+            queue(EventType::SqDrained, Queue::Qp(qpn)),
+            AsyncEvent::SqDrained { qpn },
+        ),
+        (
+            queue(EventType::WqCatastrophic, Queue::Qp(qpn)),
+            AsyncEvent::QpFatal { qpn },
+        ),
+        (
+            queue(EventType::WqInvalidRequest, Queue::Qp(qpn)),
+            AsyncEvent::QpRequestError { qpn },
+        ),
+        (
+            queue(EventType::WqAccessError, Queue::Qp(qpn)),
+            AsyncEvent::QpAccessError { qpn },
+        ),
+        (
+            queue(EventType::SrqLastWqe, Queue::Qp(qpn)),
+            AsyncEvent::QpLastWqeReached { qpn },
+        ),
+        (
+            queue(EventType::SrqCatastrophic, Queue::Srq(srqn)),
+            AsyncEvent::SrqError { srqn },
+        ),
+        (
+            queue(EventType::SrqLimit, Queue::Srq(srqn)),
+            AsyncEvent::SrqLimitReached { srqn },
+        ),
+    ];
+    for (event, expected) in cases {
+        fake.event(event);
+        device.poll().expect("healthy");
+        assert_eq!(device.next_async_event(), Some(expected));
+        assert_eq!(device.next_async_event(), None);
+    }
+    // Nonsense is counted, and hurts nobody.
+    let (_, before) = device.lost_and_unknown_events();
+    fake.event(Event::Other {
+        what: EventType::Unknown(0x7f),
+        sub_type: 3,
+    });
+    fake.event(port(PortChange::Unknown(12)));
+    fake.event(queue(
+        EventType::SqDrained,
+        Queue::Unknown { kind: 9, number: 1 },
+    ));
+    fake.event(Event::Completion(Cqn::from_low_bits(0x999)));
+    fake.event(Event::Command { slots: u32::MAX });
+    device.poll().expect("healthy");
+    assert_eq!(device.lost_and_unknown_events(), (0, before + 4));
+    assert_eq!(device.next_async_event(), None);
+}
+
+#[test]
+fn the_event_ring_wraps_and_events_that_nobody_takes_are_counted() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    for round in 0..5000u32 {
+        let qpn = Qpn::from_low_bits(round);
+        fake.event(Event::Queue {
+            what: EventType::SqDrained,
+            queue: Queue::Qp(qpn),
+        });
+        device.poll().expect("healthy");
+        assert_eq!(
+            device.next_async_event(),
+            Some(AsyncEvent::SqDrained { qpn }),
+            "round {round}"
+        );
+    }
+    // A ring nearly full at once.
+    for number in 0..500u32 {
+        let qpn = Qpn::from_low_bits(number);
+        fake.event(Event::Queue {
+            what: EventType::SqDrained,
+            queue: Queue::Qp(qpn),
+        });
+    }
+    device.poll().expect("healthy");
+    let taken = std::iter::from_fn(|| device.next_async_event()).count();
+    let (lost, _) = device.lost_and_unknown_events();
+    assert_eq!(taken as u64 + lost, 500);
+    assert!(taken >= 64);
+    // The device was told how far the ring was read, more than once on the way.
+    let inner = fake.lock();
+    let (_, last) = inner.doorbells.last().expect("doorbells");
+    assert_eq!(last >> 24, 1);
+    let since: Vec<_> = inner
+        .doorbells
+        .iter()
+        .rev()
+        .take(8)
+        .map(|(_, value)| value & 0xff_ffff)
+        .collect();
+    assert!(
+        since.windows(2).all(|pair| pair[0] - pair[1] <= 64),
+        "{since:?}"
+    );
+}
+
+#[test]
+fn health_problems_are_fatal_for_good() {
+    type Mishap = fn(&Fake);
+    let cases: [(Mishap, DeviceError); 4] = [
+        (|fake| fake.lock().gone = true, DeviceError::Gone),
+        (
+            |fake| {
+                fake.set_register(registers::HEALTH + 0x38, 1 << 31);
+                fake.set_register(registers::HEALTH + 0x3c, 0x0108_0042);
+            },
+            DeviceError::Fatal {
+                syndrome: 8,
+                extended: 0x42,
+            },
+        ),
+        (
+            |fake| fake.set_register(registers::CMDQ_ADDR_L_SZ, 7 << 8 | 0x56),
+            DeviceError::Disabled { nic_state: 7 },
+        ),
+        (
+            |fake| fake.lock().alive = false,
+            DeviceError::Stuck {
+                stalled: Duration::ZERO,
+            },
+        ),
+    ];
+    for (happen, expected) in cases {
+        let fake = Fake::new();
+        let mut memory = Memory::new();
+        let device = open(&fake, &mut memory);
+        run(&fake, &device);
+        happen(&fake);
+        let error = loop {
+            fake.lock().now += Duration::from_micros(500);
+            fake.relax();
+            if let Err(error) = device.poll() {
+                break error;
+            }
+        };
+        assert_eq!(
+            std::mem::discriminant(&error),
+            std::mem::discriminant(&expected),
+            "{error}"
+        );
+        if !matches!(error, DeviceError::Stuck { .. }) {
+            assert_eq!(error, expected);
+        }
+        assert_eq!(
+            device.next_async_event(),
+            Some(AsyncEvent::DeviceFatal(error))
+        );
+        // What is wrong may go away; the verdict does not.
+        fake.lock().gone = false;
+        fake.set_register(registers::HEALTH + 0x3c, 0);
+        assert_eq!(device.poll(), Err(error));
+        let refused = device.execute(&NopIn::new()).unwrap_err();
+        assert!(
+            matches!(refused, CommandError { failure: CommandFailure::Device(e), .. } if e == error)
+        );
+        assert!(
+            fake.lock()
+                .history
+                .iter()
+                .all(|posted| !posted.is(Opcode::Nop)),
+            "a dead device was still talked to"
+        );
+        assert_eq!(device.next_async_event(), None);
+        assert!(device.close().is_err());
+        fake.assert_no_faults();
+    }
+}
+
+#[test]
+fn a_command_that_waits_learns_of_a_fatal_error() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let mut pending = device
+        .post(&NopIn::new(), bareverbs_core::TailIn::None, 0)
+        .expect("posted");
+    fake.set_register(registers::HEALTH + 0x38, 1 << 31);
+    fake.set_register(registers::HEALTH + 0x3c, 0x0001_0000);
+    fake.lock().now += Duration::from_millis(2);
+    let error = device
+        .poll_command(&mut pending, &mut [])
+        .expect("over")
+        .unwrap_err();
+    assert_eq!(
+        error.failure,
+        CommandFailure::Device(DeviceError::Fatal {
+            syndrome: 1,
+            extended: 0
+        })
+    );
+}
+
+#[test]
+fn a_syndrome_without_a_reset_request_is_only_reported() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    fake.set_register(registers::HEALTH + 0x3c, 0x0010_0000);
+    for _ in 0..10 {
+        fake.lock().now += Duration::from_millis(2);
+        fake.relax();
+        device.poll().expect("still working");
+    }
+}
+
+fn ipv4(last: u8) -> GidEntry {
+    GidEntry {
+        gid: Gid::from_ipv4([10, 0, 0, last].into()),
+        version: RoceVersion::V2,
+        vlan: None,
+        mac: [2, 0, 0, 0, 0, last],
+    }
+}
+
+#[test]
+fn the_gid_table_is_written_and_found() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let plain = ipv4(1);
+    let tagged = GidEntry {
+        vlan: Some(100),
+        ..plain
+    };
+    let old = GidEntry {
+        version: RoceVersion::V1,
+        ..plain
+    };
+    let six = GidEntry {
+        gid: Gid::link_local([2, 0, 0, 0, 0, 1]),
+        ..plain
+    };
+    for (index, entry) in [plain, tagged, old, six].into_iter().enumerate() {
+        device.set_gid(index as u16, entry).expect("set");
+    }
+    let image = |index: usize| fake.lock().history[index].input[16..].to_vec();
+    // ::ffff:10.0.0.1, no VLAN, MAC, IPv4 and version 2.
+    assert_eq!(
+        image(0),
+        [
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 0,
+            2, 0, 0, 0, 0
+        ]
+    );
+    assert_eq!(image(1)[16..20], [0x10, 100, 2, 0]);
+    assert_eq!(image(2)[27], 0);
+    assert_eq!(image(3)[26..28], [1, 2]);
+    assert_eq!(
+        image(3)[..16],
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]
+    );
+    assert_eq!(device.find_gid(&plain.gid, RoceVersion::V2, None), Some(0));
+    assert_eq!(
+        device.find_gid(&plain.gid, RoceVersion::V2, Some(100)),
+        Some(1)
+    );
+    assert_eq!(device.find_gid(&plain.gid, RoceVersion::V1, None), Some(2));
+    assert_eq!(
+        device.find_gid(&plain.gid, RoceVersion::V1, Some(100)),
+        None
+    );
+    assert_eq!(device.free_gid_index(), Some(4));
+    assert_eq!(device.gid_table().count(), 4);
+    device.del_gid(0).expect("deleted");
+    assert!(image(4).iter().all(|&byte| byte == 0));
+    assert_eq!(device.port_gid(0), None);
+    assert_eq!(device.find_gid(&plain.gid, RoceVersion::V2, None), None);
+    assert_eq!(device.free_gid_index(), Some(0));
+}
+
+#[test]
+fn impossible_gids_are_refused() {
+    let fake = Fake::new();
+    fake.lock().roce.set_roce_version(4);
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let entry = ipv4(1);
+    assert_eq!(
+        device.set_gid(16, entry),
+        Err(GidError::Index { index: 16, len: 16 })
+    );
+    let zero = GidEntry {
+        gid: Gid::ZERO,
+        ..entry
+    };
+    assert_eq!(device.set_gid(0, zero), Err(GidError::Entry(zero)));
+    let vlan = GidEntry {
+        vlan: Some(0x1000),
+        ..entry
+    };
+    assert_eq!(device.set_gid(0, vlan), Err(GidError::Entry(vlan)));
+    let v1 = GidEntry {
+        version: RoceVersion::V1,
+        ..entry
+    };
+    assert_eq!(
+        device.set_gid(0, v1),
+        Err(GidError::Version(RoceVersion::V1))
+    );
+    assert!(
+        fake.lock().history.is_empty(),
+        "nothing of that reached the firmware"
+    );
+    // What the firmware refuses does not get into the copy.
+    fake.script(|_| Action::Fail(Status::BadParameter, 1));
+    assert!(matches!(
+        device.set_gid(0, entry),
+        Err(GidError::Command(_))
+    ));
+    assert_eq!(device.port_gid(0), None);
+}
