@@ -1,0 +1,352 @@
+//! Shows what a device can do, as `ibv_devinfo -v` does: from the capabilities that bring-up negotiated.
+//!
+//! ```text
+//! cargo run --example devinfo                                  the device model, which is built in
+//! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
+//! ```
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bareverbs::verbs::{
+    Capabilities, Device, LinkLayer, Mtu, Platform, PortState, Resources, RoceVersion,
+};
+use bareverbs_in_process::Builder;
+use bareverbs_vfio::{PciAddress, VfioDevice};
+use clap::Parser;
+
+/// How long a link may take to come up before it is shown as it is.
+const LINK: Duration = Duration::from_secs(3);
+
+/// Shows what an RDMA device can do.
+#[derive(Parser)]
+struct Arguments {
+    /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
+    #[arg(long, default_value = "model")]
+    device: Source,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the device comes from.
+#[derive(Clone)]
+enum Source {
+    Model,
+    Vfio(PciAddress),
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "model" => Ok(Self::Model),
+            Some(("vfio", address)) => address
+                .parse()
+                .map(Self::Vfio)
+                .map_err(|error: bareverbs_vfio::ParsePciAddressError| error.to_string()),
+            _ => Err("expected model or vfio:ADDRESS".into()),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(report) => {
+            if arguments.json {
+                println!("{}", report.to_json());
+            } else {
+                print!("{}", report.to_text());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("devinfo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
+    match arguments.device {
+        Source::Model => {
+            // Two, as a port without a partner on its cable is down.
+            let world = Builder::new()
+                .function(connectx_model::Config::new(1))
+                .function(connectx_model::Config::new(2))
+                .threaded();
+            let part = connectx_model::Config::new(1).device_id;
+            report(world.platform(0), "model0", part)
+        }
+        Source::Vfio(address) => {
+            let device = VfioDevice::open(address)?;
+            let part = device.device_id();
+            report(device, &address.to_string(), part)
+        }
+    }
+}
+
+/// Brings the device up, asks it, and takes it down again.
+fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report, Box<dyn Error>> {
+    // 64 chunks of 2 MiB are more than any firmware has been seen to want for one function.
+    let mut resources = Box::new(Resources::<1, 1, 1, 64>::new());
+    let device = Device::open(
+        platform,
+        bareverbs::verbs::Config::default(),
+        resources.storage(),
+    )?;
+    let deadline = device.platform().now() + LINK;
+    let port = loop {
+        let port = device.query_port()?;
+        if port.state == PortState::Active || !device.wait(deadline)? {
+            break port;
+        }
+    };
+    let adapter = device.query_adapter()?;
+
+    let mut report = Report::default();
+    report.text("hca_id", name);
+    report.text("transport", "InfiniBand (0)");
+    report.text("fw_ver", device.capabilities().firmware.to_string());
+    report.text("node_guid", guid(port.node_guid));
+    report.text("sys_image_guid", guid(port.system_image_guid));
+    report.hex("vendor_id", adapter.ieee_vendor_id.into());
+    report.number("vendor_part_id", part.into());
+    report.text("board_id", printable(adapter.board_id()));
+    report.number(
+        "phys_port_cnt",
+        device.capabilities().hca.num_ports().into(),
+    );
+    limits(&mut report, device.capabilities());
+    report.number("num_comp_vectors", device.completion_vectors().into());
+
+    report.text(
+        "state",
+        match port.state {
+            PortState::Down => "PORT_DOWN (1)".into(),
+            PortState::Init => "PORT_INIT (2)".into(),
+            PortState::Armed => "PORT_ARMED (3)".into(),
+            PortState::Active => "PORT_ACTIVE (4)".into(),
+            PortState::ActiveDefer => "PORT_ACTIVE_DEFER (5)".into(),
+            PortState::Unknown(number) => format!("unknown ({number})"),
+        },
+    );
+    report.in_port();
+    report.text("max_mtu", mtu(port.max_mtu));
+    report.text("active_mtu", mtu(port.active_mtu));
+    report.number("sm_lid", port.sm_lid.into());
+    report.number("port_lid", port.lid.into());
+    report.hex("port_lmc", port.lmc.into());
+    report.text(
+        "link_layer",
+        match port.link_layer {
+            LinkLayer::InfiniBand => "InfiniBand",
+            LinkLayer::Ethernet => "Ethernet",
+        },
+    );
+    report.hex("max_msg_sz", port.max_msg_size);
+    report.hex("port_cap_flags", port.cap_mask.into());
+    report.number("sm_sl", port.sm_sl.into());
+    report.number("pkey_tbl_len", port.pkey_table_len as u64);
+    report.number("gid_tbl_len", port.gid_table_len as u64);
+    report.number("subnet_timeout", port.subnet_timeout.into());
+    report.number("rate_mbps", port.rate_mbps.into());
+    report.text("port_guid", guid(port.port_guid));
+    report.text("mac", mac(port.mac));
+    for (index, entry) in device.gid_table() {
+        let version = match entry.version {
+            RoceVersion::V1 => "RoCE v1",
+            RoceVersion::V2 => "RoCE v2",
+        };
+        let vlan = entry
+            .vlan
+            .map_or_else(String::new, |vlan| format!(", VLAN {vlan}"));
+        report.text(
+            &format!("GID[{index:3}]"),
+            format!("{}, {version}{vlan}", entry.gid),
+        );
+    }
+    device.close()?;
+    Ok(report)
+}
+
+/// What `ibv_query_device` reports, from the capabilities.
+fn limits(report: &mut Report, capabilities: &Capabilities) {
+    let hca = &capabilities.hca;
+    let power = |log: u8| 1u64.checked_shl(log.into()).unwrap_or(u64::MAX);
+    // A receive entry is data segments only. A send entry has a control segment, and for RDMA an address segment; the
+    // kernel counts on 512 bytes at most.
+    let segment = 16;
+    let receive_sges = u64::from(hca.max_wqe_sz_rq()) / segment;
+    let send_bytes = u64::from(hca.max_wqe_sz_sq()).min(512);
+    let send_sges = send_bytes.saturating_sub(2 * segment) / segment;
+    let qps = u64::from(capabilities.max_qp());
+    let reads = u64::from(capabilities.max_responder_resources());
+    let groups = power(hca.log_max_mcg());
+    let members = u64::from(hca.max_qp_mcg());
+
+    report.hex("max_mr_size", u64::MAX);
+    report.hex("page_size_cap", !(power(hca.log_pg_sz()) - 1));
+    report.number("max_qp", qps);
+    report.number("max_qp_wr", capabilities.max_qp_wr().into());
+    report.number("max_sge", send_sges.min(receive_sges));
+    report.number("max_sge_rd", send_sges);
+    report.number("max_cq", capabilities.max_cq().into());
+    report.number("max_cqe", capabilities.max_cqe().into());
+    report.number("max_mr", capabilities.max_mr().into());
+    report.number("max_pd", capabilities.max_pd().into());
+    report.number("max_qp_rd_atom", reads);
+    report.number("max_res_rd_atom", reads.saturating_mul(qps));
+    report.number(
+        "max_qp_init_rd_atom",
+        capabilities.max_initiator_depth().into(),
+    );
+    report.text(
+        "atomic_cap",
+        if capabilities.has_atomics() {
+            "ATOMIC_HCA (1)"
+        } else {
+            "ATOMIC_NONE (0)"
+        },
+    );
+    report.number("max_mcast_grp", groups);
+    report.number("max_mcast_qp_attach", members);
+    report.number("max_total_mcast_qp_attach", groups.saturating_mul(members));
+    report.number("max_srq", capabilities.max_srq().into());
+    report.number("max_srq_wr", capabilities.max_srq_wr().into());
+    report.number("max_srq_sge", receive_sges.saturating_sub(1));
+    report.number("local_ca_ack_delay", hca.local_ca_ack_delay().into());
+    report.number("hca_core_clock_khz", hca.device_frequency_khz().into());
+    report.text(
+        "qp_types",
+        [
+            (hca.rc(), "RC"),
+            (hca.uc(), "UC"),
+            (hca.ud(), "UD"),
+            (hca.xrc(), "XRC"),
+        ]
+        .iter()
+        .filter_map(|(present, name)| present.then_some(*name))
+        .collect::<Vec<_>>()
+        .join(" "),
+    );
+    report.number("issi", capabilities.issi.into());
+    if let Some(roce) = &capabilities.roce {
+        report.hex("roce_version", roce.roce_version().into());
+        report.number("roce_dest_udp_port", roce.r_roce_dest_udp_port().into());
+    }
+}
+
+/// As `ibv_devinfo` writes it: four groups of four digits.
+fn guid(guid: u64) -> String {
+    let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (guid >> shift) & 0xffff);
+    format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+}
+
+fn mac(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn mtu(mtu: Mtu) -> String {
+    format!("{} ({})", mtu.bytes(), mtu.number())
+}
+
+/// Without what would steer a terminal: the text comes from the device.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+/// What is shown: names and values in order, those of the port from some place on.
+#[derive(Default)]
+struct Report {
+    lines: Vec<(String, Value)>,
+    port_starts: Option<usize>,
+}
+
+enum Value {
+    Text(String),
+    Number(u64),
+    Hex(u64),
+}
+
+impl Report {
+    fn text(&mut self, name: &str, value: impl Into<String>) {
+        self.lines.push((name.into(), Value::Text(value.into())));
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.lines.push((name.into(), Value::Number(value)));
+    }
+
+    fn hex(&mut self, name: &str, value: u64) {
+        self.lines.push((name.into(), Value::Hex(value)));
+    }
+
+    /// The last line was the port's first.
+    fn in_port(&mut self) {
+        self.port_starts = self.lines.len().checked_sub(1);
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (index, (name, value)) in self.lines.iter().enumerate() {
+            let mut indent = if index == 0 { "" } else { "\t" };
+            if let Some(start) = self.port_starts {
+                if index == start {
+                    text.push_str("\t\tport:\t1\n");
+                }
+                if index >= start {
+                    indent = "\t\t\t";
+                }
+            }
+            let value = match value {
+                Value::Text(value) => value.clone(),
+                Value::Number(value) => value.to_string(),
+                Value::Hex(value) => format!("{value:#x}"),
+            };
+            text.push_str(&format!("{indent}{:<28}{value}\n", format!("{name}:")));
+        }
+        text
+    }
+
+    /// One object; the port's attributes in an object of their own. Numbers above 2^53 are text, as most readers of
+    /// JSON would round them.
+    fn to_json(&self) -> String {
+        let members = |lines: &[(String, Value)]| {
+            let members = lines.iter().map(|(name, value)| {
+                let value = match value {
+                    Value::Number(n) | Value::Hex(n) if *n < 1 << 53 => n.to_string(),
+                    Value::Number(n) | Value::Hex(n) => quote(&format!("{n:#x}")),
+                    Value::Text(text) => quote(text),
+                };
+                format!("{}: {value}", quote(name))
+            });
+            members.collect::<Vec<_>>().join(", ")
+        };
+        let (device, port) = self
+            .lines
+            .split_at(self.port_starts.unwrap_or(self.lines.len()));
+        format!("{{{}, \"port\": {{{}}}}}", members(device), members(port))
+    }
+}
+
+/// A JSON string.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", c as u32)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
