@@ -1,6 +1,27 @@
 //! RoCE: packets, and the transport of RC, UC, UD and GSI queue pairs.
 //!
 //! Sans-I/O: frames, doorbells and time go in, frames and completions come out through [`env::Env`].
+//!
+//! Where the specification leaves a choice, or real hardware is known not to follow it, this is what is modelled:
+//!
+//! | situation | here |
+//! |---|---|
+//! | READ, WRITE or atomic that the QP's access flags forbid | NAK "invalid request", as Linux' rxe |
+//! | wrong rkey, range or right | NAK "remote access", both QPs fail, event at the responder |
+//! | READ or WRITE of length 0 | the rkey is not looked at |
+//! | more READs and atomics than `log_rra_max` allows | NAK "invalid request" |
+//! | atomic with a buffer of other than 8 bytes | accepted, as ConnectX: what fits is written |
+//! | packet for a QP in error | no answer, as ConnectX: the peer runs into its retry limit |
+//! | the answer to a request that failed the QP was lost | as above; the NAK is not repeated |
+//! | SEND longer than the receive buffer | NAK "invalid request" for the sender, "local length" for the receiver |
+//! | receive buffer that may not be written, IOMMU fault | NAK "remote operational error" |
+//! | UC: request that is not allowed, or without a receive WQE | dropped silently, the QP lives |
+//! | UD: no receive WQE, wrong Q_Key | dropped silently and counted |
+//! | UD: receive buffer without room for header and payload | "local length", the QP fails |
+//! | P_Key | the low 15 bits agree, at least one side is a full member |
+//! | source address of RC and UC packets | must be the peer's; MAC address and UDP port are not looked at |
+//! | CNP, ECN marks | counted, nothing slows down |
+//! | path migration, end-to-end credits unless asked for | not modelled; credits say "unlimited" |
 
 pub mod codes;
 mod datagram;

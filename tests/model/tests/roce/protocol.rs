@@ -292,6 +292,19 @@ fn outstanding_reads_stay_within_the_limit() {
 }
 
 #[test]
+fn at_most_half_of_the_psn_space_is_in_use() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    link.rule(0, u32::MAX, Action::Drop, |_, _| true);
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    // Four million packets of response each: no more than two requests may be out.
+    for _ in 0..4 {
+        world.posts(0, remote(SendOp::Read, vec![memory(0, 1 << 30)], 0));
+    }
+    world.settle_until(Duration::from_micros(1));
+    assert_eq!(world.sides[0].env.count_of(Counter::PacketsSent), 2);
+}
+
+#[test]
 fn too_many_reads_are_an_invalid_request() {
     let mut world = World::with(Box::new(Cable::new()), |side| QpConfig {
         max_rd_atomic: 4,
