@@ -23,8 +23,9 @@ use crate::pages::PageChunk;
 use crate::platform::{DmaError, Mapping, Platform};
 use crate::slots::Tables;
 
-/// Turns of a wait loop between two looks at whether the device is still there: a register read takes as long as many
-/// turns.
+/// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
+/// as many turns.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const TURNS_PER_LOOK: u32 = 64;
 /// Longest sleep for an interrupt while a command is in flight. Another thread may take the interrupt.
 const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
@@ -66,6 +67,13 @@ pub(crate) struct Reached {
     pub(crate) initialized: bool,
     /// ALLOC_UAR was carried out.
     pub(crate) uar: bool,
+}
+
+/// How a wait loop knows when to look after the device.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    turns: u32,
+    looked: Option<Duration>,
 }
 
 /// The default protection domain of a device.
@@ -176,7 +184,7 @@ impl<'s, P: Platform> Device<'s, P> {
         tail_out: &mut [u8],
     ) -> Result<C::Output, CommandError> {
         let started = self.platform.now();
-        let mut turn = 0;
+        let mut patience = Patience::default();
         let mut pending = loop {
             match self.try_post(command, tail_in.reborrow(), tail_out.len()) {
                 Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
@@ -188,7 +196,7 @@ impl<'s, P: Platform> Device<'s, P> {
                 }
                 result => break result?,
             }
-            self.pause(&mut turn);
+            self.pause(&mut patience);
             // A dead device is found when the command is posted.
             let _ = self.poll();
         };
@@ -196,22 +204,27 @@ impl<'s, P: Platform> Device<'s, P> {
             if let Some(result) = self.poll_command(&mut pending, tail_out) {
                 return result;
             }
-            self.pause(&mut turn);
+            self.pause(&mut patience);
         }
     }
 
     /// One turn of a wait loop: lets the device run, and notices when it has gone.
-    pub(crate) fn pause(&self, turn: &mut u32) {
-        *turn = turn.wrapping_add(1);
-        let sleeping = self.config.interrupts && !self.completion_eqs.is_empty();
-        if sleeping {
+    pub(crate) fn pause(&self, patience: &mut Patience) {
+        if self.config.interrupts && !self.completion_eqs.is_empty() {
             let deadline = self.platform.now().saturating_add(INTERRUPT_SLICE);
             self.platform.wait_interrupt(0, deadline);
         } else {
             self.platform.relax();
         }
-        if (sleeping || turn.is_multiple_of(TURNS_PER_LOOK)) && health::is_gone(&self.platform) {
-            self.with(|control| control.fail(DeviceError::Gone));
+        let now = self.platform.now();
+        patience.turns += 1;
+        let looked = *patience.looked.get_or_insert(now);
+        if patience.turns >= TURNS_PER_LOOK || now.saturating_sub(looked) >= LOOK_INTERVAL {
+            patience.turns = 0;
+            patience.looked = Some(now);
+            if health::is_gone(&self.platform) {
+                self.with(|control| control.fail(DeviceError::Gone));
+            }
         }
     }
 
@@ -428,6 +441,10 @@ mod tests {
     fn a_device_fits_on_a_small_stack() {
         // Bring-up moves it, so its size counts on bare metal.
         assert!(size_of::<Control>() < 16 << 10, "{}", size_of::<Control>());
-        assert!(size_of::<GidTable>() < 12 << 10, "{}", size_of::<GidTable>());
+        assert!(
+            size_of::<GidTable>() < 12 << 10,
+            "{}",
+            size_of::<GidTable>()
+        );
     }
 }

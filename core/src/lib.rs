@@ -38,6 +38,8 @@ pub use error::{
 };
 pub use event::AsyncEvent;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
+/// The device's language: the commands that [`Device::execute`] takes.
+pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use pages::PageChunk;
 pub use platform::Platform;

@@ -35,7 +35,7 @@ use crate::capabilities::Capabilities;
 use crate::command_queue::{CommandQueue, SetUpError, TailIn};
 use crate::config::{Config, Storage};
 use crate::control::{Control, MAX_EQS};
-use crate::device::Device;
+use crate::device::{Device, Patience};
 use crate::eq::{self, EventQueue};
 use crate::error::{CommandError, CommandFailure, DeviceError, OpenError, OpenFailure, OpenStep};
 use crate::gid::GidTable;
@@ -185,7 +185,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let (id, embedded_cpu) = (answer.function_id(), answer.embedded_cpu_function());
         self.with(|control| control.pages.request(id, embedded_cpu, i64::from(wanted)));
-        let mut turn = 0;
+        let mut patience = Patience::default();
         let mut first_error = None;
         loop {
             let (serviced, idle, error) = self
@@ -205,7 +205,7 @@ impl<'s, P: Platform> Device<'s, P> {
             if idle {
                 break;
             }
-            self.pause(&mut turn);
+            self.pause(&mut patience);
         }
         match first_error {
             None => Ok(()),

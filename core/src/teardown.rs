@@ -13,7 +13,7 @@ use bareverbs_firmware_cmds::init_segment::{
 };
 use bareverbs_firmware_cmds::uar::DeallocUarIn;
 
-use crate::device::Device;
+use crate::device::{Device, Patience};
 use crate::error::{CloseError, CloseFailure, CommandError, CommandFailure};
 use crate::pages::{self, SupplyError};
 use crate::platform::Platform;
@@ -148,7 +148,7 @@ impl<P: Platform> Device<'_, P> {
     fn reclaim_pages(&self, trouble: &mut Trouble) {
         // What went wrong with pages earlier is over.
         self.with(|control| control.pages.take_error());
-        let mut turn = 0;
+        let mut patience = Patience::default();
         let mut progress = self.platform.now();
         while !trouble.silent {
             let state = self.with(|control| {
@@ -189,7 +189,7 @@ impl<P: Platform> Device<'_, P> {
                 trouble.first = trouble.first.or(Some(CloseFailure::PagesKept { waited }));
                 return;
             }
-            self.pause(&mut turn);
+            self.pause(&mut patience);
         }
     }
 

@@ -157,6 +157,17 @@ impl World {
         f(&mut self.shared.lock().functions[index].model)
     }
 
+    /// Plugs the cable of function `index` in or pulls it out.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn set_link(&self, index: usize, up: bool) {
+        let mut state = self.shared.lock();
+        let Function { model, port } = &mut state.functions[index];
+        model.set_link(port, up);
+        self.shared.after(&state);
+    }
+
     /// Looks at the wire, or damages it.
     pub fn with_wire<R>(&self, f: impl FnOnce(&mut Wire) -> R) -> R {
         f(&mut self.shared.lock().wire)
