@@ -159,7 +159,11 @@ impl Device {
             }
         }
         let cq = self.cqs.get_mut(cqn).ok_or(CqDead)?;
-        entry[0x30..0x38].copy_from_slice(&now.to_be_bytes());
+        // Failed completions have their syndromes where others have the time.
+        let failed = entry[0x3f] >> 4 >= 0xc;
+        if !failed {
+            entry[0x30..0x38].copy_from_slice(&now.to_be_bytes());
+        }
         entry[0x3f] = entry[0x3f] & 0xfe | u8::from(cq.producer & size != 0);
         let stride = Cq::stride(cq.context.cqe_sz());
         // Of 128 bytes, the second half is the completion.
@@ -169,7 +173,6 @@ impl Device {
             return Err(CqDead);
         }
         cq.producer = cq.producer.wrapping_add(1) & INDEX;
-        let failed = entry[0x3f] >> 4 >= 0xc;
         if solicited || failed {
             cq.last_solicited = cq.producer;
         }
