@@ -6,7 +6,7 @@ use super::{Engine, exponent};
 
 impl Engine<'_> {
     /// SplitMix64: all that communication IDs and PSNs need is to differ from boot to boot.
-    pub(super) fn random(&mut self) -> u64 {
+    pub(crate) fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.random;
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

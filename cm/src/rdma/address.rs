@@ -1,0 +1,538 @@
+//! Addresses: binding, listening, resolving.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+
+use bareverbs_core::{Platform, RoceVersion};
+
+use super::RdmaCm;
+use super::error::RdmaError;
+use super::gsi;
+use super::resolver::{Resolution, Resolver};
+use super::slot::{NIL, Target};
+use super::types::{CmId, EventType, IdState, PortSpace};
+
+/// Service ID of a port (`rdma_get_service_id`): the port space and the port.
+pub(super) const fn service_id(port: u16) -> u64 {
+    (PortSpace::Tcp as u64) << 16 | port as u64
+}
+
+const fn wildcard(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Gives an id a local address (`rdma_bind_addr`). A wildcard address stands for all of the device's; port 0 for any
+    /// free one.
+    pub fn bind_addr(&mut self, id: CmId, address: SocketAddr) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let state = self.ids[index].state;
+        if state != IdState::Idle {
+            return Err(RdmaError::WrongState {
+                call: "bind_addr",
+                state,
+            });
+        }
+        let ip = address.ip();
+        let specific = !ip.is_unspecified() && !ip.is_loopback();
+        if specific && self.gsi_index(ip).is_none() {
+            return Err(RdmaError::NoDevice(ip));
+        }
+        let port = if address.port() == 0 {
+            self.free_port(ip)?
+        } else {
+            address.port()
+        };
+        let address = SocketAddr::new(ip, port);
+        let slot = &self.ids[index];
+        self.check_port(index, address, slot.reuse_addr, slot.af_only)?;
+        self.enter_port(index, port);
+        let slot = &mut self.ids[index];
+        slot.local = Some(address);
+        slot.bound = specific;
+        slot.any_source = !specific;
+        slot.state = IdState::AddrBound;
+        Ok(())
+    }
+
+    /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
+    /// that nobody fetched are refused; 0 and too great a value stand for the maximum.
+    pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        match self.ids[index].state {
+            IdState::Idle => {
+                self.bind_addr(id, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?
+            }
+            IdState::AddrBound => {}
+            state => {
+                return Err(RdmaError::WrongState {
+                    call: "listen",
+                    state,
+                });
+            }
+        }
+        let Some(local) = self.ids[index].local else {
+            return Err(RdmaError::NotBound);
+        };
+        // Ids may share a port as long as only one of them listens to each address.
+        self.check_port(index, local, false, self.ids[index].af_only)?;
+        let max = self.config.max_backlog;
+        let port = local.port();
+        let shared = self.on_port(port, |slot| {
+            if slot.state == IdState::Listen {
+                slot.listener
+            } else {
+                None
+            }
+        });
+        let listener = match shared {
+            Some(listener) => listener,
+            // The backlog is kept per id, not per port.
+            None => self
+                .engine
+                .listen(service_id(port), u32::MAX, false, u64::from(port))?,
+        };
+        let slot = &mut self.ids[index];
+        slot.listener = Some(listener);
+        slot.backlog = if backlog == 0 || backlog > max {
+            max
+        } else {
+            backlog
+        };
+        slot.unread = 0;
+        slot.state = IdState::Listen;
+        Ok(())
+    }
+
+    /// A listener goes: requests that nobody fetched go with it, and the service if it was the last one on its port.
+    pub(super) fn stop_listening(&mut self, index: usize) {
+        let id = self.id_of(index);
+        let target = self.ids[index].target;
+        let mut at = self.queue(target).head;
+        while let Some(slot) = self.ids.get(at as usize) {
+            let next = slot.queue_next;
+            let unread = slot
+                .pending
+                .front()
+                .is_some_and(|pending| pending.event == EventType::ConnectRequest);
+            if slot.listen_id == Some(id) && unread {
+                self.discard(at as usize);
+            }
+            at = next;
+        }
+        let Some(listener) = self.ids[index].listener.take() else {
+            return;
+        };
+        self.ids[index].state = IdState::AddrBound;
+        let port = self.ids[index].local.map_or(0, |local| local.port());
+        if self.on_port(port, |slot| slot.listener).is_none() {
+            let _ = self.engine.unlisten(listener);
+        }
+    }
+
+    /// The listener for a destination: one that is bound to it before a wildcard.
+    pub(super) fn find_listener(&self, port: u16, destination: IpAddr) -> Option<usize> {
+        let mut any = None;
+        let mut at = self.port_head(port);
+        while let Some(slot) = self.ids.get(at as usize) {
+            if let (IdState::Listen, Some(local)) = (slot.state, slot.local)
+                && local.port() == port
+            {
+                let ip = local.ip();
+                if ip == destination {
+                    return Some(at as usize);
+                }
+                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it was told not to.
+                let takes = ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.af_only;
+                if (ip.is_unspecified() || ip.is_loopback()) && takes {
+                    any = Some(at as usize);
+                }
+            }
+            at = slot.port_next;
+        }
+        any
+    }
+
+    /// Finds the way to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to whatever address leads there.
+    /// What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
+    pub fn resolve_addr(
+        &mut self,
+        id: CmId,
+        source: Option<SocketAddr>,
+        destination: SocketAddr,
+        timeout: Duration,
+    ) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if source.is_some_and(|source| source.is_ipv4() != destination.is_ipv4()) {
+            return Err(RdmaError::FamilyMismatch);
+        }
+        match self.ids[index].state {
+            IdState::Idle => {
+                let source = source.unwrap_or(SocketAddr::new(wildcard(destination.ip()), 0));
+                self.bind_addr(id, source)?;
+            }
+            IdState::AddrBound => {
+                if self.ids[index]
+                    .local
+                    .is_some_and(|local| local.is_ipv4() != destination.is_ipv4())
+                {
+                    return Err(RdmaError::FamilyMismatch);
+                }
+            }
+            state => {
+                return Err(RdmaError::WrongState {
+                    call: "resolve_addr",
+                    state,
+                });
+            }
+        }
+        let now = self.now();
+        let slot = &mut self.ids[index];
+        slot.peer = Some(destination);
+        slot.state = IdState::AddrQuery;
+        slot.deadline = now + timeout;
+        if !self.ask(now, index) {
+            let slot = &mut self.ids[index];
+            slot.waiting = true;
+            slot.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
+        }
+        self.complete(id)
+    }
+
+    /// Asks for the way of an id in `AddrQuery`. False if the answer is still to come.
+    fn ask(&mut self, now: Duration, index: usize) -> bool {
+        let outcome = match self.find_way(now, index) {
+            Ok(true) => Ok(()),
+            Ok(false) if now < self.ids[index].deadline => return false,
+            Ok(false) => Err(RdmaError::TimedOut),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {
+                self.ids[index].state = IdState::AddrResolved;
+                self.push(index, EventType::AddrResolved, 0);
+            }
+            Err(error) => {
+                self.ids[index].state = IdState::AddrBound;
+                self.push_failure(index, EventType::AddrError, error);
+            }
+        }
+        true
+    }
+
+    fn find_way(&mut self, now: Duration, index: usize) -> Result<bool, RdmaError> {
+        let slot = &self.ids[index];
+        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let any_source = slot.any_source;
+        let destination = self.own_for_loopback(peer.ip())?;
+        let source = if any_source {
+            self.choose_source(destination)?
+        } else {
+            local.ip()
+        };
+        let Some((mac, vlan, hop_limit)) = self.neighbour(now, source, destination)? else {
+            return Ok(false);
+        };
+        let Some(gid_index) = self.gsi.gid_index(source, vlan) else {
+            return Err(RdmaError::NoDevice(source));
+        };
+        let slot = &mut self.ids[index];
+        slot.local = Some(SocketAddr::new(source, local.port()));
+        slot.bound = true;
+        slot.address.local_gid = gsi::gid(source).0;
+        slot.address.remote_gid = gsi::gid(destination).0;
+        slot.address.remote_mac = mac;
+        slot.address.link = u32::from(gid_index);
+        slot.address.hop_limit = hop_limit;
+        slot.address.traffic_class = slot.tos;
+        slot.address.pkey = 0xffff;
+        Ok(true)
+    }
+
+    /// Loopback and wildcard destinations mean this device.
+    fn own_for_loopback(&self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
+        if destination.is_loopback() || destination.is_unspecified() {
+            self.first_own(destination)
+                .ok_or(RdmaError::NoDevice(destination))
+        } else {
+            Ok(destination)
+        }
+    }
+
+    /// The device's first address of the family, link-local only if that is what is wanted.
+    fn first_own(&self, like: IpAddr) -> Option<IpAddr> {
+        let link_local = |address: IpAddr| match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        let mut fallback = None;
+        for (_, entry) in self.device.gid_table() {
+            let address = entry.gid.to_ipv6().to_canonical();
+            if entry.version != RoceVersion::V2 || address.is_ipv4() != like.is_ipv4() {
+                continue;
+            }
+            if link_local(address) == link_local(like) {
+                return Some(address);
+            }
+            fallback = fallback.or(Some(address));
+        }
+        fallback
+    }
+
+    fn choose_source(&mut self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
+        if self.gsi_index(destination).is_some() {
+            return Ok(destination);
+        }
+        self.resolver
+            .source_for(destination)
+            .or_else(|| self.first_own(destination))
+            .ok_or(RdmaError::NoDevice(destination))
+    }
+
+    /// MAC, VLAN and hop limit on the way to `destination`; `None` if that is still being found out.
+    pub(super) fn neighbour(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<([u8; 6], Option<u16>, u8)>, RdmaError> {
+        if source == destination || self.gsi_index(destination).is_some() {
+            return Ok(Some((self.port.mac, None, 64)));
+        }
+        match self.resolver.resolve(now, source, destination) {
+            Resolution::Found(neighbour) => {
+                Ok(Some((neighbour.mac, neighbour.vlan, neighbour.hop_limit)))
+            }
+            Resolution::Pending => Ok(None),
+            Resolution::NoRoute => Err(RdmaError::NetUnreachable(destination)),
+            Resolution::NoAnswer => Err(RdmaError::HostUnreachable(destination)),
+        }
+    }
+
+    /// Asks again for everybody who waits.
+    pub(super) fn ask_again(&mut self, now: Duration) {
+        let mut at = core::mem::replace(&mut self.wait_head, NIL);
+        while let Some(slot) = self.ids.get_mut(at as usize) {
+            let next = slot.wait_next;
+            slot.waiting = false;
+            if !self.ask(now, at as usize) {
+                let slot = &mut self.ids[at as usize];
+                slot.waiting = true;
+                slot.wait_next = core::mem::replace(&mut self.wait_head, at);
+            }
+            at = next;
+        }
+    }
+
+    pub(super) fn stop_asking(&mut self, index: usize) {
+        if !core::mem::take(&mut self.ids[index].waiting) {
+            return;
+        }
+        let next = self.ids[index].wait_next;
+        if self.wait_head == index as u32 {
+            self.wait_head = next;
+            return;
+        }
+        let mut at = self.wait_head;
+        while let Some(slot) = self.ids.get_mut(at as usize) {
+            if slot.wait_next == index as u32 {
+                slot.wait_next = next;
+                return;
+            }
+            at = slot.wait_next;
+        }
+    }
+
+    /// Finds the path to the address that was resolved (`rdma_resolve_route`). On RoCE that needs no asking. What follows
+    /// is `RouteResolved`.
+    pub fn resolve_route(&mut self, id: CmId, timeout: Duration) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let state = self.ids[index].state;
+        if state != IdState::AddrResolved {
+            return Err(RdmaError::WrongState {
+                call: "resolve_route",
+                state,
+            });
+        }
+        if timeout.is_zero() {
+            return Err(RdmaError::TooMuch {
+                name: "haste: the timeout",
+                value: 0,
+                max: 0,
+            });
+        }
+        let mtu = self.port.active_mtu.number();
+        let slot = &mut self.ids[index];
+        let port =
+            |address: Option<SocketAddr>| u32::from(address.map_or(0, |address| address.port()));
+        slot.path_mtu = mtu;
+        // As Linux spreads flows: from the ports of both ends.
+        slot.address.flow_label = (port(slot.local) * 31 + port(slot.peer)) & 0xf_ffff;
+        slot.address.traffic_class = slot.tos;
+        slot.address.service_level = 0;
+        if let Some(timeout) = slot.ack_timeout {
+            slot.packet_life_time = timeout.saturating_sub(1);
+        }
+        slot.state = IdState::RouteResolved;
+        self.push(index, EventType::RouteResolved, 0);
+        self.complete(id)
+    }
+
+    /// Local port (`rdma_get_src_port`); 0 if there is none yet.
+    pub fn get_src_port(&self, id: CmId) -> Result<u16, RdmaError> {
+        Ok(self.slot(id)?.local.map_or(0, |address| address.port()))
+    }
+
+    /// The other end's port (`rdma_get_dst_port`); 0 if there is none yet.
+    pub fn get_dst_port(&self, id: CmId) -> Result<u16, RdmaError> {
+        Ok(self.slot(id)?.peer.map_or(0, |address| address.port()))
+    }
+
+    /// Local address (`rdma_get_local_addr`).
+    pub fn get_local_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
+        Ok(self.slot(id)?.local)
+    }
+
+    /// The other end's address (`rdma_get_peer_addr`).
+    pub fn get_peer_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
+        Ok(self.slot(id)?.peer)
+    }
+
+    fn gsi_index(&self, address: IpAddr) -> Option<u16> {
+        self.gsi.gid_index(address, None).or_else(|| {
+            let gid = gsi::gid(address);
+            let mut table = self.device.gid_table();
+            table
+                .find(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
+                .map(|(index, _)| index)
+        })
+    }
+
+    // Ports: a hash table of chains through the slots.
+
+    fn port_bucket(&self, port: u16) -> usize {
+        usize::from(port) % self.ids.len().max(1)
+    }
+
+    fn port_head(&self, port: u16) -> u32 {
+        self.ids
+            .get(self.port_bucket(port))
+            .map_or(NIL, |slot| slot.port_head)
+    }
+
+    /// The first thing that `find` gives for an id on this port.
+    fn on_port<T>(
+        &self,
+        port: u16,
+        find: impl Fn(&super::IdSlot<'_, P>) -> Option<T>,
+    ) -> Option<T> {
+        let mut at = self.port_head(port);
+        while let Some(slot) = self.ids.get(at as usize) {
+            if slot.local.is_some_and(|local| local.port() == port)
+                && let Some(found) = find(slot)
+            {
+                return Some(found);
+            }
+            at = slot.port_next;
+        }
+        None
+    }
+
+    fn enter_port(&mut self, index: usize, port: u16) {
+        let bucket = self.port_bucket(port);
+        let next = core::mem::replace(&mut self.ids[bucket].port_head, index as u32);
+        let slot = &mut self.ids[index];
+        slot.port_next = next;
+        slot.in_ports = true;
+    }
+
+    pub(super) fn leave_port(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        if !core::mem::take(&mut slot.in_ports) {
+            return;
+        }
+        let (next, port) = (slot.port_next, slot.local.map_or(0, |local| local.port()));
+        let bucket = self.port_bucket(port);
+        if self.ids[bucket].port_head == index as u32 {
+            self.ids[bucket].port_head = next;
+            return;
+        }
+        let mut at = self.ids[bucket].port_head;
+        while let Some(slot) = self.ids.get_mut(at as usize) {
+            if slot.port_next == index as u32 {
+                slot.port_next = next;
+                return;
+            }
+            at = slot.port_next;
+        }
+    }
+
+    fn free_port(&mut self, ip: IpAddr) -> Result<u16, RdmaError> {
+        let (first, last) = (self.config.first_port.max(1), self.config.last_port);
+        for _ in first..=last {
+            let port = self.rover;
+            self.rover = if port >= last { first } else { port + 1 };
+            if (first..=last).contains(&port) && self.on_port(port, |_| Some(())).is_none() {
+                return Ok(port);
+            }
+        }
+        Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
+    }
+
+    /// Whether an id may have this address beside the others on the port.
+    fn check_port(
+        &self,
+        index: usize,
+        address: SocketAddr,
+        reuse: bool,
+        af_only: bool,
+    ) -> Result<(), RdmaError> {
+        let mut at = self.port_head(address.port());
+        while let Some(other) = self.ids.get(at as usize) {
+            let next = other.port_next;
+            let itself = at as usize == index;
+            at = next;
+            let Some(local) = other
+                .local
+                .filter(|local| !itself && local.port() == address.port())
+            else {
+                continue;
+            };
+            if reuse && other.reuse_addr && other.state != IdState::Listen {
+                continue;
+            }
+            if !reuse
+                && other.state != IdState::Listen
+                && other.reuse_addr
+                && self.ids[index].reuse_addr
+            {
+                // Listening beside ids that only share the port.
+                continue;
+            }
+            let (ours, theirs) = (address.ip(), local.ip());
+            if ours.is_ipv4() != theirs.is_ipv4()
+                && (af_only || other.af_only || ours.is_ipv4() || theirs.is_ipv4())
+            {
+                continue;
+            }
+            if ours == theirs && !ours.is_unspecified() {
+                return Err(RdmaError::AddrInUse(address));
+            }
+            if ours.is_unspecified() || theirs.is_unspecified() {
+                return Err(RdmaError::AddrNotAvailable(address));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an id's events go, for whoever needs to know.
+    pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
+        let index = self.index(id)?;
+        Ok(self.ids[index].target == Target::Id(index as u32))
+    }
+}

@@ -1,0 +1,286 @@
+//! Connecting and disconnecting.
+
+use bareverbs_core::Platform;
+
+use super::RdmaCm;
+use super::address::service_id;
+use super::error::RdmaError;
+use super::resolver::Resolver;
+use super::types::{
+    ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, CmId, ConnParam, DEVICE_MAX, IdState,
+    REJECT_PRIVATE_DATA_MAX,
+};
+use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State};
+use crate::mad::{CmaHeader, RejectReason};
+
+/// What `accept` decided about READs and atomics.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Depths {
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+}
+
+fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
+    if len > max {
+        Err(RdmaError::PrivateDataTooLong { len, max })
+    } else {
+        Ok(())
+    }
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// A depth that was asked for, against what the device can: EINVAL above it.
+    fn depth(name: &'static str, asked: u8, max: u8) -> Result<u8, RdmaError> {
+        match asked {
+            DEVICE_MAX => Ok(max),
+            asked if asked > max => Err(RdmaError::TooMuch {
+                name,
+                value: asked.into(),
+                max: max.into(),
+            }),
+            asked => Ok(asked),
+        }
+    }
+
+    /// Asks for a connection (`rdma_connect`). Without parameters: no private data, retries 7, as many READs and atomics as
+    /// the device can. What follows is `Established` (`ConnectResponse` if the id has no QP), `Rejected`, `Unreachable`
+    /// or `ConnectError`.
+    pub fn connect(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let slot = &self.ids[index];
+        let state = slot.state;
+        if state != IdState::RouteResolved {
+            return Err(RdmaError::WrongState {
+                call: "connect",
+                state,
+            });
+        }
+        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let (qp_num, srq) = match (&slot.qp, param) {
+            (Some(qp), _) => (qp.qpn().number(), false),
+            (None, Some(param)) => (param.qp_num, param.srq),
+            // Nobody could say which QP is to be connected.
+            (None, None) => return Err(RdmaError::NoQp),
+        };
+        let param = param.copied().unwrap_or_default();
+        fits(param.private_data.len(), CONNECT_PRIVATE_DATA_MAX)?;
+        let responder_resources = Self::depth(
+            "responder_resources",
+            param.responder_resources,
+            self.max_responder_resources,
+        )?;
+        let initiator_depth = Self::depth(
+            "initiator_depth",
+            param.initiator_depth,
+            self.max_initiator_depth,
+        )?;
+
+        let header = CmaHeader {
+            source_port: local.port(),
+            source: local.ip(),
+            destination: peer.ip(),
+        };
+        let mut head = [0; CmaHeader::LEN];
+        header.emit(&mut head)?;
+        let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
+        data[..CmaHeader::LEN].copy_from_slice(&head);
+        data[CmaHeader::LEN..CmaHeader::LEN + param.private_data.len()]
+            .copy_from_slice(param.private_data);
+
+        let now = self.now();
+        let connection = self.engine.connect(
+            now,
+            &ConnectParams {
+                service_id: service_id(peer.port()),
+                local_qpn: qp_num,
+                path_mtu: slot.path_mtu,
+                packet_life_time: slot.packet_life_time,
+                ack_timeout: slot.ack_timeout,
+                responder_resources,
+                initiator_depth,
+                flow_control: param.flow_control,
+                // The wire has three bits for it.
+                retry_count: param.retry_count.min(7),
+                rnr_retry_count: param.rnr_retry_count.min(7),
+                srq,
+                timers: slot.timers,
+                private_data: &data[..CmaHeader::LEN + param.private_data.len()],
+                user: id.to_user(),
+                ..ConnectParams::new(slot.address)
+            },
+        )?;
+        let slot = &mut self.ids[index];
+        slot.connection = Some(connection);
+        slot.state = IdState::Connect;
+        slot.responder_resources = responder_resources;
+        slot.initiator_depth = initiator_depth;
+        slot.failure = None;
+        self.flush(now)?;
+        self.complete(id)
+    }
+
+    /// Accepts a connection request (`rdma_accept`): brings the QP to RTS and sends REP. Without parameters, or with
+    /// [`DEVICE_MAX`], as many READs and atomics as both ends can. What follows is `Established`.
+    ///
+    /// If the QP cannot be moved the error is returned and nothing is sent: the request can still be rejected.
+    pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let connection = self.unanswered(index, "accept")?;
+        let slot = &self.ids[index];
+        let (qp_num, srq) = match (&slot.qp, param) {
+            (Some(qp), _) => (qp.qpn().number(), false),
+            (None, Some(param)) => (param.qp_num, param.srq),
+            (None, None) => return Err(RdmaError::NoQp),
+        };
+        let has_qp = slot.qp.is_some();
+        let param = param.copied().unwrap_or_default();
+        fits(param.private_data.len(), ACCEPT_PRIVATE_DATA_MAX)?;
+        let asked = self.engine.qp_params(connection)?;
+        // A request decides how much is of use; the device how much is possible.
+        let shared = |name, asked: u8, peer: u8, max: u8| match asked {
+            DEVICE_MAX => Ok(peer.min(max)),
+            asked => Self::depth(name, asked, max),
+        };
+        let depths = Depths {
+            responder_resources: shared(
+                "responder_resources",
+                param.responder_resources,
+                asked.max_dest_rd_atomic,
+                self.max_responder_resources,
+            )?,
+            initiator_depth: shared(
+                "initiator_depth",
+                param.initiator_depth,
+                asked.max_rd_atomic,
+                self.max_initiator_depth,
+            )?,
+        };
+        if has_qp {
+            self.move_to_rts(index, connection, Some(depths))?;
+        }
+        let now = self.now();
+        let reply = ReplyParams {
+            responder_resources: depths.responder_resources,
+            initiator_depth: depths.initiator_depth,
+            flow_control: param.flow_control,
+            rnr_retry_count: param.rnr_retry_count.min(7),
+            srq,
+            private_data: param.private_data,
+            ..ReplyParams::new(qp_num)
+        };
+        if let Err(error) = self.engine.reply(now, connection, &reply) {
+            self.flush_qp(index);
+            let _ = self
+                .engine
+                .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[]);
+            self.flush(now)?;
+            return Err(error.into());
+        }
+        let slot = &mut self.ids[index];
+        slot.accepted = true;
+        slot.responder_resources = depths.responder_resources;
+        slot.initiator_depth = depths.initiator_depth;
+        slot.failure = None;
+        self.flush(now)?;
+        self.complete(id)
+    }
+
+    /// Refuses a connection request (`rdma_reject`): sends REJ with reason 28 and the private data. Also calls a
+    /// connection off whose reply came and was not confirmed yet.
+    pub fn reject(&mut self, id: CmId, private_data: &[u8]) -> Result<(), RdmaError> {
+        fits(private_data.len(), REJECT_PRIVATE_DATA_MAX)?;
+        let index = self.index(id)?;
+        let connection = self.connection(index, "reject")?;
+        let now = self.now();
+        self.engine.reject(
+            now,
+            connection,
+            RejectReason::CONSUMER_DEFINED,
+            &[],
+            private_data,
+        )?;
+        self.flush_qp(index);
+        self.flush(now)
+    }
+
+    /// Confirms a connection whose QP is not the id's (`rdma_establish`), after `ConnectResponse`: sends RTU.
+    pub fn establish(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.ids[index].qp.is_some() {
+            return Err(RdmaError::QpExists);
+        }
+        let connection = self.connection(index, "establish")?;
+        self.engine.ready(connection, &[])?;
+        self.flush(self.now())
+    }
+
+    /// The QP received something (`rdma_notify` with `IBV_EVENT_COMM_EST`): establishes a connection whose RTU was lost.
+    /// EISCONN if it is established already.
+    pub fn notify(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let connection = self.connection(index, "notify")?;
+        if !self.engine.notify_established(connection)? {
+            return Err(RdmaError::AlreadyConnected);
+        }
+        self.work(self.now());
+        Ok(())
+    }
+
+    /// Ends a connection (`rdma_disconnect`): moves the QP to ERR, so that everything posted is flushed, and tells the other
+    /// end, if that did not come first. What follows is `Disconnected`, and later `TimewaitExit`.
+    pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let connection = self.connection(index, "disconnect")?;
+        self.flush_qp(index);
+        let now = self.now();
+        match self.engine.state(connection)? {
+            State::Established | State::DreqReceived => {
+                self.engine.disconnect(now, connection, &[])?;
+                self.ids[index].state = IdState::Disconnect;
+            }
+            State::DreqSent | State::Timewait | State::Idle => {}
+            // Not connected yet: there is nothing to end, but the attempt can be called off.
+            _ => {
+                self.engine
+                    .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[])?;
+                self.ids[index].state = IdState::Disconnect;
+                return self.flush(now);
+            }
+        }
+        self.flush(now)?;
+        self.complete_disconnect(id)
+    }
+
+    /// The engine's connection of an id.
+    pub(super) fn connection(
+        &self,
+        index: usize,
+        call: &'static str,
+    ) -> Result<ConnectionId, RdmaError> {
+        let slot = &self.ids[index];
+        slot.connection.ok_or(RdmaError::WrongState {
+            call,
+            state: slot.state,
+        })
+    }
+
+    /// The same, of an id that has to answer a request.
+    fn unanswered(&self, index: usize, call: &'static str) -> Result<ConnectionId, RdmaError> {
+        let connection = self.connection(index, call)?;
+        let slot = &self.ids[index];
+        let waits = matches!(
+            self.engine.state(connection)?,
+            State::ReqReceived | State::MraReqSent
+        );
+        if slot.passive && waits {
+            Ok(connection)
+        } else {
+            Err(RdmaError::WrongState {
+                call,
+                state: slot.state,
+            })
+        }
+    }
+}

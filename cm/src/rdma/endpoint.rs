@@ -1,0 +1,151 @@
+//! Endpoints: ids that are made ready in one call, and the requests of synchronous listeners.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::pd::Pd;
+
+use super::RdmaCm;
+use super::addrinfo::AddrInfo;
+use super::error::RdmaError;
+use super::qp::QpInit;
+use super::resolver::Resolver;
+use super::slot::{Saved, Target};
+use super::types::{CmId, EventType, IdState};
+
+/// How long librdmacm gives each step of address resolution here.
+const RESOLVE: Duration = Duration::from_millis(2000);
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Makes a synchronous id from what [`getaddrinfo`](super::getaddrinfo) found (`rdma_create_ep`).
+    ///
+    /// Active: address and route are resolved, and a QP is made if `init` is there, in `pd` or the default PD; the id is
+    /// ready for [`connect`](Self::connect).
+    ///
+    /// Passive: the id is bound; `pd` and the sizes in `init` are kept, and each connection that
+    /// [`get_request`](Self::get_request) gives has a QP made from them. The id is ready for [`listen`](Self::listen). CQs
+    /// and an SRQ are not kept: they are borrowed only for this call. Who wants connections to share some makes the
+    /// endpoint without `init` and calls [`create_qp`](Self::create_qp) on each.
+    ///
+    /// [`migrate_id`](Self::migrate_id) makes the id asynchronous; [`destroy_ep`](Self::destroy_ep) ends it.
+    pub fn create_ep(
+        &mut self,
+        address: &AddrInfo,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<CmId, RdmaError> {
+        let id = self.create_id(None, 0, address.port_space)?;
+        match self.prepare_ep(id, address, pd, init) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.destroy_id(id)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare_ep(
+        &mut self,
+        id: CmId,
+        address: &AddrInfo,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<(), RdmaError> {
+        if address.passive {
+            let source = address.src_addr.ok_or(RdmaError::NotBound)?;
+            self.bind_addr(id, source)?;
+            if let Some(init) = init {
+                if init.send_cq.is_some() || init.recv_cq.is_some() || init.srq.is_some() {
+                    return Err(RdmaError::Unsupported(
+                        "keeping CQs or an SRQ for the connections of a listener",
+                    ));
+                }
+                self.slot_mut(id)?.saved = Some(Saved {
+                    pd,
+                    cap: init.cap,
+                    sq_sig_all: init.sq_sig_all,
+                });
+            }
+            return Ok(());
+        }
+        let destination = address.dst_addr.ok_or(RdmaError::NotBound)?;
+        self.resolve_addr(id, address.src_addr, destination, RESOLVE)?;
+        self.resolve_route(id, RESOLVE)?;
+        match init {
+            Some(init) => self.create_qp(id, pd, init),
+            None => Ok(()),
+        }
+    }
+
+    /// Destroys an endpoint with its QP and what was kept for its connections (`rdma_destroy_ep`).
+    pub fn destroy_ep(&mut self, id: CmId) -> Result<(), RdmaError> {
+        self.destroy_qp(id)?;
+        self.destroy_id(id)
+    }
+
+    /// Waits for a connection request on a synchronous listener (`rdma_get_request`). The id that comes back is synchronous;
+    /// it has a QP if the listener was made by [`create_ep`](Self::create_ep) with attributes for one. The request itself
+    /// is its [`event`](Self::event).
+    pub fn get_request(&mut self, listener: CmId) -> Result<CmId, RdmaError> {
+        self.request(listener, None)
+    }
+
+    /// The same until `deadline` on the platform's clock.
+    pub fn get_request_until(
+        &mut self,
+        listener: CmId,
+        deadline: Duration,
+    ) -> Result<CmId, RdmaError> {
+        self.request(listener, Some(deadline))
+    }
+
+    fn request(&mut self, listener: CmId, deadline: Option<Duration>) -> Result<CmId, RdmaError> {
+        let index = self.index(listener)?;
+        if !self.is_sync(index) {
+            return Err(RdmaError::WrongMode {
+                call: "get_request",
+            });
+        }
+        let state = self.ids[index].state;
+        if state != IdState::Listen {
+            return Err(RdmaError::WrongState {
+                call: "get_request",
+                state,
+            });
+        }
+        let target = Target::Id(index as u32);
+        let (child, pending) = self.block(deadline, |cm| Ok(cm.pop(target)))?;
+        let (event, status) = (pending.event, pending.status);
+        if event != EventType::ConnectRequest {
+            if child != index {
+                // A request that was withdrawn, or whatever else became of it: it never reached the application.
+                self.discard(child);
+            }
+            return Err(RdmaError::Event { event, status });
+        }
+        self.fetch(child, pending);
+        self.unqueue(child);
+        let slot = &mut self.ids[child];
+        slot.target = Target::Id(child as u32);
+        slot.current = Some(pending);
+        self.enqueue(child);
+        let id = self.id_of(child);
+        let saved = self.ids[index]
+            .saved
+            .as_ref()
+            .map(|saved| (saved.pd, saved.cap, saved.sq_sig_all));
+        if let Some((pd, cap, sq_sig_all)) = saved {
+            let mut init = QpInit {
+                cap,
+                sq_sig_all,
+                ..QpInit::default()
+            };
+            if let Err(error) = self.create_qp(id, pd, &mut init) {
+                // Destroying the id refuses the request.
+                self.destroy_id(id)?;
+                return Err(error);
+            }
+        }
+        Ok(id)
+    }
+}

@@ -1,0 +1,353 @@
+//! Events: what the engine reports, the work that goes on behind it, and handing it to the application.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+
+use super::RdmaCm;
+use super::error::{RdmaError, errno};
+use super::resolver::Resolver;
+use super::slot::{Pending, Target};
+use super::types::{
+    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState,
+};
+use crate::engine::{ConnectionId, DisconnectCause, EventKind, State};
+use crate::mad::{CmaHeader, MadError, RejectReason};
+
+/// An engine's event, apart from its data.
+enum What {
+    Request,
+    Reply,
+    Established,
+    Rejected(RejectReason),
+    Unreachable,
+    Disconnected(DisconnectCause),
+    TimewaitExit,
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Acts on what the engine reports.
+    pub(super) fn work(&mut self, now: Duration) {
+        let mut data = [0; ACCEPT_PRIVATE_DATA_MAX];
+        while let Some(event) = self.engine.poll_event() {
+            let mut len = 0;
+            let mut keep = |bytes: &[u8]| {
+                len = bytes.len().min(data.len());
+                data[..len].copy_from_slice(&bytes[..len]);
+            };
+            let what = match event.kind {
+                EventKind::ConnectRequest { private_data, .. } => {
+                    keep(private_data);
+                    What::Request
+                }
+                EventKind::Reply { private_data } => {
+                    keep(private_data);
+                    What::Reply
+                }
+                EventKind::Established { .. } => What::Established,
+                EventKind::Rejected {
+                    reason,
+                    private_data,
+                    ..
+                } => {
+                    keep(private_data);
+                    What::Rejected(reason)
+                }
+                EventKind::Unreachable { .. } => What::Unreachable,
+                EventKind::Disconnected { cause, .. } => What::Disconnected(cause),
+                EventKind::TimewaitExit => What::TimewaitExit,
+            };
+            let (connection, user) = (event.connection, event.user);
+            let data = &data[..len];
+            if let What::Request = what {
+                if let Err(reason) = self.on_request(connection, data) {
+                    let _ = self.engine.reject(now, connection, reason, &[], &[]);
+                    let _ = self.engine.release(now, connection);
+                }
+                continue;
+            }
+            let Ok(index) = self.index(CmId::from_user(user)) else {
+                let _ = self.engine.release(now, connection);
+                continue;
+            };
+            if self.ids[index].connection != Some(connection) {
+                continue;
+            }
+            match what {
+                What::Request => {}
+                What::Reply => self.on_reply(now, index, connection, data),
+                What::Established => self.push(index, EventType::Established, 0),
+                What::Rejected(reason) => {
+                    self.flush_qp(index);
+                    self.keep(index, EventType::Rejected, data);
+                    self.ids[index].failure = Some(RdmaError::Rejected(reason));
+                    self.push(index, EventType::Rejected, i32::from(reason.0));
+                }
+                What::Unreachable => {
+                    self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
+                }
+                What::Disconnected(cause) => {
+                    let status = if cause == DisconnectCause::TimedOut {
+                        -errno::ETIMEDOUT
+                    } else {
+                        0
+                    };
+                    self.ids[index].state = IdState::Disconnect;
+                    self.push(index, EventType::Disconnected, status);
+                }
+                What::TimewaitExit => self.push(index, EventType::TimewaitExit, 0),
+            }
+        }
+    }
+
+    fn keep(&mut self, index: usize, event: EventType, data: &[u8]) {
+        let slot = &mut self.ids[index];
+        slot.private[..data.len()].copy_from_slice(data);
+        slot.private_len = data.len() as u8;
+        slot.private_event = Some(event);
+    }
+
+    /// A REQ: finds the listener and makes an id for the new connection.
+    fn on_request(&mut self, connection: ConnectionId, data: &[u8]) -> Result<(), RejectReason> {
+        // What Linux says to a bad header, too.
+        let bad = |_: MadError| RejectReason::CONSUMER_DEFINED;
+        let (header, user_data) = CmaHeader::parse(data).map_err(bad)?;
+        let service = self
+            .engine
+            .service_id(connection)
+            .map_err(|_| RejectReason::CONSUMER_DEFINED)?;
+        let port = service as u16;
+        let address = match self.engine.qp_params(connection) {
+            Ok(params) => params.address,
+            Err(_) => return Err(RejectReason::CONSUMER_DEFINED),
+        };
+        let listener = self
+            .find_listener(port, header.destination)
+            .ok_or(RejectReason::CONSUMER_DEFINED)?;
+        if self.ids[listener].unread >= self.ids[listener].backlog {
+            return Err(RejectReason::NO_RESOURCES);
+        }
+        let index = self.take_slot().map_err(|_| RejectReason::NO_RESOURCES)? as usize;
+        let listen_id = self.id_of(listener);
+        let parent = &mut self.ids[listener];
+        parent.unread += 1;
+        let (target, context) = (parent.target, parent.context);
+        let (tos, ack_timeout, min_rnr_timer) =
+            (parent.tos, parent.ack_timeout, parent.min_rnr_timer);
+        let slot = &mut self.ids[index];
+        slot.start(target, context);
+        slot.passive = true;
+        slot.bound = true;
+        slot.state = IdState::Connect;
+        slot.listen_id = Some(listen_id);
+        slot.local = Some(SocketAddr::new(header.destination, port));
+        slot.peer = Some(SocketAddr::new(header.source, header.source_port));
+        slot.tos = tos;
+        slot.ack_timeout = ack_timeout;
+        slot.min_rnr_timer = min_rnr_timer;
+        slot.address = address;
+        slot.connection = Some(connection);
+        if matches!(target, Target::Channel(_)) {
+            self.count_user(target, true);
+        }
+        let id = self.id_of(index);
+        let _ = self.engine.set_user(connection, id.to_user());
+        self.keep(index, EventType::ConnectRequest, user_data);
+        self.push(index, EventType::ConnectRequest, 0);
+        Ok(())
+    }
+
+    /// A REP: brings the QP up and confirms.
+    fn on_reply(&mut self, now: Duration, index: usize, connection: ConnectionId, data: &[u8]) {
+        if self.ids[index].qp.is_none() {
+            self.keep(index, EventType::ConnectResponse, data);
+            self.push(index, EventType::ConnectResponse, 0);
+            return;
+        }
+        let up = self
+            .move_to_rts(index, connection, None)
+            .and_then(|()| self.engine.ready(connection, &[]).map_err(RdmaError::from));
+        match up {
+            Ok(()) => {
+                self.keep(index, EventType::Established, data);
+                self.push(index, EventType::Established, 0);
+            }
+            Err(error) => {
+                log::warn!("a connection fails locally: {error}");
+                self.flush_qp(index);
+                let reason = RejectReason::CONSUMER_DEFINED;
+                let _ = self.engine.reject(now, connection, reason, &[], &[]);
+                self.push_failure(index, EventType::ConnectError, error);
+            }
+        }
+    }
+
+    /// Takes an event that waits, without blocking: `None` is EAGAIN.
+    pub fn try_get_cm_event(&mut self, channel: ChannelId) -> Result<Option<CmEvent>, RdmaError> {
+        self.channel(channel)?;
+        Ok(self
+            .pop(Target::Channel(channel))
+            .map(|(index, pending)| self.fetch(index, pending)))
+    }
+
+    /// Waits for an event (`rdma_get_cm_event`), driving the manager.
+    pub fn get_cm_event(&mut self, channel: ChannelId) -> Result<CmEvent, RdmaError> {
+        self.channel(channel)?;
+        self.block(None, |cm| cm.try_get_cm_event(channel))
+    }
+
+    /// Waits for an event until `deadline` on the platform's clock ([`now`](Self::now)).
+    pub fn get_cm_event_until(
+        &mut self,
+        channel: ChannelId,
+        deadline: Duration,
+    ) -> Result<CmEvent, RdmaError> {
+        self.channel(channel)?;
+        self.block(Some(deadline), |cm| cm.try_get_cm_event(channel))
+    }
+
+    /// Done with an event (`rdma_ack_cm_event`). Dropping it is the same.
+    pub fn ack_cm_event(&mut self, event: CmEvent) {
+        let _ = event;
+    }
+
+    /// Puts an event of the application's own into the id's queue (`rdma_write_cm_event`), for instance to wake up whoever
+    /// waits there.
+    pub fn write_cm_event(&mut self, id: CmId, status: i32, arg: u64) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.push_with(index, EventType::User, status, arg) {
+            Ok(())
+        } else {
+            Err(RdmaError::Full {
+                what: "events of an id",
+                capacity: super::slot::PENDING,
+            })
+        }
+    }
+
+    /// The event of the last blocking call on a synchronous id (`id->event`).
+    pub fn event(&self, id: CmId) -> Result<Option<CmEvent>, RdmaError> {
+        let index = self.index(id)?;
+        Ok(self.ids[index]
+            .current
+            .map(|pending| self.describe(index, pending)))
+    }
+
+    /// An event leaves its queue.
+    pub(super) fn fetch(&mut self, index: usize, pending: Pending) -> CmEvent {
+        let event = self.describe(index, pending);
+        if pending.event == EventType::ConnectRequest
+            && let Some(listener) = event.listen_id.and_then(|id| self.index(id).ok())
+        {
+            self.ids[listener].unread = self.ids[listener].unread.saturating_sub(1);
+        }
+        event
+    }
+
+    fn describe(&self, index: usize, pending: Pending) -> CmEvent {
+        let slot = &self.ids[index];
+        let conn = match pending.event {
+            EventType::ConnectRequest | EventType::ConnectResponse | EventType::Established => {
+                let params = slot
+                    .connection
+                    .and_then(|connection| self.engine.qp_params(connection).ok());
+                params.map_or(ConnEvent::default(), |params| ConnEvent {
+                    responder_resources: params.max_dest_rd_atomic,
+                    initiator_depth: params.max_rd_atomic,
+                    flow_control: params.flow_control,
+                    retry_count: params.retry_count,
+                    rnr_retry_count: params.rnr_retry_count,
+                    srq: params.peer_srq,
+                    qp_num: params.dest_qpn,
+                })
+            }
+            _ => ConnEvent::default(),
+        };
+        let has_data = slot.private_event == Some(pending.event);
+        CmEvent {
+            id: self.id_of(index),
+            listen_id: if pending.event == EventType::ConnectRequest {
+                slot.listen_id
+            } else {
+                None
+            },
+            context: slot.context,
+            event: pending.event,
+            status: pending.status,
+            conn,
+            arg: pending.arg,
+            private_len: if has_data { slot.private_len } else { 0 },
+            private: if has_data {
+                slot.private
+            } else {
+                [0; ACCEPT_PRIVATE_DATA_MAX]
+            },
+        }
+    }
+
+    /// On a synchronous id: waits for the outcome of a call and makes it the call's result.
+    pub(super) fn complete(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if !self.is_sync(index) {
+            return Ok(());
+        }
+        self.ids[index].current = None;
+        let target = Target::Id(index as u32);
+        let pending = self.block(None, |cm| {
+            cm.index(id)?;
+            loop {
+                match cm.pop(target) {
+                    // The end of an earlier connection is not the outcome of this call.
+                    Some((_, pending)) if pending.event == EventType::TimewaitExit => {}
+                    other => return Ok(other.map(|(_, pending)| pending)),
+                }
+            }
+        })?;
+        let slot = &mut self.ids[index];
+        slot.current = Some(pending);
+        let failure = slot.failure.take();
+        let (event, status) = (pending.event, pending.status);
+        match event {
+            EventType::AddrError
+            | EventType::RouteError
+            | EventType::ConnectError
+            | EventType::Unreachable
+            | EventType::Rejected => Err(failure.unwrap_or(RdmaError::Event { event, status })),
+            _ if status != 0 => Err(RdmaError::Event { event, status }),
+            _ => Ok(()),
+        }
+    }
+
+    /// On a synchronous id: waits until a connection is over, unless it is and the application knows.
+    pub(super) fn complete_disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if !self.is_sync(index) {
+            return Ok(());
+        }
+        loop {
+            let slot = &self.ids[index];
+            let told = !slot
+                .pending
+                .iter()
+                .any(|pending| pending.event == EventType::Disconnected);
+            let state = slot
+                .connection
+                .and_then(|connection| self.engine.state(connection).ok());
+            let over = !matches!(
+                state,
+                Some(State::DreqSent | State::DreqReceived | State::Established)
+            );
+            if told && over {
+                return Ok(());
+            }
+            self.complete(id)?;
+            if self.ids[index]
+                .current
+                .is_some_and(|current| current.event == EventType::Disconnected)
+            {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Moving MADs over QP1: a GSI QP with its CQs, a ring of receive buffers and a ring of send buffers.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use bareverbs_core::ah::AhAttr;
+use bareverbs_core::cq::{Cq, CqInit};
+use bareverbs_core::mr::{Access, Buffer};
+use bareverbs_core::pd::Pd;
+use bareverbs_core::qp::{
+    Destination, Gsi, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, SendData, SendFlags,
+    SendOp, SendWr,
+};
+use bareverbs_core::wc::{NetworkHeader, WcStatus};
+use bareverbs_core::{Device, Gid, Platform, Qpn, RoceVersion};
+
+use super::error::RdmaError;
+use crate::engine::Address;
+use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
+
+/// The network header area before each datagram.
+const GRH: usize = 40;
+/// A receive buffer: the header area and a MAD, in whole cache lines.
+const RECV_STRIDE: usize = 320;
+/// Send buffers. A full ring only means that the engine keeps its messages a moment longer.
+const SENDS: usize = 64;
+
+/// QP1 of one port.
+#[derive(Debug)]
+pub(super) struct GsiPort<'d, P: Platform> {
+    // In the order in which they have to go.
+    qp: Qp<'d, P, Gsi>,
+    send_cq: Cq<'d, P>,
+    recv_cq: Cq<'d, P>,
+    recv: Buffer<'d, P>,
+    send: Buffer<'d, P>,
+    _pd: Pd<'d, P>,
+    device: &'d Device<'d, P>,
+    /// Bit per send buffer that is free.
+    free: u64,
+    armed: bool,
+    pub(super) failed_sends: u64,
+}
+
+/// A MAD that arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) mad: [u8; MAD_LEN],
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) traffic_class: u8,
+    pub(super) pkey: u16,
+}
+
+impl<'d, P: Platform> GsiPort<'d, P> {
+    /// Creates QP1 with `depth` receive buffers and brings it up.
+    ///
+    /// Bursts of more MADs than buffers are lost, and each costs its sender seconds: be generous.
+    pub(super) fn open(device: &'d Device<'d, P>, depth: u32) -> Result<Self, RdmaError> {
+        let pd = device.default_pd()?;
+        let send_cq = device.create_cq(CqInit::new(SENDS as u32))?;
+        let recv_cq = device.create_cq(CqInit::new(depth))?;
+        let recv = pd.alloc_buffer(depth as usize * RECV_STRIDE, Access::LOCAL_WRITE)?;
+        let send = pd.alloc_buffer(SENDS * MAD_LEN, Access::LOCAL_WRITE)?;
+        let mut init = QpInitAttr {
+            send_cq: &send_cq,
+            recv_cq: &recv_cq,
+            srq: None,
+            cap: QpCap {
+                max_send_wr: SENDS as u32,
+                max_recv_wr: depth,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            sq_sig_all: true,
+        };
+        let mut qp = pd.create_qp::<Gsi>(&mut init)?;
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            qkey: GSI_QKEY,
+            ..QpAttr::DEFAULT
+        };
+        qp.modify(
+            &attr,
+            QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::QKEY,
+        )?;
+        qp.modify(
+            &QpAttr {
+                qp_state: QpState::Rtr,
+                ..attr
+            },
+            QpAttrMask::STATE,
+        )?;
+        qp.modify(
+            &QpAttr {
+                qp_state: QpState::Rts,
+                ..attr
+            },
+            QpAttrMask::STATE | QpAttrMask::SQ_PSN,
+        )?;
+        let mut port = Self {
+            qp,
+            send_cq,
+            recv_cq,
+            recv,
+            send,
+            _pd: pd,
+            device,
+            free: u64::MAX,
+            armed: false,
+            failed_sends: 0,
+        };
+        for index in 0..depth {
+            port.post(u64::from(index))?;
+        }
+        Ok(port)
+    }
+
+    fn post(&mut self, index: u64) -> Result<(), RdmaError> {
+        let sge = self.recv.sge(index as usize * RECV_STRIDE, GRH + MAD_LEN);
+        if let Some(sge) = sge {
+            self.qp.recv_queue().post(index, &[sge])?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next MAD. What is no MAD (too short, or without an address) is dropped on the way.
+    pub(super) fn receive(&mut self) -> Result<Option<Received>, RdmaError> {
+        loop {
+            let (index, arrived) = match self.recv_cq.poll()? {
+                None => return Ok(None),
+                Some(completion) => {
+                    let good = completion.status() == WcStatus::Success;
+                    let whole = good && completion.byte_len() as usize >= GRH + MAD_LEN;
+                    let arrived =
+                        whole.then(|| (completion.network_header(), completion.pkey_index()));
+                    (completion.wr_id(), arrived)
+                }
+            };
+            let received = match arrived {
+                Some((kind, pkey)) => self.read(index as usize, kind, pkey)?,
+                None => None,
+            };
+            self.post(index)?;
+            if received.is_some() {
+                return Ok(received);
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        index: usize,
+        kind: NetworkHeader,
+        pkey: u16,
+    ) -> Result<Option<Received>, RdmaError> {
+        let at = index * RECV_STRIDE;
+        let mut header = [0; GRH];
+        self.recv.copy_out(at, &mut header)?;
+        let Some((source, destination, traffic_class)) = addresses(kind, &header) else {
+            return Ok(None);
+        };
+        let mut mad = [0; MAD_LEN];
+        self.recv.copy_out(at + GRH, &mut mad)?;
+        Ok(Some(Received {
+            mad,
+            source,
+            destination,
+            traffic_class,
+            pkey,
+        }))
+    }
+
+    /// Whether there is a send buffer.
+    pub(super) fn can_send(&mut self) -> Result<bool, RdmaError> {
+        if self.free == 0 {
+            self.reap()?;
+        }
+        Ok(self.free != 0)
+    }
+
+    /// Takes back the buffers of what was sent.
+    pub(super) fn reap(&mut self) -> Result<(), RdmaError> {
+        while let Some(completion) = self.send_cq.poll()? {
+            let index = completion.wr_id();
+            if completion.status() != WcStatus::Success {
+                self.failed_sends += 1;
+            }
+            self.free |= 1u64.checked_shl(index as u32).unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// Sends a MAD to QP1 at the other end of `address`.
+    pub(super) fn send(&mut self, address: &Address, mad: &[u8; MAD_LEN]) -> Result<(), RdmaError> {
+        let index = self.free.trailing_zeros();
+        if index >= SENDS as u32 {
+            return Err(RdmaError::Full {
+                what: "MADs on their way",
+                capacity: SENDS,
+            });
+        }
+        let ah = match self.device.create_ah(&ah_attr(address)) {
+            Ok(ah) => ah,
+            Err(error) => {
+                // The GID went away, or the path makes no sense: as if it had got lost on the wire.
+                log::warn!("no way to send a CM message: {error}");
+                self.failed_sends += 1;
+                return Ok(());
+            }
+        };
+        let at = index as usize * MAD_LEN;
+        self.send.copy_in(at, mad)?;
+        let Some(sge) = self.send.sge(at, MAD_LEN) else {
+            return Ok(());
+        };
+        self.qp.send_queue().post(&SendWr {
+            wr_id: u64::from(index),
+            op: SendOp::SendTo(Destination {
+                ah: &ah,
+                remote_qpn: Qpn::from_low_bits(GSI_QPN),
+                remote_qkey: GSI_QKEY,
+            }),
+            flags: SendFlags::SIGNALED,
+            data: SendData::Sges(&[sge]),
+        })?;
+        self.free &= !(1 << index);
+        Ok(())
+    }
+
+    /// Makes the next MAD an event, so that waiting for the device ends with it. Poll again afterwards.
+    pub(super) fn arm(&mut self) {
+        if self.recv_cq.take_event() || !self.armed {
+            self.recv_cq.arm(false);
+            self.armed = true;
+        }
+    }
+
+    /// Ends what is in flight, so that no buffer is written any more.
+    pub(super) fn close(&mut self) {
+        let attr = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::DEFAULT
+        };
+        let _ = self.qp.modify(&attr, QpAttrMask::STATE);
+    }
+
+    /// Index of the GID that answers for an address.
+    pub(super) fn gid_index(&self, address: IpAddr, vlan: Option<u16>) -> Option<u16> {
+        self.device.find_gid(&gid(address), RoceVersion::V2, vlan)
+    }
+}
+
+/// The path as the device wants it.
+pub(super) fn ah_attr(address: &Address) -> AhAttr {
+    AhAttr {
+        dgid: Gid(address.remote_gid),
+        sgid_index: address.link as u16,
+        hop_limit: address.hop_limit,
+        traffic_class: address.traffic_class,
+        flow_label: address.flow_label,
+        sl: address.service_level,
+        static_rate: 0,
+        dmac: address.remote_mac,
+        port_num: 1,
+        ..AhAttr::default()
+    }
+}
+
+/// The GID of an IP address.
+pub(super) fn gid(address: IpAddr) -> Gid {
+    match address {
+        IpAddr::V4(address) => Gid::from_ipv4(address),
+        IpAddr::V6(address) => Gid::from_ipv6(address),
+    }
+}
+
+/// Source, destination and traffic class from the header area. With IPv4 the header lies in the last 20 bytes and what is
+/// before it is undefined.
+fn addresses(kind: NetworkHeader, header: &[u8; GRH]) -> Option<(IpAddr, IpAddr, u8)> {
+    match kind {
+        NetworkHeader::Ipv4 => {
+            let ip = header.last_chunk::<20>()?;
+            let v4 =
+                |at: usize| IpAddr::V4(Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]));
+            (ip[0] >> 4 == 4).then(|| (v4(12), v4(16), ip[1]))
+        }
+        NetworkHeader::Ipv6 | NetworkHeader::Grh => {
+            let v6 = |at: usize| {
+                let mut bytes = [0; 16];
+                bytes.copy_from_slice(&header[at..at + 16]);
+                // RoCE v1 puts IPv4 addresses into its GRH in the mapped form.
+                Ipv6Addr::from(bytes).to_canonical()
+            };
+            (header[0] >> 4 == 6).then(|| (v6(8), v6(24), header[0] << 4 | header[1] >> 4))
+        }
+    }
+}
+
+/// How long to sleep at most when nothing is due: whatever else the application has to drive goes on in between.
+pub(super) const SLICE: Duration = Duration::from_millis(10);

@@ -1,0 +1,425 @@
+//! The RDMA CM: librdmacm's calls over the [engine](crate::engine) and the driver.
+//!
+//! [`RdmaCm`] manages the connections of one device. It owns QP1, runs the handshakes, and moves the QPs of its ids through
+//! their states. Everything happens in calls of the application: [`poll`](RdmaCm::poll) drives it, and so does each call
+//! that blocks.
+//!
+//! # Synchronous and asynchronous ids
+//!
+//! An id that is created with an event channel is asynchronous: calls return at once and the outcome comes as an event.
+//! Without one it is synchronous: `resolve_addr`, `resolve_route`, `connect`, `accept`, `disconnect` and `get_request`
+//! poll until the outcome is there and turn it into their result; the event itself stays available
+//! ([`event`](RdmaCm::event)) until the next such call. [`migrate_id`](RdmaCm::migrate_id) changes the mode.
+//!
+//! # What happens behind the application's back
+//!
+//! With a QP on the id, as in librdmacm:
+//!
+//! * [`create_qp`](RdmaCm::create_qp) takes the device's default PD when none is given, makes CQs where none are given, and
+//!   moves the QP to INIT, so that receives can be posted.
+//! * When the other end's REP arrives, the QP goes to RTR and RTS, RTU is sent, and the application sees `Established`. If
+//!   that fails it sees `ConnectError`, and the other end a REJ.
+//! * [`accept`](RdmaCm::accept) moves the QP to RTR and RTS *before* REP is sent: data may come before RTU.
+//! * When the connection is refused the QP goes to ERR, and what was posted is flushed. On a disconnection by the other
+//!   end the QP is left alone until the application calls [`disconnect`](RdmaCm::disconnect).
+//!
+//! # Where it differs
+//!
+//! * Events own their data; acknowledging one is dropping it, and nothing ever waits for that.
+//! * Ids are generational handles: a destroyed one is a clean error.
+//! * A full backlog is refused (REJ 3), not ignored.
+//! * [`destroy_id`](RdmaCm::destroy_id) destroys the QP and automatic CQs that are still there.
+//! * Every timer can be set ([`IdOption`]), and the RNR NAK timer is 0.64 ms rather than 655 ms.
+//!
+//! ```no_run
+//! use bareverbs_cm::rdma::*;
+//! use bareverbs_core::{Device, Platform, qp::QpCap};
+//!
+//! fn client<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<(), RdmaError> {
+//!     let neighbours = [("10.0.0.2".parse().unwrap(), [2, 0, 0, 0, 0, 2])];
+//!     let mut storage = Resources::<P, 4, 0>::new();
+//!     let mut cm = RdmaCm::new(device, StaticNeighbours(&neighbours), Config::new(42), storage.storage())?;
+//!
+//!     let address = getaddrinfo(Some("10.0.0.2"), Some("7471"), None).unwrap();
+//!     let mut qp = QpInit { cap: QpCap { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 16 }, ..QpInit::default() };
+//!     let id = cm.create_ep(&address, None, Some(&mut qp))?;
+//!     let message = cm.reg_msgs(id, 64)?;
+//!     cm.post_recv(id, 1, &message, 0, 64)?;
+//!     cm.connect(id, None)?;
+//!     cm.post_send(id, 2, &message, 0, 64, SendFlags::SIGNALED)?;
+//!     cm.get_send_comp(id)?;
+//!     let reply = cm.get_recv_comp(id)?;
+//!     println!("{} bytes came back", reply.byte_len);
+//!     cm.disconnect(id)?;
+//!     cm.destroy_ep(id)
+//! }
+//! ```
+
+mod address;
+mod addrinfo;
+mod connect;
+mod endpoint;
+mod error;
+mod events;
+mod gsi;
+mod id;
+mod qp;
+mod resolver;
+mod slot;
+mod types;
+mod verbs;
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use bareverbs_core::{AsyncEvent, Device, Platform, PortAttr};
+
+pub use addrinfo::{AddrInfo, AddrInfoError, getaddrinfo};
+pub use bareverbs_core::qp::SendFlags;
+pub use error::{RdmaError, errno};
+pub use qp::{Endpoint, QpInit};
+pub use resolver::{Neighbour, Resolution, Resolver, StaticNeighbours};
+pub use slot::{ChannelSlot, IdSlot, Resources, Storage};
+pub use types::{
+    ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent,
+    ConnParam, DEVICE_MAX, EventType, IdOption, IdState, PortSpace, REJECT_PRIVATE_DATA_MAX, Route,
+    TraceEntry, event_str,
+};
+
+use crate::engine::{self, Address, Engine};
+use crate::mad::{DATA, MAD_LEN};
+use gsi::{GsiPort, SLICE};
+use slot::NIL;
+
+/// Messages that the trace holds until they are fetched.
+const TRACE: usize = 64;
+
+/// Settings of a manager.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Seed of communication IDs, PSNs and ports. Has to differ from boot to boot.
+    pub seed: u64,
+    /// Receive buffers of QP1. Bursts of more messages are lost.
+    pub gsi_depth: u32,
+    /// First port that is given to ids which do not ask for one.
+    pub first_port: u16,
+    /// Last one.
+    pub last_port: u16,
+    /// The longest backlog of a listener.
+    pub max_backlog: u32,
+    /// Keep a trace of the messages ([`RdmaCm::next_trace`]).
+    pub trace: bool,
+}
+
+impl Config {
+    /// The defaults; Linux's where it has one.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            gsi_depth: 512,
+            first_port: 32768,
+            last_port: 60999,
+            max_backlog: 1024,
+            trace: false,
+        }
+    }
+}
+
+/// The RDMA CM of one device.
+///
+/// `'s` is the storage's life, `'d` that of the device and of the PDs that are given to ids; `R` finds neighbours.
+pub struct RdmaCm<'s, 'd, P: Platform, R> {
+    device: &'d Device<'d, P>,
+    gsi: GsiPort<'d, P>,
+    engine: Engine<'s>,
+    ids: &'s mut [IdSlot<'d, P>],
+    channels: &'s mut [ChannelSlot],
+    resolver: R,
+    config: Config,
+    port: PortAttr,
+    max_responder_resources: u8,
+    max_initiator_depth: u8,
+    free_head: u32,
+    in_use: usize,
+    wait_head: u32,
+    rover: u16,
+    trace: heapless::Deque<TraceEntry, TRACE>,
+}
+
+impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RdmaCm")
+            .field("ids", &self.in_use)
+            .field("connections", &self.engine.in_use())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
+    /// Takes QP1 of the device and starts to answer.
+    pub fn new(
+        device: &'d Device<'d, P>,
+        resolver: R,
+        config: Config,
+        storage: Storage<'s, 'd, P>,
+    ) -> Result<Self, RdmaError> {
+        let Storage {
+            ids,
+            channels,
+            connections,
+            listeners,
+            replies,
+        } = storage;
+        let port = device.query_port()?;
+        let caps = &device.capabilities().hca;
+        let power = |log: u8| 1u8.checked_shl(u32::from(log)).unwrap_or(128);
+        let mut engine_config = engine::Config::new(config.seed, port.node_guid);
+        engine_config.max_mtu = port.active_mtu.number();
+        engine_config.ack_delay = caps.local_ca_ack_delay();
+        // QP1 first: without it there is nothing to manage.
+        let gsi = GsiPort::open(device, config.gsi_depth)?;
+        let count = ids.len();
+        for (index, slot) in ids.iter_mut().enumerate() {
+            let generation = slot.generation;
+            *slot = IdSlot::EMPTY;
+            slot.generation = generation;
+            slot.free_next = if index + 1 < count {
+                index as u32 + 1
+            } else {
+                NIL
+            };
+        }
+        channels.fill(ChannelSlot::EMPTY);
+        let mut engine = Engine::new(
+            engine_config,
+            engine::Storage {
+                connections,
+                listeners,
+                replies,
+            },
+        );
+        let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
+        let rover = config.first_port + (engine.random() % u64::from(span)) as u16;
+        Ok(Self {
+            device,
+            gsi,
+            engine,
+            ids,
+            channels,
+            resolver,
+            config,
+            port,
+            max_responder_resources: power(caps.log_max_ra_res_qp()),
+            max_initiator_depth: power(caps.log_max_ra_req_qp()),
+            free_head: if count == 0 { NIL } else { 0 },
+            in_use: 0,
+            wait_head: NIL,
+            rover,
+            trace: heapless::Deque::new(),
+        })
+    }
+
+    /// The device.
+    pub const fn device(&self) -> &'d Device<'d, P> {
+        self.device
+    }
+
+    /// The port, as it was when the manager was made.
+    pub const fn port(&self) -> &PortAttr {
+        &self.port
+    }
+
+    /// The engine's counters.
+    pub const fn stats(&self) -> &engine::Stats {
+        self.engine.stats()
+    }
+
+    /// Ids in use.
+    pub const fn ids_in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Connections in use, those that only wait for their end included.
+    pub const fn connections_in_use(&self) -> usize {
+        self.engine.in_use()
+    }
+
+    /// What finds neighbours.
+    pub const fn resolver_mut(&mut self) -> &mut R {
+        &mut self.resolver
+    }
+
+    /// The time on the platform's clock.
+    pub fn now(&self) -> Duration {
+        self.device.platform().now()
+    }
+
+    /// Drives everything: the device's events, MADs, timers, and what follows from them. To be called in the
+    /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest.
+    pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        self.device.poll()?;
+        self.receive(now)?;
+        self.engine.handle_timeout(now);
+        self.ask_again(now);
+        self.work(now);
+        self.flush(now)
+    }
+
+    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
+    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        if self.wait_head != NIL {
+            return Some(now + SLICE);
+        }
+        self.engine.next_deadline()
+    }
+
+    /// Tells the manager of an asynchronous event of the device. `CommunicationEstablished` stands in for an RTU that was
+    /// lost; the others change nothing here.
+    pub fn handle_async_event(&mut self, event: &AsyncEvent) {
+        if let AsyncEvent::CommunicationEstablished { qpn } = event {
+            let id = self
+                .ids
+                .iter()
+                .position(|slot| slot.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn));
+            if let Some(connection) = id.and_then(|index| self.ids[index].connection) {
+                let _ = self.engine.notify_established(connection);
+                self.work(self.now());
+            }
+        }
+    }
+
+    /// The next message of the trace, oldest first; the oldest ones are lost when nobody fetches them.
+    pub fn next_trace(&mut self) -> Option<TraceEntry> {
+        self.trace.pop_front()
+    }
+
+    fn note(&mut self, sent: bool, repeated: bool, peer: IpAddr, mad: &[u8; MAD_LEN]) {
+        if !self.config.trace {
+            return;
+        }
+        let id = u16::from_be_bytes([mad[16], mad[17]]);
+        let Some(message) = crate::mad::Attribute::from_id(id) else {
+            return;
+        };
+        let word = |at: usize| u32::from_be_bytes([mad[at], mad[at + 1], mad[at + 2], mad[at + 3]]);
+        let entry = TraceEntry {
+            time: self.now(),
+            sent,
+            message,
+            repeated,
+            peer,
+            local_comm_id: word(DATA),
+            remote_comm_id: if message == crate::mad::Attribute::Req {
+                0
+            } else {
+                word(DATA + 4)
+            },
+        };
+        if self.trace.is_full() {
+            self.trace.pop_front();
+        }
+        let _ = self.trace.push_back(entry);
+    }
+
+    /// Hands what arrived on QP1 to the engine.
+    fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
+        while let Some(received) = self.gsi.receive()? {
+            self.note(false, false, received.source, &received.mad);
+            let Some(address) = self.address_of(now, &received) else {
+                continue;
+            };
+            if let Err(ignored) = self.engine.handle_mad(now, &address, &received.mad) {
+                log::debug!("from {}: {ignored}", received.source);
+            }
+            // A burst must not fill the ring of answers.
+            self.work(now);
+            self.flush(now)?;
+        }
+        Ok(())
+    }
+
+    /// The path back to whoever sent a MAD. Without one there is no answering, so that the MAD is as good as lost.
+    fn address_of(&mut self, now: Duration, received: &gsi::Received) -> Option<Address> {
+        let (source, destination) = (received.source, received.destination);
+        let (mac, vlan, hop_limit) = self.neighbour(now, destination, source).ok()??;
+        let index = self.gsi.gid_index(destination, vlan)?;
+        Some(Address {
+            local_gid: gsi::gid(destination).0,
+            remote_gid: gsi::gid(source).0,
+            remote_mac: mac,
+            pkey: if received.pkey == 0 {
+                0xffff
+            } else {
+                received.pkey
+            },
+            link: u32::from(index),
+            flow_label: 0,
+            traffic_class: received.traffic_class,
+            hop_limit,
+            service_level: 0,
+        })
+    }
+
+    /// Sends what the engine has to say.
+    fn flush(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let mut mad = [0; MAD_LEN];
+        while self.gsi.can_send()? {
+            let Some(transmit) = self.engine.poll_transmit(now, &mut mad) else {
+                break;
+            };
+            let peer = bareverbs_core::Gid(transmit.address.remote_gid)
+                .to_ipv6()
+                .to_canonical();
+            self.note(true, transmit.repeated, peer, &mad);
+            self.gsi.send(&transmit.address, &mad)?;
+        }
+        Ok(())
+    }
+
+    /// Polls until `done` gives something, or until `deadline`.
+    fn block<T>(
+        &mut self,
+        deadline: Option<Duration>,
+        mut done: impl FnMut(&mut Self) -> Result<Option<T>, RdmaError>,
+    ) -> Result<T, RdmaError> {
+        loop {
+            let now = self.now();
+            self.poll(now)?;
+            if let Some(outcome) = done(self)? {
+                return Ok(outcome);
+            }
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Err(RdmaError::TimedOut);
+            }
+            self.gsi.arm();
+            // What came between the last poll and arming makes no event.
+            self.receive(now)?;
+            if let Some(outcome) = done(self)? {
+                return Ok(outcome);
+            }
+            let mut until = now + SLICE;
+            for limit in [deadline, self.next_deadline(now)].into_iter().flatten() {
+                until = until.min(limit);
+            }
+            self.device.wait(until)?;
+        }
+    }
+}
+
+impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
+    /// Takes QP1 down and destroys what the ids own. The other ends learn of it when they next send something; an orderly
+    /// end disconnects first.
+    fn drop(&mut self) {
+        self.gsi.close();
+        for slot in self.ids.iter_mut() {
+            slot.qp = None;
+            slot.send_cq = None;
+            slot.recv_cq = None;
+            slot.pd = None;
+            slot.saved = None;
+            slot.used = false;
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The QPs of ids: creating them, and moving them through their states.
+
+use bareverbs_core::cq::{Cq, CqInit};
+use bareverbs_core::mr::Access;
+use bareverbs_core::pd::Pd;
+use bareverbs_core::qp::{Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, Rc};
+use bareverbs_core::srq::Srq;
+use bareverbs_core::{Gid, Mtu, Platform, Qpn};
+
+use super::RdmaCm;
+use super::connect::Depths;
+use super::error::RdmaError;
+use super::gsi::ah_attr;
+use super::resolver::Resolver;
+use super::slot::PdOf;
+use super::types::{CmId, IdState};
+use crate::engine::{ConnectionId, QpParams};
+
+/// What a QP shall be (`struct ibv_qp_init_attr`, as `rdma_create_qp` takes it): CQs are optional.
+#[derive(Debug)]
+pub struct QpInit<'a, 'd, P: Platform> {
+    /// The CQ for sends; one of `cap.max_send_wr` entries is made if there is none.
+    pub send_cq: Option<&'a Cq<'d, P>>,
+    /// The CQ for receives; one of `cap.max_recv_wr` entries is made if there is none.
+    pub recv_cq: Option<&'a Cq<'d, P>>,
+    /// The SRQ to receive from.
+    pub srq: Option<&'a Srq<'d, P>>,
+    /// Sizes: asked for, then given.
+    pub cap: QpCap,
+    /// Let every send make a completion.
+    pub sq_sig_all: bool,
+}
+
+impl<P: Platform> Default for QpInit<'_, '_, P> {
+    fn default() -> Self {
+        Self {
+            send_cq: None,
+            recv_cq: None,
+            srq: None,
+            cap: QpCap {
+                max_send_wr: 1,
+                max_recv_wr: 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            sq_sig_all: false,
+        }
+    }
+}
+
+/// The verbs objects of an id, for work that is to go without the manager: nothing of it takes a lock.
+#[derive(Debug)]
+pub struct Endpoint<'a, 'd, P: Platform> {
+    /// The QP.
+    pub qp: &'a mut Qp<'d, P, Rc>,
+    /// The CQ for sends, if the manager made it.
+    pub send_cq: Option<&'a mut Cq<'d, P>>,
+    /// The CQ for receives, if the manager made it.
+    pub recv_cq: Option<&'a mut Cq<'d, P>>,
+}
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Creates the QP of an id (`rdma_create_qp`) and moves it to INIT, so that receives can be posted. The id has to be
+    /// bound to an address of the device. `init.cap` says afterwards what the hardware gives.
+    ///
+    /// The PD is the device's default one if none is given. Where no CQ is given one is made, with events on; it is to be
+    /// had by [`endpoint`](Self::endpoint).
+    pub fn create_qp(
+        &mut self,
+        id: CmId,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &mut QpInit<'_, 'd, P>,
+    ) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.ids[index].qp.is_some() {
+            return Err(RdmaError::QpExists);
+        }
+        if !self.ids[index].bound {
+            return Err(RdmaError::NotBound);
+        }
+        let device = self.device;
+        // Everything is kept aside until all of it is there, so that a failure leaves nothing behind.
+        let pd = match pd {
+            Some(pd) => PdOf::Given(pd),
+            None => PdOf::Default(device.default_pd()?),
+        };
+        let make = |given: bool, cqe: u32| {
+            if given {
+                Ok(None)
+            } else {
+                device.create_cq(CqInit::new(cqe.max(1))).map(Some)
+            }
+        };
+        let own_send = make(init.send_cq.is_some(), init.cap.max_send_wr)?;
+        let own_recv = make(init.recv_cq.is_some(), init.cap.max_recv_wr)?;
+        let (Some(send_cq), Some(recv_cq)) = (
+            init.send_cq.or(own_send.as_ref()),
+            init.recv_cq.or(own_recv.as_ref()),
+        ) else {
+            return Err(RdmaError::NoQp);
+        };
+        let mut attr = QpInitAttr {
+            send_cq,
+            recv_cq,
+            srq: init.srq,
+            cap: init.cap,
+            sq_sig_all: init.sq_sig_all,
+        };
+        let mut qp = pd.get().create_qp::<Rc>(&mut attr)?;
+        let cap = attr.cap;
+        let (attr, mask) = self.init_attr(index);
+        qp.modify(&attr, mask)?;
+        init.cap = cap;
+        let slot = &mut self.ids[index];
+        slot.qp = Some(qp);
+        slot.send_cq = own_send;
+        slot.recv_cq = own_recv;
+        slot.pd = Some(pd);
+        Ok(())
+    }
+
+    /// Destroys the QP of an id, its automatic CQs, and its share of the default PD (`rdma_destroy_qp`).
+    pub fn destroy_qp(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let slot = self.slot_mut(id)?;
+        slot.qp = None;
+        slot.send_cq = None;
+        slot.recv_cq = None;
+        slot.pd = None;
+        Ok(())
+    }
+
+    /// The verbs objects of an id (`id->qp`, `id->send_cq`, `id->recv_cq`).
+    pub fn endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P>, RdmaError> {
+        let slot = self.slot_mut(id)?;
+        match &mut slot.qp {
+            Some(qp) => Ok(Endpoint {
+                qp,
+                send_cq: slot.send_cq.as_mut(),
+                recv_cq: slot.recv_cq.as_mut(),
+            }),
+            None => Err(RdmaError::NoQp),
+        }
+    }
+
+    /// The PD of an id's QP (`id->pd`).
+    pub fn pd(&self, id: CmId) -> Result<&Pd<'d, P>, RdmaError> {
+        self.slot(id)?
+            .pd
+            .as_ref()
+            .map(PdOf::get)
+            .ok_or(RdmaError::NoQp)
+    }
+
+    /// The attributes with which a QP that is not the id's is to be moved to INIT, RTR or RTS (`rdma_init_qp_attr`).
+    pub fn init_qp_attr(
+        &self,
+        id: CmId,
+        state: QpState,
+    ) -> Result<(QpAttr, QpAttrMask), RdmaError> {
+        let index = self.index(id)?;
+        let wrong = RdmaError::WrongState {
+            call: "init_qp_attr",
+            state: self.ids[index].state,
+        };
+        match state {
+            QpState::Init if self.ids[index].bound => Ok(self.init_attr(index)),
+            QpState::Init => Err(RdmaError::NotBound),
+            QpState::Rtr | QpState::Rts => {
+                let params = self
+                    .engine
+                    .qp_params(self.connection(index, "init_qp_attr")?)?;
+                // The other end's QP is only known once its REQ or REP is here.
+                if params.dest_qpn == 0 {
+                    return Err(wrong);
+                }
+                Ok(if state == QpState::Rtr {
+                    self.rtr_attr(index, &params, None)
+                } else {
+                    self.rts_attr(index, &params, None)
+                })
+            }
+            _ => Err(wrong),
+        }
+    }
+
+    fn access(&self, responder_resources: u8) -> Access {
+        if responder_resources > 0 {
+            Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
+        } else {
+            Access::REMOTE_WRITE
+        }
+    }
+
+    fn init_attr(&self, index: usize) -> (QpAttr, QpAttrMask) {
+        // Before there is a connection nobody may do anything; RTR opens the door.
+        let access = match self.ids[index].connection {
+            Some(_) => self.access(self.ids[index].responder_resources),
+            None => Access::empty(),
+        };
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            qp_access_flags: access,
+            port_num: 1,
+            ..QpAttr::DEFAULT
+        };
+        let mask = QpAttrMask::STATE
+            | QpAttrMask::PKEY_INDEX
+            | QpAttrMask::PORT
+            | QpAttrMask::ACCESS_FLAGS;
+        (attr, mask)
+    }
+
+    fn rtr_attr(
+        &self,
+        index: usize,
+        params: &QpParams,
+        depths: Option<Depths>,
+    ) -> (QpAttr, QpAttrMask) {
+        let slot = &self.ids[index];
+        let resources = depths.map_or(params.max_dest_rd_atomic, |depths| {
+            depths.responder_resources
+        });
+        let attr = QpAttr {
+            qp_state: QpState::Rtr,
+            qp_access_flags: self.access(resources),
+            ah_attr: ah_attr(&params.address),
+            path_mtu: Mtu::from_number(params.path_mtu).unwrap_or(Mtu::B256),
+            dest_qp_num: Qpn::from_low_bits(params.dest_qpn),
+            rq_psn: params.rq_psn,
+            max_dest_rd_atomic: resources.min(self.max_responder_resources),
+            min_rnr_timer: slot.min_rnr_timer,
+            ..QpAttr::DEFAULT
+        };
+        let mask = QpAttrMask::STATE
+            | QpAttrMask::ACCESS_FLAGS
+            | QpAttrMask::AV
+            | QpAttrMask::PATH_MTU
+            | QpAttrMask::DEST_QPN
+            | QpAttrMask::RQ_PSN
+            | QpAttrMask::MAX_DEST_RD_ATOMIC
+            | QpAttrMask::MIN_RNR_TIMER;
+        (attr, mask)
+    }
+
+    fn rts_attr(
+        &self,
+        index: usize,
+        params: &QpParams,
+        depths: Option<Depths>,
+    ) -> (QpAttr, QpAttrMask) {
+        let slot = &self.ids[index];
+        let depth = depths.map_or(params.max_rd_atomic, |depths| depths.initiator_depth);
+        let attr = QpAttr {
+            qp_state: QpState::Rts,
+            sq_psn: params.sq_psn,
+            max_rd_atomic: depth.min(self.max_initiator_depth),
+            retry_cnt: params.retry_count,
+            rnr_retry: params.rnr_retry_count,
+            timeout: slot.ack_timeout.unwrap_or(params.ack_timeout),
+            ..QpAttr::DEFAULT
+        };
+        let mask = QpAttrMask::STATE
+            | QpAttrMask::SQ_PSN
+            | QpAttrMask::MAX_QP_RD_ATOMIC
+            | QpAttrMask::RETRY_CNT
+            | QpAttrMask::RNR_RETRY
+            | QpAttrMask::TIMEOUT;
+        (attr, mask)
+    }
+
+    /// Brings an id's QP up for its connection.
+    pub(super) fn move_to_rts(
+        &mut self,
+        index: usize,
+        connection: ConnectionId,
+        depths: Option<Depths>,
+    ) -> Result<(), RdmaError> {
+        let params = self.engine.qp_params(connection)?;
+        debug_assert_ne!(Gid(params.address.remote_gid), Gid::ZERO);
+        let (rtr, rtr_mask) = self.rtr_attr(index, &params, depths);
+        let (rts, rts_mask) = self.rts_attr(index, &params, depths);
+        let qp = self.ids[index].qp.as_mut().ok_or(RdmaError::NoQp)?;
+        qp.modify(&rtr, rtr_mask)?;
+        qp.modify(&rts, rts_mask)?;
+        Ok(())
+    }
+
+    /// Moves an id's QP, if it has one, to ERR: what was posted completes with an error.
+    pub(super) fn flush_qp(&mut self, index: usize) {
+        if let Some(qp) = &mut self.ids[index].qp
+            && !matches!(qp.state(), QpState::Reset | QpState::Err)
+            && let Err(error) = qp.modify(
+                &QpAttr {
+                    qp_state: QpState::Err,
+                    ..QpAttr::DEFAULT
+                },
+                QpAttrMask::STATE,
+            )
+        {
+            log::warn!("a QP could not be moved to ERR: {error}");
+        }
+    }
+
+    /// Whether a QP can be had now, for whoever wants to know before asking.
+    pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
+        Ok(self.slot(id)?.bound && self.slot(id)?.state != IdState::Idle)
+    }
+}

@@ -1,0 +1,339 @@
+//! The storage that the caller hands in: ids and event channels.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::cq::Cq;
+use bareverbs_core::pd::Pd;
+use bareverbs_core::qp::{Qp, QpCap, Rc};
+
+use super::error::RdmaError;
+use super::types::{ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState};
+use crate::engine::{Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, Slot, Timers};
+
+/// No slot.
+pub(super) const NIL: u32 = u32::MAX;
+/// Events that one id can have waiting. Each kind comes once in a connection's life, so that only the application's own
+/// events (`write_cm_event`) can fill it.
+pub(super) const PENDING: usize = 8;
+
+/// A queue of ids that have events, linked through the slots.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Queue {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Self = Self {
+        head: NIL,
+        tail: NIL,
+    };
+}
+
+/// Where an id's events go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To the id of this index itself: synchronous.
+    Id(u32),
+    /// To an event channel.
+    Channel(ChannelId),
+}
+
+/// An event that waits; what else it says is found when it is fetched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pending {
+    pub(super) event: EventType,
+    pub(super) status: i32,
+    pub(super) arg: u64,
+}
+
+/// The protection domain of an id.
+#[derive(Debug)]
+pub(super) enum PdOf<'d, P: Platform> {
+    /// A share of the device's default one.
+    Default(Pd<'d, P>),
+    /// The caller's.
+    Given(&'d Pd<'d, P>),
+}
+
+impl<'d, P: Platform> PdOf<'d, P> {
+    pub(super) fn get(&self) -> &Pd<'d, P> {
+        match self {
+            Self::Default(pd) => pd,
+            Self::Given(pd) => pd,
+        }
+    }
+}
+
+/// What `create_ep` keeps for the connections of a listener.
+#[derive(Debug)]
+pub(super) struct Saved<'d, P: Platform> {
+    pub(super) pd: Option<&'d Pd<'d, P>>,
+    pub(super) cap: QpCap,
+    pub(super) sq_sig_all: bool,
+}
+
+/// Room for one id. Hand a slice of them to [`RdmaCm::new`](super::RdmaCm::new).
+#[derive(Debug)]
+pub struct IdSlot<'d, P: Platform> {
+    // Belongs to the index.
+    pub(super) generation: u32,
+    pub(super) free_next: u32,
+    pub(super) port_head: u32,
+
+    pub(super) used: bool,
+    pub(super) port_next: u32,
+    pub(super) in_ports: bool,
+    pub(super) queue_next: u32,
+    pub(super) queue_prev: u32,
+    pub(super) queued: bool,
+    pub(super) waiting: bool,
+    pub(super) wait_next: u32,
+    pub(super) own: Queue,
+    pub(super) target: Target,
+    pub(super) pending: heapless::Deque<Pending, PENDING>,
+    pub(super) current: Option<Pending>,
+    pub(super) failure: Option<RdmaError>,
+    pub(super) private_event: Option<EventType>,
+    pub(super) private_len: u8,
+    pub(super) private: [u8; ACCEPT_PRIVATE_DATA_MAX],
+
+    pub(super) state: IdState,
+    pub(super) passive: bool,
+    pub(super) accepted: bool,
+    pub(super) context: u64,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) bound: bool,
+    pub(super) any_source: bool,
+    pub(super) reuse_addr: bool,
+    pub(super) af_only: bool,
+    pub(super) tos: u8,
+    pub(super) ack_timeout: Option<u8>,
+    pub(super) min_rnr_timer: u8,
+    pub(super) timers: Timers,
+    pub(super) deadline: Duration,
+    pub(super) address: Address,
+    pub(super) path_mtu: u8,
+    pub(super) packet_life_time: u8,
+
+    pub(super) connection: Option<ConnectionId>,
+    pub(super) listener: Option<ListenerId>,
+    pub(super) listen_id: Option<CmId>,
+    pub(super) backlog: u32,
+    pub(super) unread: u32,
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+
+    // In the order in which they have to go.
+    pub(super) qp: Option<Qp<'d, P, Rc>>,
+    pub(super) send_cq: Option<Cq<'d, P>>,
+    pub(super) recv_cq: Option<Cq<'d, P>>,
+    pub(super) pd: Option<PdOf<'d, P>>,
+    pub(super) saved: Option<Saved<'d, P>>,
+}
+
+impl<P: Platform> IdSlot<'_, P> {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        generation: 0,
+        free_next: NIL,
+        port_head: NIL,
+        used: false,
+        port_next: NIL,
+        in_ports: false,
+        queue_next: NIL,
+        queue_prev: NIL,
+        queued: false,
+        waiting: false,
+        wait_next: NIL,
+        own: Queue::EMPTY,
+        target: Target::Id(NIL),
+        pending: heapless::Deque::new(),
+        current: None,
+        failure: None,
+        private_event: None,
+        private_len: 0,
+        private: [0; ACCEPT_PRIVATE_DATA_MAX],
+        state: IdState::Idle,
+        passive: false,
+        accepted: false,
+        context: 0,
+        local: None,
+        peer: None,
+        bound: false,
+        any_source: false,
+        reuse_addr: false,
+        af_only: false,
+        tos: 0,
+        ack_timeout: None,
+        min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
+        timers: DEFAULT_TIMERS,
+        deadline: Duration::ZERO,
+        address: Address {
+            local_gid: [0; 16],
+            remote_gid: [0; 16],
+            remote_mac: [0; 6],
+            pkey: 0xffff,
+            link: 0,
+            flow_label: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            service_level: 0,
+        },
+        path_mtu: 0,
+        packet_life_time: DEFAULT_PACKET_LIFE_TIME,
+        connection: None,
+        listener: None,
+        listen_id: None,
+        backlog: 0,
+        unread: 0,
+        responder_resources: 0,
+        initiator_depth: 0,
+        qp: None,
+        send_cq: None,
+        recv_cq: None,
+        pd: None,
+        saved: None,
+    };
+
+    /// A fresh id in this slot, once whatever was in it has been taken apart.
+    pub(super) fn start(&mut self, target: Target, context: u64) {
+        self.used = true;
+        self.own = Queue::EMPTY;
+        self.target = target;
+        self.pending.clear();
+        self.current = None;
+        self.failure = None;
+        self.private_event = None;
+        self.private_len = 0;
+        self.state = IdState::Idle;
+        self.passive = false;
+        self.accepted = false;
+        self.context = context;
+        self.local = None;
+        self.peer = None;
+        self.bound = false;
+        self.any_source = false;
+        self.reuse_addr = false;
+        self.af_only = false;
+        self.tos = 0;
+        self.ack_timeout = None;
+        self.min_rnr_timer = DEFAULT_MIN_RNR_TIMER;
+        self.timers = DEFAULT_TIMERS;
+        self.address = Self::EMPTY.address;
+        self.path_mtu = 0;
+        self.packet_life_time = DEFAULT_PACKET_LIFE_TIME;
+        self.connection = None;
+        self.listener = None;
+        self.listen_id = None;
+        self.backlog = 0;
+        self.unread = 0;
+        self.responder_resources = 0;
+        self.initiator_depth = 0;
+    }
+}
+
+/// 0.64 ms. librdmacm leaves it at 0, which means 655 ms.
+const DEFAULT_MIN_RNR_TIMER: u8 = 12;
+/// What Linux takes on RoCE (since 6.2).
+const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
+const DEFAULT_TIMERS: Timers = Timers {
+    remote_response: 20,
+    local_response: 20,
+    max_retries: 15,
+    early: Some(Duration::from_millis(256)),
+};
+
+impl<P: Platform> Default for IdSlot<'_, P> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// Room for one event channel.
+#[derive(Debug, Clone, Copy)]
+pub struct ChannelSlot {
+    pub(super) generation: u32,
+    pub(super) used: bool,
+    pub(super) users: u32,
+    pub(super) queue: Queue,
+}
+
+impl ChannelSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        generation: 0,
+        used: false,
+        users: 0,
+        queue: Queue::EMPTY,
+    };
+}
+
+impl Default for ChannelSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// All the memory that the manager uses beside itself.
+#[derive(Debug)]
+pub struct Storage<'s, 'd, P: Platform> {
+    /// One slot per id.
+    pub ids: &'s mut [IdSlot<'d, P>],
+    /// One slot per event channel; none are needed for synchronous ids.
+    pub channels: &'s mut [ChannelSlot],
+    /// One slot per connection, those in timewait included: give some more than ids.
+    pub connections: &'s mut [Slot],
+    /// One slot per port that is listened to.
+    pub listeners: &'s mut [ListenerSlot],
+    /// Answers without a connection that may wait at once.
+    pub replies: &'s mut [ReplySlot],
+}
+
+/// Storage as one value, for arrays and statics.
+///
+/// Everything that the manager keeps is in here, so that it has to live longer than the manager, and less long than the
+/// device.
+#[derive(Debug)]
+pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
+    ids: [IdSlot<'d, P>; IDS],
+    channels: [ChannelSlot; CHANNELS],
+    connections: [[Slot; IDS]; 2],
+    listeners: [ListenerSlot; IDS],
+    replies: [ReplySlot; 32],
+}
+
+impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
+    /// Room for `IDS` ids, twice as many connections (timewait takes its share), and `CHANNELS` event channels.
+    pub const fn new() -> Self {
+        Self {
+            ids: [const { IdSlot::EMPTY }; IDS],
+            channels: [ChannelSlot::EMPTY; CHANNELS],
+            connections: [const { [const { Slot::EMPTY }; IDS] }; 2],
+            listeners: [ListenerSlot::EMPTY; IDS],
+            replies: [ReplySlot::EMPTY; 32],
+        }
+    }
+
+    /// The storage.
+    pub const fn storage(&mut self) -> Storage<'_, 'd, P> {
+        Storage {
+            ids: &mut self.ids,
+            channels: &mut self.channels,
+            connections: self.connections.as_flattened_mut(),
+            listeners: &mut self.listeners,
+            replies: &mut self.replies,
+        }
+    }
+}
+
+impl<P: Platform, const IDS: usize, const CHANNELS: usize> Default
+    for Resources<'_, P, IDS, CHANNELS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,280 @@
+//! The conveniences of `rdma_verbs.h`: memory, posting, and waiting for completions, by id.
+//!
+//! librdmacm registers memory of the caller, which only the caller can promise to leave alone. Here the `reg` calls give
+//! memory that is safe to share with the device; memory of the caller's own is registered with
+//! [`Pd::reg_mr`](bareverbs_core::pd::Pd::reg_mr) on [`pd`](RdmaCm::pd) and posted with the `…v` calls.
+
+use core::time::Duration;
+
+use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
+use bareverbs_core::qp::{Remote, SendData, SendFlags, SendOp, SendWr};
+use bareverbs_core::wc::Wc;
+use bareverbs_core::{Platform, RKey};
+
+use super::RdmaCm;
+use super::error::RdmaError;
+use super::resolver::Resolver;
+use super::types::CmId;
+
+fn piece<P: Platform>(buffer: &Buffer<'_, P>, offset: usize, len: usize) -> Result<Sge, RdmaError> {
+    let size = buffer.len();
+    buffer
+        .sge(offset, len)
+        .ok_or(RdmaError::OutOfRange(OutOfRange { offset, len, size }))
+}
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    fn reg(&self, id: CmId, len: usize, access: Access) -> Result<Buffer<'d, P>, RdmaError> {
+        Ok(self.pd(id)?.alloc_buffer(len, access)?)
+    }
+
+    /// Memory for messages (`rdma_reg_msgs`).
+    pub fn reg_msgs(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
+        self.reg(id, len, Access::LOCAL_WRITE)
+    }
+
+    /// Memory that the other end may read (`rdma_reg_read`).
+    pub fn reg_read(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
+        self.reg(id, len, Access::LOCAL_WRITE | Access::REMOTE_READ)
+    }
+
+    /// Memory that the other end may write (`rdma_reg_write`).
+    pub fn reg_write(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
+        self.reg(id, len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+    }
+
+    /// Posts a receive into a piece of a buffer (`rdma_post_recv`). `context` comes back as the completion's `wr_id`.
+    pub fn post_recv(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), RdmaError> {
+        self.post_recvv(id, context, &[piece(buffer, offset, len)?])
+    }
+
+    /// Posts a receive into several pieces (`rdma_post_recvv`).
+    pub fn post_recvv(&mut self, id: CmId, context: u64, sges: &[Sge]) -> Result<(), RdmaError> {
+        Ok(self.endpoint(id)?.qp.recv_queue().post(context, sges)?)
+    }
+
+    /// Sends a piece of a buffer (`rdma_post_send`).
+    pub fn post_send(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+    ) -> Result<(), RdmaError> {
+        self.post_sendv(id, context, &[piece(buffer, offset, len)?], flags)
+    }
+
+    /// Sends several pieces as one message (`rdma_post_sendv`).
+    pub fn post_sendv(
+        &mut self,
+        id: CmId,
+        context: u64,
+        sges: &[Sge],
+        flags: SendFlags,
+    ) -> Result<(), RdmaError> {
+        self.post(
+            id,
+            SendWr {
+                wr_id: context,
+                op: SendOp::Send,
+                flags,
+                data: SendData::Sges(sges),
+            },
+        )
+    }
+
+    /// Sends bytes that are copied into the work queue (`rdma_post_send` with `IBV_SEND_INLINE`).
+    pub fn post_send_inline(
+        &mut self,
+        id: CmId,
+        context: u64,
+        data: &[u8],
+        flags: SendFlags,
+    ) -> Result<(), RdmaError> {
+        self.post(
+            id,
+            SendWr {
+                wr_id: context,
+                op: SendOp::Send,
+                flags,
+                data: SendData::Inline(data),
+            },
+        )
+    }
+
+    /// Reads the other end's memory into a piece of a buffer (`rdma_post_read`).
+    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    pub fn post_read(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        self.post_readv(
+            id,
+            context,
+            &[piece(buffer, offset, len)?],
+            flags,
+            remote_addr,
+            rkey,
+        )
+    }
+
+    /// Reads the other end's memory into several pieces (`rdma_post_readv`).
+    pub fn post_readv(
+        &mut self,
+        id: CmId,
+        context: u64,
+        sges: &[Sge],
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        let op = SendOp::Read(Remote {
+            addr: remote_addr,
+            rkey,
+        });
+        self.post(
+            id,
+            SendWr {
+                wr_id: context,
+                op,
+                flags,
+                data: SendData::Sges(sges),
+            },
+        )
+    }
+
+    /// Writes a piece of a buffer into the other end's memory (`rdma_post_write`).
+    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    pub fn post_write(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        self.post_writev(
+            id,
+            context,
+            &[piece(buffer, offset, len)?],
+            flags,
+            remote_addr,
+            rkey,
+        )
+    }
+
+    /// Writes several pieces into the other end's memory (`rdma_post_writev`).
+    pub fn post_writev(
+        &mut self,
+        id: CmId,
+        context: u64,
+        sges: &[Sge],
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        let op = SendOp::Write(Remote {
+            addr: remote_addr,
+            rkey,
+        });
+        self.post(
+            id,
+            SendWr {
+                wr_id: context,
+                op,
+                flags,
+                data: SendData::Sges(sges),
+            },
+        )
+    }
+
+    fn post(&mut self, id: CmId, wr: SendWr<'_>) -> Result<(), RdmaError> {
+        Ok(self.endpoint(id)?.qp.send_queue().post(&wr)?)
+    }
+
+    /// Waits for the completion of a send (`rdma_get_send_comp`) in the CQ that the manager made, driving it.
+    pub fn get_send_comp(&mut self, id: CmId) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Send, None)
+    }
+
+    /// The same until `deadline` on the platform's clock.
+    pub fn get_send_comp_until(&mut self, id: CmId, deadline: Duration) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Send, Some(deadline))
+    }
+
+    /// Waits for the completion of a receive (`rdma_get_recv_comp`) in the CQ that the manager made, driving it.
+    pub fn get_recv_comp(&mut self, id: CmId) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Recv, None)
+    }
+
+    /// The same until `deadline` on the platform's clock.
+    pub fn get_recv_comp_until(&mut self, id: CmId, deadline: Duration) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Recv, Some(deadline))
+    }
+
+    fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
+        let endpoint = self.endpoint(id)?;
+        let cq = match side {
+            Side::Send => endpoint.send_cq,
+            Side::Recv => endpoint.recv_cq,
+        };
+        let cq = cq.ok_or(RdmaError::WrongMode {
+            call: "get_comp without a CQ of the manager's",
+        })?;
+        if let Some(completion) = cq.poll()? {
+            return Ok(Some(completion.to_wc()));
+        }
+        if arm {
+            cq.take_event();
+            cq.arm(false);
+            if let Some(completion) = cq.poll()? {
+                return Ok(Some(completion.to_wc()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn wait_comp(
+        &mut self,
+        id: CmId,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Wc, RdmaError> {
+        // Mostly it is there, or about to be: arming costs a doorbell.
+        for _ in 0..SPINS {
+            if let Some(wc) = self.poll_comp(id, side, false)? {
+                return Ok(wc);
+            }
+            self.device.platform().relax();
+        }
+        self.block(deadline, |cm| cm.poll_comp(id, side, true))
+    }
+}
+
+/// Polls before the CQ is armed.
+const SPINS: u32 = 16;
+
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Send,
+    Recv,
+}
