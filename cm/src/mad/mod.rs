@@ -414,10 +414,6 @@ fn bounded<T>(message: T, info_len: impl Fn(&T) -> u8) -> Result<T, MadError> {
 
 /// Everything that a CM may say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack while one MAD is handled"
-)]
 pub enum Message<'a> {
     /// ClassPortInfo.
     ClassPortInfo(ClassPortInfo<'a>),

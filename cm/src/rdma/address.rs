@@ -8,7 +8,7 @@ use bareverbs_core::{Platform, RoceVersion};
 use super::RdmaCm;
 use super::error::RdmaError;
 use super::gsi;
-use super::resolver::{Resolution, Resolver};
+use super::resolver::{Neighbour, Resolution, Resolver};
 use super::slot::{NIL, Target};
 use super::types::{CmId, EventType, IdState, PortSpace};
 
@@ -235,7 +235,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         } else {
             local.ip()
         };
-        let Some((mac, vlan, hop_limit)) = self.neighbour(now, source, destination)? else {
+        let Some(Neighbour {
+            mac,
+            vlan,
+            hop_limit,
+        }) = self.neighbour(now, source, destination)?
+        else {
             return Ok(false);
         };
         let Some(gid_index) = self.gsi.gid_index(source, vlan) else {
@@ -300,14 +305,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
-    ) -> Result<Option<([u8; 6], Option<u16>, u8)>, RdmaError> {
+    ) -> Result<Option<Neighbour>, RdmaError> {
         if source == destination || self.gsi_index(destination).is_some() {
-            return Ok(Some((self.port.mac, None, 64)));
+            return Ok(Some(Neighbour::new(self.port.mac)));
         }
         match self.resolver.resolve(now, source, destination) {
-            Resolution::Found(neighbour) => {
-                Ok(Some((neighbour.mac, neighbour.vlan, neighbour.hop_limit)))
-            }
+            Resolution::Found(neighbour) => Ok(Some(neighbour)),
             Resolution::Pending => Ok(None),
             Resolution::NoRoute => Err(RdmaError::NetUnreachable(destination)),
             Resolution::NoAnswer => Err(RdmaError::HostUnreachable(destination)),

@@ -342,7 +342,11 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// The path back to whoever sent a MAD. Without one there is no answering, so that the MAD is as good as lost.
     fn address_of(&mut self, now: Duration, received: &gsi::Received) -> Option<Address> {
         let (source, destination) = (received.source, received.destination);
-        let (mac, vlan, hop_limit) = self.neighbour(now, destination, source).ok()??;
+        let Neighbour {
+            mac,
+            vlan,
+            hop_limit,
+        } = self.neighbour(now, destination, source).ok()??;
         let index = self.gsi.gid_index(destination, vlan)?;
         Some(Address {
             local_gid: gsi::gid(destination).0,

@@ -198,10 +198,7 @@ impl World {
                     }
                     mad = [0xa5; MAD_LEN];
                 }
-                loop {
-                    let Some(event) = self.nodes[node].poll_event() else {
-                        break;
-                    };
+                while let Some(event) = self.nodes[node].poll_event() {
                     quiet = false;
                     let id = event.connection;
                     let seen = match event.kind {
