@@ -225,7 +225,6 @@ impl<'d, P: Platform> Device<'d, P> {
             qps: tables.qps,
             srqs: tables.srqs,
             garbage: 0,
-            resized: false,
         };
         Ok(Cq {
             ring: UnsafeCell::new(ring),
@@ -422,9 +421,6 @@ impl<'d, P: Platform> Cq<'d, P> {
             self.attend()?;
         }
         if self.ring.get_mut().next() == Found::Empty {
-            if self.ring.get_mut().resized {
-                return self.poll_new_ring();
-            }
             return Ok(None);
         }
         let ring = self.ring.get_mut();
@@ -460,22 +456,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             *wc = completion.to_wc();
             taken += 1;
         }
-        drop(batch);
-        if taken < wcs.len() && self.ring.get_mut().resized {
-            self.switch_ring();
-        }
         Ok(taken)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn poll_new_ring(&mut self) -> Result<Option<Completion<'_>>, CqError> {
-        self.switch_ring();
-        let ring = self.ring.get_mut();
-        match ring.next() {
-            Found::Completion => Ok(Some(Completion(&ring.current))),
-            Found::Empty => Ok(None),
-        }
     }
 
     /// What a poll does when there is more to do than to look at the ring.
@@ -648,7 +629,6 @@ impl<'d, P: Platform> Cq<'d, P> {
         ring.ci = ring.ci.wrapping_add(1);
         ring.base = base;
         ring.size = size;
-        ring.resized = false;
         ring.current = Current {
             cqe: base,
             wr_id: 0,
@@ -656,14 +636,6 @@ impl<'d, P: Platform> Cq<'d, P> {
         ring.publish(ring.ci);
         // The device has left the old ring: its answer came after the RESIZE completion.
         drop(core::mem::replace(&mut *self.memory, memory));
-    }
-
-    /// A RESIZE_CQ completion without a resize going on is the device's mistake.
-    #[cold]
-    fn switch_ring(&mut self) {
-        let ring = self.ring.get_mut();
-        ring.resized = false;
-        ring.garbage += 1;
     }
 
     /// Sets the moderation: an event at the latest `count` completions or `period` microseconds after the first one

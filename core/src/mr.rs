@@ -191,7 +191,6 @@ impl Sge {
 }
 
 /// A registered region of the caller's memory: `struct ibv_mr`. Deregistered when dropped.
-#[derive(Debug)]
 pub struct Mr<'d, P: Platform> {
     device: &'d Device<'d, P>,
     mkey: Mkey,
@@ -417,7 +416,6 @@ fn sge(addr: u64, size: usize, lkey: LKey, offset: usize, len: usize) -> Option<
 }
 
 /// Memory for host and device, with a key: what a program without `unsafe` uses. Freed when dropped.
-#[derive(Debug)]
 pub struct Buffer<'d, P: Platform> {
     device: &'d Device<'d, P>,
     mkey: Mkey,
@@ -534,6 +532,28 @@ impl<P: Platform> Drop for Buffer<'_, P> {
             log::warn!("{} stays registered: {error}", self.lkey());
             memory.quarantine();
         }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Mr<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mr")
+            .field("lkey", &self.lkey())
+            .field("addr", &format_args!("{:#x}", self.iova))
+            .field("len", &self.len())
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> fmt::Debug for Buffer<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("lkey", &self.lkey())
+            .field("addr", &format_args!("{:#x}", self.addr()))
+            .field("len", &self.len)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Protection domains.
 
+use core::fmt;
 use core::mem::ManuallyDrop;
 
 use bareverbs_firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
@@ -13,7 +14,6 @@ use bareverbs_firmware_cmds::numbers::Pdn;
 ///
 /// Deallocated when dropped. The objects made in it must be gone by then, or the firmware refuses, and the domain stays
 /// until the device is closed; [`dealloc`](Self::dealloc) reports that.
-#[derive(Debug)]
 pub struct Pd<'d, P: Platform> {
     pub(crate) device: &'d Device<'d, P>,
     pdn: Pdn,
@@ -98,5 +98,14 @@ impl<P: Platform> Drop for Pd<'_, P> {
                 default.users = default.users.saturating_sub(1);
             }
         }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Pd<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pd")
+            .field("pdn", &self.pdn)
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
     }
 }

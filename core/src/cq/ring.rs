@@ -53,8 +53,6 @@ pub(crate) struct Ring<'d> {
     pub(crate) srqs: &'d [SrqSlot],
     /// Completions that fitted nothing.
     pub(crate) garbage: u64,
-    /// Set when a RESIZE_CQ CQE was met.
-    pub(crate) resized: bool,
 }
 
 // SAFETY: the pointers are to memory that the ring's owner has to itself (and the device).
@@ -130,8 +128,9 @@ impl Ring<'_> {
                     self.current.wr_id = wr_id;
                     return Found::Completion;
                 }
-            } else if self.drop_unmatched(entry, op) {
-                return Found::Empty;
+                self.count_garbage(op);
+            } else {
+                self.drop_unmatched(entry, op);
             }
             if self.dropped() {
                 return Found::Empty;
@@ -151,7 +150,7 @@ impl Ring<'_> {
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, slot: &QpSlot, op: u8, counter: u16) -> Option<u64> {
-        let wr_id = match op {
+        match op {
             cqe_op::REQ_ERR => send_completion(slot, counter),
             cqe_op::RESP_WRITE_IMM..=cqe_op::RESP_SEND_INV | cqe_op::RESP_ERR => {
                 match self.srqs.get(slot.srq.load(Relaxed) as usize) {
@@ -160,33 +159,19 @@ impl Ring<'_> {
                     None => receive_completion(slot, slot.rq_tail.load(Relaxed) as u16),
                 }
             }
-            cqe_op::VOID => return None,
-            cqe_op::RESIZE => {
-                self.resized = true;
-                return None;
-            }
             _ => None,
-        };
-        if wr_id.is_none() {
-            self.count_garbage(op);
         }
-        wr_id
     }
 
-    /// A completion that names no live QP. True if the poll should end here.
+    /// A completion that names no live QP.
     #[cold]
     #[inline(never)]
-    fn drop_unmatched(&mut self, entry: *mut u8, op: u8) -> bool {
-        match op {
-            cqe_op::RESIZE => {
-                self.resized = true;
-                return true;
-            }
-            cqe_op::VOID => {}
-            _ if self.is_of_dead_qp(entry) => self.recycle(entry),
-            _ => self.count_garbage(op),
+    fn drop_unmatched(&mut self, entry: *mut u8, op: u8) {
+        let of_qp = op < cqe_op::RESIZE || op == cqe_op::REQ_ERR || op == cqe_op::RESP_ERR;
+        if of_qp && self.is_of_dead_qp(entry) {
+            return self.recycle(entry);
         }
-        false
+        self.count_garbage(op);
     }
 
     fn is_of_dead_qp(&self, entry: *const u8) -> bool {
@@ -202,7 +187,13 @@ impl Ring<'_> {
             .is_some_and(|slot| slot.key.load(Acquire) == op_qpn & 0xff_ffff | DEAD)
     }
 
+    /// Counts what fits nothing, except for what this driver disarmed.
+    #[cold]
+    #[inline(never)]
     fn count_garbage(&mut self, op: u8) {
+        if op == cqe_op::VOID {
+            return;
+        }
         self.garbage += 1;
         log::warn!("a completion (opcode {op:#x}) that fits no work request was dropped");
     }

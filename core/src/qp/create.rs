@@ -17,7 +17,7 @@ use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qp2RstIn};
 
 use crate::cq::{Cq, count_user, goodbye};
 use crate::device::{Device, TailIn};
-use crate::dma::DmaBuffer;
+use crate::dma::{DmaBuffer, DmaMemory};
 use crate::error::CommandError;
 use crate::mr::Access;
 use crate::pd::Pd;
@@ -34,7 +34,6 @@ use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
 
 /// What a QP shall be: `struct ibv_qp_init_attr`.
-#[derive(Debug)]
 pub struct QpInitAttr<'a, 'd, P: Platform> {
     /// The CQ for sends.
     pub send_cq: &'a Cq<'d, P>,
@@ -144,6 +143,13 @@ impl BlockLayout {
     }
 }
 
+impl BlockLayout {
+    /// Makes no block the start of a work request that could be outstanding: all counters are the one before the first.
+    pub(crate) fn forget_heads(&self, block: &DmaMemory) {
+        block.fill(self.sq_heads, self.len - self.sq_heads, 0xff);
+    }
+}
+
 /// A queue pair: `struct ibv_qp`. Destroyed when dropped.
 pub struct Qp<'d, P: Platform, T: QpType> {
     pub(crate) sq: SendQueue<'d, P, T>,
@@ -215,6 +221,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let block = device
             .alloc_dma(memory_layout)
             .map_err(CreateQpError::Memory)?;
+        layout.forget_heads(&block);
         let tables = &device.tables;
         let index = tables.take_qp().or_else(|| {
             // Destroyed QPs may still wait for the goodbye of these CQs.
@@ -467,6 +474,18 @@ impl<P: Platform, T: QpType> Drop for Qp<'_, P, T> {
             }
         };
         self.leave(gone);
+    }
+}
+
+impl<P: Platform> fmt::Debug for QpInitAttr<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpInitAttr")
+            .field("send_cq", &self.send_cq)
+            .field("recv_cq", &self.recv_cq)
+            .field("srq", &self.srq)
+            .field("cap", &self.cap)
+            .field("sq_sig_all", &self.sq_sig_all)
+            .finish()
     }
 }
 

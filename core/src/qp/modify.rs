@@ -21,7 +21,7 @@ use crate::platform::Platform;
 use crate::port::Mtu;
 use crate::qp::attr::{QpAttr, QueriedQp};
 use crate::qp::caps::QpKind;
-use crate::qp::create::Qp;
+use crate::qp::create::{BlockLayout, Qp};
 use crate::qp::kind::QpType;
 use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
 use crate::slots::DEAD;
@@ -309,7 +309,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
             QpKind::Rc | QpKind::Uc => &mut qpc,
         };
         if from == QpState::Reset {
-            let record = self.block.iova() + (self.sizes_record() as u64);
+            let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
             qpc.set_dbr_addr(record);
             if T::KIND == QpKind::Gsi {
                 qpc.primary_address_path_mut().set_vhca_port_num(1);
@@ -438,10 +438,6 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         Ok(())
     }
 
-    fn sizes_record(&self) -> usize {
-        crate::qp::create::BlockLayout::new(&self.sizes).record
-    }
-
     /// Into RESET: everything outstanding is forgotten, and with it the completions that nobody polled yet.
     fn reset(&mut self) -> Result<(), ModifyError> {
         let mut command = Qp2RstIn::new();
@@ -464,7 +460,9 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         for counter in [&slot.sq_head, &slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
             counter.store(0, Relaxed);
         }
-        self.block.write_be64(self.sizes_record(), 0);
+        let layout = BlockLayout::new(&self.sizes);
+        layout.forget_heads(&self.block);
+        self.block.write_be64(layout.record, 0);
         (self.access, self.responder_depth) = (Access::empty(), 0);
         Ok(())
     }

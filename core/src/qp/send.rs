@@ -14,6 +14,7 @@
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
 
+use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU16, AtomicU64};
@@ -46,7 +47,6 @@ const BLOCK: usize = 64;
 const DOORBELL_FLIP: u32 = 0x100;
 
 /// The send half of a QP. `Send`, allocation-free, without locks, and without access to commands.
-#[derive(Debug)]
 #[repr(C)]
 pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) ring: *mut u8,
@@ -81,6 +81,22 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
 
 // SAFETY: the pointers are to parts of the QP's block that only this half writes (identifiers and counters by atomics).
 unsafe impl<P: Platform + Sync, T: QpType> Send for SendQueue<'_, P, T> {}
+
+impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendQueue")
+            .field("qpn", &format_args!("{:#x}", self.qpn_high >> 8))
+            .field("next block", &self.block)
+            .field(
+                "outstanding",
+                &self
+                    .head
+                    .wrapping_sub(self.slot.sq_tail.load(Acquire) as u16),
+            )
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
 
 mod sealed {
     pub trait Sealed {}
@@ -375,7 +391,6 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 /// Work requests that share one doorbell.
 ///
 /// The methods are those of `ibv_wr_*`: one per operation, each available on the QP types that have it.
-#[derive(Debug)]
 pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     queue: &'q mut SendQueue<'d, P, T>,
     /// The first eight bytes of the last complete WQE, as the doorbell wants them; 0 if there is none (a WQE is never all

@@ -5,7 +5,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bareverbs_core::{Config, Cq, CqInit, Device, Pd, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType};
+use bareverbs_core::{
+    Config, Cq, CqInit, Device, Gid, GidEntry, Pd, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr,
+    QpState, QpType, RoceVersion,
+};
 use bareverbs_firmware_cmds::cq::{CreateCqIn, ModifyCqIn};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::CreateQpIn;
@@ -66,14 +69,26 @@ pub(crate) fn fake(issi: u32) -> Fake {
                 .set_cq_resize(true)
                 .set_cq_moderation(true)
                 .set_log_max_ra_req_qp(4)
-                .set_log_max_ra_res_qp(4)
-                .set_gid_table_size(0);
+                .set_log_max_ra_res_qp(4);
         }
     })
 }
 
-pub(crate) fn open<'a>(fake: &'a Fake, memory: &'a mut Memory, config: Config) -> Device<'a, &'a Fake> {
-    Device::open(fake, config, memory.storage()).expect("bring-up")
+pub(crate) fn open<'a>(
+    fake: &'a Fake,
+    memory: &'a mut Memory,
+    config: Config,
+) -> Device<'a, &'a Fake> {
+    let device = Device::open(fake, config, memory.storage()).expect("bring-up");
+    let gid = Gid::from_ipv4([10, 0, 0, 1].into());
+    let entry = GidEntry {
+        gid,
+        version: RoceVersion::V2,
+        vlan: None,
+        mac: [2, 0, 0, 0, 0, 7],
+    };
+    device.set_gid(0, entry).expect("GID");
+    device
 }
 
 fn first_page(pages: &[u8], page_offset: u8) -> u64 {
@@ -98,13 +113,21 @@ impl Rig {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Objects> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn command(&self, posted: &Posted) -> Action {
         let mut objects = self.lock();
-        let Some(opcode) = Opcode::from_number(posted.opcode) else { return Action::Normal };
-        if let Some(at) = objects.instead.iter().position(|(wanted, _)| *wanted == opcode) {
+        let Some(opcode) = Opcode::from_number(posted.opcode) else {
+            return Action::Normal;
+        };
+        if let Some(at) = objects
+            .instead
+            .iter()
+            .position(|(wanted, _)| *wanted == opcode)
+        {
             return objects.instead.remove(at).1;
         }
         objects.next += 1;
@@ -156,7 +179,8 @@ impl Rig {
             Opcode::CreateMkey | Opcode::AllocPd => {}
             Opcode::QueryCq => {
                 let cq = objects.cqs[&(posted.dword(8) & 0xff_ffff)];
-                output[0x10 + 0x2c..][..4].copy_from_slice(&(cq.producer & 0xff_ffff).to_be_bytes());
+                output[0x10 + 0x2c..][..4]
+                    .copy_from_slice(&(cq.producer & 0xff_ffff).to_be_bytes());
                 return Action::Answer(output);
             }
             Opcode::QueryQp => {
@@ -170,16 +194,30 @@ impl Rig {
         Action::Answer(output)
     }
 
-    /// Puts the CQ's RESIZE_CQ completion into the old ring and goes on in the new one.
-    pub(crate) fn resize(&self, fake: &Fake, posted: &Posted) {
-        let (modify, pages) = ModifyCqIn::read_from_prefix(&posted.input).unwrap();
-        let mut cqe = [0; 64];
-        cqe[0x3f] = 5 << 4;
-        self.cqe(fake, modify.cqn(), cqe);
+    /// Resizes a CQ. The device's RESIZE_CQ completion is in the old ring before the driver looks, as it is before the
+    /// command's answer.
+    pub(crate) fn resize(&self, fake: &Fake, cq: &mut Cq<'_, &Fake>, size: u32) {
+        let cqn = cq.cqn().number();
+        let mut bytes = [0; 64];
+        bytes[0x3f] = 5 << 4;
+        self.cqe(fake, cqn, bytes);
+        cq.resize(size).expect("resized");
+        let input = {
+            let inner = fake.lock();
+            let posted = inner
+                .history
+                .iter()
+                .rev()
+                .find(|posted| posted.is(Opcode::ModifyCq));
+            posted.expect("MODIFY_CQ").input.clone()
+        };
+        let (modify, pages) = ModifyCqIn::read_from_prefix(&input).unwrap();
+        assert_eq!((modify.op_mod(), modify.cqn()), (1, cqn));
+        assert_eq!(modify.modify_field_select_resize_field_select(), 0b111);
         let mut objects = self.lock();
-        let cq = objects.cqs.get_mut(&modify.cqn()).unwrap();
-        cq.ring = first_page(pages, modify.cq_context().page_offset());
-        cq.log_size = modify.cq_context().log_cq_size();
+        let object = objects.cqs.get_mut(&cqn).unwrap();
+        object.ring = first_page(pages, modify.cq_context().page_offset());
+        object.log_size = modify.cq_context().log_cq_size();
     }
 
     /// Writes a CQE with the right owner bit.
@@ -194,7 +232,15 @@ impl Rig {
     }
 
     /// A completion of a QP: opcode, WQE counter, and for requesters the WQE's opcode.
-    pub(crate) fn complete(&self, fake: &Fake, cqn: u32, qpn: u32, op: u8, counter: u16, wqe_op: u8) {
+    pub(crate) fn complete(
+        &self,
+        fake: &Fake,
+        cqn: u32,
+        qpn: u32,
+        op: u8,
+        counter: u16,
+        wqe_op: u8,
+    ) {
         let user_index = self.lock().qps[&qpn].user_index;
         self.cqe(fake, cqn, cqe(user_index, qpn, op, counter, wqe_op));
     }
@@ -203,7 +249,11 @@ impl Rig {
     pub(crate) fn sq(&self, qpn: u32) -> u64 {
         let qp = self.lock().qps[&qpn];
         let qpc = qp.create.qpc();
-        let rq = if qpc.rq_type() == 0 { 16 << qpc.log_rq_stride() << qpc.log_rq_size() } else { 0 };
+        let rq = if qpc.rq_type() == 0 {
+            16 << qpc.log_rq_stride() << qpc.log_rq_size()
+        } else {
+            0
+        };
         qp.ring + rq
     }
 
@@ -240,13 +290,22 @@ pub(crate) fn cqe(user_index: u32, qpn: u32, op: u8, counter: u16, wqe_op: u8) -
 }
 
 pub(crate) fn cap(send: u32, recv: u32, sge: u32, inline: u32) -> QpCap {
-    QpCap { max_send_wr: send, max_recv_wr: recv, max_send_sge: sge, max_recv_sge: sge, max_inline_data: inline }
+    QpCap {
+        max_send_wr: send,
+        max_recv_wr: recv,
+        max_send_sge: sge,
+        max_recv_sge: sge,
+        max_inline_data: inline,
+    }
 }
 
 /// Doorbells rung since the last call, as (offset in the UAR page, value).
 pub(crate) fn doorbells(fake: &Fake) -> Vec<(usize, u64)> {
     let all = std::mem::take(&mut fake.lock().doorbells);
-    all.into_iter().map(|(at, value)| (at & 0xfff, value)).filter(|(at, _)| *at == 0x20 || *at >= 0x800).collect()
+    all.into_iter()
+        .map(|(at, value)| (at & 0xfff, value))
+        .filter(|(at, _)| *at == 0x20 || *at >= 0x800)
+        .collect()
 }
 
 pub(crate) type FakeQp<'d, T> = Qp<'d, &'d Fake, T>;
@@ -260,7 +319,13 @@ pub(crate) fn pair<'d, T: QpType>(
     sq_sig_all: bool,
 ) -> (Cq<'d, &'d Fake>, FakeQp<'d, T>) {
     let cq = device.create_cq(CqInit::new(cqe)).expect("CQ");
-    let mut init = QpInitAttr { send_cq: &cq, recv_cq: &cq, srq: None, cap, sq_sig_all };
+    let mut init = QpInitAttr {
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap,
+        sq_sig_all,
+    };
     let mut qp = pd.create_qp::<T>(&mut init).expect("QP");
     to_rts(&mut qp);
     (cq, qp)
@@ -270,9 +335,13 @@ pub(crate) fn pair<'d, T: QpType>(
 pub(crate) fn to_rts<T: QpType>(qp: &mut FakeQp<'_, T>) {
     for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
         let row = bareverbs_core::qp::transition(T::KIND, qp.state(), to).unwrap();
-        let mut attr = QpAttr { qp_state: to, ..QpAttr::DEFAULT };
+        let mut attr = QpAttr {
+            qp_state: to,
+            ..QpAttr::DEFAULT
+        };
         attr.ah_attr.dmac = [2, 0, 0, 0, 0, 1];
         attr.ah_attr.dgid = bareverbs_core::Gid::from_ipv4([10, 0, 0, 2].into());
-        qp.modify(&attr, row.required | QpAttrMask::STATE).expect("transition");
+        qp.modify(&attr, row.required | QpAttrMask::STATE)
+            .expect("transition");
     }
 }
