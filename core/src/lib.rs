@@ -1,4 +1,70 @@
-//! The mlx5 driver: from a BAR and DMA memory to verbs.
+//! The mlx5 driver: from a BAR and DMA memory to verbs, with no kernel driver under it, no allocator and no operating
+//! system.
+//!
+//! [`Device::open`] takes a [`Platform`] (the BAR, DMA memory and a clock of one PCI function that was just reset), a
+//! [`Config`] and the caller's [`Storage`], and brings the function up. From there on it is libibverbs, in the form that a
+//! Rust programmer expects: protection domains, memory regions, completion queues, queue pairs and shared receive queues
+//! are values that borrow the device and destroy their object when they are dropped.
+//!
+//! ```no_run
+//! use bareverbs_core::{Config, Device, Platform, Resources};
+//!
+//! fn run<P: Platform>(platform: P) -> Result<(), Box<dyn std::error::Error>> {
+//!     // Room for 16 QPs, 16 CQs, 4 SRQs, and 128 MiB that the firmware may ask for.
+//!     let mut resources = Resources::<16, 16, 4, 64>::new();
+//!     let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
+//!     println!("{:?}", device.query_port()?);
+//!     let pd = device.alloc_pd()?;
+//!     // ...
+//!     drop(pd);
+//!     device.close()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Who drives
+//!
+//! Nothing runs in the background. [`Device::poll`] moves everything on that is not data: page requests of the firmware,
+//! completion events, asynchronous events, the watch over the device's health. Call it in every loop, or let a thread do
+//! nothing else; waiting for a command does it too. [`Device::wait`] sleeps for an interrupt where the platform has them.
+//!
+//! Control calls take `&Device` from any thread. They share one lock, which is never held while waiting, so several
+//! threads can have commands in flight. The data path (posting work requests, polling completions) has no lock and no
+//! access to commands.
+//!
+//! # Safety model
+//!
+//! * **The platform is trusted**, by `unsafe trait` [`Platform`]: memory that it hands out is exclusive and stays valid,
+//!   registers are registers.
+//! * **The caller is not**: nothing that safe code does is undefined behaviour. Objects borrow the device, so closing it
+//!   under them does not compile; [`Storage`] is borrowed exclusively, so two devices cannot share it. Registering memory
+//!   of the caller is `unsafe`, as the other side of a connection changes it at any time; memory of the driver
+//!   ([`Buffer`]) needs no `unsafe`.
+//! * **The device is not**: what it writes (answers, events, completions, addresses of returned pages) is bounds-checked
+//!   like input from a network. It can refuse to work, and lie about results; within an IOMMU it cannot make the driver
+//!   touch memory that it should not.
+//! * **Memory that the device may still use is never given back.** After a command that was not answered, a refused
+//!   destroy, or the death of the device, memory and mappings go into quarantine until the function was taken down in
+//!   order, or has said that it is disabled. If neither happens they stay allocated; [`CloseError`] says how much, and only
+//!   the platform's reset of the function ends it.
+//!
+//! # When things go wrong
+//!
+//! Every failure is a value that says what was tried and what came back: [`CommandError`] (status and syndrome of the
+//! firmware, a timeout, a refusal of the command interface, an answer that makes no sense), [`OpenError`] with the step of
+//! bring-up, [`CloseError`]. Everything has a deadline, on the platform's clock. A device that left the bus (registers read
+//! all ones), was disabled, reports a fatal error or stands still is found by whoever waits or polls; the verdict is
+//! [`DeviceError`], stays, and reaches every waiter at once. Dropping anything on a dead device returns immediately.
+//!
+//! # What is covered
+//!
+//! | Area | What there is | What there is not |
+//! |---|---|---|
+//! | bring-up | PF of ConnectX-4 and later, Ethernet (RoCE v1, v2) and InfiniBand ports, ISSI 0 and 1, both page phases, capability negotiation, mailbox signatures | SR-IOV administration, sub-functions, multi-port RoCE |
+//! | commands | 1 to 31 in flight, MANAGE_PAGES on a slot of its own, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
+//! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
+//! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down | counters, congestion control, flow steering |
+//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI), SRQ, AH: see the modules | XRC, DC, memory windows, on-demand paging, raw Ethernet |
 #![no_std]
 
 pub mod ah;

@@ -1,19 +1,21 @@
 //! The state and the attributes of the port.
 
-use bareverbs_firmware_cmds::register::{AccessRegisterIn, PmtuReg, PtysReg};
+use bareverbs_firmware_cmds::register::{AccessRegisterIn, PaosReg, PmtuReg, PtysReg};
 use bareverbs_firmware_cmds::status::Status;
 pub use bareverbs_firmware_cmds::values::Mtu;
-use bareverbs_firmware_cmds::values::{self, AccessRegister, RegisterId, VportState};
+use bareverbs_firmware_cmds::values::{
+    self, AccessRegister, PortAdminState, RegisterId, VportState,
+};
 use bareverbs_firmware_cmds::vport::{
-    HcaVportContext, NicVportContext, QueryHcaVportContextIn, QueryNicVportContextIn,
-    QueryVportStateIn,
+    HcaVportContext, NicVportContext, Pkey, QueryHcaVportContextIn, QueryHcaVportGidIn,
+    QueryHcaVportPkeyIn, QueryNicVportContextIn, QueryVportStateIn,
 };
 use zerocopy::IntoBytes;
 
 use crate::command_queue::TailIn;
 use crate::device::Device;
 use crate::error::CommandError;
-use crate::gid::Mac;
+use crate::gid::{Gid, Mac};
 use crate::platform::Platform;
 
 /// The function's only port. Both ports of a card are functions of their own.
@@ -23,6 +25,8 @@ pub const PORT: u8 = 1;
 const ETHERNET_OVERHEAD: usize = 14 + 4 + 4;
 /// What a RoCE v2 packet needs around its payload at most: IPv6, UDP, BTH, XRC, AtomicETH, ICRC (as the kernel counts).
 const ROCE_OVERHEAD: usize = 40 + 8 + 12 + 4 + 28 + 4;
+/// The partition that every port is a full member of.
+const DEFAULT_PKEY: u16 = 0xffff;
 /// PTYS: the Ethernet part.
 const PTYS_ETHERNET: u8 = 1 << 2;
 /// PTYS: the InfiniBand part.
@@ -153,6 +157,47 @@ impl<P: Platform> Device<'_, P> {
     /// The port's Ethernet address, which a link-local GID is made of.
     pub fn mac(&self) -> Result<Mac, CommandError> {
         self.nic_vport().map(|context| mac_of(&context))
+    }
+
+    /// A GID of an InfiniBand port, which the subnet manager has given it.
+    pub fn query_infiniband_gid(&self, index: u16) -> Result<Gid, CommandError> {
+        let mut query = QueryHcaVportGidIn::new();
+        query.set_port_num(PORT).set_gid_index(index);
+        let mut gid = Gid::ZERO;
+        self.execute_with(&query, TailIn::None, &mut gid.0)?;
+        Ok(gid)
+    }
+
+    /// An entry of the P_Key table. An Ethernet port has one, the default partition's.
+    pub fn query_pkey(&self, index: u16) -> Result<u16, CommandError> {
+        if self.capabilities().link_layer() == LinkLayer::Ethernet && index == 0 {
+            return Ok(DEFAULT_PKEY);
+        }
+        let mut query = QueryHcaVportPkeyIn::new();
+        query.set_port_num(PORT).set_pkey_index(index);
+        let mut pkey = Pkey::ZERO;
+        self.execute_with(&query, TailIn::None, &mut pkey.0)?;
+        Ok(pkey.pkey())
+    }
+
+    /// Brings the link up or takes it down (PAOS). An InfiniBand port whose firmware waits for a driver needs it.
+    pub fn set_link(&self, up: bool) -> Result<(), CommandError> {
+        let mut paos = PaosReg::ZERO;
+        let admin = if up {
+            PortAdminState::Up
+        } else {
+            PortAdminState::Down
+        };
+        paos.set_local_port(PORT)
+            .set_admin_status(admin.number())
+            .set_ase(true);
+        let mut write = AccessRegisterIn::new();
+        write
+            .set_op_mod(AccessRegister::Write.number())
+            .set_register_id(RegisterId::Paos.number());
+        let mut answer = PaosReg::ZERO;
+        self.execute_with(&write, TailIn::Bytes(&paos.0), &mut answer.0)
+            .map(drop)
     }
 
     fn nic_vport(&self) -> Result<NicVportContext, CommandError> {

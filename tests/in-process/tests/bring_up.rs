@@ -136,7 +136,25 @@ fn both_software_interfaces_and_both_ports() {
                         "{what}"
                     );
                     assert_eq!(port.port_guid, 0x0002_c903_0000_0101, "{what}");
-                    assert!(infiniband || port.mac == [2, 0xc9, 0, 0, 0, 1], "{what}");
+                    assert_eq!(device.query_pkey(0).expect("P_Key"), 0xffff, "{what}");
+                    if infiniband {
+                        let gid = device.query_infiniband_gid(0).expect("GID");
+                        assert_eq!(gid.0[8..], port.port_guid.to_be_bytes(), "{what}");
+                    } else {
+                        assert_eq!(port.mac, [2, 0xc9, 0, 0, 0, 1], "{what}");
+                        device.set_link(false).expect("down");
+                        assert_eq!(
+                            device.query_port().expect("port").state,
+                            PortState::Down,
+                            "{what}"
+                        );
+                        device.set_link(true).expect("up");
+                        assert_eq!(
+                            device.query_port().expect("port").state,
+                            PortState::Active,
+                            "{what}"
+                        );
+                    }
                     device.close().expect("orderly");
                 }
                 Err(error) => {
