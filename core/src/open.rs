@@ -1,7 +1,6 @@
 //! Bring-up: from a function that was just reset to one that verbs can use.
 //!
-//! The commands, in order (18 at most with the defaults): ENABLE_HCA, QUERY_ISSI, SET_ISSI, QUERY_PAGES and MANAGE_PAGES
-//! (boot), ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
+//! The commands, in order (17 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot), ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
 //! QUERY_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA, SET_DRIVER_VERSION,
 //! MODIFY_NIC_VPORT_CONTEXT (RoCE on), ALLOC_UAR, CREATE_EQ. What the device does not have, or does not ask for, is left
 //! out.
@@ -151,22 +150,32 @@ impl<'s, P: Platform> Device<'s, P> {
         result.at(OpenStep::EnableHca).map(drop)
     }
 
+    /// Asks for interface 1 outright, and what there is only if that is refused: firmware of this decade has it.
     fn agree_on_issi(&mut self) -> Result<(), OpenError> {
+        let mut set = SetIssiIn::new();
+        set.set_current_issi(1);
+        let refusal = match self.execute(&set) {
+            Ok(_) => {
+                self.capabilities.issi = 1;
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if !matches!(refusal.failure, CommandFailure::Status { .. }) {
+            return Err(refusal).at(OpenStep::Issi);
+        }
         let supported = match self.execute(&QueryIssiIn::new()) {
             Ok(answer) => answer.supported_issi_dw0(),
             // Firmware from before there were several does not know the command.
             Err(error) if error.is_status(Status::BadOperation) => 1,
             Err(error) => return Err(error).at(OpenStep::Issi),
         };
-        if supported & 0b10 != 0 {
-            let mut set = SetIssiIn::new();
-            set.set_current_issi(1);
-            self.execute(&set).at(OpenStep::Issi)?;
-            self.capabilities.issi = 1;
-        } else if supported & 0b01 == 0 {
-            return fail(OpenStep::Issi, OpenFailure::Issi { supported });
+        match supported {
+            // It has interface 1, so the refusal had another reason.
+            _ if supported & 0b10 != 0 => Err(refusal).at(OpenStep::Issi),
+            _ if supported & 0b01 != 0 => Ok(()),
+            _ => fail(OpenStep::Issi, OpenFailure::Issi { supported }),
         }
-        Ok(())
     }
 
     /// Gives the firmware the pages that it wants, in one command, and waits until it has taken them.

@@ -461,6 +461,9 @@ impl Inner {
             return output;
         };
         match opcode {
+            Opcode::SetIssi if self.issi & 0b10 == 0 => {
+                output[0] = Status::BadParameter.number();
+            }
             Opcode::QueryIssi => output[0x6c..0x70].copy_from_slice(&self.issi.to_be_bytes()),
             Opcode::QueryPages => {
                 let pages = if posted.op_mod == 1 {

@@ -74,13 +74,13 @@ fn dealloc_pd<P: Platform>(device: &Device<'_, P>, pd: u32) {
 }
 
 #[test]
-fn a_function_is_ready_within_eighteen_commands() {
+fn a_function_is_ready_within_seventeen_commands() {
     let world = world(Card::new(1));
     let mut memory = Memory::new();
     let device =
         Device::open(world.platform(0), Config::DEFAULT, memory.storage()).expect("bring-up");
     assert!(
-        device.commands_executed() <= 18,
+        device.commands_executed() <= 17,
         "{} commands",
         device.commands_executed()
     );
