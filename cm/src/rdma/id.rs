@@ -111,9 +111,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.leave_port(index);
         self.unqueue(index);
         let target = self.ids[index].target;
-        if self.ids[index].listen_id.is_none() || matches!(target, Target::Channel(_)) {
-            self.count_user(target, false);
-        }
+        self.count_user(target, false);
         let free = self.free_head;
         let slot = &mut self.ids[index];
         slot.pending.clear();

@@ -226,7 +226,7 @@ pub struct ConnEvent {
 
 /// An event (`struct rdma_cm_event`). It owns its data: there is nothing to acknowledge, and destroying an id never waits
 /// for one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct CmEvent {
     /// Whom it is about.
     pub id: CmId,
@@ -253,6 +253,20 @@ impl CmEvent {
         self.private
             .get(..usize::from(self.private_len))
             .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for CmEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CmEvent")
+            .field("id", &self.id)
+            .field("listen_id", &self.listen_id)
+            .field("context", &self.context)
+            .field("event", &self.event)
+            .field("status", &self.status)
+            .field("conn", &self.conn)
+            .field("private_data", &self.private_len)
+            .finish_non_exhaustive()
     }
 }
 

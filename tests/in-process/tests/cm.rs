@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::qp::QpCap;
+use bareverbs_core::qp::{QpCap, QpState};
 use bareverbs_core::{Device, Gid, GidEntry, RoceVersion, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -531,4 +531,230 @@ fn each_message_lost_once() {
         let repeated: u64 = pair.cms.iter().map(|cm| cm.stats().repeated).sum();
         assert!(repeated > 0, "{lost}");
     }
+}
+
+/// rdma_client and rdma_server: synchronous endpoints on two threads, with and without interrupts.
+#[test]
+fn synchronous_endpoints() {
+    for vectors in [0, 4] {
+        let world = Builder::new()
+            .function(Card::new(1))
+            .function(Card::new(2))
+            .interrupts(vectors)
+            .threaded();
+        let devices = [device(&world, 0), device(&world, 1)];
+        let listening = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let mut cm = manager(&devices, 1);
+                let pd = Box::leak(Box::new(devices[1].alloc_pd().unwrap()));
+                let hints = AddrInfo::hints(true);
+                let info = getaddrinfo(None, Some("7471"), Some(&hints)).unwrap();
+                let listener = cm.create_ep(&info, Some(pd), Some(&mut qp())).unwrap();
+                cm.listen(listener, 0).unwrap();
+                listening.wait();
+                let id = cm.get_request(listener).unwrap();
+                // The request is the new id's event, and the id has the QP that was asked for, in the PD that was given.
+                let request = cm.event(id).unwrap().unwrap();
+                assert_eq!(
+                    (request.event, request.listen_id),
+                    (EventType::ConnectRequest, Some(listener))
+                );
+                assert_eq!(&request.private_data()[..4], b"ping");
+                assert_eq!(cm.pd(id).unwrap().pdn(), pd.pdn());
+                assert!(cm.is_synchronous(id).unwrap());
+                let buffer = cm.reg_msgs(id, 64).unwrap();
+                cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
+                cm.accept(id, None).unwrap();
+                assert_eq!(cm.event(id).unwrap().unwrap().event, EventType::Established);
+                let got = cm.get_recv_comp(id).unwrap();
+                assert_eq!((got.status, got.byte_len), (WcStatus::Success, 5));
+                let mut bytes = [0; 5];
+                buffer.copy_out(0, &mut bytes).unwrap();
+                cm.post_send_inline(id, 2, &bytes, SendFlags::SIGNALED)
+                    .unwrap();
+                assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
+                cm.disconnect(id).unwrap();
+                cm.destroy_ep(id).unwrap();
+                cm.destroy_ep(listener).unwrap();
+                assert_eq!(cm.ids_in_use(), 0);
+            });
+            let mut cm = manager(&devices, 0);
+            listening.wait();
+            let info = getaddrinfo(Some("10.0.0.2"), Some("7471"), None).unwrap();
+            let mut init = qp();
+            let id = cm.create_ep(&info, None, Some(&mut init)).unwrap();
+            assert!(init.cap.max_recv_wr >= 8);
+            let buffer = cm.reg_msgs(id, 64).unwrap();
+            cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
+            cm.connect(
+                id,
+                Some(&ConnParam {
+                    private_data: b"ping",
+                    ..ConnParam::default()
+                }),
+            )
+            .unwrap();
+            assert_eq!(cm.event(id).unwrap().unwrap().event, EventType::Established);
+            cm.post_send_inline(id, 2, b"hello", SendFlags::SIGNALED)
+                .unwrap();
+            assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
+            assert_eq!(cm.get_recv_comp(id).unwrap().byte_len, 5);
+            cm.disconnect(id).unwrap();
+            // Again is no error: it is disconnected.
+            cm.disconnect(id).unwrap();
+            cm.destroy_ep(id).unwrap();
+            // Nobody is there any more.
+            let until = cm.now() + 200 * MS;
+            while cm.now() < until {
+                cm.poll(cm.now()).unwrap();
+            }
+            let id = cm.create_ep(&info, None, Some(&mut qp())).unwrap();
+            server.join().unwrap();
+            drop(cm);
+            let _ = id;
+        });
+    }
+}
+
+/// A synchronous call turns a refusal into its error.
+#[test]
+fn synchronous_refusal_is_econnrefused() {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .threaded();
+    let devices = [device(&world, 0), device(&world, 1)];
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cm = manager(&devices, 1);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                cm.poll(cm.now()).unwrap();
+            }
+        });
+        let mut cm = manager(&devices, 0);
+        let info = getaddrinfo(Some("10.0.0.2"), Some("1"), None).unwrap();
+        let id = cm.create_ep(&info, None, Some(&mut qp())).unwrap();
+        let error = cm.connect(id, None);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let error = error.unwrap_err();
+        assert_eq!(error.errno(), errno::ECONNREFUSED, "{error}");
+        assert_eq!(cm.event(id).unwrap().unwrap().status, 8);
+        // And it does so to each unanswered one.
+        cm.destroy_ep(id).unwrap();
+    });
+}
+
+/// The QP is the application's: `init_qp_attr`, `ConnectResponse`, `establish`.
+#[test]
+fn external_qp() {
+    let mut pair = Pair::new();
+    pair.listener();
+    let id = pair.cms[0]
+        .create_id(Some(pair.channels[0]), 5, PortSpace::Tcp)
+        .unwrap();
+    pair.cms[0]
+        .resolve_addr(id, None, address(1, PORT), SECOND)
+        .unwrap();
+    pair.expect(0, EventType::AddrResolved);
+    pair.cms[0].resolve_route(id, SECOND).unwrap();
+    pair.expect(0, EventType::RouteResolved);
+    // Without a QP and without its number nothing can be connected.
+    assert_eq!(pair.cms[0].connect(id, None), Err(RdmaError::NoQp));
+
+    let device = pair.cms[0].device();
+    let pd = device.alloc_pd().unwrap();
+    let cq = device.create_cq(bareverbs_core::CqInit::new(16)).unwrap();
+    let mut init = bareverbs_core::QpInitAttr {
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap: cap(),
+        sq_sig_all: false,
+    };
+    let mut own = pd.create_qp::<bareverbs_core::Rc>(&mut init).unwrap();
+    let (attr, mask) = pair.cms[0].init_qp_attr(id, QpState::Init).unwrap();
+    own.modify(&attr, mask).unwrap();
+    let param = ConnParam {
+        qp_num: own.qpn().number(),
+        ..ConnParam::default()
+    };
+    pair.cms[0].connect(id, Some(&param)).unwrap();
+    assert!(pair.cms[0].init_qp_attr(id, QpState::Rtr).is_err());
+
+    let theirs = pair.expect(1, EventType::ConnectRequest);
+    assert_eq!(theirs.conn.qp_num, own.qpn().number());
+    pair.cms[1].create_qp(theirs.id, None, &mut qp()).unwrap();
+    pair.cms[1].accept(theirs.id, None).unwrap();
+    let response = pair.expect(0, EventType::ConnectResponse);
+    assert!(response.conn.qp_num != 0);
+    for state in [QpState::Rtr, QpState::Rts] {
+        let (attr, mask) = pair.cms[0].init_qp_attr(id, state).unwrap();
+        own.modify(&attr, mask).unwrap();
+    }
+    pair.cms[0].establish(id).unwrap();
+    pair.expect(1, EventType::Established);
+    assert_eq!(
+        pair.cms[1].notify(theirs.id),
+        Err(RdmaError::AlreadyConnected)
+    );
+    assert_eq!(RdmaError::AlreadyConnected.errno(), errno::EISCONN);
+    pair.cms[0].disconnect(id).unwrap();
+    pair.expect(1, EventType::Disconnected);
+}
+
+#[test]
+fn migration_moves_events() {
+    let mut pair = Pair::new();
+    let listener = pair.listener();
+    let ours = pair.client();
+    pair.cms[0].connect(ours, None).unwrap();
+    for _ in 0..1000 {
+        pair.poll();
+        pair.world.advance(MS / 100);
+    }
+    // The request waits on the listener's channel; it follows the listener.
+    let other = pair.cms[1].create_event_channel().unwrap();
+    pair.cms[1].migrate_id(listener, Some(other)).unwrap();
+    assert!(
+        pair.cms[1]
+            .try_get_cm_event(pair.channels[1])
+            .unwrap()
+            .is_none()
+    );
+    pair.cms[1].destroy_event_channel(pair.channels[1]).unwrap();
+    assert!(pair.cms[1].destroy_event_channel(other).is_err());
+    pair.channels[1] = other;
+    let theirs = pair.expect(1, EventType::ConnectRequest).id;
+    // To synchronous and back.
+    pair.cms[1].migrate_id(theirs, None).unwrap();
+    assert!(pair.cms[1].is_synchronous(theirs).unwrap());
+    assert_eq!(
+        pair.cms[1].migrate_id(theirs, None),
+        Err(RdmaError::WrongMode { call: "migrate_id" })
+    );
+    pair.cms[1].migrate_id(theirs, Some(other)).unwrap();
+    pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+    pair.cms[1].accept(theirs, None).unwrap();
+    pair.expect(1, EventType::Established);
+    pair.expect(0, EventType::Established);
+    // The application's own events.
+    pair.cms[1].write_cm_event(theirs, 3, 4).unwrap();
+    let own = pair.expect(1, EventType::User);
+    assert_eq!((own.id, own.status, own.arg), (theirs, 3, 4));
+    // A listener that goes takes its unread requests along.
+    let second = pair.client();
+    pair.cms[0].connect(second, None).unwrap();
+    for _ in 0..1000 {
+        pair.poll();
+        pair.world.advance(MS / 100);
+    }
+    let in_use = pair.cms[1].ids_in_use();
+    pair.cms[1].destroy_id(listener).unwrap();
+    assert_eq!(pair.cms[1].ids_in_use(), in_use - 2);
+    while pair.event(0).event != EventType::Rejected {}
+    let third = pair.client();
+    pair.cms[0].connect(third, None).unwrap();
+    assert_eq!(pair.expect(0, EventType::Rejected).status, 8);
 }
