@@ -186,17 +186,6 @@ impl DmaMemory {
         }
     }
 
-    /// Reads a big-endian qword at a multiple of 8.
-    #[inline]
-    pub(crate) fn read_be64(&self, offset: usize) -> u64 {
-        debug_assert!(offset.is_multiple_of(8));
-        match self.at(offset, 8).map(NonNull::cast::<u64>) {
-            // SAFETY: inside the allocation and aligned.
-            Some(p) if p.is_aligned() => u64::from_be(unsafe { p.read_volatile() }),
-            _ => 0,
-        }
-    }
-
     /// Writes a big-endian qword at a multiple of 8.
     #[inline]
     pub(crate) fn write_be64(&self, offset: usize, value: u64) {

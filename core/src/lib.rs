@@ -74,7 +74,6 @@ mod config;
 mod control;
 pub mod cq;
 pub mod device;
-#[allow(dead_code)]
 mod dma;
 mod eq;
 pub mod error;
