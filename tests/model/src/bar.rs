@@ -21,7 +21,7 @@ pub(crate) fn read(device: &mut Device, pci: &Pci, offset: u64, data: &mut [u8])
             }
         }
         MSIX_TABLE..MSIX_PENDING => pci.table_read((offset - MSIX_TABLE) as usize, data),
-        at if at >= MSIX_PENDING && at < MSIX_PENDING + PAGE => {
+        at if (MSIX_PENDING..MSIX_PENDING + PAGE).contains(&at) => {
             pci.pending_read((offset - MSIX_PENDING) as usize, data);
         }
         // Doorbells are write-only.

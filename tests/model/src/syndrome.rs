@@ -98,7 +98,6 @@ syndromes! {
     PagesTwice = 0x0003_0004, BadParam, "a page that was given before";
     PagesOutputShort = 0x0003_0005, BadOutputLength, "no room for the addresses of the pages taken back";
     PagesUnreachable = 0x0003_0006, BadParam, "a page that the device cannot reach";
-    PagesNotAsked = 0x0003_0007, BadParam, "more pages than were asked for";
 
     CapType = 0x0004_0001, BadParam, "a capability group that does not exist";
     CapTooLate = 0x0004_0002, BadSystemState, "SET_HCA_CAP after INIT_HCA";
@@ -140,7 +139,7 @@ syndromes! {
     EqBusy = 0x0007_0008, ResourceBusy, "DESTROY_EQ of a queue that completion queues report to";
     EqEventTaken = 0x0007_0009, BadParam, "an event type that another event queue has";
     EqQueryOutput = 0x0007_000a, BadOutputLength, "no room for the queue's page addresses";
-    EqMembership = 0x0007_000b, BadParam, "CREATE_EQ with status, state or counters set";
+    EqState = 0x0007_000b, BadParam, "CREATE_EQ with status, state or counters set";
 
     CqExhausted = 0x0008_0001, NoResources, "no completion queue left";
     CqSize = 0x0008_0002, BadParam, "CREATE_CQ with an impossible size";
@@ -165,6 +164,7 @@ syndromes! {
     CqQueryOutput = 0x0008_0015, BadOutputLength, "no room for the queue's page addresses";
     CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
     CqUmem = 0x0008_0017, BadParam, "a user memory object that was never created";
+    CqResizeFields = 0x0008_0019, BadParam, "a resize without a size or with fields that a resize does not have";
     CqState = 0x0008_0018, BadParam, "CREATE_CQ with status, state or counters set";
 
     MkeyExhausted = 0x0009_0001, NoResources, "no memory key left";
@@ -175,7 +175,6 @@ syndromes! {
     MkeyShort = 0x0009_0006, BadParam, "CREATE_MKEY with fewer translations than its range needs";
     MkeyUnaligned = 0x0009_0007, BadParam, "CREATE_MKEY with a translation that is not aligned to its page size";
     MkeyUnknown = 0x0009_0008, BadResource, "a memory key that does not exist";
-    MkeyTooLarge = 0x0009_0009, Limit, "CREATE_MKEY beyond the largest region";
     MkeyWraps = 0x0009_000a, BadParam, "CREATE_MKEY of a range that wraps around the address space";
     MkeyUmem = 0x0009_000b, BadParam, "a user memory object that was never created";
     MkeyQp = 0x0009_000c, BadResource, "CREATE_MKEY bound to a QP that does not exist";
@@ -212,7 +211,6 @@ syndromes! {
     QpMulticast = 0x000a_001d, ResourceBusy, "DESTROY_QP of a QP that is attached to a multicast group";
     QpStateGiven = 0x000a_001e, BadParam, "CREATE_QP with a state other than RESET";
     QpCounter = 0x000a_001f, BadResource, "a queue counter that is not allocated";
-    QpUserIndex = 0x000a_0020, BadParam, "a user index with CQE version 0";
     QpQueryOutput = 0x000a_0021, BadOutputLength, "no room for the QP's page addresses";
     QpModifyPd = 0x000a_0022, BadResource, "a transition with a protection domain that is not allocated";
     QpModifySendCq = 0x000a_0023, BadResource, "a transition with a send CQ that does not exist";
@@ -257,7 +255,7 @@ syndromes! {
     VportPkeyOutput = 0x000c_000e, BadOutputLength, "no room for the P_Keys";
     VportWrongLink = 0x000c_000f, BadOp, "a command of the other link layer";
     VportPort = 0x000c_0010, BadIndex, "a port that does not exist";
-    RoceStillEnabled = 0x000c_0011, BadSystemState, "RoCE is not enabled on the virtual port";
+    RoceNotEnabled = 0x000c_0011, BadSystemState, "RoCE is not enabled on the virtual port";
     GroupQp = 0x000c_0012, BadResource, "a multicast group for a QP that does not exist";
     GroupQpType = 0x000c_0013, BadParam, "a multicast group for a QP that is no datagram QP";
     GroupAddress = 0x000c_0014, BadParam, "a multicast group whose address is no multicast address";
@@ -266,7 +264,6 @@ syndromes! {
     GroupFull = 0x000c_0017, Limit, "no multicast group left";
     MadUnsupported = 0x000c_0018, BadOp, "MAD_IFC on a port whose virtual port answers instead";
     MadPort = 0x000c_0019, BadIndex, "MAD_IFC for a port that does not exist";
-    MadClass = 0x000c_001a, BadPacket, "MAD_IFC with a management class that is not served";
 }
 
 impl Syndrome {

@@ -102,7 +102,7 @@ fn solicited_arming_waits_for_who_asks_or_fails() {
     pair.b.poll_all(&mut cq);
     pair.b.arm(&mut cq, true);
     pair.b.post_receive(&mut qp_b, &[(key, 0, 64)]);
-    pair.b.to_error(&qp_b);
+    pair.b.make_error(&qp_b);
     pair.run();
     assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
 }
@@ -153,9 +153,9 @@ fn a_queue_that_overruns_fails_and_takes_its_qps_along() {
     };
     let mut qp = pair.a.create_qp(plan);
     let mac = pair.a.model.config().mac;
-    pair.a.to_init(&qp);
-    pair.a.to_rtr(&qp, qp.number, 5, Some((gid(1), mac)));
-    pair.a.to_rts(&qp, 5);
+    pair.a.make_init(&qp);
+    pair.a.make_rtr(&qp, qp.number, 5, Some((gid(1), mac)));
+    pair.a.make_rts(&qp, 5);
     for _ in 0..5 {
         // NOPs complete without a peer.
         pair.a.post_send(&mut qp, 0, SIGNALED, 0, &[]);
@@ -189,7 +189,7 @@ fn the_event_of_an_overrun_names_the_queue() {
     for _ in 0..2 {
         pair.a.post_receive(&mut qp, &[]);
     }
-    pair.a.to_error(&qp);
+    pair.a.make_error(&qp);
     pair.run();
     let (kind, _, data) = pair.a.next_event(0).unwrap();
     assert_eq!(kind, CQ_ERROR);
@@ -229,7 +229,7 @@ fn ignored_overruns_overwrite() {
     for _ in 0..7 {
         pair.a.post_receive(&mut qp, &[]);
     }
-    pair.a.to_error(&qp);
+    pair.a.make_error(&qp);
     pair.run();
     let counter = |entry: &[u8]| u16::from_be_bytes([entry[0x3c], entry[0x3d]]);
     assert_eq!(counter(pair.a.host.bytes(ring, 64)), 6);
@@ -327,7 +327,7 @@ fn long_entries_have_the_completion_in_their_second_half() {
     for _ in 0..2 {
         pair.a.post_receive(&mut qp, &[]);
     }
-    pair.a.to_error(&qp);
+    pair.a.make_error(&qp);
     pair.run();
     assert_eq!(pair.a.host.bytes(ring, 64), [0; 64]);
     assert_eq!(pair.a.host.bytes(ring + 64 + 63, 1), [0xe0]);
@@ -375,7 +375,7 @@ fn a_shared_queue_follows_its_links_and_tells_its_limit() {
         user_index: 0x33,
     };
     let qp_b = pair.b.create_qp(plan);
-    pair.b.to_init(&qp_b);
+    pair.b.make_init(&qp_b);
     let mut cq_a = pair.a.create_cq(6, 1);
     let mut qp_a = pair.a.create_qp(QpPlan {
         pd: pair.pd[0],
@@ -384,13 +384,13 @@ fn a_shared_queue_follows_its_links_and_tells_its_limit() {
         srq: None,
         ..plan
     });
-    pair.a.to_init(&qp_a);
+    pair.a.make_init(&qp_a);
     let macs = [pair.a.model.config().mac, pair.b.model.config().mac];
     pair.a
-        .to_rtr(&qp_a, qp_b.number, 9, Some((gid(2), macs[1])));
+        .make_rtr(&qp_a, qp_b.number, 9, Some((gid(2), macs[1])));
     pair.b
-        .to_rtr(&qp_b, qp_a.number, 8, Some((gid(1), macs[0])));
-    pair.a.to_rts(&qp_a, 8);
+        .make_rtr(&qp_b, qp_a.number, 8, Some((gid(1), macs[0])));
+    pair.a.make_rts(&qp_a, 8);
 
     // The list goes 0 → 5 → 2.
     for (index, next) in [(0u16, 5u16), (5, 2), (2, 7)] {
@@ -446,7 +446,7 @@ fn a_shared_queue_follows_its_links_and_tells_its_limit() {
     let mut arm = ArmXrcSrqIn::new();
     arm.set_xrc_srqn(srq);
     assert_eq!(pair.b.command(&arm).err(), Some(refused(Syndrome::SrqKind)));
-    pair.b.to_error(&qp_b);
+    pair.b.make_error(&qp_b);
     pair.run();
     assert_eq!(events(&mut pair.b, 0), [(SRQ_LAST_WQE, qp_b.number)]);
     assert!(pair.a.poll(&mut cq_a).is_some());
@@ -541,7 +541,7 @@ fn transitions_take_what_their_bits_say() {
     // A second step into RTR from RTS is none.
     let mac = pair.b.model.config().mac;
     assert_eq!(
-        pair.a.try_to_rtr(&qp, 7, 1, Some((gid(2), mac))),
+        pair.a.try_make_rtr(&qp, 7, 1, Some((gid(2), mac))),
         Err(refused(Syndrome::QpTransition))
     );
 }

@@ -274,7 +274,7 @@ fn error_flushes_what_was_posted_and_what_comes_later() {
     for _ in 0..3 {
         pair.b.post_receive(&mut qp, &[(key, 0, 64)]);
     }
-    pair.b.to_error(&qp);
+    pair.b.make_error(&qp);
     pair.run();
     let flushed = pair.b.poll_all(&mut cq);
     assert_eq!(flushed.len(), 3);
@@ -307,7 +307,7 @@ fn error_flushes_what_was_posted_and_what_comes_later() {
     );
     // Reset drops everything silently, and the QP starts over.
     pair.b.post_receive(&mut qp, &[(key, 0, 64)]);
-    pair.b.to_reset(&mut qp);
+    pair.b.make_reset(&mut qp);
     pair.b.sleep(std::time::Duration::from_millis(1));
     assert_eq!(pair.b.poll(&mut cq), None);
 }
@@ -366,8 +366,8 @@ fn datagrams_carry_their_sender() {
                 .primary_address_path_mut()
                 .set_vhca_port_num(1);
             node.command(&modify).unwrap();
-            node.to_rtr(&qp, 0, 0, None);
-            node.to_rts(&qp, 55);
+            node.make_rtr(&qp, 0, 0, None);
+            node.make_rts(&qp, 55);
             ends.push((qp, cq));
         }
     }
@@ -435,7 +435,7 @@ fn datagrams_carry_their_sender() {
 fn a_card_reaches_itself() {
     let mut pair = Pair::new();
     let node = &mut pair.a;
-    let mut make = |node: &mut common::Node| {
+    let make = |node: &mut common::Node| {
         let cq = node.create_cq(6, 1);
         let qp = node.create_qp(QpPlan {
             st: RC,
@@ -445,16 +445,16 @@ fn a_card_reaches_itself() {
             srq: None,
             user_index: 1,
         });
-        node.to_init(&qp);
+        node.make_init(&qp);
         (qp, cq)
     };
     let (mut one, mut cq_one) = make(node);
     let (mut two, mut cq_two) = make(node);
     let mac = node.model.config().mac;
-    node.to_rtr(&one, two.number, 2, Some((gid(1), mac)));
-    node.to_rtr(&two, one.number, 1, Some((gid(1), mac)));
-    node.to_rts(&one, 1);
-    node.to_rts(&two, 2);
+    node.make_rtr(&one, two.number, 2, Some((gid(1), mac)));
+    node.make_rtr(&two, one.number, 1, Some((gid(1), mac)));
+    node.make_rts(&one, 1);
+    node.make_rts(&two, 2);
     let memory = node.host.alloc(4096, 4096);
     let key = node.register(pair.pd[0], memory, 0, 4096, ALL);
     node.post_receive(&mut two, &[(key, 0, 64)]);

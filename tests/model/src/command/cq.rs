@@ -55,7 +55,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if !device.eqs.contains(eqn) {
         return Err(Syndrome::CqEq.into());
     }
-    if context.dbr_addr() % 8 != 0 || io.read(context.dbr_addr(), &mut [0; 8]).is_err() {
+    if !context.dbr_addr().is_multiple_of(8) || io.read(context.dbr_addr(), &mut [0; 8]).is_err() {
         return Err(Syndrome::CqRecord.into());
     }
     let ring = Ring::new(
@@ -177,7 +177,7 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     if fields & !(RESIZE_LOG_SIZE | RESIZE_PAGE_OFFSET | RESIZE_PAGE_SIZE) != 0
         || fields & RESIZE_LOG_SIZE == 0
     {
-        return Err(Syndrome::CqModifyFields.into());
+        return Err(Syndrome::CqResizeFields.into());
     }
     if wanted.log_cq_size() > device.caps.general.log_max_cq_sz() {
         return Err(Syndrome::CqResizeSize.into());

@@ -15,7 +15,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         && context.consumer_counter() == 0
         && context.producer_counter() == 0;
     if !fresh {
-        return Err(Syndrome::EqMembership.into());
+        return Err(Syndrome::EqState.into());
     }
     if context.log_eq_size() > device.caps.general.log_max_eq_sz() {
         return Err(Syndrome::EqSize.into());

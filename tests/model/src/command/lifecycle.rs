@@ -10,7 +10,7 @@ use bareverbs_firmware_cmds::hca::{
 };
 
 /// The vendor's IEEE number, in QUERY_ADAPTER.
-const IEEE_VENDOR: u32 = 0x0002_c9;
+const IEEE_VENDOR: u32 = 0x0000_02c9;
 
 pub(super) fn enable(device: &mut Device, _: &mut Io<'_>, call: Call<'_, EnableHcaIn>) -> Result {
     if call.input.embedded_cpu_function() || call.input.function_id() != 0 {

@@ -268,7 +268,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     let mut qp = Qp::new(context);
     let has_queues = qp.sq_blocks() != 0 || qp.rq_entries() != 0;
     let record = context.dbr_addr();
-    if has_queues && (record % 8 != 0 || io.read(record, &mut [0; 8]).is_err()) {
+    if has_queues && (!record.is_multiple_of(8) || io.read(record, &mut [0; 8]).is_err()) {
         return Err(Syndrome::QpRecord.into());
     }
     qp.sq_start = u64::from(qp.rq_entries()) * qp.rq_stride();

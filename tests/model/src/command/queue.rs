@@ -203,7 +203,7 @@ impl Device {
             Err(Delivery::BadType)
         } else if checked && entry.iter().fold(0, |all, byte| all ^ byte) != 0xff {
             Err(Delivery::Signature)
-        } else if outlen < 8 || outlen > mailbox::LONGEST {
+        } else if !(8..=mailbox::LONGEST).contains(&outlen) {
             Err(Delivery::OutputLength)
         } else {
             mailbox::check_output(io, entry, outlen)

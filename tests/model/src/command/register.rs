@@ -119,7 +119,7 @@ fn pmtu(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result
     if write {
         let wanted = register.admin_mtu();
         if device.ethernet() {
-            if wanted > MAX_HW_MTU || wanted < MTU_OVERHEAD + 68 {
+            if !(MTU_OVERHEAD + 68..=MAX_HW_MTU).contains(&wanted) {
                 return Err(Syndrome::RegisterMtu.into());
             }
             device.vport.mtu = wanted - MTU_OVERHEAD;

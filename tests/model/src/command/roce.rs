@@ -40,11 +40,7 @@ pub(super) fn query(
     Ok(())
 }
 
-pub(super) fn set(
-    device: &mut Device,
-    io: &mut Io<'_>,
-    call: Call<'_, SetRoceAddressIn>,
-) -> Result {
+pub(super) fn set(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetRoceAddressIn>) -> Result {
     let at = index(
         device,
         call.input.roce_address_index(),
@@ -57,7 +53,7 @@ pub(super) fn set(
         return Ok(());
     }
     if !device.vport.context.roce_en() {
-        return Err(Syndrome::RoceStillEnabled.into());
+        return Err(Syndrome::RoceNotEnabled.into());
     }
     if !matches!(entry.roce_version(), V1 | V2)
         || device.caps.roce.roce_version() >> entry.roce_version() & 1 == 0
@@ -76,8 +72,7 @@ pub(super) fn set(
     {
         return Err(Syndrome::RoceVlan.into());
     }
-    device.gids[at] = entry;
     // QPs keep the headers that they have until they are modified again, as on a card.
-    let _ = io;
+    device.gids[at] = entry;
     Ok(())
 }

@@ -58,7 +58,7 @@ fn create(
     if plan.cqn.is_some_and(|cqn| !device.cqs.contains(cqn)) {
         return Err(Syndrome::SrqCq.into());
     }
-    if plan.record % 4 != 0 || io.read(plan.record, &mut [0; 4]).is_err() {
+    if !plan.record.is_multiple_of(4) || io.read(plan.record, &mut [0; 4]).is_err() {
         return Err(Syndrome::SrqRecord.into());
     }
     if u32::from(plan.limit) > 1 << plan.log_size {

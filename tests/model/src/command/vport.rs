@@ -5,10 +5,9 @@ use crate::device::Device;
 use crate::io::Io;
 use crate::syndrome::Syndrome;
 use crate::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS};
-use bareverbs_firmware_cmds::layout::Layout;
 use bareverbs_firmware_cmds::vport::{
-    ModifyNicVportContextIn, ModifyNicVportFieldSelect, QueryHcaVportContextIn, QueryHcaVportGidIn,
-    QueryHcaVportPkeyIn, QueryNicVportContextIn, QueryVportStateIn,
+    ModifyNicVportContextIn, QueryHcaVportContextIn, QueryHcaVportGidIn, QueryHcaVportPkeyIn,
+    QueryNicVportContextIn, QueryVportStateIn,
 };
 
 /// Asks for all GIDs or P_Keys.
@@ -55,7 +54,7 @@ pub(super) fn query_nic(
 
 pub(super) fn modify_nic(
     device: &mut Device,
-    io: &mut Io<'_>,
+    _: &mut Io<'_>,
     call: Call<'_, ModifyNicVportContextIn>,
 ) -> Result {
     own(call.input.other_vport(), call.input.vport_number())?;
@@ -70,7 +69,6 @@ pub(super) fn modify_nic(
     if select.mtu() && !(MTU_OVERHEAD + 68..=MAX_HW_MTU).contains(&wanted.mtu()) {
         return Err(Syndrome::VportMtu.into());
     }
-    debug_assert_eq!(ModifyNicVportFieldSelect::DESCRIPTOR.size, 4);
     let context = &mut device.vport.context;
     if select.roce_en() {
         context.set_roce_en(wanted.roce_en());
@@ -108,7 +106,6 @@ pub(super) fn modify_nic(
             .set_arm_change_event(wanted.arm_change_event())
             .set_event_on_mtu(wanted.event_on_mtu());
     }
-    let _ = io;
     Ok(())
 }
 

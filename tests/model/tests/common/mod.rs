@@ -18,7 +18,7 @@ use bareverbs_firmware_cmds::pages::{ManagePagesIn, QueryPagesIn};
 use bareverbs_firmware_cmds::uar::AllocUarIn;
 use connectx_model::{Config, Host, IommuFault, Model};
 use std::time::Duration;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 /// Where the host's memory appears to the device: nowhere near zero, so that nothing works by accident.
 pub const BASE: u64 = 0x7_4000_0000;
@@ -215,7 +215,7 @@ impl Node {
     pub fn post(&mut self, slot: u32, input: &[u8], outlen: usize) -> u64 {
         self.token = self.token.wrapping_add(1).max(1);
         let (token, blocks) = (self.token, self.blocks);
-        let mut chain = |host: &mut TestHost, at: u64, data: &[u8], len: usize| -> u64 {
+        let chain = |host: &mut TestHost, at: u64, data: &[u8], len: usize| -> u64 {
             let count = len.saturating_sub(16).div_ceil(512);
             assert!(count <= blocks);
             for n in 0..count {

@@ -294,7 +294,7 @@ impl Node {
         })
     }
 
-    pub fn to_init(&mut self, qp: &Qp) {
+    pub fn make_init(&mut self, qp: &Qp) {
         let mut modify = Rst2initQpIn::new();
         modify.set_qpn(qp.number);
         let qpc = modify.qpc_mut();
@@ -304,11 +304,17 @@ impl Node {
         self.command(&modify).unwrap();
     }
 
-    pub fn to_rtr(&mut self, qp: &Qp, remote_qpn: u32, psn: u32, to: Option<([u8; 16], [u8; 6])>) {
-        self.try_to_rtr(qp, remote_qpn, psn, to).unwrap();
+    pub fn make_rtr(
+        &mut self,
+        qp: &Qp,
+        remote_qpn: u32,
+        psn: u32,
+        to: Option<([u8; 16], [u8; 6])>,
+    ) {
+        self.try_make_rtr(qp, remote_qpn, psn, to).unwrap();
     }
 
-    pub fn try_to_rtr(
+    pub fn try_make_rtr(
         &mut self,
         qp: &Qp,
         remote_qpn: u32,
@@ -343,7 +349,7 @@ impl Node {
         self.command(&modify).map(|_| ())
     }
 
-    pub fn to_rts(&mut self, qp: &Qp, psn: u32) {
+    pub fn make_rts(&mut self, qp: &Qp, psn: u32) {
         let mut modify = Rtr2rtsQpIn::new();
         modify.set_qpn(qp.number);
         let qpc = modify.qpc_mut();
@@ -357,13 +363,13 @@ impl Node {
         self.command(&modify).unwrap();
     }
 
-    pub fn to_error(&mut self, qp: &Qp) {
+    pub fn make_error(&mut self, qp: &Qp) {
         let mut modify = Qp2ErrIn::new();
         modify.set_qpn(qp.number);
         self.command(&modify).unwrap();
     }
 
-    pub fn to_reset(&mut self, qp: &mut Qp) {
+    pub fn make_reset(&mut self, qp: &mut Qp) {
         let mut modify = Qp2RstIn::new();
         modify.set_qpn(qp.number);
         self.command(&modify).unwrap();
@@ -465,7 +471,7 @@ impl Pair {
 
     /// An RC (or UC) connection, each end with a CQ for both queues.
     pub fn connect(&mut self, st: u8) -> [(Qp, Cq); 2] {
-        let mut make = |node: &mut Node, pd: u32, user_index: u32| {
+        let make = |node: &mut Node, pd: u32, user_index: u32| {
             let cq = node.create_cq(6, 1);
             let qp = node.create_qp(QpPlan {
                 st,
@@ -475,18 +481,18 @@ impl Pair {
                 srq: None,
                 user_index,
             });
-            node.to_init(&qp);
+            node.make_init(&qp);
             (qp, cq)
         };
         let a = make(&mut self.a, self.pd[0], 0x11);
         let b = make(&mut self.b, self.pd[1], 0x22);
         let macs = [self.a.model.config().mac, self.b.model.config().mac];
         self.a
-            .to_rtr(&a.0, b.0.number, 200, Some((gid(2), macs[1])));
+            .make_rtr(&a.0, b.0.number, 200, Some((gid(2), macs[1])));
         self.b
-            .to_rtr(&b.0, a.0.number, 100, Some((gid(1), macs[0])));
-        self.a.to_rts(&a.0, 100);
-        self.b.to_rts(&b.0, 200);
+            .make_rtr(&b.0, a.0.number, 100, Some((gid(1), macs[0])));
+        self.a.make_rts(&a.0, 100);
+        self.b.make_rts(&b.0, 200);
         [a, b]
     }
 

@@ -1,0 +1,304 @@
+//! Anything a driver or the wire may do, at random: the model refuses, answers or ignores, and never panics.
+//!
+//! A failure prints its seed; run that one alone with `FUZZ_SEED=… cargo test -p connectx-model --test fuzz`.
+
+mod common;
+
+use bareverbs_firmware_cmds::opcode::Opcode;
+use common::queues::*;
+use common::{BASE, Node};
+use connectx_model::Config;
+use std::time::Duration;
+
+/// A small generator (SplitMix64); good enough to reach corners, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Mostly small numbers and addresses that exist, sometimes anything.
+    fn interesting(&mut self) -> u64 {
+        match self.below(6) {
+            0 => self.next(),
+            1 => BASE + self.below(1 << 20) * 8,
+            2 => 0,
+            3 => u64::MAX >> self.below(64),
+            _ => self.below(64),
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let value = self.next().to_be_bytes();
+            chunk.copy_from_slice(&value[..chunk.len()]);
+        }
+    }
+}
+
+/// Names the seed when a test dies.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("FUZZ_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+    {
+        Some(seed) => vec![seed],
+        None => (1..=count).collect(),
+    }
+}
+
+fn random_command(random: &mut Random) -> (Vec<u8>, usize) {
+    let opcode = if random.one_in(10) {
+        random.next() as u16
+    } else {
+        let all = Opcode::ALL;
+        all[random.below(all.len() as u64) as usize].number()
+    };
+    // Whoever tears the function down at random tests nothing else.
+    let lifecycle = matches!(opcode, 0x103 | 0x105);
+    let opcode = if lifecycle && !random.one_in(50) {
+        0x80d
+    } else {
+        opcode
+    };
+    let len = match random.below(4) {
+        0 => 8 + random.below(0x40) as usize,
+        _ => 0x10 + random.below(0x400) as usize,
+    };
+    let mut input = vec![0; len];
+    input[..2].copy_from_slice(&opcode.to_be_bytes());
+    if random.one_in(2) {
+        input[7] = random.below(8) as u8;
+    }
+    for _ in 0..random.below(24) {
+        let at = (8 + random.below(len as u64) as usize) & !3;
+        let value = random.interesting();
+        let value = if random.one_in(3) {
+            value << random.below(32)
+        } else {
+            value
+        };
+        if let Some(word) = input.get_mut(at..at + 4) {
+            word.copy_from_slice(&(value as u32).to_be_bytes());
+        }
+    }
+    if random.one_in(20) {
+        random.fill(&mut input[8..]);
+    }
+    (input, 8 + random.below(0x1100) as usize)
+}
+
+fn poke(node: &mut Node, random: &mut Random) {
+    let offset = match random.below(5) {
+        0 => random.below(0x2100),
+        1 => u64::from(node.uar) * 4096 + random.below(0x1000),
+        2 => {
+            u64::from(node.uar) * 4096
+                + [0x20, 0x24, 0x40, 0x48, 0x800, 0x804][random.below(6) as usize]
+        }
+        3 => random.below(33 << 20),
+        _ => random.next(),
+    };
+    let mut data = [0; 8];
+    random.fill(&mut data);
+    if random.one_in(2) {
+        data = (random.interesting() << 8).to_be_bytes();
+    }
+    let len = [1, 2, 4, 8][random.below(4) as usize];
+    // The command queue stays where it is, and the card is not told to stop.
+    let moves = offset < 0x20 + 8;
+    if random.one_in(2) || moves {
+        node.model
+            .bar_read(&mut node.host, offset, &mut data[..len]);
+    } else {
+        node.model.bar_write(&mut node.host, offset, &data[..len]);
+    }
+}
+
+#[test]
+fn random_commands_and_registers() {
+    let mut answered = 0u64;
+    for seed in seeds(60) {
+        let _seed = Seed(seed);
+        let mut random = Random(seed);
+        let mut node = Node::new(Config {
+            strict: seed % 2 == 0,
+            supported_issi: 1 << (seed % 3 != 0) as u32,
+            ..Config::new(1)
+        });
+        node.initialize();
+        node.create_eq(10, u64::MAX, 0);
+        node.create_eq(10, 0, 1);
+        if seed % 3 != 0 {
+            node.address(1);
+        }
+        let pd = node.alloc_pd();
+        let cq = node.create_cq(4, 1);
+        let mut qp = node.create_qp(QpPlan {
+            st: [RC, UC, UD, QP1][seed as usize % 4],
+            pd,
+            send_cq: cq.number,
+            receive_cq: cq.number,
+            srq: None,
+            user_index: 0,
+        });
+        node.make_init(&qp);
+        for _ in 0..400 {
+            match random.below(8) {
+                0..=4 => {
+                    let (input, outlen) = random_command(&mut random);
+                    let slot = random.below(4) as u32;
+                    node.post(slot, &input, outlen);
+                    node.ring(1 << slot);
+                }
+                5 | 6 => poke(&mut node, &mut random),
+                _ => {
+                    let mut wqe = vec![0; 16 * random.below(8) as usize];
+                    random.fill(&mut wqe);
+                    let opcode = random.next() as u8;
+                    node.post_send(&mut qp, opcode, random.next() as u8, 0, &wqe);
+                    node.ring_send(&qp);
+                }
+            }
+            node.sleep(Duration::from_micros(random.below(2000)));
+            for at in 0..node.events.len() {
+                while node.next_event(at).is_some() {}
+                node.arm_eq(at);
+            }
+        }
+        answered += node.model.stats().commands;
+    }
+    assert!(answered > 1000, "only {answered} commands were answered");
+}
+
+#[test]
+fn random_work_requests() {
+    const OPCODES: [u8; 12] = [0, 1, 8, 9, 0xa, 0xb, 0x10, 0x11, 0x12, 0x25, 0x14, 0x18];
+    for seed in seeds(150) {
+        let _seed = Seed(seed);
+        let mut random = Random(seed);
+        let mut pair = Pair::new();
+        let st = if random.one_in(3) { UC } else { RC };
+        let [(mut qp_a, _), (mut qp_b, _)] = pair.connect(st);
+        let memory = pair.b.host.alloc(8192, 4096);
+        let key_b = pair.b.register(pair.pd[1], memory, 0, 8192, ALL);
+        let memory = pair.a.host.alloc(8192, 4096);
+        let key_a = pair.a.register(pair.pd[0], memory, 0, 8192, ALL);
+        for _ in 0..30 {
+            let opcode = OPCODES[random.below(OPCODES.len() as u64) as usize];
+            let mut segments = Vec::new();
+            if random.below(3) != 0 {
+                segments.extend(remote_segment(random.below(9000), key_b));
+            }
+            for _ in 0..random.below(4) {
+                let len = random.below(5000) as u32;
+                match random.below(4) {
+                    0 => segments.extend(inline_segment(&vec![7; len as usize % 100])),
+                    1 => segments.extend(data_segment((random.next() as u32, random.next(), len))),
+                    _ => segments.extend(data_segment((key_a, random.below(9000), len))),
+                }
+            }
+            if random.one_in(8) {
+                let at = random.below(segments.len().max(1) as u64) as usize;
+                if let Some(byte) = segments.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            pair.b.post_receive(
+                &mut qp_b,
+                &[(key_b, random.below(9000), random.below(6000) as u32)],
+            );
+            pair.a.post_send(
+                &mut qp_a,
+                opcode,
+                random.next() as u8,
+                random.next() as u32,
+                &segments,
+            );
+            if random.one_in(20) {
+                // A doorbell record that tells nonsense.
+                qp_a.sq = qp_a.sq.wrapping_add(random.next() as u16);
+            }
+            pair.a.ring_send(&qp_a);
+            pair.run();
+        }
+        let time = Duration::from_secs(60);
+        pair.a.sleep(time);
+        pair.b.sleep(time);
+        pair.run();
+    }
+}
+
+#[test]
+fn random_frames() {
+    for seed in seeds(40) {
+        let _seed = Seed(seed);
+        let mut random = Random(seed);
+        let mut pair = Pair::new();
+        let [(mut qp_a, _), (mut qp_b, mut cq_b)] = pair.connect(RC);
+        let memory = pair.b.host.alloc(8192, 4096);
+        let key_b = pair.b.register(pair.pd[1], memory, 0, 8192, ALL);
+        for _ in 0..100 {
+            pair.b.post_receive(&mut qp_b, &[(key_b, 0, 4096)]);
+            let segments = [remote_segment(0, key_b), inline_segment(&[3; 60])].concat();
+            pair.a.post_send(
+                &mut qp_a,
+                [8, 9, 0x0a][random.below(3) as usize],
+                SIGNALED,
+                0,
+                &segments,
+            );
+            pair.a.ring_send(&qp_a);
+            pair.a.sleep(Duration::from_micros(10));
+            for mut frame in std::mem::take(&mut pair.a.host.frames) {
+                for _ in 0..random.below(4) {
+                    let at = random.below(frame.len() as u64) as usize;
+                    frame[at] ^= random.next() as u8;
+                }
+                let cut = if random.one_in(6) {
+                    random.below(frame.len() as u64) as usize
+                } else {
+                    frame.len()
+                };
+                // Without a valid ICRC nothing would get past the first check.
+                if random.below(4) != 0 {
+                    connectx_model::roce::packet::reseal(&mut frame[..cut]);
+                }
+                pair.b.model.receive(&mut pair.b.host, &frame[..cut]);
+            }
+            if random.one_in(5) {
+                let mut noise = vec![0; random.below(200) as usize];
+                random.fill(&mut noise);
+                pair.b.model.receive(&mut pair.b.host, &noise);
+            }
+            pair.b.sleep(Duration::from_micros(10));
+            pair.b.poll_all(&mut cq_b);
+            for frame in std::mem::take(&mut pair.b.host.frames) {
+                pair.a.model.receive(&mut pair.a.host, &frame);
+            }
+        }
+    }
+}
