@@ -20,7 +20,7 @@ use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
 use bareverbs_firmware_cmds::cmdq::{
     BLOCK_DATA_SIZE, CommandQueueEntry, INLINE_SIZE, MailboxBlock, blocks_needed,
 };
-use bareverbs_firmware_cmds::eq::CreateEqIn;
+use bareverbs_firmware_cmds::eq::{CreateEqIn, Eqe};
 use bareverbs_firmware_cmds::event::{EQE_SIZE, Event, owner_of_pass};
 use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -133,6 +133,25 @@ pub(crate) struct Inner {
     /// Pages that the firmware answers a "take" with, beside what it really has.
     pub(crate) take_lies: Vec<u64>,
     pub(crate) keep_pages: bool,
+}
+
+/// A small random generator (splitmix64), so that a seed is all that a failing test has to print.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+    }
 }
 
 pub(crate) struct Fake(Mutex<Inner>);
@@ -441,10 +460,14 @@ impl Inner {
     }
 
     pub(crate) fn event(&mut self, event: Event) {
+        self.raw_event(event.to_eqe());
+    }
+
+    /// An event queue entry of any content; only its owner bit is made right.
+    pub(crate) fn raw_event(&mut self, mut entry: Eqe) {
         let Some(mut eq) = self.eqs.first().copied() else {
             return;
         };
-        let mut entry = event.to_eqe();
         entry.set_owner(owner_of_pass(eq.producer, eq.log_size) != 0);
         let index = u64::from(eq.producer & ((1 << eq.log_size) - 1));
         let iova = eq.ring + index * EQE_SIZE as u64;
