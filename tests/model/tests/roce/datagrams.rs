@@ -133,6 +133,29 @@ fn buffer_without_room_for_the_header() {
 }
 
 #[test]
+fn longer_than_the_receivers_mtu_is_dropped() {
+    let mut world = World::with(Box::new(Cable::new()), |side| {
+        config(QpKind::Ud, side, [2048, 1024][side])
+    });
+    world.sides[1].env.post_recv(0, 4096);
+    for len in [1025, 1024] {
+        world.posts(
+            0,
+            datagram(0, SendOp::Send, vec![memory(0, len)], 0x51, QKEY),
+        );
+    }
+    world.settle();
+    let lens: Vec<_> = world.sides[1]
+        .env
+        .received
+        .iter()
+        .map(|c| c.byte_len)
+        .collect();
+    assert_eq!(lens, [1064]);
+    assert_eq!(world.sides[1].env.count_of(Counter::PacketsDropped), 1);
+}
+
+#[test]
 fn multicast_is_for_whoever_the_device_gives_it_to() {
     let mut world = World::new(QpKind::Ud, 1024);
     world.sides[1].env.post_recv(0, 100);

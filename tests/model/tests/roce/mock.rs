@@ -8,7 +8,10 @@ use std::time::Duration;
 use connectx_model::link::rng::Rng;
 use connectx_model::link::{Cable, Link};
 use connectx_model::roce::env::*;
-use connectx_model::roce::packet::Packet;
+use connectx_model::roce::headers::Headers;
+use connectx_model::roce::opcode::{Opcode, Operation, Service};
+use connectx_model::roce::packet::{Bth, Extended, MAX_FRAME, Packet, Repr};
+use connectx_model::roce::psn::Psn;
 use connectx_model::roce::transport::{Scratch, Transport};
 
 /// Keys of every mock: local, remote with all rights, remote without rights.
@@ -416,6 +419,20 @@ impl World {
         busy
     }
 
+    /// Lets a side send up to `budget` frames, which are returned and go nowhere.
+    pub(crate) fn intercept(&mut self, side: usize, budget: usize) -> Vec<Vec<u8>> {
+        let Side { qp, env } = &mut self.sides[side];
+        qp.run(env, &mut self.scratch, self.now, budget);
+        env.frames.drain(..).collect()
+    }
+
+    /// Hands a frame to a side, past the link.
+    pub(crate) fn deliver(&mut self, side: usize, frame: &[u8]) {
+        let packet = Packet::parse(frame).unwrap();
+        let Side { qp, env } = &mut self.sides[side];
+        qp.receive(&packet, env, self.now);
+    }
+
     /// Lets everything happen until nothing more will, or until `limit`.
     pub(crate) fn settle_until(&mut self, limit: Duration) {
         loop {
@@ -466,6 +483,38 @@ pub(crate) fn remote(op: SendOp, segments: Vec<Segment>, offset: usize) -> SendW
         rkey: RKEY,
         ..SendWork::default()
     }
+}
+
+/// An RC packet made by hand, of the side `from`.
+pub(crate) fn packet(
+    from: usize,
+    operation: Operation,
+    psn: u32,
+    extended: Extended,
+    payload: &[u8],
+) -> Vec<u8> {
+    let repr = Repr {
+        headers: Headers::new(path_of(from)),
+        bth: Bth {
+            opcode: Opcode::new(Service::Rc, operation),
+            solicited: false,
+            migration: true,
+            pkey: 0xffff,
+            fecn: false,
+            becn: false,
+            destination_qpn: 0x51 - from as u32,
+            ack_request: true,
+            psn: Psn::new(psn),
+        },
+        extended,
+    };
+    let mut frame = vec![0; MAX_FRAME];
+    let len = repr.emit(&mut frame, payload.len(), |out| {
+        out.copy_from_slice(payload);
+        Ok::<_, ()>(())
+    });
+    frame.truncate(len.unwrap());
+    frame
 }
 
 /// A datagram to the other side.

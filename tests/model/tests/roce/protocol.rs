@@ -9,7 +9,7 @@ use connectx_model::link::{Cable, Link};
 use connectx_model::roce::codes::{Nak, Syndrome as Aeth};
 use connectx_model::roce::env::*;
 use connectx_model::roce::opcode::{Opcode, Operation, Service};
-use connectx_model::roce::packet::{Packet, Repr, reseal};
+use connectx_model::roce::packet::{Extended, Packet, Repr, Reth, reseal};
 
 use crate::mock::*;
 
@@ -106,6 +106,84 @@ fn a_lost_packet_gets_one_nak_and_goes_back() {
 }
 
 #[test]
+fn every_gap_gets_its_nak() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    for lost in [3, 9] {
+        link.rule(lost, 1, Action::Drop, |from, _| from == 0);
+    }
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 2000)], 0x1000));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(world.sides[0].env.count_of(Counter::PacketSeqErr), 2);
+    assert_eq!(world.sides[0].env.count_of(Counter::LocalAckTimeoutErr), 0);
+}
+
+#[test]
+fn the_window_is_finite() {
+    let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+    link.rule(0, u32::MAX, Action::Drop, |_, _| true);
+    let mut world = World::with(Box::new(link), |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Write, vec![memory(0, MEMORY as u32)], 0));
+    world.settle_until(Duration::from_micros(1));
+    assert_eq!(world.sides[0].env.count_of(Counter::PacketsSent), 1024);
+}
+
+/// An answer that comes after going back spares what it answers.
+#[test]
+fn late_acknowledgements_shorten_the_repetition() {
+    let mut world = World::new(QpKind::Rc, 256);
+    world.posts(0, remote(SendOp::Write, vec![memory(0, 2560)], 0x1000));
+    assert_eq!(world.intercept(0, 100).len(), 10);
+    world.now = world.sides[0].qp.next_deadline().unwrap();
+    let (side, now) = (&mut world.sides[0], world.now);
+    side.qp.on_timer(&mut side.env, now);
+    assert_eq!(world.intercept(0, 2).len(), 2);
+    let ack = packet(
+        1,
+        Operation::Acknowledge,
+        0x12_3456 + 4,
+        Extended::default(),
+        &[],
+    );
+    world.deliver(0, &ack);
+    let next = world.intercept(0, 100);
+    let psn = |frame: &Vec<u8>| Packet::parse(frame).unwrap().repr.bth.psn.get();
+    assert_eq!(
+        next.iter().map(psn).collect::<Vec<_>>(),
+        (0x12_345b..0x12_3460).collect::<Vec<_>>()
+    );
+}
+
+/// A duplicate that finds a receive WQE ends the waiting, and what was dropped meanwhile goes out at once.
+#[test]
+fn readiness_shown_by_a_duplicate() {
+    let mut world = World::with(Box::new(Cable::new()), |side| QpConfig {
+        min_rnr_timer: 0,
+        ..config(QpKind::Rc, side, 256)
+    });
+    for _ in 0..3 {
+        world.posts(0, send(SendOp::Send, vec![memory(0, 100)]));
+    }
+    let frames = world.intercept(0, 100);
+    frames.iter().for_each(|frame| world.deliver(1, frame));
+    let naks = world.intercept(1, 100);
+    assert_eq!(naks.len(), 1);
+    world.deliver(0, &naks[0]);
+    assert_eq!(
+        world.sides[0].qp.next_deadline(),
+        Some(Duration::from_micros(655_360))
+    );
+    for _ in 0..3 {
+        world.sides[1].env.post_recv(0, 100);
+    }
+    world.deliver(1, &frames[0]);
+    world.settle();
+    assert_eq!(world.results(0), [Ok(()); 3]);
+    assert!(world.now < Duration::from_millis(1));
+}
+
+#[test]
 fn a_lost_last_packet_waits_for_the_timer() {
     let mut link = Faulty::new(Cable::new(), 1, Rates::default());
     link.rule(9, 1, Action::Drop, |from, _| from == 0);
@@ -155,6 +233,53 @@ fn a_broken_read_is_asked_for_again_from_there() {
     assert_eq!(world.sides[1].env.count_of(Counter::DuplicateRequest), 1);
     let (here, there) = (&world.sides[0].env, &world.sides[1].env);
     assert!(here.memory[..2500] == there.memory[0x1000..0x1000 + 2500]);
+}
+
+#[test]
+fn duplicated_read_requests_are_answered_once_while_underway() {
+    let (link, log) = logged({
+        let mut link = Faulty::new(Cable::new(), 1, Rates::default());
+        link.rule(0, u32::MAX, Action::Duplicate, |from, _| from == 0);
+        link
+    });
+    let mut world = World::with(link, |side| config(QpKind::Rc, side, 256));
+    world.posts(0, remote(SendOp::Read, vec![memory(0, 2500)], 0x1000));
+    world.settle();
+    assert_eq!(world.results(0), [Ok(())]);
+    assert_eq!(operations(&log, 1).len(), 10);
+    // The message counts as done with its last packet.
+    let log = log.lock().unwrap();
+    let msn = |wanted| {
+        let found = log.iter().find(|l| l.1.bth.opcode.operation == wanted);
+        found.unwrap().1.extended.aeth.msn
+    };
+    assert_eq!(msn(Operation::ReadResponseFirst), 0);
+    assert_eq!(msn(Operation::ReadResponseLast), 1);
+}
+
+#[test]
+fn a_repetition_of_something_else_is_not_answered() {
+    let mut world = World::new(QpKind::Rc, 256);
+    let read = |addr: u64, rkey: u32, len: u32| {
+        let reth = Reth { addr, rkey, len };
+        let extended = Extended {
+            reth,
+            ..Extended::default()
+        };
+        packet(0, Operation::ReadRequest, 0x12_3456, extended, &[])
+    };
+    world.deliver(1, &read(BASE, RKEY, 600));
+    assert_eq!(world.intercept(1, 100).len(), 3);
+    for (addr, rkey, len) in [
+        (BASE + 1, RKEY, 600),
+        (BASE, RKEY + 1, 600),
+        (BASE, RKEY, 601),
+    ] {
+        world.deliver(1, &read(addr, rkey, len));
+        assert_eq!(world.intercept(1, 100).len(), 0);
+    }
+    world.deliver(1, &read(BASE, RKEY, 300));
+    assert_eq!(world.intercept(1, 100).len(), 2);
 }
 
 #[test]
@@ -490,6 +615,111 @@ fn requests_that_contradict_the_message_are_invalid() {
             [QpEvent::InvalidRequest],
             "{what}"
         );
+    }
+}
+
+#[test]
+fn writes_whose_lengths_disagree_are_invalid() {
+    let write = |psn: u32, operation, len: u32, payload: &[u8]| {
+        let reth = Reth {
+            addr: BASE,
+            rkey: RKEY,
+            len,
+        };
+        let extended = Extended {
+            reth,
+            ..Extended::default()
+        };
+        packet(0, operation, 0x12_3456 + psn, extended, payload)
+    };
+    use Operation::{ReadRequest, WriteFirst, WriteLast, WriteMiddle, WriteOnly};
+    let full = [7; 256];
+    let cases: [&[Vec<u8>]; 7] = [
+        &[write(0, WriteOnly, 10, &[7; 9])],
+        &[write(0, WriteOnly, 10, &[7; 11])],
+        &[
+            write(0, WriteFirst, 300, &full),
+            write(1, WriteLast, 0, &[7; 45]),
+        ],
+        &[
+            write(0, WriteFirst, 300, &full),
+            write(1, WriteLast, 0, &[7; 43]),
+        ],
+        &[
+            write(0, WriteFirst, 600, &full),
+            write(1, WriteMiddle, 0, &full),
+            write(2, WriteMiddle, 0, &full),
+        ],
+        // Another request in the middle of a message.
+        &[
+            write(0, WriteFirst, 600, &full),
+            write(1, ReadRequest, 10, &[]),
+        ],
+        &[
+            write(0, WriteFirst, 600, &full),
+            write(1, WriteFirst, 600, &full),
+        ],
+    ];
+    for (i, case) in cases.into_iter().enumerate() {
+        let mut world = World::new(QpKind::Rc, 256);
+        case.iter().for_each(|frame| world.deliver(1, frame));
+        let answers = world.intercept(1, 100);
+        let last = Packet::parse(answers.last().unwrap()).unwrap().repr;
+        assert_eq!(
+            last.extended.aeth.syndrome,
+            Aeth::Nak(Nak::InvalidRequest),
+            "case {i}"
+        );
+        assert_eq!(world.sides[1].env.error, Some(ErrorScope::Qp));
+        let (memory, before) = (&world.sides[1].env.memory, Mock::new(1).memory);
+        assert!(memory[600..] == before[600..], "case {i}");
+    }
+}
+
+#[test]
+fn answers_that_make_no_sense_end_the_requester() {
+    use Operation::{AtomicAcknowledge, ReadResponseFirst, ReadResponseMiddle, ReadResponseOnly};
+    let answers: [(Operation, usize); 6] = [
+        (ReadResponseFirst, 256),
+        (ReadResponseOnly, 99),
+        (ReadResponseOnly, 101),
+        (ReadResponseMiddle, 100),
+        (ReadResponseOnly, 0),
+        (AtomicAcknowledge, 0),
+    ];
+    for (operation, len) in answers {
+        let mut world = World::new(QpKind::Rc, 256);
+        let before = world.sides[0].env.memory.clone();
+        world.posts(0, remote(SendOp::Read, vec![memory(0, 100)], 0));
+        world.intercept(0, 100);
+        let answer = packet(1, operation, 0x12_3456, Extended::default(), &vec![9; len]);
+        world.deliver(0, &answer);
+        assert_eq!(
+            world.results(0),
+            [Err(Syndrome::BadResponse)],
+            "{operation:?} {len}"
+        );
+        assert!(world.sides[0].env.memory == before);
+    }
+}
+
+#[test]
+fn nothing_is_received_before_rtr() {
+    for state in [QpState::Reset, QpState::Init, QpState::Err] {
+        let mut world = World::new(QpKind::Rc, 256);
+        let early = QpConfig {
+            state,
+            ..config(QpKind::Rc, 1, 256)
+        };
+        let side = &mut world.sides[1];
+        side.qp.configure(early, &mut side.env, Duration::ZERO);
+        world.posts(0, remote(SendOp::Write, vec![memory(0, 100)], 0));
+        world.settle();
+        assert_eq!(world.results(0), [Err(Syndrome::TransportRetryExceeded)]);
+        let env = &world.sides[1].env;
+        assert_eq!(env.count_of(Counter::PacketsDropped), 8, "{state:?}");
+        assert_eq!(env.count_of(Counter::PacketsSent), 0);
+        assert!(env.memory == Mock::new(1).memory);
     }
 }
 
