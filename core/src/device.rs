@@ -27,7 +27,7 @@ use crate::slots::Tables;
 /// as many turns.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const TURNS_PER_LOOK: u32 = 64;
-/// Longest sleep for an interrupt while a command is in flight. Another thread may take the interrupt.
+/// Longest sleep for an interrupt at a time: another thread may have taken it, together with the event.
 const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 
 /// An mlx5 function that was brought up.
@@ -344,8 +344,9 @@ impl<'s, P: Platform> Device<'s, P> {
             .unwrap_or_default()
     }
 
-    /// Sleeps until the device raises an interrupt (relaxes once when polling) or until `deadline` on the platform's
-    /// clock, then [`poll`](Self::poll)s. Returns whether the deadline has not passed yet.
+    /// Sleeps until the device raises an interrupt (relaxes once when polling), at the longest until `deadline` on the
+    /// platform's clock, then [`poll`](Self::poll)s. Returns whether the deadline has not passed yet. It may return early:
+    /// what is waited for has to be looked at in a loop.
     pub fn wait(&self, deadline: Duration) -> Result<bool, DeviceError> {
         self.wait_vector(0, deadline)
     }
@@ -360,7 +361,8 @@ impl<'s, P: Platform> Device<'s, P> {
     fn wait_vector(&self, vector: u16, deadline: Duration) -> Result<bool, DeviceError> {
         self.poll()?;
         if self.config.interrupts {
-            self.platform.wait_interrupt(vector, deadline);
+            let slice = self.platform.now().saturating_add(INTERRUPT_SLICE);
+            self.platform.wait_interrupt(vector, deadline.min(slice));
         } else {
             self.platform.relax();
         }

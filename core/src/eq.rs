@@ -43,6 +43,8 @@ pub(crate) struct EventQueue {
     log_size: u8,
     /// Entries read, running freely.
     consumer: u32,
+    /// Entries read that the device was not told of.
+    untold: u32,
     eqn: Eqn,
     uar: UarIndex,
     vector: u16,
@@ -68,6 +70,7 @@ impl EventQueue {
             ring,
             log_size,
             consumer: 0,
+            untold: 0,
             eqn: Eqn(0),
             uar,
             vector,
@@ -96,7 +99,9 @@ impl EventQueue {
     /// The device has created it.
     pub(crate) fn created<P: Platform>(&mut self, platform: &P, eqn: Eqn) {
         self.eqn = eqn;
-        self.update(platform);
+        if self.interrupts {
+            self.update(platform, doorbell::EQ_ARM);
+        }
     }
 
     /// Its number.
@@ -132,29 +137,25 @@ impl EventQueue {
             let mut entry = Eqe::ZERO;
             self.ring.read_bytes(index * EQE_SIZE, &mut entry.0);
             self.consumer = self.consumer.wrapping_add(1);
+            self.untold += 1;
             read += 1;
             handle(Event::parse(&entry));
-            if read.is_multiple_of(UPDATE_INTERVAL) {
-                platform.write_be32(
-                    self.uar.bar_offset() + doorbell::EQ_CONSUME,
-                    doorbell::eq(self.eqn, self.consumer),
-                );
+            if self.untold == UPDATE_INTERVAL {
+                self.update(platform, doorbell::EQ_CONSUME);
             }
         }
-        if read > 0 {
-            self.update(platform);
+        // Without interrupts there is nothing to arm, and the device can wait to hear of a few entries: the register
+        // write would cost more than the event.
+        if read > 0 && self.interrupts {
+            self.update(platform, doorbell::EQ_ARM);
         }
         read
     }
 
-    /// Tells the device how far the queue was read and, where interrupts are used, asks for the next one. If more events
-    /// have come meanwhile, it is raised at once.
-    fn update<P: Platform>(&self, platform: &P) {
-        let offset = if self.interrupts {
-            doorbell::EQ_ARM
-        } else {
-            doorbell::EQ_CONSUME
-        };
+    /// Tells the device how far the queue was read. At [`doorbell::EQ_ARM`] this asks for an interrupt as well, which is
+    /// raised at once if more events have come meanwhile.
+    fn update<P: Platform>(&mut self, platform: &P, offset: usize) {
+        self.untold = 0;
         platform.write_be32(
             self.uar.bar_offset() + offset,
             doorbell::eq(self.eqn, self.consumer),

@@ -104,6 +104,8 @@ impl<P: Platform> Device<'_, P> {
 
     fn tear_down_in_order(&mut self, trouble: &mut Trouble) {
         self.with(|control| control.queue.set_timeout(self.config.teardown_timeout));
+        // Commands are polled from here on, as they were before there was an event queue.
+        self.completion_eqs.clear();
         // The first queue goes last: until then page requests still arrive.
         while let Some(eq) = self.with(|control| control.eqs.pop()).flatten() {
             let mut destroy = DestroyEqIn::new();

@@ -473,3 +473,25 @@ fn the_driver_version_is_told_to_who_wants_it() {
     drop(device);
     fake.assert_clean();
 }
+
+#[test]
+fn more_queue_pairs_are_asked_for_when_the_storage_has_room() {
+    for (current, max, expected, commands) in [
+        (1, 18, 2, 17),
+        (1, 1, 1, 17),
+        (2, 18, 2, 16),
+        (17, 18, 17, 16),
+    ] {
+        let fake = Fake::with(|inner| {
+            inner.hca.set_log_max_qp(current);
+            inner.hca_max.set_log_max_qp(max);
+        });
+        let mut memory = Memory::new();
+        let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+        assert_eq!(fake.lock().hca.log_max_qp(), expected);
+        assert_eq!(device.capabilities().max_qp(), 1 << expected);
+        assert_eq!(device.commands_executed(), commands);
+        drop(device);
+        fake.assert_clean();
+    }
+}
