@@ -11,11 +11,23 @@ pub(crate) const SERVICE: u64 = 0x0106_1c06;
 
 /// The path from node 0 or 1 to the other.
 pub(crate) fn path(node: u8) -> Address {
-    Address { local_gid: [node; 16], remote_gid: [1 - node; 16], pkey: 0xffff, hop_limit: 64, ..Address::default() }
+    Address {
+        local_gid: [node; 16],
+        remote_gid: [1 - node; 16],
+        pkey: 0xffff,
+        hop_limit: 64,
+        ..Address::default()
+    }
 }
 
 /// Moves messages from one engine to the other until there are none.
-pub(crate) fn carry(now: Duration, from: &mut Engine<'_>, to: &mut Engine<'_>, path: &Address, mad: &mut [u8; MAD_LEN]) {
+pub(crate) fn carry(
+    now: Duration,
+    from: &mut Engine<'_>,
+    to: &mut Engine<'_>,
+    path: &Address,
+    mad: &mut [u8; MAD_LEN],
+) {
     while from.poll_transmit(now, mad).is_some() {
         let heard = to.handle_mad(now, path, mad);
         debug_assert!(heard.is_ok(), "{heard:?}");
@@ -31,19 +43,42 @@ pub(crate) fn connect(
     mad: &mut [u8; MAD_LEN],
 ) -> (ConnectionId, ConnectionId) {
     let (there, back) = (path(0), path(1));
-    let params = ConnectParams { service_id: SERVICE, local_qpn: qpn, private_data: &[7; 92], ..ConnectParams::new(there) };
+    let params = ConnectParams {
+        service_id: SERVICE,
+        local_qpn: qpn,
+        private_data: &[7; 92],
+        ..ConnectParams::new(there)
+    };
     let ours = client.connect(now, &params).expect("a slot");
     carry(now, client, server, &back, mad);
     let theirs = match server.poll_event() {
-        Some(Event { connection, kind: EventKind::ConnectRequest { .. }, .. }) => connection,
+        Some(Event {
+            connection,
+            kind: EventKind::ConnectRequest { .. },
+            ..
+        }) => connection,
         other => panic!("{other:?}"),
     };
-    server.reply(now, theirs, &ReplyParams::new(qpn)).expect("a request");
+    server
+        .reply(now, theirs, &ReplyParams::new(qpn))
+        .expect("a request");
     carry(now, server, client, &there, mad);
-    assert!(matches!(client.poll_event(), Some(Event { kind: EventKind::Reply { .. }, .. })));
+    assert!(matches!(
+        client.poll_event(),
+        Some(Event {
+            kind: EventKind::Reply { .. },
+            ..
+        })
+    ));
     client.ready(ours, &[]).expect("a reply");
     carry(now, client, server, &back, mad);
-    assert!(matches!(server.poll_event(), Some(Event { kind: EventKind::Established { .. }, .. })));
+    assert!(matches!(
+        server.poll_event(),
+        Some(Event {
+            kind: EventKind::Established { .. },
+            ..
+        })
+    ));
     (ours, theirs)
 }
 
@@ -60,12 +95,24 @@ pub(crate) fn disconnect<'a>(
     carry(now, client, server, &back, mad);
     carry(now, server, client, &there, mad);
     for engine in [&mut *client, &mut *server] {
-        assert!(matches!(engine.poll_event(), Some(Event { kind: EventKind::Disconnected { .. }, .. })));
+        assert!(matches!(
+            engine.poll_event(),
+            Some(Event {
+                kind: EventKind::Disconnected { .. },
+                ..
+            })
+        ));
     }
     let later = now + Duration::from_secs(2);
     for (engine, id) in [(client, ours), (server, theirs)] {
         engine.handle_timeout(later);
-        assert!(matches!(engine.poll_event(), Some(Event { kind: EventKind::TimewaitExit, .. })));
+        assert!(matches!(
+            engine.poll_event(),
+            Some(Event {
+                kind: EventKind::TimewaitExit,
+                ..
+            })
+        ));
         engine.release(later, id).expect("still ours");
     }
 }
@@ -81,6 +128,8 @@ pub(crate) fn engines(connections: usize) -> [Engine<'static>; 2] {
         Engine::new(Config::new(seed, seed), storage)
     };
     let mut engines = [engine(1), engine(2)];
-    engines[1].listen(SERVICE, u32::MAX, false, 0).expect("a free service");
+    engines[1]
+        .listen(SERVICE, u32::MAX, false, 0)
+        .expect("a free service");
     engines
 }

@@ -29,13 +29,21 @@ fn main() {
     if let [_, command, rounds, others] = &args[..]
         && command == "count"
     {
-        run(rounds.parse().expect("rounds"), others.parse().expect("others"));
+        run(
+            rounds.parse().expect("rounds"),
+            others.parse().expect("others"),
+        );
         return;
     }
     let rounds = 20_000;
     for others in [0, 1_000, 100_000] {
         let each = run(rounds, others).as_nanos() / u128::from(rounds);
-        println!("{others:>7} others established: {each:>5} ns per connection and disconnection, both ends");
+        println!(
+            "{others:>7} others established: {each:>5} ns per connection and disconnection, both ends"
+        );
     }
-    println!("{:>7} bytes per connection", size_of::<bareverbs_cm::engine::Slot>());
+    println!(
+        "{:>7} bytes per connection",
+        size_of::<bareverbs_cm::engine::Slot>()
+    );
 }

@@ -154,9 +154,10 @@ impl RdmaError {
             | Self::QpExists
             | Self::NoQp
             | Self::Mad(_)
-            | Self::ModifyQp(_)
-            | Self::Mr(_)
             | Self::OutOfRange(_) => EINVAL,
+            Self::ModifyQp(ModifyError::Command(_)) | Self::Mr(MrError::Command(_)) => EIO,
+            Self::Mr(MrError::Memory(_)) => ENOMEM,
+            Self::ModifyQp(_) | Self::Mr(_) => EINVAL,
             Self::Full { .. } => ENOMEM,
             Self::Unsupported(_) => ENOSYS,
             Self::AddrInUse(_) => EADDRINUSE,

@@ -1,0 +1,301 @@
+//! Connection set-up with something going wrong below: each firmware command failed, dropped or delayed on either side; a
+//! bad link; a device that vanishes. It ends in a connection or in a typed error, and nothing is left behind.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bareverbs_cm::rdma::{self, *};
+use bareverbs_core::qp::QpCap;
+use bareverbs_core::{Device, Gid, GidEntry, Resources, RoceVersion, WcStatus};
+use bareverbs_in_process::{Builder, ModelPlatform, World};
+use connectx_model::Config as Card;
+use connectx_model::fault::{CommandFault, CommandRule};
+use connectx_model::link::fault::Rates;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const PORT: u16 = 7174;
+
+type Cm<'s, 'd> = RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'d>>;
+
+fn ip(node: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, node as u8 + 1])
+}
+
+fn quick() -> bareverbs_core::Config {
+    let mut config = bareverbs_core::Config::DEFAULT;
+    config.command_timeout = Duration::from_millis(50);
+    config.teardown_timeout = Duration::from_millis(50);
+    config.health_interval = Duration::from_millis(5);
+    config
+}
+
+fn open<'s>(
+    world: &World,
+    node: usize,
+    memory: &'s mut Resources<16, 32, 2, 256>,
+) -> Device<'s, ModelPlatform> {
+    let device = Device::open(world.platform(node), quick(), memory.storage()).expect("bring-up");
+    let IpAddr::V4(address) = ip(node) else {
+        unreachable!()
+    };
+    let mac = device.mac().expect("MAC");
+    let entry = GidEntry {
+        gid: Gid::from_ipv4(address),
+        version: RoceVersion::V2,
+        vlan: None,
+        mac,
+    };
+    device.set_gid(0, entry).expect("GID");
+    device
+}
+
+fn init<'a, 'd>() -> QpInit<'a, 'd, ModelPlatform> {
+    QpInit {
+        cap: QpCap {
+            max_send_wr: 4,
+            max_recv_wr: 4,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 16,
+        },
+        ..QpInit::default()
+    }
+}
+
+fn config(node: usize, seed: u64) -> rdma::Config {
+    rdma::Config {
+        gsi_depth: 16,
+        ..rdma::Config::new(seed * 2 + node as u64)
+    }
+}
+
+/// Connects node 0 to node 1, sends a message, disconnects. Errors of the connecting side, and those that make either
+/// manager unusable, end it.
+fn converse(world: &World, cms: &mut [Cm<'_, '_>; 2], limit: Duration) -> Result<(), RdmaError> {
+    let channels = [
+        cms[0].create_event_channel()?,
+        cms[1].create_event_channel()?,
+    ];
+    let listener = cms[1].create_id(Some(channels[1]), 0, PortSpace::Tcp)?;
+    cms[1].bind_addr(listener, SocketAddr::new(ip(1), PORT))?;
+    cms[1].listen(listener, 4)?;
+    let ours = cms[0].create_id(Some(channels[0]), 0, PortSpace::Tcp)?;
+    cms[0].resolve_addr(ours, None, SocketAddr::new(ip(1), PORT), SECOND)?;
+    cms[0].resolve_route(ours, SECOND)?;
+    cms[0].create_qp(ours, None, &mut init())?;
+    cms[0].connect(ours, None)?;
+    let start = world.now();
+    let mut theirs = None;
+    let mut sink = None;
+    let mut up = [false; 2];
+    let mut over = [false; 2];
+    let mut said = false;
+    while !(over[0] && over[1]) {
+        if world.now() - start > limit {
+            return Err(RdmaError::TimedOut);
+        }
+        for node in 0..2 {
+            let now = cms[node].now();
+            cms[node].poll(now)?;
+            while let Some(event) = cms[node].try_get_cm_event(channels[node])? {
+                match event.event {
+                    EventType::ConnectRequest => {
+                        let cm = &mut cms[1];
+                        let accepted = cm.create_qp(event.id, None, &mut init()).and_then(|()| {
+                            let buffer = cm.reg_msgs(event.id, 16)?;
+                            cm.post_recv(event.id, 1, &buffer, 0, 16)?;
+                            sink = Some(buffer);
+                            cm.accept(event.id, None)
+                        });
+                        match accepted {
+                            Ok(()) => theirs = Some(event.id),
+                            // The connecting side will hear of it.
+                            Err(_) => cm.reject(event.id, b"sorry")?,
+                        }
+                    }
+                    EventType::Established => up[node] = true,
+                    EventType::Disconnected => over[node] = true,
+                    EventType::Rejected | EventType::Unreachable | EventType::ConnectError
+                        if node == 0 =>
+                    {
+                        return Err(RdmaError::Event {
+                            event: event.event,
+                            status: event.status,
+                        });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if up[0] && theirs.is_some() && !said {
+            said = true;
+            cms[0].post_send_inline(ours, 2, b"sixteen bytes...", SendFlags::SIGNALED)?;
+            let until = world.now() + 20 * SECOND;
+            // Both ends have to be driven, and the clock moves by itself while one waits.
+            let sent = cms[0].get_send_comp_until(ours, until)?;
+            assert_eq!(sent.status, WcStatus::Success);
+            let mut bytes = [0; 16];
+            sink.as_ref().expect("a buffer").copy_out(0, &mut bytes)?;
+            assert_eq!(&bytes, b"sixteen bytes...");
+            cms[0].disconnect(ours)?;
+        }
+        world.step();
+        world.advance(MS / 4);
+    }
+    if let Some(theirs) = theirs {
+        cms[1].destroy_id(theirs)?;
+    }
+    cms[0].destroy_id(ours)?;
+    cms[1].destroy_id(listener)
+}
+
+/// Both devices from reset to the end. `before` runs when the devices are up.
+fn whole_life(
+    world: &World,
+    seed: u64,
+    limit: Duration,
+    before: impl FnOnce(&World),
+) -> (Result<(), RdmaError>, [u64; 2]) {
+    let mut memory = [Resources::new(), Resources::new()];
+    let [first, second] = &mut memory;
+    let devices = [open(world, 0, first), open(world, 1, second)];
+    before(world);
+    let commands = [0, 1].map(|node: usize| devices[node].commands_executed());
+    let outcome = {
+        let neighbours =
+            [0, 1].map(|node| (ip(node), world.with_model(node, |model| model.config().mac)));
+        let mut storage = [
+            rdma::Resources::<ModelPlatform, 4, 1>::new(),
+            rdma::Resources::new(),
+        ];
+        let [s0, s1] = &mut storage;
+        let make = |node: usize, storage| {
+            RdmaCm::new(
+                &devices[node],
+                StaticNeighbours(&neighbours),
+                config(node, seed),
+                storage,
+            )
+        };
+        match (make(0, s0.storage()), make(1, s1.storage())) {
+            (Ok(a), Ok(b)) => converse(world, &mut [a, b], limit),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    };
+    let used = [0, 1].map(|node: usize| devices[node].commands_executed() - commands[node]);
+    for device in devices {
+        // A device that lost a command may not give everything back in order; what counts is what is left.
+        let _ = device.close();
+    }
+    (outcome, used)
+}
+
+#[track_caller]
+fn assert_nothing_held(world: &World, what: &str) {
+    for node in 0..2 {
+        assert_eq!(world.take_faults(node), [], "{what}, node {node}");
+        let accounting = world.accounting(node);
+        assert_eq!(
+            (accounting.allocated, accounting.mapped, accounting.regions),
+            (0, 0, 0),
+            "{what}, node {node}: memory leaked"
+        );
+        world.with_model(node, |model| {
+            assert_eq!(model.pages_held(), 0, "{what}, node {node}");
+            assert_eq!(
+                model.objects(),
+                connectx_model::Objects::default(),
+                "{what}, node {node}"
+            );
+        });
+    }
+}
+
+fn world() -> World {
+    Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped()
+}
+
+#[test]
+fn every_command_of_connection_set_up_may_go_wrong() {
+    let clean = world();
+    let (outcome, used) = whole_life(&clean, 1, 60 * SECOND, |_| {});
+    outcome.expect("a connection");
+    assert_nothing_held(&clean, "nothing wrong");
+    println!("commands for QP1 and one connection: {used:?}");
+    let status = connectx_model::syndrome::Status::InternalError;
+    let faults = [
+        CommandFault::Fail {
+            status,
+            syndrome: 0xabc,
+        },
+        CommandFault::Delivery(6),
+        CommandFault::Drop,
+        CommandFault::DropAnswer,
+        CommandFault::Delay(20 * MS),
+    ];
+    // The last ones of each side take down what the first ones set up: two QPs to ERR, to RESET and destroyed, four CQs,
+    // two keys and the PD. Their failure reaches nobody but the log.
+    let teardown = 13;
+    for node in 0..2 {
+        for nth in 0..used[node] as u32 {
+            for fault in faults {
+                let what = format!("command {nth} of node {node}, {fault:?}");
+                let world = world();
+                let (outcome, _) = whole_life(&world, 1, 60 * SECOND, |world| {
+                    world.with_model(node, |model| {
+                        model
+                            .faults_mut()
+                            .commands
+                            .push(CommandRule::nth(nth, fault))
+                    });
+                });
+                match fault {
+                    CommandFault::Delay(_) => {
+                        outcome.unwrap_or_else(|error| panic!("{what}: {error}"))
+                    }
+                    _ if nth < used[node] as u32 - teardown => {
+                        let error = outcome.expect_err(&what);
+                        assert_ne!(error, RdmaError::TimedOut, "{what}: stuck");
+                    }
+                    _ => outcome.unwrap_or_else(|error| panic!("{what}: {error}")),
+                }
+                assert_nothing_held(&world, &what);
+            }
+        }
+    }
+}
+
+/// 10 % loss, duplication and reordering on the wire, for CM and data alike.
+#[test]
+fn bad_links() {
+    let mut connected = 0;
+    for seed in 0..200 {
+        let world = Builder::with_link(Box::new(connectx_model::link::Cable::new()), seed)
+            .function(Card::new(1))
+            .function(Card::new(2))
+            .stepped();
+        let rates = Rates {
+            loss: 100,
+            duplicate: 100,
+            reorder: 100,
+            ..Rates::default()
+        };
+        let (outcome, _) = whole_life(&world, seed, 200 * SECOND, |world| {
+            world.with_wire(|wire| wire.set_rates(rates))
+        });
+        match outcome {
+            Ok(()) => connected += 1,
+            Err(RdmaError::Event {
+                event: EventType::Unreachable,
+                ..
+            }) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+        assert_nothing_held(&world, &format!("seed {seed}"));
+    }
+    assert!(connected >= 198, "only {connected} of 200");
+}
