@@ -46,7 +46,7 @@ pub(crate) fn write(device: &mut Device, io: &mut Io<'_>, offset: u64, data: &[u
     if offset < init_segment::END {
         for (at, word) in data.chunks_exact(4).enumerate() {
             let value = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
-            device.init_write(io, offset + at as u64 * 4, value);
+            device.init_write(offset + at as u64 * 4, value);
         }
         return;
     }

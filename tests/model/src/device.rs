@@ -100,6 +100,8 @@ pub(crate) struct Device {
     pub(crate) srqs: Table<Srq>,
     pub(crate) counters: Table<CounterSet>,
     pub(crate) gids: Vec<RoceAddr>,
+    /// Indexes of the entries that are not empty, as every packet looks through them.
+    pub(crate) gids_used: Vec<u16>,
     pub(crate) groups: Groups,
     pub(crate) vport: Vport,
     pub(crate) health: Health,
@@ -148,6 +150,7 @@ impl Device {
             srqs: Table::new(1, 1 << caps.general.log_max_srq()),
             counters: Table::new(1, usize::from(caps.general.max_qp_cnt()).min(255)),
             gids: vec![RoceAddr::ZERO; usize::from(caps.roce.roce_address_table_size())],
+            gids_used: Vec::new(),
             groups: Groups::default(),
             vport,
             health: Health::default(),
@@ -242,6 +245,18 @@ impl Device {
         result
     }
 
+    /// Puts an address into the table, or takes one out.
+    pub(crate) fn set_gid(&mut self, index: usize, entry: RoceAddr) {
+        if let Some(old) = self.gids.get_mut(index) {
+            *old = entry;
+        }
+        self.gids_used.clear();
+        let used = (0..)
+            .zip(&self.gids)
+            .filter(|(_, gid)| **gid != RoceAddr::ZERO);
+        self.gids_used.extend(used.map(|(index, _)| index));
+    }
+
     /// Forgets every object, as TEARDOWN_HCA does; what the driver should have destroyed is reported.
     pub(crate) fn drop_objects(&mut self) {
         let mut leaks = Vec::new();
@@ -283,6 +298,7 @@ impl Device {
         self.srqs.clear();
         self.counters.clear();
         self.gids.fill(RoceAddr::ZERO);
+        self.gids_used.clear();
         self.groups = Groups::default();
         self.ready.clear();
         self.timers.clear();

@@ -2,7 +2,6 @@
 
 use crate::device::Device;
 use crate::health::{INTERFACE_DISABLED, INTERFACE_FULL, INTERFACE_RESET};
-use crate::io::Io;
 
 /// Offset of the first byte behind the init segment.
 pub(crate) const END: u64 = 0x3000;
@@ -53,10 +52,10 @@ impl Device {
     }
 
     /// A write of the word at a multiple of four.
-    pub(crate) fn init_write(&mut self, io: &mut Io<'_>, offset: u64, value: u32) {
+    pub(crate) fn init_write(&mut self, offset: u64, value: u32) {
         match offset {
             ADDRESS_HIGH => self.cmdq.latch = value,
-            ADDRESS_LOW => self.address_low(io, value),
+            ADDRESS_LOW => self.address_low(value),
             DOORBELL => self.cmdq.ring(value, self.now),
             // Clears the legacy interrupt, which this function does not have.
             0x200c => {}
@@ -67,7 +66,7 @@ impl Device {
         }
     }
 
-    fn address_low(&mut self, _io: &mut Io<'_>, value: u32) {
+    fn address_low(&mut self, value: u32) {
         let address = u64::from(self.cmdq.latch) << 32 | u64::from(value & !0xfff);
         match (value >> 8 & 7) as u8 {
             INTERFACE_FULL => {
@@ -78,7 +77,11 @@ impl Device {
             INTERFACE_DISABLED => {
                 self.health.interface = INTERFACE_DISABLED;
                 self.cmdq.forget();
+                // Pages and objects are given up on purpose here: nothing of it is a leak.
+                let leaks = self.leaks.len();
                 self.drop_objects();
+                self.leaks.truncate(leaks);
+                self.pages = crate::pages::Pages::default();
                 self.stage = crate::device::Stage::Disabled;
             }
             INTERFACE_RESET => {

@@ -160,10 +160,10 @@ impl Model {
         if device.health.vanished {
             return None;
         }
-        let commands = device.cmdq.next_deadline(device.config.command_time);
         if !device.health.well() {
-            return commands;
+            return None;
         }
+        let commands = device.cmdq.next_deadline(device.config.command_time);
         let boot = (!device.booted()).then(|| device.started + device.config.boot_time);
         let busy = (!device.ready.is_empty() || !device.loopback.is_empty()).then_some(device.now);
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
@@ -176,7 +176,13 @@ impl Model {
 
     /// Plugs the cable in or out.
     pub fn set_link(&mut self, host: &mut dyn Host, up: bool) {
-        self.with_io(host, |device, io| device.set_link(io, up));
+        self.with_io(host, |device, io| {
+            if device.health.vanished {
+                device.vport.link_up = up;
+            } else {
+                device.set_link(io, up);
+            }
+        });
     }
 
     /// Whether the port can send and receive.
@@ -190,7 +196,7 @@ impl Model {
         &mut self.device.faults
     }
 
-    /// Makes the next object cost this many pages more, which the card asks for by event first; 0 ends that.
+    /// Makes the next object wait until this many more pages were given, which the card asks for by event; 0 ends that.
     pub fn set_page_appetite(&mut self, pages: u32) {
         self.device.pages.appetite = pages;
     }

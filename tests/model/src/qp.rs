@@ -41,7 +41,7 @@ pub(crate) const EVENT_QP: u8 = 0;
 pub(crate) const EVENT_SRQ: u8 = 3;
 
 /// How often the receive queues of QPs in error are looked at, as nothing rings for them.
-const DRAIN_PERIOD: Duration = Duration::from_micros(50);
+const DRAIN_PERIOD: Duration = Duration::from_micros(100);
 /// Packets a QP may send before the next one has its turn.
 const RUN_BUDGET: usize = 64;
 
@@ -325,14 +325,17 @@ impl Device {
             return;
         };
         qp.transport = Some(transport);
-        if qp.deadline != deadline {
+        // Every acknowledgement moves the timer on. A timer that is set too early only looks again when it comes, which is
+        // cheaper than to set it anew for every packet.
+        let Some(new) = deadline else {
+            return;
+        };
+        if qp.deadline.is_none_or(|old| new < old) {
             if let Some(old) = qp.deadline {
                 self.timers.remove(&(old, qpn));
             }
-            qp.deadline = deadline;
-            if let Some(new) = deadline {
-                self.timers.insert((new, qpn));
-            }
+            qp.deadline = Some(new);
+            self.timers.insert((new, qpn));
         }
     }
 
@@ -618,8 +621,16 @@ impl Device {
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.deadline = None;
             }
-            self.with_transport(io, qpn, |transport, env| transport.on_timer(env, now));
-            self.make_ready(qpn);
+            let mut came = false;
+            self.with_transport(io, qpn, |transport, env| {
+                came = transport.next_deadline().is_some_and(|at| at <= now);
+                if came {
+                    transport.on_timer(env, now);
+                }
+            });
+            if came {
+                self.make_ready(qpn);
+            }
             // A transport whose deadline does not move would never let go.
             if self.timers.first() == Some(&(deadline, qpn)) {
                 break;

@@ -75,7 +75,6 @@ syndromes! {
     UidNotZero = 0x0001_0004, BadParam, "a user context that was never created";
     NotEnabled = 0x0001_0005, BadSystemState, "the command needs ENABLE_HCA first";
     NotInitialized = 0x0001_0006, BadSystemState, "the command needs INIT_HCA first";
-    HealthError = 0x0001_0007, InternalError, "the firmware has stopped after an internal error";
     OtherFunction = 0x0001_0008, BadParam, "another function is named, which this one does not manage";
     NoContextMemory = 0x0001_0009, NoResources, "no page left for the object's context and none to be had";
     ContextLost = 0x0001_000a, InternalError, "a page given to the firmware does not hold what the firmware wrote";

@@ -108,9 +108,9 @@ impl Device {
         }
         let vlan = path.vlan.map(|tag| tag & 0xfff).filter(|&id| id != 0);
         let mac = path.destination_mac;
-        let known = self.gids.iter().any(|entry| {
-            *entry != RoceAddr::ZERO
-                && *entry.source_l3_address() == gid
+        let known = self.gids_used.iter().any(|&index| {
+            let entry = &self.gids[usize::from(index)];
+            *entry.source_l3_address() == gid
                 && entry.roce_version() == version
                 && kind.is_none_or(|kind| kind == entry.roce_l3_type())
                 && entry.vlan_valid().then(|| entry.vlan_id()) == vlan

@@ -179,7 +179,7 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     {
         return Err(Syndrome::CqResizeFields.into());
     }
-    if wanted.log_cq_size() > device.caps.general.log_max_cq_sz() {
+    if wanted.log_cq_size() > device.caps.general.log_max_cq_sz() || wanted.cqe_sz() > 2 {
         return Err(Syndrome::CqResizeSize.into());
     }
     device.refresh_consumer(io, number);
@@ -199,9 +199,8 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     if fields & RESIZE_PAGE_SIZE != 0 {
         context.set_log_page_size(wanted.log_page_size());
     }
-    if wanted.cqe_sz() != 0 {
-        context.set_cqe_sz(wanted.cqe_sz());
-    }
+    // Drivers always say the entry size, 64 bytes being zero.
+    context.set_cqe_sz(wanted.cqe_sz());
     let ring = Ring::new(
         call.tail,
         context.log_page_size(),

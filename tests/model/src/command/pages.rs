@@ -116,6 +116,10 @@ fn give(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ManagePagesIn>) ->
     for page in addresses() {
         device.pages.give(io, page, boot)?;
     }
+    device.pages.appetite = device
+        .pages
+        .appetite
+        .saturating_sub(count.min(0xffff) as u32);
     if device.stage == Stage::Initialized {
         device.pages.asked = (device.pages.asked - count.min(0xffff) as i32).max(0);
         device.cmdq.feed(device.now);

@@ -122,6 +122,10 @@ impl Device {
     pub(crate) fn run_commands(&mut self, io: &mut Io<'_>) {
         let time = self.config.command_time;
         for number in (0..self.cmdq.slots.len()).rev() {
+            // A firmware that stopped answers nothing any more; the driver sees why in the health buffer.
+            if !self.health.well() {
+                return;
+            }
             let Slot::Pending(at) = self.cmdq.slots[number] else {
                 continue;
             };
@@ -261,6 +265,8 @@ impl Device {
                 "command {opcode:#x} op_mod {op_mod:#x}: status {:#x}, syndrome {syndrome:#x} {text}",
                 output[0]
             );
+        } else {
+            log::trace!("command {opcode:#x} op_mod {op_mod:#x}: done");
         }
         match fault {
             Some(CommandFault::DropAnswer) => return Outcome::Later(Slot::Lost),

@@ -49,7 +49,7 @@ pub(super) fn set(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetRoceAdd
     let entry = *call.input.roce_address();
     // The table is empty where the address is zero, whatever else the driver leaves in the entry.
     if *entry.source_l3_address() == [0; 16] {
-        device.gids[at] = RoceAddr::ZERO;
+        device.set_gid(at, RoceAddr::ZERO);
         return Ok(());
     }
     if !device.vport.context.roce_en() {
@@ -73,6 +73,6 @@ pub(super) fn set(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetRoceAdd
         return Err(Syndrome::RoceVlan.into());
     }
     // QPs keep the headers that they have until they are modified again, as on a card.
-    device.gids[at] = entry;
+    device.set_gid(at, entry);
     Ok(())
 }
