@@ -1,0 +1,200 @@
+//! The measured loops and, out of line, the operation in each.
+
+use std::hint::black_box;
+
+use bareverbs_core::ah::AddressHandle;
+use bareverbs_core::{
+    Cq, Destination, Inline, PostError, Qpn, Rc, RecvQueue, Remote, SendData, SendFlags, SendOp,
+    SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
+};
+
+use crate::platform::Counting;
+
+type Sends<'d> = SendQueue<'d, Counting, Rc>;
+type Datagrams<'d> = SendQueue<'d, Counting, Ud>;
+
+/// The loop of all others round an empty function.
+#[inline(never)]
+pub(crate) fn nothing(count: usize) {
+    for i in 0..count {
+        black_box(op_nothing(i as u64));
+    }
+}
+
+#[inline(never)]
+fn op_nothing(i: u64) -> bool {
+    black_box(i);
+    true
+}
+
+macro_rules! posting {
+    ($(($name:ident, $op:ident, $Queue:ty, |$queue:ident, $id:ident, $($arg:ident: $Arg:ty),*| $body:expr);)*) => {$(
+        #[inline(never)]
+        pub(crate) fn $name(queue: &mut $Queue, count: usize, $($arg: $Arg),*) {
+            for i in 0..count {
+                assert!($op(queue, i as u64, $($arg),*).is_ok());
+            }
+        }
+
+        #[inline(never)]
+        fn $op($queue: &mut $Queue, $id: u64, $($arg: $Arg),*) -> Result<(), PostError> {
+            $body
+        }
+    )*};
+}
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+
+posting! {
+    (send, op_send, Sends<'_>, |queue, id, sge: Sge| queue.batch().send(id, SIGNALED, sge));
+    (post, op_post, Sends<'_>, |queue, id, sge: &Sge| {
+        let sges = std::slice::from_ref(sge);
+        queue.post(&SendWr { wr_id: id, op: SendOp::Send, flags: SIGNALED, data: SendData::Sges(sges) })
+    });
+    (send_inline_const, op_send_inline_const, Sends<'_>, |queue, id, data: &[u8; 32]| {
+        queue.batch().send(id, SIGNALED, Inline(data))
+    });
+    (send_inline_dyn, op_send_inline_dyn, Sends<'_>, |queue, id, data: &[u8]| {
+        queue.batch().send(id, SIGNALED, Inline(data))
+    });
+    (write_inline, op_write_inline, Sends<'_>, |queue, id, remote: Remote, data: &[u8]| {
+        queue.batch().write(id, SIGNALED, remote, Inline(data))
+    });
+    (write, op_write, Sends<'_>, |queue, id, remote: Remote, sge: Sge| queue.batch().write(id, SIGNALED, remote, sge));
+    (read, op_read, Sends<'_>, |queue, id, remote: Remote, sge: Sge| {
+        queue.batch().read(id, SIGNALED, remote, std::slice::from_ref(&sge))
+    });
+    (send_ud, op_send_ud, Datagrams<'_>, |queue, id, ah: &AddressHandle, sge: Sge| {
+        let to = Destination { ah, remote_qpn: Qpn::from_low_bits(0x42), remote_qkey: 0x1111_1111 };
+        queue.batch().send_to(id, SIGNALED, to, sge)
+    });
+    (recv, op_recv, RecvQueue<'_>, |queue, id, sge: &Sge| queue.post(id, std::slice::from_ref(sge)));
+}
+
+#[inline(never)]
+pub(crate) fn send_16(queue: &mut Sends<'_>, count: usize, sge: Sge) {
+    for i in 0..count / 16 {
+        assert!(op_send_16(queue, i as u64 * 16, sge).is_ok());
+    }
+}
+
+#[inline(never)]
+fn op_send_16(queue: &mut Sends<'_>, id: u64, sge: Sge) -> Result<(), PostError> {
+    let mut batch = queue.batch();
+    for i in 0..16 {
+        batch.send(id + i, SIGNALED, sge)?;
+    }
+    batch.ring();
+    Ok(())
+}
+
+#[inline(never)]
+pub(crate) fn recv_16(queue: &mut RecvQueue<'_>, count: usize, sge: &Sge) {
+    for i in 0..count / 16 {
+        assert!(op_recv_16(queue, i as u64 * 16, sge).is_ok());
+    }
+}
+
+#[inline(never)]
+fn op_recv_16(queue: &mut RecvQueue<'_>, id: u64, sge: &Sge) -> Result<(), PostError> {
+    let mut batch = queue.batch();
+    for i in 0..16 {
+        batch.post(id + i, std::slice::from_ref(sge))?;
+    }
+    batch.ring();
+    Ok(())
+}
+
+/// Polls one by one; returns the sum of the identifiers.
+#[inline(never)]
+pub(crate) fn poll(cq: &mut Cq<'_, Counting>, count: usize) -> u64 {
+    let mut sum = 0;
+    for _ in 0..count {
+        if let Some((id, WcStatus::Success)) = op_poll(cq) {
+            sum += id;
+        }
+    }
+    sum
+}
+
+#[inline(never)]
+fn op_poll(cq: &mut Cq<'_, Counting>) -> Option<(u64, WcStatus)> {
+    let completion = cq.poll().ok()??;
+    Some((completion.wr_id(), completion.status()))
+}
+
+#[inline(never)]
+pub(crate) fn poll_empty(cq: &mut Cq<'_, Counting>, count: usize) {
+    for _ in 0..count {
+        black_box(op_poll_empty(cq));
+    }
+}
+
+#[inline(never)]
+fn op_poll_empty(cq: &mut Cq<'_, Counting>) -> bool {
+    matches!(cq.poll(), Ok(None))
+}
+
+macro_rules! polling {
+    ($(($name:ident, $op:ident, $mark:literal, |$completion:ident| $sum:expr);)*) => {$(
+        /// Polls in batches of sixteen; returns the sum of what was read. The mark keeps the linker from folding functions
+        /// that do the same into one, which callgrind could not tell apart.
+        #[inline(never)]
+        pub(crate) fn $name(cq: &mut Cq<'_, Counting>, count: usize) -> u64 {
+            let mut sum = 0;
+            for _ in 0..count / 16 {
+                sum += $op(cq);
+            }
+            black_box($mark);
+            sum
+        }
+
+        #[inline(never)]
+        fn $op(cq: &mut Cq<'_, Counting>) -> u64 {
+            let mut sum = 0;
+            let Ok(mut batch) = cq.batch() else { return 0 };
+            for _ in 0..16 {
+                let Some($completion) = batch.next() else { break };
+                if $completion.status() == WcStatus::Success {
+                    sum += $sum;
+                }
+            }
+            sum
+        }
+    )*};
+}
+
+polling! {
+    (poll_16_req, op_poll_16_req, 0, |completion| completion.wr_id());
+    (poll_16_resp, op_poll_16_resp, 1, |completion| completion.wr_id());
+    (poll_16_req_full, op_poll_16_req_full, 2, |completion| {
+        black_box((
+            completion.opcode(),
+            completion.qp_num(),
+            completion.byte_len(),
+            completion.flags(),
+        ));
+        completion.wr_id()
+    });
+    (poll_16_resp_full, op_poll_16_resp_full, 3, |completion| {
+        black_box((
+            completion.opcode(),
+            completion.qp_num(),
+            completion.byte_len(),
+            completion.flags(),
+        ));
+        completion.wr_id()
+    });
+}
+
+/// The classic interface, not gated: all fields of sixteen completions into an array.
+#[inline(never)]
+pub(crate) fn poll_wcs(cq: &mut Cq<'_, Counting>, count: usize) -> u64 {
+    let mut wcs = [Wc::EMPTY; 16];
+    let mut sum = 0;
+    for _ in 0..count / 16 {
+        let taken = cq.poll_wcs(&mut wcs).unwrap_or(0);
+        sum += wcs[..taken].iter().map(|wc| wc.wr_id).sum::<u64>();
+    }
+    sum
+}

@@ -1,0 +1,453 @@
+//! The device that the operations are measured against, and its QPs.
+
+// UNSAFETY: implements the platform seam by passing everything on, except for doorbells.
+#![expect(unsafe_code)]
+
+use std::alloc::Layout;
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bareverbs_core::ah::{AddressHandle, AhAttr};
+use bareverbs_core::platform::{Dma, DmaError, Mapping};
+use bareverbs_core::{
+    Config, Cq, CqInit, Device, Gid, GidEntry, LKey, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
+    QpInitAttr, QpState, QpType, RKey, Rc, Remote, Resources, RoceVersion, Sge, Ud,
+};
+use bareverbs_firmware_cmds::cq::CreateCqIn;
+use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::qp::CreateQpIn;
+use zerocopy::FromBytes;
+
+use crate::support::{Action, Fake, Posted};
+use crate::{BATCH, measured};
+
+const SGE: Sge = Sge::new(0x7f00_0000_1000, 0x1000, LKey(0x0011_2201));
+const REMOTE: Remote = Remote {
+    addr: 0x1122_3344_5566_7788,
+    rkey: RKey(0xaabb_cc01),
+};
+
+/// The scripted device with doorbells of plain memory.
+pub(crate) struct Counting {
+    fake: Fake,
+    uar: Page,
+}
+
+struct Page([UnsafeCell<u64>; 512]);
+
+// SAFETY: one thread runs the benchmark.
+unsafe impl Sync for Page {}
+
+// SAFETY: as the scripted device's; a doorbell is one store.
+unsafe impl Platform for Counting {
+    fn bar_len(&self) -> usize {
+        self.fake.bar_len()
+    }
+    fn read_be32(&self, offset: usize) -> u32 {
+        self.fake.read_be32(offset)
+    }
+    fn write_be32(&self, offset: usize, value: u32) {
+        self.fake.write_be32(offset, value);
+    }
+    #[inline]
+    fn write_be64(&self, offset: usize, value: u64) {
+        // The UAR is page 3 of the BAR.
+        if let Some(register) = self.uar.0.get(offset.wrapping_sub(0x3000) / 8) {
+            // SAFETY: plain memory of ours.
+            unsafe { register.get().write_volatile(value.to_be()) };
+        }
+    }
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        self.fake.dma_alloc(layout)
+    }
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise.
+        unsafe { self.fake.dma_free(dma) }
+    }
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.fake.dma_map(region) }
+    }
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        self.fake.page_iova(mapping, index)
+    }
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        // SAFETY: the caller's promise.
+        unsafe { self.fake.dma_unmap(mapping) }
+    }
+    fn now(&self) -> Duration {
+        self.fake.now()
+    }
+    fn relax(&self) {
+        self.fake.relax();
+    }
+}
+
+/// Where the rings lie that the device made, by the order of creation.
+#[derive(Debug, Default)]
+struct Rings {
+    next: u32,
+    /// By number: ring, log of its size, completions written.
+    cqs: HashMap<u32, (u64, u8, u32)>,
+    /// By number: ring, create command.
+    qps: HashMap<u32, (u64, CreateQpIn)>,
+}
+
+/// The opened device.
+pub(crate) struct Setup {
+    device: Device<'static, Counting>,
+    rings: Arc<Mutex<Rings>>,
+}
+
+fn first_page(pages: &[u8], offset: u8) -> u64 {
+    let page = pages
+        .first_chunk()
+        .map_or(0, |page| u64::from_be_bytes(*page));
+    page + u64::from(offset) * 64
+}
+
+fn answer(rings: &Mutex<Rings>, posted: &Posted) -> Action {
+    let mut rings = rings.lock().expect("not poisoned");
+    let number = rings.next + 0x10;
+    match Opcode::from_number(posted.opcode) {
+        Some(Opcode::CreateCq) => {
+            let (create, pages) = CreateCqIn::read_from_prefix(&posted.input).expect("long enough");
+            let context = create.cq_context();
+            let ring = first_page(pages, context.page_offset());
+            rings.cqs.insert(number, (ring, context.log_cq_size(), 0));
+        }
+        Some(Opcode::CreateQp) => {
+            let (create, pages) = CreateQpIn::read_from_prefix(&posted.input).expect("long enough");
+            let ring = first_page(pages, create.qpc().page_offset());
+            rings.qps.insert(number, (ring, create));
+        }
+        Some(Opcode::AllocPd) => {}
+        _ => return Action::Normal,
+    }
+    rings.next += 1;
+    let mut output = vec![0; posted.output_len.max(16)];
+    output[8..12].copy_from_slice(&number.to_be_bytes());
+    Action::Answer(output)
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        let fake = Fake::with(|inner| {
+            for caps in [&mut inner.hca, &mut inner.hca_max] {
+                caps.set_max_wqe_sz_sq(1024)
+                    .set_max_wqe_sz_rq(512)
+                    .set_log_max_cq_sz(22);
+            }
+        });
+        let rings = Arc::new(Mutex::new(Rings::default()));
+        let script = rings.clone();
+        fake.script(move |posted| answer(&script, posted));
+        let platform = Counting {
+            fake,
+            uar: Page([const { UnsafeCell::new(0) }; 512]),
+        };
+        // Left to the end of the process, as a program's main device is.
+        let memory = Box::leak(Box::new(Resources::<4, 4, 0, 8>::new()));
+        let device = Device::open(platform, Config::DEFAULT, memory.storage()).expect("bring-up");
+        let gid = Gid::from_ipv4([10, 0, 0, 1].into());
+        let entry = GidEntry {
+            gid,
+            version: RoceVersion::V2,
+            vlan: None,
+            mac: [2, 0, 0, 0, 0, 7],
+        };
+        device.set_gid(0, entry).expect("GID");
+        Self { device, rings }
+    }
+}
+
+/// The QPs and CQs.
+pub(crate) struct Bench<'d> {
+    setup: &'d Setup,
+    pd: Pd<'d, Counting>,
+    rc: Qp<'d, Counting, Rc>,
+    ud: Qp<'d, Counting, Ud>,
+    send_cq: Cq<'d, Counting>,
+    recv_cq: Cq<'d, Counting>,
+    ah: AddressHandle,
+    /// WQE counters of what comes next: RC sends, UD sends, receives.
+    next: [u16; 3],
+}
+
+const CAP: QpCap = QpCap {
+    max_send_wr: 1024,
+    max_recv_wr: 1024,
+    max_send_sge: 1,
+    max_recv_sge: 1,
+    max_inline_data: 220,
+};
+
+fn to_rts<T: QpType>(qp: &mut Qp<'_, Counting, T>) {
+    for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
+        let row = bareverbs_core::qp::transition(T::KIND, qp.state(), to).expect("a transition");
+        let mut attr = QpAttr {
+            qp_state: to,
+            ..QpAttr::DEFAULT
+        };
+        attr.ah_attr.dmac = [2, 0, 0, 0, 0, 1];
+        qp.modify(&attr, row.required | QpAttrMask::STATE)
+            .expect("modified");
+    }
+}
+
+impl<'d> Bench<'d> {
+    pub(crate) fn new(setup: &'d Setup) -> Self {
+        let device = &setup.device;
+        let pd = device.alloc_pd().expect("PD");
+        let send_cq = device.create_cq(CqInit::new(BATCH as u32)).expect("CQ");
+        let recv_cq = device.create_cq(CqInit::new(BATCH as u32)).expect("CQ");
+        let mut init = QpInitAttr {
+            send_cq: &send_cq,
+            recv_cq: &recv_cq,
+            srq: None,
+            cap: CAP,
+            sq_sig_all: false,
+        };
+        let mut rc = pd.create_qp::<Rc>(&mut init).expect("QP");
+        init.cap = CAP;
+        let mut ud = pd.create_qp::<Ud>(&mut init).expect("QP");
+        to_rts(&mut rc);
+        to_rts(&mut ud);
+        let attr = AhAttr {
+            dmac: [2, 0, 0, 0, 0, 9],
+            hop_limit: 64,
+            flow_label: 0x12345,
+            ..AhAttr::default()
+        };
+        let ah = device.create_ah(&attr).expect("AH");
+        Self {
+            setup,
+            pd,
+            rc,
+            ud,
+            send_cq,
+            recv_cq,
+            ah,
+            next: [0; 3],
+        }
+    }
+
+    fn fake(&self) -> &Fake {
+        &self.setup.device.platform().fake
+    }
+
+    /// Writes `count` completions, of WQEs `step` blocks apart.
+    fn complete(
+        &self,
+        cqn: u32,
+        qpn: u32,
+        op: u8,
+        wqe_op: u8,
+        first: u16,
+        step: u16,
+        count: usize,
+    ) {
+        let mut rings = self.setup.rings.lock().expect("not poisoned");
+        let user_index = rings.qps[&qpn].1.qpc().user_index();
+        let Some((ring, log_size, producer)) = rings.cqs.get_mut(&cqn) else {
+            return;
+        };
+        for n in 0..count {
+            let mut cqe = [0; 64];
+            cqe[0x20..0x24].copy_from_slice(&user_index.to_be_bytes());
+            cqe[0x2c..0x30].copy_from_slice(&4096_u32.to_be_bytes());
+            cqe[0x38..0x3c].copy_from_slice(&(u32::from(wqe_op) << 24 | qpn).to_be_bytes());
+            let counter = first.wrapping_add(step.wrapping_mul(n as u16));
+            cqe[0x3c..0x3e].copy_from_slice(&counter.to_be_bytes());
+            cqe[0x3f] = op << 4 | (*producer >> *log_size & 1) as u8;
+            let at = u64::from(*producer & ((1 << *log_size) - 1)) * 64;
+            self.fake().lock().dma_write(*ring + at, &cqe);
+            *producer += 1;
+        }
+    }
+
+    /// Completes a batch of RC sends, `step` blocks each, and polls it by `poll`.
+    fn finish_sends(
+        &mut self,
+        step: u16,
+        wqe_op: u8,
+        poll: fn(&mut Cq<'_, Counting>, usize) -> u64,
+    ) {
+        let (cqn, qpn) = (self.send_cq.cqn().number(), self.rc.qpn().number());
+        self.complete(cqn, qpn, 0, wqe_op, self.next[0], step, BATCH);
+        self.next[0] = self.next[0].wrapping_add(step * BATCH as u16);
+        let sum = poll(&mut self.send_cq, BATCH);
+        assert_eq!(
+            sum,
+            (0..BATCH as u64).sum::<u64>(),
+            "each completion has its identifier"
+        );
+    }
+
+    fn finish_datagrams(&mut self) {
+        let (cqn, qpn) = (self.send_cq.cqn().number(), self.ud.qpn().number());
+        self.complete(cqn, qpn, 0, 0x0a, self.next[1], 2, BATCH);
+        self.next[1] = self.next[1].wrapping_add(2 * BATCH as u16);
+        assert_eq!(
+            measured::poll_wcs(&mut self.send_cq, BATCH),
+            (0..BATCH as u64).sum::<u64>()
+        );
+    }
+
+    fn finish_receives(&mut self, poll: fn(&mut Cq<'_, Counting>, usize) -> u64) {
+        let (cqn, qpn) = (self.recv_cq.cqn().number(), self.rc.qpn().number());
+        self.complete(cqn, qpn, 2, 0, self.next[2], 1, BATCH);
+        self.next[2] = self.next[2].wrapping_add(BATCH as u16);
+        assert_eq!(
+            poll(&mut self.recv_cq, BATCH),
+            (0..BATCH as u64).sum::<u64>()
+        );
+    }
+
+    /// One batch of every operation.
+    pub(crate) fn round(&mut self) {
+        let data: [u8; 64] = std::array::from_fn(|i| i as u8);
+        let short: &[u8; 32] = data.first_chunk().expect("longer");
+        measured::nothing(BATCH);
+
+        measured::send(self.rc.send_queue(), BATCH, SGE);
+        self.finish_sends(1, 0x0a, measured::poll);
+        measured::post(self.rc.send_queue(), BATCH, &SGE);
+        self.finish_sends(1, 0x0a, measured::poll_16_req);
+        measured::send_inline_const(self.rc.send_queue(), BATCH, short);
+        self.finish_sends(1, 0x0a, measured::poll_16_req_full);
+        measured::send_inline_dyn(
+            self.rc.send_queue(),
+            BATCH,
+            std::hint::black_box(&data[..32]),
+        );
+        self.finish_sends(1, 0x0a, measured::poll_wcs);
+        measured::write_inline(
+            self.rc.send_queue(),
+            BATCH,
+            REMOTE,
+            std::hint::black_box(&data[..]),
+        );
+        self.finish_sends(2, 0x08, measured::poll_wcs);
+        measured::write(self.rc.send_queue(), BATCH, REMOTE, SGE);
+        self.finish_sends(1, 0x08, measured::poll_wcs);
+        measured::read(self.rc.send_queue(), BATCH, REMOTE, SGE);
+        self.finish_sends(1, 0x10, measured::poll_wcs);
+        measured::send_16(self.rc.send_queue(), BATCH, SGE);
+        self.finish_sends(1, 0x0a, measured::poll_wcs);
+        measured::send_ud(self.ud.send_queue(), BATCH, &self.ah, SGE);
+        self.finish_datagrams();
+
+        measured::recv(self.rc.recv_queue(), BATCH, &SGE);
+        self.finish_receives(measured::poll_16_resp);
+        measured::recv_16(self.rc.recv_queue(), BATCH, &SGE);
+        self.finish_receives(measured::poll_16_resp_full);
+        measured::poll_empty(&mut self.recv_cq, BATCH);
+    }
+
+    /// The first WQEs of each kind, word by word.
+    pub(crate) fn check_bytes(&mut self) {
+        let data: [u8; 64] = std::array::from_fn(|i| i as u8);
+        let qpn = self.rc.qpn().number();
+        let mut at = 0_u16;
+        let mut expect = |bench: &mut Self, blocks: u16, opcode: u8, words: &[u32]| {
+            let (ring, create) = bench.setup.rings.lock().expect("not poisoned").qps[&qpn];
+            let rq = 16 << create.qpc().log_rq_stride() << create.qpc().log_rq_size();
+            let bytes = bench
+                .fake()
+                .lock()
+                .dma_read(ring + rq + u64::from(at) * 64, words.len() * 4);
+            let found: Vec<u32> = bytes
+                .chunks_exact(4)
+                .map(|word| {
+                    word.iter()
+                        .fold(0, |value, &byte| value << 8 | u32::from(byte))
+                })
+                .collect();
+            let units = words[1];
+            assert_eq!(found[0], u32::from(at) << 8 | u32::from(opcode));
+            assert_eq!(found[1], qpn << 8 | units);
+            assert_eq!(found[2..], words[2..], "opcode {opcode:#x}");
+            bench.complete(bench.send_cq.cqn().number(), qpn, 0, opcode, at, 1, 1);
+            measured::poll_wcs(&mut bench.send_cq, 16);
+            at += blocks;
+        };
+        let entry = [0x1000, 0x0011_2201, 0x7f00, 0x1000];
+        let remote = [0x1122_3344, 0x5566_7788, 0xaabb_cc01, 0];
+        let inline = |len: usize| {
+            data[..len]
+                .chunks_exact(4)
+                .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+        };
+        measured::send(self.rc.send_queue(), 1, SGE);
+        expect(self, 1, 0x0a, &[&[0, 2, 8, 0][..], &entry].concat());
+        measured::send_inline_dyn(self.rc.send_queue(), 1, &data[..32]);
+        let words: Vec<u32> = [0, 4, 8, 0, 0x8000_0020]
+            .into_iter()
+            .chain(inline(32))
+            .collect();
+        expect(self, 1, 0x0a, &words);
+        measured::write_inline(self.rc.send_queue(), 1, REMOTE, &data);
+        let words: Vec<u32> = [0, 7, 8, 0]
+            .into_iter()
+            .chain(remote)
+            .chain([0x8000_0040])
+            .chain(inline(64))
+            .collect();
+        expect(self, 2, 0x08, &words);
+        measured::write(self.rc.send_queue(), 1, REMOTE, SGE);
+        expect(
+            self,
+            1,
+            0x08,
+            &[&[0, 3, 8, 0][..], &remote, &entry].concat(),
+        );
+        measured::read(self.rc.send_queue(), 1, REMOTE, SGE);
+        expect(
+            self,
+            1,
+            0x10,
+            &[&[0, 3, 8, 0][..], &remote, &entry].concat(),
+        );
+        self.next[0] = at;
+    }
+
+    /// DMA memory of QPs of some sizes.
+    pub(crate) fn memory(&self) -> Vec<(&'static str, QpCap, usize)> {
+        let shapes = [
+            (
+                "RC",
+                QpCap {
+                    max_send_wr: 1,
+                    max_recv_wr: 1,
+                    ..CAP
+                },
+            ),
+            (
+                "RC, no inline data",
+                QpCap {
+                    max_send_wr: 16,
+                    max_recv_wr: 16,
+                    max_inline_data: 0,
+                    ..CAP
+                },
+            ),
+            ("RC", CAP),
+        ];
+        let one = |(name, cap): (&'static str, QpCap)| {
+            let mut init = QpInitAttr {
+                send_cq: &self.send_cq,
+                recv_cq: &self.recv_cq,
+                srq: None,
+                cap,
+                sq_sig_all: false,
+            };
+            let qp = self.pd.create_qp::<Rc>(&mut init).expect("QP");
+            (name, init.cap, qp.memory_len())
+        };
+        shapes.map(one).to_vec()
+    }
+}
