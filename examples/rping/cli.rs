@@ -1,0 +1,54 @@
+//! The command line, with the letters that rdma-core's `rping` uses.
+
+use clap::Parser;
+use std::net::IpAddr;
+
+/// RDMA ping-pong: the server reads what the client advertises, then writes it back.
+///
+/// With neither -s nor -c it brings up two ConnectX models that are cabled together and runs server and client in this
+/// process. No hardware, no root.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "rping", disable_version_flag = true)]
+pub(crate) struct Options {
+    /// Act as the server.
+    #[arg(short = 's', conflicts_with = "client")]
+    pub(crate) server: bool,
+    /// Act as the client.
+    #[arg(short = 'c')]
+    pub(crate) client: bool,
+    /// Address: of the server to connect to, or to listen on.
+    #[arg(short = 'a', value_name = "ADDRESS")]
+    pub(crate) address: Option<IpAddr>,
+    /// Port.
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// Ping-pongs; the server goes on until the client disconnects.
+    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) count: u32,
+    /// Bytes of a message.
+    #[arg(short = 'S', value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(26..=64 << 20))]
+    pub(crate) size: u32,
+    /// Verify every byte; always on when both ends run here.
+    #[arg(short = 'V')]
+    pub(crate) validate: bool,
+    /// Print every ping.
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
+    /// Where the card is: "model", or "vfio:BDF" for the function at this PCI address.
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "model",
+        env = "BAREVERBS_DEVICE"
+    )]
+    pub(crate) device: String,
+    /// This end's address and prefix length, with --device vfio.
+    #[arg(long, value_name = "ADDRESS/LEN")]
+    pub(crate) local: Option<String>,
+    /// The peer's MAC address, with --device vfio (address resolution by ARP and ND is yet to come).
+    #[arg(long, value_name = "MAC")]
+    pub(crate) peer_mac: Option<String>,
+    /// Print the results as JSON, and nothing else on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,264 @@
+//! RDMA ping-pong over the whole stack: bring-up, QP, the connection manager's handshake on QP1, RDMA READ, RDMA WRITE and
+//! SEND, every byte verified. With `--device model` (the default) both ends run here, on two device models with a cable
+//! between them.
+
+mod cli;
+mod node;
+mod ping;
+mod report;
+
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::mpsc;
+
+use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
+use bareverbs::verbs::{Mac, Platform};
+use bareverbs_in_process::Builder;
+use bareverbs_vfio::{PciAddress, VfioDevice};
+use clap::Parser;
+use cli::Options;
+use indicatif::{ProgressBar, ProgressStyle};
+use node::About;
+use ping::{Pinged, Served};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let options = Options::parse();
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rping: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    match (options.device.split_once(':'), options.server || options.client) {
+        (None, false) if options.device == "model" => both(options),
+        (None, true) if options.device == "model" => {
+            Err("on the model both ends run in one process: leave -s and -c away, or name a card with --device vfio:BDF".into())
+        }
+        (Some(("vfio", address)), true) => on_card(options, address.parse()?),
+        (Some(("vfio", _)), false) => Err("on a card one end runs here: say which, with -s or -c".into()),
+        _ => Err(format!("unknown device {:?}: model, or vfio:BDF", options.device).into()),
+    }
+}
+
+/// Both ends, on two models in this process.
+fn both(options: &Options) -> Result<()> {
+    let cards = [
+        connectx_model::Config::new(1),
+        connectx_model::Config::new(2),
+    ];
+    let macs = cards.each_ref().map(|card| card.mac);
+    let world = Builder::new()
+        .function(cards[0].clone())
+        .function(cards[1].clone())
+        .threaded();
+    let server = options
+        .address
+        .unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    let client = match server {
+        IpAddr::V4(address) => IpAddr::from((u32::from(address) ^ 3).to_be_bytes()),
+        IpAddr::V6(address) => IpAddr::from((u128::from(address) ^ 3).to_be_bytes()),
+    };
+    let neighbours = [(server, macs[0]), (client, macs[1])];
+    let validated = Options {
+        validate: true,
+        ..options.clone()
+    };
+    let (listening, may_connect) = mpsc::channel();
+
+    let (served, pinged) = std::thread::scope(|scope| {
+        let served = scope.spawn(|| {
+            node::run(
+                world.platform(0),
+                server,
+                &neighbours,
+                seed(),
+                |cm, about| {
+                    serve(cm, options, server, || {
+                        // The client is gone only if it has failed, which it says itself.
+                        let _ = listening.send(about.clone());
+                    })
+                },
+            )
+        });
+        let pinged = node::run(
+            world.platform(1),
+            client,
+            &neighbours,
+            seed(),
+            |cm, about| {
+                let there = may_connect.recv().map_err(|_| "the server did not start")?;
+                if !options.json {
+                    report::device("Server", &there);
+                    report::device("Client", about);
+                }
+                ping(cm, &validated, server, about)
+            },
+        );
+        // A client that failed leaves the server waiting for one.
+        let pinged = pinged.inspect_err(|error| {
+            eprintln!("rping: client: {error}");
+            std::process::exit(1);
+        });
+        (served.join(), pinged)
+    });
+    let Served { pings } = served.map_err(|_| "the server panicked")??;
+    let pinged = pinged?;
+    if pings as usize != pinged.times.len() {
+        return Err(format!(
+            "the server counts {pings} pings, the client {}",
+            pinged.times.len()
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// One end, on a card.
+fn on_card(options: &Options, card: PciAddress) -> Result<()> {
+    let local: IpAddr = match &options.local {
+        Some(address) => address.split('/').next().unwrap_or_default().parse()?,
+        None => return Err("--local: which address shall this end have?".into()),
+    };
+    let mac = parse_mac(
+        options
+            .peer_mac
+            .as_deref()
+            .ok_or("--peer-mac: there is no address resolution yet")?,
+    )?;
+    let peer = match (options.server, options.address) {
+        (false, None) => return Err("-a: where is the server?".into()),
+        (false, Some(address)) => address,
+        // Whoever comes: the table has one line.
+        (true, peer) => peer.unwrap_or(local),
+    };
+    node::run(
+        VfioDevice::open(card)?,
+        local,
+        &[(peer, mac)],
+        seed(),
+        |cm, about| {
+            if !options.json {
+                report::device(&card.to_string(), about);
+            }
+            if options.server {
+                serve(cm, options, local, || {
+                    println!("listening on {local} port {}", options.port)
+                })
+                .map(drop)
+            } else {
+                ping(cm, options, peer, about).map(drop)
+            }
+        },
+    )
+}
+
+fn serve<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    options: &Options,
+    address: IpAddr,
+    listening: impl FnOnce(),
+) -> Result<Served> {
+    let address = AddrInfo {
+        passive: true,
+        port_space: PortSpace::Tcp,
+        src_addr: Some(SocketAddr::new(address, options.port)),
+        dst_addr: None,
+    };
+    ping::serve(cm, &address, options.size, listening, |number| {
+        if options.verbose {
+            println!("server: ping {number} served");
+        }
+    })
+}
+
+fn ping<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    options: &Options,
+    server: IpAddr,
+    about: &About,
+) -> Result<Pinged> {
+    let address = AddrInfo {
+        passive: false,
+        port_space: PortSpace::Tcp,
+        src_addr: None,
+        dst_addr: Some(SocketAddr::new(server, options.port)),
+    };
+    let bar = if options.json || options.verbose {
+        ProgressBar::hidden()
+    } else {
+        let style =
+            ProgressStyle::with_template("  [{bar:40}] {pos}/{len} pings, {per_sec}, {eta} left")?;
+        ProgressBar::new(options.count.into()).with_style(style)
+    };
+    let connected = |cm: &mut RdmaCm<'_, '_, P, R>, so_far: &Pinged| {
+        if !options.json {
+            let heading = format!(
+                "Connection, as the client saw it: established after {:?}",
+                so_far.connect
+            );
+            report::messages(&heading, so_far.connect_at, &trace(cm));
+        }
+    };
+    let done = |number: u32, sent: &[u8]| {
+        bar.inc(1);
+        if options.verbose && !options.json {
+            let text = sent.iter().take(64).take_while(|&&byte| byte != 0);
+            println!(
+                "client: ping {number}: {}",
+                text.map(|&byte| char::from(byte)).collect::<String>()
+            );
+        }
+    };
+    let pinged = ping::ping(
+        cm,
+        &address,
+        options.size,
+        options.count,
+        options.validate,
+        connected,
+        done,
+    )?;
+    bar.finish_and_clear();
+    let summary = report::Summary {
+        pinged: &pinged,
+        size: options.size,
+        bring_up_commands: about.commands,
+    };
+    if options.json {
+        summary.print_json();
+    } else {
+        report::messages("Disconnection", pinged.connect_at, &trace(cm));
+        summary.print();
+    }
+    Ok(pinged)
+}
+
+fn trace<P: Platform, R: Resolver>(cm: &mut RdmaCm<'_, '_, P, R>) -> Vec<TraceEntry> {
+    std::iter::from_fn(|| cm.next_trace()).collect()
+}
+
+/// Different at each start, so that a peer does not take a new connection for an old one.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+fn parse_mac(text: &str) -> Result<Mac> {
+    let mut mac = Mac::default();
+    let mut bytes = text.split(':');
+    for byte in &mut mac {
+        *byte = u8::from_str_radix(bytes.next().ok_or("a MAC address has six bytes")?, 16)?;
+    }
+    match bytes.next() {
+        None => Ok(mac),
+        Some(_) => Err("a MAC address has six bytes".into()),
+    }
+}

@@ -1,0 +1,105 @@
+//! One node: a device, its addresses, and the connection manager on it.
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bareverbs::cm::rdma::{self, RdmaCm, StaticNeighbours};
+use bareverbs::verbs::{
+    Config, Device, Gid, GidEntry, Mac, Platform, PortState, Resources, RoceVersion,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How long the port may take to come up.
+const LINK: Duration = Duration::from_secs(10);
+
+/// What a reader wants to know about the node's device.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    pub(crate) firmware: String,
+    pub(crate) port: String,
+    pub(crate) gids: Vec<(u16, GidEntry)>,
+    pub(crate) commands: u64,
+    pub(crate) bring_up: Duration,
+}
+
+/// Brings a device up, gives it an address, starts the connection manager, lets `work` work, and takes all of it down.
+pub(crate) fn run<P: Platform + 'static, T>(
+    platform: P,
+    address: IpAddr,
+    neighbours: &[(IpAddr, Mac)],
+    seed: u64,
+    work: impl FnOnce(&mut RdmaCm<'_, '_, P, StaticNeighbours<'_>>, &About) -> Result<T>,
+) -> Result<T> {
+    let began = platform.now();
+    let mut resources = Box::new(Resources::<8, 16, 1, 256>::new());
+    let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
+    let commands = device.commands_executed();
+    let bring_up = device.platform().now() - began;
+
+    let mac = device.mac()?;
+    let gids = [Gid::link_local(mac), gid(address)];
+    for gid in gids {
+        let index = device.free_gid_index().ok_or("the GID table is full")?;
+        device.set_gid(
+            index,
+            GidEntry {
+                gid,
+                version: RoceVersion::V2,
+                vlan: None,
+                mac,
+            },
+        )?;
+    }
+    let deadline = device.platform().now() + LINK;
+    let port = loop {
+        let port = device.query_port()?;
+        if port.state == PortState::Active {
+            break port;
+        }
+        if device.platform().now() >= deadline {
+            return Err(format!("the port is {:?}; is the cable plugged in?", port.state).into());
+        }
+        device.wait(deadline)?;
+    };
+    let about = About {
+        firmware: device.capabilities().firmware.to_string(),
+        port: format!(
+            "{:?}, {:?}, {} Gb/s, MTU {}, MAC {}",
+            port.state,
+            port.link_layer,
+            port.rate_mbps / 1000,
+            port.active_mtu.bytes(),
+            mac.map(|byte| format!("{byte:02x}")).join(":"),
+        ),
+        gids: device.gid_table().collect(),
+        commands,
+        bring_up,
+    };
+
+    let result = {
+        let mut storage = Box::new(rdma::Resources::<P, 8, 2>::new());
+        let config = rdma::Config {
+            trace: true,
+            gsi_depth: 64,
+            ..rdma::Config::new(seed)
+        };
+        let mut cm = RdmaCm::new(
+            &device,
+            StaticNeighbours(neighbours),
+            config,
+            storage.storage(),
+        )?;
+        work(&mut cm, &about)?
+    };
+    device.close()?;
+    Ok(result)
+}
+
+fn gid(address: IpAddr) -> Gid {
+    match address {
+        IpAddr::V4(address) => Gid::from_ipv4(address),
+        IpAddr::V6(address) => Gid::from_ipv6(address),
+    }
+}
