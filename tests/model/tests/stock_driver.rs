@@ -1,6 +1,5 @@
 //! What the vendor's own driver for Linux proved wrong in the model, test by test, so that it stays right without a guest.
 
-#[expect(unused, reason = "only part of the common driver is needed here")]
 mod common;
 
 use bareverbs_firmware_cmds::hca::{DisableHcaIn, EnableHcaIn};
