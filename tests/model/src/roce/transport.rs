@@ -84,7 +84,7 @@ pub(super) fn transmit<E>(
     Ok(())
 }
 
-/// One QP's transport. See [`Env`](super::env::Env) and the module around it for who calls what.
+/// One QP's transport. See the module [`env`](super::env) for who calls what.
 pub struct Transport {
     config: QpConfig,
     requester: Requester,
