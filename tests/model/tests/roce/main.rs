@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod errors;
+mod forged;
 mod loss;
 mod mock;
 mod operations;
