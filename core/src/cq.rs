@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
 
-use crate::cq::ring::{Current, Found, Ring};
+use crate::cq::ring::{Current, Ring};
 use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, write_barrier};
 use crate::error::{CommandError, DeviceError};
@@ -212,14 +212,9 @@ impl<'d, P: Platform> Device<'d, P> {
             }
         };
         tables.name_cq(index, cqn.number());
-        let base = memory.ptr().as_ptr();
         let ring = Ring {
-            base,
+            base: memory.ptr(),
             record: records.ptr().as_ptr().cast(),
-            current: Current {
-                cqe: base,
-                wr_id: 0,
-            },
             size,
             ci: 0,
             qps: tables.qps,
@@ -243,14 +238,16 @@ impl<'d, P: Platform> Device<'d, P> {
 
 /// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
 #[derive(Debug, Clone, Copy)]
-pub struct Completion<'c>(&'c Current);
+pub struct Completion<'c>(Current, PhantomData<&'c ()>);
 
 impl Completion<'_> {
     #[inline(always)]
     fn fields(&self) -> Fields<impl Fn(usize) -> u32 + Copy> {
-        let entry = self.0.cqe;
+        let entry = self.0.cqe.as_ptr();
         // SAFETY: the CQE lies in the ring, whose consumer index has not passed it; offsets are those of `cqe`.
-        Fields(move |offset: usize| unsafe { ring::word(entry, offset) })
+        Fields::new(self.0.op_own, move |offset: usize| unsafe {
+            ring::word(entry, offset)
+        })
     }
 
     /// The work request's identifier.
@@ -392,11 +389,8 @@ impl<P: Platform> Batch<'_, '_, P> {
     #[inline(always)]
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Completion<'_>> {
-        let ring = self.cq.ring.get_mut();
-        match ring.next() {
-            Found::Completion => Some(Completion(&ring.current)),
-            Found::Empty => None,
-        }
+        let current = self.cq.ring.get_mut().next()?;
+        Some(Completion(current, PhantomData))
     }
 }
 
@@ -420,13 +414,13 @@ impl<'d, P: Platform> Cq<'d, P> {
         if self.slot.attention.load(Acquire) != 0 {
             self.attend()?;
         }
-        if self.ring.get_mut().next() == Found::Empty {
-            return Ok(None);
-        }
         let ring = self.ring.get_mut();
+        let Some(current) = ring.next() else {
+            return Ok(None);
+        };
         // The completion at hand stays the host's until the next poll.
         ring.publish(ring.ci.wrapping_sub(1));
-        Ok(Some(Completion(&ring.current)))
+        Ok(Some(Completion(current, PhantomData)))
     }
 
     /// Starts a batch: polls that share one update of the consumer index.
@@ -604,11 +598,11 @@ impl<'d, P: Platform> Cq<'d, P> {
         let ring = self.ring.get_mut();
         let base = memory.ptr().as_ptr();
         let mut at = ring.ci;
-        while let Some(entry) = ring.owned(at) {
+        while let Some((entry, last)) = ring.owned(at) {
+            let entry = entry.as_ptr();
             // SAFETY: the old ring's CQE is the host's; the new ring is the device's from the RESIZE completion's index
             // on, and the entries before it are the host's.
             unsafe {
-                let last = ring::word(entry, cqe::LAST) as u8;
                 if last >> 4 == crate::wc::cqe_op::RESIZE {
                     break;
                 }
@@ -627,12 +621,8 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
         }
         ring.ci = ring.ci.wrapping_add(1);
-        ring.base = base;
+        ring.base = memory.ptr();
         ring.size = size;
-        ring.current = Current {
-            cqe: base,
-            wr_id: 0,
-        };
         ring.publish(ring.ci);
         // The device has left the old ring: its answer came after the RESIZE completion.
         drop(core::mem::replace(&mut *self.memory, memory));

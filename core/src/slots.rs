@@ -44,13 +44,13 @@ pub struct QpSlot {
     pub(crate) wr_mask: AtomicU32,
     /// Number of receive WQEs, minus 1.
     pub(crate) rq_mask: AtomicU32,
-    /// Counter (16 bits count) of the send work request that comes next: the device cannot have completed it.
-    pub(crate) sq_head: AtomicU32,
-    /// Counter of the oldest send work request that has not completed.
+    /// Counter (16 bits count) of the oldest send work request that has not completed.
     pub(crate) sq_tail: AtomicU32,
-    /// The same two for the receive queue.
-    pub(crate) rq_head: AtomicU32,
+    /// Counter of the oldest receive work request that has not completed.
     pub(crate) rq_tail: AtomicU32,
+    /// Counter of the receive work request that comes next: the device cannot have completed it. With an SRQ both stay 0,
+    /// so that no completion looks like one of the QP's own receives.
+    pub(crate) rq_head: AtomicU32,
     /// By basic block: counter of the work request that starts there.
     pub(crate) sq_heads: AtomicPtr<AtomicU16>,
     /// By work request counter.
@@ -98,7 +98,6 @@ impl QpSlot {
             sq_mask: AtomicU32::new(0),
             wr_mask: AtomicU32::new(0),
             rq_mask: AtomicU32::new(0),
-            sq_head: AtomicU32::new(0),
             sq_tail: AtomicU32::new(0),
             rq_head: AtomicU32::new(0),
             rq_tail: AtomicU32::new(0),

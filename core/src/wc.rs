@@ -167,6 +167,20 @@ bitflags! {
     }
 }
 
+impl WcFlags {
+    /// What the opcode of a responder's completion says.
+    const OF_RESPONDER: [Self; 8] = [
+        Self::empty(),
+        Self::WITH_IMM,
+        Self::empty(),
+        Self::WITH_IMM,
+        Self::WITH_INV,
+        Self::empty(),
+        Self::empty(),
+        Self::empty(),
+    ];
+}
+
 /// What a datagram travelled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NetworkHeader {
@@ -268,33 +282,42 @@ pub(crate) mod cqe {
     pub(crate) const OP_OWN: usize = 0x3f;
 }
 
-/// The fields of a CQE, decoded one by one from its dwords. `word(offset)` gives the big-endian dword at `offset`.
+/// The fields of a CQE, decoded one by one from its dwords.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<F>(pub(crate) F);
+pub(crate) struct Fields<F> {
+    op_own: u8,
+    word: F,
+}
 
 impl<F: Fn(usize) -> u32> Fields<F> {
-    #[inline]
+    /// `op_own` is the CQE's last byte; `word(offset)` gives the big-endian dword at `offset`.
+    #[inline(always)]
+    pub(crate) const fn new(op_own: u8, word: F) -> Self {
+        Self { op_own, word }
+    }
+
+    #[inline(always)]
     fn op(&self) -> u8 {
-        ((self.0)(cqe::LAST) as u8) >> 4
+        self.op_own >> 4
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn status(&self) -> WcStatus {
-        match self.op() {
-            cqe_op::REQ_ERR | cqe_op::RESP_ERR => WcStatus::from_syndrome(self.syndrome()),
-            _ => WcStatus::Success,
+        if self.is_error() {
+            return WcStatus::from_syndrome(self.syndrome());
         }
+        WcStatus::Success
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_error(&self) -> bool {
-        self.op() >= cqe_op::REQ_ERR
+        self.op_own >= cqe_op::REQ_ERR << 4
     }
 
     #[inline]
     pub(crate) fn syndrome(&self) -> u8 {
         if self.is_error() {
-            (self.0)(cqe::ERRORS) as u8
+            (self.word)(cqe::ERRORS) as u8
         } else {
             0
         }
@@ -303,17 +326,17 @@ impl<F: Fn(usize) -> u32> Fields<F> {
     #[inline]
     pub(crate) fn vendor_err(&self) -> u8 {
         if self.is_error() {
-            ((self.0)(cqe::ERRORS) >> 8) as u8
+            ((self.word)(cqe::ERRORS) >> 8) as u8
         } else {
             0
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn opcode(&self) -> WcOpcode {
         match self.op() {
             cqe_op::REQ | cqe_op::REQ_ERR => {
-                WcOpcode::of_wqe(((self.0)(cqe::WQE_OPCODE_QPN) >> 24) as u8)
+                WcOpcode::of_wqe(((self.word)(cqe::WQE_OPCODE_QPN) >> 24) as u8)
             }
             cqe_op::RESP_WRITE_IMM => WcOpcode::RecvRdmaWithImm,
             _ => WcOpcode::Recv,
@@ -322,39 +345,37 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline]
     pub(crate) fn byte_len(&self) -> u32 {
-        (self.0)(cqe::BYTE_CNT)
+        (self.word)(cqe::BYTE_CNT)
     }
 
     #[inline]
     pub(crate) fn qp_num(&self) -> Qpn {
-        Qpn::from_low_bits((self.0)(cqe::WQE_OPCODE_QPN))
+        Qpn::from_low_bits((self.word)(cqe::WQE_OPCODE_QPN))
     }
 
     #[inline]
     pub(crate) fn src_qp(&self) -> Qpn {
-        Qpn::from_low_bits((self.0)(cqe::FLAGS_RQPN))
+        Qpn::from_low_bits((self.word)(cqe::FLAGS_RQPN))
     }
 
     #[inline]
     pub(crate) fn imm_data(&self) -> u32 {
-        (self.0)(cqe::IMM)
+        (self.word)(cqe::IMM)
     }
 
     #[inline]
     pub(crate) fn invalidated(&self) -> RKey {
-        RKey((self.0)(cqe::IMM))
+        RKey((self.word)(cqe::IMM))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn flags(&self) -> WcFlags {
-        let mut flags = WcFlags::empty();
-        match self.op() {
-            1 | 3 => flags |= WcFlags::WITH_IMM,
-            cqe_op::RESP_SEND_INV => flags |= WcFlags::WITH_INV,
-            2 => {}
-            _ => return flags,
+        let op = self.op();
+        if op == cqe_op::REQ || op >= cqe_op::RESIZE {
+            return WcFlags::empty();
         }
-        if (self.0)(cqe::FLAGS_RQPN) >> 28 & 3 != 0 {
+        let mut flags = WcFlags::OF_RESPONDER[usize::from(op & 7)];
+        if (self.word)(cqe::FLAGS_RQPN) & 3 << 28 != 0 {
             flags |= WcFlags::GRH;
         }
         flags
@@ -363,7 +384,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
     /// RoCE: bits 25:24 of the dword say which header came.
     #[inline]
     pub(crate) fn network_header(&self) -> NetworkHeader {
-        match (self.0)(cqe::FLAGS_RQPN) >> 24 & 3 {
+        match (self.word)(cqe::FLAGS_RQPN) >> 24 & 3 {
             1 => NetworkHeader::Ipv6,
             2 => NetworkHeader::Ipv4,
             _ => NetworkHeader::Grh,
@@ -372,27 +393,27 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline]
     pub(crate) fn pkey_index(&self) -> u16 {
-        (self.0)(cqe::IMM) as u16
+        (self.word)(cqe::IMM) as u16
     }
 
     #[inline]
     pub(crate) fn slid(&self) -> u16 {
-        (self.0)(cqe::SLID & !3) as u16
+        (self.word)(cqe::SLID & !3) as u16
     }
 
     #[inline]
     pub(crate) fn sl(&self) -> u8 {
-        ((self.0)(cqe::FLAGS_RQPN) >> 24 & 0xf) as u8
+        ((self.word)(cqe::FLAGS_RQPN) >> 24 & 0xf) as u8
     }
 
     #[inline]
     pub(crate) fn dlid_path_bits(&self) -> u8 {
-        ((self.0)(cqe::ML_PATH & !3) >> 16) as u8 & 0x7f
+        ((self.word)(cqe::ML_PATH & !3) >> 16) as u8 & 0x7f
     }
 
     #[inline]
     pub(crate) fn timestamp(&self) -> u64 {
-        u64::from((self.0)(cqe::TIMESTAMP)) << 32 | u64::from((self.0)(cqe::TIMESTAMP + 4))
+        u64::from((self.word)(cqe::TIMESTAMP)) << 32 | u64::from((self.word)(cqe::TIMESTAMP + 4))
     }
 
     /// All of them.
@@ -422,7 +443,7 @@ mod tests {
     use super::*;
 
     fn fields(bytes: &[u8; 64]) -> Fields<impl Fn(usize) -> u32 + Copy + '_> {
-        Fields(|at: usize| {
+        Fields::new(bytes[63], |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         })
     }

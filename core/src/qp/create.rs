@@ -289,7 +289,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         slot.sq_heads.store(part(layout.sq_heads).cast(), Relaxed);
         slot.sq_wr_ids.store(part(layout.sq_wr_ids).cast(), Relaxed);
         slot.rq_wr_ids.store(part(layout.rq_wr_ids).cast(), Relaxed);
-        for counter in [&slot.sq_head, &slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
+        for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
             counter.store(0, Relaxed);
         }
         slot.cqs[0].store(init.send_cq.index, Relaxed);

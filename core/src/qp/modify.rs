@@ -457,7 +457,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         goodbye::forget_before(self.device, self.index, bounds);
         (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
         (self.rq.head, self.rq.tail) = (0, 0);
-        for counter in [&slot.sq_head, &slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
+        for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
             counter.store(0, Relaxed);
         }
         let layout = BlockLayout::new(&self.sizes);

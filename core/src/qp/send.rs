@@ -16,7 +16,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU16, AtomicU64};
 
 use crate::ah::EXTENDED;
@@ -442,7 +442,6 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             return;
         }
         let queue = &mut *self.queue;
-        queue.slot.sq_head.store(queue.head.into(), Release);
         write_barrier();
         // SAFETY: the QP's doorbell record, which lives as long as the QP; the second dword is the send queue's.
         unsafe { queue.record.write_volatile(u32::from(queue.block).to_be()) };
