@@ -147,8 +147,6 @@ pub(crate) struct CommandQueue {
     verify: bool,
     timeout: Duration,
     executed: u64,
-    /// Completion events for slots in which nothing was pending.
-    spurious: u64,
 }
 
 impl CommandQueue {
@@ -186,7 +184,6 @@ impl CommandQueue {
             verify: false,
             timeout,
             executed: 0,
-            spurious: 0,
         })
     }
 
@@ -472,16 +469,6 @@ impl CommandQueue {
             parts.put(at, &data[..len]);
         }
         Ok(())
-    }
-
-    /// Takes note of a command event. What is complete, the slots tell; this only finds events that make no sense.
-    pub(crate) fn completed(&mut self, vector: u32) {
-        for index in 0..MAX_ENTRIES as u8 {
-            if vector >> index & 1 != 0 && self.slots[usize::from(index)].state == State::Free {
-                self.spurious += 1;
-                log::debug!("completion event for command slot {index}, which is free");
-            }
-        }
     }
 }
 

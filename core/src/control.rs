@@ -89,7 +89,6 @@ impl Control {
             ..
         } = self;
         let mut dispatch = Dispatch {
-            queue,
             pages,
             events,
             dropped: dropped_events,
@@ -187,7 +186,6 @@ impl Control {
 
 /// Where events go.
 struct Dispatch<'a> {
-    queue: &'a mut CommandQueue,
     pages: &'a mut PageSupply,
     events: &'a mut heapless::Deque<AsyncEvent, MAX_EVENTS>,
     dropped: &'a mut u64,
@@ -204,7 +202,8 @@ impl Dispatch<'_> {
                     *self.unknown += 1;
                 }
             }
-            Event::Command { slots } => self.queue.completed(slots),
+            // What is complete, the slots tell. The event has done its duty when it woke whoever waits.
+            Event::Command { .. } => {}
             Event::PageRequest {
                 function_id,
                 embedded_cpu,
