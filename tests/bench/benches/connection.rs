@@ -1,0 +1,126 @@
+//! Instructions per connection: REQ, REP, RTU, DREQ, DREP and what they do, both ends together.
+//!
+//! Once in the engine alone, and once with everything: RDMA CM, driver with the firmware commands of both QPs, and the two
+//! device models that execute them and carry the messages. Linux's rdma_cm over rxe takes about 580,000 for the same.
+
+#[path = "../../../cm/benches/cycle.rs"]
+mod cycle;
+#[path = "connection/full.rs"]
+mod full;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bareverbs_bench::callgrind;
+use bareverbs_cm::mad::MAD_LEN;
+use full::Pair;
+
+/// Connections measured.
+const ROUNDS: u32 = 64;
+/// Connections that are established all the while in the second run of the engine.
+const OTHERS: u32 = 10_000;
+
+/// Linux's ib_cm, rdma_cm and rxe in a guest, from creating the id to destroying it, both ends.
+const KERNEL: f64 = 580_000.0;
+
+/// What is measured: title, function, the most that is allowed.
+const ROWS: &[(&str, &str, f64)] = &[
+    ("CM engine alone", "engine_alone", 15_000.0),
+    ("CM engine among 10,000 connections", "engine_among_many", 16_500.0),
+    ("CM, driver and models", "everything", 58_000.0),
+];
+
+fn main() -> ExitCode {
+    if callgrind::is_child() {
+        run();
+        return ExitCode::SUCCESS;
+    }
+    let costs = match callgrind::count() {
+        Ok(costs) => costs,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("Instructions per connection, both ends, from REQ to DREP (callgrind)\n");
+    println!("| what | instructions | Linux rdma_cm over rxe | share | must | |");
+    println!("| --- | --: | --: | --: | --: | --- |");
+    let mut missed = 0;
+    for &(title, function, must) in ROWS {
+        let Some(cost) = costs.of(&format!("connection::{function}")) else {
+            eprintln!("{title}: not in callgrind's output");
+            return ExitCode::FAILURE;
+        };
+        let each = cost as f64 / f64::from(ROUNDS);
+        let verdict = if each <= must { "" } else { "**misses the gate**" };
+        missed += u32::from(each > must);
+        println!("| {title} | {each:.0} | {KERNEL:.0} | {:.1} % | {must:.0} | {verdict} |", each / KERNEL * 100.0);
+    }
+    println!("\nMemory");
+    println!("  connection in the engine: {} bytes", size_of::<bareverbs_cm::engine::Slot>());
+    println!("  id of the RDMA CM, with its QP and CQs: {} bytes", full::id_size());
+    if missed > 0 {
+        eprintln!("{missed} of {} miss their gate", ROWS.len());
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn run() {
+    for (others, measured) in [(0, engine_alone as fn(&mut Engines, u32)), (OTHERS, engine_among_many)] {
+        let mut engines = Engines { pair: cycle::engines(others as usize + 16), now: Duration::from_secs(1), mad: [0; MAD_LEN] };
+        for qpn in 0..others {
+            let [client, server] = &mut engines.pair;
+            cycle::connect(engines.now, client, server, 0x1000 + qpn, &mut engines.mad);
+        }
+        // Once beforehand, so that what is only done the first time is not counted.
+        engines.cycle(0x11);
+        for _ in 0..ROUNDS {
+            measured(&mut engines, 0x11);
+            engines.now += Duration::from_secs(3);
+        }
+    }
+    let world = full::world();
+    let mut resources = [full::resources(), full::resources()];
+    let [first, second] = &mut resources;
+    let devices = [full::device(&world, 0, first), full::device(&world, 1, second)];
+    let mut storage = [full::storage(), full::storage()];
+    let mut pair = Pair::new(&world, &devices, &mut storage);
+    pair.cycle();
+    pair.forget();
+    for _ in 0..ROUNDS {
+        everything(&mut pair);
+        pair.forget();
+    }
+}
+
+struct Engines {
+    pair: [bareverbs_cm::engine::Engine<'static>; 2],
+    now: Duration,
+    mad: [u8; MAD_LEN],
+}
+
+impl Engines {
+    fn cycle(&mut self, qpn: u32) {
+        let [client, server] = &mut self.pair;
+        let pair = cycle::connect(self.now, client, server, qpn, &mut self.mad);
+        cycle::disconnect(self.now, client, server, pair, &mut self.mad);
+    }
+}
+
+#[inline(never)]
+fn engine_alone(engines: &mut Engines, qpn: u32) {
+    engines.cycle(qpn);
+}
+
+#[inline(never)]
+fn engine_among_many(engines: &mut Engines, qpn: u32) {
+    engines.cycle(qpn);
+    // Not the same code as `engine_alone`, or the two would be made one function.
+    std::hint::black_box(&mut engines.now);
+}
+
+#[inline(never)]
+fn everything(pair: &mut Pair<'_, '_, '_>) {
+    pair.cycle();
+}

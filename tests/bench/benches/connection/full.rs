@@ -1,0 +1,184 @@
+//! Two nodes on two models, connecting and disconnecting by asynchronous ids.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bareverbs_cm::rdma::{
+    self, ChannelId, CmEvent, CmId, EventType, PortSpace, QpInit, RdmaCm, StaticNeighbours,
+};
+use bareverbs_core::qp::QpCap;
+use bareverbs_core::{Config, Cq, CqInit, Device, Gid, GidEntry, Resources, RoceVersion};
+use bareverbs_in_process::{Builder, ModelPlatform, World};
+
+const PORT: u16 = 7174;
+const LONG: Duration = Duration::from_secs(10);
+const NEIGHBOURS: [(IpAddr, [u8; 6]); 2] = [(address(0), mac(0)), (address(1), mac(1))];
+
+const fn address(node: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, node + 1))
+}
+
+const fn mac(node: u8) -> [u8; 6] {
+    [2, 0xc9, 0, 0, 0, node + 1]
+}
+
+type Storage<'d> = Box<rdma::Resources<'d, ModelPlatform, 16, 2>>;
+
+pub(crate) fn world() -> World {
+    let card = |node| connectx_model::Config {
+        mac: mac(node),
+        ..connectx_model::Config::new(node + 1)
+    };
+    Builder::new().function(card(0)).function(card(1)).stepped()
+}
+
+pub(crate) fn resources() -> Box<Resources<32, 8, 1, 64>> {
+    Box::new(Resources::new())
+}
+
+pub(crate) fn storage<'d>() -> Storage<'d> {
+    Box::new(rdma::Resources::new())
+}
+
+pub(crate) fn id_size() -> usize {
+    size_of::<rdma::IdSlot<'_, ModelPlatform>>()
+}
+
+pub(crate) fn device<'s>(
+    world: &World,
+    node: usize,
+    resources: &'s mut Resources<32, 8, 1, 64>,
+) -> Device<'s, ModelPlatform> {
+    let device =
+        Device::open(world.platform(node), Config::DEFAULT, resources.storage()).expect("bring-up");
+    let (IpAddr::V4(ip), mac) = NEIGHBOURS[node] else {
+        unreachable!()
+    };
+    let entry = GidEntry {
+        gid: Gid::from_ipv4(ip),
+        version: RoceVersion::V2,
+        vlan: None,
+        mac,
+    };
+    device.set_gid(0, entry).expect("GID");
+    device
+}
+
+/// The client is node 0.
+pub(crate) struct Pair<'w, 's, 'd> {
+    world: &'w World,
+    cms: [RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'static>>; 2],
+    cqs: [Cq<'d, ModelPlatform>; 2],
+    channels: [ChannelId; 2],
+}
+
+impl<'w, 's, 'd> Pair<'w, 's, 'd> {
+    pub(crate) fn new(
+        world: &'w World,
+        devices: &'d [Device<'d, ModelPlatform>; 2],
+        storage: &'s mut [Storage<'d>; 2],
+    ) -> Self {
+        let [first, second] = storage;
+        let manager = |node: usize, storage: &'s mut rdma::Resources<'d, ModelPlatform, 16, 2>| {
+            let config = rdma::Config {
+                gsi_depth: 64,
+                ..rdma::Config::new(node as u64 + 1)
+            };
+            RdmaCm::new(
+                &devices[node],
+                StaticNeighbours(&NEIGHBOURS),
+                config,
+                storage.storage(),
+            )
+            .expect("QP1")
+        };
+        let mut cms = [manager(0, first), manager(1, second)];
+        let channels = cms
+            .each_mut()
+            .map(|cm| cm.create_event_channel().expect("channel"));
+        let cqs = devices
+            .each_ref()
+            .map(|device| device.create_cq(CqInit::new(256)).expect("CQ"));
+        let listener = cms[1]
+            .create_id(Some(channels[1]), 0, PortSpace::Tcp)
+            .expect("listener");
+        cms[1]
+            .bind_addr(listener, SocketAddr::new(address(1), PORT))
+            .expect("bind");
+        cms[1].listen(listener, 8).expect("listen");
+        Self {
+            world,
+            cms,
+            cqs,
+            channels,
+        }
+    }
+
+    fn qp(&mut self, node: usize, id: CmId) {
+        let cap = QpCap {
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let cq = Some(&self.cqs[node]);
+        let mut init = QpInit {
+            send_cq: cq,
+            recv_cq: cq,
+            cap,
+            ..QpInit::default()
+        };
+        self.cms[node].create_qp(id, None, &mut init).expect("QP");
+    }
+
+    /// Lets what is under way arrive, and takes the event that it makes.
+    fn event(&mut self, node: usize, kind: EventType) -> CmEvent {
+        self.world.step();
+        let cm = &mut self.cms[node];
+        cm.poll(cm.now()).expect("poll");
+        let event = cm
+            .try_get_cm_event(self.channels[node])
+            .expect("channel")
+            .expect("an event");
+        assert_eq!((event.event, event.status), (kind, 0));
+        event
+    }
+
+    /// One connection, from creating the id to destroying it.
+    pub(crate) fn cycle(&mut self) {
+        let id = self.cms[0]
+            .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
+            .expect("id");
+        self.cms[0]
+            .resolve_addr(id, None, SocketAddr::new(address(1), PORT), LONG)
+            .expect("address");
+        self.event(0, EventType::AddrResolved);
+        self.cms[0].resolve_route(id, LONG).expect("route");
+        self.event(0, EventType::RouteResolved);
+        self.qp(0, id);
+        self.cms[0].connect(id, None).expect("connect");
+
+        let peer = self.event(1, EventType::ConnectRequest).id;
+        self.qp(1, peer);
+        self.cms[1].accept(peer, None).expect("accept");
+        self.event(0, EventType::Established);
+        self.event(1, EventType::Established);
+
+        self.cms[0].disconnect(id).expect("disconnect");
+        self.event(1, EventType::Disconnected);
+        self.cms[1].disconnect(peer).expect("disconnect");
+        self.event(0, EventType::Disconnected);
+        self.cms[0].destroy_id(id).expect("destroy");
+        self.cms[1].destroy_id(peer).expect("destroy");
+    }
+
+    /// Lets timewait pass, so that connections do not pile up.
+    pub(crate) fn forget(&mut self) {
+        self.world.advance(LONG);
+        for cm in &mut self.cms {
+            cm.poll(cm.now()).expect("poll");
+            assert_eq!(cm.connections_in_use(), 0);
+        }
+    }
+}
