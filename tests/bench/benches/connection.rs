@@ -3,7 +3,7 @@
 //! Once in the engine alone, and once with everything: RDMA CM, driver with the firmware commands of both QPs, and the two
 //! device models that execute them and carry the messages. Linux's rdma_cm over rxe takes about 580,000 for the same.
 
-#[path = "../../../cm/benches/cycle.rs"]
+#[path = "../../../cm/benches/engine/cycle.rs"]
 mod cycle;
 #[path = "connection/full.rs"]
 mod full;
@@ -26,7 +26,11 @@ const KERNEL: f64 = 580_000.0;
 /// What is measured: title, function, the most that is allowed.
 const ROWS: &[(&str, &str, f64)] = &[
     ("CM engine alone", "engine_alone", 15_000.0),
-    ("CM engine among 10,000 connections", "engine_among_many", 16_500.0),
+    (
+        "CM engine among 10,000 connections",
+        "engine_among_many",
+        16_500.0,
+    ),
     ("CM, driver and models", "everything", 58_000.0),
 ];
 
@@ -52,13 +56,26 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         };
         let each = cost as f64 / f64::from(ROUNDS);
-        let verdict = if each <= must { "" } else { "**misses the gate**" };
+        let verdict = if each <= must {
+            ""
+        } else {
+            "**misses the gate**"
+        };
         missed += u32::from(each > must);
-        println!("| {title} | {each:.0} | {KERNEL:.0} | {:.1} % | {must:.0} | {verdict} |", each / KERNEL * 100.0);
+        println!(
+            "| {title} | {each:.0} | {KERNEL:.0} | {:.1} % | {must:.0} | {verdict} |",
+            each / KERNEL * 100.0
+        );
     }
     println!("\nMemory");
-    println!("  connection in the engine: {} bytes", size_of::<bareverbs_cm::engine::Slot>());
-    println!("  id of the RDMA CM, with its QP and CQs: {} bytes", full::id_size());
+    println!(
+        "  connection in the engine: {} bytes",
+        size_of::<bareverbs_cm::engine::Slot>()
+    );
+    println!(
+        "  id of the RDMA CM, with its QP and CQs: {} bytes",
+        full::id_size()
+    );
     if missed > 0 {
         eprintln!("{missed} of {} miss their gate", ROWS.len());
         return ExitCode::FAILURE;
@@ -67,8 +84,15 @@ fn main() -> ExitCode {
 }
 
 fn run() {
-    for (others, measured) in [(0, engine_alone as fn(&mut Engines, u32)), (OTHERS, engine_among_many)] {
-        let mut engines = Engines { pair: cycle::engines(others as usize + 16), now: Duration::from_secs(1), mad: [0; MAD_LEN] };
+    for (others, measured) in [
+        (0, engine_alone as fn(&mut Engines, u32)),
+        (OTHERS, engine_among_many),
+    ] {
+        let mut engines = Engines {
+            pair: cycle::engines(others as usize + 16),
+            now: Duration::from_secs(1),
+            mad: [0; MAD_LEN],
+        };
         for qpn in 0..others {
             let [client, server] = &mut engines.pair;
             cycle::connect(engines.now, client, server, 0x1000 + qpn, &mut engines.mad);
@@ -83,7 +107,10 @@ fn run() {
     let world = full::world();
     let mut resources = [full::resources(), full::resources()];
     let [first, second] = &mut resources;
-    let devices = [full::device(&world, 0, first), full::device(&world, 1, second)];
+    let devices = [
+        full::device(&world, 0, first),
+        full::device(&world, 1, second),
+    ];
     let mut storage = [full::storage(), full::storage()];
     let mut pair = Pair::new(&world, &devices, &mut storage);
     pair.cycle();
