@@ -32,6 +32,7 @@ mod pci;
 mod qp;
 mod ring;
 pub mod roce;
+mod schedule;
 mod srq;
 pub mod syndrome;
 mod table;

@@ -1,18 +1,12 @@
-//! Queue pairs: queues in the host's memory, states, doorbells, flushing, and the running of their transports.
+//! Queue pairs: queues in the host's memory, states, doorbells, and what the transport has to know of them.
 
 use crate::device::Device;
-use crate::eq::event;
 use crate::io::Io;
 use crate::mkey::Accessor;
 use crate::pages::Place;
 use crate::ring::Ring;
-use crate::roce::env::{
-    Encapsulation, Path, QpConfig, QpKind, QpState, RecvCompletion, RecvOp, RemoteAccess,
-    SendCompletion, Syndrome,
-};
+use crate::roce::env::{Encapsulation, Path, QpConfig, QpKind, QpState, RemoteAccess};
 use crate::roce::transport::Transport;
-use crate::view::View;
-use bareverbs_firmware_cmds::eq::QpEvents;
 use bareverbs_firmware_cmds::qp::{Ads, Qpc};
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use core::time::Duration;
@@ -39,11 +33,6 @@ pub(crate) mod receive {
 /// Resource types in asynchronous events.
 pub(crate) const EVENT_QP: u8 = 0;
 pub(crate) const EVENT_SRQ: u8 = 3;
-
-/// How often the receive queues of QPs in error are looked at, as nothing rings for them.
-const DRAIN_PERIOD: Duration = Duration::from_micros(100);
-/// Packets a QP may send before the next one has its turn.
-const RUN_BUDGET: usize = 64;
 
 /// A send queue basic block.
 pub(crate) const BLOCK: u64 = 64;
@@ -302,43 +291,6 @@ impl Device {
         })
     }
 
-    /// Lends a QP's transport out together with the device around it.
-    pub(crate) fn with_transport(
-        &mut self,
-        io: &mut Io<'_>,
-        qpn: u32,
-        f: impl FnOnce(&mut Transport, &mut View<'_, '_>),
-    ) {
-        let Some(mut transport) = self.qps.get_mut(qpn).and_then(|qp| qp.transport.take()) else {
-            return;
-        };
-        f(
-            &mut transport,
-            &mut View {
-                device: self,
-                io,
-                qpn,
-            },
-        );
-        let deadline = transport.next_deadline();
-        let Some(qp) = self.qps.get_mut(qpn) else {
-            return;
-        };
-        qp.transport = Some(transport);
-        // Every acknowledgement moves the timer on. A timer that is set too early only looks again when it comes, which is
-        // cheaper than to set it anew for every packet.
-        let Some(new) = deadline else {
-            return;
-        };
-        if qp.deadline.is_none_or(|old| new < old) {
-            if let Some(old) = qp.deadline {
-                self.timers.remove(&(old, qpn));
-            }
-            qp.deadline = Some(new);
-            self.timers.insert((new, qpn));
-        }
-    }
-
     /// Tells the transport what changed.
     pub(crate) fn configure(&mut self, io: &mut Io<'_>, qpn: u32) {
         let now = self.now;
@@ -348,15 +300,6 @@ impl Device {
             });
         }
         self.make_ready(qpn);
-    }
-
-    pub(crate) fn make_ready(&mut self, qpn: u32) {
-        if let Some(qp) = self.qps.get_mut(qpn)
-            && !qp.queued
-        {
-            qp.queued = true;
-            self.ready.push_back(qpn);
-        }
     }
 
     /// Moves a QP into a state and lets the transport know.
@@ -389,17 +332,6 @@ impl Device {
         } else if listed && !wanted {
             self.draining.retain(|&other| other != qpn);
         }
-    }
-
-    /// Forgets that a QP was ever scheduled.
-    pub(crate) fn unschedule(&mut self, qpn: u32) {
-        if let Some(qp) = self.qps.get_mut(qpn)
-            && let Some(deadline) = qp.deadline.take()
-        {
-            self.timers.remove(&(deadline, qpn));
-        }
-        self.ready.retain(|&other| other != qpn);
-        self.draining.retain(|&other| other != qpn);
     }
 
     /// The send doorbell: the first two words of the last WQE posted.
@@ -445,204 +377,5 @@ impl Device {
         };
         qp.rq_posted = record as u16;
         true
-    }
-
-    /// Gives every QP that has something to do its turn. Returns whether something is left.
-    pub(crate) fn run_queues(&mut self, io: &mut Io<'_>) -> bool {
-        for _ in 0..self.ready.len() {
-            let Some(qpn) = self.ready.pop_front() else {
-                break;
-            };
-            if let Some(qp) = self.qps.get_mut(qpn) {
-                qp.queued = false;
-                self.run_qp(io, qpn);
-            }
-        }
-        !self.ready.is_empty()
-    }
-
-    fn run_qp(&mut self, io: &mut Io<'_>, qpn: u32) {
-        let now = self.now;
-        let Some(qp) = self.qps.get_mut(qpn) else {
-            return;
-        };
-        if core::mem::take(&mut qp.broken) && qp.state != QpState::Err {
-            self.qp_event(io, qpn, event::WQ_CATAS);
-            self.enter_state(io, qpn, QpState::Err);
-        }
-        let Some(qp) = self.qps.get_mut(qpn) else {
-            return;
-        };
-        match qp.state {
-            QpState::Reset | QpState::Init => {}
-            QpState::Err | QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {
-                let local = qp.transport.is_none();
-                if qp.state == QpState::Err {
-                    self.flush(io, qpn);
-                } else if local {
-                    self.run_local(io, qpn);
-                }
-                if local {
-                    return;
-                }
-                // Also in error: the peer has still to be told why.
-                let mut scratch = self.scratch.take().unwrap_or_default();
-                let mut more = false;
-                self.with_transport(io, qpn, |transport, env| {
-                    more = transport.run(env, &mut scratch, now, RUN_BUDGET);
-                });
-                self.scratch = Some(scratch);
-                if more {
-                    self.make_ready(qpn);
-                }
-                if self.qps.get(qpn).is_some_and(|qp| qp.state == QpState::Sqe) {
-                    self.flush_sends(io, qpn);
-                }
-            }
-        }
-    }
-
-    /// Completes what is still posted in error: the transport has flushed only what it had fetched.
-    fn flush(&mut self, io: &mut Io<'_>, qpn: u32) {
-        self.flush_sends(io, qpn);
-        self.flush_receives(io, qpn);
-        if let Some(qp) = self.qps.get_mut(qpn)
-            && core::mem::take(&mut qp.last_wqe_due)
-        {
-            self.qp_event(io, qpn, event::SRQ_LAST_WQE);
-        }
-    }
-
-    fn flush_sends(&mut self, io: &mut Io<'_>, qpn: u32) {
-        loop {
-            let Some(qp) = self.qps.get(qpn) else {
-                return;
-            };
-            let left = qp.sq_posted.wrapping_sub(qp.sq_next);
-            if left == 0 || u32::from(left) > qp.sq_blocks() {
-                return;
-            }
-            let mut control = [0; 16];
-            if qp.read_sq(io, qp.sq_next, &mut control).is_err() {
-                return;
-            }
-            let index = qp.sq_next;
-            let blocks = u16::from(control[7] & 0x3f).div_ceil(4).clamp(1, left);
-            if let Some(qp) = self.qps.get_mut(qpn) {
-                qp.sq_next = index.wrapping_add(blocks);
-            }
-            self.send_completed(
-                io,
-                qpn,
-                &SendCompletion {
-                    index,
-                    wqe_opcode: control[3],
-                    signaled: true,
-                    byte_len: 0,
-                    result: Err(Syndrome::WorkRequestFlushed),
-                },
-            );
-        }
-    }
-
-    fn flush_receives(&mut self, io: &mut Io<'_>, qpn: u32) {
-        if self.qps.get(qpn).is_none_or(|qp| qp.rq_entries() == 0)
-            || !self.read_receive_record(io, qpn)
-        {
-            return;
-        }
-        loop {
-            let Some(qp) = self.qps.get_mut(qpn) else {
-                return;
-            };
-            let left = qp.rq_posted.wrapping_sub(qp.rq_next);
-            if left == 0 || u32::from(left) > qp.rq_entries() {
-                return;
-            }
-            let index = qp.rq_next;
-            qp.rq_next = index.wrapping_add(1);
-            self.receive_completed(
-                io,
-                qpn,
-                &RecvCompletion {
-                    index,
-                    op: RecvOp::Send,
-                    byte_len: 0,
-                    solicited: false,
-                    source: None,
-                    result: Err(Syndrome::WorkRequestFlushed),
-                },
-            );
-        }
-    }
-
-    /// QPs that never reach the wire only execute what is local.
-    fn run_local(&mut self, io: &mut Io<'_>, qpn: u32) {
-        while self.qps.get(qpn).is_some_and(|qp| qp.state == QpState::Rts) {
-            let mut work = crate::roce::env::SendWork::default();
-            let fetched = self.fetch_send(io, qpn, &mut work);
-            let result = match fetched {
-                Ok(false) => return,
-                Ok(true) => self.execute_local(io, qpn, &work),
-                Err(bad) => Err(bad.0),
-            };
-            self.send_completed(
-                io,
-                qpn,
-                &SendCompletion {
-                    index: work.index,
-                    wqe_opcode: work.wqe_opcode,
-                    signaled: work.signaled,
-                    byte_len: 0,
-                    result,
-                },
-            );
-            if result.is_err() {
-                self.enter_state(io, qpn, QpState::Err);
-            }
-        }
-    }
-
-    /// An asynchronous event that names a QP.
-    pub(crate) fn qp_event(&mut self, io: &mut Io<'_>, qpn: u32, kind: u8) {
-        let mut data = QpEvents::ZERO;
-        data.set_type(EVENT_QP).set_qpn_rqn_sqn(qpn);
-        self.event(io, kind, 0, &data.0);
-    }
-
-    /// Timers that have come, and receive queues to be drained.
-    pub(crate) fn run_timers(&mut self, io: &mut Io<'_>) {
-        let now = self.now;
-        while let Some(&(deadline, qpn)) = self.timers.first() {
-            if deadline > now {
-                break;
-            }
-            self.timers.pop_first();
-            if let Some(qp) = self.qps.get_mut(qpn) {
-                qp.deadline = None;
-            }
-            let mut came = false;
-            self.with_transport(io, qpn, |transport, env| {
-                came = transport.next_deadline().is_some_and(|at| at <= now);
-                if came {
-                    transport.on_timer(env, now);
-                }
-            });
-            if came {
-                self.make_ready(qpn);
-            }
-            // A transport whose deadline does not move would never let go.
-            if self.timers.first() == Some(&(deadline, qpn)) {
-                break;
-            }
-        }
-        if !self.draining.is_empty() && self.drain_at <= now {
-            self.drain_at = now + DRAIN_PERIOD;
-            for at in 0..self.draining.len() {
-                if let Some(&qpn) = self.draining.get(at) {
-                    self.flush_receives(io, qpn);
-                }
-            }
-        }
     }
 }

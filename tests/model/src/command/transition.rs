@@ -1,0 +1,414 @@
+//! The state transitions of QPs.
+//!
+//! A transition brings a QP context in which only the attributes of that very call are set and everything else is zero, so
+//! it is merged field by field: those that the transition requires always, the optional ones when their bit in
+//! `opt_param_mask` is set.
+
+use super::qp::{PM_MIGRATED, checked, image};
+use super::{Call, Result};
+use crate::device::{Device, ObjectKind};
+use crate::io::Io;
+use crate::qp::kind;
+use crate::roce::env::{QpKind, QpState};
+use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::qp::{
+    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn, Rtr2rtsQpIn,
+    Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
+};
+use bareverbs_firmware_cmds::roce::RoceAddr;
+
+/// Bits of `opt_param_mask`.
+mod opt {
+    pub(super) const ALTERNATE_PATH: u32 = 1 << 0;
+    pub(super) const RRE: u32 = 1 << 1;
+    pub(super) const RAE: u32 = 1 << 2;
+    pub(super) const RWE: u32 = 1 << 3;
+    pub(super) const PKEY_INDEX: u32 = 1 << 4;
+    pub(super) const Q_KEY: u32 = 1 << 5;
+    pub(super) const RNR_TIMEOUT: u32 = 1 << 6;
+    pub(super) const PRIMARY_PATH: u32 = 1 << 7;
+    pub(super) const SRA_MAX: u32 = 1 << 8;
+    pub(super) const RRA_MAX: u32 = 1 << 9;
+    pub(super) const PM_STATE: u32 = 1 << 10;
+    pub(super) const RETRY_COUNT: u32 = 1 << 12;
+    pub(super) const RNR_RETRY: u32 = 1 << 13;
+    pub(super) const ACK_TIMEOUT: u32 = 1 << 14;
+    pub(super) const LAG_PORT: u32 = 1 << 15;
+    pub(super) const PORT: u32 = 1 << 16;
+    pub(super) const COUNTER_SET: u32 = 1 << 25;
+    pub(super) const ACCESS: u32 = RRE | RAE | RWE;
+}
+
+/// One transition.
+struct Transition {
+    from: &'static [QpState],
+    to: QpState,
+    /// Optional attributes that it knows.
+    optional: u32,
+    required: fn(&mut Qpc, &Qpc),
+}
+
+const RST2INIT: Transition = Transition {
+    from: &[QpState::Reset],
+    to: QpState::Init,
+    optional: opt::ACCESS
+        | opt::PKEY_INDEX
+        | opt::Q_KEY
+        | opt::PORT
+        | opt::COUNTER_SET
+        | opt::LAG_PORT,
+    required: |to, from| {
+        merge_port(to, from);
+        to.set_rre(from.rre())
+            .set_rwe(from.rwe())
+            .set_rae(from.rae())
+            .set_atomic_mode(from.atomic_mode())
+            .set_q_key(from.q_key())
+            .set_counter_set_id(from.counter_set_id())
+            .set_deth_sqpn(from.deth_sqpn());
+        if from.rlky() {
+            to.set_rlky(true);
+        }
+    },
+};
+
+const INIT2INIT: Transition = Transition {
+    from: &[QpState::Init],
+    to: QpState::Init,
+    optional: opt::ACCESS
+        | opt::PKEY_INDEX
+        | opt::Q_KEY
+        | opt::PORT
+        | opt::COUNTER_SET
+        | opt::LAG_PORT,
+    required: |_, _| {},
+};
+
+const INIT2RTR: Transition = Transition {
+    from: &[QpState::Init],
+    to: QpState::Rtr,
+    optional: opt::ALTERNATE_PATH
+        | opt::ACCESS
+        | opt::PKEY_INDEX
+        | opt::Q_KEY
+        | opt::COUNTER_SET
+        | opt::LAG_PORT,
+    required: |to, from| {
+        merge_path(to.primary_address_path_mut(), from.primary_address_path());
+        to.set_mtu(from.mtu())
+            .set_log_msg_max(from.log_msg_max())
+            .set_remote_qpn(from.remote_qpn())
+            .set_next_rcv_psn(from.next_rcv_psn())
+            .set_log_rra_max(from.log_rra_max())
+            .set_min_rnr_nak(from.min_rnr_nak());
+    },
+};
+
+const RTR2RTS: Transition = Transition {
+    from: &[QpState::Rtr],
+    to: QpState::Rts,
+    optional: opt::ALTERNATE_PATH
+        | opt::ACCESS
+        | opt::Q_KEY
+        | opt::RNR_TIMEOUT
+        | opt::PM_STATE
+        | opt::COUNTER_SET
+        | opt::LAG_PORT,
+    required: |to, from| {
+        let timeout = from.primary_address_path().ack_timeout();
+        to.primary_address_path_mut().set_ack_timeout(timeout);
+        to.set_next_send_psn(from.next_send_psn())
+            .set_retry_count(from.retry_count())
+            .set_rnr_retry(from.rnr_retry())
+            .set_log_sra_max(from.log_sra_max());
+    },
+};
+
+const LIVE: u32 = opt::ALTERNATE_PATH
+    | opt::ACCESS
+    | opt::PKEY_INDEX
+    | opt::Q_KEY
+    | opt::RNR_TIMEOUT
+    | opt::PM_STATE
+    | opt::RETRY_COUNT
+    | opt::RNR_RETRY
+    | opt::ACK_TIMEOUT
+    | opt::COUNTER_SET
+    | opt::LAG_PORT;
+
+const RTS2RTS: Transition = Transition {
+    from: &[QpState::Rts],
+    to: QpState::Rts,
+    optional: LIVE,
+    required: |_, _| {},
+};
+
+const SQERR2RTS: Transition = Transition {
+    from: &[QpState::Sqe],
+    to: QpState::Rts,
+    optional: opt::Q_KEY | opt::ACCESS,
+    required: |_, _| {},
+};
+
+const SQD2RTS: Transition = Transition {
+    from: &[QpState::Sqd],
+    to: QpState::Rts,
+    optional: LIVE | opt::PRIMARY_PATH | opt::SRA_MAX | opt::RRA_MAX | opt::PORT,
+    required: |_, _| {},
+};
+
+fn merge_port(to: &mut Qpc, from: &Qpc) {
+    let from = from.primary_address_path();
+    let (pkey, port) = (from.pkey_index(), from.vhca_port_num());
+    to.primary_address_path_mut()
+        .set_pkey_index(pkey)
+        .set_vhca_port_num(port);
+}
+
+/// The path without what other attributes own: P_Key, port, timeout.
+fn merge_path(to: &mut Ads, from: &Ads) {
+    let (pkey, port, timeout) = (to.pkey_index(), to.vhca_port_num(), to.ack_timeout());
+    *to = *from;
+    to.set_pkey_index(pkey)
+        .set_vhca_port_num(port)
+        .set_ack_timeout(timeout);
+}
+
+fn merge_optional(to: &mut Qpc, from: &Qpc, mask: u32) {
+    let has = |bit: u32| mask & bit != 0;
+    if has(opt::ALTERNATE_PATH) {
+        *to.secondary_address_path_mut() = *from.secondary_address_path();
+    }
+    if has(opt::PRIMARY_PATH) {
+        merge_path(to.primary_address_path_mut(), from.primary_address_path());
+    }
+    if has(opt::RRE) {
+        to.set_rre(from.rre());
+    }
+    if has(opt::RWE) {
+        to.set_rwe(from.rwe());
+    }
+    if has(opt::RAE) {
+        to.set_rae(from.rae()).set_atomic_mode(from.atomic_mode());
+    }
+    if has(opt::PKEY_INDEX) {
+        let pkey = from.primary_address_path().pkey_index();
+        to.primary_address_path_mut().set_pkey_index(pkey);
+    }
+    if has(opt::PORT) {
+        let port = from.primary_address_path().vhca_port_num();
+        to.primary_address_path_mut().set_vhca_port_num(port);
+    }
+    if has(opt::ACK_TIMEOUT) {
+        let timeout = from.primary_address_path().ack_timeout();
+        to.primary_address_path_mut().set_ack_timeout(timeout);
+    }
+    if has(opt::Q_KEY) {
+        to.set_q_key(from.q_key());
+    }
+    if has(opt::RNR_TIMEOUT) {
+        to.set_min_rnr_nak(from.min_rnr_nak());
+    }
+    if has(opt::SRA_MAX) {
+        to.set_log_sra_max(from.log_sra_max());
+    }
+    if has(opt::RRA_MAX) {
+        to.set_log_rra_max(from.log_rra_max());
+    }
+    if has(opt::PM_STATE) {
+        to.set_pm_state(from.pm_state());
+    }
+    if has(opt::RETRY_COUNT) {
+        to.set_retry_count(from.retry_count());
+    }
+    if has(opt::RNR_RETRY) {
+        to.set_rnr_retry(from.rnr_retry());
+    }
+    if has(opt::COUNTER_SET) {
+        to.set_counter_set_id(from.counter_set_id());
+    }
+}
+
+fn apply(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    transition: &Transition,
+    qpn: u32,
+    mask: u32,
+    ece: u32,
+    from: &Qpc,
+) -> Result {
+    checked(device, io, qpn)?;
+    let qp = device.qps.get(qpn).ok_or(Syndrome::QpUnknown)?;
+    if !transition.from.contains(&qp.state) {
+        return Err(Syndrome::QpTransition.into());
+    }
+    if ece != 0 {
+        return Err(Syndrome::QpEce.into());
+    }
+    if mask & !transition.optional != 0 {
+        return Err(Syndrome::QpOptMask.into());
+    }
+    if from.st() != 0 && from.st() != qp.context.st() {
+        return Err(Syndrome::QpTypeChanged.into());
+    }
+    if device.config.strict && from.pm_state() != PM_MIGRATED {
+        return Err(Syndrome::QpMigration.into());
+    }
+    let old = qp.context;
+    let mut new = old;
+    (transition.required)(&mut new, from);
+    merge_optional(&mut new, from, mask);
+    merge_always(device, &mut new, from)?;
+    check_merged(device, &new, transition.to)?;
+    let place = qp.place;
+    device.restore(io, place, ObjectKind::Qp, qpn, &image(&new).0)?;
+    device.hold(&old, false);
+    device.hold(&new, true);
+    if let Some(qp) = device.qps.get_mut(qpn) {
+        qp.context = new;
+    }
+    device.enter_state(io, qpn, transition.to);
+    Ok(())
+}
+
+/// What drivers send with every transition.
+fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
+    if from.pd() != 0 && from.pd() != to.pd() {
+        if !device.pds.contains(from.pd()) {
+            return Err(Syndrome::QpModifyPd.into());
+        }
+        to.set_pd(from.pd());
+    }
+    if from.cqn_snd() != 0 && from.cqn_snd() != to.cqn_snd() {
+        if !device.cqs.contains(from.cqn_snd()) {
+            return Err(Syndrome::QpModifySendCq.into());
+        }
+        to.set_cqn_snd(from.cqn_snd());
+    }
+    if from.cqn_rcv() != 0 && from.cqn_rcv() != to.cqn_rcv() {
+        if !device.cqs.contains(from.cqn_rcv()) {
+            return Err(Syndrome::QpModifyReceiveCq.into());
+        }
+        to.set_cqn_rcv(from.cqn_rcv());
+    }
+    if from.log_ack_req_freq() != 0 {
+        to.set_log_ack_req_freq(from.log_ack_req_freq());
+    }
+    // Datagram QPs get the packet size with whatever transition it comes.
+    if !kind(to.st()).is_some_and(QpKind::connected) {
+        if from.mtu() != 0 {
+            to.set_mtu(from.mtu());
+        }
+        if from.log_msg_max() != 0 {
+            to.set_log_msg_max(from.log_msg_max());
+        }
+    }
+    Ok(())
+}
+
+fn check_merged(device: &Device, context: &Qpc, to: QpState) -> Result {
+    let caps = &device.caps.general;
+    let path = context.primary_address_path();
+    let reaches_wire = kind(context.st());
+    if reaches_wire.is_some() && !(1..=caps.num_ports()).contains(&path.vhca_port_num()) {
+        return Err(Syndrome::QpPort.into());
+    }
+    if path.pkey_index() >= crate::vport::PKEYS {
+        return Err(Syndrome::QpPkey.into());
+    }
+    let set = context.counter_set_id();
+    if set != 0 && !device.counters.contains(u32::from(set)) {
+        return Err(Syndrome::QpCounter.into());
+    }
+    if matches!(to, QpState::Reset | QpState::Init) {
+        return Ok(());
+    }
+    if context.log_rra_max() > caps.log_max_ra_res_qp()
+        || context.log_sra_max() > caps.log_max_ra_req_qp()
+    {
+        return Err(Syndrome::QpReadAtomic.into());
+    }
+    if context.log_msg_max() > caps.log_max_msg() {
+        return Err(Syndrome::QpMessageSize.into());
+    }
+    if !reaches_wire.is_some_and(QpKind::connected) {
+        return Ok(());
+    }
+    if !(1..=5).contains(&context.mtu())
+        || device.ethernet() && context.mtu() > device.vport.path_mtu_code()
+    {
+        return Err(Syndrome::QpMtu.into());
+    }
+    if context.remote_qpn() < 2 {
+        return Err(Syndrome::QpRemoteNumber.into());
+    }
+    if device.ethernet() {
+        let index = usize::from(path.src_addr_index());
+        let source = device.gids.get(index).ok_or(Syndrome::QpSourceAddress)?;
+        if *source == RoceAddr::ZERO {
+            return Err(Syndrome::QpNoAddress.into());
+        }
+    }
+    Ok(())
+}
+
+macro_rules! transition {
+    ($name:ident, $In:ty, $table:ident, $ece:expr) => {
+        pub(super) fn $name(device: &mut Device, io: &mut Io<'_>, call: Call<'_, $In>) -> Result {
+            let input = call.input;
+            let ece: fn(&$In) -> u32 = $ece;
+            apply(
+                device,
+                io,
+                &$table,
+                input.qpn(),
+                input.opt_param_mask(),
+                ece(input),
+                input.qpc(),
+            )
+        }
+    };
+}
+
+transition!(rst2init, Rst2initQpIn, RST2INIT, |input| input.ece());
+transition!(init2init, Init2initQpIn, INIT2INIT, |input| input.ece());
+transition!(init2rtr, Init2rtrQpIn, INIT2RTR, |input| input.ece());
+transition!(rtr2rts, Rtr2rtsQpIn, RTR2RTS, |input| input.ece());
+transition!(rts2rts, Rts2rtsQpIn, RTS2RTS, |input| input.ece());
+transition!(sqerr2rts, Sqerr2rtsQpIn, SQERR2RTS, |_| 0);
+transition!(sqd2rts, Sqd2rtsQpIn, SQD2RTS, |_| 0);
+
+pub(super) fn to_error(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Qp2ErrIn>) -> Result {
+    let qpn = call.input.qpn();
+    checked(device, io, qpn)?;
+    device.enter_state(io, qpn, QpState::Err);
+    Ok(())
+}
+
+/// Everything is dropped silently, the counters start over, the attributes go back to what CREATE_QP gave.
+pub(super) fn to_reset(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Qp2RstIn>) -> Result {
+    let qpn = call.input.qpn();
+    checked(device, io, qpn)?;
+    let qp = device.qps.get_mut(qpn).ok_or(Syndrome::QpUnknown)?;
+    let old = qp.context;
+    qp.context.set_counter_set_id(0);
+    qp.context.set_rre(false).set_rwe(false).set_rae(false);
+    *qp.context.primary_address_path_mut() = Ads::ZERO;
+    *qp.context.secondary_address_path_mut() = Ads::ZERO;
+    qp.sq_next = 0;
+    qp.sq_posted = 0;
+    qp.rq_next = 0;
+    qp.rq_posted = 0;
+    qp.broken = false;
+    qp.last_wqe_due = false;
+    let (new, place) = (qp.context, qp.place);
+    device.hold(&old, false);
+    device.hold(&new, true);
+    device.enter_state(io, qpn, QpState::Reset);
+    device.unschedule(qpn);
+    if let Some(qp) = device.qps.get_mut(qpn) {
+        qp.queued = false;
+    }
+    device.restore(io, place, ObjectKind::Qp, qpn, &image(&new).0)
+}
