@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::pages::PageChunk;
+use crate::page_chunk::PageChunk;
 use crate::slots::{CqSlot, QpSlot, SrqSlot};
 
 /// How a device is brought up and driven. [`Config::DEFAULT`] suits everything but special cases.

@@ -12,7 +12,8 @@ use crate::eq::EventQueue;
 use crate::error::DeviceError;
 use crate::event::AsyncEvent;
 use crate::health::Health;
-use crate::pages::{PageChunk, PageSupply};
+use crate::page_chunk::PageChunk;
+use crate::pages::PageSupply;
 use crate::platform::{Mapping, Platform};
 use crate::slots::Tables;
 

@@ -19,7 +19,7 @@ use crate::error::{CommandError, CommandFailure, DeviceError};
 use crate::event::AsyncEvent;
 use crate::gid::GidTable;
 use crate::health;
-use crate::pages::PageChunk;
+use crate::page_chunk::PageChunk;
 use crate::platform::{DmaError, Mapping, Platform};
 use crate::slots::Tables;
 

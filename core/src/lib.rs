@@ -83,6 +83,7 @@ mod health;
 mod mailbox;
 pub mod mr;
 mod open;
+mod page_chunk;
 mod pages;
 pub mod pd;
 pub mod platform;
@@ -106,7 +107,7 @@ pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 /// The device's language: the commands that [`Device::execute`] takes.
 pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
-pub use pages::PageChunk;
+pub use page_chunk::PageChunk;
 pub use platform::Platform;
 pub use port::{LinkLayer, Mtu, PortAttr, PortState};
 pub use slots::{CqSlot, QpSlot, SrqSlot};

@@ -1,19 +1,7 @@
 //! Memory that the firmware asks of the host: given in pages of 4 KiB, taken back page by page, never forgotten.
 //!
-//! The pages lie in chunks of up to 2 MiB from the platform. A [`PageChunk`] of the caller's storage records one chunk and
-//! which of its pages the firmware holds, so that every address that the firmware returns can be checked against what it
-//! was given: an address that it does not hold frees nothing.
-//!
 //! At run time the firmware asks through its event queue. The answer goes through the command queue's own slot, without
 //! anyone waiting: [`PageSupply::step`] moves it on, whoever drives the device.
-
-// UNSAFETY: a chunk's memory is kept as plain atomics in the caller's storage and put together again to free it.
-#![expect(unsafe_code)]
-
-use core::alloc::Layout;
-use core::ptr::NonNull;
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::pages::{ManagePagesIn, ManagePagesOut};
@@ -21,187 +9,16 @@ use bareverbs_firmware_cmds::values::ManagePages;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command_queue::{CommandQueue, Lane, PostError, TailIn, Ticket};
-use crate::dma::DmaMemory;
 use crate::error::{BadOutput, CommandError, CommandFailure};
-use crate::platform::{Dma, DmaError, Platform};
+use crate::page_chunk::{self, OfferError, Offered, PageChunk};
+use crate::platform::{DmaError, Platform};
 
-/// What the firmware calls a page.
-pub(crate) const PAGE: usize = 4096;
-/// Pages in the largest chunk.
-pub(crate) const CHUNK_PAGES: usize = 512;
-/// The smallest chunk worth a place in the storage, unless the platform has nothing larger.
-const MIN_CHUNK_PAGES: usize = 32;
 /// Pages in one MANAGE_PAGES that gives.
 const MAX_GIVE: u32 = 32 * 1024;
 /// Pages in one MANAGE_PAGES that takes.
-pub(crate) const MAX_TAKE: u32 = 512;
+const MAX_TAKE: u32 = 512;
 /// Functions (this one, its virtual functions, the embedded processor) that can have pages at a time.
 const MAX_FUNCTIONS: usize = 8;
-
-/// State of one run of memory lent to the firmware: up to 2 MiB from the platform, and who has which page of it.
-///
-/// Opaque to the caller, who only provides the memory (see [`Storage`](crate::Storage)).
-#[derive(Debug)]
-pub struct PageChunk {
-    ptr: AtomicPtr<u8>,
-    iova: AtomicU64,
-    /// 0 while there is no memory.
-    pages: AtomicU32,
-    /// The firmware has it, or may have it.
-    given: [AtomicU64; CHUNK_PAGES / 64],
-    /// Named in a MANAGE_PAGES that was not answered yet.
-    offered: [AtomicU64; CHUNK_PAGES / 64],
-}
-
-impl PageChunk {
-    /// An empty place.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            ptr: AtomicPtr::new(core::ptr::null_mut()),
-            iova: AtomicU64::new(0),
-            pages: AtomicU32::new(0),
-            given: [const { AtomicU64::new(0) }; CHUNK_PAGES / 64],
-            offered: [const { AtomicU64::new(0) }; CHUNK_PAGES / 64],
-        }
-    }
-
-    /// Forgets whatever an earlier device left.
-    fn reset(&self) {
-        self.pages.store(0, Relaxed);
-        self.ptr.store(core::ptr::null_mut(), Relaxed);
-        for word in self.given.iter().chain(&self.offered) {
-            word.store(0, Relaxed);
-        }
-    }
-
-    fn len(&self) -> u32 {
-        self.pages.load(Relaxed)
-    }
-
-    fn adopt(&self, memory: DmaMemory) {
-        let Dma { ptr, iova, layout } = memory.into_raw();
-        self.ptr.store(ptr.as_ptr(), Relaxed);
-        self.iova.store(iova, Relaxed);
-        self.pages.store((layout.size() / PAGE) as u32, Relaxed);
-    }
-
-    /// The chunk's memory, which it then no longer has.
-    fn take(&self) -> Option<DmaMemory> {
-        let size = self.len() as usize * PAGE;
-        let ptr = NonNull::new(self.ptr.load(Relaxed))?;
-        let layout = Layout::from_size_align(size, PAGE).ok()?;
-        let iova = self.iova.load(Relaxed);
-        self.reset();
-        // SAFETY: these are the parts that `adopt` stored, and `reset` has made sure that they are taken once. Storage is
-        // borrowed exclusively by one device, which changes chunks under its control lock only.
-        Some(unsafe { DmaMemory::from_raw(Dma { ptr, iova, layout }) })
-    }
-
-    fn is_unused(&self) -> bool {
-        self.given
-            .iter()
-            .chain(&self.offered)
-            .all(|word| word.load(Relaxed) == 0)
-    }
-
-    /// Bits of word `word` that stand for pages.
-    fn valid(&self, word: usize) -> u64 {
-        match (self.len() as usize).saturating_sub(word * 64) {
-            0 => 0,
-            64.. => u64::MAX,
-            rest => (1 << rest) - 1,
-        }
-    }
-
-    /// Offers up to `wanted` free pages; returns how many.
-    fn offer(&self, wanted: u32) -> u32 {
-        let mut offered = 0;
-        for word in 0..CHUNK_PAGES / 64 {
-            let mut free = self.valid(word)
-                & !self.given[word].load(Relaxed)
-                & !self.offered[word].load(Relaxed);
-            let mut chosen = 0;
-            while free != 0 && offered < wanted {
-                chosen |= free & free.wrapping_neg();
-                free &= free - 1;
-                offered += 1;
-            }
-            self.offered[word].fetch_or(chosen, Relaxed);
-        }
-        offered
-    }
-
-    /// Ends an offer: the firmware accepted (or may have), or did not.
-    fn settle(&self, accepted: bool) {
-        for (given, offered) in self.given.iter().zip(&self.offered) {
-            let pages = offered.swap(0, Relaxed);
-            if accepted {
-                given.fetch_or(pages, Relaxed);
-            }
-        }
-    }
-
-    /// Takes page at `iova` back; whether the firmware had it.
-    fn take_back(&self, iova: u64) -> bool {
-        let offset = iova.wrapping_sub(self.iova.load(Relaxed));
-        if offset >= u64::from(self.len()) * PAGE as u64 || !offset.is_multiple_of(PAGE as u64) {
-            return false;
-        }
-        let page = offset as usize / PAGE;
-        let bit = 1 << (page % 64);
-        self.given[page / 64].fetch_and(!bit, Relaxed) & bit != 0
-    }
-}
-
-impl Default for PageChunk {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Walks over the offered pages in order.
-struct Offered<'a> {
-    chunks: &'a [PageChunk],
-    chunk: usize,
-    word: usize,
-    bits: Option<u64>,
-}
-
-impl<'a> Offered<'a> {
-    fn new(chunks: &'a [PageChunk]) -> Self {
-        Self {
-            chunks,
-            chunk: 0,
-            word: 0,
-            bits: None,
-        }
-    }
-}
-
-impl Iterator for Offered<'_> {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        loop {
-            let chunk = self.chunks.get(self.chunk)?;
-            let bits = self
-                .bits
-                .get_or_insert_with(|| chunk.offered[self.word].load(Relaxed));
-            if *bits != 0 {
-                let page = self.word * 64 + bits.trailing_zeros() as usize;
-                *bits &= *bits - 1;
-                return Some(chunk.iova.load(Relaxed) + (page * PAGE) as u64);
-            }
-            self.bits = None;
-            self.word += 1;
-            if self.word == chunk.offered.len() || chunk.len() == 0 {
-                self.word = 0;
-                self.chunk += 1;
-            }
-        }
-    }
-}
 
 /// A function that has pages, or wants some.
 #[derive(Debug, Clone, Copy)]
@@ -404,7 +221,7 @@ impl PageSupply {
         );
         chunks.iter().for_each(|chunk| chunk.settle(!refused));
         if refused {
-            free_unused(platform, chunks);
+            page_chunk::free_unused(platform, chunks);
         } else {
             self.given += in_flight.pages;
             self.functions[in_flight.function].given += in_flight.pages;
@@ -451,7 +268,7 @@ impl PageSupply {
             0 => 0,
             _ => (function.wanted + i64::from(returned)).min(0),
         };
-        free_unused(platform, chunks);
+        page_chunk::free_unused(platform, chunks);
     }
 
     /// Posts the next command for a function; whether one is in flight now.
@@ -492,7 +309,7 @@ impl PageSupply {
             );
         }
         let pages = wanted.min(i64::from(MAX_GIVE)) as u32;
-        match offer(platform, chunks, pages) {
+        match page_chunk::offer(platform, chunks, pages) {
             Ok(()) => {
                 input
                     .set_op_mod(ManagePages::Give.number())
@@ -512,14 +329,16 @@ impl PageSupply {
                 if posted {
                     self.functions[index].wanted -= i64::from(pages);
                 } else {
-                    chunks.iter().for_each(|chunk| chunk.settle(false));
-                    free_unused(platform, chunks);
+                    page_chunk::withdraw(platform, chunks);
                 }
                 posted
             }
             Err(error) => {
                 log::error!("the firmware asks for {wanted} pages for function {id}: {error:?}");
-                self.error = Some(error);
+                self.error = Some(match error {
+                    OfferError::Memory(error) => SupplyError::Memory(error),
+                    OfferError::Chunks => SupplyError::Chunks,
+                });
                 self.refused += 1;
                 self.functions[index].wanted = 0;
                 input.set_op_mod(ManagePages::CannotGive.number());
@@ -596,72 +415,4 @@ fn refusal(what: ManagePages, failure: CommandFailure) -> SupplyError {
         op_mod,
         failure,
     })
-}
-
-/// Offers `pages` pages, with new memory from the platform as far as needed; all or none.
-fn offer<P: Platform>(platform: &P, chunks: &[PageChunk], pages: u32) -> Result<(), SupplyError> {
-    let mut missing = pages;
-    for chunk in chunks {
-        missing -= chunk.offer(missing);
-        if missing == 0 {
-            return Ok(());
-        }
-    }
-    let mut size = CHUNK_PAGES;
-    for chunk in chunks.iter().filter(|chunk| chunk.len() == 0) {
-        let needed = (missing as usize).next_power_of_two().max(MIN_CHUNK_PAGES);
-        let memory = loop {
-            size = size.min(needed);
-            match DmaMemory::alloc_pages(platform, size * PAGE) {
-                Ok(memory) => break Ok(memory),
-                Err(DmaError::OutOfMemory) if size > 1 => size /= 2,
-                Err(error) => break Err(error),
-            }
-        };
-        match memory {
-            Ok(memory) => chunk.adopt(memory),
-            Err(error) => {
-                withdraw(platform, chunks);
-                return Err(SupplyError::Memory(error));
-            }
-        }
-        missing -= chunk.offer(missing);
-        if missing == 0 {
-            return Ok(());
-        }
-    }
-    withdraw(platform, chunks);
-    Err(SupplyError::Chunks)
-}
-
-fn withdraw<P: Platform>(platform: &P, chunks: &[PageChunk]) {
-    chunks.iter().for_each(|chunk| chunk.settle(false));
-    free_unused(platform, chunks);
-}
-
-/// Gives chunks back of which the firmware has nothing.
-fn free_unused<P: Platform>(platform: &P, chunks: &[PageChunk]) {
-    for chunk in chunks
-        .iter()
-        .filter(|chunk| chunk.len() != 0 && chunk.is_unused())
-    {
-        if let Some(memory) = chunk.take() {
-            memory.free(platform);
-        }
-    }
-}
-
-/// Gives all chunks back. The device no longer uses any of them.
-pub(crate) fn free_all<P: Platform>(platform: &P, chunks: &[PageChunk]) {
-    for memory in chunks.iter().filter_map(PageChunk::take) {
-        memory.free(platform);
-    }
-}
-
-/// Bytes of memory in the chunks.
-pub(crate) fn bytes(chunks: &[PageChunk]) -> u64 {
-    chunks
-        .iter()
-        .map(|chunk| u64::from(chunk.len()) * PAGE as u64)
-        .sum()
 }

@@ -15,7 +15,8 @@ use bareverbs_firmware_cmds::uar::DeallocUarIn;
 
 use crate::device::{Device, Patience};
 use crate::error::{CloseError, CloseFailure, CommandError, CommandFailure};
-use crate::pages::{self, SupplyError};
+use crate::page_chunk;
+use crate::pages::SupplyError;
 use crate::platform::Platform;
 
 /// What went wrong first, and whether going on in order makes sense.
@@ -84,13 +85,16 @@ impl<P: Platform> Device<'_, P> {
             while let Some(eq) = control.eqs.pop() {
                 eq.into_memory().free(&self.platform);
             }
-            pages::free_all(&self.platform, self.page_chunks);
+            page_chunk::free_all(&self.platform, self.page_chunks);
             let forgotten = control.quarantined();
             control.queue.free(&self.platform);
             forgotten
         } else {
             let eqs: u64 = control.eqs.iter().map(|eq| eq.bytes()).sum();
-            control.quarantined() + control.queue.bytes() + eqs + pages::bytes(self.page_chunks)
+            control.quarantined()
+                + control.queue.bytes()
+                + eqs
+                + page_chunk::bytes(self.page_chunks)
         };
         match trouble.first {
             None => Ok(()),
