@@ -5,15 +5,14 @@
 
 #[path = "../../../cm/benches/engine/cycle.rs"]
 mod cycle;
-#[path = "connection/full.rs"]
-mod full;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs_bench::callgrind;
+use bareverbs_bench::pair::{self, Pair};
+use bareverbs_bench::report::verdict;
 use bareverbs_cm::mad::MAD_LEN;
-use full::Pair;
 
 /// Connections measured.
 const ROUNDS: u32 = 64;
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
         } else {
             "**misses the gate**"
         };
-        missed += u32::from(each > must);
+        missed += usize::from(each > must);
         println!(
             "| {title} | {each:.0} | {KERNEL:.0} | {:.1} % | {must:.0} | {verdict} |",
             each / KERNEL * 100.0
@@ -74,13 +73,9 @@ fn main() -> ExitCode {
     );
     println!(
         "  id of the RDMA CM, with its QP and CQs: {} bytes",
-        full::id_size()
+        pair::id_size()
     );
-    if missed > 0 {
-        eprintln!("{missed} of {} miss their gate", ROWS.len());
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    verdict(ROWS.len() - missed, missed)
 }
 
 fn run() {
@@ -104,14 +99,14 @@ fn run() {
             engines.now += Duration::from_secs(3);
         }
     }
-    let world = full::world();
-    let mut resources = [full::resources(), full::resources()];
+    let world = pair::world();
+    let mut resources = [pair::resources(), pair::resources()];
     let [first, second] = &mut resources;
     let devices = [
-        full::device(&world, 0, first),
-        full::device(&world, 1, second),
+        pair::device(&world, 0, first),
+        pair::device(&world, 1, second),
     ];
-    let mut storage = [full::storage(), full::storage()];
+    let mut storage = [pair::storage(), pair::storage()];
     let mut pair = Pair::new(&world, &devices, &mut storage);
     pair.cycle();
     pair.forget();

@@ -5,5 +5,6 @@
 //! inclusive cost of its measured functions, and prints them beside the peer's.
 
 pub mod callgrind;
+pub mod pair;
 pub mod peer;
 pub mod report;

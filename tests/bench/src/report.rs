@@ -49,3 +49,13 @@ pub fn print(rows: &[Row]) -> usize {
     }
     rows.iter().filter(|row| !row.passes()).count()
 }
+
+/// Ends a benchmark: says how many gates hold, and fails if any does not.
+#[must_use]
+pub fn verdict(passed: usize, failed: usize) -> std::process::ExitCode {
+    println!("\n{passed} passed, {failed} failed");
+    match failed {
+        0 => std::process::ExitCode::SUCCESS,
+        _ => std::process::ExitCode::FAILURE,
+    }
+}

@@ -22,9 +22,12 @@ const fn mac(node: u8) -> [u8; 6] {
     [2, 0xc9, 0, 0, 0, node + 1]
 }
 
-type Storage<'d> = Box<rdma::Resources<'d, ModelPlatform, 16, 2>>;
+/// Storage of a manager.
+pub type Storage<'d> = Box<rdma::Resources<'d, ModelPlatform, 16, 2>>;
 
-pub(crate) fn world() -> World {
+/// Two cards on a cable, in virtual time.
+#[must_use]
+pub fn world() -> World {
     let card = |node| connectx_model::Config {
         mac: mac(node),
         ..connectx_model::Config::new(node + 1)
@@ -32,19 +35,30 @@ pub(crate) fn world() -> World {
     Builder::new().function(card(0)).function(card(1)).stepped()
 }
 
-pub(crate) fn resources() -> Box<Resources<32, 8, 1, 64>> {
+/// Storage for a [`device`].
+#[must_use]
+pub fn resources() -> Box<Resources<32, 8, 1, 64>> {
     Box::new(Resources::new())
 }
 
-pub(crate) fn storage<'d>() -> Storage<'d> {
+/// Storage for a manager.
+#[must_use]
+pub fn storage<'d>() -> Storage<'d> {
     Box::new(rdma::Resources::new())
 }
 
-pub(crate) fn id_size() -> usize {
+/// Bytes of an id of the RDMA CM.
+#[must_use]
+pub fn id_size() -> usize {
     size_of::<rdma::IdSlot<'_, ModelPlatform>>()
 }
 
-pub(crate) fn device<'s>(
+/// Brings node 0 or 1 up and gives it its address.
+///
+/// # Panics
+/// If that fails, as everything here: a benchmark has nothing to recover.
+#[must_use]
+pub fn device<'s>(
     world: &World,
     node: usize,
     resources: &'s mut Resources<32, 8, 1, 64>,
@@ -64,16 +78,20 @@ pub(crate) fn device<'s>(
     device
 }
 
-/// The client is node 0.
-pub(crate) struct Pair<'w, 's, 'd> {
-    world: &'w World,
-    cms: [RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'static>>; 2],
-    cqs: [Cq<'d, ModelPlatform>; 2],
+/// Two managers, each on its device. The client is node 0.
+pub struct Pair<'w, 's, 'd> {
+    /// What lets the devices work.
+    pub world: &'w World,
+    /// The managers.
+    pub cms: [RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'static>>; 2],
+    /// A CQ for all of a node's QPs.
+    pub cqs: [Cq<'d, ModelPlatform>; 2],
     channels: [ChannelId; 2],
 }
 
 impl<'w, 's, 'd> Pair<'w, 's, 'd> {
-    pub(crate) fn new(
+    /// Makes the managers, and lets node 1 listen.
+    pub fn new(
         world: &'w World,
         devices: &'d [Device<'d, ModelPlatform>; 2],
         storage: &'s mut [Storage<'d>; 2],
@@ -145,8 +163,8 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
         event
     }
 
-    /// One connection, from creating the id to destroying it.
-    pub(crate) fn cycle(&mut self) {
+    /// Connects; both ends' ids.
+    pub fn connect(&mut self) -> (CmId, CmId) {
         let id = self.cms[0]
             .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
             .expect("id");
@@ -164,7 +182,12 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
         self.cms[1].accept(peer, None).expect("accept");
         self.event(0, EventType::Established);
         self.event(1, EventType::Established);
+        (id, peer)
+    }
 
+    /// One connection, from creating the id to destroying it.
+    pub fn cycle(&mut self) {
+        let (id, peer) = self.connect();
         self.cms[0].disconnect(id).expect("disconnect");
         self.event(1, EventType::Disconnected);
         self.cms[1].disconnect(peer).expect("disconnect");
@@ -174,7 +197,7 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
     }
 
     /// Lets timewait pass, so that connections do not pile up.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.world.advance(LONG);
         for cm in &mut self.cms {
             cm.poll(cm.now()).expect("poll");
