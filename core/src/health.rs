@@ -18,6 +18,10 @@ const RESET_REQUEST: usize = HEALTH + 0x38;
 /// Bits 23:16 syndrome, 15:0 extended syndrome.
 const SYNDROME: usize = HEALTH + 0x3c;
 
+/// Whether the device is still there is looked at this often at least: one register read is little, and whoever polls
+/// wants to know soon.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Whether the device has left the bus: one register read.
 pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
     platform.read_be32(FW_VERSION) == VANISHED
@@ -26,6 +30,7 @@ pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
 /// What was seen of the device's health so far.
 #[derive(Debug)]
 pub(crate) struct Health {
+    next_look: Duration,
     next: Duration,
     counter: u32,
     /// When the counter was last seen to move.
@@ -38,6 +43,7 @@ impl Health {
     pub(crate) fn new<P: Platform>(platform: &P) -> Self {
         let now = platform.now();
         Self {
+            next_look: now,
             next: now,
             counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
             moved: now,
@@ -52,13 +58,17 @@ impl Health {
         config: &Config,
     ) -> Result<(), DeviceError> {
         let now = platform.now();
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now.saturating_add(LOOK_INTERVAL.min(config.health_interval));
+        if is_gone(platform) {
+            return Err(DeviceError::Gone);
+        }
         if now < self.next {
             return Ok(());
         }
         self.next = now.saturating_add(config.health_interval);
-        if is_gone(platform) {
-            return Err(DeviceError::Gone);
-        }
         let interface = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ)).nic_interface();
         if matches!(
             interface,
