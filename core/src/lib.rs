@@ -37,9 +37,30 @@
 //! * **The platform is trusted**, by `unsafe trait` [`Platform`]: memory that it hands out is exclusive and stays valid,
 //!   registers are registers.
 //! * **The caller is not**: nothing that safe code does is undefined behaviour. Objects borrow the device, so closing it
-//!   under them does not compile; [`Storage`] is borrowed exclusively, so two devices cannot share it. Registering memory
-//!   of the caller is `unsafe`, as the other side of a connection changes it at any time; memory of the driver
-//!   ([`Buffer`]) needs no `unsafe`.
+//!   under them does not compile:
+//!
+//!   ```compile_fail,E0505
+//!   # use bareverbs_core::{Device, Platform};
+//!   fn close_early<P: Platform>(device: Device<'_, P>) {
+//!       let pd = device.alloc_pd().unwrap();
+//!       let _ = device.close();
+//!       drop(pd);
+//!   }
+//!   ```
+//!
+//!   [`Storage`] is borrowed exclusively, so two devices cannot share it:
+//!
+//!   ```compile_fail,E0499
+//!   # use bareverbs_core::{Config, Device, Platform, Resources};
+//!   fn share<P: Platform>(one: P, two: P, resources: &mut Resources<1, 1, 1, 1>) {
+//!       let first = Device::open(one, Config::DEFAULT, resources.storage());
+//!       let second = Device::open(two, Config::DEFAULT, resources.storage());
+//!       drop(first);
+//!   }
+//!   ```
+//!
+//!   Registering memory of the caller is `unsafe`, as the other side of a connection changes it at any time; memory of
+//!   the driver ([`Buffer`]) needs no `unsafe`.
 //! * **The device is not**: what it writes (answers, events, completions, addresses of returned pages) is bounds-checked
 //!   like input from a network. It can refuse to work, and lie about results; within an IOMMU it cannot make the driver
 //!   touch memory that it should not.
