@@ -7,6 +7,7 @@ use crate::pages::Place;
 use crate::ring::Ring;
 use bareverbs_firmware_cmds::cq::Cqc;
 use bareverbs_firmware_cmds::eq::CqError;
+use core::time::Duration;
 
 /// CQE opcodes.
 pub(crate) mod opcode {
@@ -46,8 +47,10 @@ pub(crate) struct Cq {
     pub(crate) arm: Arm,
     /// Producer index behind the last solicited or failed completion.
     last_solicited: u32,
-    /// Consumer index of the last arm doorbell, for QUERY_CQ.
+    /// Consumer index of the last arm doorbell.
     last_notified: u32,
+    /// When moderation lets the event out at the latest, if it holds one back.
+    held_until: Option<Duration>,
     pub(crate) status: u8,
     /// Queues that complete here.
     pub(crate) users: u32,
@@ -68,6 +71,7 @@ impl Cq {
             arm: Arm::Off,
             last_solicited: 0,
             last_notified: 0,
+            held_until: None,
             status: 0,
             users: 0,
             place,
@@ -183,16 +187,36 @@ impl Device {
             Arm::Any => true,
         };
         if fires {
-            self.fire(io, cqn);
+            self.moderate(io, cqn);
         }
         Ok(())
     }
 
-    fn fire(&mut self, io: &mut Io<'_>, cqn: u32) {
+    /// Lets an event out now, or holds it back until there are enough completions or the period is over.
+    fn moderate(&mut self, io: &mut Io<'_>, cqn: u32) {
+        let now = self.now;
+        let Some(cq) = self.cqs.get_mut(cqn) else {
+            return;
+        };
+        let (count, period) = (cq.context.cq_max_count(), cq.context.cq_period());
+        let waiting = cq.producer.wrapping_sub(cq.last_notified) & INDEX;
+        if count <= 1 || period == 0 || waiting >= u32::from(count) {
+            self.fire(io, cqn);
+        } else if cq.held_until.is_none() {
+            let until = now + Duration::from_micros(u64::from(period));
+            cq.held_until = Some(until);
+            self.held_back.insert((until, cqn));
+        }
+    }
+
+    pub(crate) fn fire(&mut self, io: &mut Io<'_>, cqn: u32) {
         let Some(cq) = self.cqs.get_mut(cqn) else {
             return;
         };
         cq.arm = Arm::Off;
+        if let Some(until) = cq.held_until.take() {
+            self.held_back.remove(&(until, cqn));
+        }
         let eqn = cq.context.c_eqn_or_apu_element() & 0xff;
         let mut data = [0; 28];
         data[24..].copy_from_slice(&cqn.to_be_bytes());
@@ -223,6 +247,10 @@ impl Device {
         }
         let consumer = high & INDEX;
         cq.last_notified = consumer;
+        // Whoever arms anew has seen what an event that is held back would tell.
+        if let Some(until) = cq.held_until.take() {
+            self.held_back.remove(&(until, cqn));
+        }
         let behind = |index: u32| {
             let ahead = index.wrapping_sub(consumer) & INDEX;
             ahead != 0 && ahead < 1 << 23
@@ -239,7 +267,7 @@ impl Device {
             Arm::Any
         };
         if due {
-            self.fire(io, cqn);
+            self.moderate(io, cqn);
         }
     }
 }

@@ -113,8 +113,10 @@ pub(crate) struct Device {
     /// QPs by the time of their next timer.
     pub(crate) timers: BTreeSet<(Duration, u32)>,
     /// QPs in error whose receive queue has to be looked at again, as nothing rings when a receive is posted.
-    pub(crate) draining: Vec<u32>,
+    pub(crate) draining: BTreeSet<u32>,
     pub(crate) drain_at: Duration,
+    /// Completion queues whose moderation holds an event back, by the time when it no longer may.
+    pub(crate) held_back: BTreeSet<(Duration, u32)>,
     /// The QP1 of the port.
     pub(crate) gsi: Option<u32>,
     /// Frames to the own address.
@@ -159,8 +161,9 @@ impl Device {
             leaks: Vec::new(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
-            draining: Vec::new(),
+            draining: BTreeSet::new(),
             drain_at: Duration::ZERO,
+            held_back: BTreeSet::new(),
             gsi: None,
             loopback: VecDeque::new(),
             spare_frames: Vec::new(),
@@ -303,6 +306,7 @@ impl Device {
         self.ready.clear();
         self.timers.clear();
         self.draining.clear();
+        self.held_back.clear();
         self.gsi = None;
         self.loopback.clear();
         self.pages.release_all();

@@ -168,7 +168,8 @@ impl Model {
         let busy = (!device.ready.is_empty() || !device.loopback.is_empty()).then_some(device.now);
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
         let timer = device.timers.first().map(|&(at, _)| at);
-        [commands, boot, busy, drain, timer]
+        let held_back = device.held_back.first().map(|&(at, _)| at);
+        [commands, boot, busy, drain, timer, held_back]
             .into_iter()
             .flatten()
             .min()

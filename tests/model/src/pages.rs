@@ -6,7 +6,7 @@
 
 use crate::io::Io;
 use crate::syndrome::{Reject, Syndrome};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Size of a page, whatever the host's own page size is.
 pub(crate) const PAGE: u64 = 4096;
@@ -33,7 +33,10 @@ enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     held: BTreeMap<u64, Role>,
+    /// Context pages with room, so that an object finds its place without a search.
+    open: BTreeSet<u64>,
     firmware: u32,
+    idle: u32,
     /// Pages asked for by event and not yet given (positive) or not yet taken (negative).
     pub(crate) asked: i32,
     /// Pages that must be there before the next object is made; faults raise it.
@@ -59,10 +62,7 @@ impl Pages {
 
     /// Context pages with nothing in them.
     pub(crate) fn idle(&self) -> u32 {
-        self.held
-            .values()
-            .filter(|&&role| role == Role::Contexts(0))
-            .count() as u32
+        self.idle
     }
 
     pub(crate) fn holds(&self, page: u64) -> bool {
@@ -81,6 +81,8 @@ impl Pages {
             self.firmware += 1;
             Role::Firmware
         } else {
+            self.open.insert(page);
+            self.idle += 1;
             Role::Contexts(0)
         };
         self.held.insert(page, role);
@@ -103,9 +105,12 @@ impl Pages {
             .take(count.min(spare))
             .collect();
         for page in &pages {
-            if self.held.remove(page) == Some(Role::Firmware) {
-                self.firmware -= 1;
+            match self.held.remove(page) {
+                Some(Role::Firmware) => self.firmware -= 1,
+                Some(Role::Contexts(0)) => self.idle -= 1,
+                _ => {}
             }
+            self.open.remove(page);
         }
         pages
     }
@@ -149,17 +154,20 @@ impl Pages {
         if self.appetite > 0 {
             return Err(Reject::NeedPages(self.appetite));
         }
-        let found = self.held.iter().find_map(|(&page, &role)| match role {
-            Role::Contexts(used) if used != u16::MAX => Some((page, (!used).trailing_zeros())),
-            _ => None,
-        });
-        let Some((page, slot)) = found else {
+        let found = self.open.first().copied();
+        let Some((page, Some(&Role::Contexts(used)))) =
+            found.map(|page| (page, self.held.get(&page)))
+        else {
             return Err(Reject::NeedPages(1));
         };
+        let slot = (!used).trailing_zeros();
         let place = Place { page, slot };
         self.write(io, place, kind, number, context)?;
-        if let Some(Role::Contexts(used)) = self.held.get_mut(&page) {
-            *used |= 1 << slot;
+        let now = used | 1 << slot;
+        self.held.insert(page, Role::Contexts(now));
+        self.idle -= u32::from(used == 0);
+        if now == u16::MAX {
+            self.open.remove(&page);
         }
         Ok(place)
     }
@@ -209,15 +217,19 @@ impl Pages {
         debug_assert!(place.slot < SLOTS);
         if let Some(Role::Contexts(used)) = self.held.get_mut(&place.page) {
             *used &= !(1 << place.slot);
+            self.idle += u32::from(*used == 0);
+            self.open.insert(place.page);
         }
     }
 
     /// All objects are gone.
     pub(crate) fn release_all(&mut self) {
-        for role in self.held.values_mut() {
+        for (&page, role) in &mut self.held {
             if let Role::Contexts(used) = role {
                 *used = 0;
+                self.open.insert(page);
             }
         }
+        self.idle = self.open.len() as u32;
     }
 }

@@ -323,14 +323,13 @@ impl Device {
             .qps
             .get(qpn)
             .is_some_and(|qp| qp.state == QpState::Err && qp.rq_entries() != 0);
-        let listed = self.draining.contains(&qpn);
-        if wanted && !listed {
+        if wanted {
             if self.draining.is_empty() {
                 self.drain_at = self.now;
             }
-            self.draining.push(qpn);
-        } else if listed && !wanted {
-            self.draining.retain(|&other| other != qpn);
+            self.draining.insert(qpn);
+        } else {
+            self.draining.remove(&qpn);
         }
     }
 

@@ -70,7 +70,7 @@ impl Device {
             self.timers.remove(&(deadline, qpn));
         }
         self.ready.retain(|&other| other != qpn);
-        self.draining.retain(|&other| other != qpn);
+        self.draining.remove(&qpn);
     }
 
     /// Gives every QP that has something to do its turn. Returns whether something is left.
@@ -236,7 +236,7 @@ impl Device {
         self.event(io, kind, 0, &data.0);
     }
 
-    /// Timers that have come, and receive queues to be drained.
+    /// Timers that have come, events held back for long enough, and receive queues to be drained.
     pub(crate) fn run_timers(&mut self, io: &mut Io<'_>) {
         let now = self.now;
         while let Some(&(deadline, qpn)) = self.timers.first() {
@@ -262,12 +262,18 @@ impl Device {
                 break;
             }
         }
+        while let Some(&(at, cqn)) = self.held_back.first()
+            && at <= now
+        {
+            self.held_back.pop_first();
+            self.fire(io, cqn);
+        }
         if !self.draining.is_empty() && self.drain_at <= now {
             self.drain_at = now + DRAIN_PERIOD;
-            for at in 0..self.draining.len() {
-                if let Some(&qpn) = self.draining.get(at) {
-                    self.flush_receives(io, qpn);
-                }
+            let mut next = self.draining.first().copied();
+            while let Some(qpn) = next {
+                self.flush_receives(io, qpn);
+                next = self.draining.range(qpn + 1..).next().copied();
             }
         }
     }

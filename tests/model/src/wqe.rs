@@ -122,7 +122,8 @@ impl Device {
                 "QP {qpn:#x}: WQE {:#x} is malformed: index {index:#x}, QP {number:#x}, {octowords} octowords of {posted} blocks posted",
                 work.index
             );
-            qp.sq_next = qp.sq_posted;
+            // What follows is flushed: only this WQE is skipped.
+            qp.sq_next = qp.sq_next.wrapping_add(blocks.min(posted));
             return Err(BAD);
         }
         qp.sq_next = qp.sq_next.wrapping_add(blocks);
@@ -299,10 +300,11 @@ impl Device {
         let at = u64::from(qp.rq_next) % u64::from(qp.rq_entries()) * qp.rq_stride();
         let mut wqe = [0; 2048];
         let wqe = &mut wqe[..qp.rq_stride() as usize];
-        if qp.ring.read(io, at, wqe).is_err() {
+        let read = qp.ring.read(io, at, wqe);
+        qp.rq_next = qp.rq_next.wrapping_add(1);
+        if read.is_err() {
             return Err(BAD);
         }
-        qp.rq_next = qp.rq_next.wrapping_add(1);
         scatter_list(wqe, work);
         Ok(true)
     }

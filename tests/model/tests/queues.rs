@@ -778,3 +778,34 @@ fn level_zero_has_its_own_shared_queues() {
         Some(refused(Syndrome::SrqLevel))
     );
 }
+
+#[test]
+fn moderation_holds_events_back_until_enough_or_late() {
+    use std::time::Duration;
+    let (mut pair, (mut qp_a, _), (mut qp_b, mut cq), key) = connected();
+    let mut modify = ModifyCqIn::new();
+    modify.set_cqn(cq.number);
+    modify.set_modify_field_select_resize_field_select(3);
+    modify
+        .cq_context_mut()
+        .set_cq_period(50)
+        .set_cq_max_count(3);
+    pair.b.command_with(&modify, &[], 0).unwrap();
+    pair.b.arm(&mut cq, false);
+    for _ in 0..2 {
+        send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
+    }
+    assert_eq!(events(&mut pair.b, 1), []);
+    send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
+    assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
+    pair.b.poll_all(&mut cq);
+    cq.arm_number += 1;
+    pair.b.arm(&mut cq, false);
+    send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
+    pair.b.sleep(Duration::from_micros(49));
+    assert_eq!(events(&mut pair.b, 1), []);
+    pair.b.sleep(Duration::from_micros(1));
+    assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
+    pair.b.sleep(Duration::from_micros(500));
+    assert_eq!(events(&mut pair.b, 1), []);
+}

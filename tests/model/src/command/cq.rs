@@ -90,6 +90,7 @@ pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Destr
     let (place, context) = (cq.place, cq.context);
     device.check(io, place, ObjectKind::Cq, number, &context.0)?;
     device.cqs.remove(number);
+    device.held_back.retain(|&(_, cqn)| cqn != number);
     device.pages.release(place);
     if let Some(eq) = device.eqs.get_mut(context.c_eqn_or_apu_element() & 0xff) {
         eq.users -= 1;
