@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
 
-use crate::cq::ring::{Current, Ring};
+use crate::cq::ring::{Current, Ring, Unusual};
 use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, write_barrier};
 use crate::error::{CommandError, DeviceError};
@@ -212,15 +212,8 @@ impl<'d, P: Platform> Device<'d, P> {
             }
         };
         tables.name_cq(index, cqn.number());
-        let ring = Ring {
-            base: memory.ptr(),
-            record: records.ptr().as_ptr().cast(),
-            size,
-            ci: 0,
-            qps: tables.qps,
-            srqs: tables.srqs,
-            garbage: 0,
-        };
+        let record = records.ptr().as_ptr().cast();
+        let ring = Ring::new(memory.ptr(), size, record, tables.qps, tables.srqs);
         Ok(Cq {
             ring: UnsafeCell::new(ring),
             slot: &tables.cqs[index as usize],
@@ -378,6 +371,15 @@ impl Completion<'_> {
     }
 }
 
+/// How a slow poll ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Slow {
+    Empty,
+    Found,
+    Failed,
+}
+
 /// Several polls for one update of the consumer index, which happens when this is dropped.
 pub struct Batch<'c, 'd, P: Platform> {
     cq: &'c mut Cq<'d, P>,
@@ -389,8 +391,14 @@ impl<P: Platform> Batch<'_, '_, P> {
     #[inline(always)]
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Completion<'_>> {
-        let current = self.cq.ring.get_mut().next()?;
-        Some(Completion(current, PhantomData))
+        let ring = self.cq.ring.get_mut();
+        match ring.next() {
+            Ok(current) => Some(Completion(current, PhantomData)),
+            Err(Unusual::Nothing) => None,
+            Err(Unusual::Something) => ring
+                .next_slow()
+                .then(|| Completion(ring.found, PhantomData)),
+        }
     }
 }
 
@@ -411,16 +419,47 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// [`CqError::Failed`] once the device has put the CQ into error and what came before has been taken.
     #[inline(always)]
     pub fn poll(&mut self) -> Result<Option<Completion<'_>>, CqError> {
-        if self.slot.attention.load(Acquire) != 0 {
-            self.attend()?;
+        if self.slot.attention.load(Acquire) == 0 {
+            let ring = self.ring.get_mut();
+            match ring.next() {
+                Ok(current) => {
+                    // The completion at hand stays the host's until the next poll.
+                    ring.publish(ring.ci.wrapping_sub(1));
+                    return Ok(Some(Completion(current, PhantomData)));
+                }
+                Err(Unusual::Nothing) => return Ok(None),
+                Err(Unusual::Something) => {}
+            }
+        }
+        match self.poll_slow() {
+            Slow::Empty => Ok(None),
+            Slow::Found => Ok(Some(Completion(self.ring.get_mut().found, PhantomData))),
+            Slow::Failed => Err(self.failure()),
+        }
+    }
+
+    /// A poll that has more to do than to take a success. What it finds is left in the ring, so that the usual case needs
+    /// no room for it.
+    #[cold]
+    #[inline(never)]
+    fn poll_slow(&mut self) -> Slow {
+        if self.attend().is_err() {
+            return Slow::Failed;
         }
         let ring = self.ring.get_mut();
-        let Some(current) = ring.next() else {
-            return Ok(None);
-        };
-        // The completion at hand stays the host's until the next poll.
+        if !ring.next_slow() {
+            return Slow::Empty;
+        }
         ring.publish(ring.ci.wrapping_sub(1));
-        Ok(Some(Completion(current, PhantomData)))
+        Slow::Found
+    }
+
+    #[cold]
+    fn failure(&self) -> CqError {
+        CqError::Failed {
+            cqn: self.cqn,
+            syndrome: self.slot.syndrome.load(Relaxed),
+        }
     }
 
     /// Starts a batch: polls that share one update of the consumer index.
@@ -460,10 +499,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         self.reap();
         let ring = self.ring.get_mut();
         if self.slot.attention.load(Acquire) & CQ_FAILED != 0 && ring.owned(ring.ci).is_none() {
-            return Err(CqError::Failed {
-                cqn: self.cqn,
-                syndrome: self.slot.syndrome.load(Relaxed),
-            });
+            return Err(self.failure());
         }
         Ok(())
     }
@@ -620,9 +656,7 @@ impl<'d, P: Platform> Cq<'d, P> {
                 break;
             }
         }
-        ring.ci = ring.ci.wrapping_add(1);
-        ring.base = memory.ptr();
-        ring.size = size;
+        ring.move_to(memory.ptr(), size, ring.ci.wrapping_add(1));
         ring.publish(ring.ci);
         // The device has left the old ring: its answer came after the RESIZE completion.
         drop(core::mem::replace(&mut *self.memory, memory));

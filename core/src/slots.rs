@@ -10,13 +10,13 @@
 //! the next poll, disarms the completions left behind (and recycles their SRQ entries), and whoever is last frees it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 /// "No such slot" in an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// In [`QpSlot::key`]: the slot has no live QP, so that no completion matches.
-pub(crate) const DEAD: u32 = 1 << 31;
+pub(crate) const DEAD: u32 = (1_u32 << 31).to_be();
 
 /// In [`CqSlot::attention`]: the device has put the CQ into error.
 pub(crate) const CQ_FAILED: u32 = 1 << 31;
@@ -34,7 +34,7 @@ const GOODBYES: u32 = CQ_ABANDONED - 1;
 #[repr(C, align(64))]
 pub struct QpSlot {
     // First line: read for each completion.
-    /// The QP number, with [`DEAD`] set while there is none.
+    /// The QP number as a CQE has it, big-endian, with [`DEAD`] set while there is none.
     pub(crate) key: AtomicU32,
     /// Index of the SRQ it receives from, or [`NONE`].
     pub(crate) srq: AtomicU32,
@@ -44,7 +44,7 @@ pub struct QpSlot {
     pub(crate) wr_mask: AtomicU32,
     /// Number of receive WQEs, minus 1.
     pub(crate) rq_mask: AtomicU32,
-    /// Counter (16 bits count) of the oldest send work request that has not completed.
+    /// Counter of the oldest send work request that has not completed.
     pub(crate) sq_tail: AtomicU32,
     /// Counter of the oldest receive work request that has not completed.
     pub(crate) rq_tail: AtomicU32,
@@ -52,7 +52,7 @@ pub struct QpSlot {
     /// so that no completion looks like one of the QP's own receives.
     pub(crate) rq_head: AtomicU32,
     /// By basic block: counter of the work request that starts there.
-    pub(crate) sq_heads: AtomicPtr<AtomicU16>,
+    pub(crate) sq_heads: AtomicPtr<AtomicU32>,
     /// By work request counter.
     pub(crate) sq_wr_ids: AtomicPtr<AtomicU64>,
     /// By receive WQE.
@@ -88,6 +88,16 @@ pub(crate) mod goodbye {
 impl QpSlot {
     /// Alignment of the DMA blocks that slots keep.
     pub(crate) const BLOCK_ALIGN: usize = 64;
+
+    /// Whether the slot's live QP has the number in the low 24 bits of a CQE's dword.
+    pub(crate) fn is(&self, op_qpn: u32) -> bool {
+        self.key.load(Acquire) == (op_qpn & 0xff_ffff).to_be()
+    }
+
+    /// Whether the slot's QP had this number, and is destroyed or being reset.
+    pub(crate) fn was(&self, op_qpn: u32) -> bool {
+        self.key.load(Acquire) == (op_qpn & 0xff_ffff).to_be() | DEAD
+    }
 
     /// An empty slot.
     #[must_use]
@@ -205,7 +215,7 @@ impl Default for CqSlot {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SrqSlot {
-    /// Its number, with [`DEAD`] set while there is none.
+    /// Its number, or [`NONE`].
     pub(crate) key: AtomicU32,
     /// Number of WQEs minus 1.
     pub(crate) mask: AtomicU32,
@@ -238,7 +248,7 @@ impl SrqSlot {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            key: AtomicU32::new(DEAD),
+            key: AtomicU32::new(NONE),
             mask: AtomicU32::new(0),
             returned: AtomicU32::new(0),
             users: AtomicU32::new(0),
@@ -319,7 +329,7 @@ impl<'s> Tables<'s> {
             slot.users.store(0, Relaxed);
         }
         for slot in srqs {
-            slot.key.store(DEAD, Relaxed);
+            slot.key.store(NONE, Relaxed);
             slot.users.store(0, Relaxed);
         }
         let free = Free {
@@ -455,7 +465,7 @@ impl<'s> Tables<'s> {
             self.srqs[i as usize].next.load(Relaxed)
         })?;
         let slot = &self.srqs[index as usize];
-        slot.key.store(DEAD, Relaxed);
+        slot.key.store(NONE, Relaxed);
         slot.returned.store(0, Relaxed);
         slot.users.store(0, Relaxed);
         slot.limit_reached.store(0, Relaxed);
@@ -467,7 +477,7 @@ impl<'s> Tables<'s> {
         let Some(slot) = self.srqs.get(index as usize) else {
             return;
         };
-        slot.key.store(DEAD, Release);
+        slot.key.store(NONE, Release);
         let mut free = self.free.lock();
         slot.next.store(free.srqs.head, Relaxed);
         free.srqs.head = index + 1;

@@ -18,8 +18,17 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::dma::read_barrier;
-use crate::slots::{DEAD, QpSlot, SRQ_POSTED, SrqSlot};
+use crate::slots::{QpSlot, SRQ_POSTED, SrqSlot};
 use crate::wc::{cqe, cqe_op};
+
+/// Why [`Ring::next`] has no completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unusual {
+    /// The CQ is empty.
+    Nothing,
+    /// There is a CQE that needs a closer look.
+    Something,
+}
 
 /// The completion at hand.
 #[derive(Debug, Clone, Copy)]
@@ -35,15 +44,23 @@ pub(crate) struct Current {
 /// The consumer's side of a CQ.
 #[derive(Debug)]
 pub(crate) struct Ring<'d> {
-    pub(crate) base: NonNull<u8>,
+    /// The next CQE.
+    next: NonNull<u8>,
+    /// Behind the last CQE.
+    end: *mut u8,
+    pub(crate) qps: &'d [QpSlot],
     /// Doorbell record: consumer index, then arm state.
     pub(crate) record: *mut u32,
-    /// Number of CQEs, a power of two.
-    pub(crate) size: u32,
     /// Index of the next CQE; 24 bits of it are the device's business.
     pub(crate) ci: u32,
-    pub(crate) qps: &'d [QpSlot],
+    /// Owner bit of this pass through the ring.
+    parity: u8,
+    /// Number of CQEs, a power of two.
+    pub(crate) size: u32,
+    base: NonNull<u8>,
     pub(crate) srqs: &'d [SrqSlot],
+    /// What the slow path has found.
+    pub(crate) found: Current,
     /// Completions that fitted nothing.
     pub(crate) garbage: u64,
 }
@@ -61,18 +78,93 @@ pub(crate) unsafe fn word(cqe: *const u8, offset: usize) -> u32 {
     u32::from_be(unsafe { cqe.add(offset).cast::<u32>().read_volatile() })
 }
 
-impl Ring<'_> {
-    /// The CQE with this index and its ownership byte, if it belongs to the host.
+impl<'d> Ring<'d> {
+    /// A ring of `size` CQEs at `base` that was not used yet.
+    pub(crate) fn new(
+        base: NonNull<u8>,
+        size: u32,
+        record: *mut u32,
+        qps: &'d [QpSlot],
+        srqs: &'d [SrqSlot],
+    ) -> Self {
+        let found = Current {
+            cqe: base,
+            wr_id: 0,
+            op_own: 0,
+        };
+        let mut ring = Self {
+            next: base,
+            end: base.as_ptr(),
+            qps,
+            record,
+            ci: 0,
+            parity: 0,
+            size,
+            base,
+            srqs,
+            found,
+            garbage: 0,
+        };
+        ring.move_to(base, size, 0);
+        ring
+    }
+
+    /// Goes on in another ring, at consumer index `ci`.
+    pub(crate) fn move_to(&mut self, base: NonNull<u8>, size: u32, ci: u32) {
+        self.base = base;
+        self.size = size;
+        self.end = base.as_ptr().wrapping_add(size as usize * cqe::SIZE);
+        self.ci = ci;
+        self.parity = u8::from(ci & size != 0);
+        // SAFETY: the masked index lies inside the ring.
+        self.next = unsafe { base.add((ci & (size - 1)) as usize * cqe::SIZE) };
+        self.found = Current {
+            cqe: base,
+            wr_id: 0,
+            op_own: 0,
+        };
+    }
+
+    /// Whether a byte with opcode and owner says that its CQE is the host's, in a pass with this parity: bit 0 has to equal
+    /// the parity, and the high half must not be 0xf. One comparison for both.
     #[inline(always)]
+    const fn is_owned(op_own: u8, parity: u8) -> bool {
+        (op_own ^ parity).rotate_right(1) < cqe_op::INVALID << 3
+    }
+
+    /// The next CQE and the byte that says that it is the host's, if it is.
+    #[inline(always)]
+    fn peek(&self) -> Option<(NonNull<u8>, u8)> {
+        // SAFETY: inside the next CQE.
+        let op_own = unsafe { self.next.as_ptr().add(cqe::OP_OWN).read_volatile() };
+        if !Self::is_owned(op_own, self.parity) {
+            return None;
+        }
+        read_barrier();
+        Some((self.next, op_own))
+    }
+
+    /// Goes on to the CQE behind the next one.
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.ci = self.ci.wrapping_add(1);
+        // SAFETY: at most the end of the ring.
+        self.next = unsafe { self.next.add(cqe::SIZE) };
+        if self.next.as_ptr() == self.end {
+            self.next = self.base;
+            self.parity ^= 1;
+        }
+    }
+
+    /// The CQE with this index (less than the ring's size ahead) and its last byte, if it belongs to the host.
     pub(crate) fn owned(&self, index: u32) -> Option<(NonNull<u8>, u8)> {
         let at = (index & (self.size - 1)) as usize * cqe::SIZE;
-        // SAFETY: the masked index lies inside the ring.
-        let entry = unsafe { self.base.add(at) };
-        // SAFETY: inside the CQE.
-        let op_own = unsafe { entry.as_ptr().add(cqe::OP_OWN).read_volatile() };
-        let parity = u8::from(index & self.size != 0);
-        // Bit 0 has to equal the parity, and the high half must not be 0xf: one comparison for both.
-        if (op_own ^ parity).rotate_right(1) >= cqe_op::INVALID << 3 {
+        // SAFETY: the masked index lies inside the ring, and the last byte inside the CQE.
+        let (entry, op_own) = unsafe {
+            let entry = self.base.add(at);
+            (entry, entry.as_ptr().add(cqe::OP_OWN).read_volatile())
+        };
+        if !Self::is_owned(op_own, u8::from(index & self.size != 0)) {
             return None;
         }
         read_barrier();
@@ -88,51 +180,53 @@ impl Ring<'_> {
         unsafe { self.record.write_volatile((consumed & 0xff_ffff).to_be()) };
     }
 
-    /// Takes the next completion. What is usual is decided here, in a straight line without a call: a success of a live QP
-    /// with queues of its own. All else, the errors too, is out of line.
+    /// Takes the next completion if it is usual, in a straight line without a call: a success of a live QP with queues of
+    /// its own. `Err` says that there is something else, or nothing: see [`next_slow`](Self::next_slow).
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Option<Current> {
-        let (entry, op_own) = self.owned(self.ci)?;
+    pub(crate) fn next(&mut self) -> Result<Current, Unusual> {
+        let Some((entry, op_own)) = self.peek() else {
+            return Err(Unusual::Nothing);
+        };
         let cqe = entry.as_ptr();
         // SAFETY: a CQE of this ring.
-        let (user_index, op_qpn) =
-            unsafe { (word(cqe, cqe::USER_INDEX), word(cqe, cqe::WQE_OPCODE_QPN)) };
+        let user_index = unsafe { word(cqe, cqe::USER_INDEX) };
         // The high byte of the user index dword is 0 for all that this driver creates.
-        if let Some(slot) = self.qps.get(user_index as usize)
-            && slot.key.load(Acquire) == op_qpn & 0xff_ffff
-        {
-            // SAFETY: inside the CQE, at a multiple of 2.
-            let counter = u16::from_be(unsafe { cqe.add(cqe::LAST).cast::<u16>().read_volatile() });
-            if op_own < cqe_op::RESP_WRITE_IMM << 4 {
-                if let Some(wr_id) = send_completion(slot, counter) {
-                    self.ci = self.ci.wrapping_add(1);
-                    return Some(Current {
-                        cqe: entry,
-                        wr_id,
-                        op_own,
-                    });
-                }
-            } else if op_own < cqe_op::RESIZE << 4
-                && let Some(wr_id) = receive_completion(slot, counter)
-            {
-                self.ci = self.ci.wrapping_add(1);
-                return Some(Current {
-                    cqe: entry,
-                    wr_id,
-                    op_own,
-                });
-            }
+        let Some(slot) = self.qps.get(user_index as usize) else {
+            return Err(Unusual::Something);
+        };
+        // Both as they lie in memory: the first byte is the opcode, the others are the number.
+        // SAFETY: inside the CQE.
+        let op_qpn = unsafe { cqe.add(cqe::WQE_OPCODE_QPN).cast::<u32>().read_volatile() };
+        if slot.key.load(Acquire) != op_qpn & 0xff_ffff_u32.to_be() {
+            return Err(Unusual::Something);
         }
-        self.next_slow()
+        // SAFETY: inside the CQE.
+        let counter = unsafe { word(cqe, cqe::LAST) } >> 16;
+        let wr_id = if op_own < cqe_op::RESP_WRITE_IMM << 4 {
+            send_completion(slot, counter)
+        } else if op_own < cqe_op::RESIZE << 4 {
+            receive_completion(slot, counter)
+        } else {
+            None
+        };
+        let Some(wr_id) = wr_id else {
+            return Err(Unusual::Something);
+        };
+        self.advance();
+        Ok(Current {
+            cqe: entry,
+            wr_id,
+            op_own,
+        })
     }
 
-    /// As [`next`](Self::next), for everything that a completion can be.
+    /// As [`next`](Self::next), for everything that a completion can be; true if there is one, in `found`. Errors, and what
+    /// a broken device writes, take this way.
     #[cold]
     #[inline(never)]
-    fn next_slow(&mut self) -> Option<Current> {
-        loop {
-            let (entry, op_own) = self.owned(self.ci)?;
-            self.ci = self.ci.wrapping_add(1);
+    pub(crate) fn next_slow(&mut self) -> bool {
+        while let Some((entry, op_own)) = self.peek() {
+            self.advance();
             let cqe = entry.as_ptr();
             // SAFETY: a CQE of this ring.
             let (user_index, op_qpn, last) = unsafe {
@@ -144,14 +238,15 @@ impl Ring<'_> {
             };
             let op = op_own >> 4;
             if let Some(slot) = self.qps.get((user_index & 0xff_ffff) as usize)
-                && slot.key.load(Acquire) == op_qpn & 0xff_ffff
+                && slot.is(op_qpn)
             {
-                if let Some(wr_id) = self.unusual(slot, op, (last >> 16) as u16) {
-                    return Some(Current {
+                if let Some(wr_id) = self.unusual(slot, op, last >> 16) {
+                    self.found = Current {
                         cqe: entry,
                         wr_id,
                         op_own,
-                    });
+                    };
+                    return true;
                 }
                 self.count_garbage(op);
             } else {
@@ -160,13 +255,14 @@ impl Ring<'_> {
             self.publish(self.ci);
             // A ring full of rubbish must not keep the caller for ever.
             if self.ci & (self.size - 1) == 0 {
-                return None;
+                return false;
             }
         }
+        false
     }
 
     /// The identifier of any completion of a live QP.
-    fn unusual(&self, slot: &QpSlot, op: u8, counter: u16) -> Option<u64> {
+    fn unusual(&self, slot: &QpSlot, op: u8, counter: u32) -> Option<u64> {
         match op {
             cqe_op::REQ | cqe_op::REQ_ERR => send_completion(slot, counter),
             cqe_op::RESP_WRITE_IMM..=cqe_op::RESP_SEND_INV | cqe_op::RESP_ERR => {
@@ -174,7 +270,7 @@ impl Ring<'_> {
                     Some(srq) => shared_completion(srq, counter),
                     None if op != cqe_op::RESP_ERR => receive_completion(slot, counter),
                     // A flushed receive need not name its WQE; they come in order anyway.
-                    None => receive_completion(slot, slot.rq_tail.load(Relaxed) as u16),
+                    None => receive_completion(slot, slot.rq_tail.load(Relaxed)),
                 }
             }
             _ => None,
@@ -200,7 +296,7 @@ impl Ring<'_> {
         };
         self.qps
             .get((user_index & 0xff_ffff) as usize)
-            .is_some_and(|slot| slot.key.load(Acquire) == op_qpn & 0xff_ffff | DEAD)
+            .is_some_and(|slot| slot.was(op_qpn))
     }
 
     /// Counts what fits nothing, except for what this driver disarmed.
@@ -227,14 +323,16 @@ impl Ring<'_> {
             return;
         };
         if let Some(srq) = self.srqs.get(slot.srq.load(Relaxed) as usize) {
-            shared_completion(srq, (last >> 16) as u16);
+            shared_completion(srq, last >> 16);
         }
     }
 
     /// Disarms the completions of QP slot `index` that lie in the ring (those before `bound`, if there is one), so that
     /// later polls skip them.
     pub(crate) fn void(&mut self, index: u32, bound: Option<u32>) {
-        let qpn = self.qps[index as usize].key.load(Relaxed) & !DEAD;
+        let Some(slot) = self.qps.get(index as usize) else {
+            return;
+        };
         let ahead = bound.map_or(1, |bound| bound.wrapping_sub(self.ci) & 0xff_ffff);
         if ahead >= 1 << 23 {
             return;
@@ -257,7 +355,7 @@ impl Ring<'_> {
             };
             let op = (last as u8) >> 4;
             let of_qp = op < cqe_op::RESIZE || op == cqe_op::REQ_ERR || op == cqe_op::RESP_ERR;
-            if of_qp && user_index & 0xff_ffff == index && op_qpn & 0xff_ffff == qpn {
+            if of_qp && user_index & 0xff_ffff == index && (slot.is(op_qpn) || slot.was(op_qpn)) {
                 self.recycle(entry);
                 // SAFETY: inside the CQE, which is the host's.
                 unsafe {
@@ -279,30 +377,29 @@ impl Ring<'_> {
 /// A send work request has completed, and with it all before it: frees them. `None` if none that is outstanding starts
 /// at this block.
 #[inline(always)]
-fn send_completion(slot: &QpSlot, counter: u16) -> Option<u64> {
-    let block = (u32::from(counter) & slot.sq_mask.load(Relaxed)) as usize;
+fn send_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
+    let block = (counter & slot.sq_mask.load(Relaxed)) as usize;
     // SAFETY: the slot belongs to a live QP (or one to which this CQ has not said goodbye), whose block holds
     // `sq_mask + 1` counters here.
     let head = unsafe { (*slot.sq_heads.load(Relaxed).add(block)).load(Relaxed) };
     // A counter is there only if it was posted, so it lies before the next one; it also has to lie behind the tail.
     let mask = slot.wr_mask.load(Relaxed);
-    let tail = slot.sq_tail.load(Relaxed);
-    if u32::from(u32::from(head).wrapping_sub(tail) as u16) > mask {
+    if head.wrapping_sub(slot.sq_tail.load(Relaxed)) > mask {
         return None;
     }
-    let at = (u32::from(head) & mask) as usize;
     // SAFETY: as above, `wr_mask + 1` identifiers.
-    let wr_id = unsafe { (*slot.sq_wr_ids.load(Relaxed).add(at)).load(Relaxed) };
-    slot.sq_tail.store(u32::from(head.wrapping_add(1)), Release);
+    let wr_id =
+        unsafe { (*slot.sq_wr_ids.load(Relaxed).add((head & mask) as usize)).load(Relaxed) };
+    slot.sq_tail.store(head.wrapping_add(1), Release);
     Some(wr_id)
 }
 
 /// The oldest receive work request has completed. `None` if the device names another one.
 #[inline(always)]
-fn receive_completion(slot: &QpSlot, counter: u16) -> Option<u64> {
+fn receive_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
     let tail = slot.rq_tail.load(Relaxed);
     let mask = slot.rq_mask.load(Relaxed);
-    if (tail ^ u32::from(counter)) & mask != 0 || tail == slot.rq_head.load(Relaxed) {
+    if (tail ^ counter) & mask != 0 || tail == slot.rq_head.load(Relaxed) {
         return None;
     }
     // SAFETY: as in `send_completion`: `rq_mask + 1` identifiers.
@@ -313,8 +410,7 @@ fn receive_completion(slot: &QpSlot, counter: u16) -> Option<u64> {
 }
 
 /// A work request of an SRQ has completed: takes its entry back. `None` if the device does not hold it.
-fn shared_completion(srq: &SrqSlot, counter: u16) -> Option<u64> {
-    let index = u32::from(counter);
+fn shared_completion(srq: &SrqSlot, index: u32) -> Option<u64> {
     if index > srq.mask.load(Relaxed) {
         return None;
     }

@@ -129,7 +129,7 @@ impl BlockLayout {
         } else {
             sizes.sq_blocks as usize
         };
-        let len = (sq_heads + 2 * blocks).next_multiple_of(64);
+        let len = (sq_heads + 4 * blocks).next_multiple_of(64);
         Self {
             rings,
             sq,
@@ -300,7 +300,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             srq.slot.users.fetch_add(1, AcqRel);
             srq.slot.pins.fetch_add(1, AcqRel);
         }
-        slot.key.store(qpn.number(), Release);
+        slot.key.store(qpn.number().to_be(), Release);
 
         Ok(Qp {
             sq: SendQueue {

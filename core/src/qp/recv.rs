@@ -59,6 +59,18 @@ pub(crate) unsafe fn put_segment(to: *mut u8, length: u32, lkey: u32, addr: u64)
 /// `to` points to `16 * max` bytes of a ring of the caller, aligned to 16, and there are at most `max` entries.
 #[inline(always)]
 pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize) {
+    if let [sge] = sges
+        && sge.length != 0
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            put_segment(to, sge.length, sge.lkey.0, sge.addr);
+            if max > 1 {
+                put_segment(to.add(16), 0, TERMINATOR, 0);
+            }
+        }
+        return;
+    }
     let mut used = 0;
     for sge in sges {
         if sge.length != 0 {
@@ -95,8 +107,13 @@ impl<'d> RecvQueue<'d> {
     /// dropped.
     #[inline(always)]
     pub fn batch(&mut self) -> RecvBatch<'_, 'd> {
-        let from = self.head;
-        RecvBatch { queue: self, from }
+        let head = self.head;
+        let free = self.room.wrapping_sub(head.wrapping_sub(self.tail));
+        RecvBatch {
+            queue: self,
+            head,
+            free,
+        }
     }
 
     /// Posts one receive: `ibv_post_recv`.
@@ -125,38 +142,28 @@ impl<'d> RecvQueue<'d> {
         self.room
             .saturating_sub(self.head.wrapping_sub(self.slot.rq_tail.load(Acquire)))
     }
-
-    #[cold]
-    #[inline(never)]
-    fn look_again(&mut self) -> Result<(), PostError> {
-        if self.room == 0 {
-            return Err(PostError::WrongState);
-        }
-        self.tail = self.slot.rq_tail.load(Acquire);
-        if self.head.wrapping_sub(self.tail) >= self.room {
-            return Err(PostError::QueueFull { limit: self.room });
-        }
-        Ok(())
-    }
 }
 
 /// Receives that share one update of the doorbell record.
 #[derive(Debug)]
 pub struct RecvBatch<'q, 'd> {
     queue: &'q mut RecvQueue<'d>,
-    from: u32,
+    /// The queue's counter, which it gets back when the record is updated.
+    head: u32,
+    /// Receives that there is room for.
+    free: u32,
 }
 
 impl RecvBatch<'_, '_> {
     /// Posts one receive.
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        let queue = &mut *self.queue;
-        if queue.head.wrapping_sub(queue.tail) >= queue.room {
-            queue.look_again()?;
+        if self.free == 0 {
+            self.look_again()?;
         }
+        let queue = &*self.queue;
         check_list(sges, queue.max_sge.into())?;
-        let at = (queue.head & queue.mask) as usize;
+        let at = (self.head & queue.mask) as usize;
         // SAFETY: the masked index lies inside the ring and the array; the WQE there has completed.
         unsafe {
             put_list(
@@ -166,7 +173,24 @@ impl RecvBatch<'_, '_> {
             );
             (*queue.wr_ids.add(at)).store(wr_id, Relaxed);
         }
-        queue.head = queue.head.wrapping_add(1);
+        self.head = self.head.wrapping_add(1);
+        self.free -= 1;
+        Ok(())
+    }
+
+    /// Makes room if completions have been polled meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self) -> Result<(), PostError> {
+        let room = self.queue.room;
+        if room == 0 {
+            return Err(PostError::WrongState);
+        }
+        self.queue.tail = self.queue.slot.rq_tail.load(Acquire);
+        self.free = room.saturating_sub(self.head.wrapping_sub(self.queue.tail));
+        if self.free == 0 {
+            return Err(PostError::QueueFull { limit: room });
+        }
         Ok(())
     }
 
@@ -174,14 +198,14 @@ impl RecvBatch<'_, '_> {
     #[inline(always)]
     pub fn ring(&mut self) {
         let queue = &mut *self.queue;
-        if queue.head == self.from {
+        if queue.head == self.head {
             return;
         }
-        self.from = queue.head;
-        queue.slot.rq_head.store(queue.head, Release);
+        queue.head = self.head;
+        queue.slot.rq_head.store(self.head, Release);
         write_barrier();
         // SAFETY: the QP's doorbell record, which lives as long as the QP; the first dword is the receive queue's.
-        unsafe { queue.record.write_volatile((queue.head & 0xffff).to_be()) };
+        unsafe { queue.record.write_volatile((self.head & 0xffff).to_be()) };
     }
 }
 

@@ -17,7 +17,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use core::sync::atomic::{AtomicU16, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ah::EXTENDED;
 use crate::dma::write_barrier;
@@ -53,7 +53,7 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     /// Identifiers, by work request.
     pub(crate) wr_ids: *const AtomicU64,
     /// Work request counter, by block.
-    pub(crate) heads: *const AtomicU16,
+    pub(crate) heads: *const AtomicU32,
     pub(crate) record: *mut u32,
     pub(crate) slot: &'d QpSlot,
     pub(crate) platform: &'d P,
@@ -64,12 +64,12 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) mask: u16,
     /// Identifiers, minus 1.
     pub(crate) wr_mask: u16,
-    /// Next block, counted on.
-    pub(crate) block: u16,
+    /// Next block, counted on (16 bits are the device's business).
+    pub(crate) block: u32,
     /// Next work request, counted on.
-    pub(crate) head: u16,
+    pub(crate) head: u32,
     /// The poller's tail, as last seen.
-    pub(crate) tail: u16,
+    pub(crate) tail: u32,
     /// Work requests that it holds; 0 while the QP's state takes none.
     pub(crate) room: u16,
     pub(crate) max_inline: u16,
@@ -89,9 +89,7 @@ impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
             .field("next block", &self.block)
             .field(
                 "outstanding",
-                &self
-                    .head
-                    .wrapping_sub(self.slot.sq_tail.load(Acquire) as u16),
+                &self.head.wrapping_sub(self.slot.sq_tail.load(Acquire)),
             )
             .field("room", &self.room)
             .finish_non_exhaustive()
@@ -106,7 +104,7 @@ mod sealed {
 pub trait Payload: sealed::Sealed {
     /// Whether the queue takes it.
     #[doc(hidden)]
-    fn check(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError>;
+    fn check<T: QpType>(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError>;
     /// Writes the segments from byte `AT` of the WQE at block `block` on; returns the size of the whole WQE in units of 16
     /// bytes.
     ///
@@ -164,8 +162,9 @@ impl sealed::Sealed for Sge {}
 
 impl Payload for Sge {
     #[inline(always)]
-    fn check(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
-        if max_sge == 0 {
+    fn check<T: QpType>(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
+        // The WQE of a connection is always large enough for one entry, whatever was asked for.
+        if !T::CONNECTED && max_sge == 0 {
             return Err(PostError::TooManySges { given: 1, limit: 0 });
         }
         if fits(self.length) {
@@ -197,7 +196,7 @@ impl sealed::Sealed for &[Sge] {}
 
 impl Payload for &[Sge] {
     #[inline]
-    fn check(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
+    fn check<T: QpType>(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
         if self.len() > usize::from(max_sge) {
             return Err(PostError::TooManySges {
                 given: self.len(),
@@ -237,8 +236,8 @@ impl<const N: usize> sealed::Sealed for &[Sge; N] {}
 
 impl<const N: usize> Payload for &[Sge; N] {
     #[inline]
-    fn check(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
-        self.as_slice().check(max_sge, max_inline)
+    fn check<T: QpType>(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
+        self.as_slice().check::<T>(max_sge, max_inline)
     }
 
     #[inline]
@@ -252,7 +251,7 @@ impl sealed::Sealed for Inline<'_> {}
 
 impl Payload for Inline<'_> {
     #[inline(always)]
-    fn check(&self, _: u8, max_inline: u16) -> Result<(), PostError> {
+    fn check<T: QpType>(&self, _: u8, max_inline: u16) -> Result<(), PostError> {
         if self.0.len() > usize::from(max_inline) {
             return Err(PostError::InlineTooLong {
                 given: self.0.len(),
@@ -287,32 +286,44 @@ impl Payload for Inline<'_> {
     }
 }
 
-/// Copies inline data: by qwords, since it is short and a call of `memcpy` costs more than the copy.
+/// Copies inline data in pieces of fixed size, the last of which may overlap the one before: it is short, and a call of
+/// `memcpy` costs more than the copy.
 ///
 /// # Safety
 /// As `copy_nonoverlapping`.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise; each access lies inside the `len` bytes.
-    unsafe {
-        if len < 8 {
-            for at in 0..len {
-                to.add(at).write(from.add(at).read());
-            }
-            return;
-        }
-        let mut at = 0;
-        while at + 8 < len {
+    /// # Safety
+    /// As `copy_nonoverlapping` for one `T` at `at`.
+    #[inline(always)]
+    unsafe fn piece<T>(from: *const u8, to: *mut u8, at: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
             to.add(at)
-                .cast::<u64>()
-                .write_unaligned(from.add(at).cast::<u64>().read_unaligned());
-            at += 8;
+                .cast::<T>()
+                .write_unaligned(from.add(at).cast::<T>().read_unaligned())
         }
-        // The last eight bytes, which may overlap those before.
-        let at = len - 8;
-        to.add(at)
-            .cast::<u64>()
-            .write_unaligned(from.add(at).cast::<u64>().read_unaligned());
+    }
+    // SAFETY: the caller's promise; each piece lies inside the `len` bytes.
+    unsafe {
+        if len >= 16 {
+            let mut at = 0;
+            while at + 16 < len {
+                piece::<u128>(from, to, at);
+                at += 16;
+            }
+            piece::<u128>(from, to, len - 16);
+        } else if len >= 8 {
+            piece::<u64>(from, to, 0);
+            piece::<u64>(from, to, len - 8);
+        } else if len >= 4 {
+            piece::<u32>(from, to, 0);
+            piece::<u32>(from, to, len - 4);
+        } else if len > 0 {
+            piece::<u8>(from, to, 0);
+            piece::<u8>(from, to, len / 2);
+            piece::<u8>(from, to, len - 1);
+        }
     }
 }
 
@@ -335,8 +346,13 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     /// Starts a batch: work requests that share one doorbell, rung by [`Batch::ring`] or when the batch is dropped.
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_, 'd, P, T> {
+        let (block, head) = (self.block, self.head);
+        let free = u32::from(self.room).wrapping_sub(head.wrapping_sub(self.tail));
         Batch {
             queue: self,
+            block,
+            head,
+            free,
             last: 0,
         }
     }
@@ -365,26 +381,8 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     /// Work requests that can be posted now, as far as completions have been polled.
     #[must_use]
     pub fn free(&self) -> u32 {
-        let outstanding = self
-            .head
-            .wrapping_sub(self.slot.sq_tail.load(Acquire) as u16);
-        u32::from(self.room).saturating_sub(outstanding.into())
-    }
-
-    /// Makes room if completions have been polled meanwhile.
-    #[cold]
-    #[inline(never)]
-    fn look_again(&mut self) -> Result<(), PostError> {
-        if self.room == 0 {
-            return Err(PostError::WrongState);
-        }
-        self.tail = self.slot.sq_tail.load(Acquire) as u16;
-        if self.head.wrapping_sub(self.tail) >= self.room {
-            return Err(PostError::QueueFull {
-                limit: self.room.into(),
-            });
-        }
-        Ok(())
+        let outstanding = self.head.wrapping_sub(self.slot.sq_tail.load(Acquire));
+        u32::from(self.room).saturating_sub(outstanding)
     }
 }
 
@@ -393,6 +391,11 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 /// The methods are those of `ibv_wr_*`: one per operation, each available on the QP types that have it.
 pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     queue: &'q mut SendQueue<'d, P, T>,
+    /// The queue's counters, which it gets back when the doorbell is rung.
+    block: u32,
+    head: u32,
+    /// Work requests that there is room for.
+    free: u32,
     /// The first eight bytes of the last complete WQE, as the doorbell wants them; 0 if there is none (a WQE is never all
     /// zero there: its size is not).
     last: u64,
@@ -410,27 +413,46 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         data: &D,
         fixed: impl FnOnce(*mut u8),
     ) -> Result<(), PostError> {
-        let queue = &mut *self.queue;
-        if queue.head.wrapping_sub(queue.tail) >= queue.room {
-            queue.look_again()?;
+        if self.free == 0 {
+            self.look_again()?;
         }
-        data.check(queue.max_sge, queue.max_inline)?;
-        let at = queue.block & queue.mask;
+        let queue = &*self.queue;
+        data.check::<T>(queue.max_sge, queue.max_inline)?;
+        let at = self.block as u16 & queue.mask;
         // SAFETY: there is room for a WQE of the largest size from this block on; the masked indexes lie inside the ring
         // and the arrays; the fixed segments lie in the first block.
         unsafe {
             let wqe = queue.ring.add(usize::from(at) * BLOCK);
             let size = data.write::<FIXED>(queue.ring, queue.mask, at);
-            let first = u64::from(u32::from(queue.block) << 8 | opcode) << 32
-                | u64::from(queue.qpn_high | size);
+            // 16 bits of the counter, shifted into place; what is above falls out.
+            let index = u64::from(self.block << 16) << 24;
+            let first = index | u64::from(opcode) << 32 | u64::from(queue.qpn_high | size);
             let flags = flags.control() | queue.always;
             put(wqe, first, u64::from(flags) << 32 | u64::from(imm));
             fixed(wqe);
-            (*queue.heads.add(at.into())).store(queue.head, Relaxed);
-            (*queue.wr_ids.add((queue.head & queue.wr_mask).into())).store(wr_id, Relaxed);
-            queue.head = queue.head.wrapping_add(1);
-            queue.block = queue.block.wrapping_add(size.div_ceil(4) as u16);
+            (*queue.heads.add(at.into())).store(self.head, Relaxed);
+            let id = self.head & u32::from(queue.wr_mask);
+            (*queue.wr_ids.add(id as usize)).store(wr_id, Relaxed);
+            self.head = self.head.wrapping_add(1);
+            self.block = self.block.wrapping_add(size.div_ceil(4));
+            self.free -= 1;
             self.last = first;
+        }
+        Ok(())
+    }
+
+    /// Makes room if completions have been polled meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self) -> Result<(), PostError> {
+        let room = u32::from(self.queue.room);
+        if room == 0 {
+            return Err(PostError::WrongState);
+        }
+        self.queue.tail = self.queue.slot.sq_tail.load(Acquire);
+        self.free = room.saturating_sub(self.head.wrapping_sub(self.queue.tail));
+        if self.free == 0 {
+            return Err(PostError::QueueFull { limit: room });
         }
         Ok(())
     }
@@ -442,9 +464,11 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             return;
         }
         let queue = &mut *self.queue;
+        queue.block = self.block;
+        queue.head = self.head;
         write_barrier();
         // SAFETY: the QP's doorbell record, which lives as long as the QP; the second dword is the send queue's.
-        unsafe { queue.record.write_volatile(u32::from(queue.block).to_be()) };
+        unsafe { queue.record.write_volatile((self.block & 0xffff).to_be()) };
         queue
             .platform
             .write_be64(queue.doorbell as usize, self.last);

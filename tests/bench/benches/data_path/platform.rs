@@ -6,6 +6,7 @@
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
+use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -313,37 +314,37 @@ impl<'d> Bench<'d> {
         let short: &[u8; 32] = data.first_chunk().expect("longer");
         measured::nothing(BATCH);
 
-        measured::send(self.rc.send_queue(), BATCH, SGE);
+        measured::send(self.rc.send_queue(), BATCH, black_box(SGE));
         self.finish_sends(1, 0x0a, measured::poll);
-        measured::post(self.rc.send_queue(), BATCH, &SGE);
+        measured::post(self.rc.send_queue(), BATCH, black_box(&SGE));
         self.finish_sends(1, 0x0a, measured::poll_16_req);
         measured::send_inline_const(self.rc.send_queue(), BATCH, short);
         self.finish_sends(1, 0x0a, measured::poll_16_req_full);
         measured::send_inline_dyn(
             self.rc.send_queue(),
             BATCH,
-            std::hint::black_box(&data[..32]),
+            black_box(&data[..32]),
         );
         self.finish_sends(1, 0x0a, measured::poll_wcs);
         measured::write_inline(
             self.rc.send_queue(),
             BATCH,
             REMOTE,
-            std::hint::black_box(&data[..]),
+            black_box(&data[..]),
         );
         self.finish_sends(2, 0x08, measured::poll_wcs);
-        measured::write(self.rc.send_queue(), BATCH, REMOTE, SGE);
+        measured::write(self.rc.send_queue(), BATCH, black_box(REMOTE), black_box(SGE));
         self.finish_sends(1, 0x08, measured::poll_wcs);
-        measured::read(self.rc.send_queue(), BATCH, REMOTE, SGE);
+        measured::read(self.rc.send_queue(), BATCH, black_box(REMOTE), black_box(SGE));
         self.finish_sends(1, 0x10, measured::poll_wcs);
-        measured::send_16(self.rc.send_queue(), BATCH, SGE);
+        measured::send_16(self.rc.send_queue(), BATCH, black_box(SGE));
         self.finish_sends(1, 0x0a, measured::poll_wcs);
-        measured::send_ud(self.ud.send_queue(), BATCH, &self.ah, SGE);
+        measured::send_ud(self.ud.send_queue(), BATCH, &self.ah, black_box(SGE));
         self.finish_datagrams();
 
-        measured::recv(self.rc.recv_queue(), BATCH, &SGE);
+        measured::recv(self.rc.recv_queue(), BATCH, black_box(&SGE));
         self.finish_receives(measured::poll_16_resp);
-        measured::recv_16(self.rc.recv_queue(), BATCH, &SGE);
+        measured::recv_16(self.rc.recv_queue(), BATCH, black_box(&SGE));
         self.finish_receives(measured::poll_16_resp_full);
         measured::poll_empty(&mut self.recv_cq, BATCH);
     }
