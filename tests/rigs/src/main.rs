@@ -3,6 +3,7 @@
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 
 mod layouts;
+mod stock_driver;
 
 use std::process::ExitCode;
 
@@ -31,11 +32,18 @@ struct Rig {
     run: fn(&[String]) -> Result<Outcome, String>,
 }
 
-const RIGS: &[Rig] = &[Rig {
-    name: "layouts",
-    about: layouts::ABOUT,
-    run: layouts::run,
-}];
+const RIGS: &[Rig] = &[
+    Rig {
+        name: "layouts",
+        about: layouts::ABOUT,
+        run: layouts::run,
+    },
+    Rig {
+        name: "stock-driver",
+        about: stock_driver::ABOUT,
+        run: stock_driver::run,
+    },
+];
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

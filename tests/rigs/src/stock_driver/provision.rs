@@ -1,0 +1,413 @@
+//! Everything the rig needs from outside, fetched from Debian's archive into `target/`: QEMU with a vfio-user client, the
+//! stock kernel, and what runs in the guest.
+//!
+//! apt works on a state of its own, signatures checked with the machine's keyring, and nothing is installed: packages are
+//! downloaded and unpacked. QEMU is newer than the machine's C library and runs under the one it came with.
+
+use super::cpio::Archive;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Changes when what is unpacked changes, so that old caches are made anew.
+const RECIPE: &str = "1";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// What is unpacked for the guest: programs, and the libraries they need.
+const GUEST_PACKAGES: &[&str] = &[
+    "busybox-static",
+    "ethtool",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "infiniband-diags",
+    "iproute2",
+    "kmod",
+    "libbpf1",
+    "libc6",
+    "libcap2",
+    "libelf1t64",
+    "libgcc-s1",
+    "libibmad5",
+    "libibnetdisc5t64",
+    "libibumad3",
+    "libibverbs1",
+    "libkmod2",
+    "libmnl0",
+    "libnl-3-200",
+    "libnl-route-3-200",
+    "libpci3",
+    "libpcre2-8-0",
+    "librdmacm1t64",
+    "libselinux1",
+    "libssl3t64",
+    "libudev1",
+    "libxtables12",
+    "libzstd1",
+    "perftest",
+    "rdma-core",
+    "rdmacm-utils",
+    "zlib1g",
+];
+
+/// What of it the guest has no use for.
+const GUEST_REFUSE: &[&str] = &[
+    "usr/share",
+    "usr/lib/systemd",
+    "usr/lib/udev",
+    "usr/lib/x86_64-linux-gnu/gconv",
+];
+
+/// Kernel modules, by name, that the guest may load; what they depend on is in the list as well.
+const MODULES: &[&str] = &[
+    "8021q",
+    "configfs",
+    "ib_cm",
+    "ib_core",
+    "ib_ipoib",
+    "ib_umad",
+    "ib_uverbs",
+    "iw_cm",
+    "mlx5_core",
+    "mlx5_ib",
+    "mlxfw",
+    "pci-hyperv-intf",
+    "psample",
+    "rdma_cm",
+    "rdma_ucm",
+    "tls",
+];
+
+/// Where things are, once they are there.
+pub(super) struct Provisions {
+    /// QEMU's packages, unpacked.
+    qemu: PathBuf,
+    pub(super) kernel: PathBuf,
+    pub(super) initrd: PathBuf,
+    /// What was fetched, for the report.
+    pub(super) about: String,
+}
+
+impl Provisions {
+    /// QEMU with its own C library and data.
+    pub(super) fn qemu(&self) -> Command {
+        let mut command = under(
+            &self.qemu,
+            "usr/bin/qemu-system-x86_64",
+            "qemu-system-x86_64",
+        );
+        for data in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(self.qemu.join(data));
+        }
+        command
+    }
+}
+
+/// A program of an unpacked tree, called by `name`, run with that tree's dynamic linker and libraries.
+fn under(root: &Path, program: &str, name: &str) -> Command {
+    let mut command = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
+    command
+        .arg("--library-path")
+        .arg(root.join("usr/lib/x86_64-linux-gnu"))
+        .arg("--argv0")
+        .arg(name)
+        .arg(root.join(program));
+    command
+}
+
+/// Fetches and unpacks what is not there yet.
+pub(super) fn provision(directory: &Path) -> Result<Provisions, String> {
+    let provisions = Provisions {
+        qemu: directory.join("qemu"),
+        kernel: directory.join("vmlinuz"),
+        initrd: directory.join("guest.cpio"),
+        about: String::new(),
+    };
+    let stamp = directory.join("stamp");
+    let wanted = format!("{RECIPE}\n{GUEST_PACKAGES:?}\n{MODULES:?}\n");
+    if let Ok(found) = fs::read_to_string(&stamp)
+        && let Some(about) = found.strip_prefix(&wanted)
+    {
+        return Ok(Provisions {
+            about: about.trim_end().to_string(),
+            ..provisions
+        });
+    }
+    println!("provisioning into {}", directory.display());
+    // Downloads that succeeded before are kept: apt looks at their checksums.
+    for stale in ["qemu", "guest", "kernel"] {
+        match fs::remove_dir_all(directory.join(stale)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(format!("{stale}: {error}"));
+            }
+            _ => {}
+        }
+    }
+    let apt = Apt::new(directory)?;
+    apt.run("apt-get", ["-q", "update"])?;
+
+    let debs = apt.fetch_closure("qemu-system-x86", "trixie-backports")?;
+    for deb in &debs {
+        unpack(deb, &provisions.qemu)?;
+    }
+    let guest = directory.join("guest");
+    usr_links(&guest)?;
+    for deb in apt.fetch("guest-debs", GUEST_PACKAGES)? {
+        unpack(&deb, &guest)?;
+    }
+    for refused in GUEST_REFUSE {
+        let path = guest.join(refused);
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+
+    let image = apt.kernel()?;
+    let release = image.trim_start_matches("linux-image-").to_string();
+    let kernel = directory.join("kernel");
+    for deb in apt.fetch("kernel-debs", &[&image])? {
+        unpack(&deb, &kernel)?;
+    }
+    let boot = kernel.join(format!("boot/vmlinuz-{release}"));
+    copy(&boot, &provisions.kernel)?;
+    modules(&kernel, &guest, &release)?;
+
+    let out = fs::File::create(&provisions.initrd).map_err(|error| error.to_string())?;
+    write_initrd(std::io::BufWriter::new(out), &guest)
+        .map_err(|error| format!("{}: {error}", provisions.initrd.display()))?;
+    // The archive has all of it, and the kernel's tree is large.
+    for done in ["guest", "kernel"] {
+        fs::remove_dir_all(directory.join(done)).map_err(|error| format!("{done}: {error}"))?;
+    }
+    let version = output(provisions.qemu().arg("--version"))?;
+    let version = version.lines().next().unwrap_or_default().to_string();
+    let about = format!("{version}; guest kernel {release}");
+    fs::write(&stamp, format!("{wanted}{about}\n")).map_err(|error| error.to_string())?;
+    Ok(Provisions {
+        about,
+        ..provisions
+    })
+}
+
+/// Debian's `/bin`, `/lib` and so on are links into `/usr`, made before anything is unpacked over them.
+fn usr_links(root: &Path) -> Result<(), String> {
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        let made = fs::create_dir_all(root.join("usr").join(name)).and_then(|()| {
+            std::os::unix::fs::symlink(Path::new("usr").join(name), root.join(name))
+        });
+        made.map_err(|error| format!("{}: {error}", root.join(name).display()))?;
+    }
+    Ok(())
+}
+
+fn write_initrd(out: impl std::io::Write, guest: &Path) -> std::io::Result<()> {
+    let mut archive = Archive::new(out);
+    archive.tree(guest)?;
+    for directory in ["dev", "etc", "proc", "run", "sys", "tmp"] {
+        archive.directory(directory)?;
+    }
+    archive.file("etc/hosts", 0o644, b"127.0.0.1 localhost\n")?;
+    archive.file("init", 0o755, include_bytes!("init.sh"))?;
+    archive.finish()?;
+    Ok(())
+}
+
+/// Takes the wanted modules out of the kernel's tree, uncompressed, and indexes them for modprobe.
+fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
+    let from = kernel.join("usr/lib/modules").join(release);
+    let to = guest.join("usr/lib/modules").join(release);
+    let mut found = Vec::new();
+    walk(&from, &mut found).map_err(|error| format!("{}: {error}", from.display()))?;
+    let busybox = guest.join("usr/bin/busybox");
+    for path in &found {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let Ok(below) = path.strip_prefix(&from) else {
+            continue;
+        };
+        let at = to.join(below);
+        if name.starts_with("modules.") {
+            copy(path, &at)?;
+        } else if let Some(module) = name.strip_suffix(".ko.xz") {
+            if MODULES.contains(&module) {
+                copy(path, &at)?;
+                run(Command::new(&busybox).arg("unxz").arg(&at))?;
+            }
+        } else if let Some(module) = name.strip_suffix(".ko")
+            && MODULES.contains(&module)
+        {
+            copy(path, &at)?;
+        }
+    }
+    // kmod is many programs, which it tells apart by the name that it was called by.
+    let mut depmod = under(guest, "usr/bin/kmod", "depmod");
+    run(depmod.arg("-b").arg(guest).arg(release))
+}
+
+fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(at)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            walk(&entry.path(), found)?;
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let made = to.parent().map_or(Ok(()), fs::create_dir_all);
+    made.and_then(|()| fs::copy(from, to).map(|_| ()))
+        .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+}
+
+fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
+    run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    output(command).map(|_| ())
+}
+
+/// Runs a program to its end. What it printed, or why it failed.
+fn output(command: &mut Command) -> Result<String, String> {
+    let done = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    if done.status.success() {
+        return Ok(text.into_owned());
+    }
+    Err(format!(
+        "{command:?}: {}\n{text}{}",
+        done.status,
+        String::from_utf8_lossy(&done.stderr)
+    ))
+}
+
+/// apt with a state of its own, in which nothing is installed.
+struct Apt {
+    directory: PathBuf,
+    config: PathBuf,
+}
+
+impl Apt {
+    fn new(directory: &Path) -> Result<Self, String> {
+        let state = directory.join("apt");
+        let fail = |error: std::io::Error| format!("{}: {error}", state.display());
+        for name in ["lists/partial", "archives/partial", "state", "preferences"] {
+            fs::create_dir_all(state.join(name)).map_err(fail)?;
+        }
+        fs::write(state.join("status"), "").map_err(fail)?;
+        let mirror = std::env::var("DEBIAN_MIRROR")
+            .unwrap_or_else(|_| "http://deb.debian.org/debian".to_string());
+        let sources: String = ["trixie", "trixie-updates", "trixie-backports"]
+            .iter()
+            .map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))
+            .collect();
+        fs::write(state.join("sources.list"), sources).map_err(fail)?;
+        let at = state.display();
+        let config = format!(
+            "Dir::Etc::sourcelist \"{at}/sources.list\";\n\
+             Dir::Etc::sourceparts \"/dev/null\";\n\
+             Dir::Etc::preferencesparts \"{at}/preferences\";\n\
+             Dir::State \"{at}/state\";\n\
+             Dir::State::lists \"{at}/lists\";\n\
+             Dir::State::status \"{at}/status\";\n\
+             Dir::Cache \"{at}\";\n\
+             Dir::Cache::archives \"{at}/archives\";\n\
+             APT::Architecture \"amd64\";\n\
+             APT::Architectures {{ \"amd64\"; }};\n\
+             APT::Install-Recommends \"false\";\n\
+             APT::Sandbox::User \"root\";\n\
+             Acquire::Languages \"none\";\n\
+             Acquire::Retries \"3\";\n\
+             Acquire::http::Timeout \"60\";\n"
+        );
+        let path = state.join("apt.conf");
+        fs::write(&path, config).map_err(fail)?;
+        Ok(Self {
+            directory: directory.to_path_buf(),
+            config: path,
+        })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("APT_CONFIG", &self.config)
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+
+    fn run<'a>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = &'a str>,
+    ) -> Result<String, String> {
+        output(self.command(program).args(arguments))
+    }
+
+    /// Downloads a package of a suite with everything it depends on.
+    fn fetch_closure(&self, package: &str, suite: &str) -> Result<Vec<PathBuf>, String> {
+        let archives = self.directory.join("apt/archives");
+        // What an older run wanted must not be unpacked with what this one wants.
+        for deb in debs(&archives)? {
+            fs::remove_file(&deb).map_err(|error| format!("{}: {error}", deb.display()))?;
+        }
+        self.run(
+            "apt-get",
+            [
+                "-q",
+                "-y",
+                "--download-only",
+                "-t",
+                suite,
+                "install",
+                package,
+            ],
+        )?;
+        debs(&archives)
+    }
+
+    /// Downloads packages, and nothing that they depend on, into a directory of their own.
+    fn fetch(&self, into: &str, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
+        let into = self.directory.join(into);
+        if into.exists() {
+            fs::remove_dir_all(&into).map_err(|error| format!("{}: {error}", into.display()))?;
+        }
+        fs::create_dir_all(&into).map_err(|error| format!("{}: {error}", into.display()))?;
+        output(
+            self.command("apt-get")
+                .current_dir(&into)
+                .args(["-q", "download"])
+                .args(packages),
+        )?;
+        debs(&into)
+    }
+
+    /// The package that the stock kernel's metapackage stands for.
+    fn kernel(&self) -> Result<String, String> {
+        let depends = self.run("apt-cache", ["depends", "linux-image-amd64"])?;
+        depends
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("Depends: "))
+            .find(|package| package.starts_with("linux-image-"))
+            .map(str::to_string)
+            .ok_or_else(|| format!("linux-image-amd64 depends on no kernel:\n{depends}"))
+    }
+}
+
+fn debs(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        if path.extension() == Some(OsStr::new("deb")) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,194 @@
+//! What the guests do, and what must come out.
+
+use super::guest::{self, Server, Step, Transcript};
+use super::provision::Provisions;
+use crate::Outcome;
+use std::path::Path;
+use std::time::Duration;
+
+/// Kernel log level of warnings; lower is worse.
+const WARNING: u8 = 4;
+/// A machine takes about ten seconds to boot, on a busy machine a minute.
+const LIMIT: Duration = Duration::from_secs(420);
+
+/// Warnings of the guest's kernel that are as they should be.
+const EXPLAINED: &[(&str, &str)] = &[
+    (
+        "Failed to get valid vendor specific ID",
+        "the model has no vendor-specific capability: it serves crash dumps and nothing else",
+    ),
+    (
+        "Missing eth_net_offloads capability",
+        "the model has no Ethernet queues yet, so the network device is rightly not offered",
+    ),
+];
+
+/// One model and the machines that use it, one after the other.
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    model: &'static [&'static str],
+    machines: &'static [Machine],
+}
+
+/// One boot.
+struct Machine {
+    script: &'static str,
+    /// What steps must have printed: step, text.
+    prints: &'static [(&'static str, &'static str)],
+}
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "probe",
+        about: "mlx5_core probes and removes ten times, then again in a second machine",
+        model: &[],
+        machines: &[
+            Machine {
+                script: PROBE,
+                prints: &[
+                    ("probe 1", "mlx5_core.rdma.0"),
+                    ("probe 10", "mlx5_core.rdma.0"),
+                ],
+            },
+            Machine {
+                script: PROBE_ONCE,
+                prints: &[("probe 1", "mlx5_core.rdma.0")],
+            },
+        ],
+    },
+    Scenario {
+        name: "pages",
+        about: "the same with thousands of boot and init pages",
+        model: &["--boot-pages", "1500", "--init-pages", "5000"],
+        machines: &[Machine {
+            script: PROBE_ONCE,
+            prints: &[("probe 1", "mlx5_core.rdma.0")],
+        }],
+    },
+    Scenario {
+        name: "infiniband",
+        about: "mlx5_ib on an InfiniBand port",
+        model: &["--port-type", "ib"],
+        machines: &[Machine {
+            script: VERBS,
+            prints: &[
+                ("devinfo", "hca_id:\tmlx5_0"),
+                ("devinfo", "state:\t\t\tPORT_ACTIVE (4)"),
+                ("devinfo", "link_layer:\t\tInfiniBand"),
+                ("devinfo", "port_lid:\t\t1"),
+                (
+                    "devinfo",
+                    "GID[  0]:\t\tfe80:0000:0000:0000:0002:c903:0000:0101",
+                ),
+            ],
+        }],
+    },
+    Scenario {
+        name: "roce",
+        about: "mlx5_ib on an Ethernet port, which is down for want of a network device",
+        model: &[],
+        machines: &[Machine {
+            script: VERBS,
+            prints: &[
+                ("devinfo", "hca_id:\tmlx5_0"),
+                ("devinfo", "state:\t\t\tPORT_DOWN (1)"),
+                ("devinfo", "link_layer:\t\tEthernet"),
+            ],
+        }],
+    },
+];
+
+const PROBE: &str = "
+for round in 1 2 3 4 5 6 7 8 9 10; do
+    step 60 \"probe $round\" 'modprobe mlx5_core && ls /sys/bus/auxiliary/devices'
+    step 60 \"remove $round\" 'rmmod mlx5_core'
+done
+";
+
+const PROBE_ONCE: &str = "
+step 60 'probe 1' 'modprobe mlx5_core && ls /sys/bus/auxiliary/devices'
+step 60 'remove 1' 'rmmod mlx5_core'
+";
+
+const VERBS: &str = "
+for round in 1 2 3; do
+    step 60 \"core $round\" 'modprobe mlx5_core'
+    step 60 \"verbs $round\" 'modprobe mlx5_ib && modprobe ib_umad && modprobe rdma_ucm && ls /dev/infiniband'
+    step 60 'devinfo' 'ibv_devinfo -v'
+    step 60 \"clients off $round\" 'rmmod rdma_ucm && rmmod ib_umad'
+    step 60 \"verbs off $round\" 'rmmod mlx5_ib'
+    step 60 \"core off $round\" 'rmmod mlx5_core'
+done
+";
+
+impl Scenario {
+    pub(super) fn run(
+        &self,
+        provisions: &Provisions,
+        logs: &Path,
+        outcome: &mut Outcome,
+    ) -> Result<(), String> {
+        let server = Server::start(logs, self.name, 1, self.model)?;
+        for (index, machine) in self.machines.iter().enumerate() {
+            let name = format!("{}-{}", self.name, index + 1);
+            let transcript = guest::boot(
+                provisions,
+                logs,
+                &name,
+                &server.sockets,
+                machine.script,
+                LIMIT,
+            )?;
+            machine.check(&name, &transcript, outcome);
+        }
+        for line in server.stop()? {
+            let bad =
+                line.starts_with("[WARN") || line.starts_with("[ERROR") || !line.starts_with('[');
+            outcome.check(!bad, || format!("{}: the model says {line}", self.name));
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    fn check(&self, name: &str, transcript: &Transcript, outcome: &mut Outcome) {
+        if !transcript.ended {
+            let rest = transcript.rest.iter().rev().take(40).rev();
+            for line in rest {
+                println!("  {line}");
+            }
+        }
+        outcome.check(transcript.ended, || {
+            format!("{name}: the machine's script did not come to its end")
+        });
+        for step in &transcript.steps {
+            let before = outcome.failed;
+            check_step(name, step, outcome);
+            if outcome.failed == before {
+                println!("  {name}: {}", step.name);
+            }
+        }
+        for (wanted, text) in self.prints {
+            let mut steps = transcript.steps.iter().filter(|step| step.name == *wanted);
+            let printed = |step: &Step| step.output.iter().any(|line| line.contains(text));
+            let any = transcript.steps.iter().any(|step| step.name == *wanted);
+            outcome.check(any && steps.all(printed), || {
+                format!("{name}: {wanted} did not print {text:?}")
+            });
+        }
+    }
+}
+
+fn check_step(name: &str, step: &Step, outcome: &mut Outcome) {
+    outcome.check(step.status == Some(0), || {
+        let output = step.output.join("\n  ");
+        format!("{name}: {}: {:?}\n  {output}", step.name, step.status)
+    });
+    for (level, text) in &step.log {
+        if *level <= WARNING {
+            let explained = EXPLAINED.iter().any(|(known, _)| text.contains(known));
+            outcome.check(explained, || format!("{name}: {}: {text}", step.name));
+        }
+    }
+}
