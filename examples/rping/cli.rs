@@ -42,10 +42,10 @@ pub(crate) struct Options {
         env = "BAREVERBS_DEVICE"
     )]
     pub(crate) device: String,
-    /// This end's address and prefix length, with --device vfio.
-    #[arg(long, value_name = "ADDRESS/LEN")]
-    pub(crate) local: Option<String>,
-    /// The peer's MAC address, with --device vfio (address resolution by ARP and ND is yet to come).
+    /// This end's address, for a client on a card; a server has the one that it listens on.
+    #[arg(short = 'I', value_name = "ADDRESS")]
+    pub(crate) source: Option<IpAddr>,
+    /// The peer's MAC address, or the router's, on a card: there is no ARP yet.
     #[arg(long, value_name = "MAC")]
     pub(crate) peer_mac: Option<String>,
     /// Print the results as JSON, and nothing else on standard output.

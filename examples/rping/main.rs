@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
-use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
+use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, StaticNeighbours, TraceEntry};
 use bareverbs::verbs::{Mac, Platform};
 use bareverbs_in_process::Builder;
 use bareverbs_vfio::{PciAddress, VfioDevice};
@@ -78,7 +78,7 @@ fn both(options: &Options) -> Result<()> {
             node::run(
                 world.platform(0),
                 server,
-                &neighbours,
+                StaticNeighbours(&neighbours),
                 seed(),
                 |cm, about| {
                     serve(cm, options, server, || {
@@ -91,7 +91,7 @@ fn both(options: &Options) -> Result<()> {
         let pinged = node::run(
             world.platform(1),
             client,
-            &neighbours,
+            StaticNeighbours(&neighbours),
             seed(),
             |cm, about| {
                 let there = may_connect.recv().map_err(|_| "the server did not start")?;
@@ -123,41 +123,34 @@ fn both(options: &Options) -> Result<()> {
 
 /// One end, on a card.
 fn on_card(options: &Options, card: PciAddress) -> Result<()> {
-    let local: IpAddr = match &options.local {
-        Some(address) => address.split('/').next().unwrap_or_default().parse()?,
-        None => return Err("--local: which address shall this end have?".into()),
-    };
-    let mac = parse_mac(
+    let local = if options.server {
         options
-            .peer_mac
-            .as_deref()
-            .ok_or("--peer-mac: there is no address resolution yet")?,
-    )?;
-    let peer = match (options.server, options.address) {
-        (false, None) => return Err("-a: where is the server?".into()),
-        (false, Some(address)) => address,
-        // Whoever comes: the table has one line.
-        (true, peer) => peer.unwrap_or(local),
+            .address
+            .ok_or("-a: which address shall the server have?")?
+    } else {
+        options
+            .source
+            .ok_or("-I: which address shall the client have?")?
     };
-    node::run(
-        VfioDevice::open(card)?,
-        local,
-        &[(peer, mac)],
-        seed(),
-        |cm, about| {
-            if !options.json {
-                report::device(&card.to_string(), about);
-            }
-            if options.server {
-                serve(cm, options, local, || {
-                    println!("listening on {local} port {}", options.port)
-                })
-                .map(drop)
-            } else {
-                ping(cm, options, peer, about).map(drop)
-            }
-        },
-    )
+    let mac = options
+        .peer_mac
+        .as_deref()
+        .ok_or("--peer-mac: there is no ARP yet")?;
+    let peer = node::OnePeer(parse_mac(mac)?);
+    node::run(VfioDevice::open(card)?, local, peer, seed(), |cm, about| {
+        if !options.json {
+            report::device(&card.to_string(), about);
+        }
+        if options.server {
+            serve(cm, options, local, || {
+                println!("listening on {local} port {}", options.port);
+            })
+            .map(drop)
+        } else {
+            let server = options.address.ok_or("-a: where is the server?")?;
+            ping(cm, options, server, about).map(drop)
+        }
+    })
 }
 
 fn serve<P: Platform, R: Resolver>(

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{self, RdmaCm, StaticNeighbours};
+use bareverbs::cm::rdma::{self, Neighbour, RdmaCm, Resolution, Resolver};
 use bareverbs::verbs::{
     Config, Device, Gid, GidEntry, Mac, Platform, PortState, Resources, RoceVersion,
 };
@@ -25,12 +25,12 @@ pub(crate) struct About {
 }
 
 /// Brings a device up, gives it an address, starts the connection manager, lets `work` work, and takes all of it down.
-pub(crate) fn run<P: Platform + 'static, T>(
+pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     platform: P,
     address: IpAddr,
-    neighbours: &[(IpAddr, Mac)],
+    resolver: R,
     seed: u64,
-    work: impl FnOnce(&mut RdmaCm<'_, '_, P, StaticNeighbours<'_>>, &About) -> Result<T>,
+    work: impl FnOnce(&mut RdmaCm<'_, '_, P, R>, &About) -> Result<T>,
 ) -> Result<T> {
     let began = platform.now();
     let mut resources = Box::new(Resources::<8, 16, 1, 256>::new());
@@ -85,12 +85,7 @@ pub(crate) fn run<P: Platform + 'static, T>(
             gsi_depth: 64,
             ..rdma::Config::new(seed)
         };
-        let mut cm = RdmaCm::new(
-            &device,
-            StaticNeighbours(neighbours),
-            config,
-            storage.storage(),
-        )?;
+        let mut cm = RdmaCm::new(&device, resolver, config, storage.storage())?;
         work(&mut cm, &about)?
     };
     device.close()?;
@@ -101,5 +96,14 @@ fn gid(address: IpAddr) -> Gid {
     match address {
         IpAddr::V4(address) => Gid::from_ipv4(address),
         IpAddr::V6(address) => Gid::from_ipv6(address),
+    }
+}
+
+/// Everybody is at this MAC address: the one at the other end of the cable, or a router.
+pub(crate) struct OnePeer(pub(crate) Mac);
+
+impl Resolver for OnePeer {
+    fn resolve(&mut self, _: Duration, _: IpAddr, _: IpAddr) -> Resolution {
+        Resolution::Found(Neighbour::new(self.0))
     }
 }
