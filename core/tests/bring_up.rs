@@ -64,6 +64,10 @@ fn an_ethernet_function_is_ready_after_sixteen_commands() {
     assert_eq!(fake.lock().pages.len(), 740);
     assert_eq!(device.gid_table_len(), 16);
     assert_eq!(fake.lock().hca.log_uar_page_sz(), 0);
+    for posted in &fake.lock().history {
+        let pages = posted.is(Opcode::ManagePages);
+        assert_eq!(posted.slot == 31, pages, "the last slot is for pages alone");
+    }
     device.close().expect("orderly");
     assert_eq!(
         fake.opcodes()[16..],

@@ -497,3 +497,49 @@ fn an_implausible_queue_is_refused() {
         fake.assert_clean();
     }
 }
+
+#[test]
+fn page_commands_have_mailboxes_when_nobody_else_has() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory, quick());
+    let before = device.pages_given();
+    // Every block that ordinary commands may have is taken, and the platform has no more memory.
+    fake.lock().budget = 0;
+    fake.script(|posted| match Opcode::from_number(posted.opcode) {
+        Some(Opcode::QueryAdapter) => {
+            Action::After(Duration::from_millis(1), Box::new(Action::Normal))
+        }
+        _ => Action::Normal,
+    });
+    let mut pending = Vec::new();
+    let refused = loop {
+        match device.post(&QueryAdapterIn::new(), TailIn::None, 1500) {
+            Ok(command) => pending.push(command),
+            Err(error) => break error,
+        }
+    };
+    assert!(
+        matches!(refused.failure, CommandFailure::Memory(_)),
+        "{refused}"
+    );
+    assert!(pending.len() > 10);
+    fake.event(Event::PageRequest {
+        function_id: 0,
+        embedded_cpu: false,
+        release_all: false,
+        pages: 5,
+    });
+    for _ in 0..20 {
+        device.poll().expect("healthy");
+        bareverbs_core::Platform::relax(&&fake);
+    }
+    assert_eq!(device.pages_given(), before + 5);
+    fake.lock().budget = usize::MAX;
+    while !pending.is_empty() {
+        pending.retain_mut(|command| device.poll_command(command, &mut []).is_none());
+        bareverbs_core::Platform::relax(&&fake);
+    }
+    drop(device);
+    fake.assert_clean();
+}
