@@ -406,6 +406,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(self.slot(id)?.peer)
     }
 
+    /// Whether the device has this address.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.gsi_index(address).is_some()
+    }
+
     fn gsi_index(&self, address: IpAddr) -> Option<u16> {
         self.gsi.gid_index(address, None).or_else(|| {
             let gid = gsi::gid(address);

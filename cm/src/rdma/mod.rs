@@ -1,4 +1,4 @@
-//! The RDMA CM: librdmacm's calls over the [engine](crate::engine) and the driver.
+//! The RDMA CM: librdmacm's calls over the [engine](mod@crate::engine) and the driver.
 //!
 //! [`RdmaCm`] manages the connections of one device. It owns QP1, runs the handshakes, and moves the QPs of its ids through
 //! their states. Everything happens in calls of the application: [`poll`](RdmaCm::poll) drives it, and so does each call
