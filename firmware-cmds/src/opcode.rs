@@ -97,11 +97,13 @@ opcodes! {
     QueryNicVportContext = 0x754, "QUERY_NIC_VPORT_CONTEXT";
     ModifyNicVportContext = 0x755, "MODIFY_NIC_VPORT_CONTEXT";
     QueryHcaVportContext = 0x762, "QUERY_HCA_VPORT_CONTEXT";
+    ModifyHcaVportContext = 0x763, "MODIFY_HCA_VPORT_CONTEXT";
     QueryHcaVportGid = 0x764, "QUERY_HCA_VPORT_GID";
     QueryHcaVportPkey = 0x765, "QUERY_HCA_VPORT_PKEY";
     MadIfc = 0x50d, "MAD_IFC";
     AttachToMcg = 0x806, "ATTACH_TO_MCG";
     DetachFromMcg = 0x807, "DETACH_FROM_MCG";
+    QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";
     AllocQCounter = 0x771, "ALLOC_Q_COUNTER";
     DeallocQCounter = 0x772, "DEALLOC_Q_COUNTER";
     QueryQCounter = 0x773, "QUERY_Q_COUNTER";

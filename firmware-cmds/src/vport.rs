@@ -171,6 +171,62 @@ layout! {
 command!(QueryHcaVportContextIn => QueryHcaVportContextOut, QueryHcaVportContext);
 
 layout! {
+    /// Input of MODIFY_HCA_VPORT_CONTEXT.
+    pub struct ModifyHcaVportContextIn: "modify_hca_vport_context_in", 0x210 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits port_num, set_port_num: u8 @ 0x08 [19:16];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        part hca_vport_context, hca_vport_context_mut: HcaVportContext @ 0x10;
+    }
+}
+
+command!(ModifyHcaVportContextIn => EmptyOut, ModifyHcaVportContext);
+
+layout! {
+    /// Packets and octets in one direction.
+    pub struct TrafficCounter: "traffic_counter", 0x10 {
+        bits packets, set_packets: u64 @ 0x00 [63:0];
+        bits octets, set_octets: u64 @ 0x08 [63:0];
+    }
+}
+
+layout! {
+    /// Input of QUERY_VPORT_COUNTER.
+    pub struct QueryVportCounterIn: "query_vport_counter_in", 0x20 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits port_num, set_port_num: u8 @ 0x08 [19:16];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        flag clear, set_clear @ 0x18 [31];
+    }
+}
+
+layout! {
+    /// Output of QUERY_VPORT_COUNTER.
+    pub struct QueryVportCounterOut: "query_vport_counter_out", 0x210 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        part received_errors, received_errors_mut: TrafficCounter @ 0x10;
+        part transmit_errors, transmit_errors_mut: TrafficCounter @ 0x20;
+        part received_ib_unicast, received_ib_unicast_mut: TrafficCounter @ 0x30;
+        part transmitted_ib_unicast, transmitted_ib_unicast_mut: TrafficCounter @ 0x40;
+        part received_ib_multicast, received_ib_multicast_mut: TrafficCounter @ 0x50;
+        part transmitted_ib_multicast, transmitted_ib_multicast_mut: TrafficCounter @ 0x60;
+        part received_eth_broadcast, received_eth_broadcast_mut: TrafficCounter @ 0x70;
+        part transmitted_eth_broadcast, transmitted_eth_broadcast_mut: TrafficCounter @ 0x80;
+        part received_eth_unicast, received_eth_unicast_mut: TrafficCounter @ 0x90;
+        part transmitted_eth_unicast, transmitted_eth_unicast_mut: TrafficCounter @ 0xa0;
+        part received_eth_multicast, received_eth_multicast_mut: TrafficCounter @ 0xb0;
+        part transmitted_eth_multicast, transmitted_eth_multicast_mut: TrafficCounter @ 0xc0;
+    }
+}
+
+command!(QueryVportCounterIn => QueryVportCounterOut, QueryVportCounter);
+
+layout! {
     /// Input of QUERY_HCA_VPORT_GID.
     pub struct QueryHcaVportGidIn: "query_hca_vport_gid_in", 0x10 {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];

@@ -396,3 +396,63 @@ fn query_hca_vport_pkey_out_parsed() {
         assert_eq!(s.syndrome(), 0x31f53df7);
     });
 }
+
+#[test]
+fn modify_hca_vport_context_in() {
+    emits::<ModifyHcaVportContextIn>(
+        |s| {
+            s.set_opcode(0x763)
+                .set_op_mod(0x31c2)
+                .set_other_vport(true)
+                .set_port_num(2)
+                .set_vport_number(0x6b0d);
+            s.hca_vport_context_mut()
+                .set_cap_mask1(0x0001_0848)
+                .set_cap_mask1_field_select(0x0001_0000);
+        },
+        &[
+            (0x000, "0763a5a5 a5a531c2 a5a26b0d"),
+            (0x050, "00010848 00010000"),
+        ],
+    );
+    fresh(&ModifyHcaVportContextIn::new().0, 0x763);
+}
+
+#[test]
+fn query_vport_counter_in() {
+    emits::<QueryVportCounterIn>(
+        |s| {
+            s.set_opcode(0x770)
+                .set_op_mod(0x4d19)
+                .set_other_vport(false)
+                .set_port_num(7)
+                .set_vport_number(0x91fe)
+                .set_clear(false);
+        },
+        &[(0x000, "0770a5a5 a5a54d19 25a791fe"), (0x018, "25a5a5a5")],
+    );
+    fresh(&QueryVportCounterIn::new().0, 0x770);
+}
+
+#[test]
+fn query_vport_counter_out_parsed() {
+    parses::<QueryVportCounterOut>(
+        &[
+            (0x000, "08a5a5a5 5c0ffee5"),
+            (0x010, "00000000 00000001 00000000 00000002"),
+            (0x030, "00000001 00000003"),
+            (0x0c8, "80000000 00000004"),
+        ],
+        |s| {
+            assert_eq!(s.status(), 8);
+            assert_eq!(s.syndrome(), 0x5c0f_fee5);
+            assert_eq!(s.received_errors().packets(), 1);
+            assert_eq!(s.received_errors().octets(), 2);
+            assert_eq!(s.received_ib_unicast().packets(), 0x1_0000_0003);
+            assert_eq!(
+                s.transmitted_eth_multicast().octets(),
+                0x8000_0000_0000_0004
+            );
+        },
+    );
+}
