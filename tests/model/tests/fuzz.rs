@@ -4,11 +4,27 @@
 
 mod common;
 
+use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+use bareverbs_firmware_cmds::domain::{AllocPdIn, AllocXrcdIn, DeallocPdIn};
+use bareverbs_firmware_cmds::eq::{CreateEqIn, QueryEqIn};
+use bareverbs_firmware_cmds::hca::NopIn;
+use bareverbs_firmware_cmds::mad::AttachToMcgIn;
+use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn};
 use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::qp::{
+    CreateQpIn, DestroyQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, QueryQpIn, Rst2initQpIn,
+    Rtr2rtsQpIn, Rts2rtsQpIn,
+};
+use bareverbs_firmware_cmds::register::AccessRegisterIn;
+use bareverbs_firmware_cmds::roce::SetRoceAddressIn;
+use bareverbs_firmware_cmds::srq::{ArmXrcSrqIn, CreateRmpIn, CreateXrcSrqIn, ModifyRmpIn};
+use bareverbs_firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
+use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 use common::queues::*;
-use common::{BASE, Node};
+use common::{BASE, Node, page_list};
 use connectx_model::Config;
 use std::time::Duration;
+use zerocopy::IntoBytes;
 
 /// A small generator (SplitMix64); good enough to reach corners, and the same everywhere.
 struct Random(u64);
@@ -301,4 +317,302 @@ fn random_frames() {
             }
         }
     }
+}
+
+/// Numbers of objects that exist, did, or never will.
+struct Numbers {
+    pd: u32,
+    cq: u32,
+    qp: u32,
+    srq: u32,
+    eq: u32,
+    mkey: u32,
+    xrcd: u32,
+}
+
+/// A command that makes sense, for the next one to damage.
+fn sensible_command(node: &mut Node, random: &mut Random, n: &mut Numbers) -> Vec<u8> {
+    let memory = node.host.alloc(64, 64) & !0xfff;
+    let list = page_list(memory, 16384);
+    let mut tail = Vec::new();
+    let uar = node.uar;
+    let mut near = |number: u32| match random.below(6) {
+        0 => number.saturating_sub(1),
+        1 => number + 1,
+        _ => number,
+    };
+    let (pd, cq, qp, srq, eq, mkey) = (
+        near(n.pd),
+        near(n.cq),
+        near(n.qp),
+        near(n.srq),
+        near(n.eq),
+        near(n.mkey),
+    );
+    macro_rules! bytes {
+        ($In:ty, |$input:ident| $fill:block) => {{
+            let mut $input = <$In>::new();
+            $fill
+            $input.as_bytes().to_vec()
+        }};
+    }
+    let mut input = match random.below(31) {
+        0 => AllocPdIn::new().as_bytes().to_vec(),
+        1 => bytes!(DeallocPdIn, |i| {
+            i.set_pd(pd);
+        }),
+        2 => AllocUarIn::new().as_bytes().to_vec(),
+        3 => bytes!(DeallocUarIn, |i| {
+            i.set_uar(uar);
+        }),
+        4 => AllocXrcdIn::new().as_bytes().to_vec(),
+        5..=7 => {
+            tail = list;
+            bytes!(CreateCqIn, |i| {
+                i.cq_context_mut()
+                    .set_log_cq_size(random.below(9) as u8)
+                    .set_uar_page(uar)
+                    .set_c_eqn_or_apu_element(eq)
+                    .set_cqe_sz(random.below(3) as u8)
+                    .set_dbr_addr(memory);
+            })
+        }
+        8 => bytes!(DestroyCqIn, |i| {
+            i.set_cqn(cq);
+        }),
+        9 => bytes!(QueryCqIn, |i| {
+            i.set_cqn(cq);
+        }),
+        10 => {
+            tail = list;
+            bytes!(ModifyCqIn, |i| {
+                i.set_cqn(cq).set_op_mod(random.below(2) as u16);
+                i.set_modify_field_select_resize_field_select(random.below(32) as u32);
+                i.cq_context_mut().set_log_cq_size(random.below(9) as u8);
+            })
+        }
+        11 => {
+            tail = list;
+            bytes!(CreateEqIn, |i| {
+                i.eq_context_entry_mut()
+                    .set_log_eq_size(random.below(9) as u8)
+                    .set_uar_page(uar);
+            })
+        }
+        12 => bytes!(QueryEqIn, |i| {
+            i.set_eq_number(eq as u8);
+        }),
+        13 | 14 => {
+            tail = list;
+            bytes!(CreateMkeyIn, |i| {
+                i.set_translations_octword_actual_size(2);
+                i.set_pg_access(random.one_in(2));
+                i.memory_key_mkey_entry_mut()
+                    .set_access_mode_1_0(random.below(2) as u8)
+                    .set_lr(true)
+                    .set_lw(true)
+                    .set_rr(true)
+                    .set_rw(true)
+                    .set_a(true)
+                    .set_umr_en(true)
+                    .set_qpn(0xff_ffff)
+                    .set_pd(pd)
+                    .set_start_addr(random.interesting())
+                    .set_len(random.below(16384))
+                    .set_translations_octword_size(2)
+                    .set_log_page_size(12);
+            })
+        }
+        15 => bytes!(DestroyMkeyIn, |i| {
+            i.set_mkey_index(mkey);
+        }),
+        16 => bytes!(QueryMkeyIn, |i| {
+            i.set_mkey_index(mkey);
+        }),
+        17..=19 => {
+            tail = list;
+            bytes!(CreateQpIn, |i| {
+                i.qpc_mut()
+                    .set_st([RC, UC, UD, QP1, 3, 0xc][random.below(6) as usize])
+                    .set_pm_state(3)
+                    .set_pd(pd)
+                    .set_xrcd(n.xrcd)
+                    .set_log_rq_size(random.below(5) as u8)
+                    .set_log_rq_stride(random.below(8) as u8)
+                    .set_log_sq_size(random.below(7) as u8)
+                    .set_rq_type([0, 1, 3][random.below(3) as usize])
+                    .set_srqn_rmpn_xrqn(srq)
+                    .set_uar_page(uar)
+                    .set_cqn_snd(cq)
+                    .set_cqn_rcv(cq)
+                    .set_dbr_addr(memory);
+            })
+        }
+        20 => bytes!(DestroyQpIn, |i| {
+            i.set_qpn(qp);
+        }),
+        21 => bytes!(Rst2initQpIn, |i| {
+            i.set_qpn(qp);
+            i.qpc_mut().set_pm_state(3);
+            i.qpc_mut().primary_address_path_mut().set_vhca_port_num(1);
+        }),
+        22 => bytes!(Init2rtrQpIn, |i| {
+            i.set_qpn(qp).set_opt_param_mask(random.below(32) as u32);
+            i.qpc_mut()
+                .set_pm_state(3)
+                .set_mtu(3)
+                .set_log_msg_max(20)
+                .set_remote_qpn(qp);
+        }),
+        23 => bytes!(Rtr2rtsQpIn, |i| {
+            i.set_qpn(qp);
+            i.qpc_mut().set_pm_state(3);
+        }),
+        24 => bytes!(Rts2rtsQpIn, |i| {
+            i.set_qpn(qp).set_opt_param_mask(random.next() as u32);
+            i.qpc_mut().set_pm_state(3);
+        }),
+        25 => match random.below(3) {
+            0 => bytes!(Qp2ErrIn, |i| {
+                i.set_qpn(qp);
+            }),
+            1 => bytes!(Qp2RstIn, |i| {
+                i.set_qpn(qp);
+            }),
+            _ => bytes!(QueryQpIn, |i| {
+                i.set_qpn(qp);
+            }),
+        },
+        26 => {
+            tail = list;
+            bytes!(CreateRmpIn, |i| {
+                i.ctx_mut().set_state(1);
+                i.ctx_mut()
+                    .wq_mut()
+                    .set_wq_type(random.below(2) as u8)
+                    .set_pd(pd)
+                    .set_log_wq_stride(random.below(12) as u8)
+                    .set_log_wq_sz(random.below(7) as u8)
+                    .set_dbr_addr(memory);
+            })
+        }
+        27 => match random.below(3) {
+            0 => bytes!(ModifyRmpIn, |i| {
+                i.set_rmp_state(1).set_rmpn(srq);
+                i.bitmask_mut().set_lwm(true);
+                i.ctx_mut().set_state(1);
+                i.ctx_mut().wq_mut().set_lwm(random.below(20) as u16);
+            }),
+            1 => bytes!(ArmXrcSrqIn, |i| {
+                i.set_xrc_srqn(srq).set_lwm(random.below(20) as u16);
+            }),
+            _ => {
+                tail = list;
+                bytes!(CreateXrcSrqIn, |i| {
+                    i.xrc_srq_context_entry_mut()
+                        .set_log_xrc_srq_size(random.below(7) as u8)
+                        .set_log_rq_stride(random.below(8) as u8)
+                        .set_xrcd(n.xrcd)
+                        .set_cqn(cq)
+                        .set_pd(pd)
+                        .set_db_record_addr_h((memory >> 32) as u32)
+                        .set_db_record_addr_l(memory as u32 >> 2);
+                })
+            }
+        },
+        28 => bytes!(SetRoceAddressIn, |i| {
+            i.set_roce_address_index(random.below(4) as u16);
+            i.roce_address_mut()
+                .source_l3_address_mut()
+                .copy_from_slice(&gid(random.below(4) as u8));
+            i.roce_address_mut().set_roce_version(2);
+        }),
+        29 => bytes!(ModifyNicVportContextIn, |i| {
+            i.field_select_mut().set_roce_en(true).set_mtu(true);
+            i.nic_vport_context_mut()
+                .set_roce_en(true)
+                .set_mtu(1000 + random.below(9000) as u16);
+        }),
+        _ => match random.below(2) {
+            0 => bytes!(AttachToMcgIn, |i| {
+                i.set_qpn(qp).multicast_gid_mut()[0] = 0xff;
+            }),
+            _ => {
+                tail = vec![0, 1, 0, 0];
+                tail.resize(256, 0);
+                bytes!(AccessRegisterIn, |i| {
+                    i.set_register_id(0x5000 + random.below(16) as u16)
+                        .set_op_mod(random.below(2) as u16);
+                })
+            }
+        },
+    };
+    input.extend(tail);
+    input
+}
+
+#[test]
+fn damaged_commands_and_what_they_leave_behind() {
+    let mut succeeded = 0u64;
+    for seed in seeds(80) {
+        let _seed = Seed(seed);
+        let mut random = Random(seed);
+        let mut node = Node::new(Config {
+            strict: random.one_in(2),
+            ..Config::new(1)
+        });
+        node.initialize();
+        node.create_eq(10, ASYNC, 0);
+        node.create_eq(10, 0, 1);
+        node.address(1);
+        let pd = node.alloc_pd();
+        let cq = node.create_cq(4, 1);
+        let mut numbers = Numbers {
+            pd,
+            cq: cq.number,
+            qp: 0x40,
+            srq: 1,
+            eq: node.events[1].number,
+            mkey: 0x10,
+            xrcd: 1,
+        };
+        for _ in 0..400 {
+            let mut input = sensible_command(&mut node, &mut random, &mut numbers);
+            if random.one_in(3) {
+                for _ in 0..random.below(4) {
+                    let at = 2 + random.below(input.len() as u64 - 2) as usize;
+                    input[at] ^= 1 << random.below(8);
+                }
+            }
+            let outlen = if random.one_in(2) { 0x110 } else { 0x210 };
+            if let Ok(answer) = node.raw(&input, outlen) {
+                succeeded += 1;
+                let number = u32::from_be_bytes(answer[8..12].try_into().unwrap());
+                let opcode = u16::from_be_bytes([input[0], input[1]]);
+                match opcode {
+                    0x800 => numbers.pd = number,
+                    0x80e => numbers.xrcd = number,
+                    0x400 => numbers.cq = number,
+                    0x500 => numbers.qp = number,
+                    0x705 | 0x90c => numbers.srq = number,
+                    0x200 => numbers.mkey = number,
+                    _ => {}
+                }
+            }
+            // Doorbells of whatever there is now, with records that tell anything.
+            if random.one_in(4) {
+                let uar = u64::from(node.uar) * 4096;
+                node.write64(uar + 0x800, u64::from(numbers.qp) << 8);
+            }
+            node.sleep(Duration::from_micros(random.below(300)));
+            for at in 0..node.events.len() {
+                while node.next_event(at).is_some() {}
+                node.arm_eq(at);
+            }
+        }
+        // Whatever happened, the firmware is alive.
+        assert_eq!(node.model.health_syndrome(), 0);
+        node.command(&NopIn::new()).unwrap();
+    }
+    assert!(succeeded > 4000, "only {succeeded} commands succeeded");
 }
