@@ -156,6 +156,7 @@ fn general() -> (HcaCap, HcaCap) {
         .set_retransmission_q_counters(true)
         .set_enhanced_error_q_counters(true)
         .set_max_qp_cnt(255)
+        .set_vport_counters(true)
         .set_pkey_table_size(0)
         .set_local_ca_ack_delay(15)
         .set_port_type(1)

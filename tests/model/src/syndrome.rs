@@ -254,6 +254,8 @@ syndromes! {
     VportPkeyOutput = 0x000c_000e, BadOutputLength, "no room for the P_Keys";
     VportWrongLink = 0x000c_000f, BadOp, "a command of the other link layer";
     VportPort = 0x000c_0010, BadIndex, "a port that does not exist";
+    VportHcaFields = 0x000c_001b, BadParam, "MODIFY_HCA_VPORT_CONTEXT of fields that cannot be modified";
+    VportCounterOpMod = 0x000c_001c, BadParam, "QUERY_VPORT_COUNTER of counters that there are not";
     RoceNotEnabled = 0x000c_0011, BadSystemState, "RoCE is not enabled on the virtual port";
     GroupQp = 0x000c_0012, BadResource, "a multicast group for a QP that does not exist";
     GroupQpType = 0x000c_0013, BadParam, "a multicast group for a QP that is no datagram QP";

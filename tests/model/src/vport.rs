@@ -19,6 +19,29 @@ pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
 const PORT_DOWN: u8 = 1;
 const PORT_ACTIVE: u8 = 4;
 
+/// Packets and the bytes in them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traffic {
+    pub(crate) packets: u64,
+    pub(crate) octets: u64,
+}
+
+impl Traffic {
+    pub(crate) fn count(&mut self, frame: &[u8]) {
+        self.packets += 1;
+        self.octets += frame.len() as u64;
+    }
+}
+
+/// What went through the port.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PortTraffic {
+    pub(crate) received: Traffic,
+    pub(crate) sent: Traffic,
+    pub(crate) group_received: Traffic,
+    pub(crate) group_sent: Traffic,
+}
+
 /// The port.
 #[derive(Debug, Clone)]
 pub(crate) struct Vport {
@@ -27,6 +50,9 @@ pub(crate) struct Vport {
     pub(crate) admin_up: bool,
     /// Ethernet payload that fits a frame.
     pub(crate) mtu: u16,
+    pub(crate) traffic: PortTraffic,
+    /// InfiniBand's capability mask: automatic migration and traps, and what software adds.
+    pub(crate) cap_mask1: u32,
 }
 
 impl Vport {
@@ -48,6 +74,8 @@ impl Vport {
             link_up: config.link_up,
             admin_up: true,
             mtu: config.mtu,
+            traffic: PortTraffic::default(),
+            cap_mask1: 0x0000_0848,
         }
     }
 

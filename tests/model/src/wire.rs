@@ -50,6 +50,13 @@ impl Device {
         if !own {
             if self.vport.up() {
                 self.stats.frames_sent += 1;
+                let traffic = &mut self.vport.traffic;
+                let counter = if group {
+                    &mut traffic.group_sent
+                } else {
+                    &mut traffic.sent
+                };
+                counter.count(frame);
                 io.transmit(frame);
             } else {
                 self.stats.frames_dropped += 1;
@@ -82,6 +89,14 @@ impl Device {
     fn deliver(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) {
         if !self.deliver_packet(io, frame, looped) {
             self.stats.frames_dropped += 1;
+        } else if !looped {
+            let traffic = &mut self.vport.traffic;
+            let counter = if frame[0] & 1 != 0 {
+                &mut traffic.group_received
+            } else {
+                &mut traffic.received
+            };
+            counter.count(frame);
         }
     }
 

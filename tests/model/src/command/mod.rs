@@ -126,8 +126,19 @@ macro_rules! commands {
                 $device.require(Stage::$Stage)?;
                 call($device, $io, $input, $output, $handler)
             })*
+            // The crate of structures may know commands that this firmware does not.
+            #[allow(unreachable_patterns, reason = "at times it knows no more")]
+            other => Err(unknown(other.number())),
         }
     };
+}
+
+/// A command that there is not is named by the syndrome.
+fn unknown(opcode: u16) -> Reject {
+    Reject::Answer {
+        status: Status::BadOp as u8,
+        syndrome: u32::from(opcode),
+    }
 }
 
 impl Device {
@@ -144,10 +155,7 @@ impl Device {
     /// Executes a command whose header is complete.
     fn execute(&mut self, io: &mut Io<'_>, number: u16, input: &[u8], output: &mut [u8]) -> Result {
         let Some(opcode) = Opcode::from_number(number) else {
-            return Err(Reject::Answer {
-                status: Status::BadOp as u8,
-                syndrome: u32::from(number),
-            });
+            return Err(unknown(number));
         };
         commands! { self, io, opcode, input, output:
             EnableHca, Disabled, lifecycle::enable;
@@ -213,6 +221,8 @@ impl Device {
             QueryNicVportContext, Initialized, vport::query_nic;
             ModifyNicVportContext, Initialized, vport::modify_nic;
             QueryHcaVportContext, Initialized, vport::query_hca;
+            ModifyHcaVportContext, Initialized, vport::modify_hca;
+            QueryVportCounter, Initialized, vport::query_counter;
             QueryHcaVportGid, Initialized, vport::query_gid;
             QueryHcaVportPkey, Initialized, vport::query_pkey;
             MadIfc, Initialized, mcg::mad_ifc;

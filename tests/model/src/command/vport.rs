@@ -4,16 +4,23 @@ use super::{Call, Result};
 use crate::device::Device;
 use crate::io::Io;
 use crate::syndrome::Syndrome;
-use crate::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS};
+use crate::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS, Traffic};
 use bareverbs_firmware_cmds::vport::{
-    ModifyNicVportContextIn, QueryHcaVportContextIn, QueryHcaVportGidIn, QueryHcaVportPkeyIn,
-    QueryNicVportContextIn, QueryVportStateIn,
+    ModifyHcaVportContextIn, ModifyNicVportContextIn, QueryHcaVportContextIn, QueryHcaVportGidIn,
+    QueryHcaVportPkeyIn, QueryNicVportContextIn, QueryVportCounterIn, QueryVportStateIn,
+    TrafficCounter,
 };
 
 /// Asks for all GIDs or P_Keys.
 const ALL: u16 = 0xffff;
+/// Fields of the InfiniBand context that can be modified.
+const SELECT_PORT_GUID: u32 = 1 << 0;
+const SELECT_NODE_GUID: u32 = 1 << 1;
 /// GID table of an InfiniBand port (`gid_table_size` code 0).
 const GIDS: u16 = 8;
+
+/// IsSM, IsCommunicationManagementSupported, IsDeviceManagementSupported and the like: what agents in software set.
+const CAP_MASK1_SOFTWARE: u32 = 0x001f_0002;
 
 fn own(other: bool, number: u16) -> core::result::Result<(), Syndrome> {
     if other || number != 0 {
@@ -120,20 +127,75 @@ pub(super) fn query_hca(
     }
     let up = device.vport.up();
     let state = if up { 4 } else { 1 };
-    let config = &device.config;
+    let context = &device.vport.context;
     call.output
         .hca_vport_context_mut()
         .set_port_physical_state(if up { 5 } else { 3 })
         .set_port_state(state)
         .set_vport_state(state)
-        .set_system_image_guid(config.system_image_guid)
-        .set_port_guid(config.port_guid)
-        .set_node_guid(config.node_guid)
-        // IsCMSupported, IsDeviceManagementSupported are left to software; automatic migration and trap support shown.
-        .set_cap_mask1(0x0000_0848)
+        .set_system_image_guid(context.system_image_guid())
+        .set_port_guid(context.port_guid())
+        .set_node_guid(context.node_guid())
+        .set_cap_mask1(device.vport.cap_mask1)
+        // What software may set and clear.
+        .set_cap_mask1_field_select(CAP_MASK1_SOFTWARE)
         .set_lid(1)
         .set_sm_lid(1)
         .set_subnet_timeout(18);
+    Ok(())
+}
+
+/// Software says with it what it serves, and may give the port other GUIDs.
+pub(super) fn modify_hca(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, ModifyHcaVportContextIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    if call.input.port_num() > 1 {
+        return Err(Syndrome::VportPort.into());
+    }
+    let wanted = call.input.hca_vport_context();
+    let (fields, bits) = (wanted.field_select(), wanted.cap_mask1_field_select());
+    if fields & !(SELECT_PORT_GUID | SELECT_NODE_GUID) != 0 || bits & !CAP_MASK1_SOFTWARE != 0 {
+        return Err(Syndrome::VportHcaFields.into());
+    }
+    let vport = &mut device.vport;
+    vport.cap_mask1 = vport.cap_mask1 & !bits | wanted.cap_mask1() & bits;
+    if fields & SELECT_PORT_GUID != 0 {
+        vport.context.set_port_guid(wanted.port_guid());
+    }
+    if fields & SELECT_NODE_GUID != 0 {
+        vport.context.set_node_guid(wanted.node_guid());
+    }
+    Ok(())
+}
+
+/// RDMA traffic counts as "InfiniBand" on either link layer, and there is no other here.
+pub(super) fn query_counter(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryVportCounterIn>,
+) -> Result {
+    own(call.input.other_vport(), call.input.vport_number())?;
+    if call.input.port_num() > 1 {
+        return Err(Syndrome::VportPort.into());
+    }
+    if call.input.op_mod() != 0 {
+        return Err(Syndrome::VportCounterOpMod.into());
+    }
+    let traffic = &mut device.vport.traffic;
+    let put = |counter: &mut TrafficCounter, value: Traffic| {
+        counter.set_packets(value.packets).set_octets(value.octets);
+    };
+    let out = call.output;
+    put(out.received_ib_unicast_mut(), traffic.received);
+    put(out.transmitted_ib_unicast_mut(), traffic.sent);
+    put(out.received_ib_multicast_mut(), traffic.group_received);
+    put(out.transmitted_ib_multicast_mut(), traffic.group_sent);
+    if call.input.clear() {
+        *traffic = Default::default();
+    }
     Ok(())
 }
 
@@ -158,7 +220,7 @@ pub(super) fn query_gid(
     for (at, gid) in (first..).zip(list.chunks_exact_mut(16)) {
         if at == 0 {
             gid[..8].copy_from_slice(&0xfe80_0000_0000_0000u64.to_be_bytes());
-            gid[8..].copy_from_slice(&device.config.port_guid.to_be_bytes());
+            gid[8..].copy_from_slice(&device.vport.context.port_guid().to_be_bytes());
         }
     }
     call.output.set_gids_num(count);
