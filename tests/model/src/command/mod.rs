@@ -6,6 +6,7 @@ use crate::syndrome::{Reject, Status, Syndrome};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 use bareverbs_firmware_cmds::opcode::Opcode;
+use core::marker::PhantomData;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 mod caps;
@@ -44,7 +45,7 @@ fn call<C: Command>(
     handler: fn(&mut Device, &mut Io<'_>, Call<'_, C>) -> Result,
 ) -> Result {
     let (input, tail) = C::ref_from_prefix(input).map_err(|_| Syndrome::InputShort)?;
-    if device.config.strict && stray_bits(C::DESCRIPTOR, input.as_bytes()) {
+    if device.config.strict && stray_bits::<C>(input.as_bytes()) {
         return Err(Syndrome::ReservedSet.into());
     }
     if input.as_bytes()[2..4] != [0, 0] {
@@ -91,31 +92,62 @@ fn named_end(of: &Descriptor) -> usize {
         .unwrap_or(of.size)
 }
 
-/// Whether bits are set that no named field covers.
-fn stray_bits(of: &Descriptor, bytes: &[u8]) -> bool {
-    let mut rest = [0; 0x210];
-    let Some(rest) = rest.get_mut(..bytes.len()) else {
-        return false;
+/// The longest fixed part of a command whose reserved bits are checked.
+const MAX_CHECKED: usize = 0x210;
+
+/// The bits of a command that named fields cover, worked out once: every command that comes is compared with them.
+struct Named<C>(PhantomData<C>);
+
+impl<C: Command> Named<C> {
+    const BITS: [u8; MAX_CHECKED] = {
+        let mut named = [0; MAX_CHECKED];
+        if C::DESCRIPTOR.size <= MAX_CHECKED {
+            name(C::DESCRIPTOR, 0, C::DESCRIPTOR.size, &mut named);
+        }
+        named
     };
-    rest.copy_from_slice(bytes);
-    clear_known(of, rest);
-    rest.iter().any(|&byte| byte != 0)
 }
 
-fn clear_known(of: &Descriptor, bytes: &mut [u8]) {
-    for field in of.fields {
+/// Sets the bits that the fields of a structure at byte `base`, `size` long, cover.
+const fn name(of: &Descriptor, base: usize, size: usize, named: &mut [u8; MAX_CHECKED]) {
+    let mut nth = 0;
+    while nth < of.fields.len() {
+        let field = &of.fields[nth];
+        nth += 1;
         let at = (field.offset / 8) as usize;
         // Some structures end in a list that belongs to the command around them.
-        if at + field.width.div_ceil(8) as usize > bytes.len() {
+        if at + field.width.div_ceil(8) as usize > size {
             continue;
         }
         match field.kind {
-            Kind::Bits => layout::set(bytes, field.offset, field.width, 0),
-            Kind::Bytes => bytes[at..at + (field.width / 8) as usize].fill(0),
-            Kind::Struct(inner) => clear_known(inner, &mut bytes[at..at + inner.size]),
+            Kind::Bits => layout::set(
+                named,
+                base as u32 * 8 + field.offset,
+                field.width,
+                u64::MAX >> (64 - field.width),
+            ),
+            Kind::Bytes => {
+                let mut byte = 0;
+                while byte < field.width as usize / 8 {
+                    named[base + at + byte] = 0xff;
+                    byte += 1;
+                }
+            }
+            Kind::Struct(inner) => name(inner, base + at, inner.size, named),
             Kind::Tail => {}
         }
     }
+}
+
+/// Whether bits are set that no named field covers.
+fn stray_bits<C: Command>(bytes: &[u8]) -> bool {
+    let named = const { &Named::<C>::BITS };
+    bytes.len() <= MAX_CHECKED
+        && bytes
+            .iter()
+            .zip(named)
+            .fold(0, |stray, (byte, named)| stray | byte & !named)
+            != 0
 }
 
 macro_rules! commands {
@@ -245,4 +277,43 @@ fn put_pages(tail: &mut [u8], pages: &[u64]) -> Option<()> {
             .copy_from_slice(&page.to_be_bytes());
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bareverbs_firmware_cmds::qp::{CreateQpIn, Init2rtrQpIn, QueryQpIn};
+
+    /// Bits that named fields of a structure cover, counted.
+    fn covered(of: &Descriptor) -> u32 {
+        let bits = |field: &layout::Field| match field.kind {
+            Kind::Bits | Kind::Bytes => field.width,
+            Kind::Struct(inner) => covered(inner),
+            Kind::Tail => 0,
+        };
+        of.fields.iter().map(bits).sum()
+    }
+
+    fn single_bits<C: Command>() {
+        let size = C::DESCRIPTOR.size;
+        let mut stray = 0;
+        for bit in 0..size * 8 {
+            let mut bytes = vec![0; size];
+            bytes[bit / 8] = 0x80 >> (bit % 8);
+            stray += u32::from(stray_bits::<C>(&bytes));
+        }
+        assert_eq!(stray, size as u32 * 8 - covered(C::DESCRIPTOR));
+    }
+
+    #[test]
+    fn what_no_field_covers_is_stray() {
+        single_bits::<CreateQpIn>();
+        single_bits::<Init2rtrQpIn>();
+        single_bits::<QueryQpIn>();
+        let mut create = CreateQpIn::ZERO;
+        create.qpc_mut().set_pd(0xff_ffff).set_log_rq_size(15);
+        assert!(!stray_bits::<CreateQpIn>(&create.0));
+        create.0[0x10c] = 1;
+        assert!(stray_bits::<CreateQpIn>(&create.0));
+    }
 }

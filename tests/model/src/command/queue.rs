@@ -33,6 +33,8 @@ pub(crate) struct CommandQueue {
     pub(crate) latch: u32,
     programmed: bool,
     slots: Vec<Slot>,
+    /// A bit per slot that is pending: nobody else is looked at when the device is asked what it has to do.
+    pending: u32,
     /// Delay faults that were applied already, so that the delayed command is not struck again.
     delayed: u32,
     input: Vec<u8>,
@@ -46,6 +48,7 @@ impl CommandQueue {
             latch: 0,
             programmed: false,
             slots: vec![Slot::Idle; 1 << config.log_cmdq_size.min(5)],
+            pending: 0,
             delayed: 0,
             input: Vec::new(),
             output: Vec::new(),
@@ -57,14 +60,15 @@ impl CommandQueue {
         if self.slots.iter().any(|slot| *slot != Slot::Idle) {
             log::warn!("the command queue moves while commands are outstanding");
         }
+        self.forget();
         self.address = address;
         self.programmed = true;
-        self.slots.fill(Slot::Idle);
     }
 
     /// Nothing is answered any more.
     pub(crate) fn forget(&mut self) {
         self.slots.fill(Slot::Idle);
+        self.pending = 0;
         self.programmed = false;
     }
 
@@ -78,36 +82,56 @@ impl CommandQueue {
             log::warn!("command doorbell {slots:#x} before the queue has an address");
             return;
         }
-        for (number, slot) in self.slots.iter_mut().enumerate() {
-            if slots >> number & 1 == 0 {
-                continue;
-            }
-            if *slot == Slot::Idle {
-                *slot = Slot::Pending(now);
-            } else {
-                log::warn!("command slot {number} rung again while {slot:?}");
+        let mut rung = slots;
+        while rung != 0 {
+            let number = rung.trailing_zeros() as usize;
+            rung &= rung - 1;
+            match self.slots.get(number) {
+                None => {}
+                Some(Slot::Idle) => self.set(number, Slot::Pending(now)),
+                Some(slot) => log::warn!("command slot {number} rung again while {slot:?}"),
             }
         }
     }
 
     /// The host gave pages: commands that waited for them are due.
     pub(crate) fn feed(&mut self, now: Duration) {
-        for slot in &mut self.slots {
-            if *slot == Slot::Hungry {
-                *slot = Slot::Pending(now);
+        for number in 0..self.slots.len() {
+            if self.slots[number] == Slot::Hungry {
+                self.set(number, Slot::Pending(now));
             }
+        }
+    }
+
+    fn set(&mut self, number: usize, slot: Slot) {
+        let bit = 1 << number;
+        self.slots[number] = slot;
+        if matches!(slot, Slot::Pending(_)) {
+            self.pending |= bit;
+        } else {
+            self.pending &= !bit;
+        }
+    }
+
+    /// When the pending slot with the highest number below `limit` is due.
+    fn pending_below(&self, limit: usize) -> Option<(usize, Duration)> {
+        let below = self.pending & (1u64 << limit).wrapping_sub(1) as u32;
+        let number = below.checked_ilog2()? as usize;
+        match self.slots[number] {
+            Slot::Pending(at) => Some((number, at)),
+            _ => None,
         }
     }
 
     /// When the next command is due.
     pub(crate) fn next_deadline(&self, command_time: Duration) -> Option<Duration> {
-        self.slots
-            .iter()
-            .filter_map(|slot| match slot {
-                Slot::Pending(at) => Some(*at + command_time),
-                _ => None,
-            })
-            .min()
+        let mut first = None;
+        let mut limit = self.slots.len();
+        while let Some((number, at)) = self.pending_below(limit) {
+            first = Some(first.map_or(at, |first: Duration| first.min(at)));
+            limit = number;
+        }
+        first.map(|at| at + command_time)
     }
 }
 
@@ -121,14 +145,13 @@ impl Device {
     /// Executes every command that is due; the last slot, the one for pages, goes first.
     pub(crate) fn run_commands(&mut self, io: &mut Io<'_>) {
         let time = self.config.command_time;
-        for number in (0..self.cmdq.slots.len()).rev() {
+        let mut limit = self.cmdq.slots.len();
+        while let Some((number, at)) = self.cmdq.pending_below(limit) {
+            limit = number;
             // A firmware that stopped answers nothing any more; the driver sees why in the health buffer.
             if !self.health.well() {
                 return;
             }
-            let Slot::Pending(at) = self.cmdq.slots[number] else {
-                continue;
-            };
             if at + time <= self.now {
                 self.run_slot(io, number);
             }
@@ -152,7 +175,7 @@ impl Device {
             self.stats.commands += 1;
             self.stats.commands_failed += 1;
             let outcome = self.finish(io, number, &mut entry, &output, outlen, true);
-            self.cmdq.slots[number] = outcome;
+            self.cmdq.set(number, outcome);
         }
     }
 
@@ -167,12 +190,12 @@ impl Device {
         let mut entry = [0; ENTRY];
         if io.read(at, &mut entry).is_err() {
             // An entry that cannot be read cannot be answered either.
-            self.cmdq.slots[number] = Slot::Lost;
+            self.cmdq.set(number, Slot::Lost);
             return;
         }
         if entry[0x3f] & 1 == 0 {
             log::warn!("command slot {number} rung, but the entry is not the device's");
-            self.cmdq.slots[number] = Slot::Idle;
+            self.cmdq.set(number, Slot::Idle);
             return;
         }
         let mut input = std::mem::take(&mut self.cmdq.input);
@@ -180,7 +203,7 @@ impl Device {
         let outcome = self.run_entry(io, number, &mut entry, &mut input, &mut output);
         self.cmdq.input = input;
         self.cmdq.output = output;
-        self.cmdq.slots[number] = match outcome {
+        let slot = match outcome {
             // A command may have reset the queue under itself; then its slot is free already.
             Outcome::Answered { event } => {
                 if event {
@@ -190,6 +213,7 @@ impl Device {
             }
             Outcome::Later(slot) => slot,
         };
+        self.cmdq.set(number, slot);
     }
 
     fn run_entry(
