@@ -143,6 +143,9 @@ const MAX_GIDS: usize = 256;
 pub(crate) struct GidTable {
     len: usize,
     entries: [Option<GidEntry>; MAX_GIDS],
+    /// A bit per entry that is in use: a port has a handful of addresses, and they are looked up for every datagram of
+    /// the connection manager.
+    used: [u64; MAX_GIDS / 64],
 }
 
 impl GidTable {
@@ -152,12 +155,47 @@ impl GidTable {
         Self {
             len,
             entries: [None; MAX_GIDS],
+            used: [0; MAX_GIDS / 64],
         }
     }
 
+    fn set(&mut self, index: u16, entry: Option<GidEntry>) {
+        let at = usize::from(index);
+        let (Some(slot), Some(used)) = (self.entries.get_mut(at), self.used.get_mut(at / 64))
+        else {
+            return;
+        };
+        *slot = entry;
+        let bit = 1 << (at % 64);
+        if entry.is_some() {
+            *used |= bit;
+        } else {
+            *used &= !bit;
+        }
+    }
+
+    /// The first entry in use at `index` or behind it.
+    fn next(&self, index: u16) -> Option<(u16, &GidEntry)> {
+        let mut at = usize::from(index);
+        while let Some(used) = self.used.get(at / 64) {
+            let rest = used >> (at % 64);
+            if rest != 0 {
+                at += rest.trailing_zeros() as usize;
+                let entry = self.entries.get(at)?.as_ref()?;
+                return Some((at as u16, entry));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
     fn used(&self) -> impl Iterator<Item = (u16, &GidEntry)> {
-        let entries = self.entries.iter().take(self.len).enumerate();
-        entries.filter_map(|(index, entry)| Some((index as u16, entry.as_ref()?)))
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let found = self.next(from)?;
+            from = found.0 + 1;
+            Some(found)
+        })
     }
 }
 
@@ -209,7 +247,12 @@ impl<P: Platform> Device<'_, P> {
 
     /// All entries of the GID table that are in use.
     pub fn gid_table(&self) -> impl Iterator<Item = (u16, GidEntry)> + '_ {
-        (0..self.gid_table_len() as u16).filter_map(|index| Some((index, self.port_gid(index)?)))
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let (index, entry) = self.gids.lock().next(from).map(|(index, e)| (index, *e))?;
+            from = index + 1;
+            Some((index, entry))
+        })
     }
 
     /// The first entry with this GID, encapsulation and VLAN.
@@ -263,9 +306,7 @@ impl<P: Platform> Device<'_, P> {
         // Deleting is writing zeros.
         *set.roce_address_mut() = entry.map_or(RoceAddr::ZERO, GidEntry::to_firmware);
         self.execute(&set).map_err(GidError::Command)?;
-        if let Some(slot) = self.gids.lock().entries.get_mut(usize::from(index)) {
-            *slot = entry;
-        }
+        self.gids.lock().set(index, entry);
         Ok(())
     }
 
