@@ -57,6 +57,7 @@ pub trait Layout {
 /// # Panics
 /// If the field does not lie inside `bytes`; the layouts of this crate are checked when they are compiled.
 #[must_use]
+#[inline]
 pub const fn get(bytes: &[u8], offset: u32, width: u32) -> u64 {
     let at = (offset / 32 * 4) as usize;
     let high = be32(bytes, at) as u64;
@@ -71,6 +72,7 @@ pub const fn get(bytes: &[u8], offset: u32, width: u32) -> u64 {
 /// # Panics
 /// If the field does not lie inside `bytes`, or (in debug builds) if `value` does not fit into `width` bits. Release
 /// builds keep the low bits.
+#[inline]
 pub const fn set(bytes: &mut [u8], offset: u32, width: u32, value: u64) {
     let at = (offset / 32 * 4) as usize;
     if width == 64 {
@@ -84,6 +86,7 @@ pub const fn set(bytes: &mut [u8], offset: u32, width: u32, value: u64) {
     put_be32(bytes, at, (word | (value & mask(width)) << shift) as u32);
 }
 
+#[inline]
 const fn mask(width: u32) -> u64 {
     if width >= 64 {
         u64::MAX
@@ -92,10 +95,12 @@ const fn mask(width: u32) -> u64 {
     }
 }
 
+#[inline]
 const fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+#[inline]
 const fn put_be32(bytes: &mut [u8], at: usize, value: u32) {
     let value = value.to_be_bytes();
     bytes[at] = value[0];
@@ -124,6 +129,7 @@ pub const fn bit(at: u32, high: u32) -> u32 {
 /// The `N` bytes at `at`. The position is checked against the structure's size when the layout is compiled.
 #[doc(hidden)]
 #[must_use]
+#[inline]
 pub fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     match bytes[at..].first_chunk() {
         Some(part) => part,
@@ -134,6 +140,7 @@ pub fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
 /// [`part`], to write to.
 #[doc(hidden)]
 #[must_use]
+#[inline]
 pub fn part_mut<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
     match bytes[at..].first_chunk_mut() {
         Some(part) => part,
