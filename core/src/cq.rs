@@ -238,7 +238,7 @@ impl Completion<'_> {
     fn fields(&self) -> Fields<impl Fn(usize) -> u32 + Copy> {
         let entry = self.0.cqe.as_ptr();
         // SAFETY: the CQE lies in the ring, whose consumer index has not passed it; offsets are those of `cqe`.
-        Fields::new(self.0.op_own, move |offset: usize| unsafe {
+        Fields::new(self.0.tail, move |offset: usize| unsafe {
             ring::word(entry, offset)
         })
     }
@@ -634,7 +634,8 @@ impl<'d, P: Platform> Cq<'d, P> {
         let ring = self.ring.get_mut();
         let base = memory.ptr().as_ptr();
         let mut at = ring.ci;
-        while let Some((entry, last)) = ring.owned(at) {
+        while let Some((entry, tail)) = ring.owned(at) {
+            let last = tail.op_own();
             let entry = entry.as_ptr();
             // SAFETY: the old ring's CQE is the host's; the new ring is the device's from the RESIZE completion's index
             // on, and the entries before it are the host's.

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize}
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// In [`QpSlot::key`]: the slot has no live QP, so that no completion matches.
-pub(crate) const DEAD: u32 = (1_u32 << 31).to_be();
+pub(crate) const DEAD: u32 = 1 << 31;
 
 /// In [`CqSlot::attention`]: the device has put the CQ into error.
 pub(crate) const CQ_FAILED: u32 = 1 << 31;
@@ -34,7 +34,7 @@ const GOODBYES: u32 = CQ_ABANDONED - 1;
 #[repr(C, align(64))]
 pub struct QpSlot {
     // First line: read for each completion.
-    /// The QP number as a CQE has it, big-endian, with [`DEAD`] set while there is none.
+    /// The QP number, with [`DEAD`] set while there is none.
     pub(crate) key: AtomicU32,
     /// Index of the SRQ it receives from, or [`NONE`].
     pub(crate) srq: AtomicU32,
@@ -89,14 +89,14 @@ impl QpSlot {
     /// Alignment of the DMA blocks that slots keep.
     pub(crate) const BLOCK_ALIGN: usize = 64;
 
-    /// Whether the slot's live QP has the number in the low 24 bits of a CQE's dword.
-    pub(crate) fn is(&self, op_qpn: u32) -> bool {
-        self.key.load(Acquire) == (op_qpn & 0xff_ffff).to_be()
+    /// Whether the slot's live QP has this number.
+    pub(crate) fn is(&self, qpn: u32) -> bool {
+        self.key.load(Acquire) == qpn
     }
 
     /// Whether the slot's QP had this number, and is destroyed or being reset.
-    pub(crate) fn was(&self, op_qpn: u32) -> bool {
-        self.key.load(Acquire) == (op_qpn & 0xff_ffff).to_be() | DEAD
+    pub(crate) fn was(&self, qpn: u32) -> bool {
+        self.key.load(Acquire) == qpn | DEAD
     }
 
     /// An empty slot.

@@ -6,6 +6,8 @@ use bitflags::bitflags;
 
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
 
+use crate::cq::ring::Tail;
+
 /// Outcome of a work request: `enum ibv_wc_status`, with its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -141,17 +143,32 @@ pub enum WcOpcode {
 
 impl WcOpcode {
     /// From the opcode of the send WQE, as the CQE repeats it.
-    const fn of_wqe(opcode: u8) -> Self {
-        match opcode {
-            0x00 | 0x01 | 0x0a | 0x0b => Self::Send,
-            0x08 | 0x09 => Self::RdmaWrite,
-            0x10 => Self::RdmaRead,
-            0x11 => Self::CompSwap,
-            0x12 => Self::FetchAdd,
-            0x25 => Self::BindMw,
-            other => Self::Unknown(other),
+    #[inline(always)]
+    fn of_wqe(opcode: u8) -> Self {
+        match Self::OF_WQE.get(usize::from(opcode)) {
+            Some(&known) => known,
+            None => Self::Unknown(opcode),
         }
     }
+
+    /// By opcode of the WQE: a table, because a poll that reads the field does so each time.
+    const OF_WQE: [Self; 0x26] = {
+        let mut table = [Self::Unknown(0); 0x26];
+        let mut opcode = 0;
+        while opcode < table.len() {
+            table[opcode] = match opcode {
+                0x00 | 0x01 | 0x0a | 0x0b => Self::Send,
+                0x08 | 0x09 => Self::RdmaWrite,
+                0x10 => Self::RdmaRead,
+                0x11 => Self::CompSwap,
+                0x12 => Self::FetchAdd,
+                0x25 => Self::BindMw,
+                other => Self::Unknown(other as u8),
+            };
+            opcode += 1;
+        }
+        table
+    };
 }
 
 bitflags! {
@@ -277,28 +294,26 @@ pub(crate) mod cqe {
     /// The dword of the vendor's syndrome (byte 2) and the syndrome (byte 3).
     pub(crate) const ERRORS: usize = 0x34;
     pub(crate) const WQE_OPCODE_QPN: usize = 0x38;
-    /// The dword of the WQE counter, the signature and `OP_OWN`.
-    pub(crate) const LAST: usize = 0x3c;
     pub(crate) const OP_OWN: usize = 0x3f;
 }
 
 /// The fields of a CQE, decoded one by one from its dwords.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<F> {
-    op_own: u8,
+    tail: Tail,
     word: F,
 }
 
 impl<F: Fn(usize) -> u32> Fields<F> {
-    /// `op_own` is the CQE's last byte; `word(offset)` gives the big-endian dword at `offset`.
+    /// `word(offset)` gives the big-endian dword at `offset`.
     #[inline(always)]
-    pub(crate) const fn new(op_own: u8, word: F) -> Self {
-        Self { op_own, word }
+    pub(crate) const fn new(tail: Tail, word: F) -> Self {
+        Self { tail, word }
     }
 
     #[inline(always)]
     fn op(&self) -> u8 {
-        self.op_own >> 4
+        self.tail.op()
     }
 
     #[inline(always)]
@@ -311,7 +326,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline(always)]
     pub(crate) fn is_error(&self) -> bool {
-        self.op_own >= cqe_op::REQ_ERR << 4
+        self.tail.op_own() >= cqe_op::REQ_ERR << 4
     }
 
     #[inline]
@@ -335,9 +350,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
     #[inline(always)]
     pub(crate) fn opcode(&self) -> WcOpcode {
         match self.op() {
-            cqe_op::REQ | cqe_op::REQ_ERR => {
-                WcOpcode::of_wqe(((self.word)(cqe::WQE_OPCODE_QPN) >> 24) as u8)
-            }
+            cqe_op::REQ | cqe_op::REQ_ERR => WcOpcode::of_wqe(self.tail.wqe_opcode()),
             cqe_op::RESP_WRITE_IMM => WcOpcode::RecvRdmaWithImm,
             _ => WcOpcode::Recv,
         }
@@ -350,7 +363,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline]
     pub(crate) fn qp_num(&self) -> Qpn {
-        Qpn::from_low_bits((self.word)(cqe::WQE_OPCODE_QPN))
+        Qpn::from_low_bits(self.tail.qpn())
     }
 
     #[inline]
@@ -443,7 +456,7 @@ mod tests {
     use super::*;
 
     fn fields(bytes: &[u8; 64]) -> Fields<impl Fn(usize) -> u32 + Copy + '_> {
-        Fields::new(bytes[63], |at: usize| {
+        Fields::new(Tail::of(bytes), |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         })
     }

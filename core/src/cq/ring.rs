@@ -21,6 +21,58 @@ use crate::dma::read_barrier;
 use crate::slots::{QpSlot, SRQ_POSTED, SrqSlot};
 use crate::wc::{cqe, cqe_op};
 
+/// The last eight bytes of a CQE, as a big-endian number: opcode of the WQE, QP number (24 bits), WQE counter (16),
+/// signature, and the byte with the CQE's opcode and owner bit. One load reads them all, so that they are of one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tail(u64);
+
+impl Tail {
+    /// Reads it.
+    ///
+    /// # Safety
+    /// `cqe` points to a CQE of 64 bytes in live memory, aligned to 64.
+    #[inline(always)]
+    unsafe fn read(cqe: *const u8) -> Self {
+        // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
+        Self(u64::from_be(unsafe {
+            cqe.add(cqe::WQE_OPCODE_QPN).cast::<u64>().read_volatile()
+        }))
+    }
+
+    /// That of a CQE's bytes.
+    #[cfg(test)]
+    pub(crate) fn of(cqe: &[u8; 64]) -> Self {
+        cqe.last_chunk()
+            .map_or(Self(0), |bytes| Self(u64::from_be_bytes(*bytes)))
+    }
+
+    #[inline(always)]
+    pub(crate) const fn op_own(self) -> u8 {
+        self.0 as u8
+    }
+
+    #[inline(always)]
+    pub(crate) const fn op(self) -> u8 {
+        self.op_own() >> 4
+    }
+
+    /// The WQE counter, with other things above its 16 bits.
+    #[inline(always)]
+    const fn counter(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) const fn qpn(self) -> u32 {
+        (self.0 >> 32) as u32 & 0xff_ffff
+    }
+
+    #[inline(always)]
+    pub(crate) const fn wqe_opcode(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+}
+
 /// Why [`Ring::next`] has no completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusual {
@@ -37,15 +89,21 @@ pub(crate) struct Current {
     pub(crate) cqe: NonNull<u8>,
     /// Its work request's identifier.
     pub(crate) wr_id: u64,
-    /// The byte with its opcode, read once.
-    pub(crate) op_own: u8,
+    /// Its last eight bytes, read once.
+    pub(crate) tail: Tail,
 }
+
+/// What a ring takes for the last QP before there was one. Its key is no QP's.
+static NOBODY: QpSlot = QpSlot::new();
 
 /// The consumer's side of a CQ.
 #[derive(Debug)]
 pub(crate) struct Ring<'d> {
     /// The next CQE.
     next: NonNull<u8>,
+    /// The QP of the last completion, by the user index as it lies in memory: they come in bursts.
+    last_index: u32,
+    last_slot: &'d QpSlot,
     /// Behind the last CQE.
     end: *mut u8,
     pub(crate) qps: &'d [QpSlot],
@@ -90,10 +148,12 @@ impl<'d> Ring<'d> {
         let found = Current {
             cqe: base,
             wr_id: 0,
-            op_own: 0,
+            tail: Tail(0),
         };
         let mut ring = Self {
             next: base,
+            last_index: u32::MAX,
+            last_slot: &NOBODY,
             end: base.as_ptr(),
             qps,
             record,
@@ -121,7 +181,7 @@ impl<'d> Ring<'d> {
         self.found = Current {
             cqe: base,
             wr_id: 0,
-            op_own: 0,
+            tail: Tail(0),
         };
     }
 
@@ -132,16 +192,16 @@ impl<'d> Ring<'d> {
         (op_own ^ parity).rotate_right(1) < cqe_op::INVALID << 3
     }
 
-    /// The next CQE and the byte that says that it is the host's, if it is.
+    /// The next CQE and its tail, if it is the host's.
     #[inline(always)]
-    fn peek(&self) -> Option<(NonNull<u8>, u8)> {
-        // SAFETY: inside the next CQE.
-        let op_own = unsafe { self.next.as_ptr().add(cqe::OP_OWN).read_volatile() };
-        if !Self::is_owned(op_own, self.parity) {
+    fn peek(&self) -> Option<(NonNull<u8>, Tail)> {
+        // SAFETY: the next CQE lies inside the ring.
+        let tail = unsafe { Tail::read(self.next.as_ptr()) };
+        if !Self::is_owned(tail.op_own(), self.parity) {
             return None;
         }
         read_barrier();
-        Some((self.next, op_own))
+        Some((self.next, tail))
     }
 
     /// Goes on to the CQE behind the next one.
@@ -156,19 +216,19 @@ impl<'d> Ring<'d> {
         }
     }
 
-    /// The CQE with this index (less than the ring's size ahead) and its last byte, if it belongs to the host.
-    pub(crate) fn owned(&self, index: u32) -> Option<(NonNull<u8>, u8)> {
+    /// The CQE with this index (less than the ring's size ahead) and its tail, if it belongs to the host.
+    pub(crate) fn owned(&self, index: u32) -> Option<(NonNull<u8>, Tail)> {
         let at = (index & (self.size - 1)) as usize * cqe::SIZE;
-        // SAFETY: the masked index lies inside the ring, and the last byte inside the CQE.
-        let (entry, op_own) = unsafe {
+        // SAFETY: the masked index lies inside the ring.
+        let (entry, tail) = unsafe {
             let entry = self.base.add(at);
-            (entry, entry.as_ptr().add(cqe::OP_OWN).read_volatile())
+            (entry, Tail::read(entry.as_ptr()))
         };
-        if !Self::is_owned(op_own, u8::from(index & self.size != 0)) {
+        if !Self::is_owned(tail.op_own(), u8::from(index & self.size != 0)) {
             return None;
         }
         read_barrier();
-        Some((entry, op_own))
+        Some((entry, tail))
     }
 
     /// Tells the device how far the ring was consumed.
@@ -184,28 +244,33 @@ impl<'d> Ring<'d> {
     /// its own. `Err` says that there is something else, or nothing: see [`next_slow`](Self::next_slow).
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Current, Unusual> {
-        let Some((entry, op_own)) = self.peek() else {
+        let Some((entry, tail)) = self.peek() else {
             return Err(Unusual::Nothing);
         };
-        let cqe = entry.as_ptr();
-        // SAFETY: a CQE of this ring.
-        let user_index = unsafe { word(cqe, cqe::USER_INDEX) };
-        // The high byte of the user index dword is 0 for all that this driver creates.
-        let Some(slot) = self.qps.get(user_index as usize) else {
-            return Err(Unusual::Something);
-        };
-        // Both as they lie in memory: the first byte is the opcode, the others are the number.
         // SAFETY: inside the CQE.
-        let op_qpn = unsafe { cqe.add(cqe::WQE_OPCODE_QPN).cast::<u32>().read_volatile() };
-        if slot.key.load(Acquire) != op_qpn & 0xff_ffff_u32.to_be() {
+        let index = unsafe {
+            entry
+                .as_ptr()
+                .add(cqe::USER_INDEX)
+                .cast::<u32>()
+                .read_volatile()
+        };
+        if index != self.last_index {
+            // The high byte of the user index dword is 0 for all that this driver creates.
+            let Some(slot) = self.qps.get(u32::from_be(index) as usize) else {
+                return Err(Unusual::Something);
+            };
+            self.last_slot = slot;
+            self.last_index = index;
+        }
+        let slot = self.last_slot;
+        if slot.key.load(Acquire) != tail.qpn() {
             return Err(Unusual::Something);
         }
-        // SAFETY: inside the CQE.
-        let counter = unsafe { word(cqe, cqe::LAST) } >> 16;
-        let wr_id = if op_own < cqe_op::RESP_WRITE_IMM << 4 {
-            send_completion(slot, counter)
-        } else if op_own < cqe_op::RESIZE << 4 {
-            receive_completion(slot, counter)
+        let wr_id = if tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
+            send_completion(slot, tail.counter())
+        } else if tail.op_own() < cqe_op::RESIZE << 4 {
+            receive_completion(slot, tail.counter())
         } else {
             None
         };
@@ -216,7 +281,7 @@ impl<'d> Ring<'d> {
         Ok(Current {
             cqe: entry,
             wr_id,
-            op_own,
+            tail,
         })
     }
 
@@ -225,32 +290,22 @@ impl<'d> Ring<'d> {
     #[cold]
     #[inline(never)]
     pub(crate) fn next_slow(&mut self) -> bool {
-        while let Some((entry, op_own)) = self.peek() {
+        while let Some((entry, tail)) = self.peek() {
             self.advance();
-            let cqe = entry.as_ptr();
-            // SAFETY: a CQE of this ring.
-            let (user_index, op_qpn, last) = unsafe {
-                (
-                    word(cqe, cqe::USER_INDEX),
-                    word(cqe, cqe::WQE_OPCODE_QPN),
-                    word(cqe, cqe::LAST),
-                )
-            };
-            let op = op_own >> 4;
-            if let Some(slot) = self.qps.get((user_index & 0xff_ffff) as usize)
-                && slot.is(op_qpn)
+            if let Some((_, slot)) = self.slot_of(entry)
+                && slot.is(tail.qpn())
             {
-                if let Some(wr_id) = self.unusual(slot, op, last >> 16) {
+                if let Some(wr_id) = self.unusual(slot, tail) {
                     self.found = Current {
                         cqe: entry,
                         wr_id,
-                        op_own,
+                        tail,
                     };
                     return true;
                 }
-                self.count_garbage(op);
+                self.count_garbage(tail.op());
             } else {
-                self.drop_unmatched(cqe, op);
+                self.drop_unmatched(entry, tail);
             }
             self.publish(self.ci);
             // A ring full of rubbish must not keep the caller for ever.
@@ -261,14 +316,23 @@ impl<'d> Ring<'d> {
         false
     }
 
+    /// The slot that a CQE names, and its index.
+    fn slot_of(&self, entry: NonNull<u8>) -> Option<(u32, &'d QpSlot)> {
+        // SAFETY: a CQE of this ring.
+        let index = unsafe { word(entry.as_ptr(), cqe::USER_INDEX) } & 0xff_ffff;
+        Some((index, self.qps.get(index as usize)?))
+    }
+
     /// The identifier of any completion of a live QP.
-    fn unusual(&self, slot: &QpSlot, op: u8, counter: u32) -> Option<u64> {
-        match op {
-            cqe_op::REQ | cqe_op::REQ_ERR => send_completion(slot, counter),
+    fn unusual(&self, slot: &QpSlot, tail: Tail) -> Option<u64> {
+        match tail.op() {
+            cqe_op::REQ | cqe_op::REQ_ERR => send_completion(slot, tail.counter()),
             cqe_op::RESP_WRITE_IMM..=cqe_op::RESP_SEND_INV | cqe_op::RESP_ERR => {
                 match self.srqs.get(slot.srq.load(Relaxed) as usize) {
-                    Some(srq) => shared_completion(srq, counter),
-                    None if op != cqe_op::RESP_ERR => receive_completion(slot, counter),
+                    Some(srq) => shared_completion(srq, tail.counter()),
+                    None if tail.op() != cqe_op::RESP_ERR => {
+                        receive_completion(slot, tail.counter())
+                    }
                     // A flushed receive need not name its WQE; they come in order anyway.
                     None => receive_completion(slot, slot.rq_tail.load(Relaxed)),
                 }
@@ -278,25 +342,14 @@ impl<'d> Ring<'d> {
     }
 
     /// A completion that names no live QP.
-    fn drop_unmatched(&mut self, entry: *mut u8, op: u8) {
-        let of_qp = op < cqe_op::RESIZE || op == cqe_op::REQ_ERR || op == cqe_op::RESP_ERR;
-        if of_qp && self.is_of_dead_qp(entry) {
-            return self.recycle(entry);
+    fn drop_unmatched(&mut self, entry: NonNull<u8>, tail: Tail) {
+        let was = self
+            .slot_of(entry)
+            .is_some_and(|(_, slot)| slot.was(tail.qpn()));
+        if is_of_qp(tail) && was {
+            return self.recycle(entry, tail);
         }
-        self.count_garbage(op);
-    }
-
-    fn is_of_dead_qp(&self, entry: *const u8) -> bool {
-        // SAFETY: a CQE of this ring.
-        let (user_index, op_qpn) = unsafe {
-            (
-                word(entry, cqe::USER_INDEX),
-                word(entry, cqe::WQE_OPCODE_QPN),
-            )
-        };
-        self.qps
-            .get((user_index & 0xff_ffff) as usize)
-            .is_some_and(|slot| slot.was(op_qpn))
+        self.count_garbage(tail.op());
     }
 
     /// Counts what fits nothing, except for what this driver disarmed.
@@ -309,30 +362,23 @@ impl<'d> Ring<'d> {
     }
 
     /// Gives the SRQ entry of a completion back that nobody will see.
-    pub(crate) fn recycle(&self, entry: *const u8) {
-        // SAFETY: a CQE of this ring.
-        let (user_index, last) = unsafe { (word(entry, cqe::USER_INDEX), word(entry, cqe::LAST)) };
-        let op = (last as u8) >> 4;
-        if !matches!(
-            op,
-            cqe_op::RESP_WRITE_IMM..=cqe_op::RESP_SEND_INV | cqe_op::RESP_ERR
-        ) {
+    fn recycle(&self, entry: NonNull<u8>, tail: Tail) {
+        if !is_of_qp(tail) || matches!(tail.op(), cqe_op::REQ | cqe_op::REQ_ERR) {
             return;
         }
-        let Some(slot) = self.qps.get((user_index & 0xff_ffff) as usize) else {
+        let Some((_, slot)) = self.slot_of(entry) else {
             return;
         };
         if let Some(srq) = self.srqs.get(slot.srq.load(Relaxed) as usize) {
-            shared_completion(srq, last >> 16);
+            shared_completion(srq, tail.counter());
         }
     }
 
     /// Disarms the completions of QP slot `index` that lie in the ring (those before `bound`, if there is one), so that
     /// later polls skip them.
     pub(crate) fn void(&mut self, index: u32, bound: Option<u32>) {
-        let Some(slot) = self.qps.get(index as usize) else {
-            return;
-        };
+        self.last_index = u32::MAX;
+        self.last_slot = &NOBODY;
         let ahead = bound.map_or(1, |bound| bound.wrapping_sub(self.ci) & 0xff_ffff);
         if ahead >= 1 << 23 {
             return;
@@ -341,37 +387,35 @@ impl<'d> Ring<'d> {
         while at.wrapping_sub(self.ci) < self.size
             && bound.is_none_or(|bound| bound.wrapping_sub(at) & 0xff_ffff != 0)
         {
-            let Some((entry, _)) = self.owned(at) else {
+            let Some((entry, tail)) = self.owned(at) else {
                 break;
             };
-            let entry = entry.as_ptr();
-            // SAFETY: a CQE of this ring.
-            let (user_index, op_qpn, last) = unsafe {
-                (
-                    word(entry, cqe::USER_INDEX),
-                    word(entry, cqe::WQE_OPCODE_QPN),
-                    word(entry, cqe::LAST),
-                )
-            };
-            let op = (last as u8) >> 4;
-            let of_qp = op < cqe_op::RESIZE || op == cqe_op::REQ_ERR || op == cqe_op::RESP_ERR;
-            if of_qp && user_index & 0xff_ffff == index && (slot.is(op_qpn) || slot.was(op_qpn)) {
-                self.recycle(entry);
+            if let Some((of, slot)) = self.slot_of(entry)
+                && is_of_qp(tail)
+                && of == index
+                && (slot.is(tail.qpn()) || slot.was(tail.qpn()))
+            {
+                self.recycle(entry, tail);
+                let cqe = entry.as_ptr();
                 // SAFETY: inside the CQE, which is the host's.
                 unsafe {
-                    // No QP has the number 0xffffff here, so the poll takes its cold path.
-                    entry
-                        .add(cqe::USER_INDEX)
+                    // No slot has this index, so the poll takes its slow path.
+                    cqe.add(cqe::USER_INDEX)
                         .cast::<u32>()
                         .write_volatile(u32::MAX);
-                    entry
-                        .add(cqe::OP_OWN)
-                        .write_volatile(cqe_op::VOID << 4 | last as u8 & 1);
+                    cqe.add(cqe::OP_OWN)
+                        .write_volatile(cqe_op::VOID << 4 | tail.op_own() & 1);
                 }
             }
             at = at.wrapping_add(1);
         }
     }
+}
+
+/// Whether a CQE is one that QPs get.
+const fn is_of_qp(tail: Tail) -> bool {
+    let op = tail.op();
+    op < cqe_op::RESIZE || op == cqe_op::REQ_ERR || op == cqe_op::RESP_ERR
 }
 
 /// A send work request has completed, and with it all before it: frees them. `None` if none that is outstanding starts
@@ -410,7 +454,8 @@ fn receive_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
 }
 
 /// A work request of an SRQ has completed: takes its entry back. `None` if the device does not hold it.
-fn shared_completion(srq: &SrqSlot, index: u32) -> Option<u64> {
+fn shared_completion(srq: &SrqSlot, counter: u32) -> Option<u64> {
+    let index = counter & 0xffff;
     if index > srq.mask.load(Relaxed) {
         return None;
     }

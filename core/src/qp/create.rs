@@ -300,7 +300,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             srq.slot.users.fetch_add(1, AcqRel);
             srq.slot.pins.fetch_add(1, AcqRel);
         }
-        slot.key.store(qpn.number().to_be(), Release);
+        slot.key.store(qpn.number(), Release);
 
         Ok(Qp {
             sq: SendQueue {

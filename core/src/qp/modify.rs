@@ -470,10 +470,10 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// Notes the new state, and opens the queues that it opens.
     fn enter(&mut self, state: QpState) {
         if self.state == QpState::Reset && state == QpState::Init {
-            self.sq.slot.key.store(
-                self.qpn.number().to_be(),
-                core::sync::atomic::Ordering::Release,
-            );
+            self.sq
+                .slot
+                .key
+                .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
         }
         self.state = state;
         let cap = self.sizes.cap;

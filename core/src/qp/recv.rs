@@ -94,10 +94,10 @@ pub(crate) fn check_list(sges: &[Sge], max: usize) -> Result<(), PostError> {
             limit: max as u32,
         });
     }
-    for sge in sges {
-        if sge.length >= 1 << 31 {
-            return Err(PostError::SgeTooLong { length: sge.length });
-        }
+    // All lengths at once: only their high bits matter.
+    let length = sges.iter().fold(0, |bits, sge| bits | sge.length);
+    if length >> 31 != 0 {
+        return Err(PostError::SgeTooLong { length });
     }
     Ok(())
 }
@@ -119,10 +119,7 @@ impl<'d> RecvQueue<'d> {
     /// Posts one receive: `ibv_post_recv`.
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        let mut batch = self.batch();
-        batch.post(wr_id, sges)?;
-        batch.ring();
-        Ok(())
+        self.batch().post(wr_id, sges)
     }
 
     /// Posts a list with one update of the record. On an error those before the failing one are posted.
@@ -144,6 +141,25 @@ impl<'d> RecvQueue<'d> {
     }
 }
 
+impl RecvQueue<'_> {
+    /// The room behind `head`, now that completions may have been polled.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self, head: u32) -> u32 {
+        self.tail = self.slot.rq_tail.load(Acquire);
+        self.room.saturating_sub(head.wrapping_sub(self.tail))
+    }
+
+    /// Why there is no room.
+    #[cold]
+    fn refusal(&self) -> PostError {
+        match self.room {
+            0 => PostError::WrongState,
+            room => PostError::QueueFull { limit: room },
+        }
+    }
+}
+
 /// Receives that share one update of the doorbell record.
 #[derive(Debug)]
 pub struct RecvBatch<'q, 'd> {
@@ -159,7 +175,10 @@ impl RecvBatch<'_, '_> {
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         if self.free == 0 {
-            self.look_again()?;
+            self.free = self.queue.look_again(self.head);
+            if self.free == 0 {
+                return Err(self.queue.refusal());
+            }
         }
         let queue = &*self.queue;
         check_list(sges, queue.max_sge.into())?;
@@ -175,22 +194,6 @@ impl RecvBatch<'_, '_> {
         }
         self.head = self.head.wrapping_add(1);
         self.free -= 1;
-        Ok(())
-    }
-
-    /// Makes room if completions have been polled meanwhile.
-    #[cold]
-    #[inline(never)]
-    fn look_again(&mut self) -> Result<(), PostError> {
-        let room = self.queue.room;
-        if room == 0 {
-            return Err(PostError::WrongState);
-        }
-        self.queue.tail = self.queue.slot.rq_tail.load(Acquire);
-        self.free = room.saturating_sub(self.head.wrapping_sub(self.queue.tail));
-        if self.free == 0 {
-            return Err(PostError::QueueFull { limit: room });
-        }
         Ok(())
     }
 

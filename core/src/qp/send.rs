@@ -384,6 +384,23 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         let outstanding = self.head.wrapping_sub(self.slot.sq_tail.load(Acquire));
         u32::from(self.room).saturating_sub(outstanding)
     }
+
+    /// The room behind `head`, now that completions may have been polled.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self, head: u32) -> u32 {
+        self.tail = self.slot.sq_tail.load(Acquire);
+        u32::from(self.room).saturating_sub(head.wrapping_sub(self.tail))
+    }
+
+    /// Why there is no room.
+    #[cold]
+    fn refusal(&self) -> PostError {
+        match self.room {
+            0 => PostError::WrongState,
+            room => PostError::QueueFull { limit: room.into() },
+        }
+    }
 }
 
 /// Work requests that share one doorbell.
@@ -414,7 +431,10 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         fixed: impl FnOnce(*mut u8),
     ) -> Result<(), PostError> {
         if self.free == 0 {
-            self.look_again()?;
+            self.free = self.queue.look_again(self.head);
+            if self.free == 0 {
+                return Err(self.queue.refusal());
+            }
         }
         let queue = &*self.queue;
         data.check::<T>(queue.max_sge, queue.max_inline)?;
@@ -437,22 +457,6 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             self.block = self.block.wrapping_add(size.div_ceil(4));
             self.free -= 1;
             self.last = first;
-        }
-        Ok(())
-    }
-
-    /// Makes room if completions have been polled meanwhile.
-    #[cold]
-    #[inline(never)]
-    fn look_again(&mut self) -> Result<(), PostError> {
-        let room = u32::from(self.queue.room);
-        if room == 0 {
-            return Err(PostError::WrongState);
-        }
-        self.queue.tail = self.queue.slot.sq_tail.load(Acquire);
-        self.free = room.saturating_sub(self.head.wrapping_sub(self.queue.tail));
-        if self.free == 0 {
-            return Err(PostError::QueueFull { limit: room });
         }
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::{
-    Cq, Destination, Inline, PostError, Qpn, Rc, RecvQueue, Remote, SendData, SendFlags, SendOp,
-    SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
+    Completion, Cq, Destination, Inline, PostError, Qpn, Rc, RecvQueue, Remote, SendData,
+    SendFlags, SendOp, SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
 };
 
 use crate::platform::Counting;
@@ -164,26 +164,24 @@ macro_rules! polling {
     )*};
 }
 
+/// Looks at opcode, QP, length and flags, and returns the identifier.
+#[inline(always)]
+fn read_all(completion: &Completion<'_>) -> u64 {
+    black_box(completion.opcode());
+    black_box(completion.qp_num());
+    black_box(completion.byte_len());
+    black_box(completion.flags());
+    completion.wr_id()
+}
+
 polling! {
     (poll_16_req, op_poll_16_req, 0, |completion| completion.wr_id());
     (poll_16_resp, op_poll_16_resp, 1, |completion| completion.wr_id());
     (poll_16_req_full, op_poll_16_req_full, 2, |completion| {
-        black_box((
-            completion.opcode(),
-            completion.qp_num(),
-            completion.byte_len(),
-            completion.flags(),
-        ));
-        completion.wr_id()
+        read_all(&completion)
     });
     (poll_16_resp_full, op_poll_16_resp_full, 3, |completion| {
-        black_box((
-            completion.opcode(),
-            completion.qp_num(),
-            completion.byte_len(),
-            completion.flags(),
-        ));
-        completion.wr_id()
+        read_all(&completion)
     });
 }
 

@@ -320,22 +320,23 @@ impl<'d> Bench<'d> {
         self.finish_sends(1, 0x0a, measured::poll_16_req);
         measured::send_inline_const(self.rc.send_queue(), BATCH, short);
         self.finish_sends(1, 0x0a, measured::poll_16_req_full);
-        measured::send_inline_dyn(
-            self.rc.send_queue(),
-            BATCH,
-            black_box(&data[..32]),
-        );
+        measured::send_inline_dyn(self.rc.send_queue(), BATCH, black_box(&data[..32]));
         self.finish_sends(1, 0x0a, measured::poll_wcs);
-        measured::write_inline(
+        measured::write_inline(self.rc.send_queue(), BATCH, REMOTE, black_box(&data[..]));
+        self.finish_sends(2, 0x08, measured::poll_wcs);
+        measured::write(
             self.rc.send_queue(),
             BATCH,
-            REMOTE,
-            black_box(&data[..]),
+            black_box(REMOTE),
+            black_box(SGE),
         );
-        self.finish_sends(2, 0x08, measured::poll_wcs);
-        measured::write(self.rc.send_queue(), BATCH, black_box(REMOTE), black_box(SGE));
         self.finish_sends(1, 0x08, measured::poll_wcs);
-        measured::read(self.rc.send_queue(), BATCH, black_box(REMOTE), black_box(SGE));
+        measured::read(
+            self.rc.send_queue(),
+            BATCH,
+            black_box(REMOTE),
+            black_box(SGE),
+        );
         self.finish_sends(1, 0x10, measured::poll_wcs);
         measured::send_16(self.rc.send_queue(), BATCH, black_box(SGE));
         self.finish_sends(1, 0x0a, measured::poll_wcs);
