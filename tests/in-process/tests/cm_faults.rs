@@ -72,7 +72,12 @@ fn config(node: usize, seed: u64) -> rdma::Config {
 
 /// Connects node 0 to node 1, sends a message, disconnects. Errors of the connecting side, and those that make either
 /// manager unusable, end it.
-fn converse(world: &World, cms: &mut [Cm<'_, '_>; 2], limit: Duration) -> Result<(), RdmaError> {
+fn converse(
+    tick: &mut dyn FnMut(),
+    world: &World,
+    cms: &mut [Cm<'_, '_>; 2],
+    limit: Duration,
+) -> Result<(), RdmaError> {
     let channels = [
         cms[0].create_event_channel()?,
         cms[1].create_event_channel()?,
@@ -83,7 +88,9 @@ fn converse(world: &World, cms: &mut [Cm<'_, '_>; 2], limit: Duration) -> Result
     let ours = cms[0].create_id(Some(channels[0]), 0, PortSpace::Tcp)?;
     cms[0].resolve_addr(ours, None, SocketAddr::new(ip(1), PORT), SECOND)?;
     cms[0].resolve_route(ours, SECOND)?;
+    tick();
     cms[0].create_qp(ours, None, &mut init())?;
+    tick();
     cms[0].connect(ours, None)?;
     let start = world.now();
     let mut theirs = None;
@@ -95,12 +102,14 @@ fn converse(world: &World, cms: &mut [Cm<'_, '_>; 2], limit: Duration) -> Result
         if world.now() - start > limit {
             return Err(RdmaError::TimedOut);
         }
+        tick();
         for node in 0..2 {
             let now = cms[node].now();
             cms[node].poll(now)?;
             while let Some(event) = cms[node].try_get_cm_event(channels[node])? {
                 match event.event {
                     EventType::ConnectRequest => {
+                        tick();
                         let cm = &mut cms[1];
                         let accepted = cm.create_qp(event.id, None, &mut init()).and_then(|()| {
                             let buffer = cm.reg_msgs(event.id, 16)?;
@@ -130,19 +139,24 @@ fn converse(world: &World, cms: &mut [Cm<'_, '_>; 2], limit: Duration) -> Result
         }
         if up[0] && theirs.is_some() && !said {
             said = true;
+            tick();
             cms[0].post_send_inline(ours, 2, b"sixteen bytes...", SendFlags::SIGNALED)?;
             let until = world.now() + 20 * SECOND;
             // Both ends have to be driven, and the clock moves by itself while one waits.
             let sent = cms[0].get_send_comp_until(ours, until)?;
-            assert_eq!(sent.status, WcStatus::Success);
+            if sent.status != WcStatus::Success {
+                return Err(RdmaError::Unreachable);
+            }
             let mut bytes = [0; 16];
             sink.as_ref().expect("a buffer").copy_out(0, &mut bytes)?;
             assert_eq!(&bytes, b"sixteen bytes...");
+            tick();
             cms[0].disconnect(ours)?;
         }
         world.step();
         world.advance(MS / 4);
     }
+    tick();
     if let Some(theirs) = theirs {
         cms[1].destroy_id(theirs)?;
     }
@@ -156,7 +170,8 @@ fn whole_life(
     seed: u64,
     limit: Duration,
     before: impl FnOnce(&World),
-) -> (Result<(), RdmaError>, [u64; 2]) {
+    mut tick: impl FnMut(),
+) -> (Result<(), RdmaError>, [u64; 2], [u64; 2]) {
     let mut memory = [Resources::new(), Resources::new()];
     let [first, second] = &mut memory;
     let devices = [open(world, 0, first), open(world, 1, second)];
@@ -179,16 +194,18 @@ fn whole_life(
             )
         };
         match (make(0, s0.storage()), make(1, s1.storage())) {
-            (Ok(a), Ok(b)) => converse(world, &mut [a, b], limit),
+            (Ok(a), Ok(b)) => converse(&mut tick, world, &mut [a, b], limit),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     };
     let used = [0, 1].map(|node: usize| devices[node].commands_executed() - commands[node]);
-    for device in devices {
-        // A device that lost a command may not give everything back in order; what counts is what is left.
-        let _ = device.close();
-    }
-    (outcome, used)
+    // A device that lost a command may not give everything back in order; what counts is what is left.
+    let quarantined = devices.map(|device| {
+        device
+            .close()
+            .map_or_else(|error| error.bytes_quarantined, |()| 0)
+    });
+    (outcome, used, quarantined)
 }
 
 #[track_caller]
@@ -222,7 +239,7 @@ fn world() -> World {
 #[test]
 fn every_command_of_connection_set_up_may_go_wrong() {
     let clean = world();
-    let (outcome, used) = whole_life(&clean, 1, 60 * SECOND, |_| {});
+    let (outcome, used, _) = whole_life(&clean, 1, 60 * SECOND, |_| {}, || {});
     outcome.expect("a connection");
     assert_nothing_held(&clean, "nothing wrong");
     println!("commands for QP1 and one connection: {used:?}");
@@ -240,24 +257,30 @@ fn every_command_of_connection_set_up_may_go_wrong() {
     // The last ones of each side take down what the first ones set up: two QPs to ERR, to RESET and destroyed, four CQs,
     // two keys and the PD. Their failure reaches nobody but the log.
     let teardown = 13;
-    for node in 0..2 {
-        for nth in 0..used[node] as u32 {
+    for (node, &used) in used.iter().enumerate() {
+        for nth in 0..used as u32 {
             for fault in faults {
                 let what = format!("command {nth} of node {node}, {fault:?}");
                 let world = world();
-                let (outcome, _) = whole_life(&world, 1, 60 * SECOND, |world| {
-                    world.with_model(node, |model| {
-                        model
-                            .faults_mut()
-                            .commands
-                            .push(CommandRule::nth(nth, fault))
-                    });
-                });
+                let (outcome, ..) = whole_life(
+                    &world,
+                    1,
+                    60 * SECOND,
+                    |world| {
+                        world.with_model(node, |model| {
+                            model
+                                .faults_mut()
+                                .commands
+                                .push(CommandRule::nth(nth, fault))
+                        });
+                    },
+                    || {},
+                );
                 match fault {
                     CommandFault::Delay(_) => {
                         outcome.unwrap_or_else(|error| panic!("{what}: {error}"))
                     }
-                    _ if nth < used[node] as u32 - teardown => {
+                    _ if nth < used as u32 - teardown => {
                         let error = outcome.expect_err(&what);
                         assert_ne!(error, RdmaError::TimedOut, "{what}: stuck");
                     }
@@ -284,9 +307,13 @@ fn bad_links() {
             reorder: 100,
             ..Rates::default()
         };
-        let (outcome, _) = whole_life(&world, seed, 200 * SECOND, |world| {
-            world.with_wire(|wire| wire.set_rates(rates))
-        });
+        let (outcome, ..) = whole_life(
+            &world,
+            seed,
+            200 * SECOND,
+            |world| world.with_wire(|wire| wire.set_rates(rates)),
+            || {},
+        );
         match outcome {
             Ok(()) => connected += 1,
             Err(RdmaError::Event {
@@ -298,4 +325,55 @@ fn bad_links() {
         assert_nothing_held(&world, &format!("seed {seed}"));
     }
     assert!(connected >= 198, "only {connected} of 200");
+}
+
+/// A device that is pulled out, at each turn of a connection's life: the error is typed, and comes at once on the side that
+/// lost its device. What the device held is given up without waiting for it.
+#[test]
+fn a_device_may_vanish_at_any_time() {
+    let clean = world();
+    let mut turns = 0;
+    whole_life(&clean, 1, 60 * SECOND, |_| {}, || turns += 1)
+        .0
+        .expect("a connection");
+    assert!(turns > 10);
+    let mut unnoticed = 0;
+    for node in 0..2 {
+        for turn in 0..turns {
+            let what = format!("turn {turn} of node {node}");
+            let world = world();
+            let mut now = 0;
+            let tick = || {
+                if now == turn {
+                    world.with_model(node, connectx_model::Model::vanish);
+                }
+                now += 1;
+            };
+            let (outcome, _, quarantined) = whole_life(&world, 1, 60 * SECOND, |_| {}, tick);
+            match outcome {
+                // The side that lost its device, or the other one whose data is not acknowledged any more.
+                Err(error) => {
+                    assert!(
+                        [errno::EIO, errno::ETIMEDOUT].contains(&error.errno()),
+                        "{what}: {error}"
+                    );
+                    assert_ne!(error, RdmaError::TimedOut, "{what}: stuck");
+                }
+                // The conversation was over before anybody looked.
+                Ok(()) => unnoticed += 1,
+            }
+            for (node, quarantined) in quarantined.into_iter().enumerate() {
+                assert_eq!(world.take_faults(node), [], "{what}, node {node}");
+                // The host does not reuse what a device may still write to; that is all that is missing.
+                let accounting = world.accounting(node);
+                assert_eq!(
+                    accounting.allocated as u64, quarantined,
+                    "{what}, node {node}"
+                );
+                assert_eq!(accounting.mapped, 0, "{what}, node {node}");
+            }
+        }
+    }
+    // Out of twice as many.
+    assert!(unnoticed <= turns / 2, "{unnoticed} unnoticed");
 }
