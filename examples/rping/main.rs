@@ -99,7 +99,7 @@ fn both(options: &Options) -> Result<()> {
                     report::device("Server", &there);
                     report::device("Client", about);
                 }
-                ping(cm, &validated, server, about)
+                ping(cm, &validated, client, server, about)
             },
         );
         // A client that failed leaves the server waiting for one.
@@ -148,7 +148,7 @@ fn on_card(options: &Options, card: PciAddress) -> Result<()> {
             .map(drop)
         } else {
             let server = options.address.ok_or("-a: where is the server?")?;
-            ping(cm, options, server, about).map(drop)
+            ping(cm, options, local, server, about).map(drop)
         }
     })
 }
@@ -175,13 +175,14 @@ fn serve<P: Platform, R: Resolver>(
 fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     options: &Options,
+    source: IpAddr,
     server: IpAddr,
     about: &About,
 ) -> Result<Pinged> {
     let address = AddrInfo {
         passive: false,
         port_space: PortSpace::Tcp,
-        src_addr: None,
+        src_addr: Some(SocketAddr::new(source, 0)),
         dst_addr: Some(SocketAddr::new(server, options.port)),
     };
     let bar = if options.json || options.verbose {
