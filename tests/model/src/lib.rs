@@ -7,6 +7,21 @@
 //! * [`Config`] is what the card is, [`Faults`] what is to go wrong with it.
 //! * [`link`] is the cable between two models, with what can happen on it, and [`pcap`] a recording of it.
 //! * [`roce`] is the wire protocol, which stands alone.
+//!
+//! # What is there, and what is not
+//!
+//! | part | modelled | not modelled |
+//! |---|---|---|
+//! | PCI | BAR 0 with 1-, 2-, 4- and 8-byte accesses, PCI Express with function reset, MSI-X with masks and pending bits, bus master and memory enables | vendor-specific capability, SR-IOV, ROM |
+//! | command interface | slots in parallel, chains of any length, tokens, delivery status, signatures in both directions, completion polled or by event | user contexts (`uid`) |
+//! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
+//! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events | temperature, modules and the like |
+//! | completion queues | 64 and 128 bytes, both entry versions, arming, overrun, resize, moderation | compression |
+//! | queue pairs | RC, UC, UD, QP1 with all transitions, flushing, error states; XRC and REG_UMR as far as queues and states go | XRC, DC and raw packets on the wire, path migration |
+//! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
+//! | memory keys | bus address and page list, page rights, bindings, UMR, invalidation by the peer | KLM and KSM, on-demand paging |
+//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters; InfiniBand's answers | InfiniBand packets, Ethernet queues and flow tables |
+//! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
 mod bar;
 mod caps;
@@ -20,6 +35,7 @@ mod eq;
 pub mod fault;
 pub mod health;
 pub mod host;
+mod infiniband;
 mod init_segment;
 mod io;
 pub mod link;

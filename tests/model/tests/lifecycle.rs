@@ -294,3 +294,27 @@ fn a_card_off_the_bus_reads_as_ones_and_stays_silent() {
     assert_eq!(node.command(&NopIn::new()).err(), Some(Failure::Silence));
     assert_eq!(node.model.next_deadline(), None);
 }
+
+#[test]
+fn the_interface_can_be_switched_off_without_commands() {
+    const DISABLED: u32 = 1;
+    const RESET: u32 = 7;
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    node.create_eq(7, 1 << 9, 0);
+    // Drivers write the queue's address back with the state beside it.
+    let address = node.read32(0x14) & !0xfff;
+    node.write32(0x14, address | DISABLED << 8);
+    assert_eq!(node.read32(0x14) >> 8 & 7, DISABLED);
+    assert_eq!(node.model.objects(), Default::default());
+    assert_eq!((node.model.pages_held(), node.model.leaks()), (0, &[][..]));
+    assert_eq!(node.command(&NopIn::new()).err(), Some(Failure::Silence));
+    // A software reset brings it back to life.
+    node.write32(0x14, address | RESET << 8);
+    assert_eq!(node.read32(0x14) >> 8 & 7, 0);
+    node.given.clear();
+    node.program_queue();
+    node.initialize();
+    node.write32(0x14, address | RESET << 8);
+    assert_eq!(node.model.objects(), Default::default());
+}

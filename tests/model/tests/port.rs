@@ -11,7 +11,7 @@ use bareverbs_firmware_cmds::qp::{Init2rtrQpIn, QueryQpIn, Rst2initQpIn, Sqerr2r
 use bareverbs_firmware_cmds::roce::{QueryRoceAddressIn, SetRoceAddressIn};
 use bareverbs_firmware_cmds::vport::{
     ModifyNicVportContextIn, QueryHcaVportContextIn, QueryHcaVportGidIn, QueryHcaVportPkeyIn,
-    QueryNicVportContextIn, QueryVportStateIn,
+    QueryNicVportContextIn, QueryVportCounterIn, QueryVportStateIn,
 };
 use common::queues::*;
 use common::{Failure, Node};
@@ -651,5 +651,34 @@ fn an_infiniband_port_answers_for_its_subnet_manager() {
             .unwrap()
             .resd_lkey(),
         0
+    );
+}
+
+#[test]
+fn the_port_counts_what_passes() {
+    let mut pair = Pair::new();
+    let [(mut qp, _), _] = pair.connect(RC);
+    let memory = pair.b.host.alloc(4096, 4096);
+    let key = pair.b.register(pair.pd[1], memory, 0, 4096, ALL);
+    let local = pair.a.host.alloc(4096, 4096);
+    let local_key = pair.a.register(pair.pd[0], local, 0, 4096, ALL);
+    // 3000 bytes are three packets of the path MTU of 1024.
+    let write = [remote_segment(0, key), data_segment((local_key, 0, 3000))].concat();
+    pair.a.post_send(&mut qp, 8, 0, 0, &write);
+    pair.a.ring_send(&qp);
+    pair.run();
+    let mut query = QueryVportCounterIn::new();
+    let sent = pair.a.command(&query).unwrap();
+    assert_eq!(sent.transmitted_ib_unicast().packets(), 3);
+    assert!(sent.transmitted_ib_unicast().octets() > 3000);
+    query.set_clear(true);
+    let got = pair.b.command(&query).unwrap();
+    assert_eq!(got.received_ib_unicast(), sent.transmitted_ib_unicast());
+    let cleared = pair.b.command(&query).unwrap();
+    assert_eq!(cleared.received_ib_unicast().packets(), 0);
+    query.set_op_mod(1);
+    assert_eq!(
+        pair.b.command(&query).err(),
+        Some(refused(Syndrome::VportCounterOpMod))
     );
 }
