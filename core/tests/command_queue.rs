@@ -385,6 +385,7 @@ fn long_chains_take_what_pieces_there_are() {
         )
         .expect("in pieces of 256 KiB");
     fake.lock().largest = 4096;
+    let at_rest = fake.live();
     let error = device
         .execute_with(
             &CreateMkeyIn::new(),
@@ -396,6 +397,7 @@ fn long_chains_take_what_pieces_there_are() {
         matches!(error.failure, CommandFailure::Memory(_)),
         "{error}"
     );
+    assert_eq!(fake.live(), at_rest, "the pieces that there were went back");
     let error = device
         .execute_with(
             &CreateMkeyIn::new(),
