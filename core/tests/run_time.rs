@@ -115,7 +115,7 @@ fn an_address_that_the_firmware_does_not_have_frees_nothing() {
     // Not its own, not aligned, not there at all, and twice the same.
     fake.lock().take_lies = vec![
         0x1000,
-        page + 8,
+        page + 4096 + 8,
         u64::MAX - 4095,
         page + (32 << 12),
         page,
@@ -131,6 +131,51 @@ fn an_address_that_the_firmware_does_not_have_frees_nothing() {
     );
     assert_eq!(device.page_faults(), (0, 5));
     assert_eq!(fake.live(), live);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+#[test]
+fn only_as_many_pages_are_taken_back_as_the_firmware_says() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let pages: Vec<u64> = fake.lock().pages.iter().copied().take(3).collect();
+    let list = pages.clone();
+    let mut answered = false;
+    fake.script(move |posted| {
+        if !posted.is(Opcode::ManagePages) || posted.op_mod != 2 || answered {
+            return Action::Normal;
+        }
+        answered = true;
+        // It says one, and leaves more behind it; the next time it says none.
+        let mut output = vec![0; 16];
+        output[11] = 1;
+        output.extend(list.iter().flat_map(|page| page.to_be_bytes()));
+        Action::Answer(output)
+    });
+    fake.lock().pages.remove(&pages[0]);
+    fake.lock().keep_pages = true;
+    request(&fake, -3);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 19);
+    assert_eq!(device.page_faults(), (0, 0));
+    // More than was asked for is not believed.
+    let mut lied = false;
+    fake.script(move |posted| {
+        if !posted.is(Opcode::ManagePages) || posted.op_mod != 2 || lied {
+            return Action::Normal;
+        }
+        lied = true;
+        let mut output = vec![0; 16];
+        output[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
+        Action::Answer(output)
+    });
+    request(&fake, -3);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 19);
+    fake.lock().keep_pages = false;
+    fake.script(|_| Action::Normal);
     device.close().expect("orderly");
     fake.assert_clean();
 }
