@@ -138,22 +138,23 @@ pub enum WcOpcode {
     /// A receive, of an RDMA write with immediate data.
     RecvRdmaWithImm,
     /// The device named an operation that this driver never posts.
-    Unknown(u8),
+    Unknown,
 }
 
 impl WcOpcode {
     /// From the opcode of the send WQE, as the CQE repeats it.
-    #[inline(always)]
-    fn of_wqe(opcode: u8) -> Self {
-        match Self::OF_WQE.get(usize::from(opcode)) {
-            Some(&known) => known,
-            None => Self::Unknown(opcode),
-        }
-    }
+    /// By opcode of the CQE, other than a requester's success.
+    const OF_CQE: [Self; 16] = {
+        let mut table = [Self::Recv; 16];
+        table[cqe_op::RESP_WRITE_IMM as usize] = Self::RecvRdmaWithImm;
+        // Errors do not say; the direction is all there is.
+        table[cqe_op::REQ_ERR as usize] = Self::Send;
+        table
+    };
 
     /// By opcode of the WQE: a table, because a poll that reads the field does so each time.
-    const OF_WQE: [Self; 0x26] = {
-        let mut table = [Self::Unknown(0); 0x26];
+    const OF_WQE: [Self; 256] = {
+        let mut table = [Self::Unknown; 256];
         let mut opcode = 0;
         while opcode < table.len() {
             table[opcode] = match opcode {
@@ -163,7 +164,7 @@ impl WcOpcode {
                 0x11 => Self::CompSwap,
                 0x12 => Self::FetchAdd,
                 0x25 => Self::BindMw,
-                other => Self::Unknown(other as u8),
+                _ => Self::Unknown,
             };
             opcode += 1;
         }
@@ -349,11 +350,10 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline(always)]
     pub(crate) fn opcode(&self) -> WcOpcode {
-        match self.op() {
-            cqe_op::REQ | cqe_op::REQ_ERR => WcOpcode::of_wqe(self.tail.wqe_opcode()),
-            cqe_op::RESP_WRITE_IMM => WcOpcode::RecvRdmaWithImm,
-            _ => WcOpcode::Recv,
+        if self.tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
+            return WcOpcode::OF_WQE[usize::from(self.tail.wqe_opcode())];
         }
+        WcOpcode::OF_CQE[usize::from(self.op() & 0xf)]
     }
 
     #[inline]
@@ -383,8 +383,10 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline(always)]
     pub(crate) fn flags(&self) -> WcFlags {
+        // One comparison for "not a responder's success".
         let op = self.op();
-        if op == cqe_op::REQ || op >= cqe_op::RESIZE {
+        if op.wrapping_sub(cqe_op::RESP_WRITE_IMM) > cqe_op::RESP_SEND_INV - cqe_op::RESP_WRITE_IMM
+        {
             return WcFlags::empty();
         }
         let mut flags = WcFlags::OF_RESPONDER[usize::from(op & 7)];
@@ -541,7 +543,7 @@ mod tests {
         assert_eq!(case(0, 0x11), (WcOpcode::CompSwap, none));
         assert_eq!(case(0, 0x12), (WcOpcode::FetchAdd, none));
         assert_eq!(case(0, 0x25), (WcOpcode::BindMw, none));
-        assert_eq!(case(0, 0x77), (WcOpcode::Unknown(0x77), none));
+        assert_eq!(case(0, 0x77), (WcOpcode::Unknown, none));
         assert_eq!(case(1, 0), (WcOpcode::RecvRdmaWithImm, WcFlags::WITH_IMM));
         assert_eq!(case(2, 0), (WcOpcode::Recv, none));
         assert_eq!(case(3, 0), (WcOpcode::Recv, WcFlags::WITH_IMM));

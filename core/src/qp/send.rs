@@ -286,8 +286,8 @@ impl Payload for Inline<'_> {
     }
 }
 
-/// Copies inline data in pieces of fixed size, the last of which may overlap the one before: it is short, and a call of
-/// `memcpy` costs more than the copy.
+/// Copies inline data, as a rule so short that a call of `memcpy` costs more than the copy: in pieces of fixed size, which
+/// may overlap.
 ///
 /// # Safety
 /// As `copy_nonoverlapping`.
@@ -306,11 +306,13 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
     // SAFETY: the caller's promise; each piece lies inside the `len` bytes.
     unsafe {
-        if len >= 16 {
-            let mut at = 0;
-            while at + 16 < len {
-                piece::<u128>(from, to, at);
-                at += 16;
+        if len > 64 {
+            core::ptr::copy_nonoverlapping(from, to, len);
+        } else if len >= 16 {
+            piece::<u128>(from, to, 0);
+            if len > 32 {
+                piece::<u128>(from, to, 16);
+                piece::<u128>(from, to, len - 32);
             }
             piece::<u128>(from, to, len - 16);
         } else if len >= 8 {
@@ -330,15 +332,15 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 /// Copies inline data that crosses the ring's end.
 ///
 /// # Safety
-/// `to` is `before_end` bytes before the ring's end, and the rest fits at its start.
+/// `to` is `before_end` bytes before the ring's end, fewer than there are, and the rest fits at its start.
 #[cold]
 #[inline(never)]
 unsafe fn wrap(data: &[u8], to: *mut u8, before_end: usize, ring: *mut u8) {
-    let (first, second) = data.split_at(before_end);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise; the data is longer than what is left before the end.
     unsafe {
-        core::ptr::copy_nonoverlapping(first.as_ptr(), to, first.len());
-        core::ptr::copy_nonoverlapping(second.as_ptr(), ring, second.len());
+        core::ptr::copy_nonoverlapping(data.as_ptr(), to, before_end);
+        let rest = data.as_ptr().add(before_end);
+        core::ptr::copy_nonoverlapping(rest, ring, data.len().saturating_sub(before_end));
     }
 }
 
