@@ -502,34 +502,46 @@ fn carries(frame: &[u8], message: Attribute) -> bool {
         && frame.get(BTH + 36..BTH + 38) == Some(&(message as u16).to_be_bytes()[..])
 }
 
-/// Each message of the handshake lost once: it comes about all the same, in less than a second.
+/// Each message of the handshake lost once, in each direction that it goes: it comes about all the same, in less than a
+/// second.
 #[test]
 fn each_message_lost_once() {
-    for lost in [
-        Attribute::Req,
-        Attribute::Rep,
-        Attribute::Rtu,
-        Attribute::Dreq,
-        Attribute::Drep,
+    for (from, lost) in [
+        (0, Attribute::Req),
+        (1, Attribute::Rep),
+        (0, Attribute::Rtu),
+        (0, Attribute::Dreq),
+        (1, Attribute::Drep),
+        (1, Attribute::Dreq),
+        (0, Attribute::Drep),
     ] {
+        let what = format!("{lost} of node {from}");
         let mut pair = Pair::new();
         pair.listener();
-        pair.world
-            .with_wire(|wire| wire.rule(0, 1, Action::Drop, move |_, frame| carries(frame, lost)));
+        pair.world.with_wire(|wire| {
+            wire.rule(0, 1, Action::Drop, move |port, frame| {
+                port == from && carries(frame, lost)
+            })
+        });
         let start = pair.world.now();
         let (ours, theirs) = pair.connected();
         pair.say((0, ours), (1, theirs), b"still here");
-        pair.cms[0].disconnect(ours).unwrap();
+        // The side that ends it is the one whose message, or whose answer, is to get lost.
+        if from == 1 && lost == Attribute::Dreq || from == 0 && lost == Attribute::Drep {
+            pair.cms[1].disconnect(theirs).unwrap();
+        } else {
+            pair.cms[0].disconnect(ours).unwrap();
+        }
         pair.expect(0, EventType::Disconnected);
         pair.expect(1, EventType::Disconnected);
         assert_eq!(
             pair.world.with_wire(|wire| wire.report().dropped),
             1,
-            "{lost}"
+            "{what}"
         );
-        assert!(pair.world.now() - start < SECOND, "{lost}");
+        assert!(pair.world.now() - start < SECOND, "{what}");
         let repeated: u64 = pair.cms.iter().map(|cm| cm.stats().repeated).sum();
-        assert!(repeated > 0, "{lost}");
+        assert!(repeated > 0, "{what}");
     }
 }
 
@@ -757,4 +769,121 @@ fn migration_moves_events() {
     let third = pair.client();
     pair.cms[0].connect(third, None).unwrap();
     assert_eq!(pair.expect(0, EventType::Rejected).status, 8);
+}
+
+/// Over IPv6, to an address that a listener is bound to beside a wildcard of the other family.
+#[test]
+fn ipv6() {
+    let mut pair = Pair::new();
+    let v6 = |node: usize| -> IpAddr { format!("fd00::{}", node + 1).parse().unwrap() };
+    let macs = [0, 1].map(|node: usize| pair.cms[node].device().mac().unwrap());
+    for node in 0..2 {
+        let device = pair.cms[node].device();
+        let index = device.free_gid_index().unwrap();
+        let gid = Gid(mapped(v6(node)));
+        device
+            .set_gid(
+                index,
+                GidEntry {
+                    gid,
+                    version: RoceVersion::V2,
+                    vlan: None,
+                    mac: macs[node],
+                },
+            )
+            .unwrap();
+        let table = Box::leak(Box::new([
+            (v6(0), macs[0]),
+            (v6(1), macs[1]),
+            (ip(0), macs[0]),
+            (ip(1), macs[1]),
+        ]));
+        *pair.cms[node].resolver_mut() = StaticNeighbours(table);
+    }
+    let wildcard = pair.listener();
+    let listener = pair.cms[1]
+        .create_id(Some(pair.channels[1]), 6, PortSpace::Tcp)
+        .unwrap();
+    pair.cms[1]
+        .bind_addr(listener, SocketAddr::new(v6(1), PORT))
+        .unwrap();
+    pair.cms[1].listen(listener, 8).unwrap();
+
+    let ours = pair.cms[0]
+        .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+        .unwrap();
+    pair.cms[0]
+        .resolve_addr(ours, None, SocketAddr::new(v6(1), PORT), SECOND)
+        .unwrap();
+    pair.expect(0, EventType::AddrResolved);
+    pair.cms[0].resolve_route(ours, SECOND).unwrap();
+    pair.expect(0, EventType::RouteResolved);
+    assert_eq!(
+        pair.cms[0].get_local_addr(ours).unwrap().unwrap().ip(),
+        v6(0)
+    );
+    pair.cms[0].create_qp(ours, None, &mut qp()).unwrap();
+    pair.cms[0].connect(ours, None).unwrap();
+    let request = pair.expect(1, EventType::ConnectRequest);
+    assert_eq!((request.listen_id, request.context), (Some(listener), 6));
+    pair.cms[1].create_qp(request.id, None, &mut qp()).unwrap();
+    pair.cms[1].accept(request.id, None).unwrap();
+    pair.expect(0, EventType::Established);
+    pair.expect(1, EventType::Established);
+    pair.say((0, ours), (1, request.id), b"over IPv6");
+    // IPv4 goes to the other listener.
+    let second = pair.client();
+    pair.cms[0].connect(second, None).unwrap();
+    assert_eq!(
+        pair.expect(1, EventType::ConnectRequest).listen_id,
+        Some(wildcard)
+    );
+}
+
+/// A resolver that has to ask: the id waits, and gives up in time.
+#[test]
+fn address_resolution_takes_its_time() {
+    struct Slow {
+        known_from: Duration,
+        mac: [u8; 6],
+    }
+    impl Resolver for Slow {
+        fn resolve(&mut self, now: Duration, _source: IpAddr, _destination: IpAddr) -> Resolution {
+            if now >= self.known_from {
+                Resolution::Found(Neighbour::new(self.mac))
+            } else {
+                Resolution::Pending
+            }
+        }
+    }
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let device = device(&world, 0);
+    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
+    let resolver = Slow {
+        known_from: world.now() + 100 * MS,
+        mac: [2; 6],
+    };
+    let mut cm = RdmaCm::new(device, resolver, rdma::Config::new(1), storage.storage()).unwrap();
+    let id = cm.create_id(None, 0, PortSpace::Tcp).unwrap();
+    let destination = address(1, PORT);
+    let start = world.now();
+    let error = cm.resolve_addr(id, None, destination, 20 * MS).unwrap_err();
+    assert_eq!(error.errno(), errno::ETIMEDOUT);
+    assert!(
+        world.now() - start >= 20 * MS && world.now() - start < 60 * MS,
+        "{:?}",
+        world.now() - start
+    );
+    let event = cm.event(id).unwrap().unwrap();
+    assert_eq!(
+        (event.event, event.status),
+        (EventType::AddrError, -errno::ETIMEDOUT)
+    );
+    assert_eq!(cm.state(id).unwrap(), IdState::AddrBound);
+    cm.resolve_addr(id, None, destination, SECOND).unwrap();
+    assert_eq!(cm.state(id).unwrap(), IdState::AddrResolved);
+    assert!(world.now() - start >= 100 * MS);
 }
