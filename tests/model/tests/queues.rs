@@ -105,6 +105,13 @@ fn solicited_arming_waits_for_who_asks_or_fails() {
     pair.b.make_error(&qp_b);
     pair.run();
     assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
+    // A failure that is there already counts when the queue is armed.
+    pair.b.poll_all(&mut cq);
+    pair.b.post_receive(&mut qp_b, &[(key, 0, 64)]);
+    pair.b.sleep(std::time::Duration::from_millis(1));
+    assert_eq!(events(&mut pair.b, 1), []);
+    pair.b.arm(&mut cq, true);
+    assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
 }
 
 #[test]
@@ -115,7 +122,14 @@ fn doorbells_of_two_halves_work_and_those_of_others_do_not() {
     pair.a
         .post_send(&mut qp_a, SEND, SIGNALED, 0, &inline_segment(&[1]));
     pair.a.host.put32(qp_a.record + 4, u32::from(qp_a.sq));
+    // Neither queue listens to a UAR that is not its own, be it a completion or an event queue.
+    let elsewhere = u64::from(other) * 4096;
+    pair.a.host.put32(cq_a.record + 4, 0);
+    pair.a.write64(elsewhere + 0x20, u64::from(cq_a.number));
+    let events_at = pair.a.events[1].number;
+    pair.a.write32(elsewhere + 0x40, events_at << 24);
     let bad = pair.a.model.stats().bad_doorbells;
+    assert_eq!(bad, 2);
     pair.a
         .write64(u64::from(other) * 4096 + 0x800, u64::from(qp_a.number) << 8);
     pair.run();
