@@ -347,3 +347,57 @@ fn keys_are_shown_held_and_destroyed() {
     );
     node.command(&dealloc).unwrap();
 }
+
+#[test]
+fn every_remote_operation_needs_its_right() {
+    const FETCH_ADD: u8 = 0x12;
+    for opcode in [WRITE, READ, FETCH_ADD] {
+        for granted in [true, false] {
+            let mut ends = ends();
+            let memory = ends.pair.b.host.alloc(4096, 4096);
+            let local = ends.pair.a.host.alloc(4096, 4096);
+            let local_key = ends.pair.a.register(ends.pair.pd[0], local, 0, 64, ALL);
+            let pd = ends.pair.pd[1];
+            let key = create(&mut ends.pair.b, pd, &[memory], |input| {
+                context(input)
+                    .set_rw(opcode != WRITE || granted)
+                    .set_rr(opcode != READ || granted)
+                    .set_a(opcode != FETCH_ADD || granted);
+            })
+            .unwrap();
+            let mut segments = remote_segment(0, key);
+            if opcode == FETCH_ADD {
+                segments.extend([0; 16]);
+            }
+            segments.extend(data_segment((local_key, 0, 8)));
+            let expected = if granted { 0 } else { REMOTE_ACCESS };
+            assert_eq!(ends.work(opcode, &segments), expected, "opcode {opcode:#x}");
+        }
+    }
+}
+
+#[test]
+fn the_peer_may_only_invalidate_what_allows_it() {
+    const SEND_INVALIDATE: u8 = 0x01;
+    for allowed in [true, false] {
+        let mut ends = ends();
+        let memory = ends.pair.b.host.alloc(4096, 4096);
+        let pd = ends.pair.pd[1];
+        let key = create(&mut ends.pair.b, pd, &[memory], |input| {
+            context(input).set_en_rinval(allowed);
+        })
+        .unwrap();
+        ends.pair.b.post_receive(&mut ends.peer, &[]);
+        ends.pair
+            .a
+            .post_send(&mut ends.qp, SEND_INVALIDATE, SIGNALED, key, &[]);
+        ends.pair.a.ring_send(&ends.qp);
+        ends.pair.run();
+        let done = ends.pair.a.poll(&mut ends.cq).unwrap();
+        assert_eq!(done.syndrome == 0, allowed, "{done:x?}");
+        let mut query = QueryMkeyIn::new();
+        query.set_mkey_index(key >> 8);
+        let shown = ends.pair.b.command(&query).unwrap();
+        assert_eq!(shown.memory_key_mkey_entry().free(), allowed);
+    }
+}

@@ -318,3 +318,17 @@ fn the_interface_can_be_switched_off_without_commands() {
     node.write32(0x14, address | RESET << 8);
     assert_eq!(node.model.objects(), Default::default());
 }
+
+#[test]
+fn the_firmware_looks_after_its_own_pages() {
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    // The first sixteen pages are the firmware's own.
+    let page = node.given[3];
+    node.host.bytes(page, 16).fill(0);
+    assert_eq!(
+        node.command(&TeardownHcaIn::new()).err(),
+        Some(refused(Syndrome::ContextLost))
+    );
+    assert_eq!(node.model.health_syndrome(), 1);
+}
