@@ -4,6 +4,7 @@
 
 mod layouts;
 mod stock_driver;
+mod wireshark;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,11 @@ const RIGS: &[Rig] = &[
         name: "stock-driver",
         about: stock_driver::ABOUT,
         run: stock_driver::run,
+    },
+    Rig {
+        name: "wireshark",
+        about: wireshark::ABOUT,
+        run: wireshark::run,
     },
 ];
 

@@ -1,0 +1,254 @@
+//! What goes over the wire, in the eyes of somebody who has never heard of this project: tshark.
+//!
+//! A whole run of driver and CM over two device models is recorded, in virtual time, and with each step what was meant by
+//! it: addresses and numbers as the application gave them and as the driver's own queries tell them, packets as the IBTA's
+//! rules cut them. tshark dissects the recording, and every field of every frame has to be what was meant. Beside that
+//! our own decoders read the same frames, and frames of Linux's; both readings have to agree. The ICRC, which tshark does
+//! not verify, is recomputed by a few lines of Python.
+
+mod connections;
+mod decoder;
+mod expect;
+mod packets;
+mod scene;
+mod traffic;
+mod tshark;
+
+use crate::Outcome;
+use connectx_model::pcap::Reader;
+use scene::Scene;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use tshark::Frame;
+
+/// One line for the list of rigs.
+pub(crate) const ABOUT: &str = "what driver, CM and model put on the wire, as tshark reads it (--keep FILE copies the capture)";
+
+/// Frames of Linux 6.1.
+const GOLDEN: &str = "tests/model/tests/data/rxe61-guest-guest.pcap";
+const ICRC: &str = include_str!("icrc.py");
+
+/// What tshark remarks on frames that are right, and why they are.
+const EXPLAINED: &[(&str, &str)] = &[(
+    "Illegal checksum value (0)",
+    "UDP over IPv6 wants a checksum, RoCE v2 does not: annex A17 leaves it 0 because the ICRC covers more, and so does Linux",
+)];
+
+/// Records, has it dissected, and compares.
+pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
+    let mut keep = None;
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--keep" => keep = arguments.next().map(PathBuf::from),
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    println!("{}", tshark::need("tshark", "tshark", "--version")?);
+    println!("{}", tshark::need("python3", "python3", "--version")?);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let work = root.join("target/rigs/wireshark");
+    let home = work.join("home");
+    std::fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+
+    let mut outcome = Outcome::default();
+    let begun = Instant::now();
+    let mut scene = Scene::new()?;
+    let relations = connections::run(&mut scene)?;
+    traffic::run(&mut scene)?;
+    let capture = scene.file();
+    let file = work.join("capture.pcap");
+    write(&file, &capture)?;
+    if let Some(keep) = keep {
+        write(&keep, &capture)?;
+    }
+    println!(
+        "recorded {} frames in {} steps, {:.1} s",
+        scene.frames(),
+        scene.steps.len(),
+        begun.elapsed().as_secs_f64()
+    );
+    let raw = frames(&capture)?;
+    let seen = tshark::dissect(&file, &home)?;
+    outcome.check(seen.len() == raw.len(), || {
+        format!("tshark shows {} frames of {}", seen.len(), raw.len())
+    });
+    every_frame_is_roce(&mut outcome, &seen);
+    let covered: usize = scene.steps.iter().map(|step| step.frames.len()).sum();
+    outcome.check(covered == raw.len(), || {
+        format!("{covered} frames belong to a step, of {}", raw.len())
+    });
+    let mut compared = 0;
+    for step in &scene.steps {
+        compared += step.compared();
+        report(&mut outcome, &step.name, &step.problems(&seen, &scene.macs));
+    }
+    println!("compared {compared} fields with what was meant");
+    for relation in &relations {
+        report(&mut outcome, relation.name(), &relation.problems(&seen));
+    }
+    two_readings(&mut outcome, "capture", &raw, &seen);
+    icrcs(&mut outcome, &file, &raw)?;
+    icrcs_of_damaged(&mut outcome, &work.join("damaged.pcap"), &capture)?;
+
+    println!("frames of Linux: {GOLDEN}");
+    let golden = root.join(GOLDEN);
+    let bytes = std::fs::read(&golden).map_err(|e| format!("{}: {e}", golden.display()))?;
+    let raw = frames(&bytes)?;
+    let seen = tshark::dissect(&golden, &home)?;
+    outcome.check(seen.len() == raw.len(), || {
+        format!("tshark shows {} frames of {}", seen.len(), raw.len())
+    });
+    two_readings(&mut outcome, "golden", &raw, &seen);
+    icrcs(&mut outcome, &golden, &raw)?;
+
+    println!("not compared:");
+    for (what, why) in tshark::NOT_ASKED {
+        println!("  {what}: {why}");
+    }
+    println!("{:.1} s in all", begun.elapsed().as_secs_f64());
+    Ok(outcome)
+}
+
+fn write(file: &Path, data: &[u8]) -> Result<(), String> {
+    std::fs::write(file, data).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+fn frames(capture: &[u8]) -> Result<Vec<&[u8]>, String> {
+    Reader::new(capture)
+        .map_err(|e| e.to_string())?
+        .map(|record| record.map(|record| record.data).map_err(|e| e.to_string()))
+        .collect()
+}
+
+/// One check; of many problems the first ones are told.
+fn report(outcome: &mut Outcome, name: &str, problems: &[String]) {
+    const SHOWN: usize = 12;
+    outcome.check(problems.is_empty(), || {
+        let mut all = name.to_owned();
+        for problem in problems.iter().take(SHOWN) {
+            all.push_str("\n    ");
+            all.push_str(problem);
+        }
+        if problems.len() > SHOWN {
+            all.push_str(&format!("\n    and {} more", problems.len() - SHOWN));
+        }
+        all
+    });
+}
+
+/// No frame is anything else, none is malformed, and each remark has an explanation.
+fn every_frame_is_roce(outcome: &mut Outcome, seen: &[Frame]) {
+    let mut explained = vec![0usize; EXPLAINED.len()];
+    let mut problems = Vec::new();
+    for frame in seen {
+        let protocols = frame.first("frame.protocols");
+        if !protocols.split(':').any(|name| name == "infiniband") {
+            problems.push(format!("{}: {protocols}", frame.summary()));
+        }
+        if !frame.all("_ws.malformed").is_empty() {
+            problems.push(format!("{}: malformed", frame.summary()));
+        }
+        for message in frame.all("_ws.expert.message") {
+            match EXPLAINED.iter().position(|(text, _)| *text == message) {
+                Some(index) => explained[index] += 1,
+                None => problems.push(format!("{}: {message}", frame.summary())),
+            }
+        }
+    }
+    for ((text, why), count) in EXPLAINED.iter().zip(explained) {
+        println!("tshark remarks {count} times: {text} ({why})");
+    }
+    report(
+        outcome,
+        "every frame is RoCE, whole and unremarkable",
+        &problems,
+    );
+}
+
+/// Our decoders beside tshark, a check for each RoCE frame.
+fn two_readings(outcome: &mut Outcome, name: &str, raw: &[&[u8]], seen: &[Frame]) {
+    let (mut roce, mut compared) = (0, 0);
+    for (index, (raw, seen)) in raw.iter().zip(seen).enumerate() {
+        let theirs = !seen.all("infiniband.bth.opcode").is_empty();
+        let problems = match decoder::view(raw) {
+            Ok(None) if !theirs => continue,
+            Ok(None) => vec!["not RoCE to us, but to tshark".to_owned()],
+            Ok(Some(_)) if !theirs => vec!["RoCE to us, but not to tshark".to_owned()],
+            Ok(Some(fields)) => {
+                compared += fields.len();
+                expect::differences(seen, &fields)
+            }
+            Err(error) => vec![error],
+        };
+        roce += 1;
+        report(
+            outcome,
+            &format!("{name}, frame {}, two readings", index + 1),
+            &problems,
+        );
+    }
+    println!("{name}: {roce} RoCE frames read twice, {compared} fields");
+    outcome.check(roce > 0, || format!("{name}: no RoCE frames"));
+}
+
+/// What the Python script says about each frame.
+fn script(file: &Path) -> Result<Vec<String>, String> {
+    let output = Command::new("python3")
+        .args(["-I", "-c", ICRC])
+        .arg(file)
+        .output()
+        .map_err(|e| format!("python3: {e}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "icrc.py: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().map(str::to_owned).collect())
+}
+
+/// Every ICRC is right.
+fn icrcs(outcome: &mut Outcome, file: &Path, raw: &[&[u8]]) -> Result<(), String> {
+    let verdicts = script(file)?;
+    let mut problems = Vec::new();
+    if verdicts.len() != raw.len() {
+        problems.push(format!(
+            "{} verdicts on {} frames",
+            verdicts.len(),
+            raw.len()
+        ));
+    }
+    for (index, (verdict, raw)) in verdicts.iter().zip(raw).enumerate() {
+        let roce = !matches!(decoder::view(raw), Ok(None));
+        if verdict != if roce { "ok" } else { "other" } {
+            problems.push(format!("frame {}: {verdict}", index + 1));
+        }
+    }
+    let right = verdicts.iter().filter(|verdict| *verdict == "ok").count();
+    println!("{right} ICRCs right by zlib");
+    report(outcome, "ICRCs", &problems);
+    Ok(())
+}
+
+/// And the script would notice: the same capture with one bit of each frame turned, in front of the ICRC.
+fn icrcs_of_damaged(outcome: &mut Outcome, file: &Path, capture: &[u8]) -> Result<(), String> {
+    let mut damaged = capture.to_vec();
+    let mut at = 24;
+    let mut count = 0;
+    while let Some(len) = capture.get(at + 8..at + 12) {
+        let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize;
+        at += 16 + len;
+        damaged[at - 5] ^= 1 << (count % 8);
+        count += 1;
+    }
+    write(file, &damaged)?;
+    let verdicts = script(file)?;
+    let missed = verdicts.iter().filter(|verdict| *verdict != "bad").count();
+    outcome.check(missed == 0 && verdicts.len() == count, || {
+        format!("{missed} of {count} damaged frames have a right ICRC, says the script")
+    });
+    Ok(())
+}
