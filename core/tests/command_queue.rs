@@ -170,11 +170,13 @@ fn with_one_ordinary_slot_retired_the_queue_is_full() {
     });
     let error = device.execute(&NopIn::new()).unwrap_err();
     assert!(matches!(error.failure, CommandFailure::Timeout { .. }));
+    let before = fake.lock().now;
     let error = device.execute(&QueryAdapterIn::new()).unwrap_err();
     assert!(
         matches!(error.failure, CommandFailure::QueueFull { .. }),
         "{error}"
     );
+    assert!(fake.lock().now - before < 2 * quick().command_timeout);
     assert!(
         fake.lock().history.iter().all(|posted| posted.slot == 0),
         "the page slot took an ordinary command"
