@@ -249,6 +249,18 @@ fn a_host_without_pages_makes_the_command_fail() {
         node.answer(slot, 16),
         Err(refused(Syndrome::NoContextMemory))
     );
+    // Faults strike the slot's next command again: the one that waited is done with.
+    node.model.faults_mut().commands.push(CommandRule::next(
+        0x80d,
+        CommandFault::Fail {
+            status: Status::Limit,
+            syndrome: 1,
+        },
+    ));
+    assert_eq!(
+        node.command(&NopIn::new()).err(),
+        Some(Failure::Status(8, 1))
+    );
     // Without a way to ask, the command fails at once.
     let mut deaf = Node::new(Config::new(1));
     deaf.initialize();

@@ -69,6 +69,7 @@ impl CommandQueue {
     pub(crate) fn forget(&mut self) {
         self.slots.fill(Slot::Idle);
         self.pending = 0;
+        self.delayed = 0;
         self.programmed = false;
     }
 
@@ -174,6 +175,7 @@ impl Device {
             answer(&mut output, &Reject::from(Syndrome::NoContextMemory));
             self.stats.commands += 1;
             self.stats.commands_failed += 1;
+            self.cmdq.delayed &= !(1 << number);
             let outcome = self.finish(io, number, &mut entry, &output, outlen, true);
             self.cmdq.set(number, outcome);
         }
