@@ -124,7 +124,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         // A wildcard listener stands for this device's addresses, not for any.
         let ours = header.destination.is_loopback() || self.is_own(header.destination);
-        let listener = self.find_listener(port, header.destination).filter(|_| ours);
+        let listener = self
+            .find_listener(port, header.destination)
+            .filter(|_| ours);
         let listener = listener.ok_or(RejectReason::CONSUMER_DEFINED)?;
         if self.ids[listener].unread >= self.ids[listener].backlog {
             return Err(RejectReason::NO_RESOURCES);

@@ -36,10 +36,14 @@ pub(super) struct GsiPort<'d, P: Platform> {
     send: Buffer<'d, P>,
     _pd: Pd<'d, P>,
     device: &'d Device<'d, P>,
+    /// Receive buffers.
+    depth: u32,
     /// Bit per send buffer that is free.
     free: u64,
     armed: bool,
-    pub(super) failed_sends: u64,
+    /// A work request failed.
+    failed: bool,
+    pub(super) restarts: u64,
 }
 
 /// A MAD that arrived.
@@ -75,30 +79,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             },
             sq_sig_all: true,
         };
-        let mut qp = pd.create_qp::<Gsi>(&mut init)?;
-        let attr = QpAttr {
-            qp_state: QpState::Init,
-            qkey: GSI_QKEY,
-            ..QpAttr::DEFAULT
-        };
-        qp.modify(
-            &attr,
-            QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::QKEY,
-        )?;
-        qp.modify(
-            &QpAttr {
-                qp_state: QpState::Rtr,
-                ..attr
-            },
-            QpAttrMask::STATE,
-        )?;
-        qp.modify(
-            &QpAttr {
-                qp_state: QpState::Rts,
-                ..attr
-            },
-            QpAttrMask::STATE | QpAttrMask::SQ_PSN,
-        )?;
+        let qp = pd.create_qp::<Gsi>(&mut init)?;
         let mut port = Self {
             qp,
             send_cq,
@@ -107,14 +88,62 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             send,
             _pd: pd,
             device,
+            depth,
             free: u64::MAX,
             armed: false,
-            failed_sends: 0,
+            failed: false,
+            restarts: 0,
         };
-        for index in 0..depth {
-            port.post(u64::from(index))?;
-        }
+        port.start()?;
         Ok(port)
+    }
+
+    /// From RESET to work.
+    fn start(&mut self) -> Result<(), RdmaError> {
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            qkey: GSI_QKEY,
+            ..QpAttr::DEFAULT
+        };
+        self.qp.modify(
+            &attr,
+            QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::QKEY,
+        )?;
+        self.qp.modify(
+            &QpAttr {
+                qp_state: QpState::Rtr,
+                ..attr
+            },
+            QpAttrMask::STATE,
+        )?;
+        self.qp.modify(
+            &QpAttr {
+                qp_state: QpState::Rts,
+                ..attr
+            },
+            QpAttrMask::STATE | QpAttrMask::SQ_PSN,
+        )?;
+        for index in 0..self.depth {
+            self.post(u64::from(index))?;
+        }
+        Ok(())
+    }
+
+    /// A work request failed, so that the QP is in error and takes no others. What was on its way is lost, as it could be
+    /// on the wire; the engine will repeat itself.
+    fn restart(&mut self) -> Result<(), RdmaError> {
+        log::warn!("QP1 failed and is started again");
+        self.qp.modify(
+            &QpAttr {
+                qp_state: QpState::Reset,
+                ..QpAttr::DEFAULT
+            },
+            QpAttrMask::STATE,
+        )?;
+        self.failed = false;
+        self.free = u64::MAX;
+        self.restarts += 1;
+        self.start()
     }
 
     fn post(&mut self, index: u64) -> Result<(), RdmaError> {
@@ -127,12 +156,19 @@ impl<'d, P: Platform> GsiPort<'d, P> {
 
     /// Takes the next MAD. What is no MAD (too short, or without an address) is dropped on the way.
     pub(super) fn receive(&mut self) -> Result<Option<Received>, RdmaError> {
+        // Once per call: a QP that fails at once again must not hold the caller.
+        if self.failed {
+            self.restart()?;
+        }
         loop {
             let (index, arrived) = match self.recv_cq.poll()? {
                 None => return Ok(None),
+                Some(completion) if completion.status() != WcStatus::Success => {
+                    self.failed = true;
+                    continue;
+                }
                 Some(completion) => {
-                    let good = completion.status() == WcStatus::Success;
-                    let whole = good && completion.byte_len() as usize >= GRH + MAD_LEN;
+                    let whole = completion.byte_len() as usize >= GRH + MAD_LEN;
                     let arrived =
                         whole.then(|| (completion.network_header(), completion.pkey_index()));
                     (completion.wr_id(), arrived)
@@ -185,7 +221,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         while let Some(completion) = self.send_cq.poll()? {
             let index = completion.wr_id();
             if completion.status() != WcStatus::Success {
-                self.failed_sends += 1;
+                self.failed = true;
             }
             self.free |= 1u64.checked_shl(index as u32).unwrap_or(0);
         }
@@ -206,7 +242,6 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             Err(error) => {
                 // The GID went away, or the path makes no sense: as if it had got lost on the wire.
                 log::warn!("no way to send a CM message: {error}");
-                self.failed_sends += 1;
                 return Ok(());
             }
         };

@@ -235,6 +235,11 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         self.engine.stats()
     }
 
+    /// How often QP1 had to be started again after a work request of it failed.
+    pub const fn gsi_restarts(&self) -> u64 {
+        self.gsi.restarts
+    }
+
     /// Ids in use.
     pub const fn ids_in_use(&self) -> usize {
         self.in_use

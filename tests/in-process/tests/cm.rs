@@ -887,3 +887,25 @@ fn address_resolution_takes_its_time() {
     assert_eq!(cm.state(id).unwrap(), IdState::AddrResolved);
     assert!(world.now() - start >= 100 * MS);
 }
+
+/// QP1 falls into error: it is started again, and what was lost is repeated.
+#[test]
+fn qp1_recovers() {
+    let mut pair = Pair::new();
+    pair.listener();
+    let ours = pair.client();
+    // Somebody moves every QP of node 1 to ERR, QP1 among them.
+    for qpn in 0..256 {
+        let mut command = bareverbs_core::firmware_cmds::qp::Qp2ErrIn::new();
+        command.set_qpn(qpn);
+        let _ = pair.cms[1].device().execute(&command);
+    }
+    pair.cms[0].connect(ours, None).unwrap();
+    let theirs = pair.expect(1, EventType::ConnectRequest).id;
+    assert_eq!(pair.cms[1].gsi_restarts(), 1);
+    pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+    pair.cms[1].accept(theirs, None).unwrap();
+    pair.expect(0, EventType::Established);
+    pair.expect(1, EventType::Established);
+    pair.say((0, ours), (1, theirs), b"as if nothing had happened");
+}
