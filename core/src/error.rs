@@ -32,6 +32,9 @@ pub enum DeviceError {
         /// For how long.
         stalled: Duration,
     },
+    /// The register with the command queue's address holds another one: the function was reset behind the driver's back,
+    /// and perhaps somebody else uses it now. It has forgotten every object, and every address of this driver's memory.
+    WasReset,
     /// The device was closed.
     Closed,
 }
@@ -57,6 +60,7 @@ impl fmt::Display for DeviceError {
                     "the firmware's health counter stood still for {stalled:?}"
                 )
             }
+            Self::WasReset => f.write_str("somebody else reset the function"),
             Self::Closed => f.write_str("the device was closed"),
         }
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::init_segment::{
-    CMDQ_ADDR_L_SZ, CommandQueueRegister, HEALTH, HEALTH_COUNTER, HEALTH_COUNTER_MASK,
+    CMDQ_ADDR_H, CMDQ_ADDR_L_SZ, CommandQueueRegister, HEALTH, HEALTH_COUNTER, HEALTH_COUNTER_MASK,
     NicInterface, VANISHED,
 };
 
@@ -27,11 +27,19 @@ pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
     platform.read_be32(FW_VERSION) == VANISHED
 }
 
+/// Where the device has its commands from, with the lower half's register already read.
+fn queue_address<P: Platform>(platform: &P, low: u32) -> u64 {
+    let high = platform.read_be32(CMDQ_ADDR_H);
+    u64::from(high) << 32 | u64::from(CommandQueueRegister(low).address_low())
+}
+
 /// What was seen of the device's health so far.
 #[derive(Debug)]
 pub(crate) struct Health {
     next_look: Duration,
     next: Duration,
+    /// The command queue's address as the registers give it back; 0 if they do not.
+    queue: u64,
     counter: u32,
     /// When the counter was last seen to move.
     moved: Duration,
@@ -40,11 +48,13 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// To be made once the device knows its command queue.
     pub(crate) fn new<P: Platform>(platform: &P) -> Self {
         let now = platform.now();
         Self {
             next_look: now,
             next: now,
+            queue: queue_address(platform, platform.read_be32(CMDQ_ADDR_L_SZ)),
             counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
             moved: now,
             complained: false,
@@ -69,7 +79,14 @@ impl Health {
             return Ok(());
         }
         self.next = now.saturating_add(config.health_interval);
-        let interface = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ)).nic_interface();
+        let register = platform.read_be32(CMDQ_ADDR_L_SZ);
+        if register == VANISHED {
+            return Err(DeviceError::Gone);
+        }
+        if self.queue != 0 && queue_address(platform, register) != self.queue {
+            return Err(DeviceError::WasReset);
+        }
+        let interface = CommandQueueRegister(register).nic_interface();
         if matches!(
             interface,
             NicInterface::Disabled | NicInterface::SoftwareReset

@@ -14,7 +14,7 @@ use bareverbs_firmware_cmds::init_segment::{
 use bareverbs_firmware_cmds::uar::DeallocUarIn;
 
 use crate::device::{Device, Patience};
-use crate::error::{CloseError, CloseFailure, CommandError, CommandFailure};
+use crate::error::{CloseError, CloseFailure, CommandError, CommandFailure, DeviceError};
 use crate::page_chunk;
 use crate::pages::SupplyError;
 use crate::platform::Platform;
@@ -73,6 +73,10 @@ impl<P: Platform> Device<'_, P> {
         // Only an order without any trouble says for sure that the function no longer reaches memory.
         let mut quiet = trouble.first.is_none()
             && self.with(|control| !control.queue.has_retired()) == Some(true);
+        if failed == Some(DeviceError::WasReset) {
+            // It has nothing of this driver's any more, and may be somebody else's.
+            quiet = true;
+        }
         if !quiet {
             quiet = self.disable_interface(patient);
         }
