@@ -4,4 +4,5 @@
 mod chaos;
 mod commands;
 mod handshake;
+mod lost;
 mod support;

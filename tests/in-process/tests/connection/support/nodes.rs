@@ -39,6 +39,8 @@ pub(crate) struct Nodes<'w, 's, 'd> {
     pub(crate) open: [Vec<CmId>; 2],
     /// Timers of the connections to come, if not the usual ones.
     pub(crate) timers: Option<Timers>,
+    /// What shall happen then.
+    pub(crate) strike: Option<(Duration, Box<dyn FnOnce(&World)>)>,
     /// Ids that were told of their end.
     pub(crate) told: Vec<(usize, CmId)>,
     pause: Duration,
@@ -54,6 +56,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             events: Vec::new(),
             told: Vec::new(),
             timers: None,
+            strike: None,
             open: [const { Vec::new() }; 2],
             pause: SHORTEST,
         }
@@ -61,7 +64,10 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
 
     /// Lets everything go on a little, and time pass: more and more of it while nothing happens.
     pub(crate) fn turn(&mut self) {
-        let before = (self.events.len(), self.world.now());
+        if let Some((_, strike)) = self.strike.take_if(|(at, _)| self.world.now() >= *at) {
+            strike(self.world);
+        }
+        let before = self.events.len();
         for node in 0..2 {
             if self.dead[node].is_some() {
                 continue;
@@ -83,8 +89,12 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                 self.events.push((node, event));
             }
         }
-        if self.world.step() || self.events.len() != before.0 {
+        if self.world.step() || self.events.len() != before {
             self.pause = SHORTEST;
+        }
+        if let Some((at, _)) = self.strike {
+            let left = at.saturating_sub(self.world.now());
+            self.pause = self.pause.min(left.max(SHORTEST / 10));
         }
         self.world.advance(self.pause);
         self.pause = (self.pause * 2).min(LONGEST);
