@@ -34,6 +34,8 @@ pub struct Config {
     pub board_id: [u8; 16],
     /// What the port speaks.
     pub port_type: PortType,
+    /// The port's local identifier, if it is an InfiniBand port.
+    pub lid: u16,
     /// The port's MAC address.
     pub mac: [u8; 6],
     /// Node GUID.
@@ -97,6 +99,7 @@ impl Config {
             firmware: (16, 35, 4030),
             board_id: *b"BRV_0000000001\0\0",
             port_type: PortType::Ethernet,
+            lid: u16::from(unit).max(1),
             mac,
             node_guid: guid,
             port_guid: guid | 1,

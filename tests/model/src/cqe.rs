@@ -87,12 +87,16 @@ impl Device {
             put32(&mut entry, 0x24, extra);
         }
         if let Some(source) = done.source {
-            let kind = source.grh as u32;
-            put32(
-                &mut entry,
-                0x18,
-                1 << 28 | kind << 24 | source.qpn & 0xff_ffff,
-            );
+            let (global, kind) = match self.sender {
+                // InfiniBand has the service level where RoCE says what header there is.
+                Some(sender) => {
+                    entry[0x16..0x18].copy_from_slice(&sender.lid.to_be_bytes());
+                    (sender.global, u32::from(sender.service_level & 0xf))
+                }
+                None => (true, source.grh as u32),
+            };
+            let flags = u32::from(global) << 28 | kind << 24;
+            put32(&mut entry, 0x18, flags | source.qpn & 0xff_ffff);
             if extra.is_none() {
                 put32(&mut entry, 0x24, u32::from(source.pkey));
             }

@@ -8,6 +8,7 @@ use crate::cq::Cq;
 use crate::eq::Eq;
 use crate::fault::Faults;
 use crate::health::Health;
+use crate::infiniband::LocalSource;
 use crate::io::Io;
 use crate::mkey::Mkey;
 use crate::multicast::Groups;
@@ -121,6 +122,8 @@ pub(crate) struct Device {
     pub(crate) gsi: Option<u32>,
     /// Frames to the own address.
     pub(crate) loopback: VecDeque<Vec<u8>>,
+    /// Who sent the packet that is being delivered, on an InfiniBand port.
+    pub(crate) sender: Option<LocalSource>,
     pub(crate) spare_frames: Vec<Vec<u8>>,
     pub(crate) scratch: Option<Scratch>,
     pub(crate) node_description: [u8; 64],
@@ -166,6 +169,7 @@ impl Device {
             held_back: BTreeSet::new(),
             gsi: None,
             loopback: VecDeque::new(),
+            sender: None,
             spare_frames: Vec::new(),
             scratch: Some(Scratch::new()),
             node_description: [0; 64],

@@ -1,6 +1,7 @@
 //! Queue pairs: queues in the host's memory, states, doorbells, and what the transport has to know of them.
 
 use crate::device::Device;
+use crate::infiniband::LocalDestination;
 use crate::io::Io;
 use crate::mkey::Accessor;
 use crate::pages::Place;
@@ -212,6 +213,16 @@ impl Device {
     }
 
     fn connected_path(&self, path: &Ads) -> Option<Path> {
+        if !self.ethernet() {
+            return Some(self.local_path(&LocalDestination {
+                lid: path.rlid(),
+                service_level: path.sl(),
+                gid: path.grh().then_some(path.rgid_rip()),
+                traffic_class: path.tclass(),
+                flow_label: path.flow_label(),
+                hop_limit: path.hop_limit(),
+            }));
+        }
         let source = self.gids.get(usize::from(path.src_addr_index()))?;
         if *source == RoceAddr::ZERO {
             return None;

@@ -103,8 +103,7 @@ impl Device {
     fn deliver_packet(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> bool {
         if self.stage != Stage::Initialized
             || !self.health.well()
-            || !self.ethernet()
-            || !self.vport.context.roce_en()
+            || self.ethernet() && !self.vport.context.roce_en()
         {
             return false;
         }
@@ -115,6 +114,9 @@ impl Device {
                 return false;
             }
         };
+        if !self.ethernet() {
+            return self.deliver_local(io, &packet, looped);
+        }
         let path = &packet.repr.headers.path;
         let (gid, version, kind) = destination(&path.encapsulation);
         let qpn = packet.repr.bth.destination_qpn;
@@ -145,7 +147,7 @@ impl Device {
         self.deliver_to(io, qpn, &packet)
     }
 
-    fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {
+    pub(crate) fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {
         let now = self.now;
         // QP1 is reached by its number on the wire only.
         let reachable = self.qps.get(qpn).is_some_and(|qp| {
@@ -162,7 +164,7 @@ impl Device {
         true
     }
 
-    fn deliver_group(
+    pub(crate) fn deliver_group(
         &mut self,
         io: &mut Io<'_>,
         packet: &Packet<'_>,

@@ -1,6 +1,7 @@
 //! Work queue entries: from the bytes in the host's memory to the transport's work items.
 
 use crate::device::Device;
+use crate::infiniband::LocalDestination;
 use crate::io::Io;
 use crate::qp::{Destination, Qp, service};
 use crate::roce::env::{
@@ -28,6 +29,8 @@ const INLINE: u32 = 1 << 31;
 /// What a zero length means.
 const TWO_GIB: u32 = 1 << 31;
 
+/// In the address vector's word with the flow label: there is to be a global header.
+const GLOBAL: u32 = 1 << 30;
 const BAD: BadWqe = BadWqe(Syndrome::LocalQpOperation);
 
 /// Reads a WQE's segments front to back; what is missing reads as an error.
@@ -233,6 +236,22 @@ impl Device {
         let av: &[u8; 48] = rest.take()?;
         let word = |at: usize| u32::from_be_bytes([av[at], av[at + 1], av[at + 2], av[at + 3]]);
         let grh = word(0x1c);
+        if !self.ethernet() {
+            let mut gid = [0; 16];
+            gid.copy_from_slice(&av[0x20..0x30]);
+            return Ok(DatagramAddress {
+                path: self.local_path(&LocalDestination {
+                    lid: u16::from_be_bytes([av[0x0e], av[0x0f]]),
+                    service_level: av[0x0c] & 0xf,
+                    gid: (grh & GLOBAL != 0).then_some(&gid),
+                    traffic_class: av[0x1a],
+                    flow_label: grh & 0xf_ffff,
+                    hop_limit: av[0x1b],
+                }),
+                remote_qpn: word(0x08) & 0xff_ffff,
+                qkey: word(0x00),
+            });
+        }
         let index = (grh >> 20 & 0xff) as usize;
         let source = self.gids.get(index).ok_or(BAD)?;
         if *source == RoceAddr::ZERO {

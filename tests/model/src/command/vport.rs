@@ -139,7 +139,7 @@ pub(super) fn query_hca(
         .set_cap_mask1(device.vport.cap_mask1)
         // What software may set and clear.
         .set_cap_mask1_field_select(CAP_MASK1_SOFTWARE)
-        .set_lid(1)
+        .set_lid(device.config.lid)
         .set_sm_lid(1)
         .set_subnet_timeout(18);
     Ok(())

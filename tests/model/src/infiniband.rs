@@ -1,0 +1,138 @@
+//! InfiniBand ports: local identifiers instead of MAC addresses, and a global header only where the sender asks for one.
+//!
+//! Nothing standard carries InfiniBand's link layer over a cable that takes Ethernet frames, so two models agree between
+//! themselves: a packet travels as RoCE v1 does, its local identifiers and service level as MAC addresses, and a packet
+//! without a global header has addresses there that no port has, `::LID`.
+
+use crate::device::Device;
+use crate::io::Io;
+use crate::roce::env::{Encapsulation, Path};
+use crate::roce::packet::Packet;
+
+/// Local identifiers from here on are of multicast groups.
+const FIRST_MULTICAST_LID: u16 = 0xc000;
+/// Hops that a packet without a global header may take: it never leaves its subnet.
+const SUBNET_HOPS: u8 = 1;
+
+/// What an address vector says of an InfiniBand destination.
+pub(crate) struct LocalDestination<'a> {
+    pub(crate) lid: u16,
+    pub(crate) service_level: u8,
+    /// The destination's GID, if there is to be a global header.
+    pub(crate) gid: Option<&'a [u8; 16]>,
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) hop_limit: u8,
+}
+
+/// What a completion tells of the sender beyond its QP.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalSource {
+    pub(crate) lid: u16,
+    pub(crate) service_level: u8,
+    pub(crate) global: bool,
+}
+
+fn mac(lid: u16, service_level: u8) -> [u8; 6] {
+    let [high, low] = lid.to_be_bytes();
+    let group = u8::from(lid >= FIRST_MULTICAST_LID);
+    [0x02 | group, 0x1b, 0, service_level, high, low]
+}
+
+/// The local identifier and service level in such an address.
+fn lid(mac: [u8; 6]) -> Option<(u16, u8)> {
+    let [0x02 | 0x03, 0x1b, 0, service_level, high, low] = mac else {
+        return None;
+    };
+    Some((u16::from_be_bytes([high, low]), service_level))
+}
+
+fn local(lid: u16) -> [u8; 16] {
+    u128::from(lid).to_be_bytes()
+}
+
+impl Device {
+    /// The port's first GID: link-local, from its GUID.
+    fn port_gid(&self) -> [u8; 16] {
+        let guid = self.vport.context.port_guid();
+        (0xfe80_u128 << 112 | u128::from(guid)).to_be_bytes()
+    }
+
+    /// The headers from this port to a destination.
+    pub(crate) fn local_path(&self, to: &LocalDestination<'_>) -> Path {
+        let own = self.config.lid;
+        let (source, destination) = match to.gid {
+            Some(gid) => (self.port_gid(), *gid),
+            None => (local(own), local(to.lid)),
+        };
+        let global = to.gid.is_some();
+        Path {
+            source_mac: mac(own, to.service_level),
+            destination_mac: mac(to.lid, to.service_level),
+            vlan: None,
+            encapsulation: Encapsulation::V1 {
+                source,
+                destination,
+            },
+            traffic_class: if global { to.traffic_class } else { 0 },
+            flow_label: if global { to.flow_label & 0xf_ffff } else { 0 },
+            hop_limit: if global { to.hop_limit } else { SUBNET_HOPS },
+            udp_source_port: 0,
+        }
+    }
+
+    /// Delivers what came in at an InfiniBand port.
+    pub(crate) fn deliver_local(
+        &mut self,
+        io: &mut Io<'_>,
+        packet: &Packet<'_>,
+        looped: bool,
+    ) -> bool {
+        let path = &packet.repr.headers.path;
+        let (Some((to, _)), Some((from, service_level))) =
+            (lid(path.destination_mac), lid(path.source_mac))
+        else {
+            return false;
+        };
+        let Encapsulation::V1 {
+            source,
+            destination,
+        } = path.encapsulation
+        else {
+            return false;
+        };
+        self.sender = Some(LocalSource {
+            lid: from,
+            service_level,
+            global: source != local(from),
+        });
+        let delivered = if to >= FIRST_MULTICAST_LID {
+            destination[0] == 0xff && self.deliver_group(io, packet, &destination, looped)
+        } else if to == self.config.lid {
+            match (packet.repr.bth.destination_qpn, self.gsi) {
+                (1, Some(gsi)) => self.deliver_to(io, gsi, packet),
+                (1, None) => false,
+                (qpn, _) => self.deliver_to(io, qpn, packet),
+            }
+        } else {
+            false
+        };
+        self.sender = None;
+        delivered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_carry_local_identifiers() {
+        assert_eq!(lid(mac(0x1234, 5)), Some((0x1234, 5)));
+        assert_eq!(lid(mac(0xc001, 0)), Some((0xc001, 0)));
+        assert_eq!(mac(0xbfff, 0)[0] & 1, 0);
+        assert_eq!(mac(0xc000, 0)[0] & 1, 1);
+        assert_eq!(lid([0x02, 0xc9, 0, 0, 0, 1]), None);
+        assert_eq!(lid([0xff; 6]), None);
+    }
+}
