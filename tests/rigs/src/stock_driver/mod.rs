@@ -34,6 +34,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let directory = directory
         .canonicalize()
         .map_err(|error| error.to_string())?;
+    // Two at a time would meet at the sockets, and be too slow for their time limits.
+    let lock = directory.join("lock");
+    let lock = std::fs::File::create(&lock)
+        .and_then(|file| file.lock().map(|()| file))
+        .map_err(|error| format!("{}: {error}", lock.display()))?;
     let logs = directory.join("log");
     std::fs::create_dir_all(&logs).map_err(|error| error.to_string())?;
 
@@ -51,6 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
             println!("{}: {} s", scenario.name, begun.elapsed().as_secs());
         }
     }
+    drop(lock);
     Ok(outcome)
 }
 

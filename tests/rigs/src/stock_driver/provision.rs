@@ -14,6 +14,9 @@ use std::process::{Command, Stdio};
 const RECIPE: &str = "1";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// The guest's first process.
+const INIT: &str = include_str!("init.sh");
+
 /// What is unpacked for the guest: programs, and the libraries they need.
 const GUEST_PACKAGES: &[&str] = &[
     "busybox-static",
@@ -124,7 +127,10 @@ pub(super) fn provision(directory: &Path) -> Result<Provisions, String> {
         about: String::new(),
     };
     let stamp = directory.join("stamp");
-    let wanted = format!("{RECIPE}\n{GUEST_PACKAGES:?}\n{MODULES:?}\n");
+    let wanted = format!(
+        "{RECIPE} {}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n",
+        digest(INIT)
+    );
     if let Ok(found) = fs::read_to_string(&stamp)
         && let Some(about) = found.strip_prefix(&wanted)
     {
@@ -189,6 +195,13 @@ pub(super) fn provision(directory: &Path) -> Result<Provisions, String> {
     })
 }
 
+/// Tells one text from another (FNV-1a).
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 /// Debian's `/bin`, `/lib` and so on are links into `/usr`, made before anything is unpacked over them.
 fn usr_links(root: &Path) -> Result<(), String> {
     for name in ["bin", "sbin", "lib", "lib64"] {
@@ -207,7 +220,7 @@ fn write_initrd(out: impl std::io::Write, guest: &Path) -> std::io::Result<()> {
         archive.directory(directory)?;
     }
     archive.file("etc/hosts", 0o644, b"127.0.0.1 localhost\n")?;
-    archive.file("init", 0o755, include_bytes!("init.sh"))?;
+    archive.file("init", 0o755, INIT.as_bytes())?;
     archive.finish()?;
     Ok(())
 }

@@ -27,6 +27,8 @@ const EXPLAINED: &[(&str, &str)] = &[
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
+    /// How many functions the machine has.
+    functions: usize,
     model: &'static [&'static str],
     machines: &'static [Machine],
 }
@@ -42,6 +44,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "probe",
         about: "mlx5_core probes and removes ten times, then again in a second machine",
+        functions: 1,
         model: &[],
         machines: &[
             Machine {
@@ -60,6 +63,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "pages",
         about: "the same with thousands of boot and init pages",
+        functions: 1,
         model: &["--boot-pages", "1500", "--init-pages", "5000"],
         machines: &[Machine {
             script: PROBE_ONCE,
@@ -69,6 +73,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "infiniband",
         about: "mlx5_ib on an InfiniBand port",
+        functions: 1,
         model: &["--port-type", "ib"],
         machines: &[Machine {
             script: VERBS,
@@ -85,8 +90,19 @@ pub(super) const ALL: &[Scenario] = &[
         }],
     },
     Scenario {
+        name: "infiniband-traffic",
+        about: "rdma-core's and perftest's programs between two InfiniBand ports on one cable",
+        functions: 2,
+        model: &["--port-type", "ib"],
+        machines: &[Machine {
+            script: TRAFFIC,
+            prints: &[("load", "uverbs1")],
+        }],
+    },
+    Scenario {
         name: "roce",
         about: "mlx5_ib on an Ethernet port, which is down for want of a network device",
+        functions: 1,
         model: &[],
         machines: &[Machine {
             script: VERBS,
@@ -122,6 +138,42 @@ for round in 1 2 3; do
 done
 ";
 
+/// Every program finds its peer through TCP on the loopback interface, and waits there for nothing else.
+const TRAFFIC: &str = r#"
+cat > /pair <<'END'
+# pair SERVER CLIENT: runs two commands, the second when the first listens; both have to succeed.
+$1 > /server 2>&1 &
+server=$!
+until cat /proc/net/tcp /proc/net/tcp6 | grep -q ':4853 [0-9A-F:]* 0A'; do
+    kill -0 $server || break
+    usleep 50000
+done
+timeout -s KILL 60 $2
+client=$?
+# A server whose client failed waits for ever.
+[ $client = 0 ] || kill -KILL $server
+wait $server
+server=$?
+echo "client $client, server $server:"
+cat /server
+[ $client = 0 ] && [ $server = 0 ]
+END
+step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && ls /dev/infiniband'
+for kind in rc uc ud srq; do
+    program="ibv_${kind}_pingpong -c -n 200"
+    step 120 "$program" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
+    program="$program -e"
+    step 120 "$program" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
+done
+program='ibv_xsrq_pingpong -n 200'
+step 120 "$program" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
+for test in write_bw read_bw send_bw atomic_bw write_lat read_lat send_lat atomic_lat; do
+    program="ib_$test -F -n 100"
+    step 120 "ib_$test" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
+done
+step 60 'unload' 'rmmod mlx5_ib && rmmod mlx5_core'
+"#;
+
 impl Scenario {
     pub(super) fn run(
         &self,
@@ -129,7 +181,7 @@ impl Scenario {
         logs: &Path,
         outcome: &mut Outcome,
     ) -> Result<(), String> {
-        let server = Server::start(logs, self.name, 1, self.model)?;
+        let server = Server::start(logs, self.name, self.functions, self.model)?;
         for (index, machine) in self.machines.iter().enumerate() {
             let name = format!("{}-{}", self.name, index + 1);
             let transcript = guest::boot(
