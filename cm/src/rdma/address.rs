@@ -306,12 +306,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<Option<Neighbour>, RdmaError> {
-        if source == destination || self.gsi_index(destination).is_some() {
+        if source == destination {
             return Ok(Some(Neighbour::new(self.port.mac)));
         }
         match self.resolver.resolve(now, source, destination) {
             Resolution::Found(neighbour) => Ok(Some(neighbour)),
             Resolution::Pending => Ok(None),
+            // Nobody needs to list the device's own addresses.
+            _ if self.is_own(destination) => Ok(Some(Neighbour::new(self.port.mac))),
             Resolution::NoRoute => Err(RdmaError::NetUnreachable(destination)),
             Resolution::NoAnswer => Err(RdmaError::HostUnreachable(destination)),
         }

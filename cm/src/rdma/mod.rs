@@ -266,7 +266,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         self.device.poll()?;
         self.receive(now)?;
         self.engine.handle_timeout(now);
-        self.ask_again(now);
+        if self.wait_head != NIL {
+            self.ask_again(now);
+        }
         self.work(now);
         self.flush(now)
     }

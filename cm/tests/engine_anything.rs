@@ -1,0 +1,204 @@
+//! What belongs to no connection, and anything at all.
+
+mod common;
+
+use std::time::Duration;
+
+use bareverbs_cm::engine::*;
+use bareverbs_cm::mad::*;
+use common::peer::*;
+use common::*;
+
+/// Linux T9, T10, A11, and ClassPortInfo, which Linux does not serve.
+#[test]
+fn other_messages() {
+    let mut bench = server();
+    bench
+        .hear(Message::SidrReq(SidrReq {
+            request_id: 5,
+            service_id: 6,
+            ..SidrReq::ZERO
+        }))
+        .unwrap();
+    let Message::SidrRep(rep) = bench.said() else {
+        panic!()
+    };
+    assert_eq!((rep.request_id, rep.status, rep.service_id), (5, 1, 6));
+    assert_eq!(
+        bench.hear(Message::Lap(Lap::ZERO)),
+        Err(Ignored::Unsupported(Attribute::Lap))
+    );
+    assert_eq!(
+        bench.hear(Message::Apr(Apr::ZERO)),
+        Err(Ignored::Unsupported(Attribute::Apr))
+    );
+    bench.silent();
+    let mut mad = [0; MAD_LEN];
+    req(9, 9).emit(0, &mut mad).unwrap();
+    mad[2] = 1;
+    assert_eq!(
+        bench.engine.handle_mad(NOW, &path(1), &mad),
+        Err(Ignored::Malformed(MadError::ClassVersion(1)))
+    );
+    bench.silent();
+    let mut mad = [0; MAD_LEN];
+    Header {
+        method: 1,
+        ..Header::send(Attribute::ClassPortInfo, 3)
+    }
+    .emit(&mut mad);
+    bench.engine.handle_mad(NOW, &path(1), &mad).unwrap();
+    let (_, header, message) = bench.say_at(NOW).unwrap();
+    let Message::ClassPortInfo(info) = message else {
+        panic!()
+    };
+    assert_eq!((header.method, header.transaction_id), (0x81, 3));
+    assert_eq!(
+        (info.base_version, info.class_version, info.response_time),
+        (1, 2, 20)
+    );
+}
+
+/// Anything at all, in any state, with random calls between: no panic, and no slot lost.
+#[test]
+fn random_mads_and_calls() {
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let mut config = Config::new(seed, 0xa);
+        config.auto_drep = random.percent(70);
+        let mut bench = server_with(config);
+        let mut ids: Vec<ConnectionId> = Vec::new();
+        let mut heard: Vec<[u8; MAD_LEN]> = Vec::new();
+        let mut now = NOW;
+        for _ in 0..600 {
+            let some = |random: &mut Random, ids: &[ConnectionId]| {
+                ids.get(random.below(ids.len() as u64 + 1) as usize)
+                    .copied()
+            };
+            let id = some(&mut random, &ids);
+            match random.below(16) {
+                0 => {
+                    if let Ok(id) = bench.engine.connect(now, &params()) {
+                        ids.push(id);
+                    }
+                }
+                1..9 => {
+                    let ours = id.map_or(random.next() as u32, ConnectionId::comm_id);
+                    let theirs = random.below(4) as u32;
+                    let qpn = random.below(4) as u32;
+                    let message = match random.below(9) {
+                        0 => Message::Req(req(theirs, qpn)),
+                        1 => Message::Rep(Rep {
+                            local_comm_id: theirs,
+                            remote_comm_id: ours,
+                            local_qpn: qpn,
+                            local_ca_guid: GUID,
+                            ..Rep::ZERO
+                        }),
+                        2 => Message::Rtu(Rtu {
+                            local_comm_id: theirs,
+                            remote_comm_id: ours,
+                            ..Rtu::ZERO
+                        }),
+                        3 => Message::Mra(Mra {
+                            local_comm_id: theirs,
+                            remote_comm_id: ours,
+                            message: qpn as u8,
+                            ..Mra::ZERO
+                        }),
+                        4 => Message::Rej(Rej {
+                            local_comm_id: theirs,
+                            remote_comm_id: ours,
+                            message: qpn as u8 % 3,
+                            reason: random.below(40) as u16,
+                            info_len: 8,
+                            ..Rej::ZERO
+                        }),
+                        5 => Message::Dreq(Dreq {
+                            local_comm_id: theirs,
+                            remote_comm_id: ours,
+                            remote_qpn: 0x11,
+                            ..Dreq::ZERO
+                        }),
+                        6 => Message::Drep(Drep {
+                            local_comm_id: theirs,
+                            remote_comm_id: ours,
+                            ..Drep::ZERO
+                        }),
+                        7 => Message::SidrReq(SidrReq::ZERO),
+                        _ => Message::Lap(Lap::ZERO),
+                    };
+                    let mut mad = [0; MAD_LEN];
+                    message
+                        .emit(&Header::send(message.attribute(), random.next()), &mut mad)
+                        .unwrap();
+                    if random.percent(20) {
+                        mad[random.below(256) as usize] = random.next() as u8;
+                    }
+                    let _ = bench.engine.handle_mad(now, &path(1), &mad);
+                    heard.push(mad);
+                }
+                9 => {
+                    if let Some(mad) = heard.get(random.below(heard.len() as u64 + 1) as usize) {
+                        let _ = bench.engine.handle_mad(now, &path(1), mad);
+                    }
+                    let mut noise = [0; MAD_LEN];
+                    noise
+                        .iter_mut()
+                        .for_each(|byte| *byte = random.next() as u8);
+                    let _ = bench.engine.handle_mad(
+                        now,
+                        &path(1),
+                        &noise[..random.below(257) as usize],
+                    );
+                }
+                10 => now += Duration::from_millis(random.below(3000)),
+                11 => {
+                    if let Some(id) = id {
+                        let _ = match random.below(6) {
+                            0 => bench.engine.reply(now, id, &ReplyParams::new(0x11)),
+                            1 => bench.engine.ready(id, b"x"),
+                            2 => bench.engine.mra(id, 5),
+                            3 => bench.engine.reject(now, id, RejectReason(28), b"i", b"p"),
+                            4 => bench.engine.disconnect(now, id, b"d"),
+                            _ => bench.engine.notify_established(id).map(|_| ()),
+                        };
+                    }
+                }
+                12 => {
+                    if let Some(id) = id {
+                        let _ = bench.engine.release(now, id);
+                        ids.retain(|other| *other != id);
+                    }
+                }
+                13 => {
+                    while let Some(event) = bench.engine.poll_event() {
+                        if !ids.contains(&event.connection) {
+                            assert!(
+                                matches!(event.kind, EventKind::ConnectRequest { .. }),
+                                "seed {seed}: {event:?}"
+                            );
+                            ids.push(event.connection);
+                        }
+                    }
+                }
+                _ => while bench.say_at(now).is_some() {},
+            }
+        }
+        while let Some(event) = bench.engine.poll_event() {
+            let id = event.connection;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        for id in ids {
+            let _ = bench.engine.release(now, id);
+        }
+        for _ in 0..40 {
+            now += Duration::from_secs(60);
+            while bench.say_at(now).is_some() {}
+        }
+        assert_eq!(bench.engine.in_use(), 0, "seed {seed}");
+        assert_eq!(bench.engine.next_deadline(), None, "seed {seed}");
+    }
+}
