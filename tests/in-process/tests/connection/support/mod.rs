@@ -18,6 +18,7 @@ use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::link::Cable;
 use connectx_model::{Config as Card, Objects};
 
+pub(crate) use end::End;
 pub(crate) use nodes::Nodes;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);

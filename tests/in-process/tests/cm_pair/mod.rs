@@ -1,0 +1,222 @@
+//! Two managers on one cable.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bareverbs_cm::rdma::{self, *};
+use bareverbs_core::qp::QpCap;
+use bareverbs_core::{Device, Gid, GidEntry, RoceVersion, WcStatus};
+use bareverbs_in_process::{Builder, ModelPlatform, World};
+use connectx_model::Config as Card;
+
+pub const MS: Duration = Duration::from_millis(1);
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const PORT: u16 = 7174;
+
+pub type Cm = RdmaCm<'static, 'static, ModelPlatform, StaticNeighbours<'static>>;
+
+pub fn ip(node: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, node as u8 + 1])
+}
+
+pub fn address(node: usize, port: u16) -> SocketAddr {
+    SocketAddr::new(ip(node), port)
+}
+
+/// A device of the world, with its addresses in the GID table. Leaked: the managers of these tests live as long as them.
+pub fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
+    let resources = Box::leak(Box::new(bareverbs_core::Resources::<32, 64, 2, 256>::new()));
+    let device = Device::open(
+        world.platform(node),
+        bareverbs_core::Config::DEFAULT,
+        resources.storage(),
+    );
+    let device: &'static _ = Box::leak(Box::new(device.expect("bring-up")));
+    let mac = device.mac().expect("MAC");
+    for gid in [
+        Gid::from_ipv6("fe80::1".parse().unwrap()),
+        Gid(mapped(ip(node))),
+    ] {
+        let index = device.free_gid_index().expect("a free entry");
+        device
+            .set_gid(
+                index,
+                GidEntry {
+                    gid,
+                    version: RoceVersion::V2,
+                    vlan: None,
+                    mac,
+                },
+            )
+            .expect("GID");
+    }
+    device
+}
+
+pub fn mapped(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+pub fn manager(devices: &[&'static Device<'static, ModelPlatform>], node: usize) -> Cm {
+    let neighbours: Vec<_> = devices
+        .iter()
+        .enumerate()
+        .map(|(node, device)| (ip(node), device.mac().unwrap()))
+        .collect();
+    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 32, 4>::new()));
+    let config = rdma::Config {
+        trace: true,
+        gsi_depth: 64,
+        ..rdma::Config::new(node as u64 + 1)
+    };
+    RdmaCm::new(
+        devices[node],
+        StaticNeighbours(neighbours.leak()),
+        config,
+        storage.storage(),
+    )
+    .expect("QP1")
+}
+
+pub fn cap() -> QpCap {
+    QpCap {
+        max_send_wr: 8,
+        max_recv_wr: 8,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 16,
+    }
+}
+
+pub fn qp() -> QpInit<'static, 'static, ModelPlatform> {
+    QpInit {
+        cap: cap(),
+        ..QpInit::default()
+    }
+}
+
+/// Two managers on one thread: waiting for one drives the other.
+pub struct Pair {
+    pub world: World,
+    pub cms: [Cm; 2],
+    pub channels: [ChannelId; 2],
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        let world = Builder::new()
+            .function(Card::new(1))
+            .function(Card::new(2))
+            .stepped();
+        let devices = [device(&world, 0), device(&world, 1)];
+        let mut cms = [manager(&devices, 0), manager(&devices, 1)];
+        let channels = [0, 1].map(|node| cms[node].create_event_channel().unwrap());
+        Self {
+            world,
+            cms,
+            channels,
+        }
+    }
+
+    pub fn poll(&mut self) {
+        for cm in &mut self.cms {
+            cm.poll(cm.now()).unwrap();
+        }
+        self.world.step();
+    }
+
+    pub fn event_within(&mut self, node: usize, limit: Duration) -> Option<CmEvent> {
+        let end = self.world.now() + limit;
+        loop {
+            if let Some(event) = self.cms[node]
+                .try_get_cm_event(self.channels[node])
+                .unwrap()
+            {
+                return Some(event);
+            }
+            if self.world.now() >= end {
+                return None;
+            }
+            self.poll();
+            self.world.advance(MS / 10);
+        }
+    }
+
+    #[track_caller]
+    pub fn event(&mut self, node: usize) -> CmEvent {
+        self.event_within(node, 10 * SECOND).expect("no event")
+    }
+
+    #[track_caller]
+    pub fn expect(&mut self, node: usize, kind: EventType) -> CmEvent {
+        let event = self.event(node);
+        assert_eq!(event.event, kind, "{event:?}");
+        event
+    }
+
+    pub fn listener(&mut self) -> CmId {
+        let id = self.cms[1]
+            .create_id(Some(self.channels[1]), 77, PortSpace::Tcp)
+            .unwrap();
+        self.cms[1]
+            .bind_addr(id, SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT))
+            .unwrap();
+        self.cms[1].listen(id, 8).unwrap();
+        id
+    }
+
+    /// An id of node 0 that is ready to connect, with a QP.
+    pub fn client(&mut self) -> CmId {
+        let id = self.cms[0]
+            .create_id(Some(self.channels[0]), 5, PortSpace::Tcp)
+            .unwrap();
+        self.cms[0]
+            .resolve_addr(id, None, address(1, PORT), SECOND)
+            .unwrap();
+        self.expect(0, EventType::AddrResolved);
+        self.cms[0].resolve_route(id, SECOND).unwrap();
+        self.expect(0, EventType::RouteResolved);
+        self.cms[0].create_qp(id, None, &mut qp()).unwrap();
+        id
+    }
+
+    pub fn connected(&mut self) -> (CmId, CmId) {
+        let ours = self.client();
+        self.cms[0].connect(ours, None).unwrap();
+        let theirs = self.expect(1, EventType::ConnectRequest).id;
+        self.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+        self.cms[1].accept(theirs, None).unwrap();
+        self.expect(0, EventType::Established);
+        self.expect(1, EventType::Established);
+        (ours, theirs)
+    }
+
+    /// A message from `from` to the other node, byte for byte.
+    pub fn say(&mut self, from: (usize, CmId), to: (usize, CmId), text: &[u8]) {
+        let source = self.cms[from.0].reg_msgs(from.1, text.len()).unwrap();
+        let sink = self.cms[to.0].reg_msgs(to.1, text.len()).unwrap();
+        source.copy_in(0, text).unwrap();
+        self.cms[to.0]
+            .post_recv(to.1, 21, &sink, 0, text.len())
+            .unwrap();
+        self.cms[from.0]
+            .post_send(from.1, 22, &source, 0, text.len(), SendFlags::SIGNALED)
+            .unwrap();
+        let end = self.world.now() + SECOND;
+        let sent = self.cms[from.0].get_send_comp_until(from.1, end).unwrap();
+        assert_eq!((sent.wr_id, sent.status), (22, WcStatus::Success));
+        let got = self.cms[to.0].get_recv_comp_until(to.1, end).unwrap();
+        assert_eq!(
+            (got.wr_id, got.status, got.byte_len as usize),
+            (21, WcStatus::Success, text.len())
+        );
+        let mut bytes = vec![0; text.len()];
+        sink.copy_out(0, &mut bytes).unwrap();
+        assert_eq!(bytes, text);
+    }
+}
