@@ -12,8 +12,8 @@
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::cmdq::{
-    BLOCK_DATA_SIZE, CommandQueueEntry, INLINE_SIZE, MAX_ENTRIES, OWNED_BY_DEVICE, QUEUE_ALIGN,
-    STATUS_OWNERSHIP_OFFSET, TYPE_PCI, blocks_needed, next_token,
+    BLOCK_DATA_SIZE, CommandQueueEntry, INLINE_SIZE, MAX_ENTRIES, MailboxBlock, OWNED_BY_DEVICE,
+    QUEUE_ALIGN, STATUS_OWNERSHIP_OFFSET, TYPE_PCI, blocks_needed, next_token,
 };
 use bareverbs_firmware_cmds::dump::{self, Direction};
 use bareverbs_firmware_cmds::init_segment::{
@@ -265,7 +265,7 @@ impl CommandQueue {
                 chain: &input,
                 token,
                 at: 0,
-                block: [0; BLOCK_DATA_SIZE],
+                block: MailboxBlock::ZERO,
             };
             writer.put(fixed);
             match &mut tail {
@@ -280,7 +280,7 @@ impl CommandQueue {
             writer.finish();
         }
         for block in 0..output_blocks {
-            self.mailboxes.write(&output, block, token, &[]);
+            self.mailboxes.clear(&output, block, token);
         }
         entry
             .set_type(TYPE_PCI)
@@ -479,7 +479,7 @@ struct Writer<'a> {
     chain: &'a Chain,
     token: u8,
     at: usize,
-    block: [u8; BLOCK_DATA_SIZE],
+    block: MailboxBlock,
 }
 
 impl Writer<'_> {
@@ -493,7 +493,8 @@ impl Writer<'_> {
             } else {
                 let offset = (self.at - INLINE_SIZE) % BLOCK_DATA_SIZE;
                 let taken = data.len().min(BLOCK_DATA_SIZE - offset);
-                self.block[offset..offset + taken].copy_from_slice(&data[..taken]);
+                self.block.mailbox_data_mut()[offset..offset + taken]
+                    .copy_from_slice(&data[..taken]);
                 if offset + taken == BLOCK_DATA_SIZE {
                     self.flush(BLOCK_DATA_SIZE);
                 }
@@ -506,11 +507,15 @@ impl Writer<'_> {
 
     fn flush(&mut self, len: usize) {
         let index = (self.at.saturating_sub(INLINE_SIZE)) / BLOCK_DATA_SIZE;
+        if index > 0 {
+            // What the block before left.
+            self.block.mailbox_data_mut()[len..].fill(0);
+        }
         self.mailboxes
-            .write(self.chain, index, self.token, &self.block[..len]);
+            .write(self.chain, index, self.token, &mut self.block);
     }
 
-    fn finish(mut self) {
+    fn finish(&mut self) {
         let rest = self.at.saturating_sub(INLINE_SIZE) % BLOCK_DATA_SIZE;
         if rest > 0 {
             self.flush(rest);

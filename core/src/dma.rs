@@ -199,12 +199,25 @@ impl DmaMemory {
     }
 
     /// Copies `data` in. The device may see it in any order.
+    // Inlined, the compiler would take the caller's arrays apart byte by byte.
+    #[inline(never)]
     pub(crate) fn write_bytes(&self, offset: usize, data: &[u8]) {
         let Some(mut p) = self.at(offset, data.len()) else {
             return;
         };
         let mut rest = data;
         if p.cast::<u64>().is_aligned() {
+            let (lines, behind) = rest.as_chunks::<64>();
+            for line in lines {
+                for word in line.as_chunks::<8>().0 {
+                    // SAFETY: inside the allocation by the check above, and aligned.
+                    unsafe {
+                        p.cast::<u64>().write_volatile(u64::from_ne_bytes(*word));
+                        p = p.add(8);
+                    }
+                }
+            }
+            rest = behind;
             while let Some((word, behind)) = rest.split_first_chunk::<8>() {
                 // SAFETY: inside the allocation by the check above, and aligned.
                 unsafe {
@@ -224,23 +237,23 @@ impl DmaMemory {
     }
 
     /// Copies out to `data`. The device may change the memory meanwhile; use what was copied, never look twice.
+    #[inline(never)]
     pub(crate) fn read_bytes(&self, offset: usize, data: &mut [u8]) {
         let Some(mut p) = self.at(offset, data.len()) else {
             data.fill(0);
             return;
         };
-        let words = if p.cast::<u64>().is_aligned() {
-            data.len() / 8 * 8
-        } else {
-            0
-        };
-        let (words, rest) = data.split_at_mut(words);
-        for word in words.chunks_exact_mut(8) {
-            // SAFETY: inside the allocation by the check above, and aligned.
-            unsafe {
-                word.copy_from_slice(&p.cast::<u64>().read_volatile().to_ne_bytes());
-                p = p.add(8);
+        let mut rest = data;
+        if p.cast::<u64>().is_aligned() {
+            let (words, behind) = rest.as_chunks_mut::<8>();
+            for word in words {
+                // SAFETY: inside the allocation by the check above, and aligned.
+                unsafe {
+                    *word = p.cast::<u64>().read_volatile().to_ne_bytes();
+                    p = p.add(8);
+                }
             }
+            rest = behind;
         }
         for byte in rest {
             // SAFETY: inside the allocation by the check above.

@@ -41,6 +41,15 @@ impl Chain {
     };
 }
 
+/// The lowest `count` ones of `bits`, if there are so many.
+fn lowest(bits: u64, count: usize) -> Option<u64> {
+    let mut left = bits;
+    for _ in 0..count {
+        left &= left.checked_sub(1)?;
+    }
+    Some(bits & !left)
+}
+
 #[derive(Debug)]
 struct Piece {
     owner: u32,
@@ -81,12 +90,9 @@ impl Mailboxes {
         } else {
             self.free & !RESERVED
         };
-        if blocks <= POOL_LIMIT && available.count_ones() as usize >= blocks {
-            let mut left = available;
-            for _ in 0..blocks {
-                left &= left - 1;
-            }
-            let pool = available & !left;
+        if blocks <= POOL_LIMIT
+            && let Some(pool) = lowest(available, blocks)
+        {
             self.free &= !pool;
             return Ok(Chain {
                 pool,
@@ -208,16 +214,20 @@ impl Mailboxes {
             .map_or(0, |(memory, offset)| memory.iova() + offset as u64)
     }
 
-    /// Fills a block: payload, then zeros, link, number, token and signatures.
-    pub(crate) fn write(&self, chain: &Chain, index: usize, token: u8, data: &[u8]) {
+    /// Fills a block that carries nothing yet: for an answer.
+    pub(crate) fn clear(&self, chain: &Chain, index: usize, token: u8) {
+        let mut block = MailboxBlock::ZERO;
+        self.write(chain, index, token, &mut block);
+    }
+
+    /// Fills a block: `block` has the payload, followed by zeros, and gets link, number, token and signatures here.
+    pub(crate) fn write(&self, chain: &Chain, index: usize, token: u8, block: &mut MailboxBlock) {
         let Some((memory, offset)) = self.block(chain, index) else {
             return;
         };
-        let mut block = MailboxBlock::ZERO;
-        let len = data.len().min(BLOCK_DATA_SIZE);
-        block.mailbox_data_mut()[..len].copy_from_slice(&data[..len]);
+        let next = self.iova(chain, index + 1);
         block
-            .set_next_block(self.iova(chain, index + 1))
+            .set_next_block(next)
             .set_block_number(index as u32)
             .set_token(token)
             .sign();

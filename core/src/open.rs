@@ -11,6 +11,7 @@ use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, QueryHcaCapIn, RoceCap, 
 use bareverbs_firmware_cmds::cmdq::COMMAND_INTERFACE_REVISION;
 use bareverbs_firmware_cmds::doorbell::UAR_SIZE;
 use bareverbs_firmware_cmds::eq::CreateEqIn;
+use bareverbs_firmware_cmds::event::EventType;
 use bareverbs_firmware_cmds::hca::{
     EnableHcaIn, InitHcaIn, QueryIssiIn, SetDriverVersionIn, SetIssiIn,
 };
@@ -407,7 +408,13 @@ impl<'s, P: Platform> Device<'s, P> {
             .checked_next_power_of_two()
             .map_or(31, u32::trailing_zeros) as u8)
             .min(limit);
-        self.create_eq(log_size, 0, eq::EVENT_MASK)?;
+        let events = if self.config.interrupts && self.platform.interrupt_vectors() > 0 {
+            eq::EVENT_MASK
+        } else {
+            // Whoever polls looks at the slots anyway, and would only read past the events.
+            eq::EVENT_MASK & !EventType::Command.mask()
+        };
+        self.create_eq(log_size, 0, events)?;
         if completions == 0 {
             let eqn = self
                 .with(|control| control.eqs.first().map(EventQueue::eqn))
