@@ -21,10 +21,58 @@ const POISON: u8 = 0xdb;
 const FIRST_IOVA: u64 = 0x0000_00a5_0000_0000;
 /// Space left between two mappings, so that running over an end faults.
 const GUARD: u64 = 16 * PAGE;
+/// Entries of the translation cache.
+const CACHED: usize = 64;
+/// Memory is filled in pieces of this size: for longer ones the C library has a string instruction, whose every byte
+/// counts where instructions are counted.
+const FILL: usize = 1024;
 
+#[derive(Clone, Copy)]
 struct Region {
     ptr: NonNull<u8>,
     len: usize,
+}
+
+/// Regions that were reached lately, by the page of the device's address, as an IOMMU's TLB has them.
+struct Cache([(u64, Region); CACHED]);
+
+impl Cache {
+    fn slot(&mut self, iova: u64) -> &mut (u64, Region) {
+        &mut self.0[(iova / PAGE) as usize % CACHED]
+    }
+
+    /// Forgets a region.
+    fn invalidate(&mut self, iova: u64) {
+        for (start, region) in &mut self.0 {
+            if *start == iova {
+                region.len = 0;
+            }
+        }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        let nothing = Region {
+            ptr: NonNull::dangling(),
+            len: 0,
+        };
+        Self([(0, nothing); CACHED])
+    }
+}
+
+/// # Safety
+/// `len` bytes at `ptr` are the caller's to write.
+unsafe fn fill(ptr: NonNull<u8>, byte: u8, len: usize) {
+    let mut at = 0;
+    while at < len {
+        let piece = FILL.min(len - at);
+        // SAFETY: inside what the caller vouches for. The compiler must not see through, or it would make one piece of
+        // them again, or leave out what is written before memory is freed.
+        unsafe { std::ptr::write_bytes(std::hint::black_box(ptr.add(at).as_ptr()), byte, piece) };
+        at += piece;
+    }
+    std::hint::black_box(ptr);
 }
 
 /// Every region that one function reaches, by device address.
@@ -35,8 +83,7 @@ pub(crate) struct Memory {
     mappings: HashMap<u64, Vec<u64>>,
     next_iova: u64,
     next_token: u64,
-    /// The region of the last access: most accesses hit it again.
-    last: Option<(u64, NonNull<u8>, usize)>,
+    cache: Cache,
     pub(crate) faults: Vec<IommuFault>,
     /// Bytes that may still be handed out; tests lower it to starve the driver.
     pub(crate) budget: Option<usize>,
@@ -73,8 +120,9 @@ impl Memory {
         let host = Layout::from_size_align(size, layout.align().max(64))
             .map_err(|_| DmaError::OutOfMemory)?;
         // SAFETY: the size is not zero.
-        let ptr =
-            NonNull::new(unsafe { std::alloc::alloc_zeroed(host) }).ok_or(DmaError::OutOfMemory)?;
+        let ptr = NonNull::new(unsafe { std::alloc::alloc(host) }).ok_or(DmaError::OutOfMemory)?;
+        // SAFETY: it was allocated with this size.
+        unsafe { fill(ptr, 0, size) };
         let iova = self.take_iova(size as u64, layout.align() as u64);
         self.regions.insert(iova, Region { ptr, len: size });
         self.allocated += size;
@@ -84,7 +132,7 @@ impl Memory {
     /// # Safety
     /// `dma` came from [`alloc`](Self::alloc) of this value and is no longer used.
     pub(crate) unsafe fn free(&mut self, dma: Dma) {
-        self.last = None;
+        self.cache.invalidate(dma.iova);
         let region = self
             .regions
             .remove(&dma.iova)
@@ -100,9 +148,9 @@ impl Memory {
         }
         let host = Layout::from_size_align(region.len, dma.layout.align().max(64))
             .expect("it was allocated with this");
-        // SAFETY: the region came from `alloc_zeroed` with this layout and nobody uses it any more.
+        // SAFETY: the region came from `alloc` with this layout and nobody uses it any more.
         unsafe {
-            std::ptr::write_bytes(region.ptr.as_ptr(), POISON, region.len);
+            fill(region.ptr, POISON, region.len);
             std::alloc::dealloc(region.ptr.as_ptr(), host);
         }
     }
@@ -147,7 +195,6 @@ impl Memory {
     }
 
     pub(crate) fn unmap(&mut self, mapping: &Mapping) {
-        self.last = None;
         let iovas = self
             .mappings
             .remove(&mapping.token)
@@ -158,6 +205,7 @@ impl Memory {
             } else {
                 0
             };
+            self.cache.invalidate(iova + offset);
             self.regions.remove(&(iova + offset));
         }
         self.mapped -= mapping.len;
@@ -171,18 +219,23 @@ impl Memory {
         }
     }
 
+    #[inline]
     fn find(&mut self, iova: u64, len: usize, write: bool) -> Result<NonNull<u8>, IommuFault> {
-        if let Some((start, ptr, size)) = self.last
-            && let Some(offset) = iova.checked_sub(start)
-            && offset as usize + len <= size
-        {
+        let (start, region) = *self.cache.slot(iova);
+        let offset = iova.wrapping_sub(start);
+        if offset < region.len as u64 && len <= region.len - offset as usize {
             // SAFETY: the offset lies inside the region.
-            return Ok(unsafe { ptr.add(offset as usize) });
+            return Ok(unsafe { region.ptr.add(offset as usize) });
         }
-        if let Some((&start, region)) = self.regions.range(..=iova).next_back() {
+        self.look_up(iova, len, write)
+    }
+
+    #[cold]
+    fn look_up(&mut self, iova: u64, len: usize, write: bool) -> Result<NonNull<u8>, IommuFault> {
+        if let Some((&start, &region)) = self.regions.range(..=iova).next_back() {
             let offset = (iova - start) as usize;
             if offset.checked_add(len).is_some_and(|end| end <= region.len) {
-                self.last = Some((start, region.ptr, region.len));
+                *self.cache.slot(iova) = (start, region);
                 // SAFETY: the offset lies inside the region.
                 return Ok(unsafe { region.ptr.add(offset) });
             }
@@ -209,22 +262,18 @@ impl Memory {
             return Ok(());
         }
         let to = self.find(iova, data.len(), true)?;
-        let body = match data.len() {
-            len if len >= 4 && (to.as_ptr() as usize + len).is_multiple_of(4) => len - 4,
-            len => len,
-        };
-        // SAFETY: `find` checked the range; the last dword is aligned, as just tested.
-        unsafe {
-            std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), body);
-            if body < data.len() {
-                let last = u32::from_ne_bytes([
-                    data[body],
-                    data[body + 1],
-                    data[body + 2],
-                    data[body + 3],
-                ]);
-                AtomicU32::from_ptr(to.as_ptr().add(body).cast()).store(last, Ordering::Release);
-            }
+        let end = to.as_ptr() as usize + data.len();
+        match data.split_last_chunk::<4>() {
+            // SAFETY: `find` checked the range; the last dword is aligned.
+            Some((body, last)) if end.is_multiple_of(4) => unsafe {
+                std::ptr::copy_nonoverlapping(body.as_ptr(), to.as_ptr(), body.len());
+                let at = to.as_ptr().add(body.len()).cast();
+                AtomicU32::from_ptr(at).store(u32::from_ne_bytes(*last), Ordering::Release);
+            },
+            // SAFETY: `find` checked the range.
+            _ => unsafe {
+                std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len());
+            },
         }
         fence(Ordering::Release);
         Ok(())

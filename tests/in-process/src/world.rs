@@ -6,7 +6,7 @@ use connectx_model::host::{Host, IommuFault};
 use connectx_model::link::fault::{Faulty, Rates};
 use connectx_model::link::{Cable, Link};
 use connectx_model::{Config, Model};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -112,6 +112,7 @@ impl Builder {
             state: Mutex::new(state),
             interrupt_vectors: self.interrupt_vectors,
             started,
+            clock: AtomicU64::new(0),
             work: Condvar::new(),
             raised: Condvar::new(),
             stop: AtomicBool::new(false),
@@ -183,9 +184,10 @@ impl World {
         let mut state = self.shared.lock();
         let end = state.now + by;
         while state.step(self.shared.started) || state.now < end {
-            state.now = state
+            let now = state
                 .next_deadline()
                 .map_or(end, |next| next.clamp(state.now, end));
+            self.shared.set_now(&mut state, now);
         }
     }
 
@@ -229,6 +231,8 @@ pub(crate) struct Shared {
     pub(crate) interrupt_vectors: u16,
     /// When the real clock started; `None` if it is virtual.
     started: Option<Instant>,
+    /// The virtual clock in nanoseconds, to be read without the lock.
+    clock: AtomicU64,
     /// Wakes the device's thread.
     work: Condvar,
     /// Wakes whoever waits for an interrupt.
@@ -294,18 +298,26 @@ impl State {
     /// Frames from the models onto the cable.
     fn collect(&mut self) -> bool {
         let mut any = false;
-        for (index, function) in self.functions.iter_mut().enumerate() {
-            let mut start = 0;
-            for &end in &function.port.outbox.ends {
-                self.wire
-                    .send(index, &function.port.outbox.bytes[start..end], self.now);
-                start = end;
-            }
-            any |= start != 0;
-            function.port.outbox.bytes.clear();
-            function.port.outbox.ends.clear();
+        for index in 0..self.functions.len() {
+            any |= self.collect_from(index);
         }
         any
+    }
+
+    /// Frames from one model onto the cable.
+    fn collect_from(&mut self, index: usize) -> bool {
+        let outbox = &mut self.functions[index].port.outbox;
+        if outbox.ends.is_empty() {
+            return false;
+        }
+        let mut start = 0;
+        for &end in &outbox.ends {
+            self.wire.send(index, &outbox.bytes[start..end], self.now);
+            start = end;
+        }
+        outbox.bytes.clear();
+        outbox.ends.clear();
+        true
     }
 
     fn step(&mut self, started: Option<Instant>) -> bool {
@@ -359,8 +371,17 @@ impl Shared {
     }
 
     pub(crate) fn now(&self) -> Duration {
-        self.started
-            .map_or_else(|| self.lock().now, |started| started.elapsed())
+        match self.started {
+            Some(started) => started.elapsed(),
+            None => Duration::from_nanos(self.clock.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Moves the virtual clock.
+    fn set_now(&self, state: &mut State, now: Duration) {
+        state.now = now;
+        let nanoseconds = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.clock.store(nanoseconds, Ordering::Release);
     }
 
     pub(crate) fn bar_read(&self, index: usize, offset: u64, data: &mut [u8]) {
@@ -378,7 +399,7 @@ impl Shared {
         function.model.advance(&mut function.port, now);
         function.model.bar_write(&mut function.port, offset, data);
         function.model.advance(&mut function.port, now);
-        state.collect();
+        state.collect_from(index);
         self.after(&state);
     }
 
@@ -415,9 +436,10 @@ impl Shared {
             return;
         }
         let latest = state.now + state.step;
-        state.now = state
+        let now = state
             .next_deadline()
             .map_or(latest, |next| next.clamp(state.now, latest));
+        self.set_now(&mut state, now);
         state.step = (state.step * 2).min(LONGEST_STEP);
         state.step(None);
     }
