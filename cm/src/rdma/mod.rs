@@ -144,6 +144,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     in_use: usize,
     wait_head: u32,
     rover: u16,
+    removed: bool,
     trace: heapless::Deque<TraceEntry, TRACE>,
 }
 
@@ -216,6 +217,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             in_use: 0,
             wait_head: NIL,
             rover,
+            removed: false,
             trace: heapless::Deque::new(),
         })
     }
@@ -263,7 +265,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// Drives everything: the device's events, MADs, timers, and what follows from them. To be called in the
     /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest.
     pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
-        self.device.poll()?;
+        if let Err(error) = self.device.poll() {
+            self.remove();
+            return Err(error.into());
+        }
         self.receive(now)?;
         self.engine.handle_timeout(now);
         if self.wait_head != NIL {
@@ -282,16 +287,31 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     }
 
     /// Tells the manager of an asynchronous event of the device. `CommunicationEstablished` stands in for an RTU that was
-    /// lost; the others change nothing here.
+    /// lost; after `DeviceFatal` every id sees `DeviceRemoval`; the others change nothing here.
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
-        if let AsyncEvent::CommunicationEstablished { qpn } = event {
-            let id = self
-                .ids
-                .iter()
-                .position(|slot| slot.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn));
-            if let Some(connection) = id.and_then(|index| self.ids[index].connection) {
-                let _ = self.engine.notify_established(connection);
-                self.work(self.now());
+        match event {
+            AsyncEvent::CommunicationEstablished { qpn } => {
+                let own =
+                    |slot: &IdSlot<'d, P>| slot.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn);
+                let id = self.ids.iter().position(own);
+                if let Some(connection) = id.and_then(|index| self.ids[index].connection) {
+                    let _ = self.engine.notify_established(connection);
+                    self.work(self.now());
+                }
+            }
+            AsyncEvent::DeviceFatal(_) => self.remove(),
+            _ => {}
+        }
+    }
+
+    /// The device is lost: whoever has an id learns it once, and can do nothing with it any more but destroy it.
+    fn remove(&mut self) {
+        if core::mem::replace(&mut self.removed, true) {
+            return;
+        }
+        for index in 0..self.ids.len() {
+            if self.ids[index].used {
+                self.push(index, EventType::DeviceRemoval, 0);
             }
         }
     }

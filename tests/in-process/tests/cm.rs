@@ -339,3 +339,34 @@ fn qp1_recovers() {
     pair.expect(1, EventType::Established);
     pair.say((0, ours), (1, theirs), b"as if nothing had happened");
 }
+
+/// The device is pulled out: every id learns it once, and can be destroyed.
+#[test]
+fn device_removal() {
+    let mut pair = Pair::new();
+    let listener = pair.listener();
+    let (_, theirs) = pair.connected();
+    pair.world.with_model(1, connectx_model::Model::vanish);
+    let end = pair.world.now() + 60 * SECOND;
+    let error = loop {
+        if let Err(error) = pair.cms[1].poll(pair.cms[1].now()) {
+            break error;
+        }
+        assert!(pair.world.now() < end, "nobody noticed");
+        pair.world.advance(10 * MS);
+    };
+    assert_eq!(error.errno(), errno::EIO);
+    assert!(pair.cms[1].poll(pair.cms[1].now()).is_err());
+    let mut removed = Vec::new();
+    while let Some(event) = pair.cms[1].try_get_cm_event(pair.channels[1]).unwrap() {
+        assert_eq!(event.event, EventType::DeviceRemoval);
+        removed.push(event.id);
+    }
+    removed.sort_by_key(|id| *id != listener);
+    assert_eq!(removed, [listener, theirs]);
+    for id in removed {
+        // What was to be said cannot be said any more; the id is gone all the same.
+        let _ = pair.cms[1].destroy_id(id);
+    }
+    assert_eq!(pair.cms[1].ids_in_use(), 0);
+}
