@@ -121,7 +121,9 @@ impl AddressHandle {
         let path =
             u32::from(rate_sl) << 24 | u32::from(attr.src_path_bits & 0x7f) << 16 | u32::from(last);
         let m = attr.dmac;
-        let grh = 1 << 30 | u32::from(attr.sgid_index) << 20 | attr.flow_label;
+        // Inside an InfiniBand subnet there need not be a global route.
+        let global = encapsulation.is_some() || attr.dgid != Gid::ZERO;
+        let grh = u32::from(global) << 30 | u32::from(attr.sgid_index) << 20 | attr.flow_label;
         let (high, low) = attr.dgid.0.split_at(8);
         let gid = |half: &[u8]| {
             half.iter()

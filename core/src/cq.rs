@@ -389,15 +389,34 @@ pub struct Batch<'c, 'd, P: Platform> {
 impl<P: Platform> Batch<'_, '_, P> {
     /// The next completion, `None` if there is none.
     #[inline(always)]
-    #[expect(clippy::should_implement_trait)]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it lends what the next call takes back"
+    )]
     pub fn next(&mut self) -> Option<Completion<'_>> {
         let ring = self.cq.ring.get_mut();
-        match ring.next() {
+        match ring.next(|current| current) {
             Ok(current) => Some(Completion(current, PhantomData)),
             Err(Unusual::Nothing) => None,
-            Err(Unusual::Something) => ring
-                .next_slow()
-                .then(|| Completion(ring.found, PhantomData)),
+            Err(Unusual::Something) => {
+                let found = ring.next_slow();
+                found.then_some(Completion(ring.found, PhantomData))
+            }
+        }
+    }
+
+    /// Hands the next completion to `handle`; `None` if there is none. `handle` is compiled for sends and for receives
+    /// apart, which makes reading many fields cheaper than with [`next`](Self::next).
+    #[inline(always)]
+    pub fn next_with<R>(&mut self, handle: impl Fn(Completion<'_>) -> R) -> Option<R> {
+        let ring = self.cq.ring.get_mut();
+        match ring.next(|current| handle(Completion(current, PhantomData))) {
+            Ok(result) => Some(result),
+            Err(Unusual::Nothing) => None,
+            Err(Unusual::Something) => {
+                let found = ring.next_slow();
+                found.then(|| handle(Completion(ring.found, PhantomData)))
+            }
         }
     }
 }
@@ -421,7 +440,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     pub fn poll(&mut self) -> Result<Option<Completion<'_>>, CqError> {
         if self.slot.attention.load(Acquire) == 0 {
             let ring = self.ring.get_mut();
-            match ring.next() {
+            match ring.next(|current| current) {
                 Ok(current) => {
                     // The completion at hand stays the host's until the next poll.
                     ring.publish(ring.ci.wrapping_sub(1));

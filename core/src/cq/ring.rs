@@ -240,17 +240,18 @@ impl<'d> Ring<'d> {
         unsafe { self.record.write_volatile((consumed & 0xff_ffff).to_be()) };
     }
 
-    /// Takes the next completion if it is usual, in a straight line without a call: a success of a live QP with queues of
-    /// its own. `Err` says that there is something else, or nothing: see [`next_slow`](Self::next_slow).
+    /// Hands the next completion to `found` if it is usual, in a straight line without a call: a success of a live QP with
+    /// queues of its own. `found` is compiled once for sends and once for receives, so that what it asks of the
+    /// completion is decided where the kind is. `Err` says that there is something else, or nothing: see
+    /// [`next_slow`](Self::next_slow).
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Current, Unusual> {
-        let Some((entry, tail)) = self.peek() else {
+    pub(crate) fn next<R>(&mut self, found: impl FnOnce(Current) -> R) -> Result<R, Unusual> {
+        let Some((cqe, tail)) = self.peek() else {
             return Err(Unusual::Nothing);
         };
         // SAFETY: inside the CQE.
         let index = unsafe {
-            entry
-                .as_ptr()
+            cqe.as_ptr()
                 .add(cqe::USER_INDEX)
                 .cast::<u32>()
                 .read_volatile()
@@ -267,22 +268,18 @@ impl<'d> Ring<'d> {
         if slot.key.load(Acquire) != tail.qpn() {
             return Err(Unusual::Something);
         }
-        let wr_id = if tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
-            send_completion(slot, tail.counter())
-        } else if tail.op_own() < cqe_op::RESIZE << 4 {
-            receive_completion(slot, tail.counter())
-        } else {
-            None
-        };
-        let Some(wr_id) = wr_id else {
-            return Err(Unusual::Something);
-        };
-        self.advance();
-        Ok(Current {
-            cqe: entry,
-            wr_id,
-            tail,
-        })
+        if tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
+            if let Some(wr_id) = send_completion(slot, tail.counter()) {
+                self.advance();
+                return Ok(found(Current { cqe, wr_id, tail }));
+            }
+        } else if tail.op_own() < cqe_op::RESIZE << 4
+            && let Some(wr_id) = receive_completion(slot, tail.counter())
+        {
+            self.advance();
+            return Ok(found(Current { cqe, wr_id, tail }));
+        }
+        Err(Unusual::Something)
     }
 
     /// As [`next`](Self::next), for everything that a completion can be; true if there is one, in `found`. Errors, and what

@@ -154,10 +154,11 @@ macro_rules! polling {
             let mut sum = 0;
             let Ok(mut batch) = cq.batch() else { return 0 };
             for _ in 0..16 {
-                let Some($completion) = batch.next() else { break };
-                if $completion.status() == WcStatus::Success {
-                    sum += $sum;
-                }
+                let read = batch.next_with(|$completion| {
+                    if $completion.status() == WcStatus::Success { $sum } else { 0 }
+                });
+                let Some(read) = read else { break };
+                sum += read;
             }
             sum
         }
