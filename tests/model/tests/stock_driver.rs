@@ -3,9 +3,11 @@
 mod common;
 
 use bareverbs_firmware_cmds::hca::{DisableHcaIn, EnableHcaIn};
+use bareverbs_firmware_cmds::qp::Init2rtrQpIn;
 use bareverbs_firmware_cmds::vport::{
     ModifyHcaVportContextIn, QueryHcaVportContextIn, QueryVportCounterIn,
 };
+use common::queues::*;
 use common::{Failure, Node};
 use connectx_model::{Config, Syndrome};
 use zerocopy::IntoBytes;
@@ -75,4 +77,142 @@ fn the_port_counts_for_performance_management() {
     let first = node.command(&query).unwrap();
     assert_eq!(first.received_ib_unicast().packets(), 0);
     assert_eq!(first.transmitted_ib_unicast().packets(), 0);
+}
+
+const SEND: u8 = 0x0a;
+
+/// Two cards with InfiniBand ports.
+fn subnet() -> Pair {
+    let make = |unit| {
+        let mut node = Node::new(Config::new(unit).infiniband());
+        node.initialize();
+        node.create_eq(7, ASYNC, 0);
+        node.create_eq(7, 0, 1);
+        let pd = node.alloc_pd();
+        (node, pd)
+    };
+    let ((a, pd_a), (b, pd_b)) = (make(1), make(2));
+    Pair {
+        a,
+        b,
+        pd: [pd_a, pd_b],
+    }
+}
+
+/// A QP in INIT with a CQ for both its queues.
+fn endpoint(node: &mut Node, pd: u32, st: u8) -> (Qp, Cq) {
+    let cq = node.create_cq(6, 1);
+    let qp = node.create_qp(QpPlan {
+        st,
+        pd,
+        send_cq: cq.number,
+        receive_cq: cq.number,
+        srq: None,
+        user_index: 0x33,
+    });
+    node.make_init(&qp);
+    (qp, cq)
+}
+
+fn lid(node: &mut Node) -> u16 {
+    let query = QueryHcaVportContextIn::new();
+    node.command(&query).unwrap().hca_vport_context().lid()
+}
+
+/// Its connections on an InfiniBand port name the peer by local identifier; there is no source address, no MAC address, and
+/// no GID unless a global header is asked for.
+#[test]
+fn connections_by_local_identifier() {
+    let mut pair = subnet();
+    let lids = [lid(&mut pair.a), lid(&mut pair.b)];
+    assert_ne!(lids[0], lids[1]);
+    let (mut qp_a, mut cq_a) = endpoint(&mut pair.a, pair.pd[0], RC);
+    let (mut qp_b, mut cq_b) = endpoint(&mut pair.b, pair.pd[1], RC);
+    let connect = |node: &mut Node, qp: &Qp, remote: &Qp, lid: u16| {
+        let mut modify = Init2rtrQpIn::new();
+        modify.set_qpn(qp.number).set_opt_param_mask(0xe);
+        let qpc = modify.qpc_mut();
+        qpc.set_st(RC)
+            .set_pm_state(3)
+            .set_pd(qp.pd)
+            .set_mtu(5)
+            .set_log_msg_max(30)
+            .set_remote_qpn(remote.number)
+            .set_min_rnr_nak(1);
+        qpc.primary_address_path_mut()
+            .set_rlid(lid)
+            .set_vhca_port_num(1);
+        node.command(&modify).unwrap();
+        node.make_rts(qp, 0);
+    };
+    connect(&mut pair.a, &qp_a, &qp_b, lids[1]);
+    connect(&mut pair.b, &qp_b, &qp_a, lids[0]);
+
+    let memory_a = pair.a.host.alloc(4096, 4096);
+    let memory_b = pair.b.host.alloc(4096, 4096);
+    let key_a = pair.a.register(pair.pd[0], memory_a, memory_a, 4096, ALL);
+    let key_b = pair.b.register(pair.pd[1], memory_b, memory_b, 4096, ALL);
+    pair.a.host.bytes(memory_a, 4096).fill(0x77);
+    pair.b.post_receive(&mut qp_b, &[(key_b, memory_b, 4096)]);
+    let segment = data_segment((key_a, memory_a, 4096));
+    pair.a.post_send(&mut qp_a, SEND, SIGNALED, 0, &segment);
+    pair.a.ring_send(&qp_a);
+    pair.run();
+    assert_eq!(pair.a.poll(&mut cq_a).unwrap().syndrome, 0);
+    let received = pair.b.poll(&mut cq_b).unwrap();
+    assert_eq!((received.syndrome, received.byte_count), (0, 4096));
+    assert_eq!(pair.b.host.bytes(memory_b, 4096), [0x77; 4096]);
+}
+
+/// The completion of a datagram tells the sender's local identifier and service level, and has a global header only if the
+/// sender asked for one.
+#[test]
+fn datagrams_by_local_identifier() {
+    const QKEY: u32 = 0x1111_1111;
+    const LOCAL_HEADER: u32 = 40;
+    let mut pair = subnet();
+    let lids = [lid(&mut pair.a), lid(&mut pair.b)];
+    let (mut qp_a, mut cq_a) = endpoint(&mut pair.a, pair.pd[0], UD);
+    let (mut qp_b, mut cq_b) = endpoint(&mut pair.b, pair.pd[1], UD);
+    for (node, qp) in [(&mut pair.a, &qp_a), (&mut pair.b, &qp_b)] {
+        node.make_rtr(qp, 0, 0, None);
+        node.make_rts(qp, 0);
+    }
+    let memory_a = pair.a.host.alloc(4096, 4096);
+    let memory_b = pair.b.host.alloc(4096, 4096);
+    let key_a = pair.a.register(pair.pd[0], memory_a, memory_a, 4096, ALL);
+    let key_b = pair.b.register(pair.pd[1], memory_b, memory_b, 4096, ALL);
+    pair.a.host.bytes(memory_a, 64).fill(0x55);
+
+    let gid = [
+        0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, 0, 0x02, 0x01,
+    ];
+    for global in [false, true] {
+        pair.b
+            .post_receive(&mut qp_b, &[(key_b, memory_b, LOCAL_HEADER + 64)]);
+        let mut segments = address_vector(qp_b.number, QKEY, &gid, 0, [0; 6]);
+        // Service level 6.
+        segments[0x0c] = 6;
+        segments[0x0e..0x10].copy_from_slice(&lids[1].to_be_bytes());
+        if !global {
+            segments[0x1b..0x30].fill(0);
+        }
+        segments.extend(data_segment((key_a, memory_a, 64)));
+        pair.a.post_send(&mut qp_a, SEND, SIGNALED, 0, &segments);
+        pair.a.ring_send(&qp_a);
+        pair.run();
+        assert_eq!(pair.a.poll(&mut cq_a).unwrap().syndrome, 0);
+        let at = cq_b.ring + u64::from(cq_b.consumer) * 64;
+        let source = pair.b.host.get32(at + 0x14) as u16;
+        let received = pair.b.poll(&mut cq_b).unwrap();
+        assert_eq!(received.syndrome, 0);
+        assert_eq!(received.byte_count, LOCAL_HEADER + 64);
+        assert_eq!(source, lids[0]);
+        assert_eq!(
+            received.flags_rqpn,
+            u32::from(global) << 28 | 6 << 24 | qp_a.number
+        );
+        let payload = memory_b + u64::from(LOCAL_HEADER);
+        assert_eq!(pair.b.host.bytes(payload, 64), [0x55; 64]);
+    }
 }
