@@ -23,6 +23,9 @@ impl Engine<'_> {
         let psn = self.random() as u32 & 0xff_ffff;
         let slot = &mut self.slots[index as usize];
         self.free_head = slot.free_next;
+        if self.free_head == NIL {
+            self.free_tail = NIL;
+        }
         self.in_use += 1;
         slot.used = true;
         // The index in the low bits finds the slot again; the generation above it tells the slot's connections apart.
@@ -43,12 +46,17 @@ impl Engine<'_> {
     pub(super) fn free(&mut self, index: usize) {
         self.finish(index);
         self.settle_backlog(index);
-        let free = self.free_head;
         let slot = &mut self.slots[index];
         slot.reset();
         slot.used = false;
-        slot.free_next = free;
-        self.free_head = index as u32;
+        slot.free_next = NIL;
+        // Behind all others: a name comes back only after every slot has gone through all its generations, long after
+        // the last message that carried it.
+        match self.slots.get_mut(self.free_tail as usize) {
+            Some(tail) => tail.free_next = index as u32,
+            None => self.free_head = index as u32,
+        }
+        self.free_tail = index as u32;
         self.in_use -= 1;
     }
 
@@ -348,5 +356,96 @@ impl Engine<'_> {
         listener.used = false;
         listener.next = NIL;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec;
+
+    use super::super::slot::{ListenerSlot, NIL, ReplySlot, Slot};
+    use super::super::{Config, Engine, Storage};
+
+    /// Finding a connection stays one or two looks, also when all slots are in use and the peers' numbers are as regular as
+    /// peers make them.
+    #[test]
+    fn chains_stay_short() {
+        const COUNT: usize = 100_000;
+        for stride in [1, 8, 0x1000] {
+            let mut connections = vec![Slot::EMPTY; COUNT];
+            let storage = Storage {
+                connections: &mut connections,
+                listeners: &mut [ListenerSlot::EMPTY],
+                replies: &mut [ReplySlot::EMPTY],
+            };
+            let mut engine = Engine::new(Config::new(stride.into(), 1), storage);
+            for n in 0..COUNT as u32 {
+                let index = engine.allocate().expect("a slot");
+                let slot = &mut engine.slots[index];
+                // A hundred peers, each counting its IDs and QPs up.
+                slot.remote_guid = 0x0002_c903_0000_0000 + u64::from(n % 100);
+                slot.remote_comm_id = n / 100 * stride;
+                slot.remote_qpn = n / 100 * stride & 0xff_ffff;
+                engine.enter(index);
+            }
+            let chain = |mut at: u32, next: fn(&Slot) -> u32| {
+                let mut length = 0;
+                while at != NIL {
+                    length += 1;
+                    at = next(&engine.slots[at as usize]);
+                }
+                length
+            };
+            let longest = |head: fn(&Slot) -> u32, next: fn(&Slot) -> u32| {
+                engine
+                    .slots
+                    .iter()
+                    .map(|slot| chain(head(slot), next))
+                    .max()
+            };
+            assert!(
+                longest(|slot| slot.head_id, |slot| slot.next_id) < Some(12),
+                "stride {stride}"
+            );
+            assert!(
+                longest(|slot| slot.head_qp, |slot| slot.next_qp) < Some(12),
+                "stride {stride}"
+            );
+            for index in 0..COUNT {
+                let (id, qpn, guid) = {
+                    let slot = &engine.slots[index];
+                    (slot.remote_comm_id, slot.remote_qpn, slot.remote_guid)
+                };
+                assert_eq!(engine.find_remote_id(id, guid), Some(index));
+                assert_eq!(engine.find_remote_qp(qpn, guid), Some(index));
+                engine.free(index);
+                assert_eq!(engine.find_remote_id(id, guid), None);
+                assert_eq!(engine.find_remote_qp(qpn, guid), None);
+            }
+        }
+    }
+
+    /// Names of connections do not come back soon, and are never 0.
+    #[test]
+    fn names_differ() {
+        for count in [1, 2, 16, 1000] {
+            let mut connections = vec![Slot::EMPTY; count];
+            let storage = Storage {
+                connections: &mut connections,
+                listeners: &mut [],
+                replies: &mut [],
+            };
+            let mut engine = Engine::new(Config::new(7, 1), storage);
+            let mut seen = std::collections::HashSet::new();
+            for round in 0..200_000 {
+                let index = engine.allocate().expect("a slot");
+                let id = engine.slots[index].local_comm_id;
+                assert!(id != 0 && seen.insert(id), "{count} slots, round {round}");
+                assert_eq!(engine.find(id), Some(index));
+                engine.free(index);
+                assert_eq!(engine.find(id), None);
+            }
+        }
     }
 }
