@@ -12,7 +12,9 @@ use bareverbs_core::{
     SendOp, SendWr, TailIn, Uc, Ud,
 };
 use pair::{End, GRH, LANDING, Link, Pair, QKEY, completion, solicited, succeeded, text};
-use trouble::{lost_acknowledgement, lost_packet, receiver_not_ready, refused};
+use trouble::{
+    lost_acknowledgement, lost_atomic, lost_packet, lost_response, receiver_not_ready, refused,
+};
 
 const MTUS: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
 
@@ -26,6 +28,8 @@ pub(super) fn run(scene: &mut Scene) -> Result<(), String> {
     several_at_once(scene)?;
     lost_packet(scene)?;
     lost_acknowledgement(scene)?;
+    lost_response(scene)?;
+    lost_atomic(scene)?;
     receiver_not_ready(scene)?;
     refused(scene)
 }

@@ -68,6 +68,70 @@ pub(super) fn lost_acknowledgement(scene: &mut Scene) -> Result<(), String> {
     pair.run(scene, Operation::Read, 1025)
 }
 
+/// A lost response in the middle of a READ: what is missing is asked for again, from there on, and no more than that.
+pub(super) fn lost_response(scene: &mut Scene) -> Result<(), String> {
+    let mut pair = Pair::<Rc>::new(scene, Link::new(Address::Ipv4, Mtu::B256))?;
+    pair.run(scene, Operation::Send, 10)?;
+    let data = pair.pattern(4 * 256 - 3);
+    pair.ends[1]
+        .buffer
+        .copy_in(0, &data)
+        .map_err(|e| text("buffer")(&e))?;
+    let target = pair.target();
+    let lost = pair.flow.psn + 1;
+    scene.lose(move |frame| frame.get(BTH + 9..BTH + 12) == Some(&lost.to_be_bytes()[1..]));
+    let start = scene.frames();
+    pair.ends[0].post(
+        Pair::<Rc>::op(Operation::Read, target),
+        0,
+        data.len(),
+        SendFlags::empty(),
+    )?;
+    let what = "a READ whose second response is lost";
+    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    scene.settle();
+    if pair.ends[0].bytes(0, data.len())? != data {
+        return Err(format!("{what}: other bytes arrived"));
+    }
+    let mut rest = pair.flow.clone();
+    let mut expected = pair.flow.whole(Operation::Read, &data, target, 0);
+    rest.psn = lost;
+    let later = Target {
+        addr: target.addr + 256,
+        ..target
+    };
+    expected.extend(rest.whole(Operation::Read, &data[256..], later, 0));
+    scene.note(what, start, expected);
+    pair.run(scene, Operation::Read, 300)
+}
+
+/// A lost answer to an atomic operation: the same request again, and the same answer, without doing it twice.
+pub(super) fn lost_atomic(scene: &mut Scene) -> Result<(), String> {
+    let mut pair = Pair::<Rc>::new(scene, Link::new(Address::Ipv6, Mtu::B1024))?;
+    let before = 0x0102_0304_0506_0708_u64;
+    pair.ends[1]
+        .buffer
+        .copy_in(0, &before.to_le_bytes())
+        .map_err(|e| text("buffer")(&e))?;
+    // Over IPv6 the BTH is 20 bytes further in.
+    scene.lose(|frame| frame.get(BTH + 20) == Some(&0x12));
+    let (operation, target) = (Operation::FetchAdd(0x10), pair.target());
+    let start = scene.frames();
+    let op = Pair::<Rc>::op(operation, target);
+    pair.ends[0].post(op, 0, 8, SendFlags::empty())?;
+    let what = "an atomic whose answer is lost";
+    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    if pair.ends[1].bytes(0, 8)? != (before + 0x10).to_le_bytes()
+        || pair.ends[0].bytes(0, 8)? != before.to_le_bytes()
+    {
+        return Err(format!("{what}: done otherwise"));
+    }
+    let once = pair.flow.whole(operation, &[0; 8], target, before);
+    let twice = once.iter().chain(&once).cloned().collect();
+    scene.note(what, start, twice);
+    pair.run(scene, Operation::FetchAdd(1), 8)
+}
+
 /// Nothing posted: RNR NAK with the receiver's timer, and the same again when that is over.
 pub(super) fn receiver_not_ready(scene: &mut Scene) -> Result<(), String> {
     const TIMER: u8 = 16;
