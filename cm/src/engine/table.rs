@@ -386,7 +386,7 @@ mod tests {
                 // A hundred peers, each counting its IDs and QPs up.
                 slot.remote_guid = 0x0002_c903_0000_0000 + u64::from(n % 100);
                 slot.remote_comm_id = n / 100 * stride;
-                slot.remote_qpn = n / 100 * stride & 0xff_ffff;
+                slot.remote_qpn = (n / 100 * stride) & 0xff_ffff;
                 engine.enter(index);
             }
             let chain = |mut at: u32, next: fn(&Slot) -> u32| {

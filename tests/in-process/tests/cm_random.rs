@@ -122,7 +122,7 @@ fn act(
 #[test]
 fn random_calls() {
     let mut connections = 0;
-    for seed in 0..12 {
+    for seed in 0..8 {
         let world = Builder::with_link(Box::new(Cable::new()), seed)
             .function(Card::new(1))
             .function(Card::new(2))
@@ -234,7 +234,7 @@ fn random_calls() {
         }
     }
     assert!(
-        connections > 12,
+        connections > 8,
         "only {connections} connections came about: the calls do not fit together"
     );
 }
