@@ -211,6 +211,14 @@ fn a_command_waits_for_pages_that_another_slot_brings() {
     let (kind, _, data) = node.next_event(eq).unwrap();
     assert_eq!(kind, PAGE_REQUEST);
     assert_eq!(i32::from_be_bytes(data[4..8].try_into().unwrap()), 8);
+    // A fault that is set up meanwhile is for the next command, not for the one that waits.
+    node.model.faults_mut().commands.push(CommandRule::next(
+        0x800,
+        CommandFault::Fail {
+            status: Status::Limit,
+            syndrome: 1,
+        },
+    ));
     // Time alone does not help, nor does another command.
     node.sleep(Duration::from_secs(10));
     assert_eq!(node.answer(slot, 16), Err(Failure::Silence));
@@ -231,6 +239,10 @@ fn a_command_waits_for_pages_that_another_slot_brings() {
     node.advance();
     let answer = node.answer(slot, 16).unwrap();
     assert_ne!(AllocPdOut::read_from_bytes(&answer).unwrap().pd(), 0);
+    assert_eq!(
+        node.command(&AllocPdIn::new()).err(),
+        Some(Failure::Status(8, 1))
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use bareverbs_firmware_cmds::domain::DeallocPdIn;
 use bareverbs_firmware_cmds::mad::AttachToMcgIn;
 use bareverbs_firmware_cmds::mkey::CreateMkeyIn;
-use bareverbs_firmware_cmds::qp::{Qpc, QueryQpIn};
+use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qpc, QueryQpIn, Rts2rtsQpIn};
 use bareverbs_firmware_cmds::roce::SetRoceAddressIn;
 use bareverbs_firmware_cmds::srq::CreateRmpIn;
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
@@ -467,4 +467,36 @@ fn only_keys_made_for_it_can_be_changed_by_work_requests() {
         pair.run();
         assert_eq!(pair.a.poll(&mut cq).unwrap().syndrome, syndrome);
     }
+}
+
+#[test]
+fn a_q_key_changes_with_its_bit_only() {
+    let mut pair = Pair::new();
+    let (qp, _) = datagram_qp(&mut pair.a, pair.pd[0], UD, |_| {});
+    for (mask, expected) in [(0, QKEY), (1 << 5, 0x2222_2222)] {
+        let mut modify = Rts2rtsQpIn::new();
+        modify.set_qpn(qp.number).set_opt_param_mask(mask);
+        modify
+            .qpc_mut()
+            .set_st(UD)
+            .set_pm_state(3)
+            .set_q_key(0x2222_2222);
+        pair.a.command(&modify).unwrap();
+        assert_eq!(query(&mut pair.a, &qp).q_key(), expected);
+    }
+}
+
+#[test]
+fn a_destroyed_qp_takes_its_timers_along() {
+    let mut pair = Pair::new();
+    let [(mut qp, _), _] = pair.connect(RC);
+    pair.a
+        .post_send(&mut qp, SEND, 0, 0, &inline_segment(b"unanswered"));
+    pair.a.ring_send(&qp);
+    pair.a.advance();
+    assert!(pair.a.model.next_deadline().is_some());
+    let mut destroy = DestroyQpIn::new();
+    destroy.set_qpn(qp.number);
+    pair.a.command(&destroy).unwrap();
+    assert_eq!(pair.a.model.next_deadline(), None);
 }
