@@ -109,9 +109,17 @@ impl Flow {
         ]
     }
 
-    fn aeth(&self, syndrome: u8, msn: u32) -> [Field; 2] {
+    fn aeth(&self, syndrome: u8, msn: u32) -> [Field; 4] {
+        let (kind, value) = (syndrome >> 5, syndrome & 0x1f);
+        let meaning = match kind {
+            0 => "infiniband.aeth.syndrome.credit_count",
+            1 => "infiniband.aeth.syndrome.timer",
+            _ => "infiniband.aeth.syndrome.error_code",
+        };
         [
             number("infiniband.aeth.syndrome", syndrome),
+            number("infiniband.aeth.syndrome.opcode", kind),
+            number(meaning, value),
             number("infiniband.aeth.msn", msn & 0xff_ffff),
         ]
     }
@@ -250,17 +258,20 @@ impl Flow {
                     let mut response = self.packet(true, opcode, psn, piece);
                     response.fields.push(number("infiniband.bth.a", false));
                     response.fields.push(number("infiniband.bth.se", false));
-                    response.fields.extend(if ends {
-                        self.aeth(UNLIMITED, self.msn)
-                    } else if begins {
-                        // C9-148 lets a READ count from when its request was found good to when its last packet goes.
-                        let msns = Value::Within((self.msn - 1).into(), self.msn.into());
-                        let [syndrome, _] = self.aeth(UNLIMITED, self.msn);
-                        [syndrome, ("infiniband.aeth.msn", msns)]
+                    if begins || ends {
+                        response.fields.extend(self.aeth(UNLIMITED, self.msn));
                     } else {
-                        ["infiniband.aeth.syndrome", "infiniband.aeth.msn"]
-                            .map(|name| (name, Value::Absent))
-                    });
+                        let none = ["infiniband.aeth.syndrome", "infiniband.aeth.msn"];
+                        response
+                            .fields
+                            .extend(none.map(|name| (name, Value::Absent)));
+                    }
+                    if begins && !ends {
+                        // C9-148 lets a READ count from when its request was found good to when its last packet goes.
+                        let either = Value::Within((self.msn - 1).into(), self.msn.into());
+                        response.fields.pop();
+                        response.fields.push(("infiniband.aeth.msn", either));
+                    }
                     response
                 }));
             }
