@@ -11,6 +11,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::time::Duration;
 
@@ -383,7 +384,8 @@ enum Slow {
 /// Several polls for one update of the consumer index, which happens when this is dropped.
 pub struct Batch<'c, 'd, P: Platform> {
     cq: &'c mut Cq<'d, P>,
-    from: u32,
+    /// Where the ring was when the batch began.
+    from: (NonNull<u8>, u32),
 }
 
 impl<P: Platform> Batch<'_, '_, P> {
@@ -425,8 +427,8 @@ impl<P: Platform> Drop for Batch<'_, '_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         let ring = self.cq.ring.get_mut();
-        if ring.ci != self.from {
-            ring.publish(ring.ci);
+        if ring.position() != self.from {
+            ring.publish(ring.ci());
         }
     }
 }
@@ -443,7 +445,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             match ring.next(|current| current) {
                 Ok(current) => {
                     // The completion at hand stays the host's until the next poll.
-                    ring.publish(ring.ci.wrapping_sub(1));
+                    ring.publish(ring.ci().wrapping_sub(1));
                     return Ok(Some(Completion(current, PhantomData)));
                 }
                 Err(Unusual::Nothing) => return Ok(None),
@@ -469,7 +471,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         if !ring.next_slow() {
             return Slow::Empty;
         }
-        ring.publish(ring.ci.wrapping_sub(1));
+        ring.publish(ring.ci().wrapping_sub(1));
         Slow::Found
     }
 
@@ -490,7 +492,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         if self.slot.attention.load(Acquire) != 0 {
             self.attend()?;
         }
-        let from = self.ring.get_mut().ci;
+        let from = self.ring.get_mut().position();
         Ok(Batch { cq: self, from })
     }
 
@@ -517,7 +519,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     fn attend(&mut self) -> Result<(), CqError> {
         self.reap();
         let ring = self.ring.get_mut();
-        if self.slot.attention.load(Acquire) & CQ_FAILED != 0 && ring.owned(ring.ci).is_none() {
+        if self.slot.attention.load(Acquire) & CQ_FAILED != 0 && ring.owned(ring.ci()).is_none() {
             return Err(self.failure());
         }
         Ok(())
@@ -527,9 +529,9 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// came before count only if the device had not been told of them.
     pub fn arm(&mut self, solicited_only: bool) {
         let ring = self.ring.get_mut();
-        ring.publish(ring.ci);
+        ring.publish(ring.ci());
         let command = if solicited_only { 1 << 24 } else { 0 };
-        let value = (self.seen & 3) << 28 | command | ring.ci & 0xff_ffff;
+        let value = (self.seen & 3) << 28 | command | ring.ci() & 0xff_ffff;
         // SAFETY: the second dword of the record line, which lives as long as the CQ.
         unsafe { ring.record.add(1).write_volatile(value.to_be()) };
         write_barrier();
@@ -643,7 +645,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     fn outstanding(&self) -> u32 {
         let ring = self.ring();
         (0..ring.size)
-            .take_while(|&n| ring.owned(ring.ci.wrapping_add(n)).is_some())
+            .take_while(|&n| ring.owned(ring.ci().wrapping_add(n)).is_some())
             .count() as u32
     }
 
@@ -652,7 +654,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     fn move_to(&mut self, memory: DmaBuffer<'d, P>, size: u32) {
         let ring = self.ring.get_mut();
         let base = memory.ptr().as_ptr();
-        let mut at = ring.ci;
+        let mut at = ring.ci();
         while let Some((entry, tail)) = ring.owned(at) {
             let last = tail.op_own();
             let entry = entry.as_ptr();
@@ -672,12 +674,12 @@ impl<'d, P: Platform> Cq<'d, P> {
                     .write_volatile(last & 0xfe | u8::from(to & size != 0));
             }
             at = at.wrapping_add(1);
-            if at.wrapping_sub(ring.ci) > ring.size {
+            if at.wrapping_sub(ring.ci()) > ring.size {
                 break;
             }
         }
-        ring.move_to(memory.ptr(), size, ring.ci.wrapping_add(1));
-        ring.publish(ring.ci);
+        ring.move_to(memory.ptr(), size, ring.ci().wrapping_add(1));
+        ring.publish(ring.ci());
         // The device has left the old ring: its answer came after the RESIZE completion.
         drop(core::mem::replace(&mut *self.memory, memory));
     }

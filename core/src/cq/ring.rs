@@ -101,16 +101,15 @@ static NOBODY: QpSlot = QpSlot::new();
 pub(crate) struct Ring<'d> {
     /// The next CQE.
     next: NonNull<u8>,
-    /// The QP of the last completion, by the user index as it lies in memory: they come in bursts.
-    last_index: u32,
+    /// The QP of the last completion.
     last_slot: &'d QpSlot,
     /// Behind the last CQE.
     end: *mut u8,
     pub(crate) qps: &'d [QpSlot],
     /// Doorbell record: consumer index, then arm state.
     pub(crate) record: *mut u32,
-    /// Index of the next CQE; 24 bits of it are the device's business.
-    pub(crate) ci: u32,
+    /// Index of the first CQE in this pass through the ring.
+    pass: u32,
     /// Owner bit of this pass through the ring.
     parity: u8,
     /// Number of CQEs, a power of two.
@@ -152,12 +151,11 @@ impl<'d> Ring<'d> {
         };
         let mut ring = Self {
             next: base,
-            last_index: u32::MAX,
             last_slot: &NOBODY,
             end: base.as_ptr(),
             qps,
             record,
-            ci: 0,
+            pass: 0,
             parity: 0,
             size,
             base,
@@ -174,7 +172,7 @@ impl<'d> Ring<'d> {
         self.base = base;
         self.size = size;
         self.end = base.as_ptr().wrapping_add(size as usize * cqe::SIZE);
-        self.ci = ci;
+        self.pass = ci & !(size - 1);
         self.parity = u8::from(ci & size != 0);
         // SAFETY: the masked index lies inside the ring.
         self.next = unsafe { base.add((ci & (size - 1)) as usize * cqe::SIZE) };
@@ -204,16 +202,29 @@ impl<'d> Ring<'d> {
         Some((self.next, tail))
     }
 
-    /// Goes on to the CQE behind the next one.
+    /// Goes on to the CQE behind the next one, which is `next`.
     #[inline(always)]
-    fn advance(&mut self) {
-        self.ci = self.ci.wrapping_add(1);
+    fn advance(&mut self, next: NonNull<u8>) {
         // SAFETY: at most the end of the ring.
-        self.next = unsafe { self.next.add(cqe::SIZE) };
+        self.next = unsafe { next.add(cqe::SIZE) };
         if self.next.as_ptr() == self.end {
             self.next = self.base;
             self.parity ^= 1;
+            self.pass = self.pass.wrapping_add(self.size);
         }
+    }
+
+    /// Index of the next CQE, counted on; 24 bits of it are the device's business.
+    #[inline(always)]
+    pub(crate) fn ci(&self) -> u32 {
+        let offset = self.next.as_ptr() as usize - self.base.as_ptr() as usize;
+        self.pass.wrapping_add((offset / cqe::SIZE) as u32)
+    }
+
+    /// Where the consumer is, to see whether it has moved.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> (NonNull<u8>, u32) {
+        (self.next, self.pass)
     }
 
     /// The CQE with this index (less than the ring's size ahead) and its tail, if it belongs to the host.
@@ -249,34 +260,27 @@ impl<'d> Ring<'d> {
         let Some((cqe, tail)) = self.peek() else {
             return Err(Unusual::Nothing);
         };
-        // SAFETY: inside the CQE.
-        let index = unsafe {
-            cqe.as_ptr()
-                .add(cqe::USER_INDEX)
-                .cast::<u32>()
-                .read_volatile()
-        };
-        if index != self.last_index {
-            // The high byte of the user index dword is 0 for all that this driver creates.
-            let Some(slot) = self.qps.get(u32::from_be(index) as usize) else {
-                return Err(Unusual::Something);
-            };
-            self.last_slot = slot;
-            self.last_index = index;
-        }
-        let slot = self.last_slot;
+        // Completions come in bursts of one QP, and no two live QPs have the same number.
+        let mut slot = self.last_slot;
         if slot.key.load(Acquire) != tail.qpn() {
-            return Err(Unusual::Something);
+            // SAFETY: a CQE of this ring.
+            let index = unsafe { word(cqe.as_ptr(), cqe::USER_INDEX) };
+            // The high byte of the user index dword is 0 for all that this driver creates.
+            match self.qps.get(index as usize) {
+                Some(named) if named.key.load(Acquire) == tail.qpn() => slot = named,
+                _ => return Err(Unusual::Something),
+            }
+            self.last_slot = slot;
         }
         if tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
             if let Some(wr_id) = send_completion(slot, tail.counter()) {
-                self.advance();
+                self.advance(cqe);
                 return Ok(found(Current { cqe, wr_id, tail }));
             }
         } else if tail.op_own() < cqe_op::RESIZE << 4
             && let Some(wr_id) = receive_completion(slot, tail.counter())
         {
-            self.advance();
+            self.advance(cqe);
             return Ok(found(Current { cqe, wr_id, tail }));
         }
         Err(Unusual::Something)
@@ -288,7 +292,7 @@ impl<'d> Ring<'d> {
     #[inline(never)]
     pub(crate) fn next_slow(&mut self) -> bool {
         while let Some((entry, tail)) = self.peek() {
-            self.advance();
+            self.advance(entry);
             if let Some((_, slot)) = self.slot_of(entry)
                 && slot.is(tail.qpn())
             {
@@ -304,9 +308,9 @@ impl<'d> Ring<'d> {
             } else {
                 self.drop_unmatched(entry, tail);
             }
-            self.publish(self.ci);
+            self.publish(self.ci());
             // A ring full of rubbish must not keep the caller for ever.
-            if self.ci & (self.size - 1) == 0 {
+            if self.ci() & (self.size - 1) == 0 {
                 return false;
             }
         }
@@ -374,14 +378,13 @@ impl<'d> Ring<'d> {
     /// Disarms the completions of QP slot `index` that lie in the ring (those before `bound`, if there is one), so that
     /// later polls skip them.
     pub(crate) fn void(&mut self, index: u32, bound: Option<u32>) {
-        self.last_index = u32::MAX;
         self.last_slot = &NOBODY;
-        let ahead = bound.map_or(1, |bound| bound.wrapping_sub(self.ci) & 0xff_ffff);
+        let ahead = bound.map_or(1, |bound| bound.wrapping_sub(self.ci()) & 0xff_ffff);
         if ahead >= 1 << 23 {
             return;
         }
-        let mut at = self.ci;
-        while at.wrapping_sub(self.ci) < self.size
+        let mut at = self.ci();
+        while at.wrapping_sub(self.ci()) < self.size
             && bound.is_none_or(|bound| bound.wrapping_sub(at) & 0xff_ffff != 0)
         {
             let Some((entry, tail)) = self.owned(at) else {

@@ -14,14 +14,10 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the gate holds, or what is accepted in its place.
+    /// Whether the gate holds.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.ours
-            <= self
-                .peer
-                .accepted
-                .map_or(self.peer.must, |(limit, _)| limit)
+        self.ours <= self.peer.must
     }
 }
 
@@ -36,13 +32,10 @@ pub fn print(rows: &[Row]) -> usize {
             .peer
             .ucx
             .map_or_else(|| "-".to_owned(), |ucx| format!("{ucx:.0}"));
-        let verdict = match row.peer.accepted {
-            _ if !row.passes() => "**misses the gate**".to_owned(),
-            Some((limit, why)) if row.ours > row.peer.must => {
-                format!("misses the gate; up to {limit} accepted: {why}")
-            }
-            _ if row.ours > row.peer.goal => String::new(),
-            _ => "goal reached".to_owned(),
+        let verdict = match () {
+            () if !row.passes() => "**misses the gate**",
+            () if row.ours > row.peer.goal => "",
+            () => "goal reached",
         };
         println!(
             "| {} | {:.1} | {:.0} | {ucx} | {:.0} % | {:.0} | {:.0} | {verdict} |",

@@ -246,8 +246,7 @@ impl<'d> Bench<'d> {
     /// Writes `count` completions, of WQEs `step` blocks apart.
     fn complete(
         &self,
-        cqn: u32,
-        qpn: u32,
+        (cqn, qpn): (u32, u32),
         op: u8,
         wqe_op: u8,
         first: u16,
@@ -281,7 +280,7 @@ impl<'d> Bench<'d> {
         poll: fn(&mut Cq<'_, Counting>, usize) -> u64,
     ) {
         let (cqn, qpn) = (self.send_cq.cqn().number(), self.rc.qpn().number());
-        self.complete(cqn, qpn, 0, wqe_op, self.next[0], step, BATCH);
+        self.complete((cqn, qpn), 0, wqe_op, self.next[0], step, BATCH);
         self.next[0] = self.next[0].wrapping_add(step * BATCH as u16);
         let sum = poll(&mut self.send_cq, BATCH);
         assert_eq!(
@@ -292,7 +291,7 @@ impl<'d> Bench<'d> {
 
     fn finish_datagrams(&mut self) {
         let (cqn, qpn) = (self.send_cq.cqn().number(), self.ud.qpn().number());
-        self.complete(cqn, qpn, 0, 0x0a, self.next[1], 2, BATCH);
+        self.complete((cqn, qpn), 0, 0x0a, self.next[1], 2, BATCH);
         self.next[1] = self.next[1].wrapping_add(2 * BATCH as u16);
         assert_eq!(
             measured::poll_wcs(&mut self.send_cq, BATCH),
@@ -302,7 +301,7 @@ impl<'d> Bench<'d> {
 
     fn finish_receives(&mut self, poll: fn(&mut Cq<'_, Counting>, usize) -> u64) {
         let (cqn, qpn) = (self.recv_cq.cqn().number(), self.rc.qpn().number());
-        self.complete(cqn, qpn, 2, 0, self.next[2], 1, BATCH);
+        self.complete((cqn, qpn), 2, 0, self.next[2], 1, BATCH);
         self.next[2] = self.next[2].wrapping_add(BATCH as u16);
         assert_eq!(poll(&mut self.recv_cq, BATCH) as u32, IDENTIFIERS);
     }
@@ -372,7 +371,7 @@ impl<'d> Bench<'d> {
             assert_eq!(found[0], u32::from(at) << 8 | u32::from(opcode));
             assert_eq!(found[1], qpn << 8 | units);
             assert_eq!(found[2..], words[2..], "opcode {opcode:#x}");
-            bench.complete(bench.send_cq.cqn().number(), qpn, 0, opcode, at, 1, 1);
+            bench.complete((bench.send_cq.cqn().number(), qpn), 0, opcode, at, 1, 1);
             measured::poll_wcs(&mut bench.send_cq, 16);
             at += blocks;
         };
