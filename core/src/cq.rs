@@ -124,7 +124,27 @@ impl core::error::Error for CqError {}
 
 /// A completion queue: `struct ibv_cq`.
 ///
-/// It may be sent to another thread but not shared: polling takes no lock. It need not outlive the QPs that use it as far
+/// It may be sent to another thread but not shared: polling takes no lock.
+///
+/// ```compile_fail
+/// use bareverbs_core::{Cq, Platform};
+/// fn shared<T: Sync>() {}
+/// fn no<P: Platform + Sync>() {
+///     shared::<Cq<'_, P>>();
+/// }
+/// ```
+///
+/// A completion lives until the next poll, because the device gets its entry back then:
+///
+/// ```compile_fail
+/// use bareverbs_core::{Cq, Platform};
+/// fn stale<P: Platform>(cq: &mut Cq<'_, P>) {
+///     let first = cq.poll().unwrap();
+///     let _second = cq.poll();
+///     println!("{:?}", first.map(|completion| completion.wr_id()));
+/// }
+/// ```
+/// It need not outlive the QPs that use it as far
 /// as the compiler is concerned; [`destroy`](Self::destroy) refuses while there are any, and a CQ that is dropped
 /// in that state stays with the device until it is closed.
 pub struct Cq<'d, P: Platform> {

@@ -136,7 +136,7 @@ pub use cq::{Completion, Cq, CqError, CqInit};
 pub use mr::{Access, Buffer, Mr, MrError, Sge};
 pub use pd::Pd;
 pub use qp::{
-    BadWr, CapError, CreateQpError, Destination, Gsi, Inline, ModifyError, PostError, Qp, QpAttr, QpAttrMask, QpCap,
+    BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError, PostError, Qp, QpAttr, QpAttrMask, QpCap,
     QpInitAttr, QpKind, QpState, QpType, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr,
     Uc, Ud,
 };

@@ -32,6 +32,9 @@ bitflags! {
         const REMOTE_READ = 1 << 2;
         /// The other side may do atomics here. Needs [`LOCAL_WRITE`](Self::LOCAL_WRITE) on memory.
         const REMOTE_ATOMIC = 1 << 3;
+        /// The other side may close the region's key, by a send with invalidate; it is this driver's flag, the verbs know it
+        /// for memory windows and fast registration only. A closed key still has to be deregistered.
+        const REMOTE_INVALIDATE = 1 << 30;
         /// PCIe writes and reads of this memory may be reordered. A permission, not an order: a device that cannot
         /// ignores it.
         const RELAXED_ORDERING = 1 << 20;
@@ -133,6 +136,7 @@ impl Mkey {
             .set_rr(access.contains(Access::REMOTE_READ))
             .set_rw(access.contains(Access::REMOTE_WRITE))
             .set_a(access.contains(Access::REMOTE_ATOMIC))
+            .set_en_rinval(access.contains(Access::REMOTE_INVALIDATE))
             .set_relaxed_ordering_write(relaxed && caps.relaxed_ordering_write())
             .set_relaxed_ordering_read(relaxed && caps.relaxed_ordering_read())
             .set_qpn(0xff_ffff)

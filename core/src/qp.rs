@@ -1,10 +1,38 @@
 //! Queue pairs.
+//!
+//! The type of a QP is part of its Rust type, so what a transport does not have does not compile:
+//!
+//! ```compile_fail
+//! use bareverbs_core::{Platform, Remote, SendFlags, Sge, Uc, SendQueue};
+//! fn read<P: Platform>(uc: &mut SendQueue<'_, P, Uc>, from: Remote, to: Sge) {
+//!     let _ = uc.batch().read(1, SendFlags::SIGNALED, from, &[to]); // only reliable connections can READ
+//! }
+//! ```
+//!
+//! ```
+//! use bareverbs_core::{Platform, PostError, Rc, Remote, SendFlags, SendQueue, Sge};
+//! fn read<P: Platform>(rc: &mut SendQueue<'_, P, Rc>, from: Remote, to: Sge) -> Result<(), PostError> {
+//!     rc.batch().read(1, SendFlags::SIGNALED, from, &[to]) // the doorbell is rung when the batch is dropped
+//! }
+//! ```
+//!
+//! The halves of a QP go to two threads, but one half cannot be in two places:
+//!
+//! ```compile_fail
+//! use bareverbs_core::{Platform, Qp, Rc};
+//! fn twice<P: Platform>(qp: &mut Qp<'_, P, Rc>) {
+//!     let first = qp.send_queue();
+//!     let second = qp.send_queue();
+//!     first.batch();
+//! }
+//! ```
 
 pub mod attr;
 pub mod caps;
 mod create;
 mod kind;
 mod modify;
+mod multicast;
 pub mod recv;
 pub mod send;
 pub mod state;
@@ -12,7 +40,7 @@ pub mod wr;
 
 pub use attr::{QpAttr, QueriedQp};
 pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
-pub use create::{CreateQpError, Qp, QpInitAttr};
+pub use create::{CreateQpError, DestroyQpError, Qp, QpInitAttr};
 pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud};
 pub use modify::ModifyError;
 pub use recv::RecvQueue;

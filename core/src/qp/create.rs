@@ -170,7 +170,35 @@ pub struct Qp<'d, P: Platform, T: QpType> {
     pub(crate) access: Access,
     pub(crate) responder_depth: u8,
     pub(crate) srq: Option<u32>,
+    /// Multicast groups that it is in.
+    pub(crate) groups: u32,
 }
+
+/// Why a QP was not destroyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DestroyQpError {
+    /// It is in multicast groups.
+    Attached {
+        /// How many.
+        groups: u32,
+    },
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for DestroyQpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attached { groups } => {
+                write!(f, "the QP is attached to {groups} multicast groups")
+            }
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for DestroyQpError {}
 
 impl<'d, P: Platform> Device<'d, P> {
     /// The device's limits on queues, for [`queue_sizes`].
@@ -348,6 +376,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             access: Access::empty(),
             responder_depth: 0,
             srq,
+            groups: 0,
         })
     }
 }
@@ -407,16 +436,23 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     }
 
     /// Destroys it: `ibv_destroy_qp`. Completions that were not polled yet are gone with it. Gives it back if the firmware
-    /// refuses (it is attached to a multicast group, say).
+    /// refuses, or while it is in a multicast group.
     #[expect(clippy::result_large_err, reason = "the error gives the object back")]
-    pub fn destroy(self) -> Result<(), (Self, CommandError)> {
+    pub fn destroy(self) -> Result<(), (Self, DestroyQpError)> {
+        if self.groups != 0 {
+            let groups = self.groups;
+            return Err((self, DestroyQpError::Attached { groups }));
+        }
         let mut this = ManuallyDrop::new(self);
         match this.destroy_in_device() {
             Ok(()) => {
                 this.leave(true);
                 Ok(())
             }
-            Err(error) => Err((ManuallyDrop::into_inner(this), error)),
+            Err(error) => Err((
+                ManuallyDrop::into_inner(this),
+                DestroyQpError::Command(error),
+            )),
         }
     }
 

@@ -4,9 +4,9 @@ mod lab;
 
 use bareverbs_core::{Access, AsyncEvent};
 use bareverbs_core::{
-    AhAttr, CqError, CqInit, Destination, Gsi, Inline, LKey, NetworkHeader, QpAttr, QpAttrMask,
-    QpCap, QpInitAttr, QpState, Qpn, RKey, Rc, Remote, SendFlags, Sge, SrqAttr, Uc, Ud, Wc,
-    WcFlags, WcOpcode, WcStatus,
+    AhAttr, CqError, CqInit, Destination, DestroyQpError, Gsi, Inline, LKey, NetworkHeader, QpAttr,
+    QpAttrMask, QpCap, QpInitAttr, QpState, Qpn, RKey, Rc, Remote, SendFlags, Sge, SrqAttr, Uc, Ud,
+    Wc, WcFlags, WcOpcode, WcStatus,
 };
 use connectx_model::link::fault::{Action, Rates};
 use lab::{ALL, CAP, End, Lab, MS, lab, lab_with, pattern};
@@ -197,23 +197,191 @@ fn lists_and_selective_signalling() {
 fn send_with_invalidate_closes_the_key() {
     lab(|lab| {
         let [mut a, mut b] = lab.pair::<Rc>();
-        let extra = lab.sides[1].pd.alloc_buffer(64, ALL).unwrap();
-        b.receive(1, 0, 64);
-        let (sge, rkey) = (a.sge(0, 4), extra.rkey());
+        let pd = &lab.sides[1].pd;
+        let open = pd
+            .alloc_buffer(64, ALL | Access::REMOTE_INVALIDATE)
+            .unwrap();
+        let remote = Remote {
+            addr: open.addr(),
+            rkey: open.rkey(),
+        };
+        let sge = a.sge(0, 4);
         a.qp.send_queue()
             .batch()
-            .send_inv(2, SIGNALED, rkey, sge)
+            .write(1, SIGNALED, remote, sge)
             .unwrap();
-        // The key was not made for remote invalidation, so the responder refuses; the requester learns it.
+        ok(lab.wait(&mut a.cq), 1, WcOpcode::RdmaWrite);
+        b.receive(2, 0, 64);
+        a.qp.send_queue()
+            .batch()
+            .send_inv(3, SIGNALED, open.rkey(), sge)
+            .unwrap();
+        ok(lab.wait(&mut a.cq), 3, WcOpcode::Send);
+        let wc = ok(lab.wait(&mut b.cq), 2, WcOpcode::Recv);
+        assert_eq!((wc.flags, wc.imm_data), (WcFlags::WITH_INV, open.rkey().0));
+        a.qp.send_queue()
+            .batch()
+            .write(4, SIGNALED, remote, sge)
+            .unwrap();
+        assert_eq!(
+            lab.wait(&mut a.cq).status,
+            WcStatus::RemAccessErr,
+            "the key is closed"
+        );
+
+        // A key that was not made for it stays open, and the sender hears of the refusal.
+        let [mut a, mut b] = lab.pair::<Rc>();
+        let shut = pd.alloc_buffer(64, ALL).unwrap();
+        b.receive(2, 0, 64);
+        let sge = a.sge(0, 4);
+        a.qp.send_queue()
+            .batch()
+            .send_inv(3, SIGNALED, shut.rkey(), sge)
+            .unwrap();
         let wc = lab.wait(&mut a.cq);
-        assert!(matches!(
-            wc.status,
-            WcStatus::RemOpErr
-                | WcStatus::RemInvReqErr
-                | WcStatus::RemAccessErr
-                | WcStatus::Success
-        ));
+        assert_ne!(wc.status, WcStatus::Success);
+        let [mut a, b] = lab.pair::<Rc>();
+        let remote = Remote {
+            addr: shut.addr(),
+            rkey: shut.rkey(),
+        };
+        let sge = a.sge(0, 4);
+        a.qp.send_queue()
+            .batch()
+            .write(4, SIGNALED, remote, sge)
+            .unwrap();
+        ok(lab.wait(&mut a.cq), 4, WcOpcode::RdmaWrite);
+        drop(b);
     });
+}
+
+/// A fenced send waits for the READ before it, whose result it carries.
+#[test]
+fn fence() {
+    lab(|lab| {
+        let [mut a, mut b] = lab.pair::<Rc>();
+        for round in 0..20 {
+            b.fill(0, 8000, round);
+            b.receive(round, 16_000, 8000);
+            let (sge, remote) = (a.sge(0, 8000), b.remote(0));
+            let mut batch = a.qp.send_queue().batch();
+            batch.read(1, SILENT, remote, &[sge]).unwrap();
+            batch.send(2, SIGNALED | SendFlags::FENCE, sge).unwrap();
+            drop(batch);
+            ok(lab.wait(&mut b.cq), round, WcOpcode::Recv);
+            b.assert_pattern(16_000, 8000, round);
+            ok(lab.wait(&mut a.cq), 2, WcOpcode::Send);
+        }
+    });
+}
+
+#[test]
+fn multicast() {
+    lab(|lab| {
+        let [mut a, mut b] = lab.pair::<Ud>();
+        let group = bareverbs_core::Gid::from_ipv4([239, 1, 2, 3].into());
+        let dmac = [0x01, 0x00, 0x5e, 1, 2, 3];
+        let attr = AhAttr {
+            dgid: group,
+            dmac,
+            hop_limit: 1,
+            ..AhAttr::default()
+        };
+        let ah = lab.sides[0].device.create_ah(&attr).unwrap();
+        let to = Destination {
+            ah: &ah,
+            remote_qpn: Qpn::ANY,
+            remote_qkey: 0x1234_5678,
+        };
+        b.receive(1, 0, 4096);
+        let send = |a: &mut End<'_, Ud>| {
+            a.qp.send_queue()
+                .batch()
+                .send_to(9, SILENT, to, Inline(b"all"))
+                .unwrap();
+            lab.pause(MS);
+        };
+        send(&mut a);
+        assert!(b.cq.poll().unwrap().is_none(), "not a member yet");
+        b.qp.attach_mcast(group).unwrap();
+        send(&mut a);
+        assert_eq!(ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv).byte_len, 43);
+        let (qp, error) = b.qp.destroy().unwrap_err();
+        assert_eq!(error, DestroyQpError::Attached { groups: 1 });
+        b.qp = qp;
+        b.qp.detach_mcast(group).unwrap();
+        assert!(b.qp.detach_mcast(group).is_err(), "only once");
+        b.receive(2, 0, 4096);
+        send(&mut a);
+        assert!(b.cq.poll().unwrap().is_none(), "no longer a member");
+        b.qp.destroy().map_err(|(_, error)| error).unwrap();
+    });
+}
+
+/// The card leaves the bus under traffic: posting and polling go on without harm, every handle can be dropped, and the
+/// device reaches no memory that it should not.
+#[test]
+fn the_card_vanishes_under_traffic() {
+    use bareverbs_core::{Config, Device, Resources};
+    use bareverbs_in_process::Builder;
+    use connectx_model::Config as Card;
+    let world = Builder::new().function(Card::new(1)).stepped();
+    let mut resources = Box::new(Resources::<4, 4, 1, 256>::new());
+    let device =
+        Device::open(world.platform(0), Config::DEFAULT, resources.storage()).expect("bring-up");
+    {
+        let pd = device.alloc_pd().unwrap();
+        let mut cq = device.create_cq(CqInit::new(16)).unwrap();
+        let mut init = QpInitAttr {
+            send_cq: &cq,
+            recv_cq: &cq,
+            srq: None,
+            cap: CAP,
+            sq_sig_all: true,
+        };
+        let mut qp = pd.create_qp::<Rc>(&mut init).unwrap();
+        let srq = pd
+            .create_srq(&mut SrqAttr {
+                max_wr: 3,
+                max_sge: 1,
+                srq_limit: 0,
+            })
+            .unwrap();
+        let buffer = pd.alloc_buffer(64, ALL).unwrap();
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            port_num: 1,
+            ..QpAttr::DEFAULT
+        };
+        let row = bareverbs_core::qp::transition(
+            bareverbs_core::QpKind::Rc,
+            QpState::Reset,
+            QpState::Init,
+        )
+        .unwrap();
+        qp.modify(&attr, row.required | QpAttrMask::STATE).unwrap();
+        world.with_model(0, |model| model.vanish());
+        qp.recv_queue()
+            .post(1, &[buffer.sge(0, 64).unwrap()])
+            .unwrap();
+        assert!(cq.poll().unwrap().is_none());
+        cq.arm(false);
+        let error = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::DEFAULT
+        };
+        assert!(qp.modify(&error, QpAttrMask::STATE).is_err());
+        assert!(device.alloc_pd().is_err());
+        let before = world.now();
+        let (qp, _) = qp.destroy().unwrap_err();
+        drop((qp, srq, buffer, cq, pd));
+        assert!(
+            world.now() - before < 10 * MS,
+            "nothing waits for a device that is gone"
+        );
+    }
+    assert!(device.close().is_err());
+    assert_eq!(world.take_faults(0), []);
 }
 
 #[test]

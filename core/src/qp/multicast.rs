@@ -1,0 +1,32 @@
+//! Multicast groups of datagram QPs.
+
+use bareverbs_firmware_cmds::mad::{AttachToMcgIn, DetachFromMcgIn};
+
+use crate::error::CommandError;
+use crate::gid::Gid;
+use crate::platform::Platform;
+use crate::qp::create::Qp;
+use crate::qp::kind::Ud;
+
+impl<P: Platform> Qp<'_, P, Ud> {
+    /// Lets the QP receive what is sent to a multicast group: `ibv_attach_mcast`. Over IPv4 the group is in mapped form.
+    /// The switches learn of it by other means (IGMP, MLD, the subnet manager).
+    pub fn attach_mcast(&mut self, group: Gid) -> Result<(), CommandError> {
+        let mut command = AttachToMcgIn::new();
+        command.set_qpn(self.qpn.number());
+        *command.multicast_gid_mut() = group.0;
+        self.device.execute(&command)?;
+        self.groups += 1;
+        Ok(())
+    }
+
+    /// Takes the QP out of a multicast group: `ibv_detach_mcast`.
+    pub fn detach_mcast(&mut self, group: Gid) -> Result<(), CommandError> {
+        let mut command = DetachFromMcgIn::new();
+        command.set_qpn(self.qpn.number());
+        *command.multicast_gid_mut() = group.0;
+        self.device.execute(&command)?;
+        self.groups = self.groups.saturating_sub(1);
+        Ok(())
+    }
+}
