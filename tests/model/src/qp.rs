@@ -344,8 +344,8 @@ impl Device {
         }
     }
 
-    /// The send doorbell: the first two words of the last WQE posted.
-    pub(crate) fn sq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, _first: u32, second: u32) {
+    /// The send doorbell: the second word of the last WQE posted.
+    pub(crate) fn sq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, second: u32) {
         let qpn = second >> 8;
         self.stats.doorbells += 1;
         let Some(qp) = self.qps.get_mut(qpn) else {

@@ -20,10 +20,8 @@ const HALF: u64 = 0x100;
 pub(crate) struct Uar {
     pub(crate) users: u32,
     pub(crate) place: Place,
-    /// First halves of 8-byte doorbells that arrive as two 32-bit writes: of completion queues, and of send queues by
-    /// register half.
+    /// First half of a completion queue's doorbell that arrives as two 32-bit writes.
     cq_high: u32,
-    sq_high: [u32; 8],
 }
 
 impl Uar {
@@ -32,7 +30,6 @@ impl Uar {
             users: 0,
             place,
             cq_high: 0,
-            sq_high: [0; 8],
         }
     }
 }
@@ -61,19 +58,13 @@ impl Device {
             }
             (EQ_ARM, _) => self.eq_doorbell(io, index, first, true),
             (EQ_UPDATE, _) => self.eq_doorbell(io, index, first, false),
-            (BLUE_FLAME..BLUE_FLAME_END, second) => {
-                let half = ((at - BLUE_FLAME) / HALF) as usize;
-                match ((at - BLUE_FLAME) % HALF, second) {
-                    (0, Some(second)) => self.sq_doorbell(io, index, first, second),
-                    (0, None) => uar.sq_high[half] = first,
-                    (4, None) => {
-                        let high = uar.sq_high[half];
-                        self.sq_doorbell(io, index, high, first);
-                    }
-                    // The rest of a BlueFlame write is the WQE, which is in memory as well.
-                    _ => {}
-                }
-            }
+            (BLUE_FLAME..BLUE_FLAME_END, second) => match ((at - BLUE_FLAME) % HALF, second) {
+                // The second word names the queue, whether both come at once or one after the other; the first says
+                // nothing that is not in the WQE. The rest of a BlueFlame write is the WQE, which is in memory as well.
+                (0, Some(second)) => self.sq_doorbell(io, index, second),
+                (4, None) => self.sq_doorbell(io, index, first),
+                _ => {}
+            },
             _ => return false,
         }
         true
