@@ -3,8 +3,13 @@
 // UNSAFETY: rings and doorbell records are raw memory shared with the device.
 #![expect(unsafe_code)]
 
+mod completion;
+mod error;
 pub(crate) mod goodbye;
 pub(crate) mod ring;
+
+pub use completion::Completion;
+pub use error::CqError;
 
 use core::alloc::Layout;
 use core::cell::{Cell, UnsafeCell};
@@ -17,16 +22,16 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
 
-use crate::cq::ring::{Current, Ring, Unusual};
+use crate::cq::ring::{Ring, Unusual};
 use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, write_barrier};
 use crate::error::{CommandError, DeviceError};
 use crate::platform::{DmaError, Platform};
 use crate::ring_pages::RingPages;
 use crate::slots::{CQ_FAILED, CqSlot};
-use crate::wc::{Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus, cqe};
+use crate::wc::{Wc, cqe};
 use bareverbs_firmware_cmds::doorbell;
-use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, RKey};
+use bareverbs_firmware_cmds::numbers::Cqn;
 
 /// What a CQ shall be: `struct ibv_cq_init_attr_ex`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,77 +55,6 @@ impl CqInit {
         }
     }
 }
-
-/// What went wrong with a CQ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CqError {
-    /// The size is 0 or more than the device has.
-    Size {
-        /// What was asked for.
-        asked: u32,
-        /// The largest possible.
-        limit: u32,
-    },
-    /// The storage that the device was opened with holds no more CQs.
-    NoSlot {
-        /// How many it holds.
-        limit: usize,
-    },
-    /// QPs still use it.
-    Busy {
-        /// How many queues of them.
-        users: u32,
-    },
-    /// The ring would be smaller than what lies in it.
-    TooManyOutstanding {
-        /// Completions in the ring.
-        outstanding: u32,
-    },
-    /// The device cannot resize CQs, or moderate them.
-    Unsupported,
-    /// More completions came than the CQ holds, or its memory could not be written: the device has stopped it, and
-    /// every QP that uses it is going into error. Syndrome 1 is an overrun, 2 an access violation.
-    Failed {
-        /// The CQ.
-        cqn: Cqn,
-        /// The device's reason.
-        syndrome: u8,
-    },
-    /// The platform has no memory for the ring.
-    Memory(DmaError),
-    /// The firmware refused.
-    Command(CommandError),
-}
-
-impl fmt::Display for CqError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size { asked, limit } => {
-                write!(f, "a CQ of {asked} entries; 1 to {limit} are possible")
-            }
-            Self::NoSlot { limit } => {
-                write!(f, "the device's storage holds {limit} CQs, all are in use")
-            }
-            Self::Busy { users } => write!(f, "the CQ is in use by {users} queues"),
-            Self::TooManyOutstanding { outstanding } => {
-                write!(
-                    f,
-                    "{outstanding} completions lie in the CQ, more than the new size holds"
-                )
-            }
-            Self::Unsupported => f.write_str("the device cannot do this"),
-            Self::Failed { cqn, syndrome: 1 } => write!(f, "{cqn} was overrun"),
-            Self::Failed { cqn, syndrome } => {
-                write!(f, "{cqn} is in error, syndrome {syndrome:#x}")
-            }
-            Self::Memory(error) => error.fmt(f),
-            Self::Command(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for CqError {}
 
 /// A completion queue: `struct ibv_cq`.
 ///
@@ -250,148 +184,6 @@ impl<'d, P: Platform> Device<'d, P> {
     }
 }
 
-/// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
-#[derive(Debug, Clone, Copy)]
-pub struct Completion<'c>(Current, PhantomData<&'c ()>);
-
-impl Completion<'_> {
-    #[inline(always)]
-    fn fields(&self) -> Fields<impl Fn(usize) -> u32 + Copy> {
-        let entry = self.0.cqe.as_ptr();
-        // SAFETY: the CQE lies in the ring, whose consumer index has not passed it; offsets are those of `cqe`.
-        Fields::new(self.0.tail, move |offset: usize| unsafe {
-            ring::word(entry, offset)
-        })
-    }
-
-    /// The work request's identifier.
-    #[must_use]
-    #[inline(always)]
-    pub fn wr_id(&self) -> u64 {
-        self.0.wr_id
-    }
-
-    /// How it went. Unless it is a success, only this, `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
-    #[must_use]
-    #[inline(always)]
-    pub fn status(&self) -> WcStatus {
-        self.fields().status()
-    }
-
-    /// What completed.
-    #[must_use]
-    #[inline]
-    pub fn opcode(&self) -> WcOpcode {
-        self.fields().opcode()
-    }
-
-    /// Bytes received (with the 40 bytes of the GRH area on UD), read, or fetched.
-    #[must_use]
-    #[inline]
-    pub fn byte_len(&self) -> u32 {
-        self.fields().byte_len()
-    }
-
-    /// The local QP.
-    #[must_use]
-    #[inline]
-    pub fn qp_num(&self) -> Qpn {
-        self.fields().qp_num()
-    }
-
-    /// The sending QP (UD).
-    #[must_use]
-    #[inline]
-    pub fn src_qp(&self) -> Qpn {
-        self.fields().src_qp()
-    }
-
-    /// Immediate data, in host order, if there is any.
-    #[must_use]
-    #[inline]
-    pub fn imm_data(&self) -> Option<u32> {
-        let fields = self.fields();
-        fields
-            .flags()
-            .contains(WcFlags::WITH_IMM)
-            .then(|| fields.imm_data())
-    }
-
-    /// The remote key of ours that the sender invalidated, if it did.
-    #[must_use]
-    #[inline]
-    pub fn invalidated(&self) -> Option<RKey> {
-        let fields = self.fields();
-        fields
-            .flags()
-            .contains(WcFlags::WITH_INV)
-            .then(|| fields.invalidated())
-    }
-
-    /// What else is there.
-    #[must_use]
-    #[inline]
-    pub fn flags(&self) -> WcFlags {
-        self.fields().flags()
-    }
-
-    /// P_Key index or, on the GSI, the packet's P_Key. Means something only without immediate data.
-    #[must_use]
-    #[inline]
-    pub fn pkey_index(&self) -> u16 {
-        self.fields().pkey_index()
-    }
-
-    /// What a datagram on RoCE travelled in, hence how its GRH area reads.
-    #[must_use]
-    #[inline]
-    pub fn network_header(&self) -> NetworkHeader {
-        self.fields().network_header()
-    }
-
-    /// Source LID (InfiniBand).
-    #[must_use]
-    #[inline]
-    pub fn slid(&self) -> u16 {
-        self.fields().slid()
-    }
-
-    /// Service level (InfiniBand).
-    #[must_use]
-    #[inline]
-    pub fn sl(&self) -> u8 {
-        self.fields().sl()
-    }
-
-    /// The device's free-running clock when it completed.
-    #[must_use]
-    #[inline]
-    pub fn timestamp(&self) -> u64 {
-        self.fields().timestamp()
-    }
-
-    /// The device's syndrome of an error, from which the status follows.
-    #[must_use]
-    #[inline]
-    pub fn syndrome(&self) -> u8 {
-        self.fields().syndrome()
-    }
-
-    /// The vendor's syndrome of an error.
-    #[must_use]
-    #[inline]
-    pub fn vendor_err(&self) -> u8 {
-        self.fields().vendor_err()
-    }
-
-    /// All fields at once.
-    #[must_use]
-    #[inline]
-    pub fn to_wc(&self) -> Wc {
-        self.fields().to_wc(self.wr_id())
-    }
-}
-
 /// How a slow poll ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -418,11 +210,11 @@ impl<P: Platform> Batch<'_, '_, P> {
     pub fn next(&mut self) -> Option<Completion<'_>> {
         let ring = self.cq.ring.get_mut();
         match ring.next(|current| current) {
-            Ok(current) => Some(Completion(current, PhantomData)),
+            Ok(current) => Some(Completion::new(current)),
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
                 let found = ring.next_slow();
-                found.then_some(Completion(ring.found, PhantomData))
+                found.then_some(Completion::new(ring.found))
             }
         }
     }
@@ -432,12 +224,12 @@ impl<P: Platform> Batch<'_, '_, P> {
     #[inline(always)]
     pub fn next_with<R>(&mut self, handle: impl Fn(Completion<'_>) -> R) -> Option<R> {
         let ring = self.cq.ring.get_mut();
-        match ring.next(|current| handle(Completion(current, PhantomData))) {
+        match ring.next(|current| handle(Completion::new(current))) {
             Ok(result) => Some(result),
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
                 let found = ring.next_slow();
-                found.then(|| handle(Completion(ring.found, PhantomData)))
+                found.then(|| handle(Completion::new(ring.found)))
             }
         }
     }
@@ -466,7 +258,7 @@ impl<'d, P: Platform> Cq<'d, P> {
                 Ok(current) => {
                     // The completion at hand stays the host's until the next poll.
                     ring.publish(ring.ci().wrapping_sub(1));
-                    return Ok(Some(Completion(current, PhantomData)));
+                    return Ok(Some(Completion::new(current)));
                 }
                 Err(Unusual::Nothing) => return Ok(None),
                 Err(Unusual::Something) => {}
@@ -474,7 +266,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         }
         match self.poll_slow() {
             Slow::Empty => Ok(None),
-            Slow::Found => Ok(Some(Completion(self.ring.get_mut().found, PhantomData))),
+            Slow::Found => Ok(Some(Completion::new(self.ring.get_mut().found))),
             Slow::Failed => Err(self.failure()),
         }
     }

@@ -117,28 +117,29 @@ mod teardown;
 pub mod wc;
 
 pub use ah::{AddressHandle, AhAttr, AhError};
-pub use capabilities::{Adapter, Capabilities};
-pub use config::{Config, Resources, Storage};
-pub use device::{Device, PendingCommand, TailIn};
-pub use error::{
-    CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, OpenError, OpenFailure, OpenStep,
-};
-pub use event::AsyncEvent;
-pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 /// The device's language: the commands that [`Device::execute`] takes.
 pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
+pub use capabilities::{Adapter, Capabilities};
+pub use config::{Config, Resources, Storage};
+pub use cq::{Completion, Cq, CqError, CqInit};
+pub use device::{Device, PendingCommand, TailIn};
+pub use error::{
+    CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, OpenError, OpenFailure,
+    OpenStep,
+};
+pub use event::AsyncEvent;
+pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
+pub use mr::{Access, Buffer, Mr, MrError, Sge};
 pub use page_chunk::PageChunk;
+pub use pd::Pd;
 pub use platform::Platform;
 pub use port::{LinkLayer, Mtu, PortAttr, PortState};
-pub use slots::{CqSlot, QpSlot, SrqSlot};
-pub use cq::{Completion, Cq, CqError, CqInit};
-pub use mr::{Access, Buffer, Mr, MrError, Sge};
-pub use pd::Pd;
 pub use qp::{
-    BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError, PostError, Qp, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpKind, QpState, QpType, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr,
-    Uc, Ud,
+    BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError,
+    PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpKind, QpState, QpType, Rc, RecvQueue,
+    RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud,
 };
+pub use slots::{CqSlot, QpSlot, SrqSlot};
 pub use srq::{Srq, SrqAttr, SrqError};
 pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
