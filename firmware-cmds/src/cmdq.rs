@@ -175,7 +175,12 @@ pub const fn locate(offset: usize) -> Option<(usize, usize)> {
 /// XOR of all bytes.
 #[must_use]
 pub fn xor(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |sum, byte| sum ^ byte)
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words
+        .iter()
+        .fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
+    let bytes = words.to_ne_bytes();
+    bytes.iter().chain(rest).fold(0, |sum, byte| sum ^ byte)
 }
 
 /// The tokens of successive commands: 1 to 255 and round again, never 0.

@@ -91,6 +91,9 @@ pub struct Faults {
 impl Faults {
     /// Whether the driver's next command with this header is struck.
     pub(crate) fn strike(&mut self, opcode: u16, op_mod: u16) -> Option<CommandFault> {
+        if self.commands.is_empty() {
+            return None;
+        }
         let mut struck = None;
         for rule in &mut self.commands {
             let matches = rule.opcode.is_none_or(|want| want == opcode)

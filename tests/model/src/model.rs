@@ -128,6 +128,7 @@ impl Model {
     }
 
     /// Lets time pass and does what is due. Time never goes back.
+    #[inline]
     pub fn advance(&mut self, host: &mut dyn Host, now: Duration) {
         let device = &mut self.device;
         device.now = device.now.max(now);
@@ -135,6 +136,15 @@ impl Model {
         if device.health.vanished {
             return;
         }
+        let commands = device.cmdq.any_pending();
+        if commands || device.has_work() {
+            self.work(host, commands);
+        }
+    }
+
+    // Apart, as most calls find nothing to do.
+    #[inline(never)]
+    fn work(&mut self, host: &mut dyn Host, commands: bool) {
         self.with_io(host, |device, io| {
             device.run_commands(io);
             if !device.health.well() || device.health.interface != 0 {
@@ -142,13 +152,16 @@ impl Model {
             }
             device.run_timers(io);
             for _ in 0..TURNS {
-                let queues = device.run_queues(io);
-                let looped = device.run_loopback(io);
-                if !queues && !looped && device.ready.is_empty() {
+                if device.ready.is_empty() && device.loopback.is_empty() {
                     break;
                 }
+                device.run_queues(io);
+                device.run_loopback(io);
             }
-            device.offer_pages(io);
+            // Pages become spare by commands only.
+            if commands {
+                device.offer_pages(io);
+            }
         });
     }
 
@@ -173,6 +186,18 @@ impl Model {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Whether [`advance`](Self::advance) has something to do at the time that it was last told.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        let device = &self.device;
+        let commands = device.cmdq.any_pending()
+            && device
+                .cmdq
+                .next_deadline(device.config.command_time)
+                .is_some_and(|at| at <= device.now);
+        device.health.well() && (commands || device.has_work())
     }
 
     /// Plugs the cable in or out.

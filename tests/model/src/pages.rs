@@ -41,7 +41,18 @@ pub(crate) struct Pages {
     pub(crate) asked: i32,
     /// Pages that must be there before the next object is made; faults raise it.
     pub(crate) appetite: u32,
-    scratch: Vec<u8>,
+}
+
+/// What lies in a context's slot.
+fn image(kind: u32, number: u32, context: &[u8]) -> [u8; SLOT] {
+    let mut image = [0; SLOT];
+    image[..8].copy_from_slice(&PATTERN.to_be_bytes());
+    image[8..12].copy_from_slice(&kind.to_be_bytes());
+    image[12..16].copy_from_slice(&number.to_be_bytes());
+    for (to, from) in image[16..].iter_mut().zip(context) {
+        *to = *from;
+    }
+    image
 }
 
 impl Pages {
@@ -134,15 +145,6 @@ impl Pages {
         Ok(())
     }
 
-    fn image(&mut self, kind: u32, number: u32, context: &[u8]) {
-        self.scratch.clear();
-        self.scratch.extend(PATTERN.to_be_bytes());
-        self.scratch.extend(kind.to_be_bytes());
-        self.scratch.extend(number.to_be_bytes());
-        self.scratch.extend(context);
-        self.scratch.resize(SLOT, 0);
-    }
-
     /// Finds room for a context and writes it.
     pub(crate) fn store(
         &mut self,
@@ -181,11 +183,10 @@ impl Pages {
         number: u32,
         context: &[u8],
     ) -> Result<(), Reject> {
-        self.image(kind, number, context);
         // The last slot shares its page's end with the mark of a page that is new.
         io.write(
             place.page + u64::from(place.slot) * SLOT as u64,
-            &self.scratch,
+            &image(kind, number, context),
         )
         .map_err(|_| Syndrome::ContextUnreachable.into())
     }
@@ -202,8 +203,7 @@ impl Pages {
         let mut found = [0; SLOT];
         io.read(place.page + u64::from(place.slot) * SLOT as u64, &mut found)
             .map_err(|_| Syndrome::ContextUnreachable)?;
-        self.image(kind, number, context);
-        if found[..] != self.scratch[..] {
+        if found != image(kind, number, context) {
             log::error!(
                 "context {kind:#x}:{number:#x} in page {:#x} was overwritten",
                 place.page

@@ -9,6 +9,7 @@ use crate::roce::transport::Transport;
 use crate::view::View;
 use bareverbs_firmware_cmds::eq::QpEvents;
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 /// How often the receive queues of QPs in error are looked at, as nothing rings for them.
 const DRAIN_PERIOD: Duration = Duration::from_micros(100);
@@ -234,6 +235,19 @@ impl Device {
         let mut data = QpEvents::ZERO;
         data.set_type(EVENT_QP).set_qpn_rqn_sqn(qpn);
         self.event(io, kind, 0, &data.0);
+    }
+
+    /// Whether anything but commands is due.
+    pub(crate) fn has_work(&self) -> bool {
+        let now = self.now;
+        let due = |timers: &BTreeSet<(Duration, u32)>| {
+            !timers.is_empty() && timers.first().is_some_and(|&(at, _)| at <= now)
+        };
+        !self.ready.is_empty()
+            || !self.loopback.is_empty()
+            || due(&self.timers)
+            || due(&self.held_back)
+            || !self.draining.is_empty() && self.drain_at <= now
     }
 
     /// Timers that have come, events held back for long enough, and receive queues to be drained.

@@ -1,6 +1,7 @@
 //! Mailboxes: what of a command does not fit its queue entry, in chains of 512-byte blocks.
 
 use crate::io::Io;
+use bareverbs_firmware_cmds::cmdq::xor;
 
 const DATA: usize = 0x200;
 const BLOCK: usize = 0x240;
@@ -33,10 +34,6 @@ fn be64(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |all, &byte| all << 8 | u64::from(byte))
 }
 
-fn xor(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |all, byte| all ^ byte)
-}
-
 fn aligned(pointer: u64) -> bool {
     pointer != 0 && pointer & (DATA as u64 - 1) == 0
 }
@@ -57,8 +54,8 @@ pub(crate) fn fetch(
     input.extend_from_slice(&entry[0x10..0x10 + len.min(16)]);
     let mut at = be64(entry, 0x08);
     let mut number = 0u32;
-    let mut block = [0; BLOCK];
     while input.len() < len {
+        let mut block = [0; BLOCK];
         if !aligned(at) || io.read(at, &mut block).is_err() {
             return Err(Delivery::InputPointer);
         }
@@ -94,8 +91,8 @@ fn check_block(block: &[u8; BLOCK], number: u32, token: u8) -> Result<(), Delive
 pub(crate) fn check_output(io: &mut Io<'_>, entry: &[u8; 64], len: usize) -> Result<(), Delivery> {
     let mut at = be64(entry, 0x30);
     let blocks = len.saturating_sub(16).div_ceil(DATA);
-    let mut block = [0; BLOCK];
     for number in 0..blocks {
+        let mut block = [0; BLOCK];
         if !aligned(at) || io.read(at + NEXT as u64, &mut block[NEXT..]).is_err() {
             return Err(Delivery::OutputPointer);
         }
@@ -108,8 +105,8 @@ pub(crate) fn check_output(io: &mut Io<'_>, entry: &[u8; 64], len: usize) -> Res
 /// Writes what does not fit the entry. Signatures are always filled in; bytes behind the answer stay as they are.
 pub(crate) fn store(io: &mut Io<'_>, entry: &[u8; 64], output: &[u8]) -> Result<(), Delivery> {
     let mut at = be64(entry, 0x30);
-    let mut block = [0; BLOCK];
     for part in output.chunks(DATA) {
+        let mut block = [0; BLOCK];
         if !aligned(at) || io.read(at, &mut block).is_err() {
             return Err(Delivery::OutputPointer);
         }

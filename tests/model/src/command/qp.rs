@@ -155,6 +155,22 @@ impl Qp {
 }
 
 impl Device {
+    /// Counts a QP over from what it referred to, to what it refers to now; mostly that is the same.
+    pub(super) fn hold_instead(&mut self, old: &Qpc, new: &Qpc) {
+        let held = |context: &Qpc| {
+            (
+                [context.cqn_snd(), context.cqn_rcv(), context.pd()],
+                [context.uar_page(), context.srqn_rmpn_xrqn(), context.xrcd()],
+                (context.no_sq(), context.rq_type(), context.st()),
+                context.counter_set_id(),
+            )
+        };
+        if held(old) != held(new) {
+            self.hold(old, false);
+            self.hold(new, true);
+        }
+    }
+
     /// Counts a QP in or out of everything that it refers to.
     pub(super) fn hold(&mut self, context: &Qpc, add: bool) {
         let change = |users: &mut u32| {

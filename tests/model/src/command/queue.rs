@@ -7,6 +7,7 @@ use crate::eq::event;
 use crate::fault::CommandFault;
 use crate::io::Io;
 use crate::syndrome::{Reject, Syndrome};
+use bareverbs_firmware_cmds::cmdq::xor;
 use core::time::Duration;
 
 const ENTRY: usize = 64;
@@ -102,6 +103,10 @@ impl CommandQueue {
                 self.set(number, Slot::Pending(now));
             }
         }
+    }
+
+    pub(crate) fn any_pending(&self) -> bool {
+        self.pending != 0
     }
 
     fn set(&mut self, number: usize, slot: Slot) {
@@ -231,7 +236,7 @@ impl Device {
         let outlen = be32(entry, 0x38) as usize;
         let fetched = if entry[0] != TRANSPORT_PCI {
             Err(Delivery::BadType)
-        } else if checked && entry.iter().fold(0, |all, byte| all ^ byte) != 0xff {
+        } else if checked && xor(entry) != 0xff {
             Err(Delivery::Signature)
         } else if !(8..=mailbox::LONGEST).contains(&outlen) {
             Err(Delivery::OutputLength)
@@ -403,7 +408,7 @@ fn answer(output: &mut [u8], reject: &Reject) {
 /// The entry's signature makes the exclusive-or of all its bytes 0xff; always filled in.
 fn sign(entry: &mut [u8; ENTRY]) {
     entry[0x3d] = 0;
-    entry[0x3d] = !entry.iter().fold(0, |all, byte| all ^ byte);
+    entry[0x3d] = !xor(entry);
 }
 
 fn be32(bytes: &[u8], at: usize) -> u32 {

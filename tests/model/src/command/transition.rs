@@ -263,8 +263,7 @@ fn apply(
     check_merged(device, &new, transition.to)?;
     let place = qp.place;
     device.restore(io, place, ObjectKind::Qp, qpn, &image(&new).0)?;
-    device.hold(&old, false);
-    device.hold(&new, true);
+    device.hold_instead(&old, &new);
     if let Some(qp) = device.qps.get_mut(qpn) {
         qp.context = new;
     }
@@ -403,8 +402,7 @@ pub(super) fn to_reset(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Qp2R
     qp.broken = false;
     qp.last_wqe_due = false;
     let (new, place) = (qp.context, qp.place);
-    device.hold(&old, false);
-    device.hold(&new, true);
+    device.hold_instead(&old, &new);
     device.enter_state(io, qpn, QpState::Reset);
     device.unschedule(qpn);
     if let Some(qp) = device.qps.get_mut(qpn) {
