@@ -316,6 +316,9 @@ impl<'s> Engine<'s> {
     /// Advances all timers to `now`. [`poll_transmit`](Self::poll_transmit) does it too.
     pub fn handle_timeout(&mut self, now: Duration) {
         let now = nanos(now);
+        if self.wheel.is_ahead_of(now) {
+            return;
+        }
         while let Some(index) = self.wheel.expire(self.slots, now) {
             self.timeout(index as usize, now);
         }

@@ -72,6 +72,11 @@ impl Wheel {
         self.next_bucket().map(|(tick, _)| tick << TICK_SHIFT)
     }
 
+    /// Whether this time was handled already and nothing has fallen due since.
+    pub(super) fn is_ahead_of(&self, now: u64) -> bool {
+        self.due == NIL && now >> TICK_SHIFT <= self.now
+    }
+
     /// Takes one slot whose timer has expired by `now` nanoseconds.
     pub(super) fn expire(&mut self, slots: &mut [Slot], now: u64) -> Option<u32> {
         let to = now >> TICK_SHIFT;

@@ -38,7 +38,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let ip = address.ip();
         let specific = !ip.is_unspecified() && !ip.is_loopback();
-        if specific && self.gsi_index(ip).is_none() {
+        if specific && !self.is_own(ip) {
             return Err(RdmaError::NoDevice(ip));
         }
         let port = if address.port() == 0 {
@@ -290,7 +290,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     fn choose_source(&mut self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
-        if self.gsi_index(destination).is_some() {
+        if self.is_own(destination) {
             return Ok(destination);
         }
         self.resolver
@@ -410,17 +410,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Whether the device has this address.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
-        self.gsi_index(address).is_some()
-    }
-
-    fn gsi_index(&self, address: IpAddr) -> Option<u16> {
-        self.gsi.gid_index(address, None).or_else(|| {
-            let gid = gsi::gid(address);
-            let mut table = self.device.gid_table();
-            table
-                .find(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
-                .map(|(index, _)| index)
-        })
+        let gid = gsi::gid(address);
+        let mut table = self.device.gid_table();
+        table.any(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
     }
 
     // Ports: a hash table of chains through the slots.
