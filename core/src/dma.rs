@@ -226,6 +226,14 @@ impl DmaMemory {
                 }
                 rest = behind;
             }
+            if let Some((word, behind)) = rest.split_first_chunk::<4>() {
+                // SAFETY: as above.
+                unsafe {
+                    p.cast::<u32>().write_volatile(u32::from_ne_bytes(*word));
+                    p = p.add(4);
+                }
+                rest = behind;
+            }
         }
         for &byte in rest {
             // SAFETY: inside the allocation by the check above.
