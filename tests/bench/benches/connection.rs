@@ -33,6 +33,23 @@ const ROWS: &[(&str, &str, f64)] = &[
     ("CM, driver and models", "everything", 58_000.0),
 ];
 
+/// Where driver and CM end and what stands in for machine and cards begins: registers, memory, and the passing of time.
+const OUTSIDE: &[&str] = &[
+    "world::Shared::bar_write",
+    "world::Shared::bar_read",
+    "world::State::step",
+    "Platform>::dma_alloc",
+    "Platform>::dma_free",
+];
+
+/// What of a connection is left without the models and the world around them.
+fn without_models() -> std::io::Result<Option<f64>> {
+    let costs = callgrind::count_inside("connection::everything")?;
+    let outside: u64 = OUTSIDE.iter().filter_map(|name| costs.of(name)).sum();
+    let all = costs.of("connection::everything");
+    Ok(all.map(|all| (all - outside) as f64 / f64::from(ROUNDS)))
+}
+
 fn main() -> ExitCode {
     if callgrind::is_child() {
         run();
@@ -65,6 +82,14 @@ fn main() -> ExitCode {
             "| {title} | {each:.0} | {KERNEL:.0} | {:.1} % | {must:.0} | {verdict} |",
             each / KERNEL * 100.0
         );
+    }
+    match without_models() {
+        Ok(Some(each)) => println!("\nOf the last, CM and driver without the models: {each:.0}"),
+        Ok(None) => {}
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
     }
     println!("\nMemory");
     println!(

@@ -41,10 +41,20 @@ impl Costs {
 
 /// Runs this binary again under callgrind and returns what its functions cost.
 pub fn count() -> io::Result<Costs> {
+    run(None)
+}
+
+/// The same, of what runs inside the function whose path ends in `function`, and nothing else.
+pub fn count_inside(function: &str) -> io::Result<Costs> {
+    run(Some(function))
+}
+
+fn run(inside: Option<&str>) -> io::Result<Costs> {
     let binary = env::current_exe()?;
     let out = env::temp_dir().join(format!("bareverbs-callgrind-{}", std::process::id()));
     let status = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet"])
+        .args(inside.map(|function| format!("--toggle-collect=*{function}*")))
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(&binary)
         .env(CHILD, "1")

@@ -43,6 +43,7 @@ unsafe impl Platform for ModelPlatform {
             .bar_write(self.index, offset as u64, &value.to_be_bytes());
     }
 
+    #[inline(never)]
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
         self.shared.lock().functions[self.index]
             .port
@@ -50,6 +51,7 @@ unsafe impl Platform for ModelPlatform {
             .alloc(layout)
     }
 
+    #[inline(never)]
     unsafe fn dma_free(&self, dma: Dma) {
         // SAFETY: the caller's promise.
         unsafe {
