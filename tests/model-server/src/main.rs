@@ -2,8 +2,11 @@
 //!
 //! Every socket is one function of a card of its own. Two functions are cabled together, more are on one switch. A client
 //! (QEMU's `vfio-user-pci`) may come, go and come again; the function is reset in between.
+//!
+//! Lines on standard input do to a function what happens to cards; `control.rs` lists them.
 
 mod backend;
+mod control;
 mod memory;
 mod world;
 
@@ -51,6 +54,9 @@ struct Serve {
     /// Pages that the firmware wants for INIT_HCA
     #[arg(long)]
     init_pages: Option<u32>,
+    /// How many pages the firmware asks for at a time when it runs out later
+    #[arg(long)]
+    page_chunk: Option<u32>,
     /// Take commands with bits set that the model does not know, as newer drivers send them
     #[arg(long)]
     lenient: bool,
@@ -87,6 +93,7 @@ fn run(serve: &Serve) -> Result<(), String> {
             }
             config.boot_pages = serve.boot_pages.unwrap_or(config.boot_pages);
             config.init_pages = serve.init_pages.unwrap_or(config.init_pages);
+            config.page_chunk = serve.page_chunk.unwrap_or(config.page_chunk);
             config.strict = !serve.lenient;
             Ok(config)
         })
@@ -102,6 +109,10 @@ fn run(serve: &Serve) -> Result<(), String> {
         threads.push(std::thread::spawn(move || attend(&server, backend, index)));
         println!("function {index} at {}", socket.display());
     }
+    std::thread::spawn({
+        let world = world.clone();
+        move || control::follow(&world, std::io::stdin().lines())
+    });
     std::thread::spawn(move || world.run_clock());
     for thread in threads {
         thread.join().map_err(|_| "a function's thread panicked")?;

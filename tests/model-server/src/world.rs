@@ -153,6 +153,11 @@ impl World {
         result
     }
 
+    /// How many functions there are.
+    pub(crate) fn functions(&self) -> usize {
+        self.lock().functions.len()
+    }
+
     /// The clock's thread: does what is due when nothing comes from outside.
     pub(crate) fn run_clock(&self) -> ! {
         let mut state = self.lock();

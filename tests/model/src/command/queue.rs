@@ -392,6 +392,7 @@ impl Device {
 
     pub(crate) fn page_event(&mut self, io: &mut Io<'_>, pages: i32) {
         let mut request = bareverbs_firmware_cmds::pages::PagesReqEvent::ZERO;
+        log::debug!("the firmware asks for {pages} pages");
         request.set_function_id(0).set_num_pages(pages as u32);
         self.event(io, event::PAGE_REQUEST, 0, &request.0);
     }

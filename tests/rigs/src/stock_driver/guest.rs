@@ -30,7 +30,7 @@ fn spawn(command: &mut Command) -> Result<Process, String> {
 /// The model, serving.
 pub(super) struct Server {
     process: Process,
-    pub(super) sockets: Vec<PathBuf>,
+    sockets: Vec<PathBuf>,
     log: PathBuf,
 }
 
@@ -60,7 +60,7 @@ impl Server {
         }
         command
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(file);
         let mut process = spawn(&mut command)?;
@@ -81,6 +81,15 @@ impl Server {
             sockets,
             log,
         })
+    }
+
+    /// Has something happen to a function.
+    fn tell(&mut self, line: &str) -> Result<(), String> {
+        let input = self.process.0.stdin.as_mut();
+        let input = input.ok_or("the model has no standard input")?;
+        writeln!(input, "{line}")
+            .and_then(|()| input.flush())
+            .map_err(|error| format!("{line:?} to the model: {error}"))
     }
 
     /// Ends it. What it logged.
@@ -127,6 +136,8 @@ impl Transcript {
                 }));
             } else if line.starts_with("@@ done ") {
                 all.steps.extend(open.take());
+            } else if line.starts_with("@@ host ") {
+                // Done when it came.
             } else if line == "@@ end" {
                 all.ended = true;
             } else {
@@ -159,12 +170,15 @@ fn level(message: &str) -> (u8, String) {
     }
 }
 
+/// The emulated cycle counter stands still when the machine that emulates it is busy, which the guest is not to mind.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 tsc=reliable";
+
 /// Boots a machine with functions of the model plugged in, runs the script in it, and waits for the end.
 pub(super) fn boot(
     provisions: &Provisions,
     directory: &Path,
     name: &str,
-    sockets: &[PathBuf],
+    server: &mut Server,
     script: &str,
     limit: Duration,
 ) -> Result<Transcript, String> {
@@ -192,7 +206,7 @@ pub(super) fn boot(
         .args(["-numa", "node,memdev=memory"])
         .args(["-nic", "none", "-display", "none", "-no-reboot"])
         .args(["-serial", "stdio", "-monitor", "none"]);
-    for (index, socket) in sockets.iter().enumerate() {
+    for (index, socket) in server.sockets.iter().enumerate() {
         // Behind a root port, as a card is: on the root bus it would be integrated, and have no link.
         command.args([
             "-device",
@@ -209,7 +223,7 @@ pub(super) fn boot(
         .arg(&provisions.kernel)
         .arg("-initrd")
         .arg(&initrd)
-        .args(["-append", "console=ttyS0 quiet panic=-1"]);
+        .args(["-append", CMDLINE]);
     let log = directory.join(format!("{name}.console.log"));
     let errors = File::create(directory.join(format!("{name}.qemu.log"))).map_err(fail)?;
     command
@@ -242,6 +256,9 @@ pub(super) fn boot(
         match lines.recv_timeout(left) {
             Ok(line) => {
                 file.write_all(line.as_bytes()).map_err(fail)?;
+                if let Some(event) = line.strip_prefix("@@ host ") {
+                    server.tell(event.trim_end())?;
+                }
                 text.push(line);
             }
             Err(RecvTimeoutError::Disconnected) => break true,

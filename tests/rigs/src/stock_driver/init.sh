@@ -25,6 +25,11 @@ step() {
     echo "@@ done $2"
 }
 
+# host EVENT...: has the machine that runs this one do something to the card.
+host() {
+    echo "@@ host $*"
+}
+
 . /script
 echo "@@ end"
 poweroff -f

@@ -12,6 +12,7 @@ mod provision;
 mod scenario;
 
 use super::Outcome;
+use provision::Kernel;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -22,8 +23,19 @@ pub(crate) const ABOUT: &str =
 /// Runs all scenarios, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let started = Instant::now();
-    for name in arguments {
-        if !scenario::ALL.iter().any(|scenario| scenario.name == name) {
+    let (options, arguments): (Vec<_>, Vec<_>) =
+        arguments.iter().partition(|name| name.starts_with("--"));
+    let kernel = match options[..] {
+        [] => Kernel::Stable,
+        [option] if option == "--backports" => Kernel::Backports,
+        _ => {
+            return Err(format!(
+                "unknown options {options:?}: --backports boots the newest kernel"
+            ));
+        }
+    };
+    for name in &arguments {
+        if !scenario::ALL.iter().any(|scenario| scenario.name == *name) {
             let names: Vec<_> = scenario::ALL.iter().map(|scenario| scenario.name).collect();
             return Err(format!("no scenario {name:?}: {}", names.join(", ")));
         }
@@ -42,14 +54,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let logs = directory.join("log");
     std::fs::create_dir_all(&logs).map_err(|error| error.to_string())?;
 
-    let provisions = provision::provision(&directory)?;
+    let provisions = provision::provision(&directory, kernel)?;
     println!("{}", provisions.about);
     build_server(&root)?;
     println!("ready after {} s", started.elapsed().as_secs());
 
     let mut outcome = Outcome::default();
     for scenario in scenario::ALL {
-        if arguments.is_empty() || arguments.iter().any(|name| name == scenario.name) {
+        if arguments.is_empty() || arguments.iter().any(|name| *name == scenario.name) {
             let begun = Instant::now();
             println!("{}: {}", scenario.name, scenario.about);
             scenario.run(&provisions, &logs, &mut outcome)?;

@@ -81,6 +81,24 @@ const MODULES: &[&str] = &[
     "tls",
 ];
 
+/// Whose kernel the guest boots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// Debian trixie's.
+    Stable,
+    /// The newest in trixie-backports.
+    Backports,
+}
+
+impl Kernel {
+    fn suite(self) -> &'static str {
+        match self {
+            Self::Stable => "trixie",
+            Self::Backports => "trixie-backports",
+        }
+    }
+}
+
 /// Where things are, once they are there.
 pub(super) struct Provisions {
     /// QEMU's packages, unpacked.
@@ -119,46 +137,77 @@ fn under(root: &Path, program: &str, name: &str) -> Command {
 }
 
 /// Fetches and unpacks what is not there yet.
-pub(super) fn provision(directory: &Path) -> Result<Provisions, String> {
-    let provisions = Provisions {
-        qemu: directory.join("qemu"),
-        kernel: directory.join("vmlinuz"),
-        initrd: directory.join("guest.cpio"),
-        about: String::new(),
+pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, String> {
+    let qemu = directory.join("qemu");
+    let guest = directory.join(kernel.suite());
+    let recipes = [
+        format!("{RECIPE}\n"),
+        format!(
+            "{RECIPE} {}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n",
+            digest(INIT)
+        ),
+    ];
+    let stamps = [&qemu, &guest].map(|part| part.join("stamp"));
+    let made = |index: usize| {
+        let found = std::fs::read_to_string(&stamps[index]).ok()?;
+        let about = found.strip_prefix(&recipes[index])?;
+        Some(about.trim_end().to_string())
     };
-    let stamp = directory.join("stamp");
-    let wanted = format!(
-        "{RECIPE} {}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n",
-        digest(INIT)
-    );
-    if let Ok(found) = fs::read_to_string(&stamp)
-        && let Some(about) = found.strip_prefix(&wanted)
-    {
-        return Ok(Provisions {
-            about: about.trim_end().to_string(),
-            ..provisions
-        });
-    }
-    println!("provisioning into {}", directory.display());
-    // Downloads that succeeded before are kept: apt looks at their checksums.
-    for stale in ["qemu", "guest", "kernel"] {
-        match fs::remove_dir_all(directory.join(stale)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{stale}: {error}"));
-            }
-            _ => {}
+    let found = [made(0), made(1)];
+    let mut about = Vec::new();
+    let mut apt = None;
+    for (index, found) in found.into_iter().enumerate() {
+        if let Some(found) = found {
+            about.push(found);
+            continue;
         }
+        let part = [&qemu, &guest][index];
+        println!("provisioning {}", part.display());
+        empty(part)?;
+        let apt = match &mut apt {
+            Some(apt) => apt,
+            none => none.insert(Apt::new(directory)?),
+        };
+        let made = match index {
+            0 => provision_qemu(apt, part)?,
+            _ => provision_guest(apt, part, kernel)?,
+        };
+        // Only what is complete has a stamp.
+        let stamp = format!("{}{made}\n", recipes[index]);
+        fs::write(&stamps[index], stamp).map_err(|error| error.to_string())?;
+        about.push(made);
     }
-    let apt = Apt::new(directory)?;
-    apt.run("apt-get", ["-q", "update"])?;
+    Ok(Provisions {
+        qemu,
+        kernel: guest.join("vmlinuz"),
+        initrd: guest.join("initrd.cpio"),
+        about: about.join("; "),
+    })
+}
 
-    let debs = apt.fetch_closure("qemu-system-x86", "trixie-backports")?;
-    for deb in &debs {
-        unpack(deb, &provisions.qemu)?;
+/// An empty directory, whatever was there.
+fn empty(directory: &Path) -> Result<(), String> {
+    let gone = match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    gone.and_then(|()| fs::create_dir_all(directory))
+        .map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+fn provision_qemu(apt: &Apt, qemu: &Path) -> Result<String, String> {
+    for deb in apt.fetch_closure("qemu-system-x86", "trixie-backports")? {
+        unpack(&deb, qemu)?;
     }
-    let guest = directory.join("guest");
+    let program = "usr/bin/qemu-system-x86_64";
+    let version = output(under(qemu, program, "qemu-system-x86_64").arg("--version"))?;
+    Ok(version.lines().next().unwrap_or_default().to_string())
+}
+
+fn provision_guest(apt: &Apt, directory: &Path, kernel: Kernel) -> Result<String, String> {
+    let guest = directory.join("root");
     usr_links(&guest)?;
-    for deb in apt.fetch("guest-debs", GUEST_PACKAGES)? {
+    for deb in apt.fetch(&directory.join("debs"), GUEST_PACKAGES)? {
         unpack(&deb, &guest)?;
     }
     for refused in GUEST_REFUSE {
@@ -167,32 +216,31 @@ pub(super) fn provision(directory: &Path) -> Result<Provisions, String> {
             fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
-
-    let image = apt.kernel()?;
-    let release = image.trim_start_matches("linux-image-").to_string();
-    let kernel = directory.join("kernel");
-    for deb in apt.fetch("kernel-debs", &[&image])? {
-        unpack(&deb, &kernel)?;
+    let (release, packages) = apt.kernel(kernel.suite())?;
+    let tree = directory.join("kernel");
+    let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
+    for deb in apt.fetch(&directory.join("kernel-debs"), &packages)? {
+        unpack(&deb, &tree)?;
     }
-    let boot = kernel.join(format!("boot/vmlinuz-{release}"));
-    copy(&boot, &provisions.kernel)?;
-    modules(&kernel, &guest, &release)?;
-
-    let out = fs::File::create(&provisions.initrd).map_err(|error| error.to_string())?;
-    write_initrd(std::io::BufWriter::new(out), &guest)
-        .map_err(|error| format!("{}: {error}", provisions.initrd.display()))?;
+    // Since Linux 7 the kernel lies with its modules.
+    let places = [
+        format!("boot/vmlinuz-{release}"),
+        format!("usr/lib/modules/{release}/vmlinuz"),
+    ];
+    let image = places.iter().map(|place| tree.join(place));
+    let image = image.into_iter().find(|image| image.exists());
+    let image = image.ok_or_else(|| format!("no kernel at {places:?} in its packages"))?;
+    copy(&image, &directory.join("vmlinuz"))?;
+    modules(&tree, &guest, &release)?;
+    let initrd = directory.join("initrd.cpio");
+    fs::File::create(&initrd)
+        .and_then(|out| write_initrd(std::io::BufWriter::new(out), &guest))
+        .map_err(|error| format!("{}: {error}", initrd.display()))?;
     // The archive has all of it, and the kernel's tree is large.
-    for done in ["guest", "kernel"] {
+    for done in ["debs", "kernel", "kernel-debs", "root"] {
         fs::remove_dir_all(directory.join(done)).map_err(|error| format!("{done}: {error}"))?;
     }
-    let version = output(provisions.qemu().arg("--version"))?;
-    let version = version.lines().next().unwrap_or_default().to_string();
-    let about = format!("{version}; guest kernel {release}");
-    fs::write(&stamp, format!("{wanted}{about}\n")).map_err(|error| error.to_string())?;
-    Ok(Provisions {
-        about,
-        ..provisions
-    })
+    Ok(format!("guest kernel {release}"))
 }
 
 /// Tells one text from another (FNV-1a).
@@ -340,10 +388,12 @@ impl Apt {
         );
         let path = state.join("apt.conf");
         fs::write(&path, config).map_err(fail)?;
-        Ok(Self {
+        let apt = Self {
             directory: directory.to_path_buf(),
             config: path,
-        })
+        };
+        apt.run("apt-get", ["-q", "update"])?;
+        Ok(apt)
     }
 
     fn command(&self, program: &str) -> Command {
@@ -385,30 +435,37 @@ impl Apt {
     }
 
     /// Downloads packages, and nothing that they depend on, into a directory of their own.
-    fn fetch(&self, into: &str, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
-        let into = self.directory.join(into);
-        if into.exists() {
-            fs::remove_dir_all(&into).map_err(|error| format!("{}: {error}", into.display()))?;
-        }
-        fs::create_dir_all(&into).map_err(|error| format!("{}: {error}", into.display()))?;
+    fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
+        empty(into)?;
         output(
             self.command("apt-get")
-                .current_dir(&into)
+                .current_dir(into)
                 .args(["-q", "download"])
                 .args(packages),
         )?;
-        debs(&into)
+        debs(into)
     }
 
-    /// The package that the stock kernel's metapackage stands for.
-    fn kernel(&self) -> Result<String, String> {
-        let depends = self.run("apt-cache", ["depends", "linux-image-amd64"])?;
-        depends
+    /// The release that the suite's kernel metapackage stands for, and the packages that it is made of: one, or since
+    /// Linux 7 several.
+    fn kernel(&self, suite: &str) -> Result<(String, Vec<String>), String> {
+        let plan = self.run(
+            "apt-get",
+            ["-q", "-s", "-t", suite, "install", "linux-image-amd64"],
+        )?;
+        let packages: Vec<&str> = plan
             .lines()
-            .filter_map(|line| line.trim().strip_prefix("Depends: "))
-            .find(|package| package.starts_with("linux-image-"))
-            .map(str::to_string)
-            .ok_or_else(|| format!("linux-image-amd64 depends on no kernel:\n{depends}"))
+            .filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next())
+            .collect();
+        let release = packages
+            .iter()
+            .filter_map(|package| package.strip_prefix("linux-image-"))
+            .find(|release| release.starts_with(|c: char| c.is_ascii_digit()))
+            .ok_or_else(|| format!("linux-image-amd64 of {suite} brings no kernel:\n{plan}"))?;
+        let of_release = |package: &&&str| package.strip_suffix(release).is_some();
+        let packages = packages.iter().filter(of_release);
+        let packages = packages.map(|package| package.to_string()).collect();
+        Ok((release.to_string(), packages))
     }
 }
 
