@@ -1263,6 +1263,81 @@ fn halves_on_threads() {
     });
 }
 
+/// QPs are destroyed on one thread while another polls their CQ: what is delivered is theirs, nothing is garbage, and
+/// every slot and block comes back.
+#[test]
+fn destroying_while_another_thread_polls() {
+    use bareverbs_in_process::Builder;
+    use connectx_model::Config as Card;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .threaded();
+    lab::run(&world, |lab| {
+        let side = &lab.sides[0];
+        let mut cq = side.device.create_cq(CqInit::new(1023)).unwrap();
+        for _ in 0..10 {
+            let mut init = QpInitAttr {
+                send_cq: &cq,
+                recv_cq: &cq,
+                srq: None,
+                cap: CAP,
+                sq_sig_all: true,
+            };
+            let mut qps: Vec<_> = (0..16)
+                .map(|_| side.pd.create_qp::<Rc>(&mut init).expect("QP"))
+                .collect();
+            let numbers: Vec<_> = qps.iter().map(bareverbs_core::Qp::qpn).collect();
+            for qp in &mut qps {
+                let row = bareverbs_core::qp::transition(
+                    bareverbs_core::QpKind::Rc,
+                    QpState::Reset,
+                    QpState::Init,
+                );
+                let attr = QpAttr {
+                    qp_state: QpState::Init,
+                    ..QpAttr::DEFAULT
+                };
+                qp.modify(&attr, row.unwrap().required | QpAttrMask::STATE)
+                    .unwrap();
+                let error = QpAttr {
+                    qp_state: QpState::Err,
+                    ..QpAttr::DEFAULT
+                };
+                qp.modify(&error, QpAttrMask::STATE).unwrap();
+            }
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let (done, cq, numbers) = (&done, &mut cq, &numbers);
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        while let Some(completion) = cq.poll().expect("the CQ works") {
+                            assert_eq!(completion.status(), WcStatus::WrFlushErr);
+                            assert_eq!(numbers[completion.wr_id() as usize], completion.qp_num());
+                        }
+                    }
+                });
+                for (id, mut qp) in qps.into_iter().enumerate() {
+                    for _ in 0..8 {
+                        qp.recv_queue().post(id as u64, &[]).unwrap();
+                        qp.send_queue()
+                            .batch()
+                            .send(id as u64, SILENT, Inline(b"x"))
+                            .unwrap();
+                    }
+                    if id % 2 == 0 {
+                        std::thread::yield_now();
+                    }
+                    drop(qp);
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+            assert_eq!(cq.garbage_completions(), 0);
+        }
+    });
+}
+
 #[test]
 fn limits_are_the_storages() {
     lab(|lab| {
