@@ -319,6 +319,8 @@ impl<'s> Engine<'s> {
         if self.wheel.is_ahead_of(now) {
             return;
         }
+        // Time does not go back: a timer that is due and would be set to a time before the last one would be due for ever.
+        let now = now.max(self.wheel.reached());
         while let Some(index) = self.wheel.expire(self.slots, now) {
             self.timeout(index as usize, now);
         }
@@ -370,11 +372,13 @@ impl<'s> Engine<'s> {
     }
 }
 
-/// Nanoseconds since the start of the caller's clock.
+/// Nanoseconds since the start of the caller's clock, or enough of them that nothing added to it overflows: a clock that
+/// runs for more than 146 years stands still.
 fn nanos(time: Duration) -> u64 {
     time.as_secs()
         .saturating_mul(1_000_000_000)
         .saturating_add(u64::from(time.subsec_nanos()))
+        .min(1 << 62)
 }
 
 /// The time that an exponent stands for: 4.096 us times 2 to it, in nanoseconds.

@@ -72,6 +72,11 @@ impl Wheel {
         self.next_bucket().map(|(tick, _)| tick << TICK_SHIFT)
     }
 
+    /// How far the wheel has turned, in nanoseconds.
+    pub(super) fn reached(&self) -> u64 {
+        self.now << TICK_SHIFT
+    }
+
     /// Whether this time was handled already and nothing has fallen due since.
     pub(super) fn is_ahead_of(&self, now: u64) -> bool {
         self.due == NIL && now >> TICK_SHIFT <= self.now

@@ -193,7 +193,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         slot.peer = Some(destination);
         slot.state = IdState::AddrQuery;
-        slot.deadline = now + timeout;
+        slot.deadline = now.saturating_add(timeout);
         if !self.ask(now, index) {
             let slot = &mut self.ids[index];
             slot.waiting = true;

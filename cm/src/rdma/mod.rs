@@ -281,7 +281,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         if self.wait_head != NIL {
-            return Some(now + SLICE);
+            return Some(now.saturating_add(SLICE));
         }
         self.engine.next_deadline()
     }
@@ -429,7 +429,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             if let Some(outcome) = done(self)? {
                 return Ok(outcome);
             }
-            let mut until = now + SLICE;
+            let mut until = now.saturating_add(SLICE);
             for limit in [deadline, self.next_deadline(now)].into_iter().flatten() {
                 until = until.min(limit);
             }
