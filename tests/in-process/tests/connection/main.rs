@@ -6,6 +6,7 @@ mod chaos;
 mod commands;
 mod crowd;
 mod errors;
+mod forever;
 mod handshake;
 mod lost;
 mod support;
