@@ -95,8 +95,8 @@ fn every_command_of_a_connection_may_go_wrong() {
         CommandFault::Delay(20 * MS),
         CommandFault::LoseEvent,
     ];
-    for node in 0..2 {
-        for nth in 0..used[node] as u32 {
+    for (node, count) in used.into_iter().enumerate() {
+        for nth in 0..count as u32 {
             for fault in faults {
                 let what = format!("command {nth} of node {node}, {fault:?}");
                 let (outcome, after, world, _, struck) =
@@ -141,8 +141,8 @@ fn is_reported(failure: Failure, node: usize, fault: CommandFault) -> bool {
 #[test]
 fn every_answer_may_be_garbage() {
     let (_, _, _, used, _) = conversation(None, "clean");
-    for node in 0..2 {
-        for nth in 0..used[node] as u32 {
+    for (node, count) in used.into_iter().enumerate() {
+        for nth in 0..count as u32 {
             for at in [4, 8, 9, 10, 11, 12] {
                 for with in [0x01, 0x40, 0xff] {
                     let fault = CommandFault::Corrupt { at, with };

@@ -202,3 +202,111 @@ fn firmware_may_stop_at_any_time() {
 fn a_function_may_be_reset_at_any_time() {
     at_any_time(Loss::Reset);
 }
+
+/// Nobody polls any more, so that taking things down is what finds out. It says so, and does not wait.
+#[test]
+fn a_device_may_be_lost_while_it_is_taken_down() {
+    for loss in [Loss::Vanish, Loss::Health, Loss::Reset] {
+        for step in 0..5 {
+            let what = format!("{loss:?} before step {step}");
+            let world = world(1);
+            let ((), after) = with_nodes(&world, 1, Size::default(), |nodes| {
+                let listener = nodes.listener(1, 4);
+                let ends = nodes.connect(0).expect("connected");
+                nodes.exchange(&ends, 1).expect("exchanged");
+                let spare = nodes.cms[0].reg_msgs(ends[0].id, 64).expect("memory");
+                nodes.cms[0]
+                    .post_recv(ends[0].id, 1, &spare, 0, 64)
+                    .expect("posted");
+                let id = ends[0].id;
+                let start = world.now();
+                let mut ends = Some(ends);
+                let mut spare = Some(spare);
+                for now in 0..5 {
+                    if now == step {
+                        loss.strike(&world, 0);
+                    }
+                    let lost = now >= step;
+                    match now {
+                        0 => {
+                            spare.take();
+                        }
+                        1 => {
+                            // The QP cannot be moved, which only the log hears of; the farewell cannot be sent.
+                            let _ = nodes.cms[0].disconnect(id);
+                        }
+                        2 => {
+                            ends.take();
+                        }
+                        3 => {
+                            let outcome = nodes.cms[0].destroy_id(id);
+                            assert!(outcome.is_ok() || lost, "{what}: {outcome:?}");
+                        }
+                        _ => {}
+                    }
+                }
+                let took = world.now() - start;
+                assert!(took < SECOND, "{what}: it took {took:?}");
+                nodes.dead[0] = Some(RdmaError::Device(loss.error()));
+                nodes.open[0].clear();
+                finish(nodes, Some(0), 1, listener, &what);
+            });
+            let error = after.closed[0].expect_err(&what);
+            assert_eq!(
+                world.accounting(0).allocated as u64,
+                error.bytes_quarantined,
+                "{what}: {error}"
+            );
+            for node in 0..2 {
+                assert_eq!(world.take_faults(node), [], "{what}, node {node}");
+            }
+            assert_eq!(after.closed[1], Ok(()), "{what}");
+            assert_eq!(world.accounting(1).allocated, 0, "{what}");
+        }
+    }
+}
+
+/// Both ends at once: nobody is left to be told.
+#[test]
+fn both_devices_may_be_lost() {
+    for losses in [
+        [Loss::Vanish, Loss::Vanish],
+        [Loss::Vanish, Loss::Reset],
+        [Loss::Health, Loss::Vanish],
+    ] {
+        let what = format!("{losses:?}");
+        let world = world(1);
+        world.with_wire(|wire| wire.set_rates(SLOW));
+        let ((), after) = with_nodes(&world, 1, Size::default(), |nodes| {
+            let listener = nodes.listener(1, 4);
+            let ends = nodes.connect(0).expect("connected");
+            nodes.strike = Some((
+                world.now() + MS,
+                Box::new(move |world| {
+                    for (node, loss) in losses.into_iter().enumerate() {
+                        loss.strike(world, node);
+                    }
+                }),
+            ));
+            let failure = nodes.exchange(&ends, 1).expect_err(&what);
+            assert!(matches!(failure, Failure::Call { .. }), "{what}: {failure}");
+            nodes
+                .until("both to notice", SECOND, |nodes| {
+                    nodes.turn();
+                    Ok(nodes.dead[0].and(nodes.dead[1]))
+                })
+                .unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            drop(ends);
+            finish(nodes, Some(0), 1, listener, &what);
+        });
+        for (node, loss) in losses.into_iter().enumerate() {
+            let error = after.closed[node].expect_err(&what);
+            assert_eq!(error.failure, CloseFailure::Device(loss.error()), "{what}");
+            assert_eq!(
+                world.accounting(node).allocated as u64,
+                error.bytes_quarantined,
+                "{what}"
+            );
+        }
+    }
+}

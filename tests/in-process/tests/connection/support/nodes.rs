@@ -26,6 +26,9 @@ fn ends_connection(event: EventType) -> bool {
     )
 }
 
+/// What happens to the world at some time.
+type Strike = Box<dyn FnOnce(&World)>;
+
 /// Two nodes, driven by one thread in virtual time.
 pub(crate) struct Nodes<'w, 's, 'd> {
     pub(crate) world: &'w World,
@@ -40,7 +43,7 @@ pub(crate) struct Nodes<'w, 's, 'd> {
     /// Timers of the connections to come, if not the usual ones.
     pub(crate) timers: Option<Timers>,
     /// What shall happen then.
-    pub(crate) strike: Option<(Duration, Box<dyn FnOnce(&World)>)>,
+    pub(crate) strike: Option<(Duration, Strike)>,
     /// Ids that were told of their end.
     pub(crate) told: Vec<(usize, CmId)>,
     pause: Duration,
@@ -375,8 +378,8 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             .map_err(failed(closer))?;
         let mut over = [false; 2];
         self.until("both to be disconnected", PATIENCE, |nodes| {
-            for node in 0..2 {
-                over[node] |= nodes.take(node, EventType::Disconnected).is_some();
+            for (node, over) in over.iter_mut().enumerate() {
+                *over |= nodes.take(node, EventType::Disconnected).is_some();
             }
             if over == [true; 2] {
                 return Ok(Some(()));
@@ -388,8 +391,8 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             .disconnect(ids[other])
             .map_err(failed(other))?;
         drop(ends);
-        for node in 0..2 {
-            self.cms[node].destroy_id(ids[node]).map_err(failed(node))?;
+        for (node, id) in ids.into_iter().enumerate() {
+            self.cms[node].destroy_id(id).map_err(failed(node))?;
         }
         Ok(())
     }
