@@ -179,6 +179,7 @@ pub(super) fn boot(
     directory: &Path,
     name: &str,
     server: &mut Server,
+    iommu: bool,
     script: &str,
     limit: Duration,
 ) -> Result<Transcript, String> {
@@ -197,7 +198,8 @@ pub(super) fn boot(
 
     let mut command = provisions.qemu();
     command
-        .args(["-M", "q35", "-accel", "tcg", "-cpu", "Nehalem"])
+        .args(["-M", "q35,kernel-irqchip=split", "-accel", "tcg"])
+        .args(["-cpu", "Nehalem"])
         .args(["-smp", "2", "-m", "768"])
         .args([
             "-object",
@@ -206,6 +208,9 @@ pub(super) fn boot(
         .args(["-numa", "node,memdev=memory"])
         .args(["-nic", "none", "-display", "none", "-no-reboot"])
         .args(["-serial", "stdio", "-monitor", "none"]);
+    if iommu {
+        command.args(["-device", "intel-iommu,caching-mode=on,intremap=on"]);
+    }
     for (index, socket) in server.sockets.iter().enumerate() {
         // Behind a root port, as a card is: on the root bus it would be integrated, and have no link.
         command.args([
@@ -223,7 +228,12 @@ pub(super) fn boot(
         .arg(&provisions.kernel)
         .arg("-initrd")
         .arg(&initrd)
-        .args(["-append", CMDLINE]);
+        .arg("-append")
+        .arg(if iommu {
+            format!("{CMDLINE} intel_iommu=on")
+        } else {
+            CMDLINE.to_string()
+        });
     let log = directory.join(format!("{name}.console.log"));
     let errors = File::create(directory.join(format!("{name}.qemu.log"))).map_err(fail)?;
     command

@@ -16,6 +16,8 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The guest's first process.
 const INIT: &str = include_str!("init.sh");
+/// Runs a server and its client.
+const PAIR: &str = include_str!("pair.sh");
 
 /// What is unpacked for the guest: programs, and the libraries they need.
 const GUEST_PACKAGES: &[&str] = &[
@@ -61,23 +63,17 @@ const GUEST_REFUSE: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/gconv",
 ];
 
-/// Kernel modules, by name, that the guest may load; what they depend on is in the list as well.
+/// Kernel modules, by name, that the guest may load beside those of the RDMA core; what they depend on is in the list as
+/// well.
 const MODULES: &[&str] = &[
     "8021q",
     "configfs",
-    "ib_cm",
-    "ib_core",
     "ib_ipoib",
-    "ib_umad",
-    "ib_uverbs",
-    "iw_cm",
     "mlx5_core",
     "mlx5_ib",
     "mlxfw",
     "pci-hyperv-intf",
     "psample",
-    "rdma_cm",
-    "rdma_ucm",
     "tls",
 ];
 
@@ -144,7 +140,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
         format!("{RECIPE}\n"),
         format!(
             "{RECIPE} {}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n",
-            digest(INIT)
+            digest(&[INIT, PAIR].concat())
         ),
     ];
     let stamps = [&qemu, &guest].map(|part| part.join("stamp"));
@@ -269,6 +265,7 @@ fn write_initrd(out: impl std::io::Write, guest: &Path) -> std::io::Result<()> {
     }
     archive.file("etc/hosts", 0o644, b"127.0.0.1 localhost\n")?;
     archive.file("init", 0o755, INIT.as_bytes())?;
+    archive.file("pair", 0o755, PAIR.as_bytes())?;
     archive.finish()?;
     Ok(())
 }
@@ -285,18 +282,16 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
         let Ok(below) = path.strip_prefix(&from) else {
             continue;
         };
-        let at = to.join(below);
-        if name.starts_with("modules.") {
-            copy(path, &at)?;
-        } else if let Some(module) = name.strip_suffix(".ko.xz") {
-            if MODULES.contains(&module) {
-                copy(path, &at)?;
-                run(Command::new(&busybox).arg("unxz").arg(&at))?;
-            }
-        } else if let Some(module) = name.strip_suffix(".ko")
-            && MODULES.contains(&module)
-        {
-            copy(path, &at)?;
+        let compressed = name.ends_with(".ko.xz");
+        let module = name.trim_end_matches(".xz").strip_suffix(".ko");
+        // The RDMA core falls apart into more modules from one version to the next: all of them.
+        let wanted = module.is_some_and(|module| MODULES.contains(&module))
+            || module.is_some() && below.starts_with("kernel/drivers/infiniband/core");
+        if wanted || name.starts_with("modules.") {
+            copy(path, &to.join(below))?;
+        }
+        if wanted && compressed {
+            run(Command::new(&busybox).arg("unxz").arg(to.join(below)))?;
         }
     }
     // kmod is many programs, which it tells apart by the name that it was called by.

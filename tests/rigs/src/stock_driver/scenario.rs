@@ -35,6 +35,8 @@ pub(super) struct Scenario {
     pub(super) about: &'static str,
     /// How many functions the machine has.
     functions: usize,
+    /// Whether it has an IOMMU, which maps every page by itself.
+    iommu: bool,
     model: &'static [&'static str],
     /// What the model's log must have.
     logs: &'static [&'static str],
@@ -56,6 +58,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "probe",
         about: "mlx5_core probes and removes ten times, then again in a second machine",
         functions: 1,
+        iommu: false,
         model: &[],
         logs: &[],
         machines: &[
@@ -78,6 +81,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "pages",
         about: "the same with thousands of boot and init pages",
         functions: 1,
+        iommu: false,
         model: &["--boot-pages", "1500", "--init-pages", "5000"],
         logs: &[],
         machines: &[Machine {
@@ -90,6 +94,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "infiniband",
         about: "mlx5_ib on an InfiniBand port",
         functions: 1,
+        iommu: false,
         model: &["--port-type", "ib"],
         logs: &[],
         machines: &[Machine {
@@ -111,6 +116,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "infiniband-traffic",
         about: "rdma-core's and perftest's programs between two InfiniBand ports on one cable",
         functions: 2,
+        iommu: false,
         model: &["--port-type", "ib"],
         logs: &[],
         machines: &[Machine {
@@ -123,6 +129,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "hungry",
         about: "mlx5_ib while the firmware asks for every page by event",
         functions: 1,
+        iommu: false,
         model: &[
             "--port-type",
             "ib",
@@ -141,9 +148,23 @@ pub(super) const ALL: &[Scenario] = &[
         }],
     },
     Scenario {
+        name: "iommu",
+        about: "traffic behind a virtual IOMMU, whose maps come page by page and go again",
+        functions: 1,
+        iommu: true,
+        model: &["--port-type", "ib"],
+        logs: &[],
+        machines: &[Machine {
+            complains: &[],
+            script: IOMMU,
+            prints: &[("groups", "0000:01:00.0")],
+        }],
+    },
+    Scenario {
         name: "trouble",
         about: "the cable comes out, the function is reset, the firmware stops, the card falls off the bus",
         functions: 1,
+        iommu: false,
         model: &["--port-type", "ib"],
         logs: &[],
         machines: &[Machine {
@@ -165,6 +186,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "roce",
         about: "mlx5_ib on an Ethernet port, which is down for want of a network device",
         functions: 1,
+        iommu: false,
         model: &[],
         logs: &[],
         machines: &[Machine {
@@ -205,8 +227,22 @@ done
 const HUNGRY: &str = "
 step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs'
 host pages 0 300
-step 60 'devinfo' 'ibv_rc_pingpong > /server 2>&1 & while ! grep -q QPN /server; do kill -0 $! && usleep 100000; done; kill $!; ibv_devinfo -v'
+step 60 'devinfo' 'ibv_devinfo -v'
+program='ibv_srq_pingpong -c -n 50 -d mlx5_0'
+step 120 'pingpong' \"sh /pair '$program' '$program 127.0.0.1'\"
 step 60 'unload' 'rmmod mlx5_ib && rmmod mlx5_core'
+";
+
+const IOMMU: &str = "
+step 60 'groups' 'ls /sys/kernel/iommu_groups/*/devices'
+for round in 1 2; do
+    step 60 \"load $round\" 'modprobe mlx5_ib && modprobe ib_uverbs'
+    program='ibv_rc_pingpong -c -n 200 -d mlx5_0'
+    step 120 \"rc $round\" \"sh /pair '$program' '$program 127.0.0.1'\"
+    program='ibv_srq_pingpong -c -n 200 -e -d mlx5_0'
+    step 120 \"srq $round\" \"sh /pair '$program' '$program 127.0.0.1'\"
+    step 60 \"unload $round\" 'rmmod mlx5_ib && rmmod mlx5_core'
+done
 ";
 
 const TROUBLE: &str = r#"
@@ -228,24 +264,6 @@ step 120 'without card' 'rmmod mlx5_ib; rmmod mlx5_core'
 
 /// Every program finds its peer through TCP on the loopback interface, and waits there for nothing else.
 const TRAFFIC: &str = r#"
-cat > /pair <<'END'
-# pair SERVER CLIENT: runs two commands, the second when the first listens; both have to succeed.
-$1 > /server 2>&1 &
-server=$!
-until cat /proc/net/tcp /proc/net/tcp6 | grep -q ':4853 [0-9A-F:]* 0A'; do
-    kill -0 $server || break
-    usleep 50000
-done
-timeout -s KILL 60 $2
-client=$?
-# A server whose client failed waits for ever.
-[ $client = 0 ] || kill -KILL $server
-wait $server
-server=$?
-echo "client $client, server $server:"
-cat /server
-[ $client = 0 ] && [ $server = 0 ]
-END
 step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && ls /dev/infiniband'
 for kind in rc uc ud srq; do
     program="ibv_${kind}_pingpong -c -n 200"
@@ -270,8 +288,15 @@ impl Scenario {
         let mut server = Server::start(logs, self.name, self.functions, self.model)?;
         for (index, machine) in self.machines.iter().enumerate() {
             let name = format!("{}-{}", self.name, index + 1);
-            let transcript =
-                guest::boot(provisions, logs, &name, &mut server, machine.script, LIMIT)?;
+            let transcript = guest::boot(
+                provisions,
+                logs,
+                &name,
+                &mut server,
+                self.iommu,
+                machine.script,
+                LIMIT,
+            )?;
             machine.check(&name, &transcript, outcome);
         }
         let log = server.stop()?;
