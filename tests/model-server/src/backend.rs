@@ -160,7 +160,8 @@ impl ServerBackend for Backend {
             if flags.contains(DmaUnmapFlags::UNMAP_ALL) {
                 function.port.memory.clear();
             } else if function.port.memory.unmap(address, size) == 0 {
-                log::warn!("DMA unmap of {size:#x} bytes at {address:#x}, where nothing is");
+                // Clients behind an IOMMU clear all of the address space in large pieces when a mapping mode ends.
+                log::debug!("DMA unmap of {size:#x} bytes at {address:#x}, where nothing is");
             }
         });
         Ok(())

@@ -52,9 +52,7 @@ impl Server {
         let fail = |error: std::io::Error| format!("{}: {error}", log.display());
         let file = File::create(&log).map_err(fail)?;
         let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .args(["--log", "debug,connectx_model_server=info,vfio_user=warn"]);
+        command.arg("serve").args(["--log", "debug,vfio_user=warn"]);
         for socket in &sockets {
             command.arg("--socket").arg(socket);
         }

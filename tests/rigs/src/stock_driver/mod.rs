@@ -27,10 +27,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         arguments.iter().partition(|name| name.starts_with("--"));
     let kernel = match options[..] {
         [] => Kernel::Stable,
+        [option] if option == "--bookworm" => Kernel::Old,
         [option] if option == "--backports" => Kernel::Backports,
         _ => {
             return Err(format!(
-                "unknown options {options:?}: --backports boots the newest kernel"
+                "unknown options {options:?}: --bookworm boots an older kernel, --backports the newest"
             ));
         }
     };

@@ -80,6 +80,8 @@ const MODULES: &[&str] = &[
 /// Whose kernel the guest boots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
+    /// Debian bookworm's.
+    Old,
     /// Debian trixie's.
     Stable,
     /// The newest in trixie-backports.
@@ -89,6 +91,7 @@ pub(super) enum Kernel {
 impl Kernel {
     fn suite(self) -> &'static str {
         match self {
+            Self::Old => "bookworm",
             Self::Stable => "trixie",
             Self::Backports => "trixie-backports",
         }
@@ -272,7 +275,10 @@ fn write_initrd(out: impl std::io::Write, guest: &Path) -> std::io::Result<()> {
 
 /// Takes the wanted modules out of the kernel's tree, uncompressed, and indexes them for modprobe.
 fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
-    let from = kernel.join("usr/lib/modules").join(release);
+    // Older kernels are not for systems with everything below /usr.
+    let places = ["usr/lib/modules", "lib/modules"].map(|place| kernel.join(place).join(release));
+    let from = places.into_iter().find(|place| place.exists());
+    let from = from.ok_or_else(|| format!("no modules of {release} in its packages"))?;
     let to = guest.join("usr/lib/modules").join(release);
     let mut found = Vec::new();
     walk(&from, &mut found).map_err(|error| format!("{}: {error}", from.display()))?;
@@ -358,7 +364,7 @@ impl Apt {
         fs::write(state.join("status"), "").map_err(fail)?;
         let mirror = std::env::var("DEBIAN_MIRROR")
             .unwrap_or_else(|_| "http://deb.debian.org/debian".to_string());
-        let sources: String = ["trixie", "trixie-updates", "trixie-backports"]
+        let sources: String = ["bookworm", "trixie", "trixie-updates", "trixie-backports"]
             .iter()
             .map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))
             .collect();

@@ -153,7 +153,8 @@ pub(super) const ALL: &[Scenario] = &[
         functions: 1,
         iommu: true,
         model: &["--port-type", "ib"],
-        logs: &[],
+        // Single pages.
+        logs: &[" + 0x1000 to 0x"],
         machines: &[Machine {
             complains: &[],
             script: IOMMU,
