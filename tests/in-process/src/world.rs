@@ -19,8 +19,10 @@ const MOST_TURNS: usize = 1024;
 /// First and longest step of the virtual clock while nothing happens.
 const SHORTEST_STEP: Duration = Duration::from_micros(1);
 const LONGEST_STEP: Duration = Duration::from_millis(10);
-/// How long the device's thread sleeps at most when no deadline is due.
+/// How long the device's thread sleeps at most. Drivers that poll play the device themselves while they wait
+/// ([`Shared::relax`]), so it is woken only for those that sleep; the short time is for who polls without waiting.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+const LONGEST_NAP: Duration = Duration::from_micros(200);
 
 /// What joins the ports: any link, behind faults that a test can set.
 pub type Wire = Faulty<Box<dyn Link>>;
@@ -107,6 +109,7 @@ impl Builder {
             now: Duration::ZERO,
             step: SHORTEST_STEP,
             frame: Vec::new(),
+            sleepers: 0,
         };
         Arc::new(Shared {
             state: Mutex::new(state),
@@ -246,6 +249,8 @@ pub(crate) struct State {
     now: Duration,
     step: Duration,
     frame: Vec<u8>,
+    /// Drivers that wait for an interrupt.
+    sleepers: usize,
 }
 
 pub(crate) struct Function {
@@ -404,7 +409,7 @@ impl Shared {
 
     /// Wakes whoever has something to do now.
     fn after(&self, state: &State) {
-        if self.started.is_some() {
+        if self.started.is_some() && state.sleepers > 0 {
             self.work.notify_one();
             if state.any_raised() {
                 self.raised.notify_all();
@@ -469,11 +474,15 @@ impl Shared {
             else {
                 return false;
             };
+            state.sleepers += 1;
+            // What this driver left to do was its own to carry out as long as it was awake.
+            self.work.notify_one();
             state = self
                 .raised
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
+            state.sleepers -= 1;
         }
     }
 
@@ -485,9 +494,13 @@ impl Shared {
                 self.after(&state);
             }
             let now = self.now_real();
-            let sleep = state.next_deadline().map_or(LONGEST_SLEEP, |next| {
-                next.saturating_sub(now).min(LONGEST_SLEEP)
-            });
+            let longest = match state.sleepers {
+                0 => LONGEST_NAP,
+                _ => LONGEST_SLEEP,
+            };
+            let sleep = state
+                .next_deadline()
+                .map_or(longest, |next| next.saturating_sub(now).min(longest));
             state = self
                 .work
                 .wait_timeout(state, sleep)
