@@ -1,13 +1,11 @@
 //! Two cards on one cable, with their drivers, for tests of verbs: whatever a test does, nothing may be left in the end.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::time::Duration;
 
 use bareverbs_core::{
     Access, AhAttr, Buffer, Config, Cq, CqInit, Device, Gid, GidEntry, Mtu, Pd, Qp, QpAttr,
-    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, RecvWr, Remote, Resources, RoceVersion, Sge,
-    Srq, Wc,
+    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, RecvWr, Remote, Resources, RoceVersion,
+    SendFlags, Sge, Srq, Wc, WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -322,4 +320,37 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
             (mixed >> 56) as u8
         })
         .collect()
+}
+
+pub(crate) const SIGNALED: SendFlags = SendFlags::SIGNALED;
+pub(crate) const SILENT: SendFlags = SendFlags::empty();
+
+/// Lengths around the edges of packets (path MTU 1024).
+pub(crate) const LENGTHS: [usize; 10] = [0, 1, 3, 4, 255, 1023, 1024, 1025, 4096, 20_001];
+
+#[track_caller]
+pub(crate) fn ok(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
+    assert_eq!((wc.wr_id, wc.status), (wr_id, WcStatus::Success), "{wc:?}");
+    assert_eq!(wc.opcode, opcode, "{wc:?}");
+    wc
+}
+
+#[track_caller]
+pub(crate) fn flushed(lab: &Lab<'_>, end: &mut End<'_, Rc>, ids: &[u64]) {
+    for &id in ids {
+        let wc = next(lab, end);
+        assert_eq!((wc.wr_id, wc.status), (id, WcStatus::WrFlushErr));
+    }
+}
+
+#[track_caller]
+fn next<T: bareverbs_core::QpType>(lab: &Lab<'_>, end: &mut End<'_, T>) -> Wc {
+    let limit = lab.world.now() + 20_000 * MS;
+    loop {
+        if let Some(completion) = end.cq.poll().expect("the CQ works") {
+            return completion.to_wc();
+        }
+        assert!(lab.world.now() < limit, "no completion");
+        lab.pause(MS / 50);
+    }
 }

@@ -1,0 +1,90 @@
+//! What the device reports on its own: interrupts, its health, its port.
+
+use std::time::Duration;
+
+use bareverbs_core::error::CommandFailure;
+use bareverbs_core::{AsyncEvent, CloseFailure, Device, DeviceError, Platform, PortState};
+use bareverbs_in_process::Builder;
+use connectx_model::Config as Card;
+use connectx_model::fault::{CommandFault, CommandRule};
+
+use crate::support::{Memory, alloc_pd, assert_nothing_held, dealloc_pd, quick, world};
+
+const ALLOC_PD: u16 = 0x800;
+
+#[test]
+fn a_health_error_reaches_whoever_waits() {
+    let world = world(Card::new(1));
+    let mut memory = Memory::new();
+    let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+    let rule = CommandRule::next(ALLOC_PD, CommandFault::Drop);
+    world.with_model(0, |model| {
+        model.faults_mut().commands.push(rule);
+        model.fail_health(8, 0x77);
+    });
+    let fatal = DeviceError::Fatal {
+        syndrome: 8,
+        extended: 0x77,
+    };
+    let error = alloc_pd(&device).unwrap_err();
+    assert_eq!(error.failure, CommandFailure::Device(fatal));
+    assert_eq!(
+        device.next_async_event(),
+        Some(AsyncEvent::DeviceFatal(fatal))
+    );
+    let error = device.close().unwrap_err();
+    assert_eq!(error.failure, CloseFailure::Device(fatal));
+    assert_eq!(world.take_faults(0), []);
+}
+
+#[test]
+fn interrupts_wake_the_driver_and_lost_ones_only_cost_time() {
+    for lose_interrupts in [false, true] {
+        let world = Builder::new()
+            .function(Card::new(1))
+            .function(Card::new(2))
+            .interrupts(4)
+            .stepped();
+        let mut config = quick();
+        config.interrupts = true;
+        config.completion_event_queues = 2;
+        let mut memory = Memory::new();
+        let device = Device::open(world.platform(0), config, memory.storage()).expect("bring-up");
+        assert_eq!(device.completion_vectors(), 2);
+        assert_eq!(world.with_model(0, |model| model.objects().eqs), 3);
+        world.with_model(0, |model| {
+            model.faults_mut().lose_interrupts = lose_interrupts
+        });
+        for _ in 0..20 {
+            let pd = alloc_pd(&device).expect("pd");
+            dealloc_pd(&device, pd);
+        }
+        device.close().expect("orderly");
+        assert_nothing_held(&world, "with interrupts");
+    }
+}
+
+#[test]
+fn port_changes_are_reported() {
+    let world = world(Card::new(1));
+    let mut memory = Memory::new();
+    let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+    while device.next_async_event().is_some() {}
+    for (up, expected) in [
+        (false, AsyncEvent::PortError { port: 1 }),
+        (true, AsyncEvent::PortActive { port: 1 }),
+    ] {
+        let platform = device.platform();
+        world.set_link(0, up);
+        let deadline = platform.now() + Duration::from_secs(1);
+        let event = loop {
+            if let Some(event) = device.next_async_event() {
+                break event;
+            }
+            assert!(device.wait(deadline).expect("healthy"), "no event");
+        };
+        assert_eq!(event, expected);
+        let state = device.query_port().expect("port").state;
+        assert_eq!(state == PortState::Active, up);
+    }
+}

@@ -1,0 +1,10 @@
+//! Bring-up, run time and teardown of the control path against the device model, with everything that can go wrong.
+
+mod events;
+mod failures;
+mod firmware_pages;
+mod gid_table;
+mod opening;
+mod support;
+mod threads;
+mod vanishing;

@@ -1,0 +1,124 @@
+//! CQs: events, overrun and a change of size. What a completion says is with the traffic it is of.
+
+use bareverbs_core::{
+    AsyncEvent, CqError, Inline, QpAttr, QpAttrMask, QpState, Rc, SendFlags, WcOpcode, WcStatus,
+};
+
+use crate::lab::{CAP, End, MS, SIGNALED, SILENT, lab, ok};
+
+#[test]
+fn completion_events() {
+    lab(|lab| {
+        let [mut a, mut b] = lab.pair::<Rc>();
+        let send = |a: &mut End<'_, Rc>, b: &mut End<'_, Rc>, flags| {
+            b.receive(0, 0, 64);
+            a.qp.send_queue()
+                .batch()
+                .send(0, flags, Inline(b"x"))
+                .unwrap();
+            lab.pause(MS);
+        };
+        send(&mut a, &mut b, SILENT);
+        assert!(!b.cq.take_event(), "not armed");
+        // Armed: one event, however many completions.
+        while lab.try_wait(&mut b.cq, MS).is_some() {}
+        b.cq.arm(false);
+        send(&mut a, &mut b, SILENT);
+        send(&mut a, &mut b, SILENT);
+        assert!(b.cq.take_event());
+        assert!(!b.cq.take_event());
+        // Solicited only.
+        while lab.try_wait(&mut b.cq, MS).is_some() {}
+        b.cq.arm(true);
+        send(&mut a, &mut b, SILENT);
+        assert!(!b.cq.take_event());
+        send(&mut a, &mut b, SendFlags::SOLICITED);
+        assert!(b.cq.take_event());
+        // An error counts as solicited.
+        while lab.try_wait(&mut b.cq, MS).is_some() {}
+        b.cq.arm(true);
+        b.receive(1, 0, 64);
+        let error = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::DEFAULT
+        };
+        b.qp.modify(&error, QpAttrMask::STATE).unwrap();
+        lab.pause(MS);
+        assert!(b.cq.take_event());
+        assert_eq!(lab.wait(&mut b.cq).status, WcStatus::WrFlushErr);
+    });
+}
+
+#[test]
+fn cq_overrun_is_reported() {
+    lab(|lab| {
+        let mut ends = [lab.end_with::<Rc>(0, CAP, 3, None), lab.end::<Rc>(1, CAP)];
+        lab.connect(&mut ends, &|_| {});
+        let [mut a, b] = ends;
+        let remote = b.remote(0);
+        for id in 0..8 {
+            a.qp.send_queue()
+                .batch()
+                .write(id, SIGNALED, remote, Inline(b"x"))
+                .unwrap();
+        }
+        lab.pause(10 * MS);
+        let mut taken = 0;
+        let error = loop {
+            match a.cq.poll() {
+                Ok(Some(completion)) => {
+                    assert_eq!(completion.wr_id(), taken);
+                    taken += 1;
+                }
+                Ok(None) => panic!("the CQ does not know that it was overrun"),
+                Err(error) => break error,
+            }
+        };
+        assert!((3..=4).contains(&taken), "{taken}");
+        assert_eq!(
+            error,
+            CqError::Failed {
+                cqn: a.cq.cqn(),
+                syndrome: 1
+            }
+        );
+        let events: Vec<_> =
+            std::iter::from_fn(|| lab.sides[0].device.next_async_event()).collect();
+        let expected = AsyncEvent::CqError {
+            cqn: a.cq.cqn(),
+            syndrome: 1,
+        };
+        assert!(events.contains(&expected), "{events:?}");
+    });
+}
+
+#[test]
+fn resizing_under_traffic() {
+    lab(|lab| {
+        let [mut a, mut b] = lab.pair::<Rc>();
+        let mut next_id = 0;
+        for (round, size) in [31, 255, 15, 127, 63, 15].into_iter().enumerate() {
+            let burst = 3 + round as u64;
+            for n in 0..burst {
+                b.receive(next_id + n, 0, 64);
+                a.qp.send_queue()
+                    .batch()
+                    .send(next_id + n, SIGNALED, Inline(b"x"))
+                    .unwrap();
+            }
+            lab.pause(MS);
+            b.cq.resize(size).unwrap();
+            a.cq.resize(size).unwrap();
+            assert_eq!(b.cq.cqe(), size);
+            for n in 0..burst {
+                ok(lab.wait(&mut b.cq), next_id + n, WcOpcode::Recv);
+                ok(lab.wait(&mut a.cq), next_id + n, WcOpcode::Send);
+            }
+            next_id += burst;
+        }
+        assert_eq!(
+            (a.cq.garbage_completions(), b.cq.garbage_completions()),
+            (0, 0)
+        );
+    });
+}

@@ -1,0 +1,13 @@
+//! Verbs over the wire between two cards: every service, what arrives, and what goes wrong.
+
+mod completion_queues;
+mod damage;
+mod datagrams;
+mod errors;
+mod lab;
+mod memory_keys;
+mod queries_and_limits;
+mod rc_traffic;
+mod shared_receive_queues;
+mod threads;
+mod uc_traffic;
