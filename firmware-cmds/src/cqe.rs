@@ -4,6 +4,7 @@
 //! owner. An entry belongs to the consumer when its opcode is not [`Opcode::Invalid`] and its owner bit is the parity of
 //! the pass ([`crate::event::owner_of_pass`]).
 
+use crate::numbered::numbered;
 use crate::numbers::{Qpn, RKey, Srqn};
 use crate::wire::wire;
 use core::fmt;
@@ -395,64 +396,32 @@ pub enum L3Type {
     Ipv4 = 2,
 }
 
-macro_rules! syndromes {
-    ($($(#[$meta:meta])* $Variant:ident = $value:literal, $words:literal;)*) => {
-        /// Why a work request failed.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Syndrome {
-            $($(#[$meta])* #[doc = concat!(" ", stringify!($value), ": ", $words, ".")] $Variant,)*
-            /// A number that this crate has no name for.
-            Unknown(u8),
-        }
-
-        impl Syndrome {
-            /// Every syndrome that has a name.
-            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
-
-            /// The syndrome with this number.
-            #[must_use]
-            pub const fn from_number(number: u8) -> Self {
-                match number {
-                    $($value => Self::$Variant,)*
-                    other => Self::Unknown(other),
-                }
-            }
-
-            /// The number in the entry.
-            #[must_use]
-            pub const fn number(self) -> u8 {
-                match self {
-                    $(Self::$Variant => $value,)*
-                    Self::Unknown(number) => number,
-                }
-            }
-
-            /// What it means, in words.
-            #[must_use]
-            pub const fn description(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $words,)*
-                    Self::Unknown(_) => "error without a name",
-                }
-            }
-        }
-    };
-}
-
-syndromes! {
-    LocalLength = 0x01, "local length error";
-    LocalQpOperation = 0x02, "local QP operation error";
-    LocalProtection = 0x04, "local protection error";
-    WrFlush = 0x05, "work request flushed";
-    MwBind = 0x06, "memory window bind error";
-    BadResponse = 0x10, "bad response";
-    LocalAccess = 0x11, "local access error";
-    RemoteInvalidRequest = 0x12, "remote invalid request";
-    RemoteAccess = 0x13, "remote access error";
-    RemoteOperation = 0x14, "remote operation error";
-    TransportRetryExceeded = 0x15, "transport retry counter exceeded";
-    RnrRetryExceeded = 0x16, "RNR retry counter exceeded";
-    RemoteAborted = 0x22, "remote aborted";
+numbered! {
+    /// Why a work request failed.
+    pub enum Syndrome: u8, words {
+        LocalLength = 0x01, "local length error";
+        LocalQpOperation = 0x02, "local QP operation error";
+        LocalProtection = 0x04, "local protection error";
+        WrFlush = 0x05, "work request flushed";
+        MwBind = 0x06, "memory window bind error";
+        BadResponse = 0x10, "bad response";
+        LocalAccess = 0x11, "local access error";
+        RemoteInvalidRequest = 0x12, "remote invalid request";
+        RemoteAccess = 0x13, "remote access error";
+        RemoteOperation = 0x14, "remote operation error";
+        TransportRetryExceeded = 0x15, "transport retry counter exceeded";
+        RnrRetryExceeded = 0x16, "RNR retry counter exceeded";
+        RemoteAborted = 0x22, "remote aborted";
+        _ = Unknown, "error without a name";
+    }
+    /// Every syndrome that has a name.
+    const ALL;
+    /// The syndrome with this number.
+    fn from_number;
+    /// What it means, in words.
+    fn description;
+    /// The number in the entry.
+    fn number;
 }
 
 impl fmt::Display for Syndrome {

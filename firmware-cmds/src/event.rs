@@ -5,6 +5,7 @@
 
 use crate::eq::{CqError, Eqe, QpEvents};
 use crate::layout::layout;
+use crate::numbered::numbered;
 use crate::numbers::{Cqn, Qpn, Srqn};
 use crate::pages::PagesReqEvent;
 use core::fmt;
@@ -53,123 +54,91 @@ layout! {
     }
 }
 
-macro_rules! event_types {
-    ($($(#[$meta:meta])* $Variant:ident = $value:literal, $name:literal;)*) => {
-        /// Type of an event.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum EventType {
-            $($(#[$meta])* #[doc = concat!(" `", $name, "`, ", stringify!($value), ".")] $Variant,)*
-            /// A number that this crate has no name for.
-            Unknown(u8),
-        }
-
-        impl EventType {
-            /// Every type that has a name.
-            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
-
-            /// The type with this number.
-            #[must_use]
-            pub const fn from_number(number: u8) -> Self {
-                match number {
-                    $($value => Self::$Variant,)*
-                    other => Self::Unknown(other),
-                }
-            }
-
-            /// The number in the entry, and of the bit in the event bit mask of CREATE_EQ.
-            #[must_use]
-            pub const fn number(self) -> u8 {
-                match self {
-                    $(Self::$Variant => $value,)*
-                    Self::Unknown(number) => number,
-                }
-            }
-
-            /// Name, as in `device.h`.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $name,)*
-                    Self::Unknown(_) => "UNKNOWN",
-                }
-            }
-        }
-    };
-}
-
-event_types! {
-    /// Completion in an armed CQ.
-    Completion = 0x00, "COMP";
-    /// A path has migrated.
-    PathMigrated = 0x01, "PATH_MIG";
-    /// The first packet on a QP in RTR.
-    CommunicationEstablished = 0x02, "COMM_EST";
-    /// The send queue has drained.
-    SqDrained = 0x03, "SQ_DRAINED";
-    /// CQ overrun or access violation.
-    CqError = 0x04, "CQ_ERROR";
-    /// Catastrophic error of a work queue.
-    WqCatastrophic = 0x05, "WQ_CATAS_ERROR";
-    /// Path migration failed.
-    PathMigrationFailed = 0x07, "PATH_MIG_FAILED";
-    /// The device failed internally.
-    InternalError = 0x08, "INTERNAL_ERROR";
-    /// The port changed.
-    PortChange = 0x09, "PORT_CHANGE";
-    /// Commands completed.
-    Command = 0x0a, "CMD";
-    /// The firmware wants pages, or to give some back.
-    PageRequest = 0x0b, "PAGE_REQUEST";
-    /// On-demand paging fault.
-    PageFault = 0x0c, "PAGE_FAULT";
-    /// NIC vport context changed.
-    NicVportChange = 0x0d, "NIC_VPORT_CHANGE";
-    /// Embedded functions changed.
-    EswFunctionsChanged = 0x0e, "ESW_FUNCTIONS_CHANGED";
-    /// vHCA state changed.
-    VhcaStateChange = 0x0f, "VHCA_STATE_CHANGE";
-    /// Invalid request on a work queue.
-    WqInvalidRequest = 0x10, "WQ_INVAL_REQ_ERROR";
-    /// Local access violation of a work queue.
-    WqAccessError = 0x11, "WQ_ACCESS_ERROR";
-    /// Catastrophic error of an SRQ.
-    SrqCatastrophic = 0x12, "SRQ_CATAS_ERROR";
-    /// A QP in error state has taken its last entry of an SRQ.
-    SrqLastWqe = 0x13, "SRQ_LAST_WQE";
-    /// An SRQ fell below its limit.
-    SrqLimit = 0x14, "SRQ_RQ_LIMIT";
-    /// GPIO.
-    Gpio = 0x15, "GPIO_EVENT";
-    /// Cable or module.
-    PortModule = 0x16, "PORT_MODULE_EVENT";
-    /// Temperature warning.
-    TemperatureWarning = 0x17, "TEMP_WARN_EVENT";
-    /// Error of an XRQ.
-    XrqError = 0x18, "XRQ_ERROR";
-    /// Remote configuration.
-    RemoteConfig = 0x19, "REMOTE_CONFIG";
-    /// Doorbell congestion.
-    DoorbellCongestion = 0x1a, "DB_BF_CONGESTION";
-    /// A virtual lane stalls.
-    Stall = 0x1b, "STALL_EVENT";
-    /// A DCT has drained.
-    DctDrained = 0x1c, "DCT_DRAINED";
-    /// A DC access key was wrong.
-    DctKeyViolation = 0x1d, "DCT_KEY_VIOLATION";
-    /// FPGA error.
-    FpgaError = 0x20, "FPGA_ERROR";
-    /// FPGA QP error.
-    FpgaQpError = 0x21, "FPGA_QP_ERROR";
-    /// General event; the subtype tells.
-    General = 0x22, "GENERAL_EVENT";
-    /// A monitored counter passed its threshold.
-    MonitorCounter = 0x24, "MONITOR_COUNTER";
-    /// Pulse per second.
-    Pps = 0x25, "PPS_EVENT";
-    /// Firmware tracer.
-    DeviceTracer = 0x26, "DEVICE_TRACER";
-    /// An object changed.
-    ObjectChange = 0x27, "OBJECT_CHANGE";
+numbered! {
+    /// Type of an event.
+    pub enum EventType: u8, code {
+        /// Completion in an armed CQ.
+        Completion = 0x00, "COMP";
+        /// A path has migrated.
+        PathMigrated = 0x01, "PATH_MIG";
+        /// The first packet on a QP in RTR.
+        CommunicationEstablished = 0x02, "COMM_EST";
+        /// The send queue has drained.
+        SqDrained = 0x03, "SQ_DRAINED";
+        /// CQ overrun or access violation.
+        CqError = 0x04, "CQ_ERROR";
+        /// Catastrophic error of a work queue.
+        WqCatastrophic = 0x05, "WQ_CATAS_ERROR";
+        /// Path migration failed.
+        PathMigrationFailed = 0x07, "PATH_MIG_FAILED";
+        /// The device failed internally.
+        InternalError = 0x08, "INTERNAL_ERROR";
+        /// The port changed.
+        PortChange = 0x09, "PORT_CHANGE";
+        /// Commands completed.
+        Command = 0x0a, "CMD";
+        /// The firmware wants pages, or to give some back.
+        PageRequest = 0x0b, "PAGE_REQUEST";
+        /// On-demand paging fault.
+        PageFault = 0x0c, "PAGE_FAULT";
+        /// NIC vport context changed.
+        NicVportChange = 0x0d, "NIC_VPORT_CHANGE";
+        /// Embedded functions changed.
+        EswFunctionsChanged = 0x0e, "ESW_FUNCTIONS_CHANGED";
+        /// vHCA state changed.
+        VhcaStateChange = 0x0f, "VHCA_STATE_CHANGE";
+        /// Invalid request on a work queue.
+        WqInvalidRequest = 0x10, "WQ_INVAL_REQ_ERROR";
+        /// Local access violation of a work queue.
+        WqAccessError = 0x11, "WQ_ACCESS_ERROR";
+        /// Catastrophic error of an SRQ.
+        SrqCatastrophic = 0x12, "SRQ_CATAS_ERROR";
+        /// A QP in error state has taken its last entry of an SRQ.
+        SrqLastWqe = 0x13, "SRQ_LAST_WQE";
+        /// An SRQ fell below its limit.
+        SrqLimit = 0x14, "SRQ_RQ_LIMIT";
+        /// GPIO.
+        Gpio = 0x15, "GPIO_EVENT";
+        /// Cable or module.
+        PortModule = 0x16, "PORT_MODULE_EVENT";
+        /// Temperature warning.
+        TemperatureWarning = 0x17, "TEMP_WARN_EVENT";
+        /// Error of an XRQ.
+        XrqError = 0x18, "XRQ_ERROR";
+        /// Remote configuration.
+        RemoteConfig = 0x19, "REMOTE_CONFIG";
+        /// Doorbell congestion.
+        DoorbellCongestion = 0x1a, "DB_BF_CONGESTION";
+        /// A virtual lane stalls.
+        Stall = 0x1b, "STALL_EVENT";
+        /// A DCT has drained.
+        DctDrained = 0x1c, "DCT_DRAINED";
+        /// A DC access key was wrong.
+        DctKeyViolation = 0x1d, "DCT_KEY_VIOLATION";
+        /// FPGA error.
+        FpgaError = 0x20, "FPGA_ERROR";
+        /// FPGA QP error.
+        FpgaQpError = 0x21, "FPGA_QP_ERROR";
+        /// General event; the subtype tells.
+        General = 0x22, "GENERAL_EVENT";
+        /// A monitored counter passed its threshold.
+        MonitorCounter = 0x24, "MONITOR_COUNTER";
+        /// Pulse per second.
+        Pps = 0x25, "PPS_EVENT";
+        /// Firmware tracer.
+        DeviceTracer = 0x26, "DEVICE_TRACER";
+        /// An object changed.
+        ObjectChange = 0x27, "OBJECT_CHANGE";
+        _ = Unknown, "UNKNOWN";
+    }
+    /// Every type that has a name.
+    const ALL;
+    /// The type with this number.
+    fn from_number;
+    /// Name, as in `device.h`.
+    fn name;
+    /// The number in the entry, and of the bit in the event bit mask of CREATE_EQ.
+    fn number;
 }
 
 impl EventType {

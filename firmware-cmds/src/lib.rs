@@ -91,6 +91,7 @@ pub mod init_segment;
 pub mod layout;
 pub mod mad;
 pub mod mkey;
+mod numbered;
 pub mod numbers;
 pub mod opcode;
 pub mod pages;

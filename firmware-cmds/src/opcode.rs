@@ -1,120 +1,93 @@
 //! Command opcodes.
 
-macro_rules! opcodes {
-    ($($(#[$meta:meta])* $Variant:ident = $value:literal, $name:literal;)*) => {
-        /// Opcode of a firmware command that this crate knows.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u16)]
-        pub enum Opcode {
-            $($(#[$meta])* #[doc = concat!("`", $name, "`, ", stringify!($value), ".")] $Variant = $value,)*
-        }
+use crate::numbered::numbered;
 
-        impl Opcode {
-            /// Every opcode, in the order of their groups.
-            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
-
-            /// The opcode with this number, if this crate knows it.
-            #[must_use]
-            pub const fn from_number(number: u16) -> Option<Self> {
-                match number {
-                    $($value => Some(Self::$Variant),)*
-                    _ => None,
-                }
-            }
-
-            /// Name, as the kernel driver logs it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-opcodes! {
-    EnableHca = 0x104, "ENABLE_HCA";
-    DisableHca = 0x105, "DISABLE_HCA";
-    QueryIssi = 0x10a, "QUERY_ISSI";
-    SetIssi = 0x10b, "SET_ISSI";
-    InitHca = 0x102, "INIT_HCA";
-    TeardownHca = 0x103, "TEARDOWN_HCA";
-    QueryAdapter = 0x101, "QUERY_ADAPTER";
-    SetDriverVersion = 0x10d, "SET_DRIVER_VERSION";
-    Nop = 0x80d, "NOP";
-    QueryPages = 0x107, "QUERY_PAGES";
-    ManagePages = 0x108, "MANAGE_PAGES";
-    QueryHcaCap = 0x100, "QUERY_HCA_CAP";
-    SetHcaCap = 0x109, "SET_HCA_CAP";
-    AccessRegister = 0x805, "ACCESS_REG";
-    AllocUar = 0x802, "ALLOC_UAR";
-    DeallocUar = 0x803, "DEALLOC_UAR";
-    AllocPd = 0x800, "ALLOC_PD";
-    DeallocPd = 0x801, "DEALLOC_PD";
-    AllocTransportDomain = 0x816, "ALLOC_TRANSPORT_DOMAIN";
-    DeallocTransportDomain = 0x817, "DEALLOC_TRANSPORT_DOMAIN";
-    AllocXrcd = 0x80e, "ALLOC_XRCD";
-    DeallocXrcd = 0x80f, "DEALLOC_XRCD";
-    CreateMkey = 0x200, "CREATE_MKEY";
-    QueryMkey = 0x201, "QUERY_MKEY";
-    DestroyMkey = 0x202, "DESTROY_MKEY";
-    QuerySpecialContexts = 0x203, "QUERY_SPECIAL_CONTEXTS";
-    CreateEq = 0x301, "CREATE_EQ";
-    DestroyEq = 0x302, "DESTROY_EQ";
-    QueryEq = 0x303, "QUERY_EQ";
-    CreateCq = 0x400, "CREATE_CQ";
-    DestroyCq = 0x401, "DESTROY_CQ";
-    QueryCq = 0x402, "QUERY_CQ";
-    ModifyCq = 0x403, "MODIFY_CQ";
-    CreateQp = 0x500, "CREATE_QP";
-    DestroyQp = 0x501, "DESTROY_QP";
-    Rst2initQp = 0x502, "RST2INIT_QP";
-    Init2rtrQp = 0x503, "INIT2RTR_QP";
-    Rtr2rtsQp = 0x504, "RTR2RTS_QP";
-    Rts2rtsQp = 0x505, "RTS2RTS_QP";
-    Sqerr2rtsQp = 0x506, "SQERR2RTS_QP";
-    Qp2Err = 0x507, "2ERR_QP";
-    Qp2Rst = 0x50a, "2RST_QP";
-    QueryQp = 0x50b, "QUERY_QP";
-    Sqd2rtsQp = 0x50c, "SQD_RTS_QP";
-    Init2initQp = 0x50e, "INIT2INIT_QP";
-    CreateSrq = 0x700, "CREATE_SRQ";
-    DestroySrq = 0x701, "DESTROY_SRQ";
-    QuerySrq = 0x702, "QUERY_SRQ";
-    ArmRq = 0x703, "ARM_RQ";
-    CreateXrcSrq = 0x705, "CREATE_XRC_SRQ";
-    DestroyXrcSrq = 0x706, "DESTROY_XRC_SRQ";
-    QueryXrcSrq = 0x707, "QUERY_XRC_SRQ";
-    ArmXrcSrq = 0x708, "ARM_XRC_SRQ";
-    CreateRmp = 0x90c, "CREATE_RMP";
-    ModifyRmp = 0x90d, "MODIFY_RMP";
-    DestroyRmp = 0x90e, "DESTROY_RMP";
-    QueryRmp = 0x90f, "QUERY_RMP";
-    QueryRoceAddress = 0x760, "QUERY_ROCE_ADDRESS";
-    SetRoceAddress = 0x761, "SET_ROCE_ADDRESS";
-    QueryVportState = 0x750, "QUERY_VPORT_STATE";
-    QueryNicVportContext = 0x754, "QUERY_NIC_VPORT_CONTEXT";
-    ModifyNicVportContext = 0x755, "MODIFY_NIC_VPORT_CONTEXT";
-    QueryHcaVportContext = 0x762, "QUERY_HCA_VPORT_CONTEXT";
-    ModifyHcaVportContext = 0x763, "MODIFY_HCA_VPORT_CONTEXT";
-    QueryHcaVportGid = 0x764, "QUERY_HCA_VPORT_GID";
-    QueryHcaVportPkey = 0x765, "QUERY_HCA_VPORT_PKEY";
-    MadIfc = 0x50d, "MAD_IFC";
-    AttachToMcg = 0x806, "ATTACH_TO_MCG";
-    DetachFromMcg = 0x807, "DETACH_FROM_MCG";
-    QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";
-    AllocQCounter = 0x771, "ALLOC_Q_COUNTER";
-    DeallocQCounter = 0x772, "DEALLOC_Q_COUNTER";
-    QueryQCounter = 0x773, "QUERY_Q_COUNTER";
-}
-
-impl Opcode {
-    /// The number in the command.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        self as u16
+numbered! {
+    /// Opcode of a firmware command that this crate knows.
+    #[derive(PartialOrd, Ord)]
+    pub enum Opcode: u16, code {
+        EnableHca = 0x104, "ENABLE_HCA";
+        DisableHca = 0x105, "DISABLE_HCA";
+        QueryIssi = 0x10a, "QUERY_ISSI";
+        SetIssi = 0x10b, "SET_ISSI";
+        InitHca = 0x102, "INIT_HCA";
+        TeardownHca = 0x103, "TEARDOWN_HCA";
+        QueryAdapter = 0x101, "QUERY_ADAPTER";
+        SetDriverVersion = 0x10d, "SET_DRIVER_VERSION";
+        Nop = 0x80d, "NOP";
+        QueryPages = 0x107, "QUERY_PAGES";
+        ManagePages = 0x108, "MANAGE_PAGES";
+        QueryHcaCap = 0x100, "QUERY_HCA_CAP";
+        SetHcaCap = 0x109, "SET_HCA_CAP";
+        AccessRegister = 0x805, "ACCESS_REG";
+        AllocUar = 0x802, "ALLOC_UAR";
+        DeallocUar = 0x803, "DEALLOC_UAR";
+        AllocPd = 0x800, "ALLOC_PD";
+        DeallocPd = 0x801, "DEALLOC_PD";
+        AllocTransportDomain = 0x816, "ALLOC_TRANSPORT_DOMAIN";
+        DeallocTransportDomain = 0x817, "DEALLOC_TRANSPORT_DOMAIN";
+        AllocXrcd = 0x80e, "ALLOC_XRCD";
+        DeallocXrcd = 0x80f, "DEALLOC_XRCD";
+        CreateMkey = 0x200, "CREATE_MKEY";
+        QueryMkey = 0x201, "QUERY_MKEY";
+        DestroyMkey = 0x202, "DESTROY_MKEY";
+        QuerySpecialContexts = 0x203, "QUERY_SPECIAL_CONTEXTS";
+        CreateEq = 0x301, "CREATE_EQ";
+        DestroyEq = 0x302, "DESTROY_EQ";
+        QueryEq = 0x303, "QUERY_EQ";
+        CreateCq = 0x400, "CREATE_CQ";
+        DestroyCq = 0x401, "DESTROY_CQ";
+        QueryCq = 0x402, "QUERY_CQ";
+        ModifyCq = 0x403, "MODIFY_CQ";
+        CreateQp = 0x500, "CREATE_QP";
+        DestroyQp = 0x501, "DESTROY_QP";
+        Rst2initQp = 0x502, "RST2INIT_QP";
+        Init2rtrQp = 0x503, "INIT2RTR_QP";
+        Rtr2rtsQp = 0x504, "RTR2RTS_QP";
+        Rts2rtsQp = 0x505, "RTS2RTS_QP";
+        Sqerr2rtsQp = 0x506, "SQERR2RTS_QP";
+        Qp2Err = 0x507, "2ERR_QP";
+        Qp2Rst = 0x50a, "2RST_QP";
+        QueryQp = 0x50b, "QUERY_QP";
+        Sqd2rtsQp = 0x50c, "SQD_RTS_QP";
+        Init2initQp = 0x50e, "INIT2INIT_QP";
+        CreateSrq = 0x700, "CREATE_SRQ";
+        DestroySrq = 0x701, "DESTROY_SRQ";
+        QuerySrq = 0x702, "QUERY_SRQ";
+        ArmRq = 0x703, "ARM_RQ";
+        CreateXrcSrq = 0x705, "CREATE_XRC_SRQ";
+        DestroyXrcSrq = 0x706, "DESTROY_XRC_SRQ";
+        QueryXrcSrq = 0x707, "QUERY_XRC_SRQ";
+        ArmXrcSrq = 0x708, "ARM_XRC_SRQ";
+        CreateRmp = 0x90c, "CREATE_RMP";
+        ModifyRmp = 0x90d, "MODIFY_RMP";
+        DestroyRmp = 0x90e, "DESTROY_RMP";
+        QueryRmp = 0x90f, "QUERY_RMP";
+        QueryRoceAddress = 0x760, "QUERY_ROCE_ADDRESS";
+        SetRoceAddress = 0x761, "SET_ROCE_ADDRESS";
+        QueryVportState = 0x750, "QUERY_VPORT_STATE";
+        QueryNicVportContext = 0x754, "QUERY_NIC_VPORT_CONTEXT";
+        ModifyNicVportContext = 0x755, "MODIFY_NIC_VPORT_CONTEXT";
+        QueryHcaVportContext = 0x762, "QUERY_HCA_VPORT_CONTEXT";
+        ModifyHcaVportContext = 0x763, "MODIFY_HCA_VPORT_CONTEXT";
+        QueryHcaVportGid = 0x764, "QUERY_HCA_VPORT_GID";
+        QueryHcaVportPkey = 0x765, "QUERY_HCA_VPORT_PKEY";
+        MadIfc = 0x50d, "MAD_IFC";
+        AttachToMcg = 0x806, "ATTACH_TO_MCG";
+        DetachFromMcg = 0x807, "DETACH_FROM_MCG";
+        QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";
+        AllocQCounter = 0x771, "ALLOC_Q_COUNTER";
+        DeallocQCounter = 0x772, "DEALLOC_Q_COUNTER";
+        QueryQCounter = 0x773, "QUERY_Q_COUNTER";
     }
+    /// Every opcode, in the order of their groups.
+    const ALL;
+    /// The opcode with this number, if this crate knows it.
+    fn from_number;
+    /// Name, as the kernel driver logs it.
+    fn name;
+    /// The number in the command.
+    fn number;
 }
 
 impl core::fmt::Display for Opcode {

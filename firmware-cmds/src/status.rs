@@ -4,6 +4,7 @@
 //! it is [`DeliveryStatus::Ok`] is there an answer, whose first byte is the [`Status`] and whose second dword is a
 //! syndrome: a number without public documentation that the vendor's support can read.
 
+use crate::numbered::numbered;
 use core::fmt;
 
 /// Linux error numbers, as far as [`Status::errno`] uses them.
@@ -20,57 +21,9 @@ pub mod errno {
     pub const EINVAL: i32 = 22;
 }
 
-macro_rules! codes {
-    (
-        $(#[$meta:meta])* $Name:ident {
-            $( $(#[$variant_meta:meta])* $Variant:ident = $value:literal, $name:literal; )*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $Name {
-            $( $(#[$variant_meta])* #[doc = concat!(" `", $name, "`, ", stringify!($value), ".")] $Variant, )*
-            /// A number that this crate has no name for.
-            Unknown(u8),
-        }
-
-        impl $Name {
-            /// Every code that has a name.
-            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
-
-            /// The code with this number.
-            #[must_use]
-            pub const fn from_number(number: u8) -> Self {
-                match number {
-                    $($value => Self::$Variant,)*
-                    other => Self::Unknown(other),
-                }
-            }
-
-            /// The number that the device writes.
-            #[must_use]
-            pub const fn number(self) -> u8 {
-                match self {
-                    $(Self::$Variant => $value,)*
-                    Self::Unknown(number) => number,
-                }
-            }
-
-            /// Name, as vendor tools print it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $name,)*
-                    Self::Unknown(_) => "UNKNOWN",
-                }
-            }
-        }
-    };
-}
-
-codes! {
+numbered! {
     /// Outcome of a command that the device could read.
-    Status {
+    pub enum Status: u8, code {
         /// Done.
         Ok = 0x00, "OK";
         /// The firmware failed internally.
@@ -103,7 +56,16 @@ codes! {
         BadInputLength = 0x50, "BAD_INP_LEN";
         /// There is no room for the output.
         BadOutputLength = 0x51, "BAD_OUTP_LEN";
+        _ = Unknown, "UNKNOWN";
     }
+    /// Every code that has a name.
+    const ALL;
+    /// The code with this number.
+    fn from_number;
+    /// Name, as vendor tools print it.
+    fn name;
+    /// The number that the device writes.
+    fn number;
 }
 
 impl Status {
@@ -174,9 +136,9 @@ impl fmt::Display for Status {
     }
 }
 
-codes! {
+numbered! {
     /// Whether the device could take a command from its queue entry (bits 7:1 of the entry's last byte).
-    DeliveryStatus {
+    pub enum DeliveryStatus: u8, code {
         /// Taken and answered; the answer has its own [`Status`].
         Ok = 0x00, "OK";
         /// A signature is wrong.
@@ -199,7 +161,16 @@ codes! {
         ReservedNotZero = 0x09, "RES_FLD_NOT_CLR_ERR";
         /// The entry's type is not 7.
         BadCommandType = 0x10, "BAD_CMD_TYPE_ERR";
+        _ = Unknown, "UNKNOWN";
     }
+    /// Every code that has a name.
+    const ALL;
+    /// The code with this number.
+    fn from_number;
+    /// Name, as vendor tools print it.
+    fn name;
+    /// The number that the device writes.
+    fn number;
 }
 
 impl DeliveryStatus {

@@ -3,47 +3,24 @@
 //! A setter takes the number (`qpc.set_state(QpState::Init.number())`); a number that came from the device goes through
 //! `from_number`, which gives `None` for what nobody has defined.
 
+use crate::numbered::numbered;
 use bitflags::bitflags;
 
 macro_rules! values {
-    ($(
-        $(#[$meta:meta])* $Name:ident: $T:ty { $( $(#[$variant_meta:meta])* $Variant:ident = $value:literal, $name:literal; )* }
-    )*) => {$(
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr($T)]
-        pub enum $Name {
-            $( $(#[$variant_meta])* #[doc = concat!(" ", $name, ", ", stringify!($value), ".")] $Variant = $value, )*
-        }
-
-        impl $Name {
+    ($( $(#[$meta:meta])* $Name:ident: $T:ident { $($variants:tt)* } )*) => {$(
+        numbered! {
+            $(#[$meta])*
+            pub enum $Name: $T, plain { $($variants)* }
             /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
-
+            const ALL;
             /// The value with this number.
-            #[must_use]
             #[inline]
-            pub const fn from_number(number: $T) -> Option<Self> {
-                match number {
-                    $($value => Some(Self::$Variant),)*
-                    _ => None,
-                }
-            }
-
-            /// The number in the field.
-            #[must_use]
-            #[inline]
-            pub const fn number(self) -> $T {
-                self as $T
-            }
-
+            fn from_number;
             /// Its usual name.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $name,)*
-                }
-            }
+            fn name;
+            /// The number in the field.
+            #[inline]
+            fn number;
         }
 
         impl core::fmt::Display for $Name {

@@ -5,6 +5,7 @@
 //! opcode: [`Xrc`], [`AddressVector`], [`RemoteAddress`], [`Atomic`], then [`Data`] segments or inline data. A receive
 //! WQE is a list of [`Data`] segments, that of a shared queue with a [`SrqNext`] segment in front.
 
+use crate::numbered::numbered;
 use crate::numbers::{GidIndex, LKey, Qpn, RKey};
 use crate::wire::wire;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
@@ -18,87 +19,63 @@ pub const INLINE: u32 = 0x8000_0000;
 /// Bits of an inline header that hold the length.
 pub const INLINE_LENGTH_MASK: u32 = 0x3ff;
 
-macro_rules! opcodes {
-    ($($(#[$meta:meta])* $Variant:ident = $value:literal, $name:literal;)*) => {
-        /// Opcode of a send WQE.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Opcode {
-            $($(#[$meta])* #[doc = concat!(" `", $name, "`, ", stringify!($value), ".")] $Variant = $value,)*
-        }
-
-        impl Opcode {
-            /// Every opcode.
-            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
-
-            /// The opcode with this number.
-            #[must_use]
-            #[inline]
-            pub const fn from_number(number: u8) -> Option<Self> {
-                match number {
-                    $($value => Some(Self::$Variant),)*
-                    _ => None,
-                }
-            }
-
-            /// Name, as in `device.h`.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-opcodes! {
-    /// Does nothing.
-    Nop = 0x00, "NOP";
-    /// SEND that invalidates a key of the receiver.
-    SendInvalidate = 0x01, "SEND_INVAL";
-    /// RDMA WRITE.
-    RdmaWrite = 0x08, "RDMA_WRITE";
-    /// RDMA WRITE that takes a receive WQE and hands over 4 bytes.
-    RdmaWriteImmediate = 0x09, "RDMA_WRITE_IMM";
-    /// SEND.
-    Send = 0x0a, "SEND";
-    /// SEND with 4 bytes more.
-    SendImmediate = 0x0b, "SEND_IMM";
-    /// Large send offload.
-    Lso = 0x0e, "LSO";
-    /// RDMA READ.
-    RdmaRead = 0x10, "RDMA_READ";
-    /// Compare and swap.
-    AtomicCompareSwap = 0x11, "ATOMIC_CS";
-    /// Fetch and add.
-    AtomicFetchAdd = 0x12, "ATOMIC_FA";
-    /// Compare and swap under masks.
-    AtomicMaskedCompareSwap = 0x14, "ATOMIC_MASKED_CS";
-    /// Fetch and add under masks.
-    AtomicMaskedFetchAdd = 0x15, "ATOMIC_MASKED_FA";
-    /// Binds a memory window.
-    BindMw = 0x18, "BIND_MW";
-    /// Configuration.
-    ConfigCmd = 0x1f, "CONFIG_CMD";
-    /// Sets a protection signature variable.
-    SetPsv = 0x20, "SET_PSV";
-    /// Reads a protection signature variable.
-    GetPsv = 0x21, "GET_PSV";
-    /// Checks a protection signature variable.
-    CheckPsv = 0x22, "CHECK_PSV";
-    /// Drops what it gathers (TLS resynchronisation).
-    Dump = 0x23, "DUMP";
-    /// Changes a memory key from the send queue.
-    Umr = 0x25, "UMR";
-    /// Reads a remote protection signature variable.
-    RgetPsv = 0x26, "RGET_PSV";
-    /// Checks a remote protection signature variable.
-    RcheckPsv = 0x27, "RCHECK_PSV";
-    /// Several Ethernet packets in one WQE.
-    EnhancedMpsw = 0x29, "ENHANCED_MPSW";
-    /// Advanced steering object.
-    AccessAso = 0x2d, "ACCESS_ASO";
+numbered! {
+    /// Opcode of a send WQE.
+    pub enum Opcode: u8, code {
+        /// Does nothing.
+        Nop = 0x00, "NOP";
+        /// SEND that invalidates a key of the receiver.
+        SendInvalidate = 0x01, "SEND_INVAL";
+        /// RDMA WRITE.
+        RdmaWrite = 0x08, "RDMA_WRITE";
+        /// RDMA WRITE that takes a receive WQE and hands over 4 bytes.
+        RdmaWriteImmediate = 0x09, "RDMA_WRITE_IMM";
+        /// SEND.
+        Send = 0x0a, "SEND";
+        /// SEND with 4 bytes more.
+        SendImmediate = 0x0b, "SEND_IMM";
+        /// Large send offload.
+        Lso = 0x0e, "LSO";
+        /// RDMA READ.
+        RdmaRead = 0x10, "RDMA_READ";
+        /// Compare and swap.
+        AtomicCompareSwap = 0x11, "ATOMIC_CS";
+        /// Fetch and add.
+        AtomicFetchAdd = 0x12, "ATOMIC_FA";
+        /// Compare and swap under masks.
+        AtomicMaskedCompareSwap = 0x14, "ATOMIC_MASKED_CS";
+        /// Fetch and add under masks.
+        AtomicMaskedFetchAdd = 0x15, "ATOMIC_MASKED_FA";
+        /// Binds a memory window.
+        BindMw = 0x18, "BIND_MW";
+        /// Configuration.
+        ConfigCmd = 0x1f, "CONFIG_CMD";
+        /// Sets a protection signature variable.
+        SetPsv = 0x20, "SET_PSV";
+        /// Reads a protection signature variable.
+        GetPsv = 0x21, "GET_PSV";
+        /// Checks a protection signature variable.
+        CheckPsv = 0x22, "CHECK_PSV";
+        /// Drops what it gathers (TLS resynchronisation).
+        Dump = 0x23, "DUMP";
+        /// Changes a memory key from the send queue.
+        Umr = 0x25, "UMR";
+        /// Reads a remote protection signature variable.
+        RgetPsv = 0x26, "RGET_PSV";
+        /// Checks a remote protection signature variable.
+        RcheckPsv = 0x27, "RCHECK_PSV";
+        /// Several Ethernet packets in one WQE.
+        EnhancedMpsw = 0x29, "ENHANCED_MPSW";
+        /// Advanced steering object.
+        AccessAso = 0x2d, "ACCESS_ASO";
+    }
+    /// Every opcode.
+    const ALL;
+    /// The opcode with this number.
+    #[inline]
+    fn from_number;
+    /// Name, as in `device.h`.
+    fn name;
 }
 
 /// When a send WQE produces a completion: bits 3:2 of [`Control::fm_ce_se`].

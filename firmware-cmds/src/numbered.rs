@@ -1,0 +1,124 @@
+//! How an enum whose variants are numbers of the device is written down.
+//!
+//! A number stands once, beside its variant and its text, and both directions of the conversion follow from it.
+
+/// The line of a variant's documentation that its number and text make: `code` for a name as C sources have it, `plain`
+/// for a name that is read as it stands, `words` for a text that says what the number means.
+macro_rules! variant_doc {
+    (code, $text:literal, $value:literal) => {
+        concat!(" `", $text, "`, ", stringify!($value), ".")
+    };
+    (plain, $text:literal, $value:literal) => {
+        concat!(" ", $text, ", ", stringify!($value), ".")
+    };
+    (words, $text:literal, $value:literal) => {
+        concat!(" ", stringify!($value), ": ", $text, ".")
+    };
+}
+pub(crate) use variant_doc;
+
+/// Defines an enum, `ALL` of its variants, `from_number`, the text, and `number` where it is asked for.
+///
+/// Without more, `from_number` gives `None` for a number that has no variant. With `_ = Unknown, "text";` behind the
+/// variants the enum is open: it keeps such a number as `Unknown`, so that a report can still say it.
+macro_rules! numbered {
+    (
+        $(#[$meta:meta])*
+        pub enum $Name:ident: $T:ident, $style:ident {
+            $( $(#[$variant_meta:meta])* $Variant:ident = $value:literal, $text:literal; )*
+        }
+        $(#[$all_meta:meta])* const ALL;
+        $(#[$from_meta:meta])* fn from_number;
+        $(#[$text_meta:meta])* fn $as_text:ident;
+        $( $(#[$number_meta:meta])* fn number; )?
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr($T)]
+        pub enum $Name {
+            $( $(#[$variant_meta])* #[doc = $crate::numbered::variant_doc!($style, $text, $value)] $Variant = $value, )*
+        }
+
+        impl $Name {
+            $(#[$all_meta])*
+            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
+
+            $(#[$from_meta])*
+            #[must_use]
+            pub const fn from_number(number: $T) -> Option<Self> {
+                match number {
+                    $($value => Some(Self::$Variant),)*
+                    _ => None,
+                }
+            }
+
+            $(
+                $(#[$number_meta])*
+                #[must_use]
+                pub const fn number(self) -> $T {
+                    self as $T
+                }
+            )?
+
+            $(#[$text_meta])*
+            #[must_use]
+            pub const fn $as_text(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $text,)*
+                }
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $Name:ident: $T:ident, $style:ident {
+            $( $(#[$variant_meta:meta])* $Variant:ident = $value:literal, $text:literal; )*
+            _ = Unknown, $unknown:literal;
+        }
+        $(#[$all_meta:meta])* const ALL;
+        $(#[$from_meta:meta])* fn from_number;
+        $(#[$text_meta:meta])* fn $as_text:ident;
+        $(#[$number_meta:meta])* fn number;
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $Name {
+            $( $(#[$variant_meta])* #[doc = $crate::numbered::variant_doc!($style, $text, $value)] $Variant, )*
+            /// A number that this crate has no name for.
+            Unknown($T),
+        }
+
+        impl $Name {
+            $(#[$all_meta])*
+            pub const ALL: &'static [Self] = &[$(Self::$Variant),*];
+
+            $(#[$from_meta])*
+            #[must_use]
+            pub const fn from_number(number: $T) -> Self {
+                match number {
+                    $($value => Self::$Variant,)*
+                    other => Self::Unknown(other),
+                }
+            }
+
+            $(#[$number_meta])*
+            #[must_use]
+            pub const fn number(self) -> $T {
+                match self {
+                    $(Self::$Variant => $value,)*
+                    Self::Unknown(number) => number,
+                }
+            }
+
+            $(#[$text_meta])*
+            #[must_use]
+            pub const fn $as_text(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $text,)*
+                    Self::Unknown(_) => $unknown,
+                }
+            }
+        }
+    };
+}
+pub(crate) use numbered;
