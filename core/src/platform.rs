@@ -75,7 +75,9 @@ impl fmt::Display for DmaError {
                     "the limit on locked memory is {limit} bytes, {needed} are needed (raise RLIMIT_MEMLOCK)"
                 )
             }
-            Self::TooManyMappings => f.write_str("the IOMMU takes no more mappings"),
+            Self::TooManyMappings => {
+                f.write_str("the IOMMU takes no more mappings (vfio_iommu_type1's dma_entry_limit)")
+            }
             Self::Os(errno) => write!(
                 f,
                 "the operating system refused the mapping (errno {errno})"
@@ -125,7 +127,8 @@ pub unsafe trait Platform {
     /// [`dma_free`](Self::dma_free).
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError>;
 
-    /// Gives memory back; the device can no longer reach it afterwards where there is an IOMMU.
+    /// Gives memory back. Where there is an IOMMU, the device loses sight of it now, or when the larger block that the
+    /// platform cut it from is empty.
     ///
     /// # Safety
     /// `dma` came from this platform's [`dma_alloc`](Self::dma_alloc), and neither host nor device uses it any more.
