@@ -330,6 +330,121 @@ layout! {
 }
 
 layout! {
+    /// What Ethernet queues can do.
+    pub struct EthernetOffloadCaps: "per_protocol_networking_offload_caps", 0x100 {
+        flag csum_cap, set_csum_cap @ 0x00 [31];
+        flag vlan_cap, set_vlan_cap @ 0x00 [30];
+        flag lro_cap, set_lro_cap @ 0x00 [29];
+        flag lro_psh_flag, set_lro_psh_flag @ 0x00 [28];
+        flag lro_time_stamp, set_lro_time_stamp @ 0x00 [27];
+        flag wqe_vlan_insert, set_wqe_vlan_insert @ 0x00 [24];
+        flag self_lb_en_modifiable, set_self_lb_en_modifiable @ 0x00 [23];
+        bits max_lso_cap, set_max_lso_cap: u8 @ 0x00 [20:16];
+        bits multi_pkt_send_wqe, set_multi_pkt_send_wqe: u8 @ 0x00 [15:14];
+        bits wqe_inline_mode, set_wqe_inline_mode: u8 @ 0x00 [13:12];
+        bits rss_ind_tbl_cap, set_rss_ind_tbl_cap: u8 @ 0x00 [11:8];
+        flag reg_umr_sq, set_reg_umr_sq @ 0x00 [7];
+        flag scatter_fcs, set_scatter_fcs @ 0x00 [6];
+        flag enhanced_multi_pkt_send_wqe, set_enhanced_multi_pkt_send_wqe @ 0x00 [5];
+        flag tunnel_lso_const_out_ip_id, set_tunnel_lso_const_out_ip_id @ 0x00 [4];
+        flag tunnel_lro_gre, set_tunnel_lro_gre @ 0x00 [3];
+        flag tunnel_lro_vxlan, set_tunnel_lro_vxlan @ 0x00 [2];
+        flag tunnel_stateless_gre, set_tunnel_stateless_gre @ 0x00 [1];
+        flag tunnel_stateless_vxlan, set_tunnel_stateless_vxlan @ 0x00 [0];
+        flag swp, set_swp @ 0x04 [31];
+        flag swp_csum, set_swp_csum @ 0x04 [30];
+        flag swp_lso, set_swp_lso @ 0x04 [29];
+        flag cqe_checksum_full, set_cqe_checksum_full @ 0x04 [28];
+        flag tunnel_stateless_geneve_tx, set_tunnel_stateless_geneve_tx @ 0x04 [27];
+        flag tunnel_stateless_mpls_over_udp, set_tunnel_stateless_mpls_over_udp @ 0x04 [26];
+        flag tunnel_stateless_mpls_over_gre, set_tunnel_stateless_mpls_over_gre @ 0x04 [25];
+        flag tunnel_stateless_vxlan_gpe, set_tunnel_stateless_vxlan_gpe @ 0x04 [24];
+        flag tunnel_stateless_ipv4_over_vxlan, set_tunnel_stateless_ipv4_over_vxlan @ 0x04 [23];
+        flag tunnel_stateless_ip_over_ip, set_tunnel_stateless_ip_over_ip @ 0x04 [22];
+        flag insert_trailer, set_insert_trailer @ 0x04 [21];
+        flag tunnel_stateless_ip_over_ip_rx, set_tunnel_stateless_ip_over_ip_rx @ 0x04 [19];
+        flag tunnel_stateless_ip_over_ip_tx, set_tunnel_stateless_ip_over_ip_tx @ 0x04 [18];
+        bits max_vxlan_udp_ports, set_max_vxlan_udp_ports: u8 @ 0x04 [15:8];
+        flag max_geneve_opt_len, set_max_geneve_opt_len @ 0x04 [1];
+        flag tunnel_stateless_geneve_rx, set_tunnel_stateless_geneve_rx @ 0x04 [0];
+        bits lro_min_mss_size, set_lro_min_mss_size: u16 @ 0x08 [15:0];
+        bytes lro_timer_supported_periods, lro_timer_supported_periods_mut: 16 @ 0x30;
+    }
+}
+
+layout! {
+    /// What one kind of flow table can do.
+    pub struct FlowTablePropLayout: "flow_table_prop_layout", 0x40 {
+        flag ft_support, set_ft_support @ 0x00 [31];
+        flag flow_counter, set_flow_counter @ 0x00 [29];
+        flag flow_modify_en, set_flow_modify_en @ 0x00 [28];
+        flag modify_root, set_modify_root @ 0x00 [27];
+        flag identified_miss_table_mode, set_identified_miss_table_mode @ 0x00 [26];
+        flag flow_table_modify, set_flow_table_modify @ 0x00 [25];
+        flag reformat, set_reformat @ 0x00 [24];
+        flag decap, set_decap @ 0x00 [23];
+        flag pop_vlan, set_pop_vlan @ 0x00 [21];
+        flag push_vlan, set_push_vlan @ 0x00 [20];
+        flag pop_vlan_2, set_pop_vlan_2 @ 0x00 [18];
+        flag push_vlan_2, set_push_vlan_2 @ 0x00 [17];
+        flag reformat_and_vlan_action, set_reformat_and_vlan_action @ 0x00 [16];
+        flag sw_owner, set_sw_owner @ 0x00 [14];
+        flag reformat_l3_tunnel_to_l2, set_reformat_l3_tunnel_to_l2 @ 0x00 [13];
+        flag reformat_l2_to_l3_tunnel, set_reformat_l2_to_l3_tunnel @ 0x00 [12];
+        flag reformat_and_modify_action, set_reformat_and_modify_action @ 0x00 [11];
+        flag ignore_flow_level, set_ignore_flow_level @ 0x00 [10];
+        flag table_miss_action_domain, set_table_miss_action_domain @ 0x00 [8];
+        flag termination_table, set_termination_table @ 0x00 [7];
+        flag reformat_and_fwd_to_table, set_reformat_and_fwd_to_table @ 0x00 [6];
+        flag ipsec_encrypt, set_ipsec_encrypt @ 0x00 [3];
+        flag ipsec_decrypt, set_ipsec_decrypt @ 0x00 [2];
+        flag sw_owner_v2, set_sw_owner_v2 @ 0x00 [1];
+        flag termination_table_raw_traffic, set_termination_table_raw_traffic @ 0x04 [31];
+        bits log_max_ft_size, set_log_max_ft_size: u8 @ 0x04 [29:24];
+        bits log_max_modify_header_context, set_log_max_modify_header_context: u8 @ 0x04 [23:16];
+        bits max_modify_header_actions, set_max_modify_header_actions: u8 @ 0x04 [15:8];
+        bits max_ft_level, set_max_ft_level: u8 @ 0x04 [7:0];
+        flag execute_aso, set_execute_aso @ 0x08 [25];
+        flag reformat_insert, set_reformat_insert @ 0x0c [29];
+        flag reformat_remove, set_reformat_remove @ 0x0c [28];
+        flag macsec_encrypt, set_macsec_encrypt @ 0x0c [27];
+        flag macsec_decrypt, set_macsec_decrypt @ 0x0c [26];
+        flag reformat_add_macsec, set_reformat_add_macsec @ 0x0c [23];
+        flag reformat_remove_macsec, set_reformat_remove_macsec @ 0x0c [22];
+        bits log_max_ft_num, set_log_max_ft_num: u8 @ 0x0c [7:0];
+        bits log_max_flow_counter, set_log_max_flow_counter: u8 @ 0x10 [15:8];
+        bits log_max_destination, set_log_max_destination: u8 @ 0x10 [7:0];
+        bits log_max_flow, set_log_max_flow: u8 @ 0x14 [7:0];
+        bytes ft_field_support, ft_field_support_mut: 16 @ 0x20;
+        bytes ft_field_bitmask_support, ft_field_bitmask_support_mut: 16 @ 0x30;
+    }
+}
+
+layout! {
+    /// What flow tables can do. The group goes on with what this crate does not name.
+    pub struct FlowTableNicCap: "flow_table_nic_cap", 0x1000 {
+        flag nic_rx_multi_path_tirs, set_nic_rx_multi_path_tirs @ 0x00 [31];
+        flag nic_rx_multi_path_tirs_fts, set_nic_rx_multi_path_tirs_fts @ 0x00 [30];
+        flag allow_sniffer_and_nic_rx_shared_tir, set_allow_sniffer_and_nic_rx_shared_tir @ 0x00 [29];
+        flag sw_owner_reformat_supported, set_sw_owner_reformat_supported @ 0x00 [24];
+        flag encap_general_header, set_encap_general_header @ 0x04 [31];
+        bits log_max_packet_reformat_context, set_log_max_packet_reformat_context: u8 @ 0x04 [20:16];
+        bits max_encap_header_size, set_max_encap_header_size: u16 @ 0x04 [9:0];
+        part flow_table_properties_nic_receive, flow_table_properties_nic_receive_mut: FlowTablePropLayout @ 0x40;
+        part flow_table_properties_nic_receive_rdma, flow_table_properties_nic_receive_rdma_mut: FlowTablePropLayout @ 0x80;
+        part flow_table_properties_nic_receive_sniffer, flow_table_properties_nic_receive_sniffer_mut: FlowTablePropLayout @ 0xc0;
+        part flow_table_properties_nic_transmit, flow_table_properties_nic_transmit_mut: FlowTablePropLayout @ 0x100;
+        part flow_table_properties_nic_transmit_rdma, flow_table_properties_nic_transmit_rdma_mut: FlowTablePropLayout @ 0x140;
+        part flow_table_properties_nic_transmit_sniffer, flow_table_properties_nic_transmit_sniffer_mut: FlowTablePropLayout @ 0x180;
+        bytes ft_field_support_2_nic_receive_rdma, ft_field_support_2_nic_receive_rdma_mut: 16 @ 0x2a0;
+        bytes ft_field_support_2_nic_transmit_rdma, ft_field_support_2_nic_transmit_rdma_mut: 16 @ 0x300;
+        bits sw_steering_nic_rx_action_drop_icm_address, set_sw_steering_nic_rx_action_drop_icm_address: u64 @ 0x400 [63:0];
+        bits sw_steering_nic_tx_action_drop_icm_address, set_sw_steering_nic_tx_action_drop_icm_address: u64 @ 0x408 [63:0];
+        bits sw_steering_nic_tx_action_allow_icm_address, set_sw_steering_nic_tx_action_allow_icm_address: u64 @ 0x410 [63:0];
+    }
+}
+
+layout! {
     /// Input of QUERY_HCA_CAP.
     pub struct QueryHcaCapIn: "query_hca_cap_in", 0x10 {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];

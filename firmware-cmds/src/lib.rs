@@ -12,14 +12,15 @@
 //! | [`command`], [`opcode`] | what commands have in common |
 //! | [`hca`], [`pages`], [`caps`], [`register`] | life cycle, memory for the firmware, capabilities, ACCESS_REG |
 //! | [`uar`], [`domain`], [`mkey`], [`eq`], [`cq`], [`qp`], [`srq`], [`counter`] | objects: their commands and contexts |
+//! | [`tis`], [`sq`], [`tir`], [`rq`], [`flow`] | Ethernet queues, and the flow tables that steer packets to them |
 //! | [`roce`], [`vport`], [`mad`] | GID table, virtual port, management datagrams and multicast |
 //! | [`doorbell`], [`event`], [`cqe`], [`wqe`] | UAR and doorbell records, EQEs, CQEs (64 and 128 bytes), WQE segments |
 //! | [`numbers`], [`values`] | object numbers and keys; what the numbers in small fields mean |
 //! | [`registry`] | all structures and commands as data |
 //! | [`dump`], [`decode`] | traces in the form of `mlx5_core`, and commands taken apart for people |
 //!
-//! 71 commands, from ENABLE_HCA through every queue pair transition back to DISABLE_HCA; [`opcode::Opcode::ALL`] lists
-//! them. Flow steering, SQ/RQ/TIR/TIS and the embedded switch are not among them yet.
+//! 105 commands, from ENABLE_HCA through every queue pair transition back to DISABLE_HCA; [`opcode::Opcode::ALL`] lists
+//! them. The embedded switch is not among them.
 //!
 //! # How to read a layout
 //!
@@ -84,6 +85,7 @@ pub mod doorbell;
 pub mod dump;
 pub mod eq;
 pub mod event;
+pub mod flow;
 #[cfg(test)]
 mod golden;
 pub mod hca;
@@ -99,8 +101,12 @@ pub mod qp;
 pub mod register;
 pub mod registry;
 pub mod roce;
+pub mod rq;
+pub mod sq;
 pub mod srq;
 pub mod status;
+pub mod tir;
+pub mod tis;
 pub mod uar;
 pub mod values;
 pub mod vport;

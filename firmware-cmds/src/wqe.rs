@@ -367,6 +367,49 @@ impl AddressVector {
 }
 
 wire! {
+    /// What an Ethernet send asks of its packet: checksums, segmentation, a VLAN tag. Headers to be sent inline begin in
+    /// [`inline_start`](Self::inline_start) and go on behind the segment.
+    pub struct Ethernet: "mlx5_wqe_eth_seg", 16 {
+        /// Offset of the outer transport header in 16-bit words, if software parsed the packet.
+        swp_outer_l4_offset: u8,
+        /// Offset of the outer network header.
+        swp_outer_l3_offset: u8,
+        /// Offset of the inner transport header.
+        swp_inner_l4_offset: u8,
+        /// Offset of the inner network header.
+        swp_inner_l3_offset: u8,
+        /// Checksums to fill in: [`ethernet`].
+        cs_flags: u8,
+        /// Kinds of the headers that software parsed.
+        swp_flags: u8,
+        /// Payload of each packet that a large send is cut into.
+        mss: U16,
+        /// Metadata for flow tables.
+        flow_table_metadata: U32,
+        /// Length of the inline headers, or [`ethernet::INSERT_VLAN`] and the tag's type.
+        inline_size = "inline_hdr.sz": U16,
+        /// The first bytes of the inline headers, or the VLAN tag to insert.
+        inline_start = "inline_hdr.start": [u8; 2],
+    }
+}
+
+/// Values in an [`Ethernet`] segment.
+pub mod ethernet {
+    /// Fill in the inner network header's checksum.
+    pub const INNER_L3_CHECKSUM: u8 = 1 << 4;
+    /// Fill in the inner transport header's checksum.
+    pub const INNER_L4_CHECKSUM: u8 = 1 << 5;
+    /// Fill in the IPv4 header's checksum.
+    pub const L3_CHECKSUM: u8 = 1 << 6;
+    /// Fill in the checksum of TCP or UDP.
+    pub const L4_CHECKSUM: u8 = 1 << 7;
+    /// Insert a VLAN tag: flag of [`inline_size`](super::Ethernet::inline_size).
+    pub const INSERT_VLAN: u16 = 1 << 15;
+    /// The tag is a service tag (0x88a8).
+    pub const SERVICE_TAG: u16 = 1;
+}
+
+wire! {
     /// The receiver's XRC shared receive queue.
     pub struct Xrc: "mlx5_wqe_xrc_seg", 16 {
         /// Its number in 23:0.

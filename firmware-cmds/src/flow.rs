@@ -1,0 +1,381 @@
+//! Flow steering: tables, groups of entries with one mask, entries, counters.
+
+use crate::command::EmptyOut;
+use crate::command::command;
+use crate::layout::layout;
+
+layout! {
+    /// Context of a flow table.
+    pub struct FlowTableContext: "flow_table_context", 0x28 {
+        flag reformat_en, set_reformat_en @ 0x00 [31];
+        flag decap_en, set_decap_en @ 0x00 [30];
+        flag sw_owner, set_sw_owner @ 0x00 [29];
+        flag termination_table, set_termination_table @ 0x00 [28];
+        bits table_miss_action, set_table_miss_action: u8 @ 0x00 [27:24];
+        bits level, set_level: u8 @ 0x00 [23:16];
+        bits log_size, set_log_size: u8 @ 0x00 [7:0];
+        bits table_miss_id, set_table_miss_id: u32 @ 0x04 [23:0];
+        bits lag_master_next_table_id, set_lag_master_next_table_id: u32 @ 0x08 [23:0];
+        bits sw_owner_icm_root_1, set_sw_owner_icm_root_1: u64 @ 0x18 [63:0];
+        bits sw_owner_icm_root_0, set_sw_owner_icm_root_0: u64 @ 0x20 [63:0];
+    }
+}
+
+layout! {
+    /// Headers of layers 2 to 4, to match.
+    pub struct FteMatchSetLyr24: "fte_match_set_lyr_2_4", 0x40 {
+        bits smac_47_16, set_smac_47_16: u32 @ 0x00 [31:0];
+        bits smac_15_0, set_smac_15_0: u16 @ 0x04 [31:16];
+        bits ethertype, set_ethertype: u16 @ 0x04 [15:0];
+        bits dmac_47_16, set_dmac_47_16: u32 @ 0x08 [31:0];
+        bits dmac_15_0, set_dmac_15_0: u16 @ 0x0c [31:16];
+        bits first_prio, set_first_prio: u8 @ 0x0c [15:13];
+        flag first_cfi, set_first_cfi @ 0x0c [12];
+        bits first_vid, set_first_vid: u16 @ 0x0c [11:0];
+        bits ip_protocol, set_ip_protocol: u8 @ 0x10 [31:24];
+        bits ip_dscp, set_ip_dscp: u8 @ 0x10 [23:18];
+        bits ip_ecn, set_ip_ecn: u8 @ 0x10 [17:16];
+        flag cvlan_tag, set_cvlan_tag @ 0x10 [15];
+        flag svlan_tag, set_svlan_tag @ 0x10 [14];
+        flag frag, set_frag @ 0x10 [13];
+        bits ip_version, set_ip_version: u8 @ 0x10 [12:9];
+        bits tcp_flags, set_tcp_flags: u16 @ 0x10 [8:0];
+        bits tcp_sport, set_tcp_sport: u16 @ 0x14 [31:16];
+        bits tcp_dport, set_tcp_dport: u16 @ 0x14 [15:0];
+        bits ipv4_ihl, set_ipv4_ihl: u8 @ 0x18 [15:12];
+        bits ttl_hoplimit, set_ttl_hoplimit: u8 @ 0x18 [7:0];
+        bits udp_sport, set_udp_sport: u16 @ 0x1c [31:16];
+        bits udp_dport, set_udp_dport: u16 @ 0x1c [15:0];
+        bytes src_ipv4_src_ipv6, src_ipv4_src_ipv6_mut: 16 @ 0x20;
+        bytes dst_ipv4_dst_ipv6, dst_ipv4_dst_ipv6_mut: 16 @ 0x30;
+    }
+}
+
+layout! {
+    /// What an entry matches, or the mask of it.
+    pub struct FteMatchParam: "fte_match_param", 0x200 {
+        part outer_headers, outer_headers_mut: FteMatchSetLyr24 @ 0x00;
+        bytes misc_parameters, misc_parameters_mut: 64 @ 0x40;
+        part inner_headers, inner_headers_mut: FteMatchSetLyr24 @ 0x80;
+        bytes misc_parameters_2, misc_parameters_2_mut: 64 @ 0xc0;
+        bytes misc_parameters_3, misc_parameters_3_mut: 64 @ 0x100;
+        bytes misc_parameters_4, misc_parameters_4_mut: 64 @ 0x140;
+        bytes misc_parameters_5, misc_parameters_5_mut: 64 @ 0x180;
+    }
+}
+
+layout! {
+    /// Where an entry sends its packets.
+    pub struct DestFormat: "dest_format_struct", 0x08 {
+        bits destination_type, set_destination_type: u8 @ 0x00 [31:24];
+        bits destination_id, set_destination_id: u32 @ 0x00 [23:0];
+        flag destination_eswitch_owner_vhca_id_valid, set_destination_eswitch_owner_vhca_id_valid @ 0x04 [31];
+        flag packet_reformat, set_packet_reformat @ 0x04 [30];
+        bits destination_eswitch_owner_vhca_id, set_destination_eswitch_owner_vhca_id: u16 @ 0x04 [15:0];
+    }
+}
+
+layout! {
+    /// A counter of an entry, in its list of destinations.
+    pub struct FlowCounterList: "flow_counter_list", 0x08 {
+        bits flow_counter_id, set_flow_counter_id: u32 @ 0x00 [31:0];
+    }
+}
+
+layout! {
+    /// Context of a flow table entry; destinations, then counters, follow.
+    pub struct FlowContext: "flow_context", 0x300 {
+        bits push_vlan, set_push_vlan: u32 @ 0x00 [31:0];
+        bits group_id, set_group_id: u32 @ 0x04 [31:0];
+        bits flow_tag, set_flow_tag: u32 @ 0x08 [23:0];
+        bits action, set_action: u16 @ 0x0c [15:0];
+        flag extended_destination, set_extended_destination @ 0x10 [31];
+        bits flow_source, set_flow_source: u8 @ 0x10 [29:28];
+        bits encrypt_decrypt_type, set_encrypt_decrypt_type: u8 @ 0x10 [27:24];
+        bits destination_list_size, set_destination_list_size: u32 @ 0x10 [23:0];
+        bits flow_counter_list_size, set_flow_counter_list_size: u32 @ 0x14 [23:0];
+        bits packet_reformat_id, set_packet_reformat_id: u32 @ 0x18 [31:0];
+        bits modify_header_id, set_modify_header_id: u32 @ 0x1c [31:0];
+        bits push_vlan_2, set_push_vlan_2: u32 @ 0x20 [31:0];
+        bits encrypt_decrypt_obj_id, set_encrypt_decrypt_obj_id: u32 @ 0x24 [31:0];
+        part match_value, match_value_mut: FteMatchParam @ 0x40;
+        bytes execute_aso, execute_aso_mut: 32 @ 0x240;
+        tail destination: 64 @ 0x300;
+    }
+}
+
+layout! {
+    /// Input of SET_FLOW_TABLE_ROOT.
+    pub struct SetFlowTableRootIn: "set_flow_table_root_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        flag table_of_other_vport, set_table_of_other_vport @ 0x10 [16];
+        bits table_vport_number, set_table_vport_number: u16 @ 0x10 [15:0];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        bits underlay_qpn, set_underlay_qpn: u32 @ 0x18 [23:0];
+        flag table_eswitch_owner_vhca_id_valid, set_table_eswitch_owner_vhca_id_valid @ 0x1c [31];
+        bits table_eswitch_owner_vhca_id, set_table_eswitch_owner_vhca_id: u16 @ 0x1c [15:0];
+    }
+}
+
+command!(SetFlowTableRootIn => EmptyOut, SetFlowTableRoot);
+
+layout! {
+    /// Input of CREATE_FLOW_TABLE.
+    pub struct CreateFlowTableIn: "create_flow_table_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits uid, set_uid: u16 @ 0x00 [15:0];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        part flow_table_context, flow_table_context_mut: FlowTableContext @ 0x18;
+    }
+}
+
+layout! {
+    /// Output of CREATE_FLOW_TABLE.
+    pub struct CreateFlowTableOut: "create_flow_table_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits icm_address_63_40, set_icm_address_63_40: u32 @ 0x00 [23:0];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        bits icm_address_39_32, set_icm_address_39_32: u8 @ 0x08 [31:24];
+        bits table_id, set_table_id: u32 @ 0x08 [23:0];
+        bits icm_address_31_0, set_icm_address_31_0: u32 @ 0x0c [31:0];
+    }
+}
+
+command!(CreateFlowTableIn => CreateFlowTableOut, CreateFlowTable);
+
+layout! {
+    /// Input of DESTROY_FLOW_TABLE.
+    pub struct DestroyFlowTableIn: "destroy_flow_table_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+    }
+}
+
+command!(DestroyFlowTableIn => EmptyOut, DestroyFlowTable);
+
+layout! {
+    /// Input of QUERY_FLOW_TABLE.
+    pub struct QueryFlowTableIn: "query_flow_table_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+    }
+}
+
+layout! {
+    /// Output of QUERY_FLOW_TABLE.
+    pub struct QueryFlowTableOut: "query_flow_table_out", 0x40 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        part flow_table_context, flow_table_context_mut: FlowTableContext @ 0x18;
+    }
+}
+
+command!(QueryFlowTableIn => QueryFlowTableOut, QueryFlowTable);
+
+layout! {
+    /// Input of CREATE_FLOW_GROUP.
+    pub struct CreateFlowGroupIn: "create_flow_group_in", 0x400 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits group_type, set_group_type: u8 @ 0x10 [19:16];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        flag source_eswitch_owner_vhca_id_valid, set_source_eswitch_owner_vhca_id_valid @ 0x18 [31];
+        bits start_flow_index, set_start_flow_index: u32 @ 0x1c [31:0];
+        bits end_flow_index, set_end_flow_index: u32 @ 0x24 [31:0];
+        bits match_definer_id, set_match_definer_id: u16 @ 0x28 [15:0];
+        bits match_criteria_enable, set_match_criteria_enable: u8 @ 0x3c [7:0];
+        part match_criteria, match_criteria_mut: FteMatchParam @ 0x40;
+    }
+}
+
+layout! {
+    /// Output of CREATE_FLOW_GROUP.
+    pub struct CreateFlowGroupOut: "create_flow_group_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        bits group_id, set_group_id: u32 @ 0x08 [23:0];
+    }
+}
+
+command!(CreateFlowGroupIn => CreateFlowGroupOut, CreateFlowGroup);
+
+layout! {
+    /// Input of DESTROY_FLOW_GROUP.
+    pub struct DestroyFlowGroupIn: "destroy_flow_group_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        bits group_id, set_group_id: u32 @ 0x18 [31:0];
+    }
+}
+
+command!(DestroyFlowGroupIn => EmptyOut, DestroyFlowGroup);
+
+layout! {
+    /// Input of QUERY_FLOW_GROUP.
+    pub struct QueryFlowGroupIn: "query_flow_group_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        bits group_id, set_group_id: u32 @ 0x18 [31:0];
+    }
+}
+
+layout! {
+    /// Output of QUERY_FLOW_GROUP.
+    pub struct QueryFlowGroupOut: "query_flow_group_out", 0x400 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        bits start_flow_index, set_start_flow_index: u32 @ 0x1c [31:0];
+        bits end_flow_index, set_end_flow_index: u32 @ 0x24 [31:0];
+        bits match_criteria_enable, set_match_criteria_enable: u8 @ 0x3c [7:0];
+        part match_criteria, match_criteria_mut: FteMatchParam @ 0x40;
+    }
+}
+
+command!(QueryFlowGroupIn => QueryFlowGroupOut, QueryFlowGroup);
+
+layout! {
+    /// Input of SET_FLOW_TABLE_ENTRY.
+    pub struct SetFteIn: "set_fte_in", 0x340 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        flag ignore_flow_level, set_ignore_flow_level @ 0x18 [31];
+        bits modify_enable_mask, set_modify_enable_mask: u8 @ 0x18 [7:0];
+        bits flow_index, set_flow_index: u32 @ 0x20 [31:0];
+        part flow_context, flow_context_mut: FlowContext @ 0x40;
+    }
+}
+
+command!(SetFteIn => EmptyOut, SetFte);
+
+layout! {
+    /// Input of QUERY_FLOW_TABLE_ENTRY.
+    pub struct QueryFteIn: "query_fte_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        bits flow_index, set_flow_index: u32 @ 0x20 [31:0];
+    }
+}
+
+layout! {
+    /// Output of QUERY_FLOW_TABLE_ENTRY.
+    pub struct QueryFteOut: "query_fte_out", 0x340 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        part flow_context, flow_context_mut: FlowContext @ 0x40;
+    }
+}
+
+command!(QueryFteIn => QueryFteOut, QueryFte);
+
+layout! {
+    /// Input of DELETE_FLOW_TABLE_ENTRY.
+    pub struct DeleteFteIn: "delete_fte_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        bits flow_index, set_flow_index: u32 @ 0x20 [31:0];
+    }
+}
+
+command!(DeleteFteIn => EmptyOut, DeleteFte);
+
+layout! {
+    /// Input of ALLOC_FLOW_COUNTER.
+    pub struct AllocFlowCounterIn: "alloc_flow_counter_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits flow_counter_bulk_log_size, set_flow_counter_bulk_log_size: u8 @ 0x0c [12:8];
+        bits flow_counter_bulk, set_flow_counter_bulk: u8 @ 0x0c [7:0];
+    }
+}
+
+layout! {
+    /// Output of ALLOC_FLOW_COUNTER.
+    pub struct AllocFlowCounterOut: "alloc_flow_counter_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        bits flow_counter_id, set_flow_counter_id: u32 @ 0x08 [31:0];
+    }
+}
+
+command!(AllocFlowCounterIn => AllocFlowCounterOut, AllocFlowCounter);
+
+layout! {
+    /// Input of DEALLOC_FLOW_COUNTER.
+    pub struct DeallocFlowCounterIn: "dealloc_flow_counter_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits flow_counter_id, set_flow_counter_id: u32 @ 0x08 [31:0];
+    }
+}
+
+command!(DeallocFlowCounterIn => EmptyOut, DeallocFlowCounter);
+
+layout! {
+    /// Input of QUERY_FLOW_COUNTER.
+    pub struct QueryFlowCounterIn: "query_flow_counter_in", 0x20 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag clear, set_clear @ 0x18 [31];
+        bits num_of_counters, set_num_of_counters: u16 @ 0x18 [15:0];
+        bits flow_counter_id, set_flow_counter_id: u32 @ 0x1c [31:0];
+    }
+}
+
+layout! {
+    /// Output of QUERY_FLOW_COUNTER.
+    pub struct QueryFlowCounterOut: "query_flow_counter_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        tail flow_statistics: 8 @ 0x10;
+    }
+}
+
+command!(QueryFlowCounterIn => QueryFlowCounterOut, QueryFlowCounter);
+
+layout! {
+    /// Input of MODIFY_FLOW_TABLE.
+    pub struct ModifyFlowTableIn: "modify_flow_table_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag other_vport, set_other_vport @ 0x08 [31];
+        bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
+        bits modify_field_select, set_modify_field_select: u16 @ 0x0c [15:0];
+        bits table_type, set_table_type: u8 @ 0x10 [31:24];
+        bits table_id, set_table_id: u32 @ 0x14 [23:0];
+        part flow_table_context, flow_table_context_mut: FlowTableContext @ 0x18;
+    }
+}
+
+command!(ModifyFlowTableIn => EmptyOut, ModifyFlowTable);
