@@ -19,7 +19,7 @@
 //! | [`registry`] | all structures and commands as data |
 //! | [`dump`], [`decode`] | traces in the form of `mlx5_core`, and commands taken apart for people |
 //!
-//! 105 commands, from ENABLE_HCA through every queue pair transition back to DISABLE_HCA; [`opcode::Opcode::ALL`] lists
+//! 107 commands, from ENABLE_HCA through every queue pair transition back to DISABLE_HCA; [`opcode::Opcode::ALL`] lists
 //! them. The embedded switch is not among them.
 //!
 //! # How to read a layout
