@@ -16,6 +16,7 @@ use crate::pages::{Pages, Place};
 use crate::qp::Qp;
 use crate::roce::transport::Scratch;
 use crate::srq::Srq;
+use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
 use crate::table::Table;
 use crate::uar::{FIRST_UAR, Uar};
@@ -104,6 +105,7 @@ pub(crate) struct Device {
     /// Indexes of the entries that are not empty, as every packet looks through them.
     pub(crate) gids_used: Vec<u16>,
     pub(crate) groups: Groups,
+    pub(crate) steering: Steering,
     pub(crate) vport: Vport,
     pub(crate) health: Health,
     pub(crate) faults: Faults,
@@ -157,6 +159,7 @@ impl Device {
             gids: vec![RoceAddr::ZERO; usize::from(caps.roce.roce_address_table_size())],
             gids_used: Vec::new(),
             groups: Groups::default(),
+            steering: Steering::default(),
             vport,
             health: Health::default(),
             faults: Faults::default(),
@@ -307,6 +310,7 @@ impl Device {
         self.gids.fill(RoceAddr::ZERO);
         self.gids_used.clear();
         self.groups = Groups::default();
+        self.steering = Steering::default();
         self.ready.clear();
         self.timers.clear();
         self.draining.clear();

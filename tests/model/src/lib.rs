@@ -50,6 +50,7 @@ mod ring;
 pub mod roce;
 mod schedule;
 mod srq;
+mod steering;
 pub mod syndrome;
 mod table;
 mod uar;
