@@ -30,6 +30,28 @@ pub struct GidEntry {
     pub mac: Mac,
 }
 
+impl GidEntry {
+    /// A RoCE v2 address outside any VLAN.
+    #[must_use]
+    pub const fn roce_v2(gid: Gid, mac: Mac) -> Self {
+        Self {
+            gid,
+            version: RoceVersion::V2,
+            vlan: None,
+            mac,
+        }
+    }
+}
+
+impl From<core::net::IpAddr> for Gid {
+    fn from(address: core::net::IpAddr) -> Self {
+        match address {
+            core::net::IpAddr::V4(address) => Self::from_ipv4(address),
+            core::net::IpAddr::V6(address) => Self::from_ipv6(address),
+        }
+    }
+}
+
 impl Gid {
     /// No address.
     pub const ZERO: Self = Self([0; 16]);

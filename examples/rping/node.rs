@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{self, Neighbour, RdmaCm, Resolution, Resolver};
-use bareverbs::verbs::{
-    Config, Device, Gid, GidEntry, Mac, Platform, PortState, Resources, RoceVersion,
-};
+use bareverbs::verbs::{Config, Device, Gid, GidEntry, Mac, Platform, PortState, Resources};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -39,18 +37,10 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     let bring_up = device.platform().now() - began;
 
     let mac = device.mac()?;
-    let gids = [Gid::link_local(mac), gid(address)];
+    let gids = [Gid::link_local(mac), address.into()];
     for gid in gids {
         let index = device.free_gid_index().ok_or("the GID table is full")?;
-        device.set_gid(
-            index,
-            GidEntry {
-                gid,
-                version: RoceVersion::V2,
-                vlan: None,
-                mac,
-            },
-        )?;
+        device.set_gid(index, GidEntry::roce_v2(gid, mac))?;
     }
     let deadline = device.platform().now() + LINK;
     let port = loop {
@@ -90,13 +80,6 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     };
     device.close()?;
     Ok(result)
-}
-
-fn gid(address: IpAddr) -> Gid {
-    match address {
-        IpAddr::V4(address) => Gid::from_ipv4(address),
-        IpAddr::V6(address) => Gid::from_ipv6(address),
-    }
 }
 
 /// Everybody is at this MAC address: the one at the other end of the cable, or a router.

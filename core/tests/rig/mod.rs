@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bareverbs_core::{
     Config, Cq, CqInit, Device, Gid, GidEntry, Pd, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr,
-    QpState, QpType, RoceVersion,
+    QpState, QpType,
 };
 use bareverbs_firmware_cmds::cq::{CreateCqIn, ModifyCqIn};
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -81,12 +81,7 @@ pub(crate) fn open<'a>(
 ) -> Device<'a, &'a Fake> {
     let device = Device::open(fake, config, memory.storage()).expect("bring-up");
     let gid = Gid::from_ipv4([10, 0, 0, 1].into());
-    let entry = GidEntry {
-        gid,
-        version: RoceVersion::V2,
-        vlan: None,
-        mac: [2, 0, 0, 0, 0, 7],
-    };
+    let entry = GidEntry::roce_v2(gid, [2, 0, 0, 0, 0, 7]);
     device.set_gid(0, entry).expect("GID");
     device
 }

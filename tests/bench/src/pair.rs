@@ -7,7 +7,7 @@ use bareverbs_cm::rdma::{
     self, ChannelId, CmEvent, CmId, EventType, PortSpace, QpInit, RdmaCm, StaticNeighbours,
 };
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Config, Cq, CqInit, Device, Gid, GidEntry, Resources, RoceVersion};
+use bareverbs_core::{Config, Cq, CqInit, Device, Resources};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 
 const PORT: u16 = 7174;
@@ -63,19 +63,8 @@ pub fn device<'s>(
     node: usize,
     resources: &'s mut Resources<32, 8, 1, 64>,
 ) -> Device<'s, ModelPlatform> {
-    let device =
-        Device::open(world.platform(node), Config::DEFAULT, resources.storage()).expect("bring-up");
-    let (IpAddr::V4(ip), mac) = NEIGHBOURS[node] else {
-        unreachable!()
-    };
-    let entry = GidEntry {
-        gid: Gid::from_ipv4(ip),
-        version: RoceVersion::V2,
-        vlan: None,
-        mac,
-    };
-    device.set_gid(0, entry).expect("GID");
-    device
+    let (address, _) = NEIGHBOURS[node];
+    world.open(node, Config::DEFAULT, resources.storage(), &[address])
 }
 
 /// Two managers, each on its device. The client is node 0.

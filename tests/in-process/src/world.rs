@@ -2,10 +2,12 @@
 
 use crate::memory::{Accounting, Memory};
 use crate::platform::ModelPlatform;
+use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Storage};
 use connectx_model::host::{Host, IommuFault};
 use connectx_model::link::fault::{Faulty, Rates};
 use connectx_model::link::{Cable, Link};
 use connectx_model::{Config, Model};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -151,6 +153,27 @@ impl World {
             shared: self.shared.clone(),
             index,
         }
+    }
+
+    /// Brings the driver up on a function and gives it these addresses, as RoCE v2.
+    ///
+    /// # Panics
+    /// If the driver does not come up, or the table is too short.
+    pub fn open<'s>(
+        &self,
+        index: usize,
+        config: DriverConfig,
+        storage: Storage<'s>,
+        addresses: &[IpAddr],
+    ) -> Device<'s, ModelPlatform> {
+        let device = Device::open(self.platform(index), config, storage).expect("bring-up");
+        let mac = device.mac().expect("MAC");
+        for (index, &address) in (0..).zip(addresses) {
+            device
+                .set_gid(index, GidEntry::roce_v2(address.into(), mac))
+                .expect("GID");
+        }
+        device
     }
 
     /// Looks into a model, or sets its faults.

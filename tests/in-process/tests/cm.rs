@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::*;
-use bareverbs_core::{Gid, GidEntry, RoceVersion, WcStatus};
+use bareverbs_core::{GidEntry, WcStatus};
 use cm_pair::*;
 use connectx_model::link::fault::Action;
 
@@ -258,17 +258,9 @@ fn ipv6() {
     for node in 0..2 {
         let device = pair.cms[node].device();
         let index = device.free_gid_index().unwrap();
-        let gid = Gid(mapped(v6(node)));
+        let gid = v6(node).into();
         device
-            .set_gid(
-                index,
-                GidEntry {
-                    gid,
-                    version: RoceVersion::V2,
-                    vlan: None,
-                    mac: macs[node],
-                },
-            )
+            .set_gid(index, GidEntry::roce_v2(gid, macs[node]))
             .unwrap();
         let table = Box::leak(Box::new([
             (v6(0), macs[0]),

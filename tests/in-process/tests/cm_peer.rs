@@ -7,8 +7,8 @@ use bareverbs_cm::mad::*;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Cq, CqInit, Destination, Device, Gid, GidEntry, Gsi, Qp, QpAttr,
-    QpAttrMask, QpInitAttr, QpState, Qpn, RoceVersion, SendData, SendOp, SendWr,
+    Access, AhAttr, Buffer, Cq, CqInit, Destination, Device, Gid, Gsi, Qp, QpAttr, QpAttrMask,
+    QpInitAttr, QpState, Qpn, SendData, SendOp, SendWr,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -24,29 +24,18 @@ fn ip(node: usize) -> IpAddr {
 }
 
 fn gid(node: usize) -> Gid {
-    let IpAddr::V4(address) = ip(node) else {
-        unreachable!()
-    };
-    Gid::from_ipv4(address)
+    ip(node).into()
 }
 
 fn open(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
     let memory = Box::leak(Box::new(bareverbs_core::Resources::<16, 32, 2, 256>::new()));
-    let device = Device::open(
-        world.platform(node),
-        bareverbs_core::Config::DEFAULT,
+    let config = bareverbs_core::Config::DEFAULT;
+    Box::leak(Box::new(world.open(
+        node,
+        config,
         memory.storage(),
-    )
-    .expect("bring-up");
-    let device: &'static _ = Box::leak(Box::new(device));
-    let entry = GidEntry {
-        gid: gid(node),
-        version: RoceVersion::V2,
-        vlan: None,
-        mac: device.mac().expect("MAC"),
-    };
-    device.set_gid(0, entry).expect("GID");
-    device
+        &[ip(node)],
+    )))
 }
 
 /// Node 0 by hand, node 1 the manager with a listener.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, Gid, GidEntry, Resources, RoceVersion};
+use bareverbs_core::{Device, Resources};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::link::Cable;
@@ -35,24 +35,8 @@ fn open<'s>(
     node: usize,
     memory: &'s mut Resources<24, 48, 2, 256>,
 ) -> Device<'s, ModelPlatform> {
-    let device = Device::open(
-        world.platform(node),
-        bareverbs_core::Config::DEFAULT,
-        memory.storage(),
-    )
-    .expect("bring-up");
-    let IpAddr::V4(address) = ip(node) else {
-        unreachable!()
-    };
-    let mac = device.mac().expect("MAC");
-    let entry = GidEntry {
-        gid: Gid::from_ipv4(address),
-        version: RoceVersion::V2,
-        vlan: None,
-        mac,
-    };
-    device.set_gid(0, entry).expect("GID");
-    device
+    let config = bareverbs_core::Config::DEFAULT;
+    world.open(node, config, memory.storage(), &[ip(node)])
 }
 
 fn act(

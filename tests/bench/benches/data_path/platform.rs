@@ -15,7 +15,7 @@ use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::platform::{Dma, DmaError, Mapping};
 use bareverbs_core::{
     Config, Cq, CqInit, Device, Gid, GidEntry, LKey, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpState, QpType, RKey, Rc, Remote, Resources, RoceVersion, Sge, Ud,
+    QpInitAttr, QpState, QpType, RKey, Rc, Remote, Resources, Sge, Ud,
 };
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -154,12 +154,7 @@ impl Setup {
         let memory = Box::leak(Box::new(Resources::<4, 4, 0, 8>::new()));
         let device = Device::open(platform, Config::DEFAULT, memory.storage()).expect("bring-up");
         let gid = Gid::from_ipv4([10, 0, 0, 1].into());
-        let entry = GidEntry {
-            gid,
-            version: RoceVersion::V2,
-            vlan: None,
-            mac: [2, 0, 0, 0, 0, 7],
-        };
+        let entry = GidEntry::roce_v2(gid, [2, 0, 0, 0, 0, 7]);
         device.set_gid(0, entry).expect("GID");
         Self { device, rings }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, Gid, GidEntry, RoceVersion, WcStatus};
+use bareverbs_core::{Device, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
@@ -28,31 +28,14 @@ pub fn address(node: usize, port: u16) -> SocketAddr {
 /// A device of the world, with its addresses in the GID table. Leaked: the managers of these tests live as long as them.
 pub fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
     let resources = Box::leak(Box::new(bareverbs_core::Resources::<32, 64, 2, 256>::new()));
-    let device = Device::open(
-        world.platform(node),
-        bareverbs_core::Config::DEFAULT,
+    let config = bareverbs_core::Config::DEFAULT;
+    let addresses = ["fe80::1".parse().unwrap(), ip(node)];
+    Box::leak(Box::new(world.open(
+        node,
+        config,
         resources.storage(),
-    );
-    let device: &'static _ = Box::leak(Box::new(device.expect("bring-up")));
-    let mac = device.mac().expect("MAC");
-    for gid in [
-        Gid::from_ipv6("fe80::1".parse().unwrap()),
-        Gid(mapped(ip(node))),
-    ] {
-        let index = device.free_gid_index().expect("a free entry");
-        device
-            .set_gid(
-                index,
-                GidEntry {
-                    gid,
-                    version: RoceVersion::V2,
-                    vlan: None,
-                    mac,
-                },
-            )
-            .expect("GID");
-    }
-    device
+        &addresses,
+    )))
 }
 
 pub fn mapped(ip: IpAddr) -> [u8; 16] {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, Gid, GidEntry, Mtu, Pd, Qp, QpAttr,
-    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, RecvWr, Remote, Resources, RoceVersion,
-    SendFlags, Sge, Srq, Wc, WcOpcode, WcStatus,
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, Gid, Mtu, Pd, Qp, QpAttr, QpAttrMask,
+    QpCap, QpInitAttr, QpState, QpType, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Wc,
+    WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -83,22 +83,8 @@ pub(crate) fn run(world: &World, test: impl FnOnce(&Lab<'_>)) {
     {
         let [first, second] = &mut resources;
         let open = |node: usize, storage| {
-            let device =
-                Device::open(world.platform(node), Config::DEFAULT, storage).expect("bring-up");
-            let mac = device.mac().expect("MAC");
-            let gid = Gid::from_ipv4([10, 0, 0, node as u8 + 1].into());
-            device
-                .set_gid(
-                    0,
-                    GidEntry {
-                        gid,
-                        version: RoceVersion::V2,
-                        vlan: None,
-                        mac,
-                    },
-                )
-                .expect("GID");
-            device
+            let address = [10, 0, 0, node as u8 + 1].into();
+            world.open(node, Config::DEFAULT, storage, &[address])
         };
         let devices = [open(0, first.storage()), open(1, second.storage())];
         {

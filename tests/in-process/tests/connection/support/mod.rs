@@ -11,9 +11,7 @@ use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::error::CloseError;
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{
-    CqSlot, Device, Gid, GidEntry, PageChunk, QpSlot, RoceVersion, SrqSlot, WcStatus,
-};
+use bareverbs_core::{CqSlot, Device, PageChunk, QpSlot, SrqSlot, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::link::Cable;
 use connectx_model::{Config as Card, Objects};
@@ -154,18 +152,7 @@ pub(crate) fn with_nodes<R>(
     let mut node = 0;
     let devices = storage.each_mut().map(|(qps, cqs, srqs, chunks)| {
         let storage = bareverbs_core::Storage::new(qps, cqs, srqs, chunks);
-        let device = Device::open(world.platform(node), quick(), storage).expect("bring-up");
-        let mac = device.mac().expect("MAC");
-        let IpAddr::V4(address) = ip(node) else {
-            unreachable!()
-        };
-        let entry = GidEntry {
-            gid: Gid::from_ipv4(address),
-            version: RoceVersion::V2,
-            vlan: None,
-            mac,
-        };
-        device.set_gid(0, entry).expect("GID");
+        let device = world.open(node, quick(), storage, &[ip(node)]);
         node += 1;
         device
     });
