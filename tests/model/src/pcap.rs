@@ -11,10 +11,11 @@ const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
 const SNAP_LEN: u32 = 0x4_0000;
 
-/// Writes frames with time stamps in nanoseconds.
+/// Writes frames with time stamps in nanoseconds, each in one piece: what is cut off is cut between frames.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
+    record: Vec<u8>,
 }
 
 impl<W: Write> Writer<W> {
@@ -27,7 +28,8 @@ impl<W: Write> Writer<W> {
         header[16..20].copy_from_slice(&SNAP_LEN.to_le_bytes());
         header[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
         out.write_all(&header)?;
-        Ok(Writer { out })
+        let record = Vec::new();
+        Ok(Writer { out, record })
     }
 
     /// Writes one frame.
@@ -39,8 +41,10 @@ impl<W: Write> Writer<W> {
         header[4..8].copy_from_slice(&now.subsec_nanos().to_le_bytes());
         header[8..12].copy_from_slice(&(kept.len() as u32).to_le_bytes());
         header[12..16].copy_from_slice(&(frame.len() as u32).to_le_bytes());
-        self.out.write_all(&header)?;
-        self.out.write_all(kept)
+        self.record.clear();
+        self.record.extend_from_slice(&header);
+        self.record.extend_from_slice(kept);
+        self.out.write_all(&self.record)
     }
 
     /// Flushes and gives the output back.

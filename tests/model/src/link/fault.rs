@@ -54,6 +54,9 @@ pub enum Action {
     FlipBit(usize),
 }
 
+/// Frames held back at most; beyond, they pass at once, so that a flood does not pile up.
+const MOST_HELD: usize = 4096;
+
 type Matcher = Box<dyn FnMut(usize, &[u8]) -> bool + Send>;
 
 struct Rule {
@@ -141,6 +144,11 @@ impl<L: Link> Faulty<L> {
     /// Changes the random damage from here on.
     pub fn set_rates(&mut self, rates: Rates) {
         self.rates = rates;
+    }
+
+    /// The random damage in force.
+    pub fn rates(&self) -> Rates {
+        self.rates
     }
 
     /// Adds a rule: of the frames for which `matches(port, frame)` holds, the first `skip` are left alone, and `action`
@@ -261,10 +269,11 @@ impl<L: Link> Faulty<L> {
                     scratch[bit / 8] ^= 1 << (bit % 8);
                 }
             }
-            if self.rng.chance(rates.delay) {
+            let room = self.late.len() + self.overtaken.len() < MOST_HELD;
+            if room && self.rng.chance(rates.delay) {
                 let at = now + self.random_delay();
                 self.delay(from, &scratch, at);
-            } else if self.rng.chance(rates.reorder) {
+            } else if room && self.rng.chance(rates.reorder) {
                 self.report.reordered += 1;
                 let held = Overtaken {
                     at: now + self.random_delay(),
@@ -438,6 +447,21 @@ mod tests {
             })
             .count() as u64;
         assert_eq!(damaged, report.corrupted);
+    }
+
+    #[test]
+    fn a_flood_is_not_held_back_without_end() {
+        let rates = Rates {
+            delay: 1000,
+            max_delay: Duration::from_secs(1),
+            ..Rates::default()
+        };
+        let mut link = Faulty::new(Cable::new(), 1, rates);
+        for _ in 0..MOST_HELD + 10 {
+            link.send(0, &[0; 60], Duration::ZERO);
+        }
+        assert_eq!(link.late.len(), MOST_HELD);
+        assert_eq!(link.report().delayed, MOST_HELD as u64);
     }
 
     #[test]
