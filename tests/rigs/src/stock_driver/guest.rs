@@ -168,6 +168,11 @@ fn level(message: &str) -> (u8, String) {
     }
 }
 
+/// The guest's first process.
+const INIT: &str = include_str!("init.sh");
+/// Runs a server and its client.
+const PAIR: &str = include_str!("pair.sh");
+
 /// The emulated cycle counter stands still when the machine that emulates it is busy, which the guest is not to mind.
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 tsc=reliable";
 
@@ -187,9 +192,13 @@ pub(super) fn boot(
     fs::copy(&provisions.initrd, &initrd).map_err(fail)?;
     let mut file = File::options().append(true).open(&initrd).map_err(fail)?;
     let mut archive = Archive::new(Vec::new());
-    archive
-        .file("script", 0o644, script.as_bytes())
-        .map_err(fail)?;
+    for (path, mode, text) in [
+        ("init", 0o755, INIT),
+        ("pair", 0o755, PAIR),
+        ("script", 0o644, script),
+    ] {
+        archive.file(path, mode, text.as_bytes()).map_err(fail)?;
+    }
     let archive = archive.finish().map_err(fail)?;
     file.write_all(&archive).map_err(fail)?;
     drop(file);

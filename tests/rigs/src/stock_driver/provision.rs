@@ -5,19 +5,15 @@
 //! downloaded and unpacked. QEMU is newer than the machine's C library and runs under the one it came with.
 
 use super::cpio::Archive;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Changes when what is unpacked changes, so that old caches are made anew.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-/// The guest's first process.
-const INIT: &str = include_str!("init.sh");
-/// Runs a server and its client.
-const PAIR: &str = include_str!("pair.sh");
 
 /// What is unpacked for the guest: programs, and the libraries they need.
 const GUEST_PACKAGES: &[&str] = &[
@@ -26,7 +22,9 @@ const GUEST_PACKAGES: &[&str] = &[
     "ibverbs-providers",
     "ibverbs-utils",
     "infiniband-diags",
+    "iperf3",
     "iproute2",
+    "iputils-ping",
     "kmod",
     "libbpf1",
     "libc6",
@@ -37,6 +35,8 @@ const GUEST_PACKAGES: &[&str] = &[
     "libibnetdisc5t64",
     "libibumad3",
     "libibverbs1",
+    "libidn2-0",
+    "libiperf0",
     "libkmod2",
     "libmnl0",
     "libnl-3-200",
@@ -44,9 +44,11 @@ const GUEST_PACKAGES: &[&str] = &[
     "libpci3",
     "libpcre2-8-0",
     "librdmacm1t64",
+    "libsctp1",
     "libselinux1",
     "libssl3t64",
     "libudev1",
+    "libunistring5",
     "libxtables12",
     "libzstd1",
     "perftest",
@@ -63,18 +65,15 @@ const GUEST_REFUSE: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/gconv",
 ];
 
-/// Kernel modules, by name, that the guest may load beside those of the RDMA core; what they depend on is in the list as
-/// well.
+/// Kernel modules that the guest may load, with what they depend on. All of the RDMA core comes as well: it falls apart
+/// into more modules from one version to the next.
 const MODULES: &[&str] = &[
     "8021q",
-    "configfs",
     "ib_ipoib",
     "mlx5_core",
     "mlx5_ib",
-    "mlxfw",
-    "pci-hyperv-intf",
-    "psample",
-    "tls",
+    "virtio_net",
+    "virtio_pci",
 ];
 
 /// Whose kernel the guest boots.
@@ -141,10 +140,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
     let guest = directory.join(kernel.suite());
     let recipes = [
         format!("{RECIPE}\n"),
-        format!(
-            "{RECIPE} {}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n",
-            digest(&[INIT, PAIR].concat())
-        ),
+        format!("{RECIPE}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n"),
     ];
     let stamps = [&qemu, &guest].map(|part| part.join("stamp"));
     let made = |index: usize| {
@@ -242,13 +238,6 @@ fn provision_guest(apt: &Apt, directory: &Path, kernel: Kernel) -> Result<String
     Ok(format!("guest kernel {release}"))
 }
 
-/// Tells one text from another (FNV-1a).
-fn digest(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 /// Debian's `/bin`, `/lib` and so on are links into `/usr`, made before anything is unpacked over them.
 fn usr_links(root: &Path) -> Result<(), String> {
     for name in ["bin", "sbin", "lib", "lib64"] {
@@ -267,8 +256,6 @@ fn write_initrd(out: impl std::io::Write, guest: &Path) -> std::io::Result<()> {
         archive.directory(directory)?;
     }
     archive.file("etc/hosts", 0o644, b"127.0.0.1 localhost\n")?;
-    archive.file("init", 0o755, INIT.as_bytes())?;
-    archive.file("pair", 0o755, PAIR.as_bytes())?;
     archive.finish()?;
     Ok(())
 }
@@ -282,23 +269,47 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
     let to = guest.join("usr/lib/modules").join(release);
     let mut found = Vec::new();
     walk(&from, &mut found).map_err(|error| format!("{}: {error}", from.display()))?;
-    let busybox = guest.join("usr/bin/busybox");
+    let mut known = BTreeMap::new();
+    let mut wanted: Vec<String> = MODULES.iter().map(|name| (*name).to_string()).collect();
     for path in &found {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let Ok(below) = path.strip_prefix(&from) else {
-            continue;
-        };
-        let compressed = name.ends_with(".ko.xz");
-        let module = name.trim_end_matches(".xz").strip_suffix(".ko");
-        // The RDMA core falls apart into more modules from one version to the next: all of them.
-        let wanted = module.is_some_and(|module| MODULES.contains(&module))
-            || module.is_some() && below.starts_with("kernel/drivers/infiniband/core");
-        if wanted || name.starts_with("modules.") {
+        let below = path
+            .strip_prefix(&from)
+            .map_err(|error| error.to_string())?;
+        if let Some(module) = name.trim_end_matches(".xz").strip_suffix(".ko") {
+            let module = module.replace('-', "_");
+            if below.starts_with("kernel/drivers/infiniband/core") {
+                wanted.push(module.clone());
+            }
+            known.insert(module, below);
+        } else if name.starts_with("modules.") {
             copy(path, &to.join(below))?;
         }
-        if wanted && compressed {
-            run(Command::new(&busybox).arg("unxz").arg(to.join(below)))?;
+    }
+    while let Some(module) = wanted.pop() {
+        // What is not there is built in, or done already.
+        let Some(below) = known.remove(&module) else {
+            continue;
+        };
+        let mut path = to.join(below);
+        copy(&from.join(below), &path)?;
+        if path.extension() == Some(OsStr::new("xz")) {
+            run(Command::new(guest.join("usr/bin/busybox"))
+                .arg("unxz")
+                .arg(&path))?;
+            path.set_extension("");
         }
+        let needs = output(
+            under(guest, "usr/bin/kmod", "modinfo")
+                .args(["-F", "depends"])
+                .arg(&path),
+        )?;
+        wanted.extend(
+            needs
+                .trim_end()
+                .split(',')
+                .map(|name| name.replace('-', "_")),
+        );
     }
     // kmod is many programs, which it tells apart by the name that it was called by.
     let mut depmod = under(guest, "usr/bin/kmod", "depmod");
