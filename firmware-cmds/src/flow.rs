@@ -52,10 +52,46 @@ layout! {
 }
 
 layout! {
+    /// Fields to match that not every packet has.
+    pub struct FteMatchSetMisc: "fte_match_set_misc", 0x40 {
+        flag gre_c_present, set_gre_c_present @ 0x00 [31];
+        flag gre_k_present, set_gre_k_present @ 0x00 [29];
+        flag gre_s_present, set_gre_s_present @ 0x00 [28];
+        bits source_vhca_port, set_source_vhca_port: u8 @ 0x00 [27:24];
+        bits source_sqn, set_source_sqn: u32 @ 0x00 [23:0];
+        bits source_eswitch_owner_vhca_id, set_source_eswitch_owner_vhca_id: u16 @ 0x04 [31:16];
+        bits source_port, set_source_port: u16 @ 0x04 [15:0];
+        bits outer_second_prio, set_outer_second_prio: u8 @ 0x08 [31:29];
+        flag outer_second_cfi, set_outer_second_cfi @ 0x08 [28];
+        bits outer_second_vid, set_outer_second_vid: u16 @ 0x08 [27:16];
+        bits inner_second_prio, set_inner_second_prio: u8 @ 0x08 [15:13];
+        flag inner_second_cfi, set_inner_second_cfi @ 0x08 [12];
+        bits inner_second_vid, set_inner_second_vid: u16 @ 0x08 [11:0];
+        flag outer_second_cvlan_tag, set_outer_second_cvlan_tag @ 0x0c [31];
+        flag inner_second_cvlan_tag, set_inner_second_cvlan_tag @ 0x0c [30];
+        flag outer_second_svlan_tag, set_outer_second_svlan_tag @ 0x0c [29];
+        flag inner_second_svlan_tag, set_inner_second_svlan_tag @ 0x0c [28];
+        bits gre_protocol, set_gre_protocol: u16 @ 0x0c [15:0];
+        bits gre_key, set_gre_key: u32 @ 0x10 [31:0];
+        bits vxlan_vni, set_vxlan_vni: u32 @ 0x14 [31:8];
+        bits bth_opcode, set_bth_opcode: u8 @ 0x14 [7:0];
+        bits geneve_vni, set_geneve_vni: u32 @ 0x18 [31:8];
+        flag geneve_tlv_option_0_exist, set_geneve_tlv_option_0_exist @ 0x18 [1];
+        flag geneve_oam, set_geneve_oam @ 0x18 [0];
+        bits outer_ipv6_flow_label, set_outer_ipv6_flow_label: u32 @ 0x1c [19:0];
+        bits inner_ipv6_flow_label, set_inner_ipv6_flow_label: u32 @ 0x20 [19:0];
+        bits geneve_opt_len, set_geneve_opt_len: u8 @ 0x24 [21:16];
+        bits geneve_protocol_type, set_geneve_protocol_type: u16 @ 0x24 [15:0];
+        bits bth_dst_qp, set_bth_dst_qp: u32 @ 0x28 [23:0];
+        bits outer_esp_spi, set_outer_esp_spi: u32 @ 0x30 [31:0];
+    }
+}
+
+layout! {
     /// What an entry matches, or the mask of it.
     pub struct FteMatchParam: "fte_match_param", 0x200 {
         part outer_headers, outer_headers_mut: FteMatchSetLyr24 @ 0x00;
-        bytes misc_parameters, misc_parameters_mut: 64 @ 0x40;
+        part misc_parameters, misc_parameters_mut: FteMatchSetMisc @ 0x40;
         part inner_headers, inner_headers_mut: FteMatchSetLyr24 @ 0x80;
         bytes misc_parameters_2, misc_parameters_2_mut: 64 @ 0xc0;
         bytes misc_parameters_3, misc_parameters_3_mut: 64 @ 0x100;
@@ -354,7 +390,7 @@ layout! {
 }
 
 layout! {
-    /// Output of QUERY_FLOW_COUNTER.
+    /// Output of QUERY_FLOW_COUNTER; a [`TrafficCounter`](crate::vport::TrafficCounter) per counter follows.
     pub struct QueryFlowCounterOut: "query_flow_counter_out", 0x10 {
         bits status, set_status: u8 @ 0x00 [31:24];
         bits syndrome, set_syndrome: u32 @ 0x04 [31:0];

@@ -214,6 +214,7 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::rq::Rqc::DESCRIPTOR,
     crate::flow::FlowTableContext::DESCRIPTOR,
     crate::flow::FteMatchSetLyr24::DESCRIPTOR,
+    crate::flow::FteMatchSetMisc::DESCRIPTOR,
     crate::flow::FteMatchParam::DESCRIPTOR,
     crate::flow::DestFormat::DESCRIPTOR,
     crate::flow::FlowCounterList::DESCRIPTOR,
@@ -250,6 +251,8 @@ pub const fn capability(group: CapabilityGroup) -> Option<&'static Descriptor> {
         CapabilityGroup::General => Some(crate::caps::HcaCap::DESCRIPTOR),
         CapabilityGroup::Atomic => Some(crate::caps::AtomicCaps::DESCRIPTOR),
         CapabilityGroup::Roce => Some(crate::caps::RoceCap::DESCRIPTOR),
+        CapabilityGroup::EthernetOffloads => Some(crate::caps::EthernetOffloadCaps::DESCRIPTOR),
+        CapabilityGroup::FlowTable => Some(crate::caps::FlowTableNicCap::DESCRIPTOR),
         _ => None,
     }
 }
