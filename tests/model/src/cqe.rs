@@ -3,10 +3,10 @@
 use crate::cq::opcode;
 use crate::device::Device;
 use crate::io::Io;
-use crate::roce::env::{Counter, RecvCompletion, RecvOp, SendCompletion, Syndrome};
+use crate::roce::env::{Counter, Domain, RecvCompletion, RecvOp, SendCompletion, Syndrome};
 
 /// User index of queues that want entries of version 0.
-const NO_USER_INDEX: u32 = 0xff_ffff;
+pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
 
 fn put32(entry: &mut [u8; 64], at: usize, value: u32) {
     entry[at..at + 4].copy_from_slice(&value.to_be_bytes());
@@ -28,6 +28,23 @@ impl Device {
             qp.shared_queue().unwrap_or(0)
         } else {
             user
+        }
+    }
+
+    /// Where receives are completed and what they name their queue by. Those of XRC are completed to the shared queue's own
+    /// CQ; a queue that was destroyed in the meantime has none.
+    fn receive_queue(&self, qpn: u32, domain: Domain) -> Option<(u32, u32)> {
+        match domain {
+            Domain::Own => {
+                let cqn = self.qps.get(qpn)?.context.cqn_rcv();
+                Some((cqn, self.queue_index(qpn)))
+            }
+            Domain::Xrc(srqn) => {
+                let srq = self.srqs.get(srqn)?;
+                let by_number =
+                    self.caps.general.cqe_version() == 0 || srq.user_index == NO_USER_INDEX;
+                Some((srq.cqn?, if by_number { srqn } else { srq.user_index }))
+            }
         }
     }
 
@@ -68,12 +85,11 @@ impl Device {
 
     /// A receive WQE has ended.
     pub(crate) fn receive_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &RecvCompletion) {
-        let Some(qp) = self.qps.get(qpn) else {
+        let Some((cqn, index)) = self.receive_queue(qpn, done.domain) else {
             return;
         };
-        let cqn = qp.context.cqn_rcv();
         let mut entry = [0; 64];
-        put32(&mut entry, 0x20, self.queue_index(qpn));
+        put32(&mut entry, 0x20, index);
         put32(&mut entry, 0x2c, done.byte_len);
         put32(&mut entry, 0x38, qpn);
         entry[0x3c..0x3e].copy_from_slice(&done.index.to_be_bytes());

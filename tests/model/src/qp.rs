@@ -95,11 +95,13 @@ impl Qp {
     }
 
     pub(crate) fn shared_queue(&self) -> Option<u32> {
-        (self.context.rq_type() == receive::SHARED).then(|| self.context.srqn_rmpn_xrqn())
+        // Drivers put some queue into the contexts of XRC QPs, which has nothing to do with what they receive into.
+        (self.context.rq_type() == receive::SHARED && self.context.st() != service::XRC)
+            .then(|| self.context.srqn_rmpn_xrqn())
     }
 
     pub(crate) fn kind(&self) -> Option<QpKind> {
-        kind(self.context.st())
+        kind(&self.context)
     }
 
     pub(crate) fn accessor(&self, qpn: u32) -> Accessor {
@@ -142,12 +144,15 @@ impl Qp {
     }
 }
 
-/// What the transport calls a service type; `None` for those that never reach the wire.
-pub(crate) fn kind(st: u8) -> Option<QpKind> {
-    Some(match st {
+/// What the transport calls the type of a QP; `None` for those that never reach the wire.
+pub(crate) fn kind(context: &Qpc) -> Option<QpKind> {
+    Some(match context.st() {
         service::RC => QpKind::Rc,
         service::UC => QpKind::Uc,
         service::UD => QpKind::Ud,
+        // Only initiators have a send queue.
+        service::XRC if context.no_sq() => QpKind::XrcTarget,
+        service::XRC => QpKind::XrcInitiator,
         service::QP1 => QpKind::Gsi,
         _ => return None,
     })

@@ -4,7 +4,9 @@ use crate::device::Device;
 use crate::eq::event;
 use crate::io::Io;
 use crate::qp::EVENT_QP;
-use crate::roce::env::{QpState, RecvCompletion, RecvOp, SendCompletion, SendWork, Syndrome};
+use crate::roce::env::{
+    Domain, QpState, RecvCompletion, RecvOp, SendCompletion, SendWork, Syndrome,
+};
 use crate::roce::transport::Transport;
 use crate::view::View;
 use bareverbs_firmware_cmds::eq::QpEvents;
@@ -197,6 +199,7 @@ impl Device {
                     byte_len: 0,
                     solicited: false,
                     source: None,
+                    domain: Domain::Own,
                     result: Err(Syndrome::WorkRequestFlushed),
                 },
             );

@@ -34,6 +34,8 @@ pub(crate) struct Srq {
     pub(crate) pd: u32,
     pub(crate) cqn: Option<u32>,
     pub(crate) xrcd: Option<u32>,
+    /// What its completions name it by.
+    pub(crate) user_index: u32,
     /// WQEs in a ring rather than a list.
     pub(crate) cyclic: bool,
     /// Event below this many; 0 is off.

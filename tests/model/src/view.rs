@@ -5,8 +5,8 @@ use crate::eq::event;
 use crate::io::Io;
 use crate::mkey::{Accessor, Right};
 use crate::roce::env::{
-    AccessError, BadWqe, Counter, Env, ErrorScope, QpEvent, QpState, RecvCompletion, RecvWork,
-    RemoteRight, SendCompletion, SendWork, Syndrome,
+    AccessError, BadWqe, Counter, Domain, Env, ErrorScope, QpEvent, QpState, RecvCompletion,
+    RecvWork, RemoteRight, SendCompletion, SendWork, Syndrome,
 };
 
 /// Device and host for the time of one call into a transport.
@@ -17,19 +17,23 @@ pub(crate) struct View<'a, 'h> {
 }
 
 impl View<'_, '_> {
-    fn who(&self) -> Result<Accessor, AccessError> {
-        self.device
-            .qps
-            .get(self.qpn)
-            .map(|qp| qp.accessor(self.qpn))
-            .ok_or(AccessError::Domain)
+    fn who(&self, domain: Domain) -> Result<Accessor, AccessError> {
+        let qp = self.device.qps.get(self.qpn).ok_or(AccessError::Domain)?;
+        let own = qp.accessor(self.qpn);
+        Ok(match domain {
+            Domain::Own => own,
+            Domain::Xrc(srqn) => Accessor {
+                pd: self.device.srqs.get(srqn).ok_or(AccessError::Domain)?.pd,
+                ..own
+            },
+        })
     }
 
     /// Remote accesses never go through the reserved key.
-    fn peer(&self) -> Result<Accessor, AccessError> {
+    fn peer(&self, domain: Domain) -> Result<Accessor, AccessError> {
         Ok(Accessor {
             reserved_key: false,
-            ..self.who()?
+            ..self.who(domain)?
         })
     }
 }
@@ -39,8 +43,21 @@ impl Env for View<'_, '_> {
         self.device.fetch_send(self.io, self.qpn, work)
     }
 
-    fn next_recv(&mut self, work: &mut RecvWork) -> Result<bool, BadWqe> {
-        self.device.fetch_receive(self.io, self.qpn, work)
+    fn xrc_check(&mut self, srqn: u32) -> Result<(), AccessError> {
+        let qp = self.device.qps.get(self.qpn).ok_or(AccessError::Domain)?;
+        let srq = self.device.srqs.get(srqn).ok_or(AccessError::Key)?;
+        if srq.xrcd == Some(qp.context.xrcd()) {
+            Ok(())
+        } else {
+            Err(AccessError::Domain)
+        }
+    }
+
+    fn next_recv(&mut self, domain: Domain, work: &mut RecvWork) -> Result<bool, BadWqe> {
+        match domain {
+            Domain::Own => self.device.fetch_receive(self.io, self.qpn, work),
+            Domain::Xrc(srqn) => self.device.fetch_shared(self.io, srqn, work),
+        }
     }
 
     fn recv_credits(&mut self) -> Option<u32> {
@@ -58,55 +75,86 @@ impl Env for View<'_, '_> {
     }
 
     fn gather(&mut self, lkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError> {
-        let who = self.who()?;
+        let who = self.who(Domain::Own)?;
         self.device
             .read_key(self.io, lkey, who, addr, data, Right::LocalRead)
     }
 
-    fn scatter(&mut self, lkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError> {
-        let who = self.who()?;
+    fn scatter(
+        &mut self,
+        domain: Domain,
+        lkey: u32,
+        addr: u64,
+        data: &[u8],
+    ) -> Result<(), AccessError> {
+        let who = self.who(domain)?;
         self.device
             .write_key(self.io, lkey, who, addr, data, Right::LocalWrite)
     }
 
     fn remote_check(
         &mut self,
+        domain: Domain,
         rkey: u32,
         addr: u64,
         len: u32,
         right: RemoteRight,
     ) -> Result<(), AccessError> {
-        let who = self.peer()?;
+        let who = self.peer(domain)?;
         self.device
             .check_key(rkey, who, addr, u64::from(len), right.into())
     }
 
-    fn remote_read(&mut self, rkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError> {
-        let who = self.peer()?;
+    fn remote_read(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &mut [u8],
+    ) -> Result<(), AccessError> {
+        let who = self.peer(domain)?;
         self.device
             .read_key(self.io, rkey, who, addr, data, Right::RemoteRead)
     }
 
-    fn remote_write(&mut self, rkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError> {
-        let who = self.peer()?;
+    fn remote_write(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &[u8],
+    ) -> Result<(), AccessError> {
+        let who = self.peer(domain)?;
         self.device
             .write_key(self.io, rkey, who, addr, data, Right::RemoteWrite)
     }
 
-    fn atomic_read(&mut self, rkey: u32, addr: u64, data: &mut [u8; 8]) -> Result<(), AccessError> {
-        let who = self.peer()?;
+    fn atomic_read(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &mut [u8; 8],
+    ) -> Result<(), AccessError> {
+        let who = self.peer(domain)?;
         self.device
             .read_key(self.io, rkey, who, addr, data, Right::Atomic)
     }
 
-    fn atomic_write(&mut self, rkey: u32, addr: u64, data: &[u8; 8]) -> Result<(), AccessError> {
-        let who = self.peer()?;
+    fn atomic_write(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &[u8; 8],
+    ) -> Result<(), AccessError> {
+        let who = self.peer(domain)?;
         self.device
             .write_key(self.io, rkey, who, addr, data, Right::Atomic)
     }
 
-    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
-        let who = self.peer()?;
+    fn invalidate(&mut self, domain: Domain, rkey: u32) -> Result<(), AccessError> {
+        let who = self.peer(domain)?;
         self.device.invalidate_key(rkey, who)
     }
 

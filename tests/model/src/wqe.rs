@@ -146,7 +146,8 @@ impl Device {
         work.solicited = flags & 2 != 0;
         work.fence = flags >> 5 >= 2;
 
-        let reliable = st == service::RC;
+        let xrc = st == service::XRC;
+        let reliable = st == service::RC || xrc;
         let connected = reliable || st == service::UC;
         let datagram = st == service::UD || st == service::QP1;
         let allowed = match work.wqe_opcode {
@@ -167,6 +168,10 @@ impl Device {
         if matches!(work.wqe_opcode, opcode::NOP | opcode::UMR) {
             work.op = SendOp::Local;
             return Ok(());
+        }
+        if xrc {
+            work.xrc_srqn = rest.be32()? & 0xff_ffff;
+            rest.take::<12>()?;
         }
         if datagram {
             work.datagram = Some(self.parse_address(&mut rest)?);

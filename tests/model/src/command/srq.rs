@@ -1,6 +1,7 @@
 //! Shared receive queues of the three kinds, and their limits.
 
 use super::{Call, Result};
+use crate::cqe::NO_USER_INDEX;
 use crate::device::{Device, ObjectKind};
 use crate::io::Io;
 use crate::ring::{Ring, RingError};
@@ -33,6 +34,7 @@ struct Plan<'a> {
     pd: u32,
     cqn: Option<u32>,
     xrcd: Option<u32>,
+    user_index: u32,
     cyclic: bool,
     limit: u16,
 }
@@ -87,6 +89,7 @@ fn create(
         pd: plan.pd,
         cqn: plan.cqn,
         xrcd: plan.xrcd,
+        user_index: plan.user_index,
         cyclic: plan.cyclic,
         limit: plan.limit,
         users: 0,
@@ -174,6 +177,7 @@ pub(super) fn create_srq(
             pd: context.pd(),
             cqn: xrc.then(|| context.cqn()),
             xrcd: xrc.then(|| context.xrcd()),
+            user_index: NO_USER_INDEX,
             cyclic: false,
             limit: context.lwm(),
         },
@@ -246,10 +250,16 @@ pub(super) fn create_xrc_srq(
             pd: context.pd(),
             cqn: Some(context.cqn()),
             xrcd: Some(context.xrcd()),
+            user_index: context.user_index(),
             cyclic: context.basic_cyclic_rcv_wqe(),
             limit: context.lwm(),
         },
     )?;
+    if context.user_index_equal_xrc_srqn()
+        && let Some(srq) = device.srqs.get_mut(number)
+    {
+        srq.user_index = number;
+    }
     call.output.set_xrc_srqn(number);
     Ok(())
 }
@@ -323,6 +333,7 @@ pub(super) fn create_rmp(
             pd: wq.pd(),
             cqn: None,
             xrcd: None,
+            user_index: NO_USER_INDEX,
             cyclic: wq.wq_type() == CYCLIC,
             limit: wq.lwm(),
         },

@@ -295,7 +295,7 @@ fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
         to.set_log_ack_req_freq(from.log_ack_req_freq());
     }
     // Datagram QPs get the packet size with whatever transition it comes.
-    if !kind(to.st()).is_some_and(QpKind::connected) {
+    if !kind(to).is_some_and(QpKind::connected) {
         if from.mtu() != 0 {
             to.set_mtu(from.mtu());
         }
@@ -309,7 +309,7 @@ fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
 fn check_merged(device: &Device, context: &Qpc, to: QpState) -> Result {
     let caps = &device.caps.general;
     let path = context.primary_address_path();
-    let reaches_wire = kind(context.st());
+    let reaches_wire = kind(context);
     if reaches_wire.is_some() && !(1..=caps.num_ports()).contains(&path.vhca_port_num()) {
         return Err(Syndrome::QpPort.into());
     }

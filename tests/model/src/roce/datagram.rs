@@ -1,8 +1,8 @@
 //! UD and GSI: one packet, one message, nobody answers.
 
 use super::env::{
-    BadWqe, Counter, DatagramSource, Env, QpConfig, QpKind, RecvCompletion, RecvOp, RecvWork,
-    SendCompletion, SendOp, SendWork, Syndrome,
+    BadWqe, Counter, DatagramSource, Domain, Env, QpConfig, QpKind, RecvCompletion, RecvOp,
+    RecvWork, SendCompletion, SendOp, SendWork, Syndrome,
 };
 use super::memory::{Fault, gather, scatter};
 use super::opcode::{Opcode, Operation, Service};
@@ -131,7 +131,7 @@ impl Datagram {
         work.clear();
         let byte_len = GRH_LEN + packet.payload.len();
         let (area, grh) = packet.grh();
-        let result = match env.next_recv(work) {
+        let result = match env.next_recv(Domain::Own, work) {
             Ok(false) => {
                 env.count(Counter::OutOfBuffer);
                 return Ok(());
@@ -141,8 +141,16 @@ impl Datagram {
                 env.count(Counter::RespLocalLengthError);
                 Err(Syndrome::LocalLength)
             }
-            Ok(true) => scatter(env, &work.segments, 0, &area)
-                .and_then(|()| scatter(env, &work.segments, GRH_LEN as u64, packet.payload))
+            Ok(true) => scatter(env, Domain::Own, &work.segments, 0, &area)
+                .and_then(|()| {
+                    scatter(
+                        env,
+                        Domain::Own,
+                        &work.segments,
+                        GRH_LEN as u64,
+                        packet.payload,
+                    )
+                })
                 .map_err(|_| Syndrome::LocalProtection),
         };
         let op = match (bth.opcode.operation, result) {
@@ -163,6 +171,7 @@ impl Datagram {
                 pkey: bth.pkey,
                 vlan: packet.repr.headers.path.vlan,
             }),
+            domain: Domain::Own,
             result,
         });
         result.map_err(Fault::local)

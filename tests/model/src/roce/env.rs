@@ -21,6 +21,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::opcode::Service;
+
 /// Queue pair type, as far as the wire is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QpKind {
@@ -28,6 +30,10 @@ pub enum QpKind {
     Rc,
     /// Unreliable connected.
     Uc,
+    /// The requesting end of an extended reliable connection: sends requests, takes only responses.
+    XrcInitiator,
+    /// The responding end of one: has no queues of its own; each request names the shared receive queue that it is for.
+    XrcTarget,
     /// Unreliable datagram.
     Ud,
     /// The general services QP: unreliable datagram, QPN 1 on the wire.
@@ -37,7 +43,22 @@ pub enum QpKind {
 impl QpKind {
     /// Whether the QP talks to one peer only.
     pub fn connected(self) -> bool {
-        matches!(self, QpKind::Rc | QpKind::Uc)
+        self.reliable() || self == QpKind::Uc
+    }
+
+    /// Whether what is lost is sent again.
+    pub fn reliable(self) -> bool {
+        matches!(self, QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget)
+    }
+
+    /// What the packets say of the transport service.
+    pub fn service(self) -> Service {
+        match self {
+            QpKind::Rc => Service::Rc,
+            QpKind::Uc => Service::Uc,
+            QpKind::XrcInitiator | QpKind::XrcTarget => Service::Xrc,
+            QpKind::Ud | QpKind::Gsi => Service::Ud,
+        }
     }
 }
 
@@ -135,7 +156,7 @@ pub struct QpConfig {
     pub mtu: usize,
     /// Longest message in bytes (`1 << log_msg_max`).
     pub max_message: u32,
-    /// The peer (RC, UC).
+    /// The peer (RC, UC, XRC).
     pub remote_qpn: u32,
     /// First PSN to send; taken over when the state becomes RTS coming from RTR.
     pub send_psn: u32,
@@ -199,6 +220,15 @@ pub enum Syndrome {
     RnrRetryExceeded = 0x16,
     /// Aborted by the peer.
     RemoteAborted = 0x22,
+}
+
+/// Whose receive queue and whose memory an incoming request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Domain {
+    /// The QP's: its receive queue, its protection domain.
+    Own,
+    /// Those of the XRC shared receive queue that the request names. An XRC target has no protection domain.
+    Xrc(u32),
 }
 
 /// Why a memory access was refused.
@@ -348,6 +378,8 @@ pub struct SendWork {
     pub signaled: bool,
     /// Destination (UD, GSI).
     pub datagram: Option<DatagramAddress>,
+    /// The shared receive queue at the peer (XRC).
+    pub xrc_srqn: u32,
     /// The message's pieces, in order.
     pub segments: Vec<Segment>,
     /// Bytes that were in the WQE itself.
@@ -478,6 +510,8 @@ pub struct RecvCompletion {
     pub solicited: bool,
     /// The sender of a datagram.
     pub source: Option<DatagramSource>,
+    /// Which queue the WQE came from.
+    pub domain: Domain,
     /// How it ended.
     pub result: Result<(), Syndrome>,
 }
@@ -574,8 +608,11 @@ pub trait Env {
     /// Fetches the next posted send WQE into `work` (which is clear). `Ok(false)` when none is posted.
     fn next_send(&mut self, work: &mut SendWork) -> Result<bool, BadWqe>;
 
+    /// Whether an XRC target may take requests for this shared receive queue: that there is one, in the target's XRC domain.
+    fn xrc_check(&mut self, srqn: u32) -> Result<(), AccessError>;
+
     /// Fetches the next receive WQE, of the RQ or the SRQ, into `work` (which is clear). `Ok(false)` when none is posted.
-    fn next_recv(&mut self, work: &mut RecvWork) -> Result<bool, BadWqe>;
+    fn next_recv(&mut self, domain: Domain, work: &mut RecvWork) -> Result<bool, BadWqe>;
 
     /// Free receive WQEs, for end-to-end flow control; `None` with an SRQ (credits are meaningless there).
     fn recv_credits(&mut self) -> Option<u32>;
@@ -587,11 +624,18 @@ pub trait Env {
     fn gather(&mut self, lkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError>;
 
     /// Writes local memory (needs the local write right).
-    fn scatter(&mut self, lkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError>;
+    fn scatter(
+        &mut self,
+        domain: Domain,
+        lkey: u32,
+        addr: u64,
+        data: &[u8],
+    ) -> Result<(), AccessError>;
 
     /// Checks a whole remote range, before anything of it is touched. `len` is not 0.
     fn remote_check(
         &mut self,
+        domain: Domain,
         rkey: u32,
         addr: u64,
         len: u32,
@@ -599,19 +643,43 @@ pub trait Env {
     ) -> Result<(), AccessError>;
 
     /// Reads for the peer.
-    fn remote_read(&mut self, rkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError>;
+    fn remote_read(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &mut [u8],
+    ) -> Result<(), AccessError>;
 
     /// Writes for the peer.
-    fn remote_write(&mut self, rkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError>;
+    fn remote_write(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &[u8],
+    ) -> Result<(), AccessError>;
 
     /// Reads eight bytes for the peer, which has the atomic right.
-    fn atomic_read(&mut self, rkey: u32, addr: u64, data: &mut [u8; 8]) -> Result<(), AccessError>;
+    fn atomic_read(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &mut [u8; 8],
+    ) -> Result<(), AccessError>;
 
     /// Writes eight bytes for the peer, which has the atomic right.
-    fn atomic_write(&mut self, rkey: u32, addr: u64, data: &[u8; 8]) -> Result<(), AccessError>;
+    fn atomic_write(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &[u8; 8],
+    ) -> Result<(), AccessError>;
 
-    /// Invalidates an rkey of this QP's protection domain, for SEND with invalidate.
-    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError>;
+    /// Invalidates an rkey of this protection domain, for SEND with invalidate.
+    fn invalidate(&mut self, domain: Domain, rkey: u32) -> Result<(), AccessError>;
 
     /// A send WQE has ended.
     fn complete_send(&mut self, completion: SendCompletion);

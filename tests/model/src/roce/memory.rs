@@ -1,7 +1,7 @@
 //! Walking scatter/gather lists, and how access errors surface.
 
 use super::codes::Nak;
-use super::env::{AccessError, Env, Segment, SendWork, Syndrome};
+use super::env::{AccessError, Domain, Env, Segment, SendWork, Syndrome};
 
 /// Reads `out.len()` bytes of a message from byte `offset` on. Behind the message's end nothing is written.
 pub(super) fn gather(
@@ -42,6 +42,7 @@ pub(super) fn gather(
 /// Writes a part of a message to the place of its byte `offset`. What does not fit is left out: the caller has checked.
 pub(super) fn scatter(
     env: &mut dyn Env,
+    domain: Domain,
     segments: &[Segment],
     offset: u64,
     mut data: &[u8],
@@ -57,7 +58,7 @@ pub(super) fn scatter(
         let (now, later) = data.split_at(take);
         match *segment {
             Segment::Memory { lkey, addr, .. } => {
-                env.scatter(lkey, addr.wrapping_add(skip), now)?
+                env.scatter(domain, lkey, addr.wrapping_add(skip), now)?
             }
             // Inline data is in the WQE: there is nothing to write to.
             Segment::Inline { .. } => return Err(AccessError::Rights),

@@ -1,4 +1,4 @@
-//! RoCE: packets, and the transport of RC, UC, UD and GSI queue pairs.
+//! RoCE: packets, and the transport of RC, UC, UD, XRC and GSI queue pairs.
 //!
 //! Sans-I/O: frames, doorbells and time go in, frames and completions come out through [`env::Env`].
 //!
@@ -15,11 +15,15 @@
 //! | the answer to a request that failed the QP was lost | as above; the NAK is not repeated |
 //! | SEND longer than the receive buffer | NAK "invalid request" for the sender, "local length" for the receiver |
 //! | receive buffer that may not be written, IOMMU fault | NAK "remote operational error" |
+//! | XRC: XRCETH | in every request, the first of the extended headers; in no response |
+//! | XRC: no such shared receive queue, or one of another XRC domain | NAK "remote access", event "access violation" at the target, as Linux' drivers report it |
+//! | XRC: rkeys and receive buffers | belong to the protection domain of the shared receive queue, as a target has none |
+//! | XRC: request for an initiator, response for a target | dropped silently |
 //! | UC: request that is not allowed, or without a receive WQE | dropped silently, the QP lives |
 //! | UD: no receive WQE, wrong Q_Key | dropped silently and counted |
 //! | UD: receive buffer without room for header and payload | "local length", the QP fails |
 //! | P_Key | the low 15 bits agree, at least one side is a full member |
-//! | source address of RC and UC packets | must be the peer's; MAC address and UDP port are not looked at |
+//! | source address of RC, UC and XRC packets | must be the peer's; MAC address and UDP port are not looked at |
 //! | CNP, ECN marks | counted, nothing slows down |
 //! | path migration, end-to-end credits unless asked for | not modelled; credits say "unlimited" |
 

@@ -12,6 +12,8 @@ pub enum Service {
     Ud = 0x60,
     /// Congestion notification (opcode 0x81 only).
     Cnp = 0x80,
+    /// Extended reliable connection (annex A14).
+    Xrc = 0xa0,
 }
 
 /// Operation and position in the message.
@@ -190,7 +192,7 @@ impl Opcode {
         Opcode { service, operation }
     }
 
-    /// The opcode of a byte, if it is one of RC, UC, UD or the CNP.
+    /// The opcode of a byte, if it is one of RC, UC, UD, XRC or the CNP.
     pub fn from_byte(byte: u8) -> Option<Opcode> {
         let operation = Operation::from_bits(byte & 0x1f)?;
         let service = match byte & 0xe0 {
@@ -198,6 +200,7 @@ impl Opcode {
             0x20 if operation as u8 <= Op::WriteOnlyImm as u8 => Service::Uc,
             0x60 if matches!(operation, Op::SendOnly | Op::SendOnlyImm) => Service::Ud,
             0x80 if byte == 0x81 => Service::Cnp,
+            0xa0 => Service::Xrc,
             _ => return None,
         };
         Some(Opcode { service, operation })
@@ -206,6 +209,11 @@ impl Opcode {
     /// The byte on the wire.
     pub fn byte(self) -> u8 {
         self.service as u8 | self.operation as u8
+    }
+
+    /// Carries an XRCETH: every request of an XRC connection does, its responses do not.
+    pub fn has_xrceth(self) -> bool {
+        self.service == Service::Xrc && !self.operation.is_response()
     }
 
     /// Bytes of the extended headers behind the BTH.
@@ -217,6 +225,7 @@ impl Opcode {
         let mut len = 0;
         for (has, bytes) in [
             (self.service == Service::Ud, 8),
+            (self.has_xrceth(), 4),
             (op.has_reth(), 16),
             (op.has_atomic(), 28),
             (op.has_aeth(), 4),
@@ -244,8 +253,8 @@ mod tests {
             assert_eq!(opcode.byte(), byte);
             count += 1;
         }
-        // 23 of RC, 12 of UC, 2 of UD, CNP.
-        assert_eq!(count, 23 + 12 + 2 + 1);
+        // 23 of RC, 12 of UC, 2 of UD, CNP, 23 of XRC.
+        assert_eq!(count, 23 + 12 + 2 + 1 + 23);
     }
 
     #[test]
@@ -264,6 +273,14 @@ mod tests {
         assert_eq!(len(0x81), Some(0));
         assert_eq!(len(0x15), None);
         assert_eq!(len(0x2c), None);
-        assert_eq!(len(0xa4), None);
+        assert_eq!(len(0xa4), Some(4));
+        assert_eq!(len(0xa1), Some(4));
+        assert_eq!(len(0xab), Some(24));
+        assert_eq!(len(0xac), Some(20));
+        assert_eq!(len(0xae), Some(0));
+        assert_eq!(len(0xb1), Some(4));
+        assert_eq!(len(0xb3), Some(32));
+        assert_eq!(len(0xb5), None);
+        assert_eq!(len(0xc4), None);
     }
 }

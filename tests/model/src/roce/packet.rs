@@ -141,6 +141,8 @@ pub struct Aeth {
 pub struct Extended {
     /// UD.
     pub deth: Deth,
+    /// XRC requests: the shared receive queue that the request is for.
+    pub xrc_srqn: u32,
     /// WRITE and READ requests.
     pub reth: Reth,
     /// Atomic requests.
@@ -159,6 +161,7 @@ impl Default for Extended {
     fn default() -> Extended {
         Extended {
             deth: Deth::default(),
+            xrc_srqn: 0,
             reth: Reth::default(),
             atomic: AtomicEth::default(),
             aeth: Aeth {
@@ -334,6 +337,9 @@ impl Repr {
             w.put(&e.deth.qkey.to_be_bytes());
             w.put(&(e.deth.source_qpn & 0xff_ffff).to_be_bytes());
         }
+        if self.bth.opcode.has_xrceth() {
+            w.put(&(e.xrc_srqn & 0xff_ffff).to_be_bytes());
+        }
         if operation.has_reth() {
             w.put(&e.reth.addr.to_be_bytes());
             w.put(&e.reth.rkey.to_be_bytes());
@@ -435,6 +441,9 @@ impl<'a> Packet<'a> {
                 qkey: r.u32(),
                 source_qpn: r.u32() & 0xff_ffff,
             };
+        }
+        if opcode.has_xrceth() {
+            e.xrc_srqn = r.u32() & 0xff_ffff;
         }
         if operation.has_reth() {
             e.reth = Reth {

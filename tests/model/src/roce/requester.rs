@@ -1,4 +1,4 @@
-//! RC and UC requester: segmentation, acknowledgements, go-back-N, timers.
+//! Requester of connections (RC, UC, XRC): segmentation, acknowledgements, go-back-N, timers.
 //!
 //! Messages are kept from the moment their WQE is fetched until it is completed, in order. `una` is the oldest PSN without
 //! an answer, `high` the one behind the newest ever sent; the cursor is where sending goes on. Going back means putting the
@@ -128,7 +128,7 @@ impl Requester {
 
     /// Takes a changed timeout over.
     pub(super) fn rearm(&mut self, config: &QpConfig, now: Duration) {
-        self.deadline = if self.una == self.high || config.kind != QpKind::Rc {
+        self.deadline = if self.una == self.high || !config.kind.reliable() {
             None
         } else {
             codes::ack_timeout(config.ack_timeout).map(|timeout| now + timeout)
@@ -223,7 +223,7 @@ impl Requester {
         if message.work.fence && self.offset == 0 && self.reads > 0 {
             return false;
         }
-        if message.is_local() || config.kind != QpKind::Rc {
+        if message.is_local() || !config.kind.reliable() {
             return true;
         }
         if message.end().distance(self.una) > MAX_SPAN {
@@ -274,7 +274,7 @@ impl Requester {
         let again = psn.before(self.high);
         let mut out = request(config, message, self.offset, psn);
         let last = message.is_read() || self.offset + 1 == message.packets;
-        if config.kind == QpKind::Rc {
+        if config.kind.reliable() {
             self.since_ack_request += 1;
             let often = (1u32 << config.log_ack_req_freq.min(15)).min(WINDOW / 4);
             out.ack_request = last || self.since_ack_request >= often;

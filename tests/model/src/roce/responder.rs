@@ -1,4 +1,4 @@
-//! RC and UC responder: order, execution, answers, replay.
+//! Responder of connections (RC, UC, XRC): order, execution, answers, replay.
 //!
 //! Requests are executed as they come; answers wait in a queue until [`Responder::run`] sends them, in order. A READ's data
 //! are fetched when its responses go out. Acknowledgements of requests that came between two runs fall together.
@@ -8,9 +8,11 @@ mod execute;
 use std::collections::VecDeque;
 
 use super::codes::{self, Nak, Syndrome as AethSyndrome};
-use super::env::{Counter, Env, QpConfig, RecvCompletion, RecvOp, RecvWork, Syndrome};
+use super::env::{
+    Counter, Domain, Env, QpConfig, QpKind, RecvCompletion, RecvOp, RecvWork, Syndrome,
+};
 use super::memory::Fault;
-use super::opcode::{Opcode, Operation, Service};
+use super::opcode::{Opcode, Operation};
 use super::packet::{Aeth, Extended, Packet, Reth};
 use super::psn::Psn;
 use super::transport::{Outgoing, Scratch, transmit};
@@ -42,6 +44,7 @@ struct Read {
     packets: u32,
     reth: Reth,
     msn: u32,
+    domain: Domain,
 }
 
 /// What is kept to answer duplicates.
@@ -87,6 +90,8 @@ pub(super) struct Responder {
     expected: Psn,
     msn: u32,
     receiving: Receiving,
+    /// Of the message being received.
+    domain: Domain,
     recv: RecvWork,
     holds_recv: bool,
     /// A NAK for the expected packet is out: silence until it comes.
@@ -103,6 +108,7 @@ impl Responder {
             expected: psn,
             msn: 0,
             receiving: Receiving::Nothing,
+            domain: Domain::Own,
             recv: RecvWork::default(),
             holds_recv: false,
             silent: false,
@@ -134,6 +140,7 @@ impl Responder {
                 byte_len: 0,
                 solicited: false,
                 source: None,
+                domain: self.domain,
                 result: Err(syndrome.unwrap_or(Syndrome::WorkRequestFlushed)),
             });
         }
@@ -145,9 +152,9 @@ impl Responder {
         self.pending = 0;
     }
 
-    // ---- what comes in, RC
+    // ---- what comes in, reliable
 
-    /// Takes an RC request. A fault has been answered already; the QP is to fail.
+    /// Takes a request of a reliable connection. A fault has been answered already; the QP is to fail.
     pub(super) fn on_request(
         &mut self,
         config: &QpConfig,
@@ -169,11 +176,13 @@ impl Responder {
             return Ok(());
         }
         let operation = bth.opcode.operation;
-        let step = match operation {
-            Operation::ReadRequest => self.read(config, env, packet),
-            Operation::CompareSwap | Operation::FetchAdd => self.atomic(config, env, packet),
-            _ => self.message(config, env, packet),
-        };
+        let step = self
+            .enter_domain(config, env, packet)
+            .and_then(|()| match operation {
+                Operation::ReadRequest => self.read(config, env, packet),
+                Operation::CompareSwap | Operation::FetchAdd => self.atomic(config, env, packet),
+                _ => self.message(config, env, packet),
+            });
         match step {
             Ok(Step::Executed) => self.silent = false,
             Ok(Step::NotReady) => {
@@ -196,6 +205,28 @@ impl Responder {
             if bth.ack_request {
                 self.acknowledge();
             }
+        }
+        Ok(())
+    }
+
+    /// Finds out whose queue and memory a request is about; a message cannot change that in its middle.
+    fn enter_domain(
+        &mut self,
+        config: &QpConfig,
+        env: &mut dyn Env,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let domain = if config.kind == QpKind::XrcTarget {
+            let srqn = packet.repr.extended.xrc_srqn;
+            env.xrc_check(srqn).map_err(Fault::remote)?;
+            Domain::Xrc(srqn)
+        } else {
+            Domain::Own
+        };
+        if self.receiving == Receiving::Nothing {
+            self.domain = domain;
+        } else if self.domain != domain {
+            return Err(Fault::INVALID_REQUEST);
         }
         Ok(())
     }
@@ -268,6 +299,7 @@ impl Responder {
             packets: packets(reth.len, config.mtu),
             reth,
             msn: read.msn,
+            domain: read.domain,
         };
         self.responses.push_back(Response::Read {
             read: again,
@@ -380,7 +412,7 @@ impl Responder {
             let mut operation = Operation::Acknowledge;
             let mut extended = Extended::default();
             let mut payload_len = 0;
-            let mut from = (0, 0);
+            let mut from = (Domain::Own, 0, 0);
             let (psn, syndrome, msn) = match front {
                 Response::Ack { psn, msn } => (*psn, AethSyndrome::Ack(credits), *msn),
                 Response::Nak { psn, msn, syndrome } => (*psn, *syndrome, *msn),
@@ -395,6 +427,7 @@ impl Responder {
                     let begin = *sent * config.mtu as u32;
                     payload_len = (read.reth.len - begin).min(config.mtu as u32) as usize;
                     from = (
+                        read.domain,
                         read.reth.rkey,
                         read.reth.addr.wrapping_add(u64::from(begin)),
                     );
@@ -421,7 +454,7 @@ impl Responder {
                 msn: msn & 0xff_ffff,
             };
             let out = Outgoing {
-                opcode: Opcode::new(Service::Rc, operation),
+                opcode: Opcode::new(config.kind.service(), operation),
                 psn,
                 destination_qpn: config.remote_qpn,
                 ack_request: false,
@@ -433,7 +466,7 @@ impl Responder {
                 if payload.is_empty() {
                     Ok(())
                 } else {
-                    env.remote_read(from.0, from.1, payload)
+                    env.remote_read(from.0, from.1, from.2, payload)
                 }
             });
             if let Err(error) = sent {

@@ -8,7 +8,7 @@ use super::env::{
     Counter, Encapsulation, Env, ErrorScope, Path, QpConfig, QpEvent, QpKind, QpState, Syndrome,
 };
 use super::memory::Fault;
-use super::opcode::{Opcode, Service};
+use super::opcode::Opcode;
 use super::packet::{Bth, Extended, MAX_FRAME, Packet, Repr};
 use super::psn::Psn;
 use super::requester::Requester;
@@ -220,14 +220,16 @@ impl Transport {
             env.event(QpEvent::CommunicationEstablished);
         }
         let outcome = match self.config.kind {
-            QpKind::Rc if packet.repr.bth.opcode.operation.is_response() => {
+            kind if kind.reliable() && packet.repr.bth.opcode.operation.is_response() => {
                 let result = self.requester.on_response(&self.config, env, packet, now);
                 if let Err(syndrome) = result {
                     self.fail_requester(syndrome, env);
                 }
                 return;
             }
-            QpKind::Rc => self.responder.on_request(&self.config, env, packet),
+            QpKind::Rc | QpKind::XrcTarget => self.responder.on_request(&self.config, env, packet),
+            // Only its responses belong to it.
+            QpKind::XrcInitiator => Ok(()),
             QpKind::Uc => self.responder.on_unreliable(&self.config, env, packet),
             QpKind::Ud | QpKind::Gsi => self.datagram.receive(&self.config, env, packet),
         };
@@ -258,10 +260,10 @@ impl Transport {
     fn belongs(&self, packet: &Packet<'_>) -> bool {
         let config = &self.config;
         let bth = &packet.repr.bth;
-        let service = match config.kind {
-            QpKind::Rc => Service::Rc,
-            QpKind::Uc => Service::Uc,
-            QpKind::Ud | QpKind::Gsi => Service::Ud,
+        let direction = match config.kind {
+            QpKind::XrcInitiator => bth.opcode.operation.is_response(),
+            QpKind::XrcTarget => !bth.opcode.operation.is_response(),
+            _ => true,
         };
         let state = match config.state {
             QpState::Rts | QpState::Sqd => true,
@@ -270,11 +272,12 @@ impl Transport {
         };
         let qpn = bth.destination_qpn;
         let qpn_fits = match config.kind {
-            QpKind::Rc | QpKind::Uc => qpn == config.qpn,
+            QpKind::Rc | QpKind::Uc | QpKind::XrcInitiator | QpKind::XrcTarget => qpn == config.qpn,
             QpKind::Ud => qpn == config.qpn || qpn == MULTICAST_QPN,
             QpKind::Gsi => qpn == GSI_QPN,
         };
-        bth.opcode.service == service
+        bth.opcode.service == config.kind.service()
+            && direction
             && state
             && qpn_fits
             && pkey_matches(bth.pkey, config.pkey)
@@ -285,7 +288,7 @@ impl Transport {
     }
 
     fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) {
-        if self.config.kind == QpKind::Rc {
+        if self.config.kind.reliable() {
             self.config.state = QpState::Err;
             self.requester.flush(Some(syndrome), env);
             self.responder.flush(None, env);

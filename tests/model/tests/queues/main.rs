@@ -4,6 +4,7 @@
 mod common;
 
 mod completion_queues;
+mod extended_reliable;
 mod life_times;
 mod queue_pairs;
 mod shared_receives;

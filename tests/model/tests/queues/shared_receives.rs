@@ -10,7 +10,7 @@ use crate::common::{Node, page_list};
 use crate::{COMM_EST, SEND, SRQ_LAST_WQE, SRQ_LIMIT, events, refused};
 
 /// A shared receive queue of linked WQEs of 64 bytes.
-fn create_rmp(node: &mut Node, pd: u32) -> (u32, u64, u64) {
+pub(crate) fn create_rmp(node: &mut Node, pd: u32) -> (u32, u64, u64) {
     let ring = node.host.alloc(4096, 4096);
     let record = node.host.alloc(8, 64);
     for index in 0..16u16 {

@@ -7,3 +7,4 @@ mod loss;
 mod mock;
 mod operations;
 mod protocol;
+mod xrc;

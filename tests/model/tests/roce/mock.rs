@@ -47,6 +47,10 @@ pub(crate) struct Mock {
     pub(crate) keys: HashMap<u32, Key>,
     pub(crate) sends: VecDeque<Result<SendWork, Syndrome>>,
     pub(crate) recvs: VecDeque<RecvWork>,
+    /// XRC shared receive queues of the target's domain, by number.
+    pub(crate) xrc_queues: HashMap<u32, VecDeque<RecvWork>>,
+    /// For whom the peer's accesses were made.
+    pub(crate) domains: Vec<Domain>,
     pub(crate) next_index: u16,
     pub(crate) next_recv_index: u16,
     /// Told as credits when set.
@@ -92,6 +96,8 @@ impl Mock {
             keys: keys.into(),
             sends: VecDeque::new(),
             recvs: VecDeque::new(),
+            xrc_queues: HashMap::new(),
+            domains: Vec::new(),
             next_index: 0,
             next_recv_index: 0,
             credits: false,
@@ -142,6 +148,18 @@ impl Mock {
         });
     }
 
+    /// Posts a receive buffer to an XRC shared receive queue.
+    pub(crate) fn post_xrc_recv(&mut self, srqn: u32, offset: usize, len: u32) -> u16 {
+        let index = self.next_recv_index;
+        self.next_recv_index = index.wrapping_add(1);
+        let queue = self.xrc_queues.entry(srqn).or_default();
+        queue.push_back(RecvWork {
+            index,
+            segments: vec![memory(offset, len)],
+        });
+        index
+    }
+
     /// Posts a send; index and opcode are filled.
     pub(crate) fn post_send(&mut self, mut work: SendWork) -> u16 {
         let index = self.next_index;
@@ -179,8 +197,17 @@ impl Env for Mock {
         }
     }
 
-    fn next_recv(&mut self, work: &mut RecvWork) -> Result<bool, BadWqe> {
-        let Some(posted) = self.recvs.pop_front() else {
+    fn xrc_check(&mut self, srqn: u32) -> Result<(), AccessError> {
+        let known = self.xrc_queues.contains_key(&srqn);
+        known.then_some(()).ok_or(AccessError::Domain)
+    }
+
+    fn next_recv(&mut self, domain: Domain, work: &mut RecvWork) -> Result<bool, BadWqe> {
+        let queue = match domain {
+            Domain::Own => &mut self.recvs,
+            Domain::Xrc(srqn) => self.xrc_queues.get_mut(&srqn).unwrap(),
+        };
+        let Some(posted) = queue.pop_front() else {
             return Ok(false);
         };
         self.out_recvs.push_back(posted.index);
@@ -203,7 +230,7 @@ impl Env for Mock {
         Ok(())
     }
 
-    fn scatter(&mut self, lkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError> {
+    fn scatter(&mut self, _: Domain, lkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError> {
         let range = self.range(lkey, addr, data.len(), |key| key.local)?;
         self.memory[range].copy_from_slice(data);
         Ok(())
@@ -211,11 +238,13 @@ impl Env for Mock {
 
     fn remote_check(
         &mut self,
+        domain: Domain,
         rkey: u32,
         addr: u64,
         len: u32,
         right: RemoteRight,
     ) -> Result<(), AccessError> {
+        self.domains.push(domain);
         self.range(rkey, addr, len as usize, |key| match right {
             RemoteRight::Read => key.read,
             RemoteRight::Write => key.write,
@@ -224,32 +253,60 @@ impl Env for Mock {
         .map(|_| ())
     }
 
-    fn remote_read(&mut self, rkey: u32, addr: u64, data: &mut [u8]) -> Result<(), AccessError> {
+    fn remote_read(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &mut [u8],
+    ) -> Result<(), AccessError> {
+        self.domains.push(domain);
         let range = self.range(rkey, addr, data.len(), |key| key.read)?;
         data.copy_from_slice(&self.memory[range]);
         Ok(())
     }
 
-    fn remote_write(&mut self, rkey: u32, addr: u64, data: &[u8]) -> Result<(), AccessError> {
+    fn remote_write(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &[u8],
+    ) -> Result<(), AccessError> {
+        self.domains.push(domain);
         let range = self.range(rkey, addr, data.len(), |key| key.write)?;
         self.memory[range].copy_from_slice(data);
         Ok(())
     }
 
-    fn atomic_read(&mut self, rkey: u32, addr: u64, data: &mut [u8; 8]) -> Result<(), AccessError> {
+    fn atomic_read(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &mut [u8; 8],
+    ) -> Result<(), AccessError> {
+        self.domains.push(domain);
         let range = self.range(rkey, addr, 8, |key| key.atomic)?;
         data.copy_from_slice(&self.memory[range]);
         self.atomics_executed += 1;
         Ok(())
     }
 
-    fn atomic_write(&mut self, rkey: u32, addr: u64, data: &[u8; 8]) -> Result<(), AccessError> {
+    fn atomic_write(
+        &mut self,
+        domain: Domain,
+        rkey: u32,
+        addr: u64,
+        data: &[u8; 8],
+    ) -> Result<(), AccessError> {
+        self.domains.push(domain);
         let range = self.range(rkey, addr, 8, |key| key.atomic)?;
         self.memory[range].copy_from_slice(data);
         Ok(())
     }
 
-    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
+    fn invalidate(&mut self, _: Domain, rkey: u32) -> Result<(), AccessError> {
         self.keys.remove(&rkey).map(|_| ()).ok_or(AccessError::Key)
     }
 
@@ -493,10 +550,22 @@ pub(crate) fn packet(
     extended: Extended,
     payload: &[u8],
 ) -> Vec<u8> {
+    packet_of(Service::Rc, from, operation, psn, extended, payload)
+}
+
+/// The same of any service.
+pub(crate) fn packet_of(
+    service: Service,
+    from: usize,
+    operation: Operation,
+    psn: u32,
+    extended: Extended,
+    payload: &[u8],
+) -> Vec<u8> {
     let repr = Repr {
         headers: Headers::new(path_of(from)),
         bth: Bth {
-            opcode: Opcode::new(Service::Rc, operation),
+            opcode: Opcode::new(service, operation),
             solicited: false,
             migration: true,
             pkey: 0xffff,

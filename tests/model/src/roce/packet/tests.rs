@@ -108,6 +108,7 @@ fn sample(path: Path, opcode: Opcode, rng: &mut Rng) -> Repr {
             qkey: rng.next_u32(),
             source_qpn: rng.next_u32() & 0xff_ffff,
         },
+        xrc_srqn: rng.next_u32() & 0xff_ffff,
         reth: Reth {
             addr: rng.next_u64(),
             rkey: rng.next_u32(),
@@ -132,6 +133,9 @@ fn sample(path: Path, opcode: Opcode, rng: &mut Rng) -> Repr {
     if opcode.service != Service::Cnp {
         if opcode.service == Service::Ud {
             e.deth = full.deth;
+        }
+        if opcode.has_xrceth() {
+            e.xrc_srqn = full.xrc_srqn;
         }
         if op.has_reth() {
             e.reth = full.reth;
@@ -284,6 +288,78 @@ fn udp_checksum_is_checked_where_there_is_one() {
     assert_eq!(hits, 1);
 }
 
+/// XRC packets from BTH to ICRC as 10.0.0.1 sends them to 10.0.0.2 from UDP port 0xc001: written by hand after annex A14, the
+/// ICRC computed with zlib.
+const XRC: [&str; 9] = [
+    // SEND Only with Immediate: BTH, XRCETH, ImmDt.
+    "a550ffff000000518000000100012345deadbeef112233009f2754e2",
+    // RDMA WRITE Middle: BTH, XRCETH.
+    "a740ffff00000051800000010001234544444444eb032abf",
+    // RDMA WRITE Only with Immediate: BTH, XRCETH, RETH, ImmDt.
+    "ab60ffff00000051800000010001234500007f000000100000000200000000020000000555660000105e21a7",
+    // RDMA READ Request: BTH, XRCETH, RETH.
+    "ac40ffff00000051800000010001234500007f0000001000000002000000004033bb204f",
+    // CmpSwap: BTH, XRCETH, AtomicETH.
+    "b340ffff00000051800000010001234500007f000000100000000200000000000000000700000000000000091733afba",
+    // SEND Only with Invalidate: BTH, XRCETH, IETH.
+    "b740ffff00000051800000010001234500000300f31e80f2",
+    // RDMA READ Response Middle: BTH.
+    "ae40ffff0000005180000001777777777f672484",
+    // Acknowledge: BTH, AETH.
+    "b140ffff00000051800000011f000003f6c5d374",
+    // ATOMIC Acknowledge: BTH, AETH, AtomicAckETH.
+    "b240ffff00000051800000011f00000300000000012345672265725f",
+];
+
+#[test]
+fn xrc_packets_are_those_of_the_annex() {
+    for text in XRC {
+        let transport: Vec<u8> = (0..text.len() / 2)
+            .map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).unwrap())
+            .collect();
+        let path = Path {
+            traffic_class: 0,
+            udp_source_port: 0xc001,
+            ..paths()[0]
+        };
+        let mut frame = vec![0; 42];
+        Headers::new(path).emit(&mut frame, transport.len());
+        frame.extend(&transport);
+        let packet = Packet::parse(&frame).unwrap();
+        let Repr { bth, extended, .. } = packet.repr;
+        assert_eq!(bth.opcode.service, Service::Xrc);
+        assert_eq!(bth.destination_qpn, 0x51);
+        let request = !bth.opcode.operation.is_response();
+        assert_eq!(bth.opcode.has_xrceth(), request);
+        assert_eq!(extended.xrc_srqn, if request { 0x1_2345 } else { 0 });
+        match bth.opcode.byte() {
+            0xa5 => assert_eq!(
+                (extended.imm, packet.payload),
+                (0xdead_beef, &[0x11, 0x22, 0x33][..])
+            ),
+            0xa7 => assert_eq!(packet.payload, [0x44; 4]),
+            0xab => {
+                assert_eq!((extended.imm, extended.reth.len), (5, 2));
+                assert_eq!(packet.payload, [0x55, 0x66]);
+            }
+            0xac => assert_eq!(
+                (extended.reth.addr, extended.reth.len),
+                (0x7f00_0000_1000, 64)
+            ),
+            0xb3 => assert_eq!(
+                (extended.atomic.swap_or_add, extended.atomic.compare),
+                (7, 9)
+            ),
+            0xb7 => assert_eq!(extended.invalidate, 0x300),
+            0xae => assert_eq!(packet.payload, [0x77; 4]),
+            0xb1 => assert_eq!(extended.aeth.msn, 3),
+            0xb2 => assert_eq!((extended.aeth.msn, extended.atomic_ack), (3, 0x123_4567)),
+            other => panic!("opcode {other:#x}"),
+        }
+        assert_eq!(reencode(&packet), frame);
+    }
+}
+
 #[test]
 fn refusals_are_typed() {
     let mut rng = Rng::new(4);
@@ -301,7 +377,9 @@ fn refusals_are_typed() {
         Packet::parse(&frame).map(|_| ()).unwrap_err()
     };
     assert_eq!(check(4, 0, &|f| f[bth] = 0x15), ParseError::Opcode(0x15));
-    assert_eq!(check(4, 0, &|f| f[bth] = 0xa4), ParseError::Opcode(0xa4));
+    assert_eq!(check(4, 0, &|f| f[bth] = 0xc4), ParseError::Opcode(0xc4));
+    // The XRCETH is not there.
+    assert_eq!(check(4, 0, &|f| f[bth] = 0xa4), ParseError::Truncated);
     assert_eq!(check(4, 0, &|f| f[bth + 1] |= 1), ParseError::Version);
     assert_eq!(check(4, 0, &|f| f[bth + 1] |= 0x30), ParseError::Payload);
     assert_eq!(

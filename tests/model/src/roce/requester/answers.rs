@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::codes::{self, Nak};
-use super::super::env::{Counter, Env, QpConfig, SendOp, Syndrome};
+use super::super::env::{Counter, Domain, Env, QpConfig, SendOp, Syndrome};
 use super::super::memory::scatter;
 use super::super::opcode::Operation;
 use super::super::packet::Packet;
@@ -230,7 +230,7 @@ impl Requester {
                 };
                 // As the hardware does, a shorter buffer just gets less.
                 let len = message.len.min(8) as usize;
-                scatter(env, segments, 0, &bytes[..len])
+                scatter(env, Domain::Own, segments, 0, &bytes[..len])
             }
             (SendOp::Read, op) if op != Operation::AtomicAcknowledge => {
                 let begin = u64::from(index) * config.mtu as u64;
@@ -239,7 +239,7 @@ impl Requester {
                 if last != op.ends() || packet.payload.len() as u64 != want {
                     return Err(Syndrome::BadResponse);
                 }
-                scatter(env, segments, begin, packet.payload)
+                scatter(env, Domain::Own, segments, begin, packet.payload)
             }
             _ => return Err(Syndrome::BadResponse),
         };

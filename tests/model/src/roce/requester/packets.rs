@@ -1,7 +1,7 @@
 //! Request packets out of messages.
 
-use super::super::env::{AtomicOp, QpConfig, QpKind, SendOp};
-use super::super::opcode::{Opcode, Operation, Service};
+use super::super::env::{AtomicOp, QpConfig, SendOp};
+use super::super::opcode::{Opcode, Operation};
 use super::super::packet::{AtomicEth, Extended, Reth};
 use super::super::psn::Psn;
 use super::super::transport::Outgoing;
@@ -15,7 +15,10 @@ pub(super) fn request(config: &QpConfig, message: &Message, offset: u32, psn: Ps
     let begin = offset * mtu;
     let rest = message.len - begin.min(message.len);
     let (first, last) = (offset == 0, offset + 1 == message.packets);
-    let mut extended = Extended::default();
+    let mut extended = Extended {
+        xrc_srqn: work.xrc_srqn,
+        ..Extended::default()
+    };
     let mut payload_len = rest.min(mtu);
     let send = |only, at_end| match (first, last) {
         (true, true) => only,
@@ -70,12 +73,8 @@ pub(super) fn request(config: &QpConfig, message: &Message, offset: u32, psn: Ps
             len: rest,
         };
     }
-    let service = match config.kind {
-        QpKind::Uc => Service::Uc,
-        _ => Service::Rc,
-    };
     Outgoing {
-        opcode: Opcode::new(service, operation),
+        opcode: Opcode::new(config.kind.service(), operation),
         psn,
         destination_qpn: config.remote_qpn,
         ack_request: false,

@@ -1,7 +1,8 @@
 //! Executing requests that come in their turn.
 
 use super::super::env::{
-    AccessError, BadWqe, Counter, Env, QpConfig, RecvCompletion, RecvOp, RemoteRight, Syndrome,
+    AccessError, BadWqe, Counter, Domain, Env, QpConfig, RecvCompletion, RecvOp, RemoteRight,
+    Syndrome,
 };
 use super::super::memory::{Fault, scatter};
 use super::super::opcode::Operation;
@@ -36,7 +37,7 @@ impl Responder {
     fn take_recv(&mut self, env: &mut dyn Env) -> Result<bool, Fault> {
         if !self.holds_recv {
             self.recv.clear();
-            match env.next_recv(&mut self.recv) {
+            match env.next_recv(self.domain, &mut self.recv) {
                 Ok(taken) => self.holds_recv = taken,
                 Err(BadWqe(syndrome)) => {
                     self.holds_recv = true;
@@ -71,6 +72,7 @@ impl Responder {
         }
         scatter(
             env,
+            self.domain,
             &self.recv.segments,
             u64::from(received),
             packet.payload,
@@ -86,7 +88,8 @@ impl Responder {
         let op = match bth.opcode.operation {
             op if op.has_imm() => RecvOp::SendImm(extended.imm),
             op if op.has_ieth() => {
-                env.invalidate(extended.invalidate).map_err(Fault::remote)?;
+                env.invalidate(self.domain, extended.invalidate)
+                    .map_err(Fault::remote)?;
                 RecvOp::SendInv(extended.invalidate)
             }
             _ => RecvOp::Send,
@@ -112,7 +115,8 @@ impl Responder {
                     return Err(Fault::INVALID_REQUEST);
                 }
                 if reth.len != 0 {
-                    env.remote_check(reth.rkey, reth.addr, reth.len, RemoteRight::Write)
+                    let right = RemoteRight::Write;
+                    env.remote_check(self.domain, reth.rkey, reth.addr, reth.len, right)
                         .map_err(Fault::remote)?;
                 }
                 (reth, 0)
@@ -135,7 +139,7 @@ impl Responder {
         }
         if !packet.payload.is_empty() {
             let addr = reth.addr.wrapping_add(u64::from(received));
-            env.remote_write(reth.rkey, addr, packet.payload)
+            env.remote_write(self.domain, reth.rkey, addr, packet.payload)
                 .map_err(Fault::remote)?;
         }
         if !operation.ends() {
@@ -161,6 +165,7 @@ impl Responder {
             byte_len,
             solicited,
             source: None,
+            domain: self.domain,
             result: Ok(()),
         });
     }
@@ -189,7 +194,8 @@ impl Responder {
             return Err(Fault::INVALID_REQUEST);
         }
         if reth.len != 0 {
-            env.remote_check(reth.rkey, reth.addr, reth.len, RemoteRight::Read)
+            let right = RemoteRight::Read;
+            env.remote_check(self.domain, reth.rkey, reth.addr, reth.len, right)
                 .map_err(Fault::remote)?;
         }
         env.count(Counter::ReadRequests);
@@ -199,6 +205,7 @@ impl Responder {
             packets: packets(reth.len, config.mtu),
             reth,
             msn: self.msn,
+            domain: self.domain,
         };
         self.expected = self.expected.plus(read.packets);
         self.keep(Resource::Read(read), config);
@@ -223,8 +230,14 @@ impl Responder {
             return Err(Fault::INVALID_REQUEST);
         }
         let compare_swap = packet.repr.bth.opcode.operation == Operation::CompareSwap;
-        let value = execute_atomic(env, &request, compare_swap, config.atomics_big_endian)
-            .map_err(Fault::remote)?;
+        let value = execute_atomic(
+            env,
+            self.domain,
+            &request,
+            compare_swap,
+            config.atomics_big_endian,
+        )
+        .map_err(Fault::remote)?;
         env.count(Counter::AtomicRequests);
         self.count_message();
         let (psn, msn) = (self.expected, self.msn);
@@ -253,13 +266,15 @@ fn length_fits(operation: Operation, len: usize, mtu: usize) -> bool {
 /// Executes an atomic and returns the value that was there.
 fn execute_atomic(
     env: &mut dyn Env,
+    domain: Domain,
     request: &AtomicEth,
     compare_swap: bool,
     big_endian: bool,
 ) -> Result<u64, AccessError> {
-    env.remote_check(request.rkey, request.addr, 8, RemoteRight::Atomic)?;
+    let right = RemoteRight::Atomic;
+    env.remote_check(domain, request.rkey, request.addr, 8, right)?;
     let mut bytes = [0; 8];
-    env.atomic_read(request.rkey, request.addr, &mut bytes)?;
+    env.atomic_read(domain, request.rkey, request.addr, &mut bytes)?;
     let old = if big_endian {
         u64::from_be_bytes(bytes)
     } else {
@@ -277,6 +292,6 @@ fn execute_atomic(
     } else {
         new.to_le_bytes()
     };
-    env.atomic_write(request.rkey, request.addr, &bytes)?;
+    env.atomic_write(domain, request.rkey, request.addr, &bytes)?;
     Ok(old)
 }
