@@ -272,6 +272,9 @@ for kind in rc uc ud srq; do
     program="$program -e"
     step 120 "$program" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
 done
+for program in 'ibv_xsrq_pingpong -n 200' 'ibv_xsrq_pingpong -n 200 -e'; do
+    step 120 "$program" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
+done
 for test in write_bw read_bw send_bw atomic_bw write_lat read_lat send_lat atomic_lat; do
     program="ib_$test -F -n 100"
     step 120 "ib_$test" "sh /pair '$program -d mlx5_0' '$program -d mlx5_1 127.0.0.1'"
