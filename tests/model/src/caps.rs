@@ -2,14 +2,18 @@
 
 use crate::config::Config;
 use crate::syndrome::Syndrome;
-use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
+use bareverbs_firmware_cmds::caps::{
+    AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+};
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 
 /// Capability groups.
 pub(crate) mod group {
     pub(crate) const GENERAL: u16 = 0x0;
+    pub(crate) const ETHERNET: u16 = 0x1;
     pub(crate) const ATOMIC: u16 = 0x3;
     pub(crate) const ROCE: u16 = 0x4;
+    pub(crate) const FLOW_TABLE: u16 = 0x7;
 }
 
 /// The capability images.
@@ -20,6 +24,8 @@ pub(crate) struct Caps {
     pub(crate) roce: RoceCap,
     roce_max: RoceCap,
     pub(crate) atomic: AtomicCaps,
+    pub(crate) ethernet: EthernetOffloadCaps,
+    pub(crate) flow_table: FlowTableNicCap,
 }
 
 impl Caps {
@@ -30,17 +36,21 @@ impl Caps {
             roce: config.roce,
             roce_max: config.roce_max,
             atomic: config.atomic,
+            ethernet: config.ethernet,
+            flow_table: config.flow_table,
         }
     }
 
     /// The image of a group; `None` if the device has no such group.
-    pub(crate) fn image(&self, group: u16, current: bool) -> Option<&[u8; 0x100]> {
+    pub(crate) fn image(&self, group: u16, current: bool) -> Option<&[u8]> {
         Some(match (group, current) {
             (group::GENERAL, true) => &self.general.0,
             (group::GENERAL, false) => &self.general_max.0,
+            (group::ETHERNET, _) if self.general.eth_net_offloads() => &self.ethernet.0,
             (group::ATOMIC, _) if self.general.atomic() => &self.atomic.0,
             (group::ROCE, true) if self.general.roce() => &self.roce.0,
             (group::ROCE, false) if self.general.roce() => &self.roce_max.0,
+            (group::FLOW_TABLE, _) if self.general.nic_flow_table() => &self.flow_table.0,
             _ => return None,
         })
     }

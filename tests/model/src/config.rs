@@ -1,6 +1,8 @@
 //! What the modelled card is: identity, capabilities, how much memory it wants, how it starts.
 
-use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
+use bareverbs_firmware_cmds::caps::{
+    AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+};
 use core::time::Duration;
 
 /// Who looks after the MSI-X table.
@@ -83,6 +85,10 @@ pub struct Config {
     pub roce_max: RoceCap,
     /// Atomic capabilities at power-on.
     pub atomic: AtomicCaps,
+    /// What Ethernet queues can do, if there are any.
+    pub ethernet: EthernetOffloadCaps,
+    /// What flow tables can do, if there are any.
+    pub flow_table: FlowTableNicCap,
 }
 
 impl Config {
@@ -123,17 +129,29 @@ impl Config {
             roce,
             roce_max,
             atomic: atomic(),
+            ethernet: ethernet(),
+            flow_table: flow_table(),
         }
+    }
+
+    /// The same card without what a network driver needs: RDMA only.
+    #[must_use]
+    pub fn without_netdev(mut self) -> Self {
+        for caps in [&mut self.general, &mut self.general_max] {
+            caps.set_eth_net_offloads(false).set_nic_flow_table(false);
+        }
+        self
     }
 
     /// The same card with an InfiniBand port.
     #[must_use]
-    pub fn infiniband(mut self) -> Self {
-        self.port_type = PortType::InfiniBand;
-        for caps in [&mut self.general, &mut self.general_max] {
+    pub fn infiniband(self) -> Self {
+        let mut this = self.without_netdev();
+        this.port_type = PortType::InfiniBand;
+        for caps in [&mut this.general, &mut this.general_max] {
             caps.set_port_type(0).set_roce(false).set_ib_virt(true);
         }
-        self
+        this
     }
 }
 
@@ -192,6 +210,18 @@ fn general() -> (HcaCap, HcaCap) {
         .set_log_max_transport_domain(16)
         .set_log_max_pd(16)
         .set_log_max_xrcd(16)
+        .set_eth_net_offloads(true)
+        .set_nic_flow_table(true)
+        .set_log_max_sq(16)
+        .set_log_max_tis(16)
+        .set_log_max_tir(16)
+        .set_log_max_rqt(16)
+        .set_log_max_rqt_size(11)
+        .set_log_max_tis_per_sq(0)
+        .set_log_max_current_uc_list(7)
+        .set_log_max_current_mc_list(11)
+        .set_log_max_vlan_list(12)
+        .set_modify_rq_counter_set_id(true)
         .set_log_max_rq(16)
         .set_log_max_rmp(16)
         .set_basic_cyclic_rcv_wqe(true)
@@ -216,6 +246,33 @@ fn roce() -> (RoceCap, RoceCap) {
     let mut max = cap;
     max.set_sw_r_roce_src_udp_port(true);
     (cap, max)
+}
+
+/// The offloads that Linux's network driver insists on, and those that cost nothing more.
+fn ethernet() -> EthernetOffloadCaps {
+    let mut cap = EthernetOffloadCaps::ZERO;
+    cap.set_csum_cap(true)
+        .set_vlan_cap(true)
+        .set_wqe_vlan_insert(true)
+        .set_max_lso_cap(18)
+        // No headers have to come inline.
+        .set_wqe_inline_mode(2)
+        .set_rss_ind_tbl_cap(11);
+    cap
+}
+
+/// Flow tables for what is received, and nothing else.
+fn flow_table() -> FlowTableNicCap {
+    let mut cap = FlowTableNicCap::ZERO;
+    cap.flow_table_properties_nic_receive_mut()
+        .set_ft_support(true)
+        .set_modify_root(true)
+        .set_log_max_ft_size(22)
+        .set_max_ft_level(64)
+        .set_log_max_ft_num(16)
+        .set_log_max_destination(8)
+        .set_log_max_flow(20);
+    cap
 }
 
 fn atomic() -> AtomicCaps {

@@ -13,7 +13,7 @@ fn put32(entry: &mut [u8; 64], at: usize, value: u32) {
 }
 
 /// The vendor's syndrome beside the standard one: any number will do that differs by cause.
-fn vendor(syndrome: Syndrome) -> u8 {
+pub(crate) fn vendor(syndrome: Syndrome) -> u8 {
     0x50 | syndrome as u8 & 0x0f
 }
 

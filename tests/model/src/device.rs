@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::counters::{CounterSet, Stats};
 use crate::cq::Cq;
 use crate::eq::Eq;
+use crate::ethernet::{Looped, Queues};
 use crate::fault::Faults;
 use crate::health::Health;
 use crate::infiniband::LocalSource;
@@ -69,6 +70,22 @@ pub enum ObjectKind {
     QCounter,
     /// Page of the host.
     Page,
+    /// Flow table.
+    FlowTable = 32,
+    /// Flow group.
+    FlowGroup,
+    /// Flow counters, by the number of the first of those allocated together.
+    FlowCounter,
+    /// Transport interface send.
+    Tis,
+    /// Transport interface receive.
+    Tir,
+    /// Table of receive queues.
+    Rqt,
+    /// Ethernet send queue.
+    Sq,
+    /// Ethernet receive queue.
+    Rq,
 }
 
 /// Objects that were still there when the driver said that it was done.
@@ -106,6 +123,7 @@ pub(crate) struct Device {
     pub(crate) gids_used: Vec<u16>,
     pub(crate) groups: Groups,
     pub(crate) steering: Steering,
+    pub(crate) nic: Queues,
     pub(crate) vport: Vport,
     pub(crate) health: Health,
     pub(crate) faults: Faults,
@@ -124,6 +142,8 @@ pub(crate) struct Device {
     pub(crate) gsi: Option<u32>,
     /// Frames to the own address.
     pub(crate) loopback: VecDeque<Vec<u8>>,
+    /// The same from Ethernet send queues.
+    pub(crate) looped: VecDeque<Looped>,
     /// Who sent the packet that is being delivered, on an InfiniBand port.
     pub(crate) sender: Option<LocalSource>,
     pub(crate) spare_frames: Vec<Vec<u8>>,
@@ -160,6 +180,7 @@ impl Device {
             gids_used: Vec::new(),
             groups: Groups::default(),
             steering: Steering::default(),
+            nic: Queues::new(&caps),
             vport,
             health: Health::default(),
             faults: Faults::default(),
@@ -172,6 +193,7 @@ impl Device {
             held_back: BTreeSet::new(),
             gsi: None,
             loopback: VecDeque::new(),
+            looped: VecDeque::new(),
             sender: None,
             spare_frames: Vec::new(),
             scratch: Some(Scratch::new()),
@@ -289,6 +311,14 @@ impl Device {
             ObjectKind::QCounter,
             &mut self.counters.iter().map(|(n, _)| n),
         );
+        note(ObjectKind::Tis, &mut self.nic.tises.iter().map(|(n, _)| n));
+        note(ObjectKind::Tir, &mut self.nic.tirs.iter().map(|(n, _)| n));
+        note(ObjectKind::Rqt, &mut self.nic.rqts.iter().map(|(n, _)| n));
+        note(ObjectKind::Sq, &mut self.nic.sqs.iter().map(|(n, _)| n));
+        note(ObjectKind::Rq, &mut self.nic.rqs.iter().map(|(n, _)| n));
+        note(ObjectKind::FlowTable, &mut self.steering.tables());
+        note(ObjectKind::FlowGroup, &mut self.steering.groups());
+        note(ObjectKind::FlowCounter, &mut self.steering.counters.iter());
         for leak in &leaks {
             log::warn!(
                 "TEARDOWN_HCA with a live {:?} {:#x}",
@@ -311,12 +341,14 @@ impl Device {
         self.gids_used.clear();
         self.groups = Groups::default();
         self.steering = Steering::default();
+        self.nic.clear();
         self.ready.clear();
         self.timers.clear();
         self.draining.clear();
         self.held_back.clear();
         self.gsi = None;
         self.loopback.clear();
+        self.looped.clear();
         self.pages.release_all();
         self.pages.asked = 0;
     }

@@ -32,6 +32,7 @@ mod cq;
 mod cqe;
 mod device;
 mod eq;
+mod ethernet;
 pub mod fault;
 pub mod health;
 pub mod host;

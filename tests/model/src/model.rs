@@ -152,7 +152,7 @@ impl Model {
             }
             device.run_timers(io);
             for _ in 0..TURNS {
-                if device.ready.is_empty() && device.loopback.is_empty() {
+                if device.idle() {
                     break;
                 }
                 device.run_queues(io);
@@ -178,7 +178,7 @@ impl Model {
         }
         let commands = device.cmdq.next_deadline(device.config.command_time);
         let boot = (!device.booted()).then(|| device.started + device.config.boot_time);
-        let busy = (!device.ready.is_empty() || !device.loopback.is_empty()).then_some(device.now);
+        let busy = (!device.idle()).then_some(device.now);
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
         let timer = device.timers.first().map(|&(at, _)| at);
         let held_back = device.held_back.first().map(|&(at, _)| at);

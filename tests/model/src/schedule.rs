@@ -85,6 +85,8 @@ impl Device {
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.queued = false;
                 self.run_qp(io, qpn);
+            } else {
+                self.run_sq(io, qpn);
             }
         }
         !self.ready.is_empty()
@@ -240,14 +242,18 @@ impl Device {
         self.event(io, kind, 0, &data.0);
     }
 
+    /// Whether no queue has something to do, and no frame is on its way round.
+    pub(crate) fn idle(&self) -> bool {
+        self.ready.is_empty() && self.loopback.is_empty() && self.looped.is_empty()
+    }
+
     /// Whether anything but commands is due.
     pub(crate) fn has_work(&self) -> bool {
         let now = self.now;
         let due = |timers: &BTreeSet<(Duration, u32)>| {
             !timers.is_empty() && timers.first().is_some_and(|&(at, _)| at <= now)
         };
-        !self.ready.is_empty()
-            || !self.loopback.is_empty()
+        !self.idle()
             || due(&self.timers)
             || due(&self.held_back)
             || !self.draining.is_empty() && self.drain_at <= now
@@ -289,7 +295,11 @@ impl Device {
             self.drain_at = now + DRAIN_PERIOD;
             let mut next = self.draining.first().copied();
             while let Some(qpn) = next {
-                self.flush_receives(io, qpn);
+                if self.qps.contains(qpn) {
+                    self.flush_receives(io, qpn);
+                } else {
+                    self.flush_rq(io, qpn);
+                }
                 next = self.draining.range(qpn + 1..).next().copied();
             }
         }

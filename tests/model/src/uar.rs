@@ -39,6 +39,16 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Device {
+    /// A doorbell of a queue pair's send queue or of an Ethernet one: their numbers do not overlap.
+    fn send_doorbell(&mut self, io: &mut Io<'_>, index: u32, second: u32) {
+        let number = second >> 8;
+        if self.nic.sqs.contains(number) {
+            self.ethernet_doorbell(io, index, number);
+        } else {
+            self.sq_doorbell(io, index, second);
+        }
+    }
+
     /// A write into a doorbell page. Returns whether it meant something.
     pub(crate) fn uar_write(&mut self, io: &mut Io<'_>, index: u32, at: u64, data: &[u8]) -> bool {
         let Some(uar) = self.uars.get_mut(index) else {
@@ -61,8 +71,8 @@ impl Device {
             (BLUE_FLAME..BLUE_FLAME_END, second) => match ((at - BLUE_FLAME) % HALF, second) {
                 // The second word names the queue, whether both come at once or one after the other; the first says
                 // nothing that is not in the WQE. The rest of a BlueFlame write is the WQE, which is in memory as well.
-                (0, Some(second)) => self.sq_doorbell(io, index, second),
-                (4, None) => self.sq_doorbell(io, index, first),
+                (0, Some(second)) => self.send_doorbell(io, index, second),
+                (4, None) => self.send_doorbell(io, index, first),
                 _ => {}
             },
             _ => return false,

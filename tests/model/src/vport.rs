@@ -42,6 +42,33 @@ pub(crate) struct PortTraffic {
     pub(crate) group_sent: Traffic,
 }
 
+/// Where a frame goes, by its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Unicast,
+    Multicast,
+    Broadcast,
+}
+
+impl Kind {
+    const COUNT: usize = 3;
+
+    pub(crate) fn of(frame: &[u8]) -> Self {
+        match frame.first_chunk::<6>() {
+            Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => Self::Broadcast,
+            Some([first, ..]) if first & 1 != 0 => Self::Multicast,
+            _ => Self::Unicast,
+        }
+    }
+}
+
+/// What went through the port to and from Ethernet queues, by [`Kind`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EthernetTraffic {
+    pub(crate) received: [Traffic; Kind::COUNT],
+    pub(crate) sent: [Traffic; Kind::COUNT],
+}
+
 /// The port.
 #[derive(Debug, Clone)]
 pub(crate) struct Vport {
@@ -51,6 +78,7 @@ pub(crate) struct Vport {
     /// Ethernet payload that fits a frame.
     pub(crate) mtu: u16,
     pub(crate) traffic: PortTraffic,
+    pub(crate) ethernet: EthernetTraffic,
     /// InfiniBand's capability mask: automatic migration and traps, and what software adds.
     pub(crate) cap_mask1: u32,
 }
@@ -75,6 +103,7 @@ impl Vport {
             admin_up: true,
             mtu: config.mtu,
             traffic: PortTraffic::default(),
+            ethernet: EthernetTraffic::default(),
             cap_mask1: 0x0000_0848,
         }
     }
@@ -86,6 +115,11 @@ impl Vport {
     pub(crate) fn mac(&self) -> [u8; 6] {
         let bytes = self.context.permanent_address().to_be_bytes();
         [bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]
+    }
+
+    /// Longest frame of the port, with a tag and without check sequence.
+    pub(crate) fn max_frame(&self) -> usize {
+        usize::from(self.mtu) + 18
     }
 
     /// Largest path MTU whose packets fit the port's frames, as its code (1 for 256 to 5 for 4096).

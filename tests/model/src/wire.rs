@@ -3,8 +3,20 @@
 use crate::device::{Device, Stage};
 use crate::io::Io;
 use crate::roce::env::{Encapsulation, QpKind};
-use crate::roce::packet::Packet;
+use crate::roce::packet::{Packet, ParseError};
+use crate::vport::Kind;
 use bareverbs_firmware_cmds::roce::RoceAddr;
+
+/// What became of a frame as far as RDMA goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// A QP has it.
+    Delivered,
+    /// It is RoCE for this port, and nobody wants it or it is broken.
+    Dropped,
+    /// It is not RoCE for this port.
+    Foreign,
+}
 
 /// Where datagrams to a group are addressed.
 const MULTICAST_QPN: u32 = 0xff_ffff;
@@ -73,7 +85,17 @@ impl Device {
             self.deliver(io, &frame, true);
             self.spare_frames.push(frame);
         }
-        !self.loopback.is_empty()
+        for _ in 0..self.looped.len().min(64) {
+            let Some(looped) = self.looped.pop_front() else {
+                break;
+            };
+            let frame = &looped.frame;
+            let consumed = self.ethernet() && self.deliver_rdma(io, frame, true) != Fate::Foreign;
+            if !consumed && !self.deliver_ethernet(io, frame, Some(looped.transport_domain)) {
+                self.stats.frames_dropped += 1;
+            }
+        }
+        !self.loopback.is_empty() || !self.looped.is_empty()
     }
 
     /// A frame from the cable.
@@ -87,41 +109,76 @@ impl Device {
     }
 
     fn deliver(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) {
-        if !self.deliver_packet(io, frame, looped) {
+        if self.stage != Stage::Initialized || !self.health.well() {
             self.stats.frames_dropped += 1;
-        } else if !looped {
-            let traffic = &mut self.vport.traffic;
-            let counter = if frame[0] & 1 != 0 {
-                &mut traffic.group_received
-            } else {
-                &mut traffic.received
-            };
-            counter.count(frame);
+            return;
+        }
+        match self.deliver_rdma(io, frame, looped) {
+            Fate::Delivered if !looped => {
+                let traffic = &mut self.vport.traffic;
+                let counter = if frame[0] & 1 != 0 {
+                    &mut traffic.group_received
+                } else {
+                    &mut traffic.received
+                };
+                counter.count(frame);
+            }
+            Fate::Delivered => {}
+            // What came round was sent by a QP, and is for QPs.
+            Fate::Foreign if self.ethernet() && !looped && self.deliver_received(io, frame) => {}
+            Fate::Foreign | Fate::Dropped => self.stats.frames_dropped += 1,
         }
     }
 
-    fn deliver_packet(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> bool {
-        if self.stage != Stage::Initialized
-            || !self.health.well()
-            || self.ethernet() && !self.vport.context.roce_en()
-        {
+    /// A frame from the cable that is for no QP.
+    fn deliver_received(&mut self, io: &mut Io<'_>, frame: &[u8]) -> bool {
+        if frame.len() > self.vport.max_frame() {
             return false;
+        }
+        let taken = self.deliver_ethernet(io, frame, None);
+        if taken {
+            self.vport.ethernet.received[Kind::of(frame) as usize].count(frame);
+        }
+        taken
+    }
+
+    fn deliver_rdma(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> Fate {
+        if self.ethernet() && !self.vport.context.roce_en() {
+            return Fate::Foreign;
         }
         let packet = match Packet::parse(frame) {
             Ok(packet) => packet,
-            Err(error) => {
+            Err(
+                error @ (ParseError::Icrc
+                | ParseError::Version
+                | ParseError::Opcode(_)
+                | ParseError::AethSyndrome(_)
+                | ParseError::Payload),
+            ) => {
                 log::debug!("frame dropped: {error}");
-                return false;
+                return Fate::Dropped;
+            }
+            Err(_) => return Fate::Foreign,
+        };
+        let to_rdma = |delivered| {
+            if delivered {
+                Fate::Delivered
+            } else {
+                Fate::Dropped
             }
         };
         if !self.ethernet() {
-            return self.deliver_local(io, &packet, looped);
+            return to_rdma(self.deliver_local(io, &packet, looped));
         }
         let path = &packet.repr.headers.path;
         let (gid, version, kind) = destination(&path.encapsulation);
         let qpn = packet.repr.bth.destination_qpn;
         if qpn == MULTICAST_QPN {
-            return multicast(&gid) && self.deliver_group(io, &packet, &gid, looped);
+            return if multicast(&gid) && self.deliver_group(io, &packet, &gid, looped) {
+                Fate::Delivered
+            } else {
+                Fate::Foreign
+            };
         }
         let vlan = path.vlan.map(|tag| tag & 0xfff).filter(|&id| id != 0);
         let mac = path.destination_mac;
@@ -134,17 +191,17 @@ impl Device {
                 && (mac == self.vport.mac() || mac == entry_mac(entry))
         });
         if !known {
-            return false;
+            return Fate::Foreign;
         }
         let qpn = if qpn == 1 {
             match self.gsi {
                 Some(qpn) => qpn,
-                None => return false,
+                None => return Fate::Dropped,
             }
         } else {
             qpn
         };
-        self.deliver_to(io, qpn, &packet)
+        to_rdma(self.deliver_to(io, qpn, &packet))
     }
 
     pub(crate) fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {

@@ -67,7 +67,7 @@ const TRANSPORT_DOMAIN: Family = Family {
     kind: ObjectKind::TransportDomain,
     exhausted: Syndrome::TdExhausted,
     unknown: Syndrome::TdUnknown,
-    busy: Syndrome::TdUnknown,
+    busy: Syndrome::TdBusy,
 };
 const XRCD: Family = Family {
     table: |device| &mut device.xrcds,

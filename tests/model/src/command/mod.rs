@@ -14,6 +14,7 @@ mod counter;
 mod cq;
 mod domain;
 mod eq;
+mod flow;
 mod lifecycle;
 mod mailbox;
 mod mcg;
@@ -23,7 +24,11 @@ mod qp;
 pub(crate) mod queue;
 mod register;
 mod roce;
+mod rq;
+mod sq;
 mod srq;
+mod tir;
+mod tis;
 mod transition;
 mod vport;
 
@@ -93,7 +98,7 @@ fn named_end(of: &Descriptor) -> usize {
 }
 
 /// The longest fixed part of a command whose reserved bits are checked.
-const MAX_CHECKED: usize = 0x210;
+const MAX_CHECKED: usize = 0x400;
 
 /// The bits of a command that named fields cover, worked out once: every command that comes is compared with them.
 struct Named<C>(PhantomData<C>);
@@ -263,6 +268,40 @@ impl Device {
             AllocQCounter, Initialized, counter::alloc;
             DeallocQCounter, Initialized, counter::dealloc;
             QueryQCounter, Initialized, counter::query;
+            SetFlowTableRoot, Initialized, flow::set_root;
+            CreateFlowTable, Initialized, flow::create_table;
+            DestroyFlowTable, Initialized, flow::destroy_table;
+            QueryFlowTable, Initialized, flow::query_table;
+            ModifyFlowTable, Initialized, flow::modify_table;
+            CreateFlowGroup, Initialized, flow::create_group;
+            DestroyFlowGroup, Initialized, flow::destroy_group;
+            QueryFlowGroup, Initialized, flow::query_group;
+            SetFte, Initialized, flow::set_entry;
+            QueryFte, Initialized, flow::query_entry;
+            DeleteFte, Initialized, flow::delete_entry;
+            AllocFlowCounter, Initialized, flow::alloc_counter;
+            DeallocFlowCounter, Initialized, flow::dealloc_counter;
+            QueryFlowCounter, Initialized, flow::query_counter;
+            CreateTis, Initialized, tis::create;
+            ModifyTis, Initialized, tis::modify;
+            DestroyTis, Initialized, tis::destroy;
+            QueryTis, Initialized, tis::query;
+            CreateTir, Initialized, tir::create;
+            ModifyTir, Initialized, tir::modify;
+            DestroyTir, Initialized, tir::destroy;
+            QueryTir, Initialized, tir::query;
+            CreateRqt, Initialized, tir::create_rqt;
+            ModifyRqt, Initialized, tir::modify_rqt;
+            DestroyRqt, Initialized, tir::destroy_rqt;
+            QueryRqt, Initialized, tir::query_rqt;
+            CreateSq, Initialized, sq::create;
+            ModifySq, Initialized, sq::modify;
+            DestroySq, Initialized, sq::destroy;
+            QuerySq, Initialized, sq::query;
+            CreateRq, Initialized, rq::create;
+            ModifyRq, Initialized, rq::modify;
+            DestroyRq, Initialized, rq::destroy;
+            QueryRq, Initialized, rq::query;
         }
     }
 }

@@ -1,0 +1,417 @@
+//! Receiving: frames go through steering, by hash or directly, into a receive queue's buffers.
+
+use super::checksum::{self, Verdict};
+use super::frame::{self, Parsed, TAG, Transport, Version};
+use super::queue::{INDIRECT, QueueState};
+use super::rss::{self, Hash};
+use crate::cq::opcode as completion;
+use crate::device::Device;
+use crate::io::Io;
+use crate::mkey::Right;
+use crate::roce::env::{AccessError, Counter, RecvWork, Segment, Syndrome};
+use crate::steering::Hit;
+use crate::wqe::scatter_list;
+
+/// In the length of a receive segment: the driver asks for padding in front, which this card does not do.
+const START_PADDING: u32 = 1 << 31;
+/// `self_lb_block` of a TIR: despite its name, frames that come round from its own transport domain reach it only if the
+/// bit is set; this is how both of the vendor's drivers use it.
+const LOOPBACK_UNICAST: u8 = 1 << 0;
+const LOOPBACK_MULTICAST: u8 = 1 << 1;
+
+/// What a completion says of a frame beyond its length.
+struct Facts {
+    tag: Option<u16>,
+    parsed: Parsed,
+    verdict: Verdict,
+    hash: Hash,
+    flow_tag: u32,
+}
+
+/// What became of a frame at one queue.
+enum Outcome {
+    Done { index: u16 },
+    Failed { index: u16, syndrome: Syndrome },
+    NoBuffer,
+}
+
+impl Device {
+    /// Takes a frame through the flow tables into receive queues. Returns whether any took it. `from` is the transport
+    /// domain of the sender if the frame came round.
+    pub(crate) fn deliver_ethernet(
+        &mut self,
+        io: &mut Io<'_>,
+        frame: &[u8],
+        from: Option<u32>,
+    ) -> bool {
+        if frame.len() < frame::HEADER {
+            return false;
+        }
+        let mut hits = core::mem::take(&mut self.nic.hits);
+        self.steering.classify(frame, &mut hits);
+        let mut taken = false;
+        if !hits.is_empty() {
+            let parsed = frame::parse(frame);
+            let verdict = checksum::check(frame, &parsed);
+            for hit in &hits {
+                taken |= self.deliver_tir(io, frame, from, *hit, &parsed, verdict);
+            }
+        }
+        self.nic.hits = hits;
+        taken
+    }
+
+    fn deliver_tir(
+        &mut self,
+        io: &mut Io<'_>,
+        frame: &[u8],
+        from: Option<u32>,
+        hit: Hit,
+        parsed: &Parsed,
+        verdict: Verdict,
+    ) -> bool {
+        let Some(tir) = self.nic.tirs.get(hit.tir) else {
+            return false;
+        };
+        let context = &tir.context;
+        let wanted = if frame[0] & 1 != 0 {
+            LOOPBACK_MULTICAST
+        } else {
+            LOOPBACK_UNICAST
+        };
+        if from == Some(context.transport_domain()) && context.self_lb_block() & wanted == 0 {
+            return false;
+        }
+        let (number, hash) = if context.disp_type() == INDIRECT {
+            let hash = rss::hash(context, frame, parsed);
+            let Some(table) = self.nic.rqts.get(context.indirect_table()) else {
+                return false;
+            };
+            let at = hash.value as usize % table.queues.len().max(1);
+            let Some(&number) = table.queues.get(at) else {
+                return false;
+            };
+            (number, hash)
+        } else {
+            (context.inline_rqn(), Hash::default())
+        };
+        let facts = Facts {
+            tag: None,
+            parsed: *parsed,
+            verdict,
+            hash,
+            flow_tag: hit.flow_tag,
+        };
+        self.deliver_rq(io, number, frame, facts)
+    }
+
+    fn deliver_rq(&mut self, io: &mut Io<'_>, number: u32, frame: &[u8], mut facts: Facts) -> bool {
+        let Some(rq) = self.nic.rqs.get(number) else {
+            return false;
+        };
+        if rq.state != QueueState::Ready {
+            return false;
+        }
+        let strip = !rq.context.vsd();
+        let counter_set = rq.context.counter_set_id();
+        let mut stripped = core::mem::take(&mut self.nic.stripped);
+        stripped.clear();
+        let data = if let (true, Some(tag)) = (strip, facts.parsed.tag) {
+            facts.tag = Some(tag);
+            stripped.extend_from_slice(&frame[..12]);
+            stripped.extend_from_slice(&frame[12 + TAG..]);
+            stripped.as_slice()
+        } else {
+            frame
+        };
+        let mut work = core::mem::take(&mut self.nic.work);
+        let outcome = self.place_frame(io, number, data, &mut work);
+        let length = data.len() as u32;
+        self.nic.work = work;
+        self.nic.stripped = stripped;
+        match outcome {
+            Outcome::NoBuffer => {
+                if let Some(set) = self.counters.get_mut(u32::from(counter_set)) {
+                    set.values[Counter::OutOfBuffer as usize] += 1;
+                }
+                false
+            }
+            Outcome::Done { index } => {
+                self.receive_done(io, number, index, length, &facts);
+                true
+            }
+            Outcome::Failed { index, syndrome } => {
+                self.receive_failed(io, number, index, syndrome);
+                true
+            }
+        }
+    }
+
+    /// Writes a frame into the buffers of the next WQE.
+    fn place_frame(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        data: &[u8],
+        work: &mut RecvWork,
+    ) -> Outcome {
+        match self.fetch_buffer(io, number, work) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::NoBuffer,
+            Err(syndrome) => {
+                return Outcome::Failed {
+                    index: work.index,
+                    syndrome,
+                };
+            }
+        }
+        let index = work.index;
+        let Some(rq) = self.nic.rqs.get(number) else {
+            return Outcome::NoBuffer;
+        };
+        // A pool has its own protection domain.
+        let pd = match rq.pool().and_then(|pool| self.srqs.get(pool)) {
+            Some(pool) => pool.pd,
+            None => rq.context.wq().pd(),
+        };
+        let who = rq.accessor(number, pd);
+        let mut rest = data;
+        for segment in &work.segments {
+            let Segment::Memory { lkey, addr, len } = *segment else {
+                continue;
+            };
+            let room = match len & !START_PADDING {
+                // Zero means 2 GiB, which is the bit.
+                0 => START_PADDING as usize,
+                len => len as usize,
+            };
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            if now.is_empty() {
+                break;
+            }
+            let written = self.write_key(io, lkey, who, addr, now, Right::LocalWrite);
+            if let Err(error) = written {
+                log::warn!("RQ {number:#x}: scatter of {} bytes: {error:?}", now.len());
+                let syndrome = match error {
+                    AccessError::Fault => Syndrome::LocalQpOperation,
+                    _ => Syndrome::LocalProtection,
+                };
+                return Outcome::Failed { index, syndrome };
+            }
+            rest = later;
+        }
+        if rest.is_empty() {
+            Outcome::Done { index }
+        } else {
+            Outcome::Failed {
+                index,
+                syndrome: Syndrome::LocalLength,
+            }
+        }
+    }
+
+    /// Fetches the next receive WQE; `false` if there is none.
+    fn fetch_buffer(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        work: &mut RecvWork,
+    ) -> Result<bool, Syndrome> {
+        work.clear();
+        let bad = Syndrome::LocalQpOperation;
+        let Some(rq) = self.nic.rqs.get_mut(number) else {
+            return Ok(false);
+        };
+        if let Some(pool) = rq.pool() {
+            return self.fetch_shared(io, pool, work).map_err(|bad| bad.0);
+        }
+        if rq.posted == rq.next {
+            let record = rq.context.wq().dbr_addr();
+            rq.posted = io.read_be32(record).map_err(|_| bad)? as u16;
+        }
+        let posted = rq.posted.wrapping_sub(rq.next);
+        if posted == 0 {
+            return Ok(false);
+        }
+        let (index, at) = if rq.cyclic() {
+            (rq.next, u32::from(rq.next) & (rq.entries() - 1))
+        } else {
+            (rq.link, u32::from(rq.link))
+        };
+        work.index = index;
+        let mut wqe = [0; 2048];
+        let wqe = &mut wqe[..(rq.stride() as usize).min(2048)];
+        let sound = u32::from(posted) <= rq.entries() && at < rq.entries();
+        if !sound || rq.ring.read(io, u64::from(at) * rq.stride(), wqe).is_err() {
+            log::warn!("RQ {number:#x}: WQE {index:#x} of {posted} posted");
+            return Err(bad);
+        }
+        rq.next = rq.next.wrapping_add(1);
+        if rq.cyclic() {
+            scatter_list(wqe, work);
+        } else {
+            rq.link = u16::from_be_bytes([wqe[2], wqe[3]]);
+            scatter_list(&wqe[16..], work);
+        }
+        Ok(true)
+    }
+
+    fn receive_done(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        index: u16,
+        length: u32,
+        facts: &Facts,
+    ) {
+        let Some(rq) = self.nic.rqs.get(number) else {
+            return;
+        };
+        let cqn = rq.context.cqn();
+        let user_index = rq.context.user_index();
+        let mut cqe = [0; 64];
+        let mut put = |at: usize, value: u32| {
+            cqe[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        };
+        put(0x0c, facts.hash.value);
+        put(0x20, user_index);
+        put(0x2c, length);
+        put(0x38, facts.flow_tag & 0xff_ffff);
+        cqe[0x10] = facts.hash.kind;
+        cqe[0x14..0x16].copy_from_slice(&facts.verdict.complete.to_be_bytes());
+        cqe[0x1c] = checks(facts);
+        cqe[0x1d] = header_types(facts);
+        if let Some(tag) = facts.tag {
+            cqe[0x1e..0x20].copy_from_slice(&tag.to_be_bytes());
+        }
+        cqe[0x3c..0x3e].copy_from_slice(&index.to_be_bytes());
+        cqe[0x3f] = completion::RESPONDER_SEND << 4;
+        if self.complete(io, cqn, &mut cqe, false).is_err() {
+            self.fail_rq(io, number);
+        }
+    }
+
+    /// A receive WQE ends in error. What is too long costs its WQE only; the rest stops the queue.
+    fn receive_failed(&mut self, io: &mut Io<'_>, number: u32, index: u16, syndrome: Syndrome) {
+        self.put_receive_error(io, number, index, syndrome);
+        if syndrome != Syndrome::LocalLength {
+            self.fail_rq(io, number);
+        }
+    }
+
+    fn put_receive_error(&mut self, io: &mut Io<'_>, number: u32, index: u16, syndrome: Syndrome) {
+        let Some(rq) = self.nic.rqs.get(number) else {
+            return;
+        };
+        let cqn = rq.context.cqn();
+        let mut cqe = [0; 64];
+        cqe[0x20..0x24].copy_from_slice(&rq.context.user_index().to_be_bytes());
+        cqe[0x36] = crate::cqe::vendor(syndrome);
+        cqe[0x37] = syndrome as u8;
+        cqe[0x38..0x3c].copy_from_slice(&number.to_be_bytes());
+        cqe[0x3c..0x3e].copy_from_slice(&index.to_be_bytes());
+        cqe[0x3f] = completion::RESPONDER_ERROR << 4;
+        if self.complete(io, cqn, &mut cqe, false).is_err()
+            && let Some(rq) = self.nic.rqs.get_mut(number)
+        {
+            rq.state = QueueState::Error;
+        }
+    }
+
+    /// Stops a receive queue; what was and will be posted is flushed.
+    pub(crate) fn fail_rq(&mut self, io: &mut Io<'_>, number: u32) {
+        let Some(rq) = self.nic.rqs.get_mut(number) else {
+            return;
+        };
+        rq.state = QueueState::Error;
+        if rq.context.flush_in_error_en() && rq.pool().is_none() {
+            if self.draining.is_empty() {
+                self.drain_at = self.now;
+            }
+            self.draining.insert(number);
+            self.flush_rq(io, number);
+        }
+    }
+
+    /// Completes what is posted to a queue in error.
+    pub(crate) fn flush_rq(&mut self, io: &mut Io<'_>, number: u32) {
+        let Some(rq) = self.nic.rqs.get_mut(number) else {
+            return;
+        };
+        let Ok(record) = io.read_be32(rq.context.wq().dbr_addr()) else {
+            return;
+        };
+        rq.posted = record as u16;
+        let cqn = rq.context.cqn();
+        loop {
+            let Some(rq) = self.nic.rqs.get_mut(number) else {
+                return;
+            };
+            let left = rq.posted.wrapping_sub(rq.next);
+            // A queue that cannot complete keeps what it has.
+            let alive = self.cqs.get(cqn).is_some_and(|cq| cq.status == 0);
+            if left == 0 || u32::from(left) > rq.entries() || !alive {
+                return;
+            }
+            let index = if rq.cyclic() {
+                rq.next
+            } else {
+                let link = rq.link;
+                let mut next = [0; 4];
+                let at = u64::from(link) * rq.stride();
+                if u32::from(link) >= rq.entries() || rq.ring.read(io, at, &mut next).is_err() {
+                    return;
+                }
+                rq.link = u16::from_be_bytes([next[2], next[3]]);
+                link
+            };
+            rq.next = rq.next.wrapping_add(1);
+            self.put_receive_error(io, number, index, Syndrome::WorkRequestFlushed);
+        }
+    }
+}
+
+/// `hds_ip_ext`: which headers were found right.
+fn checks(facts: &Facts) -> u8 {
+    const L2_OK: u8 = 1 << 0;
+    const L3_OK: u8 = 1 << 1;
+    const L4_OK: u8 = 1 << 2;
+    let mut bits = L2_OK;
+    if facts.verdict.network_ok {
+        bits |= L3_OK;
+    }
+    if facts.verdict.transport_ok {
+        bits |= L4_OK;
+    }
+    bits
+}
+
+/// `l4_l3_hdr_type`: which headers there are, and whether a tag was taken out.
+fn header_types(facts: &Facts) -> u8 {
+    const TAGGED: u8 = 1 << 0;
+    const FRAGMENT: u8 = 1 << 1;
+    const ACK: u8 = 0x10;
+    let mut bits = if facts.tag.is_some() { TAGGED } else { 0 };
+    let Some(network) = &facts.parsed.network else {
+        return bits;
+    };
+    bits |= match network.version {
+        Version::V6 => 1 << 2,
+        Version::V4 => 2 << 2,
+    };
+    if network.fragment {
+        bits |= FRAGMENT;
+    }
+    bits | match facts.parsed.transport {
+        None => 0,
+        Some(Transport::Udp { .. }) => 2 << 4,
+        Some(Transport::Tcp { at, header, flags }) => {
+            let data = at + header < network.end;
+            match (flags & ACK != 0, data) {
+                (false, _) => 1 << 4,
+                (true, false) => 3 << 4,
+                (true, true) => 4 << 4,
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Sending: work queue entries become frames.
+
+use super::frame::{self, MIN_FRAME, TAG, ethertype};
+use super::queue::QueueState;
+use super::segment::{self, LsoError};
+use super::{Looped, checksum};
+use crate::cq::opcode as completion;
+use crate::device::Device;
+use crate::io::Io;
+use crate::mkey::{Accessor, Right};
+use crate::roce::env::{AccessError, Syndrome};
+use crate::vport::Kind;
+use crate::wqe::opcode as roce;
+use bareverbs_firmware_cmds::wqe::{Control, Data, Ethernet, completion as signal, ethernet};
+use zerocopy::FromBytes;
+
+const NOP: u8 = roce::NOP;
+const SEND: u8 = roce::SEND;
+const LSO: u8 = 0x0e;
+
+/// Entries a queue may send before the next one has its turn.
+const RUN_BUDGET: usize = 64;
+/// Where the inline headers start in the Ethernet segment.
+const INLINE_AT: usize = 14;
+/// Longest WQE: 63 units of 16 bytes.
+const MAX_WQE: usize = 1024;
+/// Frames to the own address that may wait; a device drops what its buffer does not hold.
+const LOOPBACK_DEPTH: usize = 1024;
+
+/// What one WQE says.
+struct Entry {
+    index: u16,
+    opcode: u8,
+    signaled: bool,
+}
+
+/// A frame to be sent, and what is still to be done to it.
+struct Draft<'a> {
+    checksums: (bool, bool),
+    tag: Option<(u16, u16)>,
+    mss: usize,
+    /// Headers that came inline.
+    inline: &'a [u8],
+}
+
+impl Device {
+    /// The doorbell of a send queue.
+    pub(crate) fn ethernet_doorbell(&mut self, io: &mut Io<'_>, uar: u32, number: u32) {
+        self.stats.doorbells += 1;
+        let Some(sq) = self.nic.sqs.get_mut(number) else {
+            self.stats.bad_doorbells += 1;
+            return;
+        };
+        let wq = sq.context.wq();
+        if wq.uar_page() != uar {
+            log::warn!("doorbell of SQ {number:#x} through UAR {uar:#x}");
+            self.stats.bad_doorbells += 1;
+            return;
+        }
+        // The doorbell only wakes; how much was posted is in the record.
+        let Ok(record) = io.read_be32(wq.dbr_addr().wrapping_add(4)) else {
+            return;
+        };
+        sq.posted = record as u16;
+        self.wake_sq(number);
+    }
+
+    pub(crate) fn wake_sq(&mut self, number: u32) {
+        if let Some(sq) = self.nic.sqs.get_mut(number)
+            && !sq.queued
+        {
+            sq.queued = true;
+            self.ready.push_back(number);
+        }
+    }
+
+    /// Gives a send queue its turn.
+    pub(crate) fn run_sq(&mut self, io: &mut Io<'_>, number: u32) {
+        if let Some(sq) = self.nic.sqs.get_mut(number) {
+            sq.queued = false;
+        }
+        for _ in 0..RUN_BUDGET {
+            let Some(sq) = self.nic.sqs.get(number) else {
+                return;
+            };
+            if sq.posted == sq.next {
+                return;
+            }
+            let result = match sq.state {
+                QueueState::Reset => return,
+                QueueState::Ready => self.send_next(io, number),
+                QueueState::Error => {
+                    if !sq.context.flush_in_error_en() {
+                        return;
+                    }
+                    self.flush_next(io, number)
+                }
+            };
+            let (entry, syndrome) = match result {
+                Ok(entry) => (entry, None),
+                Err((entry, syndrome)) => (entry, Some(syndrome)),
+            };
+            if syndrome.is_some()
+                && let Some(sq) = self.nic.sqs.get_mut(number)
+            {
+                sq.state = QueueState::Error;
+            }
+            self.send_done(io, number, &entry, syndrome);
+        }
+        self.wake_sq(number);
+    }
+
+    /// Takes the next WQE out of the queue.
+    fn fetch_entry(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        wqe: &mut [u8; MAX_WQE],
+    ) -> Result<(Entry, usize), (Entry, Syndrome)> {
+        let bad = Syndrome::LocalQpOperation;
+        let mut entry = Entry {
+            index: 0,
+            opcode: NOP,
+            signaled: false,
+        };
+        let Some(sq) = self.nic.sqs.get_mut(number) else {
+            return Err((entry, bad));
+        };
+        entry.index = sq.next;
+        let posted = sq.posted.wrapping_sub(sq.next);
+        let (head, rest) = wqe.split_at_mut(64);
+        if u32::from(posted) > sq.blocks() || sq.read(io, sq.next, head).is_err() {
+            log::warn!(
+                "SQ {number:#x}: {posted} blocks posted in a queue of {}, or out of reach",
+                sq.blocks()
+            );
+            sq.next = sq.posted;
+            return Err((entry, bad));
+        }
+        let Ok((control, _)) = Control::ref_from_prefix(head) else {
+            return Err((entry, bad));
+        };
+        entry.opcode = control.opcode();
+        entry.signaled = control.fm_ce_se & signal::MASK >= signal::ALWAYS;
+        let length = usize::from(control.units()) * 16;
+        let blocks = (length.div_ceil(64) as u16).max(1);
+        let sound = length != 0
+            && blocks <= posted
+            && control.index() == sq.next
+            && control.qpn().number() == number;
+        let rest = &mut rest[..length.saturating_sub(64)];
+        if !sound || sq.read(io, sq.next.wrapping_add(1), rest).is_err() {
+            log::warn!(
+                "SQ {number:#x}: WQE {:#x} of {length} bytes is malformed",
+                entry.index
+            );
+            // What follows is flushed: only this WQE is skipped.
+            sq.next = sq.next.wrapping_add(blocks.min(posted));
+            return Err((entry, bad));
+        }
+        sq.next = sq.next.wrapping_add(blocks);
+        Ok((entry, length))
+    }
+
+    fn flush_next(&mut self, io: &mut Io<'_>, number: u32) -> Result<Entry, (Entry, Syndrome)> {
+        let mut wqe = [0; MAX_WQE];
+        let (Ok((entry, _)) | Err((entry, _))) = self.fetch_entry(io, number, &mut wqe);
+        Err((entry, Syndrome::WorkRequestFlushed))
+    }
+
+    fn send_next(&mut self, io: &mut Io<'_>, number: u32) -> Result<Entry, (Entry, Syndrome)> {
+        let mut wqe = [0; MAX_WQE];
+        let (entry, length) = self.fetch_entry(io, number, &mut wqe)?;
+        let sent = match entry.opcode {
+            NOP => Ok(()),
+            SEND | LSO => self.send_entry(io, number, entry.opcode == LSO, &wqe[..length]),
+            other => {
+                log::warn!("SQ {number:#x}: opcode {other:#x}");
+                Err(Syndrome::LocalQpOperation)
+            }
+        };
+        match sent {
+            Ok(()) => Ok(entry),
+            Err(syndrome) => Err((entry, syndrome)),
+        }
+    }
+
+    fn send_entry(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        large: bool,
+        wqe: &[u8],
+    ) -> Result<(), Syndrome> {
+        let bad = Syndrome::LocalQpOperation;
+        let sq = self.nic.sqs.get(number).ok_or(bad)?;
+        let who = sq.accessor(number);
+        // Without a TIS a queue has nowhere to send to.
+        let tis = self.nic.tises.get(sq.context.tis_num_0()).ok_or(bad)?;
+        let transport_domain = tis.context.transport_domain();
+        let (draft, data) = parse(wqe)?;
+        let limit = if large {
+            1 << self.caps.ethernet.max_lso_cap()
+        } else {
+            usize::from(crate::vport::MAX_HW_MTU)
+        };
+        let mut packet = core::mem::take(&mut self.nic.packet);
+        packet.clear();
+        if !large {
+            packet.extend_from_slice(draft.inline);
+        }
+        let gathered = self.gather(io, who, data, &mut packet, limit);
+        let sent = gathered.and_then(|()| {
+            if large {
+                let mut ready = Vec::new();
+                segment::cut(draft.inline, &packet, draft.mss, draft.checksums, |one| {
+                    ready.push(one.to_vec());
+                })
+                .map_err(|error| match error {
+                    LsoError::Headers => Syndrome::LocalQpOperation,
+                    LsoError::Size => Syndrome::LocalLength,
+                })?;
+                for mut one in ready {
+                    self.send_ethernet(io, &mut one, draft.tag, transport_domain);
+                }
+                return Ok(());
+            }
+            let parsed = frame::parse(&packet);
+            let (network, transport) = draft.checksums;
+            checksum::fill(&mut packet, &parsed, network, transport);
+            self.send_ethernet(io, &mut packet, draft.tag, transport_domain);
+            Ok(())
+        });
+        self.nic.packet = packet;
+        sent
+    }
+
+    /// Reads what data segments name.
+    fn gather(
+        &self,
+        io: &mut Io<'_>,
+        who: Accessor,
+        segments: &[u8],
+        to: &mut Vec<u8>,
+        limit: usize,
+    ) -> Result<(), Syndrome> {
+        let (segments, rest) =
+            <[Data]>::ref_from_prefix_with_elems(segments, segments.len() / size_of::<Data>())
+                .map_err(|_| Syndrome::LocalQpOperation)?;
+        if !rest.is_empty() {
+            return Err(Syndrome::LocalQpOperation);
+        }
+        for segment in segments {
+            let length = segment.byte_count.get() as usize;
+            // Zero means 2 GiB; inline data has its place in front.
+            if length == 0 || to.len() + length > limit {
+                return Err(Syndrome::LocalLength);
+            }
+            let start = to.len();
+            to.resize(start + length, 0);
+            let data = &mut to[start..];
+            let (key, address) = (segment.lkey.get(), segment.addr.get());
+            self.read_key(io, key, who, address, data, Right::LocalRead)
+                .map_err(|error: AccessError| {
+                    log::warn!("SQ {:#x}: gather of {length} bytes: {error:?}", who.qpn);
+                    Syndrome::LocalProtection
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a frame on the cable, round to the own queues, or both.
+    fn send_ethernet(
+        &mut self,
+        io: &mut Io<'_>,
+        frame: &mut Vec<u8>,
+        tag: Option<(u16, u16)>,
+        transport_domain: u32,
+    ) {
+        if frame.len() < frame::HEADER {
+            self.stats.frames_dropped += 1;
+            return;
+        }
+        if let Some((kind, tci)) = tag {
+            let mut bytes = [0; TAG];
+            bytes[..2].copy_from_slice(&kind.to_be_bytes());
+            bytes[2..].copy_from_slice(&tci.to_be_bytes());
+            let at = frame::HEADER - 2;
+            frame.splice(at..at, bytes);
+        }
+        if frame.len() > self.vport.max_frame() {
+            log::debug!("frame of {} bytes is beyond the port's MTU", frame.len());
+            self.stats.frames_dropped += 1;
+            return;
+        }
+        // The port pads, as nothing shorter may be on the cable.
+        if frame.len() < MIN_FRAME {
+            frame.resize(MIN_FRAME, 0);
+        }
+        let mut to = [0; 6];
+        to.copy_from_slice(&frame[..6]);
+        let group = to[0] & 1 != 0;
+        let own = to == self.vport.mac();
+        let context = &self.vport.context;
+        let blocked = if group {
+            context.disable_mc_local_lb()
+        } else {
+            context.disable_uc_local_lb()
+        };
+        if (own || group) && !blocked && self.looped.len() < LOOPBACK_DEPTH {
+            self.looped.push_back(Looped {
+                frame: frame.clone(),
+                transport_domain,
+            });
+        }
+        if own && !blocked {
+            return;
+        }
+        if !self.vport.up() {
+            self.stats.frames_dropped += 1;
+            return;
+        }
+        self.stats.frames_sent += 1;
+        self.vport.ethernet.sent[Kind::of(frame) as usize].count(frame);
+        io.transmit(frame);
+    }
+
+    fn send_done(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        entry: &Entry,
+        syndrome: Option<Syndrome>,
+    ) {
+        if syndrome.is_none() && !entry.signaled {
+            return;
+        }
+        let Some(sq) = self.nic.sqs.get(number) else {
+            return;
+        };
+        let cqn = sq.context.cqn();
+        let mut cqe = [0; 64];
+        cqe[0x20..0x24].copy_from_slice(&sq.context.user_index().to_be_bytes());
+        let word = u32::from(entry.opcode) << 24 | number;
+        cqe[0x38..0x3c].copy_from_slice(&word.to_be_bytes());
+        cqe[0x3c..0x3e].copy_from_slice(&entry.index.to_be_bytes());
+        cqe[0x3f] = completion::REQUESTER << 4;
+        if let Some(syndrome) = syndrome {
+            cqe[0x36] = crate::cqe::vendor(syndrome);
+            cqe[0x37] = syndrome as u8;
+            cqe[0x3f] = completion::REQUESTER_ERROR << 4;
+        }
+        if self.complete(io, cqn, &mut cqe, false).is_err()
+            && let Some(sq) = self.nic.sqs.get_mut(number)
+        {
+            sq.state = QueueState::Error;
+        }
+    }
+}
+
+/// Takes a WQE apart: what is to be done, and the data segments.
+fn parse(wqe: &[u8]) -> Result<(Draft<'_>, &[u8]), Syndrome> {
+    let bad = Syndrome::LocalQpOperation;
+    let body = wqe.get(size_of::<Control>()..).ok_or(bad)?;
+    let (segment, after) = Ethernet::ref_from_prefix(body).map_err(|_| bad)?;
+    let size = segment.inline_size.get();
+    let insert = size & ethernet::INSERT_VLAN != 0;
+    let tag = insert.then(|| {
+        let kind = if size & ethernet::SERVICE_TAG != 0 {
+            ethertype::SERVICE_VLAN
+        } else {
+            ethertype::VLAN
+        };
+        (kind, u16::from_be_bytes(segment.inline_start))
+    });
+    let (inline, data): (&[u8], &[u8]) = if insert || size == 0 {
+        (&[], after)
+    } else {
+        let end = INLINE_AT + usize::from(size);
+        // The inline headers go on to the next multiple of 16.
+        let next = end.next_multiple_of(16).max(size_of::<Ethernet>());
+        (
+            body.get(INLINE_AT..end).ok_or(bad)?,
+            body.get(next..).ok_or(bad)?,
+        )
+    };
+    Ok((
+        Draft {
+            checksums: (
+                segment.cs_flags & ethernet::L3_CHECKSUM != 0,
+                segment.cs_flags & ethernet::L4_CHECKSUM != 0,
+            ),
+            tag,
+            mss: usize::from(segment.mss.get()),
+            inline,
+        },
+        data,
+    ))
+}
