@@ -13,6 +13,8 @@ use vfio_bindings::bindings::vfio::{
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
 const CONFIG_SIZE: u64 = 4096;
+/// What a client may ask for at a time, as the version exchange tells it.
+const LONGEST_ACCESS: usize = 1 << 20;
 const PCI_COMMAND: usize = 4;
 
 /// What the client is told of the function's regions. None can be mapped: every doorbell has to come as a message.
@@ -66,11 +68,27 @@ pub(crate) fn irqs(vectors: u16) -> Vec<IrqInfo> {
 pub(crate) struct Backend {
     world: Arc<World>,
     index: usize,
+    bar_size: u64,
 }
 
 impl Backend {
-    pub(crate) fn new(world: Arc<World>, index: usize) -> Self {
-        Self { world, index }
+    pub(crate) fn new(world: Arc<World>, index: usize, bar_size: u64) -> Self {
+        Self {
+            world,
+            index,
+            bar_size,
+        }
+    }
+
+    /// Where an access goes; `None` if it is to nothing, or reaches beyond the end.
+    fn target(&self, region: u32, offset: u64, len: usize) -> Option<Target> {
+        let (target, size) = match region {
+            VFIO_PCI_BAR0_REGION_INDEX => (Target::Bar, self.bar_size),
+            VFIO_PCI_CONFIG_REGION_INDEX => (Target::Config, CONFIG_SIZE),
+            _ => return None,
+        };
+        let end = offset.checked_add(len as u64)?;
+        (end <= size).then_some(target)
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Function) -> R) -> R {
@@ -90,25 +108,34 @@ impl Backend {
     }
 }
 
+/// What there is to access.
+enum Target {
+    Bar,
+    Config,
+}
+
 fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 impl ServerBackend for Backend {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        match region {
-            VFIO_PCI_BAR0_REGION_INDEX => self.with(|function| {
-                function.model.bar_read(&mut function.port, offset, data);
+        if data.len() > LONGEST_ACCESS {
+            return Err(invalid("more than a message may carry"));
+        }
+        match self.target(region, offset, data.len()) {
+            Some(Target::Bar) => self.with(|Function { model, port }| {
+                model.bar_read(port, offset, data);
                 log::trace!("read BAR0 {offset:#x}: {data:02x?}");
             }),
-            VFIO_PCI_CONFIG_REGION_INDEX => self.with(|function| {
-                let at = usize::try_from(offset).unwrap_or(usize::MAX);
-                function.model.config_read(at, data);
+            Some(Target::Config) => self.with(|Function { model, .. }| {
+                model.config_read(offset as usize, data);
                 log::trace!("read config {offset:#x}: {data:02x?}");
             }),
             // A refused read would hang clients that do not look at the reply's error.
-            _ => {
-                log::warn!("read of region {region} at {offset:#x}");
+            None => {
+                let len = data.len();
+                log::warn!("read of {len} bytes of region {region} at {offset:#x}");
                 data.fill(0xff);
             }
         }
@@ -116,17 +143,19 @@ impl ServerBackend for Backend {
     }
 
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
-        match region {
-            VFIO_PCI_BAR0_REGION_INDEX => self.with(|function| {
+        match self.target(region, offset, data.len()) {
+            Some(Target::Bar) => self.with(|Function { model, port }| {
                 log::trace!("write BAR0 {offset:#x}: {data:02x?}");
-                function.model.bar_write(&mut function.port, offset, data);
+                model.bar_write(port, offset, data);
             }),
-            VFIO_PCI_CONFIG_REGION_INDEX => self.with(|function| {
+            Some(Target::Config) => self.with(|Function { model, port }| {
                 log::trace!("write config {offset:#x}: {data:02x?}");
-                let at = usize::try_from(offset).unwrap_or(usize::MAX);
-                function.model.config_write(&mut function.port, at, data);
+                model.config_write(port, offset as usize, data);
             }),
-            _ => log::warn!("write to region {region} at {offset:#x}"),
+            None => {
+                let len = data.len();
+                log::warn!("write of {len} bytes to region {region} at {offset:#x}");
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What befalls a card, by lines on standard input:
+//! What befalls cards and cables, by lines on standard input:
 //!
 //! | line | effect |
 //! |---|---|
@@ -6,49 +6,93 @@
 //! | `health FUNCTION SYNDROME` | the firmware stops with this syndrome (decimal) |
 //! | `vanish FUNCTION` | the card falls off the bus |
 //! | `pages FUNCTION COUNT` | the next object costs this many pages more |
+//! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | what befalls frames from here on, as a share of 1 |
+//! | `max-delay TIME` | how late they may come, as in 20us, 1ms or 2s |
+//! | `faults off` | nothing befalls frames any more |
+//! | `faults` | logs what is in force and what it did |
 
+use crate::faults::{self, Fault, Shown};
 use crate::world::{Function, World};
 use std::io;
 
 /// What a line asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
+    Card(usize, Mishap),
+    Link(Fault),
+    FaultsOff,
+    Faults,
+}
+
+/// What befalls a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mishap {
     Link(bool),
     Health(u8),
     Vanish,
     Pages(u32),
 }
 
-/// The function and what befalls it; `None` if the line makes no sense.
-fn parse(line: &str) -> Option<(usize, Event)> {
+/// What a line of words asks for, or what is wrong with it.
+fn parse(line: &str) -> Result<Event, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let event = match words[..] {
-        ["link", _, "up"] => Event::Link(true),
-        ["link", _, "down"] => Event::Link(false),
-        ["health", _, syndrome] => Event::Health(syndrome.parse().ok().filter(|&s| s != 0)?),
-        ["vanish", _] => Event::Vanish,
-        ["pages", _, count] => Event::Pages(count.parse().ok()?),
-        _ => return None,
+    let (function, mishap) = match words[..] {
+        ["link", function, "up"] => (function, Mishap::Link(true)),
+        ["link", function, "down"] => (function, Mishap::Link(false)),
+        ["health", function, syndrome] => {
+            let syndrome = syndrome.parse().ok().filter(|&s| s != 0);
+            let syndrome = syndrome.ok_or("a health syndrome is a number from 1 to 255")?;
+            (function, Mishap::Health(syndrome))
+        }
+        ["vanish", function] => (function, Mishap::Vanish),
+        ["pages", function, count] => {
+            let count = count.parse().map_err(|_| "how many pages?")?;
+            (function, Mishap::Pages(count))
+        }
+        ["faults", "off"] => return Ok(Event::FaultsOff),
+        ["faults"] => return Ok(Event::Faults),
+        [name, value] => return Fault::parse(name, value).map(Event::Link),
+        _ => return Err("no such line".into()),
     };
-    Some((words.get(1)?.parse().ok()?, event))
+    let function = function.parse().map_err(|_| "which function?")?;
+    Ok(Event::Card(function, mishap))
 }
 
 /// Does what the lines say until there are no more.
 pub(crate) fn follow(world: &World, lines: impl Iterator<Item = io::Result<String>>) {
     for line in lines.map_while(Result::ok) {
-        let Some((index, event)) = parse(&line).filter(|&(index, _)| index < world.functions())
-        else {
-            log::error!("standard input: {line:?}");
+        if line.trim().is_empty() {
             continue;
-        };
-        log::info!("function {index}: {event:?}");
-        world.with(index, |Function { model, port }| match event {
-            Event::Link(up) => model.set_link(port, up),
-            Event::Health(syndrome) => model.fail_health(syndrome, 0),
-            Event::Vanish => model.vanish(),
-            Event::Pages(count) => model.set_page_appetite(count),
-        });
+        }
+        if let Err(why) = parse(&line).and_then(|event| obey(world, event)) {
+            log::error!("standard input: {line:?}: {why}");
+        }
     }
+}
+
+fn obey(world: &World, event: Event) -> Result<(), String> {
+    let (rates, report) = match event {
+        Event::Card(index, mishap) => return strike(world, index, mishap),
+        Event::Link(fault) => world.set_faults(|rates| fault.apply(rates)),
+        Event::FaultsOff => world.set_faults(|rates| *rates = faults::none()),
+        Event::Faults => world.set_faults(|_| {}),
+    };
+    log::info!("faults {}; {report}", Shown(rates));
+    Ok(())
+}
+
+fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
+    if index >= world.functions() {
+        return Err(format!("there are {} functions", world.functions()));
+    }
+    log::info!("function {index}: {mishap:?}");
+    world.with(index, |Function { model, port }| match mishap {
+        Mishap::Link(up) => model.set_link(port, up),
+        Mishap::Health(syndrome) => model.fail_health(syndrome, 0),
+        Mishap::Vanish => model.vanish(),
+        Mishap::Pages(count) => model.set_page_appetite(count),
+    });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -57,20 +101,28 @@ mod tests {
 
     #[test]
     fn lines() {
-        assert_eq!(parse("link 1 down"), Some((1, Event::Link(false))));
-        assert_eq!(parse("link 0 up "), Some((0, Event::Link(true))));
-        assert_eq!(parse("health 0 12"), Some((0, Event::Health(12))));
-        assert_eq!(parse("vanish 3"), Some((3, Event::Vanish)));
-        assert_eq!(parse("pages 0 40"), Some((0, Event::Pages(40))));
+        let card = |index, mishap| Ok(Event::Card(index, mishap));
+        assert_eq!(parse("link 1 down"), card(1, Mishap::Link(false)));
+        assert_eq!(parse("link 0 up "), card(0, Mishap::Link(true)));
+        assert_eq!(parse("health 0 12"), card(0, Mishap::Health(12)));
+        assert_eq!(parse("vanish 3"), card(3, Mishap::Vanish));
+        assert_eq!(parse("pages 0 40"), card(0, Mishap::Pages(40)));
+        assert_eq!(parse("loss 0.1"), Ok(Event::Link(Fault::Loss(100))));
+        assert_eq!(parse("faults off"), Ok(Event::FaultsOff));
+        assert_eq!(parse("faults"), Ok(Event::Faults));
         for bad in [
-            "",
             "link",
             "link x up",
             "health 0 0",
             "health 0 256",
             "vanish",
+            "vanish x",
+            "pages 0 many",
+            "loss",
+            "loss 2",
+            "faults on",
         ] {
-            assert_eq!(parse(bad), None, "{bad:?}");
+            assert!(parse(bad).is_err(), "{bad:?}");
         }
     }
 }

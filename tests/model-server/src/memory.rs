@@ -2,6 +2,7 @@
 //!
 //! A client passes a file descriptor with every map, mostly another one for the same file: with a virtual IOMMU there are
 //! tens of thousands of one-page maps into one memfd. A file is therefore known by its inode, and mapped once as a whole.
+//! Where the pages of late lie is remembered, as an IOMMU's TLB does, since nearly all accesses go to a few rings.
 
 // UNSAFETY: the mappings are memory that the guest changes at will, so they are only ever copied from and to, through raw
 // pointers.
@@ -41,11 +42,59 @@ impl Range {
     }
 }
 
+const PAGE: u64 = 4096;
+/// Entries of the TLB.
+const REMEMBERED: usize = 128;
+/// With so many files, those that no range is in any more are let go before there are more.
+const MANY_FILES: usize = 64;
+
+/// Where the device address `start` and the `len` bytes from there lie.
+#[derive(Clone, Copy)]
+struct Place {
+    start: u64,
+    len: u64,
+    ptr: *mut u8,
+    read: bool,
+    write: bool,
+}
+
+// SAFETY: the pointer is used in `Memory`'s methods only, for memory that any thread may copy from and to.
+unsafe impl Send for Place {}
+
+impl Place {
+    const NOWHERE: Self = Self {
+        start: 0,
+        len: 0,
+        ptr: std::ptr::null_mut(),
+        read: false,
+        write: false,
+    };
+
+    /// The pointer for an access that lies in here as a whole, and is allowed.
+    fn get(&self, iova: u64, len: usize, write: bool) -> Option<*mut u8> {
+        let skip = iova.checked_sub(self.start)?;
+        let fits = skip < self.len && len as u64 <= self.len - skip;
+        let allowed = if write { self.write } else { self.read };
+        (fits && allowed).then(|| self.ptr.wrapping_add(skip as usize))
+    }
+}
+
 /// All of them, and the files.
-#[derive(Default)]
 pub(crate) struct Memory {
     ranges: BTreeMap<u64, Range>,
     files: HashMap<(u64, u64), Arc<MmapRaw>>,
+    /// By page, as far as nothing was mapped or unmapped since.
+    tlb: [Place; REMEMBERED],
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            ranges: BTreeMap::new(),
+            files: HashMap::new(),
+            tlb: [Place::NOWHERE; REMEMBERED],
+        }
+    }
 }
 
 impl Memory {
@@ -78,6 +127,7 @@ impl Memory {
             write,
         };
         self.ranges.insert(iova, range);
+        self.tlb.fill(Place::NOWHERE);
         Ok(())
     }
 
@@ -98,6 +148,9 @@ impl Memory {
         }
         let len = usize::try_from(about.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let map = Arc::new(MmapOptions::new().len(len).map_raw(file)?);
+        if self.files.len() >= MANY_FILES {
+            self.files.retain(|_, map| Arc::strong_count(map) > 1);
+        }
         self.files.insert(key, map.clone());
         Ok(map)
     }
@@ -107,6 +160,7 @@ impl Memory {
         let Some(last) = len.checked_sub(1).map(|rest| iova.saturating_add(rest)) else {
             return 0;
         };
+        self.tlb.fill(Place::NOWHERE);
         let before = self.ranges.range(..iova).next_back();
         let first = match before {
             Some((&at, range)) if at + (range.len - 1) >= iova => at,
@@ -134,8 +188,29 @@ impl Memory {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
-        self.files.clear();
+        *self = Self::default();
+    }
+
+    /// The pointer for an access that lies in one range, from the TLB or put into it.
+    fn whole(&mut self, iova: u64, len: usize, write: bool) -> Option<*mut u8> {
+        let slot = (iova / PAGE) as usize % REMEMBERED;
+        if let Some(ptr) = self.tlb[slot].get(iova, len, write) {
+            return Some(ptr);
+        }
+        let (&start, range) = self.ranges.range(..=iova).next_back()?;
+        let (map, offset) = range.backing.as_ref()?;
+        let place = Place {
+            start,
+            len: range.len,
+            // `map` checked that the range lies in the file, and the file's mapping was made as long as the file.
+            ptr: map
+                .as_mut_ptr()
+                .wrapping_add(usize::try_from(*offset).ok()?),
+            read: range.read,
+            write: range.write,
+        };
+        self.tlb[slot] = place;
+        place.get(iova, len, write)
     }
 
     /// The pieces of an access, in order: pointer and length. Fails as a whole.
@@ -168,16 +243,21 @@ impl Memory {
     }
 
     /// Copies out of the guest's memory.
-    pub(crate) fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
-        let pieces = self.pieces(iova, data.len(), false)?;
-        let mut rest = data;
-        for (from, len) in pieces {
-            let (now, later) = rest.split_at_mut(len);
-            // SAFETY: `from` is good for `len` bytes of a live shared mapping (see `pieces`), and no Rust reference to it
-            // exists anywhere. The guest may write meanwhile: the bytes may then be torn, as they are for a DMA engine,
-            // and every use of them copes with any value.
-            unsafe { copy_in(from, now) };
-            rest = later;
+    pub(crate) fn read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
+        if let Some(from) = self.whole(iova, data.len(), false) {
+            // SAFETY: `from` is good for the access's length in a live shared mapping: a range that is mapped now holds it
+            // (the TLB is emptied whenever one goes), and no Rust reference to it exists anywhere. The guest may write
+            // meanwhile: the bytes may then be torn, as they are for a DMA engine, and every use of them copes with any
+            // value.
+            unsafe { copy_in(from, data) };
+        } else {
+            let mut rest = data;
+            for (from, len) in self.pieces(iova, rest.len(), false)? {
+                let (now, later) = rest.split_at_mut(len);
+                // SAFETY: as above, for each piece (see `pieces`).
+                unsafe { copy_in(from, now) };
+                rest = later;
+            }
         }
         // What is read after a doorbell or an ownership bit must not be older than it.
         fence(Ordering::Acquire);
@@ -185,13 +265,18 @@ impl Memory {
     }
 
     /// Copies into the guest's memory; the last byte becomes visible last.
-    pub(crate) fn write(&self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
-        let pieces = self.pieces(iova, data.len(), true)?;
-        let mut rest = data;
-        for (to, len) in pieces {
-            let (now, later) = rest.split_at(len);
+    pub(crate) fn write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
+        if let Some(to) = self.whole(iova, data.len(), true) {
             fence(Ordering::Release);
             // SAFETY: as for `read`; that the mapping is writable was checked when it was made, as it was made writable.
+            unsafe { copy_out(to, data) };
+            return Ok(());
+        }
+        let mut rest = data;
+        for (to, len) in self.pieces(iova, data.len(), true)? {
+            let (now, later) = rest.split_at(len);
+            fence(Ordering::Release);
+            // SAFETY: as above, for each piece.
             unsafe { copy_out(to, now) };
             rest = later;
         }
@@ -279,7 +364,7 @@ mod tests {
         file
     }
 
-    fn page(memory: &Memory, iova: u64) -> Result<u8, IommuFault> {
+    fn page(memory: &mut Memory, iova: u64) -> Result<u8, IommuFault> {
         let mut byte = [0];
         memory.read(iova, &mut byte).map(|()| byte[0])
     }
@@ -297,7 +382,7 @@ mod tests {
         }
         assert_eq!(memory.files.len(), 1);
         assert_eq!(
-            [0, 1, 2, 3].map(|at| page(&memory, at * 4096)),
+            [0, 1, 2, 3].map(|at| page(&mut memory, at * 4096)),
             [Ok(4), Ok(3), Ok(2), Ok(1)]
         );
         // An access may run over from one to the next, which is elsewhere in the file.
@@ -307,6 +392,22 @@ mod tests {
         memory.write(4094, &[9, 8, 7, 6]).unwrap();
         memory.read(4094, &mut across).unwrap();
         assert_eq!(across, [9, 8, 7, 6]);
+    }
+
+    #[test]
+    fn files_that_nothing_is_mapped_of_are_let_go() {
+        let mut memory = Memory::default();
+        let kept = file("kept", 1);
+        memory.map(0, 4096, Some((&kept, 0)), true, true).unwrap();
+        for n in 0..3 * MANY_FILES {
+            let file = file(&format!("let-go-{n}"), 1);
+            memory
+                .map(0x10_0000, 4096, Some((&file, 0)), true, true)
+                .unwrap();
+            assert_eq!(memory.unmap(0x10_0000, 4096), 4096);
+            assert!(memory.files.len() <= MANY_FILES);
+        }
+        assert_eq!(page(&mut memory, 0), Ok(1));
     }
 
     #[test]
@@ -322,12 +423,12 @@ mod tests {
             .unwrap();
         let fault = |iova, len, write| Some(IommuFault { iova, len, write });
         assert_eq!(memory.write(0x1ffe, &[7; 4]).err(), fault(0x1ffe, 4, true));
-        assert_eq!(page(&memory, 0x1ffe), Ok(1));
-        assert_eq!(page(&memory, 0x2000).err(), fault(0x2000, 1, false));
+        assert_eq!(page(&mut memory, 0x1ffe), Ok(1));
+        assert_eq!(page(&mut memory, 0x2000).err(), fault(0x2000, 1, false));
         assert_eq!(memory.write(0x3000, &[7]).err(), fault(0x3000, 1, true));
-        assert_eq!(page(&memory, 0x3000), Ok(2));
-        assert_eq!(page(&memory, 0xfff).err(), fault(0xfff, 1, false));
-        assert_eq!(page(&memory, 0x4000).err(), fault(0x4000, 1, false));
+        assert_eq!(page(&mut memory, 0x3000), Ok(2));
+        assert_eq!(page(&mut memory, 0xfff).err(), fault(0xfff, 1, false));
+        assert_eq!(page(&mut memory, 0x4000).err(), fault(0x4000, 1, false));
         assert!(
             memory
                 .map(0x8000, 8192, Some((&file, 4096)), true, true)
@@ -345,14 +446,14 @@ mod tests {
             .unwrap();
         assert_eq!(memory.unmap(0x1_1000, 0x1000), 0x1000);
         let pages =
-            |memory: &Memory| [0, 1, 2, 3].map(|at| page(memory, 0x1_0000 + at * 0x1000).ok());
-        assert_eq!(pages(&memory), [Some(1), None, Some(3), Some(4)]);
+            |memory: &mut Memory| [0, 1, 2, 3].map(|at| page(memory, 0x1_0000 + at * 0x1000).ok());
+        assert_eq!(pages(&mut memory), [Some(1), None, Some(3), Some(4)]);
         assert_eq!(memory.unmap(0, 0x1_1000), 0x1000);
-        assert_eq!(pages(&memory), [None, None, Some(3), Some(4)]);
+        assert_eq!(pages(&mut memory), [None, None, Some(3), Some(4)]);
         assert_eq!(memory.unmap(0x1_3000, u64::MAX), 0x1000);
-        assert_eq!(pages(&memory), [None, None, Some(3), None]);
+        assert_eq!(pages(&mut memory), [None, None, Some(3), None]);
         assert_eq!(memory.unmap(0, 0), 0);
         memory.clear();
-        assert_eq!(pages(&memory), [None; 4]);
+        assert_eq!(pages(&mut memory), [None; 4]);
     }
 }

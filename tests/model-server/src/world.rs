@@ -1,19 +1,27 @@
-//! The functions, the cable between them, and the clock.
+//! The functions, what joins them, and the clock.
 
+use crate::fabric::Fabric;
 use crate::memory::Memory;
-use connectx_model::link::{Cable, Link, Switch, Timing};
-use connectx_model::pcap::Capture;
-use connectx_model::{Config, Host, IommuFault, Model};
+use crate::wire::Wire;
+use connectx_model::link::Link;
+use connectx_model::link::fault::{Faulty, Rates, Report};
+use connectx_model::link::trace::Summary;
+use connectx_model::{Config, Host, IommuFault, Model, pcap};
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// How often a step goes round at most before somebody else gets the lock.
 const MOST_TURNS: usize = 64;
+/// How many frames of each wire the clock's thread takes at a time, for the same reason.
+const MOST_FRAMES: usize = 32;
 /// How long the clock's thread sleeps at most.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// How long it stands back for guests that wait for the lock. They wake it when they leave it something to do.
+const COURTESY: Duration = Duration::from_millis(1);
 
 /// A function's way out: the guest's memory, its interrupts, and frames for the cable.
 pub(crate) struct Port {
@@ -22,7 +30,14 @@ pub(crate) struct Port {
     vectors: Vec<Option<File>>,
     /// Raised while the vector had no descriptor.
     pending: Vec<bool>,
-    outbox: Vec<Vec<u8>>,
+    outbox: Outbox,
+}
+
+/// Frames behind each other in one buffer.
+#[derive(Default)]
+struct Outbox {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 impl Port {
@@ -31,7 +46,7 @@ impl Port {
             memory: Memory::default(),
             vectors: (0..vectors).map(|_| None).collect(),
             pending: vec![false; usize::from(vectors)],
-            outbox: Vec::new(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -80,7 +95,8 @@ impl Host for Port {
     }
 
     fn transmit(&mut self, frame: &[u8]) {
-        self.outbox.push(frame.to_vec());
+        self.outbox.bytes.extend_from_slice(frame);
+        self.outbox.ends.push(self.outbox.bytes.len());
     }
 }
 
@@ -90,48 +106,85 @@ pub(crate) struct Function {
     pub(crate) port: Port,
 }
 
+/// Where frames go in, and are recorded before anything happens to them.
+struct Entrance {
+    link: Faulty<Fabric>,
+    capture: Option<pcap::Writer<File>>,
+}
+
+impl Entrance {
+    fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
+        log::trace!("frame from port {from}: {}", Summary(frame));
+        if let Some(capture) = &mut self.capture
+            && let Err(error) = capture.write(frame, now)
+        {
+            log::error!("capture stopped: {error}");
+            self.capture = None;
+        }
+        self.link.send(from, frame, now);
+    }
+}
+
 /// Everything, behind the lock.
-pub(crate) struct State {
-    pub(crate) functions: Vec<Function>,
-    link: Box<dyn Link>,
+struct State {
+    functions: Vec<Function>,
+    /// Their far ends are the ports behind the functions'.
+    wires: Vec<Arc<Wire>>,
+    entrance: Entrance,
     frame: Vec<u8>,
+    /// When the clock's thread wakes by itself; who leaves something to do before has to wake it.
+    clock_wakes: Duration,
+}
+
+/// What joins the functions' ports.
+pub(crate) struct Wiring {
+    /// Wires out of the process, and the functions that have them.
+    pub(crate) wires: Vec<(usize, Arc<Wire>)>,
+    /// Faults of everything between ports and wires, and the seed that decides them.
+    pub(crate) rates: Rates,
+    pub(crate) seed: u64,
+    /// Where to record frames.
+    pub(crate) capture: Option<pcap::Writer<File>>,
 }
 
 /// Shared by the sockets' threads and the clock's.
 pub(crate) struct World {
     state: Mutex<State>,
+    functions: usize,
     started: Instant,
-    /// Wakes the clock's thread: deadlines may have changed.
-    changed: Condvar,
+    /// Who waits for the lock on behalf of a guest.
+    guests: AtomicUsize,
+    clock: OnceLock<Thread>,
 }
 
 impl World {
-    /// One function per configuration: alone, cabled back to back, or on a switch. Frames are recorded in `capture`.
-    pub(crate) fn new(configs: Vec<Config>, capture: Option<&Path>) -> std::io::Result<Self> {
-        let link: Box<dyn Link> = match configs.len() {
-            0..=2 => Box::new(Cable::new()),
-            ports => Box::new(Switch::new(ports, Timing::default())),
-        };
-        let link: Box<dyn Link> = match capture {
-            Some(path) => Box::new(Capture::new(link, File::create(path)?)?),
-            None => link,
-        };
-        let functions = configs
-            .into_iter()
-            .map(|config| Function {
-                port: Port::new(config.msix_vectors),
-                model: Model::new(config),
-            })
-            .collect();
-        Ok(Self {
+    /// One function per configuration.
+    pub(crate) fn new(configs: Vec<Config>, wiring: Wiring) -> Self {
+        let functions = configs.len();
+        let (wired, wires): (Vec<usize>, Vec<Arc<Wire>>) = wiring.wires.into_iter().unzip();
+        let fabric = Fabric::new(functions, &wired);
+        Self {
             state: Mutex::new(State {
-                functions,
-                link,
+                functions: configs
+                    .into_iter()
+                    .map(|config| Function {
+                        port: Port::new(config.msix_vectors),
+                        model: Model::new(config),
+                    })
+                    .collect(),
+                wires,
+                entrance: Entrance {
+                    link: Faulty::new(fabric, wiring.seed, wiring.rates),
+                    capture: wiring.capture,
+                },
                 frame: Vec::new(),
+                clock_wakes: Duration::ZERO,
             }),
+            functions,
             started: Instant::now(),
-            changed: Condvar::new(),
-        })
+            guests: AtomicUsize::new(0),
+            clock: OnceLock::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -139,47 +192,86 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to a function, and then what follows from it.
+    /// Does something to a function on behalf of its guest, and then what follows from it.
     pub(crate) fn with<R>(&self, index: usize, f: impl FnOnce(&mut Function) -> R) -> R {
+        self.guests.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
+        self.guests.fetch_sub(1, Ordering::Relaxed);
         // Registers that show the time show this time.
         let now = self.started.elapsed();
         let Function { model, port } = &mut state.functions[index];
         model.advance(port, now);
         let result = f(&mut state.functions[index]);
-        state.step(now);
+        let busy = state.step(now);
+        // Most accesses leave nothing behind that the clock does not know of.
+        let wake = busy
+            || state
+                .next_deadline()
+                .is_some_and(|at| at < state.clock_wakes);
         drop(state);
-        self.changed.notify_all();
+        if wake {
+            self.wake();
+        }
         result
+    }
+
+    /// Changes the links' faults from here on; what they have done so far.
+    pub(crate) fn set_faults(&self, change: impl FnOnce(&mut Rates)) -> (Rates, Report) {
+        let mut state = self.lock();
+        let link = &mut state.entrance.link;
+        let mut rates = link.rates();
+        change(&mut rates);
+        link.set_rates(rates);
+        (rates, link.report())
     }
 
     /// How many functions there are.
     pub(crate) fn functions(&self) -> usize {
-        self.lock().functions.len()
+        self.functions
     }
 
-    /// The clock's thread: does what is due when nothing comes from outside.
+    /// Something may be due: the clock's thread is to look.
+    pub(crate) fn wake(&self) {
+        if let Some(clock) = self.clock.get() {
+            clock.unpark();
+        }
+    }
+
+    /// The clock's thread: does what is due when no guest does anything, and takes frames from the wires.
     pub(crate) fn run_clock(&self) -> ! {
-        let mut state = self.lock();
+        // There is one such thread.
+        let _ = self.clock.set(std::thread::current());
         loop {
-            let busy = state.step(self.started.elapsed());
-            let now = self.started.elapsed();
-            let sleep = state
-                .next_deadline()
-                .map_or(LONGEST_SLEEP, |at| at.saturating_sub(now))
-                .min(LONGEST_SLEEP);
-            if busy || sleep.is_zero() {
-                // The guests' accesses come first: they would starve behind a thread that never lets go.
-                drop(state);
+            let sleep = self.tick();
+            if sleep.is_zero() {
                 std::thread::yield_now();
-                state = self.lock();
             } else {
-                state = self
-                    .changed
-                    .wait_timeout(state, sleep)
-                    .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+                std::thread::park_timeout(sleep);
             }
         }
+    }
+
+    /// One turn of the clock's thread, and how long it may sleep afterwards, if nobody wakes it.
+    fn tick(&self) -> Duration {
+        let mut state = self.lock();
+        let now = self.started.elapsed();
+        let more = state.take_from_wires(now);
+        let busy = state.step(now) || more;
+        let now = self.started.elapsed();
+        let idle = state
+            .next_deadline()
+            .map_or(LONGEST_SLEEP, |at| at.saturating_sub(now))
+            .min(LONGEST_SLEEP);
+        let sleep = if !busy && !idle.is_zero() {
+            idle
+        } else if self.guests.load(Ordering::Relaxed) != 0 {
+            // The guests' accesses come first: they would starve behind a thread that never lets go.
+            COURTESY
+        } else {
+            Duration::ZERO
+        };
+        state.clock_wakes = now + sleep;
+        sleep
     }
 }
 
@@ -191,17 +283,24 @@ impl State {
             let mut moved = false;
             for (at, Function { model, port }) in self.functions.iter_mut().enumerate() {
                 model.advance(port, now);
-                for frame in port.outbox.drain(..) {
-                    // A cable that ends nowhere keeps nothing.
-                    if functions > 1 {
-                        self.link.send(at, &frame, now);
-                    }
+                let Outbox { bytes, ends } = &mut port.outbox;
+                let mut start = 0;
+                for end in ends.drain(..) {
+                    self.entrance.send(at, &bytes[start..end], now);
+                    start = end;
                 }
+                bytes.clear();
             }
+            let link = &mut self.entrance.link;
             for (at, Function { model, port }) in self.functions.iter_mut().enumerate() {
-                while self.link.receive(at, now, &mut self.frame) {
+                while link.receive(at, now, &mut self.frame) {
                     model.receive(port, &self.frame);
                     moved = true;
+                }
+            }
+            for (at, wire) in self.wires.iter().enumerate() {
+                while link.receive(functions + at, now, &mut self.frame) {
+                    wire.transmit(&self.frame);
                 }
             }
             if !moved {
@@ -211,11 +310,26 @@ impl State {
         true
     }
 
+    /// Takes some frames in. Whether there are more.
+    fn take_from_wires(&mut self, now: Duration) -> bool {
+        let mut more = false;
+        for (at, wire) in self.wires.iter().enumerate() {
+            let mut taken = 0;
+            while taken < MOST_FRAMES && wire.incoming.try_pop(&mut self.frame) {
+                let port = self.functions.len() + at;
+                self.entrance.send(port, &self.frame, now);
+                taken += 1;
+            }
+            more |= !wire.incoming.is_empty();
+        }
+        more
+    }
+
     fn next_deadline(&self) -> Option<Duration> {
         self.functions
             .iter()
             .filter_map(|function| function.model.next_deadline())
-            .chain(self.link.next_arrival())
+            .chain(self.entrance.link.next_arrival())
             .min()
     }
 }

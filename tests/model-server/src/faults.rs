@@ -1,0 +1,188 @@
+//! Faults of the links by name, for the command line (`--fault loss=0.1`) and for standard input (`loss 0.1`).
+
+use connectx_model::link::fault::Rates;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How late frames may come if nobody says otherwise.
+const MAX_DELAY: Duration = Duration::from_millis(1);
+/// The longest that the model can draw.
+const LONGEST_DELAY: Duration = Duration::from_secs(4);
+
+/// No faults.
+pub(crate) fn none() -> Rates {
+    Rates {
+        max_delay: MAX_DELAY,
+        ..Rates::default()
+    }
+}
+
+/// One setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Loss(u32),
+    Duplicate(u32),
+    Reorder(u32),
+    Delay(u32),
+    Corrupt(u32),
+    MaxDelay(Duration),
+}
+
+impl Fault {
+    /// A setting by its name and value.
+    pub(crate) fn parse(name: &str, value: &str) -> Result<Self, String> {
+        Ok(match name {
+            "loss" => Self::Loss(rate(value)?),
+            "duplicate" => Self::Duplicate(rate(value)?),
+            "reorder" => Self::Reorder(rate(value)?),
+            "delay" => Self::Delay(rate(value)?),
+            "corrupt" => Self::Corrupt(rate(value)?),
+            "max-delay" => Self::MaxDelay(duration(value)?),
+            _ => {
+                return Err(format!(
+                    "{name:?} is none of loss, duplicate, reorder, delay, corrupt, max-delay"
+                ));
+            }
+        })
+    }
+
+    pub(crate) fn apply(self, rates: &mut Rates) {
+        match self {
+            Self::Loss(rate) => rates.loss = rate,
+            Self::Duplicate(rate) => rates.duplicate = rate,
+            Self::Reorder(rate) => rates.reorder = rate,
+            Self::Delay(rate) => rates.delay = rate,
+            Self::Corrupt(rate) => rates.corrupt = rate,
+            Self::MaxDelay(time) => rates.max_delay = time,
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?} is no KIND=VALUE"))?;
+        Self::parse(name, value)
+    }
+}
+
+/// A share of 1, in thousandths, which is as fine as the links draw.
+fn rate(text: &str) -> Result<u32, String> {
+    let share: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is no rate between 0 and 1"))?;
+    if !(0.0..=1.0).contains(&share) {
+        return Err(format!("{text} is no rate between 0 and 1"));
+    }
+    let thousandths = (share * 1000.0).round() as u32;
+    if thousandths == 0 && share != 0.0 {
+        return Err(format!("{text} is below 0.001, the smallest rate"));
+    }
+    Ok(thousandths)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let fail = || format!("{text:?} is no time between 1us and 4s, such as 20us, 1ms or 2s");
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u32 = number.parse().map_err(|_| fail())?;
+    let unit = match unit {
+        "us" => Duration::from_micros(1),
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        _ => return Err(fail()),
+    };
+    unit.checked_mul(number)
+        .filter(|time| (unit..=LONGEST_DELAY).contains(time))
+        .ok_or_else(fail)
+}
+
+/// Shows rates in words that [`Fault::parse`] takes.
+pub(crate) struct Shown(pub(crate) Rates);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rates {
+            loss,
+            duplicate,
+            reorder,
+            delay,
+            corrupt,
+            max_delay,
+        } = self.0;
+        let mut any = false;
+        for (name, rate) in [
+            ("loss", loss),
+            ("duplicate", duplicate),
+            ("reorder", reorder),
+            ("delay", delay),
+            ("corrupt", corrupt),
+        ] {
+            if rate != 0 {
+                write!(f, "{name} {} ", f64::from(rate) / 1000.0)?;
+                any = true;
+            }
+        }
+        if !any {
+            return f.write_str("off");
+        }
+        write!(f, "max-delay {max_delay:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings() {
+        let mut rates = none();
+        assert_eq!(Shown(rates).to_string(), "off");
+        for setting in [
+            "loss=0.1",
+            "duplicate=1",
+            "reorder=0.001",
+            "delay=0.05",
+            "corrupt=0",
+            "max-delay=20us",
+        ] {
+            setting.parse::<Fault>().unwrap().apply(&mut rates);
+        }
+        let wanted = Rates {
+            loss: 100,
+            duplicate: 1000,
+            reorder: 1,
+            delay: 50,
+            corrupt: 0,
+            max_delay: Duration::from_micros(20),
+        };
+        assert_eq!(rates, wanted);
+        assert_eq!(
+            Shown(rates).to_string(),
+            "loss 0.1 duplicate 1 reorder 0.001 delay 0.05 max-delay 20µs"
+        );
+        for bad in [
+            "loss",
+            "loss=",
+            "loss=x",
+            "loss=-0.1",
+            "loss=1.01",
+            "loss=NaN",
+            "loss=0.0001",
+            "lose=0.1",
+            "max-delay=1",
+            "max-delay=0ms",
+            "max-delay=5s",
+            "max-delay=99999999999s",
+            "max-delay=ms",
+        ] {
+            assert!(bad.parse::<Fault>().is_err(), "{bad}");
+        }
+    }
+}

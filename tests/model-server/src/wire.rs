@@ -1,0 +1,255 @@
+//! A wire out of the process: a datagram socket, with one raw Ethernet frame per datagram, as QEMU's `-netdev dgram` has
+//! it.
+//!
+//! Each wire has a thread that reads and one that writes, with a bounded queue to and from the world: the world never waits
+//! for a socket, and what does not fit is lost, as on any wire. A peer that is not there loses frames and nothing else.
+
+use crate::queue::FrameQueue;
+use crate::stale::{self, Claim};
+use crate::world::World;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The longest frame; whatever is longer is no Ethernet frame that any card sends.
+pub(crate) const LONGEST: usize = 10 * 1024;
+/// Frames on their way in or out of one wire.
+const QUEUED: usize = 1024;
+/// A count is logged when it begins, and then once per so many.
+const LOG_EVERY: u64 = 1000;
+/// A peer that takes nothing for so long loses the frame. (A local peer's queue holds ten datagrams, and what it cannot
+/// hold waits here.)
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// `unix:LOCAL,REMOTE` or `udp:LOCAL,REMOTE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Unix { local: PathBuf, remote: PathBuf },
+    Udp { local: String, remote: String },
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (family, ends) = text.split_once(':').unwrap_or_default();
+        let Some((local, remote)) = ends
+            .split_once(',')
+            .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
+        else {
+            return Err("neither unix:LOCAL,REMOTE nor udp:HOST:PORT,HOST:PORT".into());
+        };
+        match family {
+            "unix" if local == remote => Err("both ends are the same path".into()),
+            "unix" => Ok(Self::Unix {
+                local: local.into(),
+                remote: remote.into(),
+            }),
+            "udp" => Ok(Self::Udp {
+                local: local.into(),
+                remote: remote.into(),
+            }),
+            _ => Err(format!("{family:?} is neither unix nor udp")),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix { local, remote } => {
+                write!(f, "unix:{},{}", local.display(), remote.display())
+            }
+            Self::Udp { local, remote } => write!(f, "udp:{local},{remote}"),
+        }
+    }
+}
+
+enum Socket {
+    Unix(UnixDatagram, PathBuf),
+    Udp(UdpSocket, SocketAddr),
+}
+
+/// Frames that were lost in one way.
+struct Losses {
+    how: &'static str,
+    level: log::Level,
+    count: AtomicU64,
+}
+
+impl Losses {
+    fn new(how: &'static str, level: log::Level) -> Self {
+        Self {
+            how,
+            level,
+            count: AtomicU64::new(0),
+        }
+    }
+
+    fn count(&self, wire: &Wire, why: &dyn fmt::Display) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count == 1 || count.is_multiple_of(LOG_EVERY) {
+            let (name, how) = (&wire.name, self.how);
+            log::log!(self.level, "{name}: {count} frames {how}, now: {why}");
+        }
+    }
+}
+
+pub(crate) struct Wire {
+    name: String,
+    socket: Socket,
+    /// The file of the local end, if it is one.
+    claim: Option<Claim>,
+    /// From the socket to the world.
+    pub(crate) incoming: FrameQueue,
+    /// From the world to the socket.
+    outgoing: FrameQueue,
+    unsent: Losses,
+    no_room_out: Losses,
+    no_room_in: Losses,
+    too_long: Losses,
+}
+
+impl Wire {
+    /// Binds the local end. `function` is for messages.
+    pub(crate) fn open(function: usize, address: &Address) -> io::Result<Self> {
+        let (socket, claim) = match address {
+            Address::Unix { local, remote } => {
+                stale::remove(local)?;
+                let socket = UnixDatagram::bind(local)?;
+                socket.set_write_timeout(Some(PATIENCE))?;
+                let claim = Claim::new(local)?;
+                (Socket::Unix(socket, remote.clone()), Some(claim))
+            }
+            Address::Udp { local, remote } => {
+                let socket = UdpSocket::bind(local)?;
+                socket.set_write_timeout(Some(PATIENCE))?;
+                let here = socket.local_addr()?;
+                let there = remote
+                    .to_socket_addrs()?
+                    .find(|there| there.is_ipv4() == here.is_ipv4())
+                    .ok_or_else(|| {
+                        let what = format!("{remote} has no address of the kind that {here} is");
+                        io::Error::new(ErrorKind::InvalidInput, what)
+                    })?;
+                (Socket::Udp(socket, there), None)
+            }
+        };
+        Ok(Self {
+            name: format!("function {function}, {address}"),
+            socket,
+            claim,
+            incoming: FrameQueue::new(QUEUED),
+            outgoing: FrameQueue::new(QUEUED),
+            // That the peer comes later, or has gone, is its business.
+            unsent: Losses::new("not delivered", log::Level::Info),
+            no_room_out: Losses::new("to the wire dropped", log::Level::Warn),
+            no_room_in: Losses::new("from the wire dropped", log::Level::Warn),
+            too_long: Losses::new("from the wire refused", log::Level::Warn),
+        })
+    }
+
+    /// What to remove in the end.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        self.claim.clone()
+    }
+
+    /// Puts a frame on the wire.
+    pub(crate) fn transmit(&self, frame: &[u8]) {
+        if self.outgoing.push(frame).is_err() {
+            self.no_room_out.count(self, &"the peer is too slow");
+        }
+    }
+
+    /// Brings what arrives to the world, for ever.
+    pub(crate) fn read(&self, world: &World) -> io::Error {
+        // One byte more, to tell what is too long.
+        let mut buffer = vec![0; LONGEST + 1];
+        loop {
+            let received = match &self.socket {
+                Socket::Unix(socket, _) => socket.recv(&mut buffer),
+                Socket::Udp(socket, _) => socket.recv(&mut buffer),
+            };
+            match received {
+                Ok(len) if len > LONGEST => self
+                    .too_long
+                    .count(self, &format_args!("longer than {LONGEST} bytes")),
+                Ok(len) => match self.incoming.push(&buffer[..len]) {
+                    Ok(true) => world.wake(),
+                    Ok(false) => {}
+                    Err(_) => self.no_room_in.count(self, &"more than can be handled"),
+                },
+                // What became of a datagram that was sent before.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted
+                            | ErrorKind::ConnectionRefused
+                            | ErrorKind::ConnectionReset
+                    ) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Sends what the world has, for ever.
+    pub(crate) fn write(&self) -> ! {
+        let mut frame = Vec::new();
+        loop {
+            self.outgoing.pop(&mut frame);
+            let sent = match &self.socket {
+                Socket::Unix(socket, remote) => socket.send_to(&frame, remote),
+                Socket::Udp(socket, remote) => socket.send_to(&frame, remote),
+            };
+            if let Err(error) = sent {
+                self.unsent.count(self, &error);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let unix: Address = "unix:/run/a,/run/b".parse().unwrap();
+        assert_eq!(
+            unix,
+            Address::Unix {
+                local: "/run/a".into(),
+                remote: "/run/b".into()
+            }
+        );
+        for text in ["unix:/run/a,/run/b", "udp:[::1]:7000,[::1]:7001"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for bad in [
+            "",
+            "unix",
+            "unix:",
+            "unix:/a",
+            "unix:/a,",
+            "unix:,/b",
+            "unix:/a,/a",
+            "tcp:a:1,b:2",
+        ] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ends_of_different_kinds_are_refused() {
+        let address = "udp:127.0.0.1:0,[::1]:7000".parse().unwrap();
+        let Err(error) = Wire::open(0, &address) else {
+            panic!("it was opened");
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
