@@ -79,6 +79,8 @@ pub(crate) struct Vport {
     pub(crate) mtu: u16,
     pub(crate) traffic: PortTraffic,
     pub(crate) ethernet: EthernetTraffic,
+    /// Addresses that the driver wants to hear, in the order of list types: unicast, multicast, VLANs.
+    pub(crate) lists: [Vec<u64>; 3],
     /// InfiniBand's capability mask: automatic migration and traps, and what software adds.
     pub(crate) cap_mask1: u32,
 }
@@ -104,6 +106,7 @@ impl Vport {
             mtu: config.mtu,
             traffic: PortTraffic::default(),
             ethernet: EthernetTraffic::default(),
+            lists: Default::default(),
             cap_mask1: 0x0000_0848,
         }
     }

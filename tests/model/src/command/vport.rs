@@ -55,7 +55,54 @@ pub(super) fn query_nic(
     if !device.ethernet() {
         return Err(Syndrome::VportWrongLink.into());
     }
-    *call.output.nic_vport_context_mut() = device.vport.context;
+    let kind = call.input.allowed_list_type();
+    let list = device
+        .vport
+        .lists
+        .get(usize::from(kind))
+        .ok_or(Syndrome::VportListType)?;
+    let context = call.output.nic_vport_context_mut();
+    *context = device.vport.context;
+    context
+        .set_allowed_list_type(kind)
+        .set_allowed_list_size(list.len() as u16);
+    // Most callers want the context only, and leave no room for the list.
+    if !call.output_tail.is_empty() {
+        super::put_pages(call.output_tail, list).ok_or(Syndrome::VportListOutput)?;
+    }
+    Ok(())
+}
+
+/// Takes a list of addresses or VLANs over.
+fn modify_list(
+    device: &mut Device,
+    kind: u8,
+    size: u16,
+    entries: &[u8],
+) -> core::result::Result<(), Syndrome> {
+    let caps = &device.caps.general;
+    let log_max = match kind {
+        0 => caps.log_max_current_uc_list(),
+        1 => caps.log_max_current_mc_list(),
+        2 => caps.log_max_vlan_list(),
+        _ => return Err(Syndrome::VportListType),
+    };
+    if u32::from(size) > 1 << log_max {
+        return Err(Syndrome::VportListSize);
+    }
+    let entries = entries.as_chunks::<8>().0;
+    let entries = entries
+        .get(..usize::from(size))
+        .ok_or(Syndrome::VportListInput)?;
+    let list = device
+        .vport
+        .lists
+        .get_mut(usize::from(kind))
+        .ok_or(Syndrome::VportListType)?;
+    *list = entries
+        .iter()
+        .map(|&entry| u64::from_be_bytes(entry))
+        .collect();
     Ok(())
 }
 
@@ -75,6 +122,10 @@ pub(super) fn modify_nic(
     }
     if select.mtu() && !(MTU_OVERHEAD + 68..=MAX_HW_MTU).contains(&wanted.mtu()) {
         return Err(Syndrome::VportMtu.into());
+    }
+    if select.addresses_list() {
+        let (kind, size) = (wanted.allowed_list_type(), wanted.allowed_list_size());
+        modify_list(device, kind, size, call.tail)?;
     }
     let context = &mut device.vport.context;
     if select.roce_en() {
@@ -171,7 +222,7 @@ pub(super) fn modify_hca(
     Ok(())
 }
 
-/// RDMA traffic counts as "InfiniBand" on either link layer, and there is no other here.
+/// RDMA traffic counts as "InfiniBand" on either link layer, all else as Ethernet.
 pub(super) fn query_counter(
     device: &mut Device,
     _: &mut Io<'_>,
@@ -185,6 +236,7 @@ pub(super) fn query_counter(
         return Err(Syndrome::VportCounterOpMod.into());
     }
     let traffic = &mut device.vport.traffic;
+    let ethernet = &mut device.vport.ethernet;
     let put = |counter: &mut TrafficCounter, value: Traffic| {
         counter.set_packets(value.packets).set_octets(value.octets);
     };
@@ -193,8 +245,17 @@ pub(super) fn query_counter(
     put(out.transmitted_ib_unicast_mut(), traffic.sent);
     put(out.received_ib_multicast_mut(), traffic.group_received);
     put(out.transmitted_ib_multicast_mut(), traffic.group_sent);
+    let [unicast, multicast, broadcast] = ethernet.received;
+    put(out.received_eth_unicast_mut(), unicast);
+    put(out.received_eth_multicast_mut(), multicast);
+    put(out.received_eth_broadcast_mut(), broadcast);
+    let [unicast, multicast, broadcast] = ethernet.sent;
+    put(out.transmitted_eth_unicast_mut(), unicast);
+    put(out.transmitted_eth_multicast_mut(), multicast);
+    put(out.transmitted_eth_broadcast_mut(), broadcast);
     if call.input.clear() {
         *traffic = Default::default();
+        *ethernet = Default::default();
     }
     Ok(())
 }
