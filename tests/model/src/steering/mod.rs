@@ -1,28 +1,558 @@
 //! Flow steering: which receive queues a frame goes to.
 //!
-//! Pure: it knows frames and numbers. Commands that build the tables are checked in [`crate::command`].
+//! Pure: it knows frames and numbers. Tables stand on levels and lead to higher ones only, so that a walk ends; the entry
+//! with the lowest index takes a frame, and what no entry takes goes where the table's misses go, or nowhere.
+
+use crate::pages::Place;
+use crate::syndrome::Syndrome;
+use crate::table::Table;
+use counter::Counters;
+use group::{Destination, Entry, Group, action};
+use headers::Headers;
+use matching::Mask;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub(crate) mod counter;
+pub(crate) mod group;
+pub(crate) mod headers;
+pub(crate) mod matching;
+#[cfg(test)]
+mod tests;
+
+/// Tables that one frame may come through, with entries that send it to several.
+const WALK: u32 = 1024;
 
 /// Where a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hit {
     /// TIR that takes it.
     pub(crate) tir: u32,
-    /// Tag of the entry that sent it there, which its completion carries.
+    /// Tag of the last entry with one that it came through, which its completion carries.
     pub(crate) flow_tag: u32,
 }
 
+/// What the function's capabilities allow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_level: u8,
+    pub(crate) log_table_size: u8,
+    pub(crate) log_tables: u8,
+    pub(crate) log_entries: u8,
+    pub(crate) log_destinations: u8,
+    pub(crate) log_entry_counters: u8,
+    /// Entries may be modified.
+    pub(crate) modify_entry: bool,
+    /// An entry may have several TIRs.
+    pub(crate) several_tirs: bool,
+    /// An entry may have tables beside its TIRs.
+    pub(crate) tirs_and_tables: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct FlowTable {
+    pub(crate) level: u8,
+    pub(crate) log_size: u8,
+    /// Where frames go that no entry takes.
+    pub(crate) miss: Option<u32>,
+    pub(crate) place: Place,
+    /// Groups by their first index.
+    groups: BTreeMap<u32, u32>,
+    /// Entries and misses that lead here.
+    users: u32,
+}
+
+/// Where frames start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// At the table of the lowest level.
+    Lowest,
+    /// At this table.
+    Table(u32),
+    /// Nowhere.
+    Disconnected,
+}
+
+/// An entry's fields that a modification sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Modify {
+    pub(crate) action: bool,
+    pub(crate) flow_tag: bool,
+    pub(crate) destinations: bool,
+    pub(crate) counters: bool,
+}
+
 /// All flow tables with what is in them.
-#[derive(Debug, Default)]
-pub(crate) struct Steering {}
+#[derive(Debug)]
+pub(crate) struct Steering {
+    tables: Table<FlowTable>,
+    groups: Table<Group>,
+    pub(crate) counters: Counters,
+    root: Root,
+    /// Tables by level.
+    levels: BTreeSet<(u8, u32)>,
+    /// How many destinations of entries a TIR is.
+    tirs: HashMap<u32, u32>,
+    entries: usize,
+    key: Vec<u64>,
+    /// What is still to be walked: tables, and the tag that a frame has when it comes there.
+    walk: Vec<(u32, u32)>,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Self {
+            tables: Table::new(1, 1 << 16),
+            groups: Table::new(1, 1 << 16),
+            counters: Counters::default(),
+            root: Root::Lowest,
+            levels: BTreeSet::new(),
+            tirs: HashMap::new(),
+            entries: 0,
+            key: Vec::new(),
+            walk: Vec::new(),
+        }
+    }
+}
 
 impl Steering {
     /// Finds the TIRs that a frame goes to, none if it is dropped; counts it on the way.
-    pub(crate) fn classify(&mut self, _frame: &[u8], hits: &mut Vec<Hit>) {
+    pub(crate) fn classify(&mut self, frame: &[u8], hits: &mut Vec<Hit>) {
         hits.clear();
+        if let Some(headers) = Headers::parse(frame) {
+            self.classify_parsed(&headers, frame.len(), hits);
+        }
+    }
+
+    /// The same for a frame that has been taken apart already.
+    pub(crate) fn classify_parsed(&mut self, headers: &Headers, len: usize, hits: &mut Vec<Hit>) {
+        hits.clear();
+        let fields = matching::of_frame(headers);
+        self.walk.clear();
+        self.walk.extend(self.start().map(|root| (root, 0)));
+        let mut left = WALK;
+        while let Some((at, tag)) = self.walk.pop() {
+            let Some(table) = self.tables.get(at) else {
+                continue;
+            };
+            if left == 0 {
+                log::warn!(
+                    "a frame came through {WALK} flow tables and is not followed any further"
+                );
+                return;
+            }
+            left -= 1;
+            let groups = table
+                .groups
+                .values()
+                .filter_map(|&group| self.groups.get(group));
+            let Some(entry) = groups
+                .filter_map(|group| group.find(&fields, &mut self.key))
+                .next()
+            else {
+                self.walk.extend(table.miss.map(|miss| (miss, tag)));
+                continue;
+            };
+            for &counter in &entry.counters {
+                if let Some(traffic) = self.counters.get(counter) {
+                    traffic.packets += 1;
+                    traffic.octets += len as u64;
+                }
+            }
+            let tag = if entry.flow_tag != 0 {
+                entry.flow_tag
+            } else {
+                tag
+            };
+            let first = self.walk.len();
+            for &destination in &entry.destinations {
+                match destination {
+                    Destination::Tir(tir) => hits.push(Hit { tir, flow_tag: tag }),
+                    Destination::Table(table) => self.walk.push((table, tag)),
+                }
+            }
+            self.walk[first..].reverse();
+        }
+    }
+
+    /// The table where frames start.
+    fn start(&self) -> Option<u32> {
+        match self.root {
+            Root::Lowest => self.levels.first().map(|&(_, table)| table),
+            Root::Table(table) => Some(table),
+            Root::Disconnected => None,
+        }
     }
 
     /// Whether an entry sends frames to a TIR.
-    pub(crate) fn is_tir_used(&self, _tir: u32) -> bool {
-        false
+    pub(crate) fn is_tir_used(&self, tir: u32) -> bool {
+        self.tirs.contains_key(&tir)
     }
+
+    pub(crate) fn table(&self, number: u32) -> Result<&FlowTable, Syndrome> {
+        self.tables.get(number).ok_or(Syndrome::FlowTableUnknown)
+    }
+
+    /// Whether frames may go to a table from one of this level.
+    fn lead(&self, level: u8, to: u32) -> Result<(), Syndrome> {
+        let table = self.tables.get(to).ok_or(Syndrome::FlowMissTable)?;
+        if table.level <= level {
+            return Err(Syndrome::FlowMissLevel);
+        }
+        Ok(())
+    }
+
+    /// Whether a table can be made, and which number it would get.
+    pub(crate) fn plan_table(
+        &self,
+        limits: &Limits,
+        level: u8,
+        log_size: u8,
+        miss: Option<u32>,
+    ) -> Result<u32, Syndrome> {
+        if level > limits.max_level {
+            return Err(Syndrome::FlowTableLevel);
+        }
+        if log_size > limits.log_table_size.min(31) {
+            return Err(Syndrome::FlowTableSize);
+        }
+        if let Some(miss) = miss {
+            self.lead(level, miss)?;
+        }
+        if self.tables.len() >> limits.log_tables.min(31) != 0 {
+            return Err(Syndrome::FlowTableExhausted);
+        }
+        self.tables
+            .next_number()
+            .ok_or(Syndrome::FlowTableExhausted)
+    }
+
+    /// Makes a table that was planned.
+    pub(crate) fn insert_table(
+        &mut self,
+        level: u8,
+        log_size: u8,
+        miss: Option<u32>,
+        place: Place,
+    ) {
+        let table = FlowTable {
+            level,
+            log_size,
+            miss,
+            place,
+            groups: BTreeMap::new(),
+            users: 0,
+        };
+        if let Some(number) = self.tables.insert(table) {
+            self.levels.insert((level, number));
+            self.lean(miss, 1);
+        }
+    }
+
+    /// Counts one more or less that leads to a table.
+    fn lean(&mut self, to: Option<u32>, by: i32) {
+        if let Some(table) = to.and_then(|number| self.tables.get_mut(number)) {
+            table.users = table.users.saturating_add_signed(by);
+        }
+    }
+
+    /// Lets a table's misses go elsewhere.
+    pub(crate) fn set_miss(&mut self, number: u32, miss: Option<u32>) -> Result<(), Syndrome> {
+        let level = self.table(number)?.level;
+        if let Some(miss) = miss {
+            self.lead(level, miss)?;
+        }
+        let table = self
+            .tables
+            .get_mut(number)
+            .ok_or(Syndrome::FlowTableUnknown)?;
+        let old = core::mem::replace(&mut table.miss, miss);
+        self.lean(old, -1);
+        self.lean(miss, 1);
+        Ok(())
+    }
+
+    /// Whether a table can go.
+    pub(crate) fn may_destroy_table(&self, number: u32) -> Result<Place, Syndrome> {
+        let table = self.table(number)?;
+        if !table.groups.is_empty() {
+            return Err(Syndrome::FlowTableGroups);
+        }
+        if table.users != 0 {
+            return Err(Syndrome::FlowTableBusy);
+        }
+        // The last table may go as the root: there is no other that could be.
+        if self.root == Root::Table(number) && self.tables.len() > 1 {
+            return Err(Syndrome::FlowTableRoot);
+        }
+        Ok(table.place)
+    }
+
+    pub(crate) fn remove_table(&mut self, number: u32) {
+        if let Some(table) = self.tables.remove(number) {
+            self.levels.remove(&(table.level, number));
+            self.lean(table.miss, -1);
+            if self.root == Root::Table(number) {
+                self.root = Root::Lowest;
+            }
+        }
+    }
+
+    pub(crate) fn set_root(&mut self, root: Root) -> Result<(), Syndrome> {
+        if let Root::Table(number) = root {
+            self.table(number)?;
+        }
+        self.root = root;
+        Ok(())
+    }
+
+    /// A group of a table.
+    pub(crate) fn group(&self, table: u32, number: u32) -> Result<&Group, Syndrome> {
+        self.table(table)?;
+        self.groups
+            .get(number)
+            .filter(|group| group.table == table)
+            .ok_or(Syndrome::FlowGroupUnknown)
+    }
+
+    /// Whether a group can be made, and which number it would get.
+    pub(crate) fn plan_group(&self, table: u32, first: u32, last: u32) -> Result<u32, Syndrome> {
+        let table = self.table(table)?;
+        if first > last || u64::from(last) >= 1 << table.log_size {
+            return Err(Syndrome::FlowGroupRange);
+        }
+        let before = table.groups.range(..=last).next_back();
+        let before = before.and_then(|(_, &number)| self.groups.get(number));
+        if before.is_some_and(|group| group.last >= first) {
+            return Err(Syndrome::FlowGroupOverlap);
+        }
+        self.groups
+            .next_number()
+            .ok_or(Syndrome::FlowGroupExhausted)
+    }
+
+    /// Makes a group that was planned.
+    pub(crate) fn insert_group(
+        &mut self,
+        table: u32,
+        range: (u32, u32),
+        enable: u8,
+        mask: Mask,
+        place: Place,
+    ) {
+        let group = Group::new(table, range, enable, mask, place);
+        let number = self.groups.insert(group);
+        if let (Some(number), Some(table)) = (number, self.tables.get_mut(table)) {
+            table.groups.insert(range.0, number);
+        }
+    }
+
+    /// Whether a group can go.
+    pub(crate) fn may_destroy_group(&self, table: u32, number: u32) -> Result<Place, Syndrome> {
+        let group = self.group(table, number)?;
+        if group.len() != 0 {
+            return Err(Syndrome::FlowGroupBusy);
+        }
+        Ok(group.place)
+    }
+
+    pub(crate) fn remove_group(&mut self, number: u32) {
+        if let Some(group) = self.groups.remove(number)
+            && let Some(table) = self.tables.get_mut(group.table)
+        {
+            table.groups.remove(&group.first);
+        }
+    }
+
+    /// The group that an index of a table lies in.
+    fn group_at(&self, table: u32, index: u32) -> Result<u32, Syndrome> {
+        let below = self.table(table)?.groups.range(..=index).next_back();
+        let (_, &number) = below.ok_or(Syndrome::FteUnknown)?;
+        Ok(number)
+    }
+
+    /// The entry at an index of a table, and the group that it is in.
+    pub(crate) fn entry(&self, table: u32, index: u32) -> Result<(u32, &Entry), Syndrome> {
+        let number = self.group_at(table, index)?;
+        let group = self.groups.get(number);
+        let entry = group.and_then(|group| group.entry(index));
+        Ok((number, entry.ok_or(Syndrome::FteUnknown)?))
+    }
+
+    /// Sets an entry, or modifies one that there is.
+    pub(crate) fn set_entry(
+        &mut self,
+        limits: &Limits,
+        (table, number, index): (u32, u32, u32),
+        mut entry: Entry,
+        modify: Option<Modify>,
+        tir_exists: &dyn Fn(u32) -> bool,
+    ) -> Result<(), Syndrome> {
+        let level = self.table(table)?.level;
+        let group = self.group(table, number)?;
+        if index < group.first || index > group.last {
+            return Err(Syndrome::FteIndex);
+        }
+        if !group.mask.covers(&entry.value) {
+            return Err(Syndrome::FteValue);
+        }
+        match (group.entry(index), modify) {
+            (None, None) => {
+                if self.entries >> limits.log_entries.min(63) != 0 {
+                    return Err(Syndrome::FteExhausted);
+                }
+            }
+            (None, Some(_)) => return Err(Syndrome::FteUnknown),
+            (Some(_), None) => return Err(Syndrome::FteOccupied),
+            (Some(_), Some(_)) if !limits.modify_entry => {
+                return Err(Syndrome::FteModifyUnsupported);
+            }
+            (Some(old), Some(modify)) => entry = merge(old, entry, modify)?,
+        }
+        self.check_entry(limits, level, &entry, modify.is_some(), tir_exists)?;
+        self.hold(&entry);
+        self.entries += 1;
+        let old = self
+            .groups
+            .get_mut(number)
+            .and_then(|group| group.put(index, entry));
+        if let Some(old) = old {
+            self.release(&old);
+        }
+        Ok(())
+    }
+
+    /// Whether what an entry does makes sense and leads somewhere.
+    fn check_entry(
+        &mut self,
+        limits: &Limits,
+        level: u8,
+        entry: &Entry,
+        modified: bool,
+        tir_exists: &dyn Fn(u32) -> bool,
+    ) -> Result<(), Syndrome> {
+        let verdicts = entry.action & (action::DROP | action::FORWARD);
+        if entry.action & !(action::DROP | action::FORWARD | action::COUNT) != 0
+            || verdicts.count_ones() > 1
+            // Drivers take an entry's destinations away one by one before they delete it.
+            || verdicts == 0 && !modified
+        {
+            return Err(Syndrome::FteAction);
+        }
+        let (wants, has) = (
+            entry.action & action::FORWARD != 0,
+            !entry.destinations.is_empty(),
+        );
+        if has && !wants || wants && !has && !modified {
+            return Err(Syndrome::FteDestinations);
+        }
+        if (entry.action & action::COUNT != 0) == entry.counters.is_empty() {
+            return Err(Syndrome::FteCounters);
+        }
+        if entry.destinations.len() > 1 << limits.log_destinations.min(31) {
+            return Err(Syndrome::FteDestinationLimit);
+        }
+        if entry.counters.len() > 1 << limits.log_entry_counters.min(31) {
+            return Err(Syndrome::FteCounterLimit);
+        }
+        let mut tirs = 0;
+        for &destination in &entry.destinations {
+            match destination {
+                Destination::Tir(tir) if !tir_exists(tir) => return Err(Syndrome::FteTir),
+                Destination::Tir(_) => tirs += 1,
+                Destination::Table(to) => {
+                    self.lead(level, to).map_err(|why| match why {
+                        Syndrome::FlowMissLevel => Syndrome::FteTableLevel,
+                        _ => Syndrome::FteTable,
+                    })?;
+                }
+            }
+        }
+        if tirs > 1 && !limits.several_tirs
+            || tirs != 0 && tirs < entry.destinations.len() && !limits.tirs_and_tables
+        {
+            return Err(Syndrome::FteMultiPath);
+        }
+        if entry
+            .counters
+            .iter()
+            .any(|&counter| self.counters.get(counter).is_none())
+        {
+            return Err(Syndrome::FteCounterUnknown);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete_entry(&mut self, table: u32, index: u32) -> Result<(), Syndrome> {
+        let number = self.group_at(table, index)?;
+        let group = self.groups.get_mut(number);
+        let entry = group
+            .and_then(|group| group.take(index))
+            .ok_or(Syndrome::FteUnknown)?;
+        self.release(&entry);
+        Ok(())
+    }
+
+    /// Counts what an entry uses.
+    fn hold(&mut self, entry: &Entry) {
+        for &destination in &entry.destinations {
+            match destination {
+                Destination::Tir(tir) => *self.tirs.entry(tir).or_default() += 1,
+                Destination::Table(table) => self.lean(Some(table), 1),
+            }
+        }
+        for &counter in &entry.counters {
+            self.counters.hold(counter);
+        }
+    }
+
+    /// The entry is gone.
+    fn release(&mut self, entry: &Entry) {
+        self.entries -= 1;
+        for &destination in &entry.destinations {
+            match destination {
+                Destination::Tir(tir) => {
+                    if let Some(users) = self.tirs.get_mut(&tir) {
+                        *users -= 1;
+                        if *users == 0 {
+                            self.tirs.remove(&tir);
+                        }
+                    }
+                }
+                Destination::Table(table) => self.lean(Some(table), -1),
+            }
+        }
+        for &counter in &entry.counters {
+            self.counters.release(counter);
+        }
+    }
+
+    /// Numbers of the tables, of the groups, and of the first counters of bulks.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = u32> {
+        self.tables.iter().map(|(number, _)| number)
+    }
+
+    pub(crate) fn groups(&self) -> impl Iterator<Item = u32> {
+        self.groups.iter().map(|(number, _)| number)
+    }
+}
+
+/// An entry with the fields replaced that a modification names.
+fn merge(old: &Entry, new: Entry, modify: Modify) -> Result<Entry, Syndrome> {
+    if new.value != old.value {
+        return Err(Syndrome::FteModifyValue);
+    }
+    let mut entry = old.clone();
+    if modify.action {
+        entry.action = new.action;
+    }
+    if modify.flow_tag {
+        entry.flow_tag = new.flow_tag;
+    }
+    if modify.destinations {
+        entry.destinations = new.destinations;
+    }
+    if modify.counters {
+        entry.counters = new.counters;
+    }
+    Ok(entry)
 }

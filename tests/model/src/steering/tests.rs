@@ -1,0 +1,855 @@
+//! The matcher on frames made by hand, walks, and the lookup against a scan of everything.
+
+use super::group::action::{COUNT, DROP, FORWARD};
+use super::headers::Transport;
+use super::matching::{Fields, MISC_PARAMETERS, OUTER_HEADERS};
+use super::*;
+use bareverbs_firmware_cmds::flow::FteMatchParam;
+
+/// Xorshift: the same numbers from the same seed.
+struct Rng(u64);
+
+impl Rng {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+const ME: [u8; 6] = [2, 0xc9, 0, 0, 0, 1];
+const PEER: [u8; 6] = [2, 0xc9, 0, 0, 0, 2];
+const LIMITS: Limits = Limits {
+    max_level: 64,
+    log_table_size: 16,
+    log_tables: 16,
+    log_entries: 20,
+    log_destinations: 8,
+    log_entry_counters: 2,
+    modify_entry: true,
+    several_tirs: true,
+    tirs_and_tables: true,
+};
+
+/// An Ethernet frame with tags (service, TCI).
+fn frame(to: [u8; 6], tags: &[(bool, u16)], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [to, PEER].concat();
+    for &(service, tci) in tags {
+        let kind: u16 = if service { 0x88a8 } else { 0x8100 };
+        frame.extend(kind.to_be_bytes());
+        frame.extend(tci.to_be_bytes());
+    }
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A version 4 datagram; `place` is flags and offset.
+fn ipv4(protocol: u8, place: u16, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x45, 0xb9, 0, 0, 0, 7];
+    ip[2..4].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+    ip.extend(place.to_be_bytes());
+    ip.extend([61, protocol, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+    ip.extend(payload);
+    ip
+}
+
+fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x6b, 0x9a, 0xbc, 0xde];
+    ip.extend((payload.len() as u16).to_be_bytes());
+    ip.extend([next, 62]);
+    ip.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    ip.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    ip.extend(payload);
+    ip
+}
+
+fn tcp() -> Vec<u8> {
+    let mut tcp = vec![0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 0, 0, 0, 2, 0x51, 0x42];
+    tcp.resize(24, 0xdd);
+    tcp
+}
+
+fn udp() -> Vec<u8> {
+    vec![0x13, 0x88, 0x13, 0x89, 0, 12, 0, 0, 1, 2, 3, 4]
+}
+
+fn parse(frame: &[u8]) -> Headers {
+    Headers::parse(frame).unwrap()
+}
+
+#[test]
+fn arp() {
+    let arp = parse(&frame([0xff; 6], &[], 0x0806, &[0; 46]));
+    assert_eq!(
+        (arp.ethertype, arp.network, arp.transport),
+        (0x0806, None, None)
+    );
+    let outer = arp.outer();
+    assert_eq!((outer.dmac_47_16(), outer.dmac_15_0()), (u32::MAX, 0xffff));
+    assert_eq!((outer.smac_47_16(), outer.smac_15_0()), (0x02c9_0000, 2));
+    assert_eq!((outer.ethertype(), outer.ip_version()), (0x0806, 0));
+    assert!(!outer.cvlan_tag() && !outer.svlan_tag());
+}
+
+#[test]
+fn ipv4_tcp_udp_and_icmp() {
+    // Padding behind the datagram belongs to nothing.
+    let mut padded = frame(ME, &[], 0x0800, &ipv4(6, 0x4000, &tcp()));
+    padded.extend([0xee; 9]);
+    let headers = parse(&padded);
+    let ip = headers.network.unwrap();
+    assert_eq!((ip.offset, ip.payload, ip.end), (14, 34, 58));
+    let outer = headers.outer();
+    assert_eq!(
+        (outer.ip_version(), outer.ip_protocol(), outer.ipv4_ihl()),
+        (4, 6, 5)
+    );
+    assert_eq!(
+        (outer.ip_dscp(), outer.ip_ecn(), outer.ttl_hoplimit()),
+        (0x2e, 1, 61)
+    );
+    assert_eq!(
+        (outer.tcp_sport(), outer.tcp_dport(), outer.tcp_flags()),
+        (0x1234, 0x5678, 0x142)
+    );
+    assert_eq!(
+        (outer.udp_sport(), outer.udp_dport(), outer.frag()),
+        (0, 0, false)
+    );
+    assert_eq!(
+        outer.src_ipv4_src_ipv6(),
+        &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]
+    );
+    assert_eq!(outer.dst_ipv4_dst_ipv6()[12..], [10, 0, 0, 1]);
+
+    let outer = parse(&frame(ME, &[], 0x0800, &ipv4(17, 0, &udp()))).outer();
+    assert_eq!(
+        (outer.ip_protocol(), outer.udp_sport(), outer.udp_dport()),
+        (17, 5000, 5001)
+    );
+    assert_eq!(
+        (outer.tcp_sport(), outer.tcp_dport(), outer.tcp_flags()),
+        (0, 0, 0)
+    );
+
+    let icmp = parse(&frame(ME, &[], 0x0800, &ipv4(1, 0, &[8; 16])));
+    assert_eq!((icmp.outer().ip_protocol(), icmp.transport), (1, None));
+}
+
+#[test]
+fn fragments_have_no_ports() {
+    for (place, fragment) in [
+        (0x2000, true),
+        (0x2005, true),
+        (0x0005, true),
+        (0x4000, false),
+    ] {
+        let headers = parse(&frame(ME, &[], 0x0800, &ipv4(17, place, &udp())));
+        assert_eq!(headers.outer().frag(), fragment, "{place:#x}");
+        assert_eq!(headers.transport.is_none(), fragment, "{place:#x}");
+        assert_eq!(headers.outer().ip_protocol(), 17);
+    }
+}
+
+#[test]
+fn ipv6_and_its_extension_headers() {
+    let headers = parse(&frame(ME, &[], 0x86dd, &ipv6(6, &tcp())));
+    let outer = headers.outer();
+    assert_eq!(
+        (
+            outer.ip_version(),
+            outer.ip_protocol(),
+            outer.ttl_hoplimit()
+        ),
+        (6, 6, 62)
+    );
+    assert_eq!(
+        (outer.ip_dscp(), outer.ip_ecn(), outer.tcp_dport()),
+        (0x2e, 1, 0x5678)
+    );
+    assert_eq!(outer.src_ipv4_src_ipv6()[15], 2);
+    assert_eq!(headers.misc().outer_ipv6_flow_label(), 0xa_bcde);
+
+    // Hop-by-hop options of 8 and destination options of 16 bytes, as in a multicast listener report and behind.
+    let options = |next: u8, len: u8| {
+        let mut header = vec![next, len];
+        header.resize(8 + usize::from(len) * 8, 0);
+        header
+    };
+    let chain = [options(60, 0), options(43, 1), options(58, 0), vec![143; 8]].concat();
+    let report = parse(&frame(ME, &[], 0x86dd, &ipv6(0, &chain)));
+    assert_eq!(report.outer().ip_protocol(), 58);
+    assert_eq!(report.network.unwrap().payload, 14 + 40 + 8 + 16 + 8);
+
+    // An authentication header is what a table asks for, not stepped over.
+    let sealed = parse(&frame(ME, &[], 0x86dd, &ipv6(51, &[6; 24])));
+    assert_eq!((sealed.outer().ip_protocol(), sealed.transport), (51, None));
+
+    // A chain that is cut off stays where the cut is.
+    for len in 8..chain.len() {
+        let cut = parse(&frame(ME, &[], 0x86dd, &ipv6(0, &chain[..len])));
+        let stop = match len {
+            8..24 => 60,
+            24..32 => 43,
+            _ => 58,
+        };
+        assert_eq!(cut.outer().ip_protocol(), stop, "{len}");
+    }
+
+    let fragment = |place: u16| {
+        let [high, low] = place.to_be_bytes();
+        [vec![17, 0, high, low, 0, 0, 0, 1], udp()].concat()
+    };
+    for (place, is_fragment) in [(0, false), (1, true), (0x40, true), (0x41, true)] {
+        let headers = parse(&frame(ME, &[], 0x86dd, &ipv6(44, &fragment(place))));
+        assert_eq!(headers.outer().frag(), is_fragment, "{place:#x}");
+        assert_eq!(headers.transport.is_none(), is_fragment, "{place:#x}");
+        assert_eq!(headers.outer().ip_protocol(), 17);
+    }
+}
+
+#[test]
+fn tags() {
+    let tagged = parse(&frame(ME, &[(false, 0xb00a)], 0x0800, &ipv4(6, 0, &tcp())));
+    let outer = tagged.outer();
+    assert!(outer.cvlan_tag() && !outer.svlan_tag());
+    assert_eq!(
+        (outer.first_prio(), outer.first_cfi(), outer.first_vid()),
+        (5, true, 10)
+    );
+    // The type is the one behind the tags, and the headers are found there.
+    assert_eq!((outer.ethertype(), outer.tcp_dport()), (0x0800, 0x5678));
+    assert_eq!(tagged.misc(), Default::default());
+
+    let double = parse(&frame(
+        ME,
+        &[(true, 0x2064), (false, 0xe0c8)],
+        0x86dd,
+        &ipv6(17, &udp()),
+    ));
+    let (outer, misc) = (double.outer(), double.misc());
+    assert!(outer.svlan_tag() && !outer.cvlan_tag());
+    assert_eq!((outer.first_prio(), outer.first_vid()), (1, 100));
+    assert!(misc.outer_second_cvlan_tag() && !misc.outer_second_svlan_tag());
+    assert_eq!(
+        (misc.outer_second_prio(), misc.outer_second_vid()),
+        (7, 200)
+    );
+    assert_eq!((outer.ethertype(), outer.udp_dport()), (0x86dd, 5001));
+
+    let triple = parse(&frame(
+        ME,
+        &[(true, 1), (true, 2), (false, 3)],
+        0x0800,
+        &ipv4(6, 0, &tcp()),
+    ));
+    assert_eq!((triple.ethertype, triple.network), (0x8100, None));
+}
+
+#[test]
+fn runts_and_contradictions() {
+    let whole = [
+        frame(ME, &[], 0x0800, &ipv4(6, 0, &tcp())),
+        frame(
+            ME,
+            &[(true, 1), (false, 2)],
+            0x86dd,
+            &ipv6(0, &[vec![6, 1], vec![0; 14], tcp()].concat()),
+        ),
+        frame(
+            ME,
+            &[(false, 2)],
+            0x86dd,
+            &ipv6(44, &[vec![17, 0, 0, 0, 0, 0, 0, 0], udp()].concat()),
+        ),
+    ];
+    for frame in &whole {
+        assert!(parse(frame).transport.is_some());
+        for len in 0..frame.len() {
+            let parsed = Headers::parse(&frame[..len]);
+            assert_eq!(parsed.is_some(), len >= 14);
+            // What is cut off is not there, rather than read from somewhere else.
+            if let Some(Transport { source, .. }) = parsed.and_then(|headers| headers.transport) {
+                assert!([0x1234, 0x1388].contains(&source));
+            }
+        }
+    }
+    let broken = |at: usize, value: u8| {
+        let mut ip = ipv4(6, 0, &tcp());
+        ip[at] = value;
+        parse(&frame(ME, &[], 0x0800, &ip))
+    };
+    // Header length below the least and beyond the datagram, another version, a total length below the header.
+    assert!(broken(0, 0x44).network.is_none());
+    assert!(broken(0, 0x4f).network.is_none());
+    assert!(broken(0, 0x65).network.is_none());
+    assert!(broken(3, 19).network.is_none());
+    // A total length that leaves no room for the segment's header.
+    assert!(broken(3, 39).network.is_some() && broken(3, 39).transport.is_none());
+    // Longer than the frame: there is what there is.
+    assert!(broken(2, 9).transport.is_some());
+}
+
+/// Criteria by what sets them.
+fn criteria(set: impl FnOnce(&mut FteMatchParam)) -> Box<FteMatchParam> {
+    let mut param = Box::new(FteMatchParam::ZERO);
+    set(&mut param);
+    param
+}
+
+fn mask(set: impl FnOnce(&mut FteMatchParam)) -> Mask {
+    let param = criteria(set);
+    Mask::new(OUTER_HEADERS | MISC_PARAMETERS, &param).unwrap()
+}
+
+fn value(set: impl FnOnce(&mut FteMatchParam)) -> Fields {
+    matching::of_command(&criteria(set)).unwrap()
+}
+
+#[test]
+fn criteria_that_cannot_be_matched() {
+    let refused =
+        |enable: u8, set: fn(&mut FteMatchParam)| Mask::new(enable, &criteria(set)).unwrap_err();
+    assert_eq!(refused(4, |_| ()), Syndrome::FlowGroupCriteria);
+    assert_eq!(refused(0x80, |_| ()), Syndrome::FlowGroupCriteria);
+    assert_eq!(
+        refused(0, |p| {
+            p.outer_headers_mut().set_ethertype(1);
+        }),
+        Syndrome::FlowGroupMask
+    );
+    assert_eq!(
+        refused(1, |p| {
+            p.misc_parameters_mut().set_outer_second_vid(1);
+        }),
+        Syndrome::FlowGroupMask
+    );
+    assert_eq!(
+        refused(3, |p| {
+            p.misc_parameters_mut().set_source_sqn(1);
+        }),
+        Syndrome::FlowField
+    );
+    assert_eq!(
+        refused(3, |p| {
+            p.inner_headers_mut().set_ip_version(1);
+        }),
+        Syndrome::FlowField
+    );
+    assert_eq!(
+        refused(3, |p| p.misc_parameters_3_mut()[4] = 1),
+        Syndrome::FlowField
+    );
+    // A reserved bit between the fields.
+    assert_eq!(refused(3, |p| p.0[0x1a] = 1), Syndrome::FlowField);
+    assert!(Mask::new(3, &FteMatchParam::ZERO).is_ok());
+}
+
+/// Steering with everything on one table of a level.
+struct Lab {
+    steering: Steering,
+    indexes: HashMap<u32, u32>,
+}
+
+impl Lab {
+    fn new() -> Self {
+        Self {
+            steering: Steering::default(),
+            indexes: HashMap::new(),
+        }
+    }
+
+    fn table(&mut self, level: u8, log_size: u8, miss: Option<u32>) -> u32 {
+        let number = self
+            .steering
+            .plan_table(&LIMITS, level, log_size, miss)
+            .unwrap();
+        self.steering
+            .insert_table(level, log_size, miss, Place::default());
+        number
+    }
+
+    fn group(&mut self, table: u32, range: (u32, u32), mask: Mask) -> u32 {
+        let number = self.steering.plan_group(table, range.0, range.1).unwrap();
+        self.steering
+            .insert_group(table, range, 3, mask, Place::default());
+        number
+    }
+
+    /// A group of one entry at the next index of a table.
+    fn rule(&mut self, table: u32, mask: Mask, value: Fields, to: &[Destination]) -> u32 {
+        let index = *self
+            .indexes
+            .entry(table)
+            .and_modify(|next| *next += 1)
+            .or_default();
+        let group = self.group(table, (index, index), mask);
+        self.set((table, group, index), value, to, 0).unwrap();
+        index
+    }
+
+    fn set(
+        &mut self,
+        place: (u32, u32, u32),
+        value: Fields,
+        to: &[Destination],
+        flow_tag: u32,
+    ) -> Result<(), Syndrome> {
+        let entry = Entry {
+            value,
+            action: if to.is_empty() { DROP } else { FORWARD },
+            flow_tag,
+            destinations: to.to_vec(),
+            counters: Vec::new(),
+        };
+        self.steering
+            .set_entry(&LIMITS, place, entry, None, &|tir| tir < 1000)
+    }
+
+    fn hits(&mut self, frame: &[u8]) -> Vec<u32> {
+        let mut hits = Vec::new();
+        self.steering.classify(frame, &mut hits);
+        hits.iter().map(|hit| hit.tir).collect()
+    }
+}
+
+use Destination::{Table as To, Tir};
+
+/// One kind of tag asked for, and not set, means no tag at all.
+#[test]
+fn one_kind_of_tag_excludes_the_other() {
+    let mut lab = Lab::new();
+    let table = lab.table(0, 4, None);
+    let customer = || {
+        mask(|p| {
+            p.outer_headers_mut().set_cvlan_tag(true);
+        })
+    };
+    let service = || {
+        mask(|p| {
+            p.outer_headers_mut().set_svlan_tag(true);
+        })
+    };
+    lab.rule(table, customer(), value(|_| ()), &[Tir(1)]);
+    lab.rule(
+        table,
+        customer(),
+        value(|p| {
+            p.outer_headers_mut().set_cvlan_tag(true);
+        }),
+        &[Tir(2)],
+    );
+    let plain = frame(ME, &[], 0x0806, &[0; 46]);
+    let c = frame(ME, &[(false, 1)], 0x0806, &[0; 46]);
+    let s = frame(ME, &[(true, 1)], 0x0806, &[0; 46]);
+    assert_eq!(lab.hits(&plain), [1]);
+    assert_eq!(lab.hits(&c), [2]);
+    assert_eq!(lab.hits(&s), []);
+    lab.rule(
+        table,
+        service(),
+        value(|p| {
+            p.outer_headers_mut().set_svlan_tag(true);
+        }),
+        &[Tir(3)],
+    );
+    assert_eq!(lab.hits(&s), [3]);
+    // Both asked for: exactly as they are.
+    let mut lab = Lab::new();
+    let table = lab.table(0, 4, None);
+    let both = mask(|p| {
+        p.outer_headers_mut()
+            .set_cvlan_tag(true)
+            .set_svlan_tag(true);
+    });
+    lab.rule(
+        table,
+        both,
+        value(|p| {
+            p.outer_headers_mut().set_svlan_tag(true);
+        }),
+        &[Tir(4)],
+    );
+    assert_eq!(
+        (lab.hits(&plain), lab.hits(&c), lab.hits(&s)),
+        (vec![], vec![], vec![4])
+    );
+    // The second tag likewise.
+    let mut lab = Lab::new();
+    let table = lab.table(0, 4, None);
+    let second = mask(|p| {
+        p.misc_parameters_mut().set_outer_second_cvlan_tag(true);
+    });
+    lab.rule(table, second, value(|_| ()), &[Tir(5)]);
+    let double = |service| frame(ME, &[(true, 1), (service, 2)], 0x0806, &[0; 46]);
+    assert_eq!(lab.hits(&s), [5]);
+    assert_eq!(
+        (lab.hits(&double(false)), lab.hits(&double(true))),
+        (vec![], vec![])
+    );
+}
+
+#[test]
+fn order_misses_and_several_destinations() {
+    let mut lab = Lab::new();
+    let last = lab.table(9, 2, None);
+    let middle = lab.table(5, 4, Some(last));
+    let first = lab.table(2, 4, Some(middle));
+    let any = || mask(|_| ());
+    let to_me = || {
+        mask(|p| {
+            p.outer_headers_mut()
+                .set_dmac_47_16(u32::MAX)
+                .set_dmac_15_0(0xffff);
+        })
+    };
+    let me = value(|p| {
+        p.outer_headers_mut()
+            .set_dmac_47_16(0x02c9_0000)
+            .set_dmac_15_0(1);
+    });
+    let mine = frame(ME, &[], 0x0806, &[0; 46]);
+    let other = frame(PEER, &[], 0x0806, &[0; 46]);
+    assert_eq!(lab.hits(&mine), []);
+    lab.rule(last, any(), value(|_| ()), &[Tir(9)]);
+    // Two tables missed, the third takes all.
+    assert_eq!(lab.hits(&mine), [9]);
+    lab.rule(middle, to_me(), me, &[Tir(4), To(last), Tir(5)]);
+    assert_eq!(lab.hits(&mine), [4, 5, 9]);
+    assert_eq!(lab.hits(&other), [9]);
+    // A drop ends the walk, wherever the misses would go.
+    lab.rule(first, to_me(), me, &[]);
+    assert_eq!((lab.hits(&mine), lab.hits(&other)), (vec![], vec![9]));
+    // The lowest index takes a frame, not the better fit.
+    lab.rule(first, any(), value(|_| ()), &[To(last), Tir(7)]);
+    assert_eq!((lab.hits(&mine), lab.hits(&other)), (vec![], vec![7, 9]));
+    // Elsewhere is the root.
+    lab.steering.set_root(Root::Table(middle)).unwrap();
+    assert_eq!(lab.hits(&mine), [4, 5, 9]);
+    lab.steering.set_root(Root::Disconnected).unwrap();
+    assert_eq!(lab.hits(&mine), []);
+    assert_eq!(
+        lab.steering.set_root(Root::Table(99)),
+        Err(Syndrome::FlowTableUnknown)
+    );
+}
+
+#[test]
+fn the_last_flow_tag_stays() {
+    let mut lab = Lab::new();
+    let last = lab.table(2, 0, None);
+    let first = lab.table(1, 0, None);
+    let group = lab.group(last, (0, 0), mask(|_| ()));
+    lab.set((last, group, 0), [0; 16], &[Tir(1)], 0).unwrap();
+    let group = lab.group(first, (0, 0), mask(|_| ()));
+    lab.set((first, group, 0), [0; 16], &[To(last), Tir(2)], 0xabc)
+        .unwrap();
+    let mut hits = Vec::new();
+    lab.steering
+        .classify(&frame(ME, &[], 0x0806, &[0; 46]), &mut hits);
+    let tagged = |tir| Hit {
+        tir,
+        flow_tag: 0xabc,
+    };
+    assert_eq!(hits, [tagged(2), tagged(1)]);
+}
+
+/// Tables that each send a frame to the next twice would take two to the power of their number of steps.
+#[test]
+fn walks_end() {
+    let mut lab = Lab::new();
+    let mut next = lab.table(60, 0, None);
+    lab.rule(next, mask(|_| ()), [0; 16], &[Tir(1)]);
+    for level in (0..60).rev() {
+        let table = lab.table(level, 0, None);
+        lab.rule(table, mask(|_| ()), [0; 16], &[To(next), To(next)]);
+        next = table;
+    }
+    let hits = lab.hits(&frame(ME, &[], 0x0806, &[0; 46]));
+    assert!((1..WALK as usize).contains(&hits.len()), "{}", hits.len());
+}
+
+#[test]
+fn entries_replace_and_release() {
+    let mut lab = Lab::new();
+    let upper = lab.table(3, 0, None);
+    let table = lab.table(1, 3, None);
+    let group = lab.group(table, (2, 5), mask(|_| ()));
+    assert_eq!(
+        lab.set((table, group, 1), [0; 16], &[Tir(1)], 0),
+        Err(Syndrome::FteIndex)
+    );
+    assert_eq!(
+        lab.set((table, group, 6), [0; 16], &[Tir(1)], 0),
+        Err(Syndrome::FteIndex)
+    );
+    lab.set((table, group, 4), [0; 16], &[Tir(1), Tir(1), To(upper)], 0)
+        .unwrap();
+    lab.set((table, group, 3), [0; 16], &[Tir(2)], 0).unwrap();
+    let any = frame(ME, &[], 0x0806, &[0; 46]);
+    assert_eq!(lab.hits(&any), [2]);
+    assert!(lab.steering.is_tir_used(1) && lab.steering.is_tir_used(2));
+    assert_eq!(
+        lab.steering.may_destroy_table(upper),
+        Err(Syndrome::FlowTableBusy)
+    );
+    lab.steering.delete_entry(table, 3).unwrap();
+    assert_eq!(lab.hits(&any), [1, 1]);
+    assert!(!lab.steering.is_tir_used(2));
+    let tirs = |to: &[Destination]| Entry {
+        value: [0; 16],
+        action: FORWARD,
+        flow_tag: 0,
+        destinations: to.to_vec(),
+        counters: Vec::new(),
+    };
+    let modify = Modify {
+        action: false,
+        flow_tag: false,
+        destinations: true,
+        counters: false,
+    };
+    let at = (table, group, 4);
+    lab.steering
+        .set_entry(&LIMITS, at, tirs(&[Tir(3)]), Some(modify), &|_| true)
+        .unwrap();
+    assert_eq!(lab.hits(&any), [3]);
+    assert!(lab.steering.is_tir_used(3) && !lab.steering.is_tir_used(1));
+    assert!(lab.steering.may_destroy_table(upper).is_ok());
+    // The last destination may go before the entry does.
+    lab.steering
+        .set_entry(&LIMITS, at, tirs(&[]), Some(modify), &|_| true)
+        .unwrap();
+    assert_eq!(lab.hits(&any), []);
+    lab.steering.delete_entry(table, 4).unwrap();
+    assert_eq!(
+        lab.steering.delete_entry(table, 4),
+        Err(Syndrome::FteUnknown)
+    );
+    assert!(!lab.steering.is_tir_used(3));
+    assert_eq!(lab.steering.entries, 0);
+}
+
+#[test]
+fn counters_count_and_are_found_in_rows() {
+    let mut lab = Lab::new();
+    let counters = &mut lab.steering.counters;
+    let alloc = |counters: &mut Counters, count| {
+        let first = counters.room(count).unwrap();
+        counters.insert(first, count, Place::default());
+        first
+    };
+    let (a, b, c) = (alloc(counters, 1), alloc(counters, 128), alloc(counters, 1));
+    assert!(a % 4 == 0 && b % 4 == 0 && c % 4 == 0 && b > a && c >= b + 128);
+    assert!(counters.get(a + 1).is_none() && counters.get(b + 127).is_some());
+    assert_eq!(counters.count(), 130);
+    counters.remove(b);
+    assert!(counters.get(b).is_none());
+    // The hole is filled only when there is no room behind.
+    assert!(counters.room(1).unwrap() > c);
+    counters.insert((1 << 24) - 64, 64, Place::default());
+    assert_eq!(counters.room(128), Some(b));
+    assert_eq!(counters.room(1 << 24), None);
+
+    let table = lab.table(0, 0, None);
+    let group = lab.group(table, (0, 0), mask(|_| ()));
+    let entry = Entry {
+        value: [0; 16],
+        action: FORWARD | COUNT,
+        flow_tag: 0,
+        destinations: vec![Tir(1)],
+        counters: vec![a, c],
+    };
+    lab.steering
+        .set_entry(&LIMITS, (table, group, 0), entry, None, &|_| true)
+        .unwrap();
+    for len in [46, 100] {
+        assert_eq!(lab.hits(&frame(ME, &[], 0x0806, &vec![0; len])), [1]);
+    }
+    for number in [a, c] {
+        assert!(lab.steering.counters.bulk(number).unwrap().used);
+        let traffic = lab.steering.counters.get(number).unwrap();
+        assert_eq!((traffic.packets, traffic.octets), (2, 60 + 114));
+    }
+    lab.steering.delete_entry(table, 0).unwrap();
+    assert!(!lab.steering.counters.bulk(a).unwrap().used);
+}
+
+/// A frame of random kind, cut off at times.
+fn random_frame(rng: &mut Rng) -> Vec<u8> {
+    let pick = |rng: &mut Rng, from: &[u8]| from[rng.below(from.len() as u64) as usize];
+    let to = [
+        pick(rng, &[0, 1, 0x33]),
+        0xc9,
+        0,
+        0,
+        0,
+        pick(rng, &[0, 1, 2]),
+    ];
+    let tags: Vec<(bool, u16)> = (0..rng.below(3))
+        .map(|_| (rng.below(2) == 0, u16::from(pick(rng, &[0, 1, 2]))))
+        .collect();
+    let mut payload = match rng.below(3) {
+        0 => tcp(),
+        1 => udp(),
+        _ => vec![8; 8],
+    };
+    if let Some(port) = payload.get_mut(3) {
+        *port = pick(rng, &[1, 2, 3]);
+    }
+    let protocol = pick(rng, &[6, 17, 1, 58]);
+    let mut frame = match rng.below(4) {
+        0 => frame(to, &tags, 0x0806, &[0; 46]),
+        1 => frame(to, &tags, 0x86dd, &ipv6(protocol, &payload)),
+        _ => frame(
+            to,
+            &tags,
+            0x0800,
+            &ipv4(protocol, [0, 0x2000][rng.below(2) as usize], &payload),
+        ),
+    };
+    if rng.below(8) == 0 {
+        frame.truncate(rng.below(frame.len() as u64) as usize);
+    }
+    frame
+}
+
+/// Criteria of a few fields, some of them in part.
+fn random_criteria(rng: &mut Rng) -> Box<FteMatchParam> {
+    criteria(|p| {
+        let full = rng.below(2) == 0;
+        for _ in 0..rng.below(4) {
+            let partial = |all: u32| if full { all } else { all & 0x5555_5555 };
+            match rng.below(10) {
+                0 => {
+                    p.outer_headers_mut()
+                        .set_dmac_47_16(partial(u32::MAX))
+                        .set_dmac_15_0(0xffff);
+                }
+                1 => {
+                    p.outer_headers_mut().set_dmac_47_16(0x0100_0000);
+                }
+                2 => {
+                    p.outer_headers_mut().set_cvlan_tag(true);
+                }
+                3 => {
+                    p.outer_headers_mut().set_svlan_tag(true);
+                }
+                4 => {
+                    p.outer_headers_mut().set_first_vid(partial(0xfff) as u16);
+                }
+                5 => {
+                    p.outer_headers_mut().set_ip_version(0xf);
+                }
+                6 => {
+                    p.outer_headers_mut().set_ip_protocol(partial(0xff) as u8);
+                }
+                7 => {
+                    p.outer_headers_mut().set_tcp_dport(0xffff);
+                }
+                8 => {
+                    p.outer_headers_mut().set_frag(true);
+                }
+                _ => {
+                    p.misc_parameters_mut()
+                        .set_outer_second_vid(0xfff)
+                        .set_outer_second_cvlan_tag(true);
+                }
+            }
+        }
+    })
+}
+
+/// What a scan of all entries finds: written down once more, field by field where tags are concerned.
+fn scan(entries: &[(u32, Box<FteMatchParam>, Fields, u32)], frame: &[u8]) -> Option<u32> {
+    let headers = Headers::parse(frame)?;
+    let fields = matching::of_frame(&headers);
+    let matches = |criteria: &FteMatchParam, value: &Fields| {
+        let (outer, misc) = (criteria.outer_headers(), criteria.misc_parameters());
+        let wrong_tag = |customer: bool, service: bool, tag: Option<headers::Tag>| {
+            tag.is_some_and(|tag| customer != service && tag.service != service)
+        };
+        let mask = matching::of_command(criteria).unwrap();
+        !wrong_tag(outer.cvlan_tag(), outer.svlan_tag(), headers.tags[0])
+            && !wrong_tag(
+                misc.outer_second_cvlan_tag(),
+                misc.outer_second_svlan_tag(),
+                headers.tags[1],
+            )
+            && (0..16).all(|word| (fields[word] ^ value[word]) & mask[word] == 0)
+    };
+    let mut taken = entries
+        .iter()
+        .filter(|(_, criteria, value, _)| matches(criteria, value))
+        .collect::<Vec<_>>();
+    taken.sort_by_key(|(index, ..)| *index);
+    taken.first().map(|&&(.., tir)| tir)
+}
+
+#[test]
+fn lookup_finds_what_a_scan_finds() {
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(7);
+    println!("SEED={seed}");
+    let mut rng = Rng::new(seed);
+    let (mut taken, mut missed) = (0, 0);
+    for round in 0..60 {
+        let mut lab = Lab::new();
+        let table = lab.table(0, 10, None);
+        let mut entries: Vec<(u32, Box<FteMatchParam>, Fields, u32)> = Vec::new();
+        // Groups are made in any order, and their ranges have holes.
+        let mut ranges: Vec<u32> = (0..8).collect();
+        for at in (1..ranges.len()).rev() {
+            ranges.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        for range in ranges {
+            let criteria = random_criteria(&mut rng);
+            let group = lab.group(
+                table,
+                (range * 128, range * 128 + 99),
+                Mask::new(3, &criteria).unwrap(),
+            );
+            let bits = matching::of_command(&criteria).unwrap();
+            for _ in 0..rng.below(6) {
+                let index = range * 128 + rng.below(100) as u32;
+                // Values are those of frames, or there would hardly be a match.
+                let like = Headers::parse(&random_frame(&mut rng))
+                    .map(|headers| matching::of_frame(&headers));
+                let value = core::array::from_fn(|at| like.unwrap_or_default()[at] & bits[at]);
+                let tir = rng.below(1000) as u32;
+                match lab.set((table, group, index), value, &[Tir(tir)], 0) {
+                    Ok(()) => entries.push((index, criteria.clone(), value, tir)),
+                    Err(why) => assert_eq!(why, Syndrome::FteOccupied),
+                }
+                if rng.below(4) == 0 && !entries.is_empty() {
+                    let gone = entries.swap_remove(rng.below(entries.len() as u64) as usize);
+                    lab.steering.delete_entry(table, gone.0).unwrap();
+                }
+            }
+        }
+        for _ in 0..200 {
+            let frame = random_frame(&mut rng);
+            let expected: Vec<u32> = scan(&entries, &frame).into_iter().collect();
+            assert_eq!(
+                lab.hits(&frame),
+                expected,
+                "seed {seed} round {round} frame {frame:02x?}"
+            );
+            if expected.is_empty() {
+                missed += 1
+            } else {
+                taken += 1
+            }
+        }
+    }
+    // Both happen, or nothing was compared.
+    assert!(taken > 1000 && missed > 100, "{taken} {missed}");
+}
