@@ -252,6 +252,7 @@ fn roce() -> (RoceCap, RoceCap) {
 fn ethernet() -> EthernetOffloadCaps {
     let mut cap = EthernetOffloadCaps::ZERO;
     cap.set_csum_cap(true)
+        .set_self_lb_en_modifiable(true)
         .set_vlan_cap(true)
         .set_wqe_vlan_insert(true)
         .set_max_lso_cap(18)
