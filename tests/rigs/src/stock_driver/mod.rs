@@ -1,76 +1,185 @@
 //! `cargo rig stock-driver`: the vendor's own driver, unmodified from Debian's stock kernel, on the device model.
 //!
-//! The model serves vfio-user; QEMU (software emulation, no KVM needed) plugs it into a machine, whose kernel loads
-//! `mlx5_core` and `mlx5_ib` and runs rdma-core's programs. Whatever the driver says at warning level or above, and
-//! whatever the model logs at warning level or above, is a failure, unless it is in the list here that explains it.
+//! The model serves vfio-user; QEMU (software emulation, no KVM needed) plugs it into machines, whose kernels load
+//! `mlx5_core` and `mlx5_ib` and run stock programs, alone or against each other. Whatever the driver says at warning
+//! level or above, and whatever the model logs at warning level or above, is a failure, unless it is in the list that
+//! explains it; and so is a step of a script that never ran.
 //!
-//! Console, QEMU's and the model's logs are left in `target/rigs/stock-driver/log/`.
+//! Consoles, QEMU's and the model's logs and the frames between two functions are left in
+//! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`.
 
 mod cpio;
-mod guest;
+mod machine;
+mod plan;
 mod provision;
+mod report;
 mod scenario;
+mod server;
+mod transcript;
 
 use super::Outcome;
-use provision::Kernel;
+use provision::{Kernel, Provisions};
+use report::Report;
+use scenario::Scenario;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 pub(crate) const ABOUT: &str =
-    "Linux's own mlx5 driver in a QEMU guest, on the model (slow: boots machines; downloads once)";
+    "Linux's own mlx5 driver in QEMU guests, on the model (slow: boots machines; downloads once)";
 
-/// Runs all scenarios, or those that are named.
+/// How many scenarios run at a time.
+const AT_A_TIME: usize = 2;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Request<'a> {
+    kernels: Vec<Kernel>,
+    /// By name; none means all.
+    scenarios: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    fn parse(arguments: &'a [String]) -> Result<Self, String> {
+        let mut kernels = Vec::new();
+        let mut scenarios = Vec::new();
+        for argument in arguments {
+            if argument.starts_with("--") {
+                let kernel = Kernel::by_option(argument).ok_or_else(|| {
+                    format!(
+                        "no option {argument}: --stable boots trixie's kernel, --backports the newest, --bookworm an \
+                         older one"
+                    )
+                })?;
+                kernels.push(kernel);
+            } else if scenario::ALL.iter().any(|known| known.name == argument) {
+                scenarios.push(argument.as_str());
+            } else {
+                let names: Vec<_> = scenario::ALL.iter().map(|known| known.name).collect();
+                return Err(format!("no scenario {argument:?}: {}", names.join(", ")));
+            }
+        }
+        if kernels.is_empty() {
+            kernels.push(Kernel::Stable);
+        }
+        Ok(Self { kernels, scenarios })
+    }
+
+    fn wants(&self, scenario: &Scenario) -> bool {
+        self.scenarios.is_empty() || self.scenarios.contains(&scenario.name)
+    }
+}
+
+/// Runs all scenarios, or those that are named, on each kernel asked for.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let started = Instant::now();
-    let (options, arguments): (Vec<_>, Vec<_>) =
-        arguments.iter().partition(|name| name.starts_with("--"));
-    let kernel = match options[..] {
-        [] => Kernel::Stable,
-        [option] if option == "--bookworm" => Kernel::Old,
-        [option] if option == "--backports" => Kernel::Backports,
-        _ => {
-            return Err(format!(
-                "unknown options {options:?}: --bookworm boots an older kernel, --backports the newest"
-            ));
-        }
-    };
-    for name in &arguments {
-        if !scenario::ALL.iter().any(|scenario| scenario.name == *name) {
-            let names: Vec<_> = scenario::ALL.iter().map(|scenario| scenario.name).collect();
-            return Err(format!("no scenario {name:?}: {}", names.join(", ")));
-        }
-    }
+    let request = Request::parse(arguments)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let directory = root.join("target/rigs/stock-driver");
-    std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
     let directory = directory
         .canonicalize()
         .map_err(|error| error.to_string())?;
-    // Two at a time would meet at the sockets, and be too slow for their time limits.
+    // Two at a time would be too slow for their time limits.
     let lock = directory.join("lock");
-    let lock = std::fs::File::create(&lock)
+    let lock = fs::File::create(&lock)
         .and_then(|file| file.lock().map(|()| file))
         .map_err(|error| format!("{}: {error}", lock.display()))?;
-    let logs = directory.join("log");
-    std::fs::create_dir_all(&logs).map_err(|error| error.to_string())?;
 
-    let provisions = provision::provision(&directory, kernel)?;
-    println!("{}", provisions.about);
+    let mut provisions = Vec::new();
+    for &kernel in &request.kernels {
+        let found = provision::provision(&directory, kernel)?;
+        println!("{}", found.about);
+        provisions.push((kernel, found));
+    }
     build_server(&root)?;
     println!("ready after {} s", started.elapsed().as_secs());
 
-    let mut outcome = Outcome::default();
-    for scenario in scenario::ALL {
-        if arguments.is_empty() || arguments.iter().any(|name| *name == scenario.name) {
-            let begun = Instant::now();
-            println!("{}: {}", scenario.name, scenario.about);
-            scenario.run(&provisions, &logs, &mut outcome)?;
-            println!("{}: {} s", scenario.name, begun.elapsed().as_secs());
-        }
-    }
+    let wanted = || scenario::ALL.iter().filter(|known| request.wants(known));
+    let jobs: Vec<Job<'_>> = provisions
+        .iter()
+        .flat_map(|(kernel, provisions)| {
+            wanted().map(|scenario| Job {
+                scenario,
+                kernel: *kernel,
+                provisions,
+            })
+        })
+        .collect();
+    let report = run_all(&jobs, &directory.join("log"))?;
     drop(lock);
-    Ok(outcome)
+    for (known, times) in &report.explained {
+        println!(
+            "explained, {times} times: {known}: {}",
+            scenario::reason(known)
+        );
+    }
+    println!("over after {} s", started.elapsed().as_secs());
+    Ok(Outcome {
+        passed: report.passed,
+        failed: report.failed,
+    })
+}
+
+/// A scenario on a kernel.
+struct Job<'a> {
+    scenario: &'a Scenario,
+    kernel: Kernel,
+    provisions: &'a Provisions,
+}
+
+impl Job<'_> {
+    fn run(&self, logs: &Path) -> Result<Report, String> {
+        let logs = logs.join(self.kernel.suite()).join(self.scenario.name);
+        provision::empty(&logs)?;
+        // The names of sockets are short of room, and a checkout may lie deep.
+        let sockets = std::env::temp_dir().join(format!(
+            "rig-{}-{}-{}",
+            std::process::id(),
+            self.kernel.suite(),
+            self.scenario.name
+        ));
+        provision::empty(&sockets)?;
+        let report = self.scenario.run(self.provisions, &logs, &sockets);
+        fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
+        report
+    }
+}
+
+/// Runs the jobs, some at a time, and prints each as it is over. All of it in one.
+fn run_all(jobs: &[Job<'_>], logs: &Path) -> Result<Report, String> {
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Ok(Report::default()));
+    let work = || {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let begun = Instant::now();
+            let result = job.run(logs);
+            let seconds = begun.elapsed().as_secs();
+            let Scenario { name, about, .. } = job.scenario;
+            println!("{name} ({}), {seconds} s: {about}", job.kernel.suite());
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *all, result) {
+                (Ok(all), Ok(report)) => {
+                    print!("{}", report.text);
+                    all.add(&report);
+                }
+                (all, Err(why)) => {
+                    println!("FAILED: {why}");
+                    *all = Err(format!("{name}: {why}"));
+                }
+                (Err(_), Ok(_)) => {}
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME.min(jobs.len()) {
+            scope.spawn(work);
+        }
+    });
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The model's server, beside this program.
@@ -87,5 +196,34 @@ fn build_server(root: &Path) -> Result<(), String> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command:?}: {status}")),
         Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests() {
+        let parse = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
+            Request::parse(&words).map(|request| {
+                let all = scenario::ALL.iter().filter(|known| request.wants(known));
+                (request.kernels.clone(), all.count())
+            })
+        };
+        let all = scenario::ALL.len();
+        assert_eq!(parse(&[]), Ok((vec![Kernel::Stable], all)));
+        assert_eq!(
+            parse(&["--backports", "--stable"]),
+            Ok((vec![Kernel::Backports, Kernel::Stable], all))
+        );
+        assert_eq!(parse(&["probe"]), Ok((vec![Kernel::Stable], 1)));
+        assert_eq!(
+            parse(&["--bookworm", "probe", "iommu"]),
+            Ok((vec![Kernel::Old], 2))
+        );
+        assert!(parse(&["--fast"]).is_err());
+        assert!(parse(&["prob"]).is_err());
     }
 }

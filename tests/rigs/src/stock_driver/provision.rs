@@ -77,7 +77,7 @@ const MODULES: &[&str] = &[
 ];
 
 /// Whose kernel the guest boots.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
     /// Debian bookworm's.
     Old,
@@ -88,7 +88,16 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    fn suite(self) -> &'static str {
+    pub(super) fn by_option(option: &str) -> Option<Self> {
+        match option {
+            "--bookworm" => Some(Self::Old),
+            "--stable" => Some(Self::Stable),
+            "--backports" => Some(Self::Backports),
+            _ => None,
+        }
+    }
+
+    pub(super) fn suite(self) -> &'static str {
         match self {
             Self::Old => "bookworm",
             Self::Stable => "trixie",
@@ -181,7 +190,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
 }
 
 /// An empty directory, whatever was there.
-fn empty(directory: &Path) -> Result<(), String> {
+pub(super) fn empty(directory: &Path) -> Result<(), String> {
     let gone = match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         result => result,

@@ -1,0 +1,37 @@
+# What scripts, and the commands in their steps, have at hand.
+
+# The other machine.
+peer=$((1 - me))
+
+# until_true CONDITION: waits; the step's time limit ends it.
+until_true() {
+    until eval "$1"; do
+        usleep 50000
+    done
+}
+
+# listening PORT: somebody listens at this TCP port.
+listening() {
+    cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$(printf %04X "$1") [0-9A-F:]* 0A"
+}
+
+# listening_cm: somebody listens for connections through the RDMA CM.
+listening_cm() {
+    rdma resource show cm_id 2> /dev/null | grep -q 'state LISTEN'
+}
+
+# host EVENT...: has the machine that runs this one do something to the card.
+host() {
+    echo "@@ host $*" > /dev/console
+}
+
+# netdev DRIVER: the name of the network device that a driver made.
+netdev() {
+    for device in /sys/class/net/*; do
+        if [ "$(basename "$(readlink "$device/device/driver" 2> /dev/null)")" = "$1" ]; then
+            basename "$device"
+            return
+        fi
+    done
+    return 1
+}

@@ -1,0 +1,288 @@
+//! The machines of a rig, and what is said between them.
+
+use super::cpio::Archive;
+use super::provision::Provisions;
+use super::server::Server;
+use super::transcript::{Transcript, Word};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// The guest's first process.
+const INIT: &str = include_str!("guest/init.sh");
+/// What its scripts have at hand.
+const HELPERS: &str = include_str!("guest/helpers.sh");
+
+/// The emulated cycle counter stands still when the machine that emulates it is busy, which the guest is not to mind.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 tsc=reliable";
+
+/// How often it is looked whether the model is still there while nothing else happens.
+const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);
+
+/// A child process that does not outlive its handle.
+pub(super) struct Process(pub(super) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn spawn(command: &mut Command) -> Result<Process, String> {
+    command
+        .spawn()
+        .map(Process)
+        .map_err(|error| format!("{command:?}: {error}"))
+}
+
+/// Machines that run at the same time, with one script.
+pub(super) struct Round<'a> {
+    /// Begins the names of the files that they leave in `logs`.
+    pub(super) name: &'a str,
+    /// The functions of each machine.
+    pub(super) machines: &'a [&'a [usize]],
+    pub(super) script: &'a str,
+    /// Processors of each machine.
+    pub(super) processors: usize,
+    /// Whether they have an IOMMU, which maps every page by itself.
+    pub(super) iommu: bool,
+    /// Whether there is an ordinary network between them.
+    pub(super) network: bool,
+    /// How often each boots.
+    pub(super) boots: usize,
+    pub(super) limit: Duration,
+}
+
+/// Where things go.
+pub(super) struct Places<'a> {
+    pub(super) logs: &'a Path,
+    pub(super) sockets: &'a Path,
+}
+
+/// What came of a round.
+pub(super) struct Ran {
+    /// By machine.
+    pub(super) transcripts: Vec<Transcript>,
+    /// What was wrong with the machines as such.
+    pub(super) wrong: Vec<String>,
+}
+
+/// One that runs.
+struct Machine {
+    process: Process,
+    console: File,
+    /// What it is told once it listens.
+    waiting: Vec<String>,
+    listens: bool,
+    transcript: Transcript,
+}
+
+impl Machine {
+    fn hear(&mut self, word: &str) -> std::io::Result<()> {
+        if !self.listens {
+            self.waiting.push(word.to_string());
+            return Ok(());
+        }
+        match self.process.0.stdin.as_mut() {
+            Some(input) => writeln!(input, "{word}").and_then(|()| input.flush()),
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl Round<'_> {
+    /// Boots the machines, passes on what they say, and waits until all have ended.
+    pub(super) fn run(
+        &self,
+        provisions: &Provisions,
+        places: &Places<'_>,
+        server: &mut Server,
+    ) -> Result<Ran, String> {
+        let fail = |error: std::io::Error| format!("{}: {error}", self.name);
+        let initrd = self.initrd(provisions, places).map_err(fail)?;
+        let (sender, lines) = mpsc::channel();
+        let mut machines = Vec::new();
+        let mut readers = Vec::new();
+        for (index, functions) in self.machines.iter().enumerate() {
+            let file = |end: &str| {
+                let path = places.logs.join(format!("{}{index}.{end}.log", self.name));
+                File::create(path).map_err(fail)
+            };
+            let mut command = provisions.qemu();
+            self.arguments(&mut command, index, functions, places, server);
+            command
+                .arg("-kernel")
+                .arg(&provisions.kernel)
+                .arg("-initrd")
+                .arg(&initrd)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(file("qemu")?);
+            let mut process = spawn(&mut command)?;
+            let console = process.0.stdout.take();
+            let console = console.ok_or("the machine has no console")?;
+            let sender = sender.clone();
+            readers.push(std::thread::spawn(move || {
+                let mut console = BufReader::new(console);
+                let mut line = Vec::new();
+                while let Ok(1..) = console.read_until(b'\n', &mut line) {
+                    let text = String::from_utf8_lossy(&line).into_owned();
+                    if sender.send((index, Some(text))).is_err() {
+                        return;
+                    }
+                    line.clear();
+                }
+                // Nobody may be waiting for it any more.
+                let _ = sender.send((index, None));
+            }));
+            machines.push(Machine {
+                process,
+                console: file("console")?,
+                waiting: Vec::new(),
+                listens: false,
+                transcript: Transcript::default(),
+            });
+        }
+        drop(sender);
+        let begun = Instant::now();
+        let mut wrong = Vec::new();
+        let mut running = machines.len();
+        while running > 0 {
+            let left = self.limit.saturating_sub(begun.elapsed());
+            let (index, line) = match lines.recv_timeout(left.min(LOOK_AFTER_MODEL)) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(how) = server.ended() {
+                        wrong.push(how);
+                        break;
+                    }
+                    if left.is_zero() {
+                        wrong.push(format!("not over after {} s", self.limit.as_secs()));
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let Some(line) = line else {
+                running -= 1;
+                if machines[index].transcript.ended {
+                    continue;
+                }
+                // The others would wait for it.
+                wrong.push(format!("machine {index} ended before its script"));
+                break;
+            };
+            let machine = &mut machines[index];
+            machine.console.write_all(line.as_bytes()).map_err(fail)?;
+            match machine.transcript.line(begun.elapsed(), &line) {
+                None => {}
+                Some(Word::Host(event)) => server.tell(event)?,
+                Some(Word::Tell(word)) => {
+                    for (other, machine) in machines.iter_mut().enumerate() {
+                        if other != index {
+                            machine.hear(word).map_err(fail)?;
+                        }
+                    }
+                }
+                Some(Word::Up) => {
+                    let boots = machine.transcript.boots;
+                    if boots > self.boots {
+                        wrong.push(format!("machine {index} booted {boots} times"));
+                        break;
+                    }
+                    machine.listens = true;
+                    let about = format!("{index} {} {boots}", self.machines.len());
+                    machine.hear(&about).map_err(fail)?;
+                    for word in std::mem::take(&mut machine.waiting) {
+                        machine.hear(&word).map_err(fail)?;
+                    }
+                }
+            }
+        }
+        let transcripts = machines
+            .into_iter()
+            .map(|mut machine| {
+                drop(machine.process);
+                machine.transcript.close(begun.elapsed());
+                machine.transcript
+            })
+            .collect();
+        drop(lines);
+        for reader in readers {
+            reader.join().map_err(|_| "a console's reader panicked")?;
+        }
+        fs::remove_file(&initrd).map_err(fail)?;
+        Ok(Ran { transcripts, wrong })
+    }
+
+    /// The script comes in an archive of its own behind the common one.
+    fn initrd(&self, provisions: &Provisions, places: &Places<'_>) -> std::io::Result<PathBuf> {
+        let initrd = places.sockets.join(format!("{}initrd", self.name));
+        fs::copy(&provisions.initrd, &initrd)?;
+        let mut archive = Archive::new(Vec::new());
+        archive.file("init", 0o755, INIT.as_bytes())?;
+        archive.file("helpers", 0o644, HELPERS.as_bytes())?;
+        archive.file("script", 0o644, self.script.as_bytes())?;
+        let archive = archive.finish()?;
+        let mut file = File::options().append(true).open(&initrd)?;
+        file.write_all(&archive)?;
+        Ok(initrd)
+    }
+
+    fn arguments(
+        &self,
+        command: &mut Command,
+        index: usize,
+        functions: &[usize],
+        places: &Places<'_>,
+        server: &Server,
+    ) {
+        command
+            .args(["-M", "q35,kernel-irqchip=split", "-accel", "tcg"])
+            .args(["-cpu", "Nehalem", "-m", "768"])
+            .args(["-smp", &self.processors.to_string()])
+            .args([
+                "-object",
+                "memory-backend-memfd,id=memory,size=768M,share=on",
+            ])
+            .args(["-numa", "node,memdev=memory"])
+            .args(["-display", "none", "-serial", "stdio", "-monitor", "none"]);
+        if self.boots == 1 {
+            command.arg("-no-reboot");
+        }
+        if self.iommu {
+            command.args(["-device", "intel-iommu,caching-mode=on,intremap=on"]);
+        }
+        if self.network {
+            let wire = |end: usize| places.sockets.join(format!("{end}.wire"));
+            let (local, remote) = (wire(index), wire(1 - index));
+            command.arg("-netdev").arg(format!(
+                "dgram,id=wire,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                local.display(),
+                remote.display()
+            ));
+            let device = format!("virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0{index}");
+            command.arg("-device").arg(device);
+        } else {
+            command.args(["-nic", "none"]);
+        }
+        for &function in functions {
+            // Behind a root port, as a card is: on the root bus it would be integrated, and have no link.
+            let port =
+                format!("pcie-root-port,id=port{function},chassis={function},slot={function}");
+            let card = format!(
+                r#"{{"driver":"vfio-user-pci","bus":"port{function}","socket":{{"type":"unix","path":"{}"}}}}"#,
+                server.sockets[function].display()
+            );
+            command.arg("-device").arg(port).arg("-device").arg(card);
+        }
+        let iommu = if self.iommu { " intel_iommu=on" } else { "" };
+        command.arg("-append").arg(format!("{CMDLINE}{iommu}"));
+    }
+}

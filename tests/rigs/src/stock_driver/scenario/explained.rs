@@ -1,0 +1,41 @@
+//! Warnings that are as they should be, each with its reason.
+
+/// What the guest's kernel says.
+const DRIVER: &[(&str, &str)] = &[
+    (
+        "Failed to get valid vendor specific ID",
+        "the model has no vendor-specific capability: it serves crash dumps and nothing else",
+    ),
+    (
+        "Missing eth_net_offloads capability",
+        "the model has no Ethernet queues yet, so the network device is rightly not offered",
+    ),
+];
+
+/// What the model logs.
+const MODEL: &[(&str, &str)] = &[(
+    "health syndrome 0x1",
+    "the rig had the firmware stop, in the scenario that is about that",
+)];
+
+fn find(list: &[(&'static str, &str)], line: &str) -> Option<&'static str> {
+    let known = list.iter().find(|(known, _)| line.contains(known))?;
+    Some(known.0)
+}
+
+pub(super) fn by_driver(line: &str) -> Option<&'static str> {
+    find(DRIVER, line)
+}
+
+pub(super) fn by_model(line: &str) -> Option<&'static str> {
+    find(MODEL, line)
+}
+
+/// Why a warning is explained.
+pub(in super::super) fn reason(known: &str) -> &'static str {
+    let all = DRIVER.iter().chain(MODEL);
+    all.filter(|(text, _)| *text == known)
+        .map(|(_, reason)| *reason)
+        .next()
+        .unwrap_or_default()
+}

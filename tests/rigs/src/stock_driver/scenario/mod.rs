@@ -1,0 +1,271 @@
+//! What the guests do, and what must come out.
+
+mod explained;
+mod table;
+
+use super::machine::{Places, Round};
+use super::plan;
+use super::provision::Provisions;
+use super::report::Report;
+use super::server::Server;
+use super::transcript::{Step, Transcript};
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) use explained::reason;
+pub(super) use table::ALL;
+
+/// Kernel log level of warnings; lower is worse.
+const WARNING: u8 = 4;
+
+/// One model and the machines that use it.
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// How many functions the model has.
+    functions: usize,
+    /// The model's options.
+    model: &'static [&'static str],
+    /// What the model's log must have.
+    says: &'static [&'static str],
+    /// One after the other.
+    rounds: &'static [Boot],
+}
+
+/// Machines that run at the same time.
+struct Boot {
+    script: &'static str,
+    /// The functions of each machine.
+    machines: &'static [&'static [usize]],
+    /// Processors of each.
+    processors: usize,
+    /// Whether they have an IOMMU.
+    iommu: bool,
+    /// Whether there is an ordinary network between them.
+    network: bool,
+    /// How often each boots.
+    boots: usize,
+    /// What steps must have printed: step, text.
+    prints: &'static [(&'static str, &'static str)],
+    /// What the driver must have complained of in steps where something happens to the card: step, text. These steps are
+    /// not held to the list of what is explained.
+    complains: &'static [(&'static str, &'static str)],
+    /// Minutes.
+    limit: u64,
+}
+
+impl Scenario {
+    pub(super) fn run(
+        &self,
+        provisions: &Provisions,
+        logs: &Path,
+        sockets: &Path,
+    ) -> Result<Report, String> {
+        let mut report = Report::default();
+        let mut server = Server::start(logs, sockets, self.functions, self.model)?;
+        for (index, boot) in self.rounds.iter().enumerate() {
+            let many = self.rounds.len() > 1;
+            let prefix = if many {
+                format!("{}-", index + 1)
+            } else {
+                String::new()
+            };
+            let round = Round {
+                name: &prefix,
+                machines: boot.machines,
+                script: boot.script,
+                processors: boot.processors,
+                iommu: boot.iommu,
+                network: boot.network,
+                boots: boot.boots,
+                limit: Duration::from_secs(60 * boot.limit),
+            };
+            let ran = round.run(provisions, &Places { logs, sockets }, &mut server)?;
+            for wrong in ran.wrong {
+                report.check(false, || format!("{} {prefix}{wrong}", self.name));
+            }
+            for (machine, transcript) in ran.transcripts.iter().enumerate() {
+                let name = format!("{prefix}{machine}");
+                let planned = plan::steps(boot.script, machine, boot.machines.len(), boot.boots)?;
+                check_machine(&name, boot, &planned, transcript, &mut report);
+            }
+            boot.check(&prefix, &ran.transcripts, &mut report);
+        }
+        if let Some(how) = server.ended() {
+            report.check(false, || format!("{}: {how}", self.name));
+        }
+        let log = server.stop()?;
+        for wanted in self.says {
+            report.check(log.iter().any(|line| line.contains(wanted)), || {
+                format!("{}: the model does not say {wanted:?}", self.name)
+            });
+        }
+        let mut complaints = Vec::new();
+        for line in &log {
+            // A panic has no level in front.
+            let harmless = ["[INFO", "[DEBUG", "[TRACE"];
+            if harmless.iter().any(|level| line.starts_with(level)) {
+                continue;
+            }
+            match explained::by_model(line) {
+                Some(known) => report.explain(known),
+                None => complaints.push(line.as_str()),
+            }
+        }
+        report.check(complaints.is_empty(), || {
+            let first = complaints[..complaints.len().min(20)].join("\n  ");
+            format!("{}: the model complains:\n  {first}", self.name)
+        });
+        Ok(report)
+    }
+}
+
+fn check_machine(
+    name: &str,
+    boot: &Boot,
+    planned: &[String],
+    transcript: &Transcript,
+    report: &mut Report,
+) {
+    if !transcript.ended {
+        let rest = transcript.rest.iter().rev().take(40).rev();
+        for line in rest {
+            report.say(&format!("    {line}"));
+        }
+    }
+    report.check(transcript.ended, || {
+        format!("machine {name}: the script did not come to its end")
+    });
+    for step in &transcript.steps {
+        let before = report.failed;
+        check_step(name, boot, step, report);
+        if report.failed == before {
+            let took = step.took.as_secs_f32();
+            report.say(&format!("  machine {name}: {} ({took:.1} s)", step.name));
+        }
+    }
+    let ran: Vec<&String> = transcript.steps.iter().map(|step| &step.name).collect();
+    let missing: Vec<&String> = planned.iter().filter(|name| !ran.contains(name)).collect();
+    report.check(missing.is_empty(), || {
+        format!("machine {name}: steps that never ran: {missing:?}")
+    });
+}
+
+fn check_step(name: &str, boot: &Boot, step: &Step, report: &mut Report) {
+    report.check(step.status == Some(0), || {
+        let output = step.output.join("\n    ");
+        let status = step.status.map_or("did not end".to_string(), |status| {
+            format!("exit status {status}")
+        });
+        format!("machine {name}: {}: {status}\n    {output}", step.name)
+    });
+    if boot
+        .complains
+        .iter()
+        .any(|(step_name, _)| *step_name == step.name)
+    {
+        return;
+    }
+    for (level, text) in &step.log {
+        if *level <= WARNING {
+            match explained::by_driver(text) {
+                Some(known) => report.explain(known),
+                None => report.check(false, || format!("machine {name}: {}: {text}", step.name)),
+            }
+        }
+    }
+}
+
+impl Boot {
+    fn check(&self, prefix: &str, transcripts: &[Transcript], report: &mut Report) {
+        let named = |wanted: &str| {
+            let steps = transcripts.iter().flat_map(|transcript| &transcript.steps);
+            let wanted = wanted.to_string();
+            steps.filter(move |step| step.name == wanted)
+        };
+        for (wanted, text) in self.complains {
+            let complained = |step: &Step| step.log.iter().any(|(_, line)| line.contains(text));
+            report.check(named(wanted).any(complained), || {
+                format!("{prefix}{wanted}: the driver did not say {text:?}")
+            });
+        }
+        for (wanted, text) in self.prints {
+            let printed = |step: &Step| step.output.iter().any(|line| line.contains(text));
+            let any = named(wanted).next().is_some();
+            report.check(any && named(wanted).all(printed), || {
+                format!("{prefix}{wanted}: did not print {text:?}")
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_can_be_planned_and_has_what_is_expected_of_it() {
+        for scenario in ALL {
+            for boot in scenario.rounds {
+                let mut all = Vec::new();
+                for machine in 0..boot.machines.len() {
+                    let machines = boot.machines.len();
+                    let steps = plan::steps(boot.script, machine, machines, boot.boots).unwrap();
+                    assert!(!steps.is_empty(), "{}", scenario.name);
+                    all.extend(steps);
+                }
+                for (step, text) in boot.prints.iter().chain(boot.complains) {
+                    assert!(
+                        all.iter().any(|name| name == step),
+                        "{}: no step {step:?}, which is to say {text:?}",
+                        scenario.name
+                    );
+                }
+                let functions = boot.machines.iter().flat_map(|functions| *functions);
+                assert!(
+                    functions
+                        .clone()
+                        .all(|&function| function < scenario.functions)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_never_ran_is_a_failure() {
+        let mut transcript = Transcript::default();
+        for line in ["@@ step a", "@status 0", "@@ done a", "@@ end"] {
+            transcript.line(Duration::ZERO, line);
+        }
+        let boot = &ALL[0].rounds[0];
+        let mut report = Report::default();
+        check_machine("0", boot, &["a".into()], &transcript, &mut report);
+        assert_eq!((report.passed, report.failed), (3, 0), "{}", report.text);
+        check_machine(
+            "0",
+            boot,
+            &["a".into(), "b".into()],
+            &transcript,
+            &mut report,
+        );
+        assert_eq!((report.passed, report.failed), (5, 1), "{}", report.text);
+    }
+
+    #[test]
+    fn what_the_kernel_says_has_to_be_explained() {
+        let check = |line: &str| {
+            let mut transcript = Transcript::default();
+            for line in ["@@ step a", "@status 0", line, "@@ done a", "@@ end"] {
+                transcript.line(Duration::ZERO, line);
+            }
+            let mut report = Report::default();
+            let boot = &ALL[0].rounds[0];
+            check_machine("0", boot, &["a".into()], &transcript, &mut report);
+            report
+        };
+        assert_eq!(check("@log <6>[ 1.0] mlx5_core: fine").failed, 0);
+        assert_eq!(check("@log <4>[ 1.0] mlx5_core: odd").failed, 1);
+        let known = check("@log <4>[ 1.0] mlx5_core: Failed to get valid vendor specific ID");
+        assert_eq!((known.failed, known.explained.len()), (0, 1));
+    }
+}

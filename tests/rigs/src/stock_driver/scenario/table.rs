@@ -1,0 +1,169 @@
+//! The scenarios. Those that take long come first.
+
+use super::{Boot, Scenario};
+
+/// One machine with one function.
+const BOOT: Boot = Boot {
+    script: "",
+    machines: &[&[0]],
+    processors: 2,
+    iommu: false,
+    network: false,
+    boots: 1,
+    prints: &[],
+    complains: &[],
+    limit: 7,
+};
+
+const SCENARIO: Scenario = Scenario {
+    name: "",
+    about: "",
+    functions: 1,
+    model: &[],
+    says: &[],
+    rounds: &[],
+};
+
+pub(in super::super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "infiniband",
+        about: "rdma-core's and perftest's programs between two machines with InfiniBand ports",
+        functions: 2,
+        model: &["--port-type", "ib"],
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            network: true,
+            script: include_str!("../scripts/infiniband.sh"),
+            prints: &[
+                ("devinfo", "state:\t\t\tPORT_ACTIVE (4)"),
+                ("devinfo", "link_layer:\t\tInfiniBand"),
+                ("ibstat", "State: Active"),
+                ("ibstat", "Link layer: InfiniBand"),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "probe",
+        about: "mlx5_core probes and removes ten times, then again in a second machine",
+        rounds: &[
+            Boot {
+                script: include_str!("../scripts/probe.sh"),
+                prints: &[
+                    ("probe 1", "mlx5_core.rdma.0"),
+                    ("probe 10", "mlx5_core.rdma.0"),
+                ],
+                ..BOOT
+            },
+            Boot {
+                script: include_str!("../scripts/probe_once.sh"),
+                prints: &[("probe 1", "mlx5_core.rdma.0")],
+                ..BOOT
+            },
+        ],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "pages",
+        about: "the same with thousands of boot and init pages",
+        model: &["--boot-pages", "1500", "--init-pages", "5000"],
+        rounds: &[Boot {
+            script: include_str!("../scripts/probe.sh"),
+            prints: &[("probe 10", "mlx5_core.rdma.0")],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "infiniband-port",
+        about: "mlx5_ib on an InfiniBand port comes and goes",
+        model: &["--port-type", "ib"],
+        rounds: &[Boot {
+            script: include_str!("../scripts/verbs.sh"),
+            prints: &[
+                ("devinfo 1", "hca_id:\tmlx5_0"),
+                ("devinfo 3", "state:\t\t\tPORT_ACTIVE (4)"),
+                ("devinfo 3", "link_layer:\t\tInfiniBand"),
+                ("devinfo 3", "port_lid:\t\t1"),
+                (
+                    "devinfo 3",
+                    "GID[  0]:\t\tfe80:0000:0000:0000:0002:c903:0000:0101",
+                ),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "hungry",
+        about: "mlx5_ib ten times while the firmware asks for every page by event",
+        model: &[
+            "--port-type",
+            "ib",
+            "--boot-pages",
+            "1",
+            "--init-pages",
+            "1",
+            "--page-chunk",
+            "1",
+        ],
+        says: &["asks for 1 pages", "asks for 300 pages"],
+        rounds: &[Boot {
+            script: include_str!("../scripts/hungry.sh"),
+            prints: &[("devinfo 10", "state:\t\t\tPORT_ACTIVE (4)")],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "iommu",
+        about: "traffic behind a virtual IOMMU, whose maps come page by page and go again",
+        model: &["--port-type", "ib"],
+        // Single pages.
+        says: &[" + 0x1000 to 0x"],
+        rounds: &[Boot {
+            iommu: true,
+            script: include_str!("../scripts/iommu.sh"),
+            prints: &[("groups", "0000:01:00.0")],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "trouble",
+        about: "the cable comes out, the function is reset, the firmware stops, the card falls off the bus",
+        model: &["--port-type", "ib"],
+        rounds: &[Boot {
+            complains: &[
+                ("stopped", "Fatal error"),
+                ("without firmware", ""),
+                ("gone", "Fatal error"),
+                ("without card", ""),
+            ],
+            script: include_str!("../scripts/trouble.sh"),
+            prints: &[
+                ("cable out", "1: DOWN"),
+                ("cable in", "4: ACTIVE"),
+                ("after it", "4: ACTIVE"),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "roce-port",
+        about: "mlx5_ib on an Ethernet port, which is down for want of a network device",
+        rounds: &[Boot {
+            script: include_str!("../scripts/verbs.sh"),
+            prints: &[
+                ("devinfo 1", "hca_id:\tmlx5_0"),
+                ("devinfo 3", "state:\t\t\tPORT_DOWN (1)"),
+                ("devinfo 3", "link_layer:\t\tEthernet"),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+];

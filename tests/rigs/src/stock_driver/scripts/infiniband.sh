@@ -1,0 +1,20 @@
+# Programs that find each other through TCP, here on a network beside the card's, and then use InfiniBand.
+step 60 'network' 'modprobe virtio_pci && modprobe virtio_net &&
+    ip addr add 10.0.0.$((me + 1))/24 dev $(netdev virtio_net) && ip link set $(netdev virtio_net) up'
+meet
+step 60 'the other machine' 'ping -c 1 -w 50 10.0.0.$((peer + 1))'
+step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && modprobe ib_umad && ls /dev/infiniband'
+step 60 'devinfo' 'ibv_devinfo -v'
+step 60 'ibstat' 'ibstat mlx5_0 1'
+meet
+for kind in rc uc ud srq; do
+    for events in '' ' -e'; do
+        program="ibv_${kind}_pingpong -c -n 200$events"
+        duet 120 "$program" 'listening 18515' "$program" "$program 10.0.0.1"
+    done
+done
+for test in write_bw read_bw send_bw atomic_bw write_lat read_lat send_lat atomic_lat; do
+    program="ib_$test -F -n 100"
+    duet 120 "ib_$test" 'listening 18515' "$program" "$program 10.0.0.1"
+done
+step 60 'unload' 'rmmod ib_umad && rmmod mlx5_ib && rmmod mlx5_core'
