@@ -1,5 +1,7 @@
 //! The command queue: slots, doorbell, delivery, completion in either mode.
 
+mod tell;
+
 use super::mailbox::{self, Delivery};
 use crate::config::Config;
 use crate::device::Device;
@@ -290,15 +292,8 @@ impl Device {
         self.stats.commands += 1;
         if output[0] != 0 {
             self.stats.commands_failed += 1;
-            let syndrome = be32(output, 4);
-            let text = Syndrome::from_code(syndrome).map_or("", Syndrome::text);
-            log::debug!(
-                "command {opcode:#x} op_mod {op_mod:#x}: status {:#x}, syndrome {syndrome:#x} {text}",
-                output[0]
-            );
-        } else {
-            log::trace!("command {opcode:#x} op_mod {op_mod:#x}: done");
         }
+        tell::tell(opcode, op_mod, input, output);
         match fault {
             Some(CommandFault::DropAnswer) => return Outcome::Later(Slot::Lost),
             Some(CommandFault::Corrupt { at, with }) => {
