@@ -549,9 +549,10 @@ pub(super) fn query_counter(
         .ok_or(Syndrome::FlowCounterOutput)?;
     // Drivers query ranges with holes, where counters were freed.
     let mut known = false;
-    for (number, slot) in (first..).zip(slots) {
+    for (at, slot) in (0..).zip(slots) {
         let mut shown = TrafficCounter::ZERO;
-        if let Some(traffic) = device.steering.counters.get(number) {
+        let number = first.checked_add(at);
+        if let Some(traffic) = number.and_then(|number| device.steering.counters.get(number)) {
             known = true;
             shown
                 .set_packets(traffic.packets)

@@ -294,3 +294,6 @@ fn transport(frame: &[u8], ip: &Network) -> Option<Transport> {
         flags: if tcp { short(segment, 12)? & 0x1ff } else { 0 },
     })
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

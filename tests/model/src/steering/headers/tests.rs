@@ -1,0 +1,266 @@
+//! Frames made by hand, taken apart.
+
+use super::*;
+
+pub(crate) const ME: [u8; 6] = [2, 0xc9, 0, 0, 0, 1];
+pub(crate) const PEER: [u8; 6] = [2, 0xc9, 0, 0, 0, 2];
+
+/// An Ethernet frame with tags (service, TCI).
+pub(crate) fn frame(to: [u8; 6], tags: &[(bool, u16)], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [to, PEER].concat();
+    for &(service, tci) in tags {
+        let kind: u16 = if service { 0x88a8 } else { 0x8100 };
+        frame.extend(kind.to_be_bytes());
+        frame.extend(tci.to_be_bytes());
+    }
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A version 4 datagram; `place` is flags and offset.
+pub(crate) fn ipv4(protocol: u8, place: u16, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x45, 0xb9, 0, 0, 0, 7];
+    ip[2..4].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+    ip.extend(place.to_be_bytes());
+    ip.extend([61, protocol, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+    ip.extend(payload);
+    ip
+}
+
+pub(crate) fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x6b, 0x9a, 0xbc, 0xde];
+    ip.extend((payload.len() as u16).to_be_bytes());
+    ip.extend([next, 62]);
+    ip.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    ip.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    ip.extend(payload);
+    ip
+}
+
+pub(crate) fn tcp() -> Vec<u8> {
+    let mut tcp = vec![0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 0, 0, 0, 2, 0x51, 0x42];
+    tcp.resize(24, 0xdd);
+    tcp
+}
+
+pub(crate) fn udp() -> Vec<u8> {
+    vec![0x13, 0x88, 0x13, 0x89, 0, 12, 0, 0, 1, 2, 3, 4]
+}
+
+fn parse(frame: &[u8]) -> Headers {
+    Headers::parse(frame).unwrap()
+}
+
+#[test]
+fn arp() {
+    let arp = parse(&frame([0xff; 6], &[], 0x0806, &[0; 46]));
+    assert_eq!(
+        (arp.ethertype, arp.network, arp.transport),
+        (0x0806, None, None)
+    );
+    let outer = arp.outer();
+    assert_eq!((outer.dmac_47_16(), outer.dmac_15_0()), (u32::MAX, 0xffff));
+    assert_eq!((outer.smac_47_16(), outer.smac_15_0()), (0x02c9_0000, 2));
+    assert_eq!((outer.ethertype(), outer.ip_version()), (0x0806, 0));
+    assert!(!outer.cvlan_tag() && !outer.svlan_tag());
+}
+
+#[test]
+fn ipv4_tcp_udp_and_icmp() {
+    // Padding behind the datagram belongs to nothing.
+    let mut padded = frame(ME, &[], 0x0800, &ipv4(6, 0x4000, &tcp()));
+    padded.extend([0xee; 9]);
+    let headers = parse(&padded);
+    let ip = headers.network.unwrap();
+    assert_eq!((ip.offset, ip.payload, ip.end), (14, 34, 58));
+    let outer = headers.outer();
+    assert_eq!(
+        (outer.ip_version(), outer.ip_protocol(), outer.ipv4_ihl()),
+        (4, 6, 5)
+    );
+    assert_eq!(
+        (outer.ip_dscp(), outer.ip_ecn(), outer.ttl_hoplimit()),
+        (0x2e, 1, 61)
+    );
+    assert_eq!(
+        (outer.tcp_sport(), outer.tcp_dport(), outer.tcp_flags()),
+        (0x1234, 0x5678, 0x142)
+    );
+    assert_eq!(
+        (outer.udp_sport(), outer.udp_dport(), outer.frag()),
+        (0, 0, false)
+    );
+    assert_eq!(
+        outer.src_ipv4_src_ipv6(),
+        &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]
+    );
+    assert_eq!(outer.dst_ipv4_dst_ipv6()[12..], [10, 0, 0, 1]);
+
+    let outer = parse(&frame(ME, &[], 0x0800, &ipv4(17, 0, &udp()))).outer();
+    assert_eq!(
+        (outer.ip_protocol(), outer.udp_sport(), outer.udp_dport()),
+        (17, 5000, 5001)
+    );
+    assert_eq!(
+        (outer.tcp_sport(), outer.tcp_dport(), outer.tcp_flags()),
+        (0, 0, 0)
+    );
+
+    let icmp = parse(&frame(ME, &[], 0x0800, &ipv4(1, 0, &[8; 16])));
+    assert_eq!((icmp.outer().ip_protocol(), icmp.transport), (1, None));
+}
+
+#[test]
+fn fragments_have_no_ports() {
+    for (place, fragment) in [
+        (0x2000, true),
+        (0x2005, true),
+        (0x0005, true),
+        (0x4000, false),
+    ] {
+        let headers = parse(&frame(ME, &[], 0x0800, &ipv4(17, place, &udp())));
+        assert_eq!(headers.outer().frag(), fragment, "{place:#x}");
+        assert_eq!(headers.transport.is_none(), fragment, "{place:#x}");
+        assert_eq!(headers.outer().ip_protocol(), 17);
+    }
+}
+
+#[test]
+fn ipv6_and_its_extension_headers() {
+    let headers = parse(&frame(ME, &[], 0x86dd, &ipv6(6, &tcp())));
+    let outer = headers.outer();
+    assert_eq!(
+        (
+            outer.ip_version(),
+            outer.ip_protocol(),
+            outer.ttl_hoplimit()
+        ),
+        (6, 6, 62)
+    );
+    assert_eq!(
+        (outer.ip_dscp(), outer.ip_ecn(), outer.tcp_dport()),
+        (0x2e, 1, 0x5678)
+    );
+    assert_eq!(outer.src_ipv4_src_ipv6()[15], 2);
+    assert_eq!(headers.misc().outer_ipv6_flow_label(), 0xa_bcde);
+
+    // Hop-by-hop options of 8 and destination options of 16 bytes, as in a multicast listener report and behind.
+    let options = |next: u8, len: u8| {
+        let mut header = vec![next, len];
+        header.resize(8 + usize::from(len) * 8, 0);
+        header
+    };
+    let chain = [options(60, 0), options(43, 1), options(58, 0), vec![143; 8]].concat();
+    let report = parse(&frame(ME, &[], 0x86dd, &ipv6(0, &chain)));
+    assert_eq!(report.outer().ip_protocol(), 58);
+    assert_eq!(report.network.unwrap().payload, 14 + 40 + 8 + 16 + 8);
+
+    // An authentication header is what a table asks for, not stepped over.
+    let sealed = parse(&frame(ME, &[], 0x86dd, &ipv6(51, &[6; 24])));
+    assert_eq!((sealed.outer().ip_protocol(), sealed.transport), (51, None));
+
+    // A chain that is cut off stays where the cut is.
+    for len in 8..chain.len() {
+        let cut = parse(&frame(ME, &[], 0x86dd, &ipv6(0, &chain[..len])));
+        let stop = match len {
+            8..24 => 60,
+            24..32 => 43,
+            _ => 58,
+        };
+        assert_eq!(cut.outer().ip_protocol(), stop, "{len}");
+    }
+
+    let fragment = |place: u16| {
+        let [high, low] = place.to_be_bytes();
+        [vec![17, 0, high, low, 0, 0, 0, 1], udp()].concat()
+    };
+    for (place, is_fragment) in [(0, false), (1, true), (0x40, true), (0x41, true)] {
+        let headers = parse(&frame(ME, &[], 0x86dd, &ipv6(44, &fragment(place))));
+        assert_eq!(headers.outer().frag(), is_fragment, "{place:#x}");
+        assert_eq!(headers.transport.is_none(), is_fragment, "{place:#x}");
+        assert_eq!(headers.outer().ip_protocol(), 17);
+    }
+}
+
+#[test]
+fn tags() {
+    let tagged = parse(&frame(ME, &[(false, 0xb00a)], 0x0800, &ipv4(6, 0, &tcp())));
+    let outer = tagged.outer();
+    assert!(outer.cvlan_tag() && !outer.svlan_tag());
+    assert_eq!(
+        (outer.first_prio(), outer.first_cfi(), outer.first_vid()),
+        (5, true, 10)
+    );
+    // The type is the one behind the tags, and the headers are found there.
+    assert_eq!((outer.ethertype(), outer.tcp_dport()), (0x0800, 0x5678));
+    assert_eq!(tagged.misc(), Default::default());
+
+    let double = parse(&frame(
+        ME,
+        &[(true, 0x2064), (false, 0xe0c8)],
+        0x86dd,
+        &ipv6(17, &udp()),
+    ));
+    let (outer, misc) = (double.outer(), double.misc());
+    assert!(outer.svlan_tag() && !outer.cvlan_tag());
+    assert_eq!((outer.first_prio(), outer.first_vid()), (1, 100));
+    assert!(misc.outer_second_cvlan_tag() && !misc.outer_second_svlan_tag());
+    assert_eq!(
+        (misc.outer_second_prio(), misc.outer_second_vid()),
+        (7, 200)
+    );
+    assert_eq!((outer.ethertype(), outer.udp_dport()), (0x86dd, 5001));
+
+    let triple = parse(&frame(
+        ME,
+        &[(true, 1), (true, 2), (false, 3)],
+        0x0800,
+        &ipv4(6, 0, &tcp()),
+    ));
+    assert_eq!((triple.ethertype, triple.network), (0x8100, None));
+}
+
+#[test]
+fn runts_and_contradictions() {
+    let whole = [
+        frame(ME, &[], 0x0800, &ipv4(6, 0, &tcp())),
+        frame(
+            ME,
+            &[(true, 1), (false, 2)],
+            0x86dd,
+            &ipv6(0, &[vec![6, 1], vec![0; 14], tcp()].concat()),
+        ),
+        frame(
+            ME,
+            &[(false, 2)],
+            0x86dd,
+            &ipv6(44, &[vec![17, 0, 0, 0, 0, 0, 0, 0], udp()].concat()),
+        ),
+    ];
+    for frame in &whole {
+        assert!(parse(frame).transport.is_some());
+        for len in 0..frame.len() {
+            let parsed = Headers::parse(&frame[..len]);
+            assert_eq!(parsed.is_some(), len >= 14);
+            // What is cut off is not there, rather than read from somewhere else.
+            if let Some(Transport { source, .. }) = parsed.and_then(|headers| headers.transport) {
+                assert!([0x1234, 0x1388].contains(&source));
+            }
+        }
+    }
+    let broken = |at: usize, value: u8| {
+        let mut ip = ipv4(6, 0, &tcp());
+        ip[at] = value;
+        parse(&frame(ME, &[], 0x0800, &ip))
+    };
+    // Header length below the least and beyond the datagram, another version, a total length below the header.
+    assert!(broken(0, 0x44).network.is_none());
+    assert!(broken(0, 0x4f).network.is_none());
+    assert!(broken(0, 0x65).network.is_none());
+    assert!(broken(3, 19).network.is_none());
+    // A total length that leaves no room for the segment's header.
+    assert!(broken(3, 39).network.is_some() && broken(3, 39).transport.is_none());
+    // Longer than the frame: there is what there is.
+    assert!(broken(2, 9).transport.is_some());
+}
