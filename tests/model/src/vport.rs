@@ -81,6 +81,8 @@ pub(crate) struct Vport {
     pub(crate) ethernet: EthernetTraffic,
     /// Addresses that the driver wants to hear, in the order of list types: unicast, multicast, VLANs.
     pub(crate) lists: [Vec<u64>; 3],
+    /// Pauses when sending and when receiving, as the register has them.
+    pub(crate) pauses: [[u8; 2]; 2],
     /// InfiniBand's capability mask: automatic migration and traps, and what software adds.
     pub(crate) cap_mask1: u32,
 }
@@ -107,6 +109,7 @@ impl Vport {
             traffic: PortTraffic::default(),
             ethernet: EthernetTraffic::default(),
             lists: Default::default(),
+            pauses: Default::default(),
             cap_mask1: 0x0000_0848,
         }
     }

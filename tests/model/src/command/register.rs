@@ -12,13 +12,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod id {
     pub(super) const PCAP: u16 = 0x5001;
+    pub(super) const PMLP: u16 = 0x5002;
     pub(super) const PMTU: u16 = 0x5003;
     pub(super) const PTYS: u16 = 0x5004;
     pub(super) const PAOS: u16 = 0x5006;
+    pub(super) const PFCC: u16 = 0x5007;
     pub(super) const PPCNT: u16 = 0x5008;
     pub(super) const PVLC: u16 = 0x500f;
     pub(super) const NODE_DESC: u16 = 0x6001;
     pub(super) const HOST_ENDIANNESS: u16 = 0x7004;
+    pub(super) const MCIA: u16 = 0x9014;
 }
 
 const WRITE: u16 = 0;
@@ -35,6 +38,13 @@ const PORT_DOWN: u8 = 2;
 const NODE_DESC_LEN: usize = 64;
 const PCAP_LEN: usize = 20;
 const ENDIANNESS_LEN: usize = 16;
+const PFCC_LEN: usize = 32;
+const PMLP_LEN: usize = 64;
+const MCIA_LEN: usize = 144;
+/// MCIA: the cable has no memory to read.
+const NO_EEPROM: u8 = 1;
+/// Lanes of the port.
+const LANES: u8 = 4;
 
 fn input<T: FromBytes + KnownLayout + Immutable + Copy>(
     tail: &[u8],
@@ -102,8 +112,24 @@ pub(super) fn access(
             port(register[1])?;
             Ok(output(out, &register)?)
         }
+        (id::PMLP, false) => {
+            let mut register: [u8; PMLP_LEN] = input(tail)?;
+            port(register[1])?;
+            register[3] = LANES;
+            for lane in 0..LANES {
+                // The same lane in both directions, of module 0.
+                register[usize::from(lane) * 4 + 4..][..2].copy_from_slice(&[lane, lane]);
+            }
+            Ok(output(out, &register)?)
+        }
+        (id::MCIA, false) => {
+            let mut register: [u8; MCIA_LEN] = input(tail)?;
+            register[3] = NO_EEPROM;
+            Ok(output(out, &register)?)
+        }
+        (id::PFCC, _) => pfcc(device, tail, out, write),
         (id::PPCNT, false) => ppcnt(device, tail, out),
-        (id::PTYS | id::PVLC | id::PCAP | id::PPCNT, true) => {
+        (id::PTYS | id::PVLC | id::PCAP | id::PPCNT | id::PMLP | id::MCIA, true) => {
             Err(Syndrome::RegisterReadOnly.into())
         }
         (number, _) => {
@@ -171,6 +197,24 @@ fn paos(device: &mut Device, io: &mut Io<'_>, tail: &[u8], out: &mut [u8], write
         .set_admin_status(state(device.vport.admin_up))
         .set_oper_status(state(device.vport.up()));
     Ok(output(out, &register)?)
+}
+
+/// Flow control: what the driver sets is kept, as nothing on this cable ever asks for a pause.
+fn pfcc(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
+    let register: [u8; PFCC_LEN] = input(tail)?;
+    port(register[1])?;
+    // Words 2 and 3: sending and receiving; pauses in the top bit, the priorities with pauses of their own in 23:16.
+    let kept = &mut device.vport.pauses;
+    if write {
+        for (at, kept) in [8, 12].into_iter().zip(&mut *kept) {
+            *kept = [register[at] & 0x80, register[at + 1]];
+        }
+    }
+    let mut answer = [0; PFCC_LEN];
+    answer[1] = register[1];
+    answer[8..10].copy_from_slice(&kept[0]);
+    answer[12..14].copy_from_slice(&kept[1]);
+    Ok(output(out, &answer)?)
 }
 
 /// Groups of PPCNT.

@@ -98,3 +98,124 @@ pub(crate) fn check(frame: &[u8], parsed: &Parsed) -> Verdict {
         transport_ok: transport_ok && network_ok,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::tests::{A4, A6, B4, B6, ipv4, ipv6, tcp, udp};
+    use super::super::frame::{parse, protocol};
+    use super::*;
+
+    #[test]
+    fn sums_of_rfc_1071() {
+        assert_eq!(
+            sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
+            0xddf2
+        );
+        // An odd byte counts as the upper half of a word.
+        assert_eq!(sum(&[0x12]), 0x1200);
+        assert_eq!(sum(&[0xff; 70_000]), 0xffff);
+        assert_eq!(sum(&[]), 0);
+    }
+
+    /// A header with a checksum known from elsewhere: the example of Wikipedia's article on it.
+    #[test]
+    fn a_known_ipv4_header() {
+        let header = [
+            0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8,
+            0x00, 0x01, 0xc0, 0xa8, 0x00, 0xc7,
+        ];
+        assert_eq!(sum(&header), 0xffff);
+        let mut frame = vec![0; 12];
+        frame.extend([0x08, 0x00]);
+        frame.extend(header);
+        frame.resize(14 + 0x73, 0);
+        frame[24..26].fill(0xab);
+        let parsed = parse(&frame);
+        fill(&mut frame, &parsed, true, false);
+        assert_eq!(frame[24..26], [0xb8, 0x61]);
+    }
+
+    fn cases() -> Vec<Vec<u8>> {
+        vec![
+            ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x18, b"odd")),
+            ipv4(A4, B4, protocol::UDP, &udp(1, 2, b"even")),
+            ipv6(A6, B6, protocol::TCP, &tcp(1, 2, 0x18, b"odd")),
+            ipv6(A6, B6, protocol::UDP, &udp(1, 2, b"even")),
+        ]
+    }
+
+    #[test]
+    fn what_is_filled_in_is_found_right_and_one_flipped_bit_wrong() {
+        for frame in cases() {
+            let parsed = parse(&frame);
+            let mut filled = frame.clone();
+            // What stands there before does not matter.
+            let field = parsed.transport.unwrap().checksum_at();
+            filled[field] = 0x77;
+            fill(&mut filled, &parsed, true, true);
+            let verdict = check(&filled, &parsed);
+            assert!(verdict.network_ok && verdict.transport_ok);
+            let network = parsed.network.unwrap();
+            assert_eq!(verdict.complete, sum(&filled[14..network.end]));
+
+            let last = filled.len() - 1;
+            filled[last] ^= 1;
+            let verdict = check(&filled, &parsed);
+            assert!(verdict.network_ok && !verdict.transport_ok);
+            filled[last] ^= 1;
+            if network.version == Version::V4 {
+                filled[22] ^= 1;
+                let verdict = check(&filled, &parsed);
+                assert!(!verdict.network_ok && !verdict.transport_ok);
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_filled_in() {
+        for frame in cases() {
+            let parsed = parse(&frame);
+            let mut untouched = frame.clone();
+            fill(&mut untouched, &parsed, false, false);
+            assert_eq!(untouched, frame);
+            let mut network = frame.clone();
+            fill(&mut network, &parsed, true, false);
+            assert_eq!(network[34..], frame[34..]);
+        }
+    }
+
+    #[test]
+    fn padding_is_not_summed() {
+        let mut frame = ipv4(A4, B4, protocol::UDP, &udp(1, 2, b"x"));
+        let parsed = parse(&frame);
+        fill(&mut frame, &parsed, true, true);
+        let before = check(&frame, &parse(&frame));
+        frame.resize(60, 0x5a);
+        assert_eq!(check(&frame, &parse(&frame)), before);
+    }
+
+    #[test]
+    fn udp_says_with_zero_that_there_is_none() {
+        let mut frame = ipv4(A4, B4, protocol::UDP, &udp(1, 2, b"x"));
+        let parsed = parse(&frame);
+        fill(&mut frame, &parsed, true, false);
+        assert!(check(&frame, &parsed).transport_ok);
+        // A checksum that comes out as zero is sent as all ones: the payload makes the sum full.
+        fill(&mut frame, &parsed, true, true);
+        let value = u16::from_be_bytes([frame[40], frame[41]]);
+        let mut payload = vec![b'x', 0];
+        payload.extend([0, 0]);
+        let mut other = ipv4(A4, B4, protocol::UDP, &udp(1, 2, &payload));
+        let parsed = parse(&other);
+        fill(&mut other, &parsed, true, true);
+        let value2 = u16::from_be_bytes([other[40], other[41]]);
+        assert_ne!(value, value2);
+        other[44..46].copy_from_slice(&value2.to_be_bytes());
+        fill(&mut other, &parsed, true, true);
+        assert_eq!(other[40..42], [0xff, 0xff]);
+        assert!(check(&other, &parsed).transport_ok);
+        // IPv6 has no such exception.
+        let bare = ipv6(A6, B6, protocol::UDP, &udp(1, 2, b"x"));
+        assert!(!check(&bare, &parse(&bare)).transport_ok);
+    }
+}

@@ -210,3 +210,151 @@ impl Network {
         (part(at), part(at + length))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn ethernet(kind: u16) -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+        frame.extend(kind.to_be_bytes());
+        frame
+    }
+
+    /// A frame with an IPv4 packet, its checksum not filled in.
+    pub(in super::super) fn ipv4(
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+        protocol: u8,
+        body: &[u8],
+    ) -> Vec<u8> {
+        let mut frame = ethernet(ethertype::IPV4);
+        let total = (20 + body.len()) as u16;
+        frame.extend([0x45, 0]);
+        frame.extend(total.to_be_bytes());
+        frame.extend([0x12, 0x34, 0x40, 0, 64, protocol, 0, 0]);
+        frame.extend(from.octets());
+        frame.extend(to.octets());
+        frame.extend(body);
+        frame
+    }
+
+    /// A frame with an IPv6 packet.
+    pub(in super::super) fn ipv6(from: Ipv6Addr, to: Ipv6Addr, next: u8, body: &[u8]) -> Vec<u8> {
+        let mut frame = ethernet(ethertype::IPV6);
+        frame.extend([0x60, 0, 0, 0]);
+        frame.extend((body.len() as u16).to_be_bytes());
+        frame.extend([next, 64]);
+        frame.extend(from.octets());
+        frame.extend(to.octets());
+        frame.extend(body);
+        frame
+    }
+
+    /// TCP without options, its checksum not filled in.
+    pub(in super::super) fn tcp(from: u16, to: u16, flags: u8, data: &[u8]) -> Vec<u8> {
+        let mut segment = Vec::new();
+        segment.extend(from.to_be_bytes());
+        segment.extend(to.to_be_bytes());
+        segment.extend(0xffff_fff0u32.to_be_bytes());
+        segment.extend(7u32.to_be_bytes());
+        segment.extend([0x50, flags, 0x10, 0, 0, 0, 0, 0]);
+        segment.extend(data);
+        segment
+    }
+
+    /// UDP, its checksum not filled in.
+    pub(in super::super) fn udp(from: u16, to: u16, data: &[u8]) -> Vec<u8> {
+        let mut datagram = Vec::new();
+        datagram.extend(from.to_be_bytes());
+        datagram.extend(to.to_be_bytes());
+        datagram.extend((8 + data.len() as u16).to_be_bytes());
+        datagram.extend([0, 0]);
+        datagram.extend(data);
+        datagram
+    }
+
+    pub(in super::super) const A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    pub(in super::super) const B4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    pub(in super::super) const A6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    pub(in super::super) const B6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+
+    #[test]
+    fn tags_are_looked_through() {
+        let plain = ipv4(A4, B4, protocol::UDP, &udp(1, 2, b"abc"));
+        let expected = parse(&plain);
+        assert_eq!(expected.tag, None);
+        assert_eq!(expected.network_at, 14);
+        assert_eq!(expected.transport, Some(Transport::Udp { at: 34 }));
+        let mut tagged = plain.clone();
+        tagged.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
+        assert_eq!(parse(&tagged).tag, Some(0x2005));
+        assert_eq!(parse(&tagged).transport, Some(Transport::Udp { at: 38 }));
+        // Of two, the outer one counts, and a service tag is not stripped.
+        tagged.splice(12..12, [0x88, 0xa8, 0x00, 0x07]);
+        assert_eq!(parse(&tagged).tag, None);
+        assert_eq!(parse(&tagged).network_at, 22);
+        assert_eq!(parse(&tagged).transport, Some(Transport::Udp { at: 42 }));
+    }
+
+    #[test]
+    fn extension_headers_are_looked_through_and_fragments_have_no_transport() {
+        let mut body = vec![protocol::DESTINATION, 0, 1, 4, 0, 0, 0, 0];
+        body.extend([protocol::UDP, 1]);
+        body.extend([0; 14]);
+        body.extend(udp(1, 2, b"abc"));
+        let frame = ipv6(A6, B6, protocol::HOP_BY_HOP, &body);
+        let parsed = parse(&frame);
+        assert_eq!(parsed.transport, Some(Transport::Udp { at: 14 + 40 + 24 }));
+        assert_eq!(parsed.network.unwrap().protocol, protocol::UDP);
+
+        let mut fragment = vec![protocol::UDP, 0, 0, 1, 0, 0, 0, 9];
+        fragment.extend(udp(1, 2, b"abc"));
+        let parsed = parse(&ipv6(A6, B6, protocol::FRAGMENT, &fragment));
+        assert!(parsed.network.unwrap().fragment);
+        assert_eq!(parsed.transport, None);
+
+        let mut first = ipv4(A4, B4, protocol::UDP, &udp(1, 2, b"abc"));
+        first[20] = 0x20;
+        assert!(parse(&first).network.unwrap().fragment);
+        assert_eq!(parse(&first).transport, None);
+    }
+
+    #[test]
+    fn padding_is_not_part_of_the_packet() {
+        let mut frame = ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b""));
+        let end = frame.len();
+        frame.resize(MIN_FRAME, 0xee);
+        assert_eq!(parse(&frame).network.unwrap().end, end);
+    }
+
+    #[test]
+    fn no_bytes_make_it_fail() {
+        let mut seed = 0x1234_5678_9abc_def1u64;
+        let mut next = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        let whole = [
+            ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b"abcdef")),
+            ipv6(A6, B6, protocol::UDP, &udp(1, 2, b"abcdef")),
+        ];
+        for round in 0..20_000 {
+            let mut frame = whole[round % 2].clone();
+            for _ in 0..next() % 6 {
+                let at = (next() as usize) % frame.len();
+                frame[at] = next() as u8;
+            }
+            frame.truncate((next() as usize) % (frame.len() + 1));
+            let parsed = parse(&frame);
+            super::super::checksum::check(&frame, &parsed);
+            super::super::checksum::fill(&mut frame, &parsed, true, true);
+            let cut = frame.len() / 2;
+            let (headers, payload) = frame.split_at(cut);
+            let _ = super::super::segment::cut(headers, payload, 3, (true, true), |_| {});
+        }
+    }
+}
