@@ -2,15 +2,19 @@
 //! here knows them.
 
 use crate::dump::Direction;
-use crate::layout::{Descriptor, Field, Kind, get};
+use crate::flow::{DestFormat, FlowContext, FlowCounterList};
+use crate::layout::{Descriptor, Field, Kind, Layout, get};
 use crate::opcode::Opcode;
+use crate::register::{Eth8023Counters, PpcntReg};
 use crate::registry;
 use crate::status::Status;
 use crate::values::{
     CapabilityGroup, MkeyAccessMode, Mtu, PathMigration, PortType, QpServiceType, QpState,
     RegisterId, RoceL3Type, RoceVersion, RqType,
 };
+use crate::vport::TrafficCounter;
 use core::fmt;
+use zerocopy::FromBytes;
 
 /// One thing to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +144,18 @@ pub fn message(
     let Some(tail) = bytes.get(structure.size..).filter(|tail| !tail.is_empty()) else {
         return;
     };
+    match known {
+        Opcode::SetFte | Opcode::QueryFte => {
+            walk.entry_lists(bytes.get(..structure.size).unwrap_or_default(), tail);
+            return;
+        }
+        Opcode::QueryFlowCounter if direction == Direction::Output => {
+            let counter = TrafficCounter::DESCRIPTOR;
+            walk.elements("flow_statistics", counter, tail, structure.size);
+            return;
+        }
+        _ => {}
+    }
     let about = |at: usize| {
         input
             .get(at..at + 2)
@@ -158,6 +174,7 @@ pub fn message(
         Some(content) => {
             walk.item(0, content.name, None, Value::Structure);
             walk.structure(content, tail, structure.size, 1);
+            walk.port_counters(content, tail, structure.size);
             let behind = tail.get(content.size..).unwrap_or_default();
             walk.raw(structure.size + content.size, behind);
         }
@@ -249,11 +266,55 @@ impl Walk<'_> {
         }
     }
 
+    /// Structures one after the other; those that hold nothing only if all is to be shown.
+    fn elements(&mut self, name: &str, of: &'static Descriptor, bytes: &[u8], base: usize) {
+        for (i, element) in bytes.chunks(of.size).enumerate() {
+            if self.show == Show::All || element.iter().any(|&byte| byte != 0) {
+                self.item(0, name, Some(i), Value::Structure);
+                self.structure(of, element, base + i * of.size, 1);
+            }
+        }
+    }
+
+    /// What follows the context of a flow table entry: destinations, then counters, as many as the context says.
+    fn entry_lists(&mut self, message: &[u8], tail: &[u8]) {
+        let context = message
+            .get(message.len().saturating_sub(size_of::<FlowContext>())..)
+            .and_then(|context| FlowContext::ref_from_bytes(context).ok());
+        let Some(context) = context else {
+            return self.raw(message.len(), tail);
+        };
+        let each = size_of::<DestFormat>();
+        let end = context.destination_list_size() as usize * each;
+        let (destinations, rest) = tail.split_at(end.min(tail.len()));
+        let end = context.flow_counter_list_size() as usize * each;
+        let (counters, rest) = rest.split_at(end.min(rest.len()));
+        let mut base = message.len();
+        self.elements("destination", DestFormat::DESCRIPTOR, destinations, base);
+        base += destinations.len();
+        self.elements("flow_counter", FlowCounterList::DESCRIPTOR, counters, base);
+        self.raw(base + counters.len(), rest);
+    }
+
+    /// The counters of a port, whose group says what they are.
+    fn port_counters(&mut self, content: &'static Descriptor, bytes: &[u8], base: usize) {
+        const GROUP_802_3: u8 = 0;
+        if content.name != PpcntReg::DESCRIPTOR.name {
+            return;
+        }
+        let Ok((register, _)) = PpcntReg::ref_from_prefix(bytes) else {
+            return;
+        };
+        let counters = register.counter_set();
+        if register.grp() == GROUP_802_3 && counters.iter().any(|&byte| byte != 0) {
+            let of = Eth8023Counters::DESCRIPTOR;
+            self.item(1, of.name, None, Value::Structure);
+            self.structure(of, counters, base + content.size - counters.len(), 2);
+        }
+    }
+
     fn tail(&mut self, of: &Descriptor, bytes: &[u8]) {
-        let tail = of
-            .fields
-            .iter()
-            .find(|field| matches!(field.kind, Kind::Tail));
+        let tail = tail_of(of);
         let Some(field) = tail.filter(|field| field.width >= 32 && field.width % 8 == 0) else {
             self.raw(of.size, bytes);
             return;
@@ -278,6 +339,17 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// The array of open length behind a structure, which may be that of the context at its end.
+fn tail_of(of: &Descriptor) -> Option<&'static Field> {
+    of.fields.iter().find_map(|field| match field.kind {
+        Kind::Tail => Some(field),
+        Kind::Struct(inner) if (field.offset + field.width) as usize == of.size * 8 => {
+            tail_of(inner)
+        }
+        _ => None,
+    })
 }
 
 /// The bytes of the dwords that a field touches; for byte arrays and structures its own bytes.
@@ -358,6 +430,26 @@ fn meaning(of: &Descriptor, field: &Field, number: u64, bytes: &[u8]) -> Option<
         ("roce_addr_layout", "roce_l3_type") => {
             RoceL3Type::from_number(byte?).map(RoceL3Type::name)
         }
+        (_, "table_type") => {
+            crate::values::FlowTableType::from_number(byte?).map(crate::values::FlowTableType::name)
+        }
+        ("flow_table_context", "table_miss_action") => {
+            crate::values::FlowTableMiss::from_number(byte?).map(crate::values::FlowTableMiss::name)
+        }
+        ("dest_format_struct", "destination_type") => {
+            crate::values::FlowDestination::from_number(byte?)
+                .map(crate::values::FlowDestination::name)
+        }
+        ("flow_context", "action") => flow_action(short?),
+        ("sqc" | "rqc", "state") => {
+            crate::values::QueueState::from_number(byte?).map(crate::values::QueueState::name)
+        }
+        ("modify_sq_in", "sq_state") | ("modify_rq_in", "rq_state") => {
+            crate::values::QueueState::from_number(byte?).map(crate::values::QueueState::name)
+        }
+        ("tirc", "disp_type") => {
+            crate::values::TirDispatch::from_number(byte?).map(crate::values::TirDispatch::name)
+        }
         ("cqc", "st") => {
             crate::values::CqState::from_number(byte?).map(crate::values::CqState::name)
         }
@@ -369,6 +461,20 @@ fn meaning(of: &Descriptor, field: &Field, number: u64, bytes: &[u8]) -> Option<
         }
         _ => None,
     }
+}
+
+/// The actions of flow table entries that occur together.
+const fn flow_action(bits: u16) -> Option<&'static str> {
+    Some(match bits {
+        0x1 => "ALLOW",
+        0x2 => "DROP",
+        0x4 => "FWD_DEST",
+        0x8 => "COUNT",
+        0x9 => "ALLOW, COUNT",
+        0xa => "DROP, COUNT",
+        0xc => "FWD_DEST, COUNT",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -415,3 +415,6 @@ layout! {
 }
 
 command!(ModifyFlowTableIn => EmptyOut, ModifyFlowTable);
+
+#[cfg(test)]
+mod golden;

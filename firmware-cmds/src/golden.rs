@@ -34,6 +34,17 @@ fn rows(bytes: &[u8]) -> Vec<String> {
     bytes.chunks(4).enumerate().map(dword).collect()
 }
 
+/// Bytes of which each is so much more than the one before.
+pub(crate) const fn counting<const N: usize>(first: u8, step: u8) -> [u8; N] {
+    let mut bytes = [first; N];
+    let mut at = 1;
+    while at < N {
+        bytes[at] = bytes[at - 1].wrapping_add(step);
+        at += 1;
+    }
+    bytes
+}
+
 /// `emit` must change a buffer full of 0xa5 to the expected bytes and touch nothing else.
 pub(crate) fn emits<T: Layout + FromBytes + IntoBytes + KnownLayout + Immutable>(
     emit: impl FnOnce(&mut T),

@@ -97,3 +97,6 @@ layout! {
 }
 
 command!(QueryRqIn => QueryRqOut, QueryRq);
+
+#[cfg(test)]
+mod golden;

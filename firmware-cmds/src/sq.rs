@@ -99,3 +99,6 @@ layout! {
 }
 
 command!(QuerySqIn => QuerySqOut, QuerySq);
+
+#[cfg(test)]
+mod golden;

@@ -197,3 +197,6 @@ layout! {
 }
 
 command!(QueryRqtIn => QueryRqtOut, QueryRqt);
+
+#[cfg(test)]
+mod golden;

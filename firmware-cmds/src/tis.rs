@@ -92,3 +92,6 @@ layout! {
 }
 
 command!(QueryTisIn => QueryTisOut, QueryTis);
+
+#[cfg(test)]
+mod golden;

@@ -218,6 +218,74 @@ values! {
         Fail = 1, "FAIL";
     }
 
+    /// What a flow table is for, the `table_type` of its commands.
+    FlowTableType: u8 {
+        /// Packets that the function receives.
+        NicReceive = 0, "NIC_RX";
+        /// Packets that it sends.
+        NicTransmit = 1, "NIC_TX";
+        /// What leaves a virtual port of the embedded switch.
+        EgressAcl = 2, "ESW_EGRESS_ACL";
+        /// What enters one.
+        IngressAcl = 3, "ESW_INGRESS_ACL";
+        /// The embedded switch's forwarding.
+        Fdb = 4, "FDB";
+        /// A copy of what is received.
+        SnifferReceive = 5, "SNIFFER_RX";
+        /// A copy of what is sent.
+        SnifferTransmit = 6, "SNIFFER_TX";
+        /// RDMA packets that the function receives.
+        RdmaReceive = 7, "RDMA_RX";
+        /// RDMA packets that it sends.
+        RdmaTransmit = 8, "RDMA_TX";
+        /// Choice of the port in link aggregation.
+        PortSelection = 9, "PORT_SEL";
+    }
+
+    /// Where packets go that no entry of a flow table takes, `flow_table_context.table_miss_action`.
+    FlowTableMiss: u8 {
+        /// Where the table's kind has it, which is nowhere for [`FlowTableType::NicReceive`].
+        Default = 0, "DEFAULT";
+        /// To another table.
+        Forward = 1, "FORWARD";
+        /// To the tables of another domain.
+        SwitchDomain = 2, "SWITCH_DOMAIN";
+    }
+
+    /// Where an entry of a flow table sends packets, `dest_format_struct.destination_type`.
+    FlowDestination: u8 {
+        /// A virtual port of the embedded switch.
+        Vport = 0, "VPORT";
+        /// Another table.
+        FlowTable = 1, "FLOW_TABLE";
+        /// A TIR.
+        Tir = 2, "TIR";
+        /// A sampler.
+        FlowSampler = 6, "FLOW_SAMPLER";
+        /// The cable.
+        Uplink = 8, "UPLINK";
+        /// A table of another kind.
+        TableType = 10, "TABLE_TYPE";
+    }
+
+    /// State of a send or receive queue, `sqc.state` and `rqc.state`.
+    QueueState: u8 {
+        /// Does nothing.
+        Reset = 0, "RST";
+        /// Works.
+        Ready = 1, "RDY";
+        /// Everything is flushed.
+        Error = 3, "ERR";
+    }
+
+    /// How a TIR finds its receive queue, `tirc.disp_type`.
+    TirDispatch: u8 {
+        /// There is one.
+        Direct = 0, "DIRECT";
+        /// By a hash, in a table.
+        Indirect = 1, "INDIRECT";
+    }
+
     /// Group of capabilities, in the `op_mod` of QUERY_HCA_CAP and SET_HCA_CAP: see [`CapabilityGroup::query`].
     CapabilityGroup: u16 {
         /// [`crate::caps::HcaCap`].

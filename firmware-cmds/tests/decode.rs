@@ -8,8 +8,16 @@ mod report;
 use bareverbs_firmware_cmds::cmdq::{CommandQueueEntry, INLINE_SIZE, MailboxBlock, blocks_needed};
 use bareverbs_firmware_cmds::decode::Show;
 use bareverbs_firmware_cmds::dump::{self, Direction};
+use bareverbs_firmware_cmds::flow::{
+    DestFormat, FlowCounterList, QueryFlowCounterIn, QueryFlowCounterOut, QueryFteIn, QueryFteOut,
+    SetFteIn,
+};
 use bareverbs_firmware_cmds::qp::{CreateQpIn, CreateQpOut};
+use bareverbs_firmware_cmds::register::{
+    AccessRegisterIn, AccessRegisterOut, Eth8023Counters, PpcntReg,
+};
 use bareverbs_firmware_cmds::registry;
+use bareverbs_firmware_cmds::tir::{CreateRqtIn, QueryRqtIn, QueryRqtOut};
 use bareverbs_firmware_cmds::values::{QpServiceType, QpState};
 
 /// Bytes that a ConnectX-4 with firmware 14.12.1220 exchanged with Linux, as the Snabb project published them
@@ -225,6 +233,189 @@ fn our_own_log_comes_back_whole() {
         assert!(out.contains(text), "{text:?} is not in\n{out}");
     }
     assert!(!out.contains("pas[150]") && !out.contains("unknown bits"));
+}
+
+/// The left column, what was sent, of a report on one command; or the right one, its answer.
+fn column(opcode: u16, input: &[u8], output: &[u8], answer: bool) -> Vec<String> {
+    let log = log_of(0, opcode, input, output).concat().join("\n");
+    let (out, errors, good) = decode(log.as_bytes(), Show::NonZero);
+    assert!(good, "{errors}");
+    let text = |line: &str| match (line.split_once(" |"), answer) {
+        (Some((left, _)), false) => left.to_owned(),
+        (Some((_, right)), true) => format!(" {right}"),
+        (None, _) => String::new(),
+    };
+    let rows = out.lines().filter(|line| line.starts_with("  "));
+    rows.map(text)
+        .map(|text| text.trim_end().strip_prefix("  ").unwrap_or("").to_owned())
+        .filter(|text| !text.is_empty())
+        .collect()
+}
+
+/// Two destinations and a counter, as they follow an entry's context, and eight bytes that belong to nothing.
+fn lists() -> Vec<u8> {
+    let (mut table, mut tir) = (DestFormat::ZERO, DestFormat::ZERO);
+    table.set_destination_type(1).set_destination_id(0x15);
+    tir.set_destination_type(2).set_destination_id(0x2a);
+    let mut counter = FlowCounterList::ZERO;
+    counter.set_flow_counter_id(0x8004);
+    [table.0, tir.0, counter.0, [0x5a; 8]].concat()
+}
+
+#[test]
+fn flow_table_entries_with_their_lists() {
+    let mut set = SetFteIn::new();
+    set.set_table_id(7).set_flow_index(3);
+    let context = set.flow_context_mut();
+    context
+        .set_group_id(9)
+        .set_action(0xc)
+        .set_destination_list_size(2)
+        .set_flow_counter_list_size(1);
+    let value = context.match_value_mut();
+    value
+        .outer_headers_mut()
+        .set_ip_version(4)
+        .set_tcp_dport(80);
+    value.misc_parameters_mut().set_outer_second_vid(0x123);
+    let input = [&set.0[..], &lists()].concat();
+    let entry = [
+        "group_id = 0x9",
+        "action = 0xc (FWD_DEST, COUNT)",
+        "destination_list_size = 0x2",
+        "flow_counter_list_size = 0x1",
+        "match_value:",
+        "  outer_headers:",
+        "    ip_version = 0x4",
+        "    tcp_dport = 0x50",
+        "  misc_parameters:",
+        "    outer_second_vid = 0x123",
+    ];
+    let lists_shown = [
+        "destination[0]:",
+        "  destination_type = 0x1 (FLOW_TABLE)",
+        "  destination_id = 0x15",
+        "destination[1]:",
+        "  destination_type = 0x2 (TIR)",
+        "  destination_id = 0x2a",
+        "flow_counter[0]:",
+        "  flow_counter_id = 0x8004",
+        "data at 0x358 = 5a5a5a5a 5a5a5a5a",
+    ];
+    let nested = entry.map(|line| format!("  {line}"));
+    let nested = nested.iter().map(String::as_str);
+    let head = [
+        "opcode = 0x936 (SET_FLOW_TABLE_ENTRY)",
+        "table_id = 0x7",
+        "flow_index = 0x3",
+    ];
+    let expected: Vec<_> = head
+        .into_iter()
+        .chain(["flow_context:"])
+        .chain(nested.clone())
+        .chain(lists_shown)
+        .collect();
+    assert_eq!(column(0x936, &input, &[0; 16], false)[1..], expected);
+
+    let query = QueryFteIn::new();
+    let mut answer = QueryFteOut::ZERO;
+    *answer.flow_context_mut() = *set.flow_context();
+    let output = [&answer.0[..], &lists()].concat();
+    let expected: Vec<_> = ["status = 0x0 (done)", "syndrome = 0x0", "flow_context:"]
+        .into_iter()
+        .chain(nested)
+        .chain(lists_shown)
+        .collect();
+    assert_eq!(column(0x937, &query.0, &output, true)[1..], expected);
+
+    // Sizes beyond what there is: what there is.
+    set.flow_context_mut().set_destination_list_size(0xff_ffff);
+    let input = [&set.0[..], &lists()[..12]].concat();
+    let shown = column(0x936, &input, &[0; 16], false);
+    assert!(
+        shown.iter().any(|line| line.contains("only 4 of 8 bytes")),
+        "{shown:#?}"
+    );
+}
+
+#[test]
+fn flow_counters_and_receive_queue_tables() {
+    let mut query = QueryFlowCounterIn::new();
+    query.set_flow_counter_id(8).set_num_of_counters(4);
+    let mut output = QueryFlowCounterOut::ZERO.0.to_vec();
+    for (packets, octets) in [(2u64, 120u64), (0, 0), (1, 60)] {
+        output.extend(packets.to_be_bytes());
+        output.extend(octets.to_be_bytes());
+    }
+    let expected = [
+        "status = 0x0 (done)",
+        "syndrome = 0x0",
+        "flow_statistics[0]:",
+        "  packets = 0x2",
+        "  octets = 0x78",
+        "flow_statistics[2]:",
+        "  packets = 0x1",
+        "  octets = 0x3c",
+    ];
+    assert_eq!(column(0x93b, &query.0, &output, true)[1..], expected);
+
+    let mut create = CreateRqtIn::new();
+    create
+        .rqt_context_mut()
+        .set_rqt_max_size(4)
+        .set_rqt_actual_size(2);
+    let numbers = [0, 0, 0, 0x41, 0, 0, 0, 0x42];
+    let input = [&create.0[..], &numbers].concat();
+    let expected = [
+        "opcode = 0x916 (CREATE_RQT)",
+        "rqt_context:",
+        "  rqt_max_size = 0x4",
+        "  rqt_actual_size = 0x2",
+        "rq_num[0] = 0x41",
+        "rq_num[1] = 0x42",
+    ];
+    assert_eq!(column(0x916, &input, &[0; 16], false)[1..], expected);
+    let mut answer = QueryRqtOut::ZERO;
+    *answer.rqt_context_mut() = *create.rqt_context();
+    let output = [&answer.0[..], &numbers].concat();
+    let shown = column(0x919, &QueryRqtIn::new().0, &output, true);
+    assert_eq!(shown[shown.len() - 2..], expected[4..]);
+}
+
+#[test]
+fn port_counters_by_their_group() {
+    const PPCNT: u16 = 0x5008;
+    let mut access = AccessRegisterIn::new();
+    access.set_op_mod(1).set_register_id(PPCNT);
+    let mut counters = Eth8023Counters::ZERO;
+    counters
+        .set_a_frames_received_ok_low(77)
+        .set_a_octets_received_ok_high(1);
+    let mut register = PpcntReg::ZERO;
+    register
+        .set_local_port(1)
+        .counter_set_mut()
+        .copy_from_slice(&counters.0);
+    let input = [&access.0[..], &PpcntReg::ZERO.0].concat();
+    let show = |register: &PpcntReg| {
+        let output = [&AccessRegisterOut::ZERO.0[..], &register.0].concat();
+        column(0x805, &input, &output, true).join("\n")
+    };
+    let shown = show(&register);
+    for text in [
+        "local_port = 0x1",
+        "a_frames_received_ok_low = 0x4d",
+        "a_octets_received_ok_high = 0x1",
+    ] {
+        assert!(shown.contains(text), "{text} is not in\n{shown}");
+    }
+    // Another group holds something else.
+    register.set_grp(0x10);
+    let shown = show(&register);
+    assert!(
+        !shown.contains("a_frames") && shown.contains("grp = 0x10"),
+        "{shown}"
+    );
 }
 
 #[test]

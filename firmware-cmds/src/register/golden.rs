@@ -291,3 +291,103 @@ fn access_register_out_parsed() {
         assert_eq!(s.syndrome(), 0x953c3d9e);
     });
 }
+
+#[test]
+fn eth_802_3_cntrs_grp_data_layout() {
+    emits::<Eth8023Counters>(
+        |s| {
+            s.set_a_frames_transmitted_ok_high(0xdf926ea1)
+                .set_a_frames_transmitted_ok_low(0x6fab031f)
+                .set_a_frames_received_ok_high(0x30923962)
+                .set_a_frames_received_ok_low(0x4aa80758)
+                .set_a_frame_check_sequence_errors_high(0xef991e83)
+                .set_a_frame_check_sequence_errors_low(0xa59bd671)
+                .set_a_alignment_errors_high(0xc9aa4df5)
+                .set_a_alignment_errors_low(0xaf6f96ad)
+                .set_a_octets_transmitted_ok_high(0xf836153e)
+                .set_a_octets_transmitted_ok_low(0xb00b6f8a)
+                .set_a_octets_received_ok_high(0xb9f7f912)
+                .set_a_octets_received_ok_low(0xa177ab25)
+                .set_a_multicast_frames_xmitted_ok_high(0x2c79f5c4)
+                .set_a_multicast_frames_xmitted_ok_low(0xad17361a)
+                .set_a_broadcast_frames_xmitted_ok_high(0xca5fe18c)
+                .set_a_broadcast_frames_xmitted_ok_low(0x1c54d8f6)
+                .set_a_multicast_frames_received_ok_high(0xdda1015)
+                .set_a_multicast_frames_received_ok_low(0x43db736f)
+                .set_a_broadcast_frames_received_ok_high(0x5bdd3ee4)
+                .set_a_broadcast_frames_received_ok_low(0xe3693b02)
+                .set_a_in_range_length_errors_high(0x1da3ce6f)
+                .set_a_in_range_length_errors_low(0xc1343d44)
+                .set_a_out_of_range_length_field_high(0x76189227)
+                .set_a_out_of_range_length_field_low(0xf894ec7c)
+                .set_a_frame_too_long_errors_high(0xa8421a15)
+                .set_a_frame_too_long_errors_low(0xdaed570e)
+                .set_a_symbol_error_during_carrier_high(0x2c1a04d1)
+                .set_a_symbol_error_during_carrier_low(0x3685a80d)
+                .set_a_mac_control_frames_transmitted_high(0xae05657)
+                .set_a_mac_control_frames_transmitted_low(0x1009ba85)
+                .set_a_mac_control_frames_received_high(0xf0ad5b27)
+                .set_a_mac_control_frames_received_low(0x2b779363)
+                .set_a_unsupported_opcodes_received_high(0x740f98e9)
+                .set_a_unsupported_opcodes_received_low(0x3f13caad)
+                .set_a_pause_mac_ctrl_frames_received_high(0x6dd6e85d)
+                .set_a_pause_mac_ctrl_frames_received_low(0xb66b833a)
+                .set_a_pause_mac_ctrl_frames_transmitted_high(0x8e6757d5)
+                .set_a_pause_mac_ctrl_frames_transmitted_low(0xbc7b1e27);
+        },
+        &[(
+            0x000,
+            "df926ea1 6fab031f 30923962 4aa80758 ef991e83 a59bd671 c9aa4df5 af6f96ad f836153e b00b6f8a b9f7f912 a177ab25 2c79f5c4 ad17361a ca5fe18c 1c54d8f6 0dda1015 43db736f 5bdd3ee4 e3693b02 1da3ce6f c1343d44 76189227 f894ec7c a8421a15 daed570e 2c1a04d1 3685a80d 0ae05657 1009ba85 f0ad5b27 2b779363 740f98e9 3f13caad 6dd6e85d b66b833a 8e6757d5 bc7b1e27",
+        )],
+    );
+}
+
+#[test]
+fn eth_802_3_cntrs_grp_data_layout_parsed() {
+    parses::<Eth8023Counters>(
+        &[(
+            0x000,
+            "df926ea1 6fab031f 30923962 4aa80758 ef991e83 a59bd671 c9aa4df5 af6f96ad f836153e b00b6f8a b9f7f912 a177ab25 2c79f5c4 ad17361a ca5fe18c 1c54d8f6 0dda1015 43db736f 5bdd3ee4 e3693b02 1da3ce6f c1343d44 76189227 f894ec7c a8421a15 daed570e 2c1a04d1 3685a80d 0ae05657 1009ba85 f0ad5b27 2b779363 740f98e9 3f13caad 6dd6e85d b66b833a 8e6757d5 bc7b1e27",
+        )],
+        |s| {
+            assert_eq!(s.a_frames_transmitted_ok_high(), 0xdf926ea1);
+            assert_eq!(s.a_frames_transmitted_ok_low(), 0x6fab031f);
+            assert_eq!(s.a_frames_received_ok_high(), 0x30923962);
+            assert_eq!(s.a_frames_received_ok_low(), 0x4aa80758);
+            assert_eq!(s.a_frame_check_sequence_errors_high(), 0xef991e83);
+            assert_eq!(s.a_frame_check_sequence_errors_low(), 0xa59bd671);
+            assert_eq!(s.a_alignment_errors_high(), 0xc9aa4df5);
+            assert_eq!(s.a_alignment_errors_low(), 0xaf6f96ad);
+            assert_eq!(s.a_octets_transmitted_ok_high(), 0xf836153e);
+            assert_eq!(s.a_octets_transmitted_ok_low(), 0xb00b6f8a);
+            assert_eq!(s.a_octets_received_ok_high(), 0xb9f7f912);
+            assert_eq!(s.a_octets_received_ok_low(), 0xa177ab25);
+            assert_eq!(s.a_multicast_frames_xmitted_ok_high(), 0x2c79f5c4);
+            assert_eq!(s.a_multicast_frames_xmitted_ok_low(), 0xad17361a);
+            assert_eq!(s.a_broadcast_frames_xmitted_ok_high(), 0xca5fe18c);
+            assert_eq!(s.a_broadcast_frames_xmitted_ok_low(), 0x1c54d8f6);
+            assert_eq!(s.a_multicast_frames_received_ok_high(), 0xdda1015);
+            assert_eq!(s.a_multicast_frames_received_ok_low(), 0x43db736f);
+            assert_eq!(s.a_broadcast_frames_received_ok_high(), 0x5bdd3ee4);
+            assert_eq!(s.a_broadcast_frames_received_ok_low(), 0xe3693b02);
+            assert_eq!(s.a_in_range_length_errors_high(), 0x1da3ce6f);
+            assert_eq!(s.a_in_range_length_errors_low(), 0xc1343d44);
+            assert_eq!(s.a_out_of_range_length_field_high(), 0x76189227);
+            assert_eq!(s.a_out_of_range_length_field_low(), 0xf894ec7c);
+            assert_eq!(s.a_frame_too_long_errors_high(), 0xa8421a15);
+            assert_eq!(s.a_frame_too_long_errors_low(), 0xdaed570e);
+            assert_eq!(s.a_symbol_error_during_carrier_high(), 0x2c1a04d1);
+            assert_eq!(s.a_symbol_error_during_carrier_low(), 0x3685a80d);
+            assert_eq!(s.a_mac_control_frames_transmitted_high(), 0xae05657);
+            assert_eq!(s.a_mac_control_frames_transmitted_low(), 0x1009ba85);
+            assert_eq!(s.a_mac_control_frames_received_high(), 0xf0ad5b27);
+            assert_eq!(s.a_mac_control_frames_received_low(), 0x2b779363);
+            assert_eq!(s.a_unsupported_opcodes_received_high(), 0x740f98e9);
+            assert_eq!(s.a_unsupported_opcodes_received_low(), 0x3f13caad);
+            assert_eq!(s.a_pause_mac_ctrl_frames_received_high(), 0x6dd6e85d);
+            assert_eq!(s.a_pause_mac_ctrl_frames_received_low(), 0xb66b833a);
+            assert_eq!(s.a_pause_mac_ctrl_frames_transmitted_high(), 0x8e6757d5);
+            assert_eq!(s.a_pause_mac_ctrl_frames_transmitted_low(), 0xbc7b1e27);
+        },
+    );
+}

@@ -154,3 +154,21 @@ fn opcodes_round_trip() {
     }
     assert_eq!(Opcode::ALL.len(), 23);
 }
+
+#[test]
+fn ethernet_segment() {
+    let segment = Ethernet {
+        swp_outer_l4_offset: 0x11,
+        swp_outer_l3_offset: 0x07,
+        swp_inner_l4_offset: 0x23,
+        swp_inner_l3_offset: 0x19,
+        cs_flags: ethernet::L3_CHECKSUM | ethernet::L4_CHECKSUM,
+        swp_flags: 0x36,
+        mss: U16::new(1448),
+        flow_table_metadata: U32::new(0x0bad_cafe),
+        inline_size: U16::new(ethernet::INSERT_VLAN | ethernet::SERVICE_TAG),
+        inline_start: 0x600au16.to_be_bytes(),
+    };
+    let expected = [0x1107_2319, 0xc036_05a8, 0x0bad_cafe, 0x8001_600a];
+    assert_eq!(segment.as_bytes(), hex(&expected));
+}
