@@ -1,7 +1,6 @@
 //! Memory keys: what a key gives access to, and the way from its addresses to the host's.
 
 use crate::device::Device;
-use crate::host::IommuFault;
 use crate::io::Io;
 use crate::pages::Place;
 use crate::roce::env::{AccessError, RemoteRight};
@@ -11,6 +10,83 @@ use bareverbs_firmware_cmds::mkey::Mkc;
 pub(crate) const MODE_PA: u8 = 0;
 /// `access_mode`: a list of pages of one size.
 pub(crate) const MODE_MTT: u8 = 1;
+/// `access_mode`: a list of pieces of other keys, each with its length. Memory windows are of this kind.
+pub(crate) const MODE_KLM: u8 = 2;
+/// `access_mode`: a list of pieces of other keys, all of one size.
+pub(crate) const MODE_KSM: u8 = 3;
+
+/// A key whose list names keys whose lists name keys: this many in a row at most (`max_indirection`).
+const MAX_INDIRECTION: u8 = 4;
+
+/// An entry of an indirect key's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Indirect {
+    /// Meaningless if all entries are of one size.
+    pub(crate) len: u32,
+    pub(crate) key: u32,
+    pub(crate) addr: u64,
+}
+
+impl Indirect {
+    pub(crate) const ZERO: Self = Self {
+        len: 0,
+        key: 0,
+        addr: 0,
+    };
+
+    pub(crate) fn from_bytes(entry: &[u8; 16]) -> Self {
+        let word = |at: usize| {
+            u32::from_be_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
+        };
+        Self {
+            len: word(0),
+            key: word(4),
+            addr: u64::from(word(8)) << 32 | u64::from(word(12)),
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        let mut entry = [0; 16];
+        entry[..4].copy_from_slice(&self.len.to_be_bytes());
+        entry[4..8].copy_from_slice(&self.key.to_be_bytes());
+        entry[8..].copy_from_slice(&self.addr.to_be_bytes());
+        entry
+    }
+}
+
+/// Bytes on their way between the transport and the host.
+enum Data<'a> {
+    FromHost(&'a mut [u8]),
+    ToHost(&'a [u8]),
+}
+
+impl Data<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Data::FromHost(bytes) => bytes.len(),
+            Data::ToHost(bytes) => bytes.len(),
+        }
+    }
+
+    fn writes(&self) -> bool {
+        matches!(self, Data::ToHost(_))
+    }
+
+    fn part(&mut self, range: core::ops::Range<usize>) -> Data<'_> {
+        match self {
+            Data::FromHost(bytes) => Data::FromHost(&mut bytes[range]),
+            Data::ToHost(bytes) => Data::ToHost(&bytes[range]),
+        }
+    }
+
+    fn transfer(self, io: &mut Io<'_>, host: u64) -> Result<(), AccessError> {
+        match self {
+            Data::FromHost(bytes) => io.read(host, bytes),
+            Data::ToHost(bytes) => io.write(host, bytes),
+        }
+        .map_err(|_| AccessError::Fault)
+    }
+}
 
 /// What an access needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +117,8 @@ pub(crate) struct Mkey {
     pub(crate) pages: Vec<u64>,
     /// With page access: bit 0 read, bit 1 write, one per page; empty without.
     pub(crate) page_rights: Vec<u8>,
+    /// The list of an indirect key.
+    pub(crate) entries: Vec<Indirect>,
     /// Invalidated by the peer or never validated.
     pub(crate) free: bool,
     pub(crate) place: Place,
@@ -101,16 +179,20 @@ impl Mkey {
         Ok(())
     }
 
+    fn indirect(&self) -> bool {
+        matches!(self.mode, MODE_KLM | MODE_KSM)
+    }
+
     /// Walks over the host addresses of a range that was checked.
-    fn pieces(
+    fn pages(
         &self,
         addr: u64,
         len: usize,
         write: bool,
-        mut each: impl FnMut(u64, core::ops::Range<usize>) -> Result<(), IommuFault>,
+        mut each: impl FnMut(u64, core::ops::Range<usize>) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         if self.mode == MODE_PA {
-            return each(addr, 0..len).map_err(|_| AccessError::Fault);
+            return each(addr, 0..len);
         }
         let page = 1u64 << self.context.log_page_size();
         let base = self.start() & !(page - 1);
@@ -128,33 +210,102 @@ impl Mkey {
             {
                 return Err(AccessError::Rights);
             }
-            each(host.wrapping_add(inside), done..done + run).map_err(|_| AccessError::Fault)?;
+            each(host.wrapping_add(inside), done..done + run)?;
             done += run;
         }
         Ok(())
     }
 
-    pub(crate) fn read(
+    /// Walks over the pieces of other keys that a range of an indirect key is made of: key, address, and which part.
+    fn parts(
         &self,
-        io: &mut Io<'_>,
         addr: u64,
-        data: &mut [u8],
+        len: u64,
+        mut each: impl FnMut(u32, u64, core::ops::Range<u64>) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
-        self.pieces(addr, data.len(), false, |host, range| {
-            io.read(host, &mut data[range])
-        })
-    }
-
-    pub(crate) fn write(&self, io: &mut Io<'_>, addr: u64, data: &[u8]) -> Result<(), AccessError> {
-        self.pieces(addr, data.len(), true, |host, range| {
-            io.write(host, &data[range])
-        })
+        let fixed = (self.mode == MODE_KSM).then(|| 1u64 << self.context.log_page_size());
+        let base = match fixed {
+            Some(size) => self.start() & !(size - 1),
+            None => self.start(),
+        };
+        let mut skip = addr.wrapping_sub(base);
+        let mut done = 0;
+        for entry in &self.entries {
+            if done == len {
+                break;
+            }
+            // Lists are padded with entries of no length.
+            let size = fixed.unwrap_or(u64::from(entry.len));
+            if skip >= size {
+                skip -= size;
+                continue;
+            }
+            let run = (size - skip).min(len - done);
+            each(entry.key, entry.addr.wrapping_add(skip), done..done + run)?;
+            skip = 0;
+            done += run;
+        }
+        if done == len {
+            Ok(())
+        } else {
+            Err(AccessError::Range)
+        }
     }
 }
 
 impl Device {
     fn key(&self, key: u32) -> Result<&Mkey, AccessError> {
         self.mkeys.get(key >> 8).ok_or(AccessError::Key)
+    }
+
+    /// Checks a range of a key, and through an indirect one those that its list names: what a window lets in, the region
+    /// under it has to let its owner do.
+    fn check_through(
+        &self,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        len: u64,
+        right: Right,
+        depth: u8,
+    ) -> Result<(), AccessError> {
+        let mkey = self.key(key)?;
+        mkey.check(key, who, addr, len, right)?;
+        if !mkey.indirect() {
+            return Ok(());
+        }
+        if depth == MAX_INDIRECTION {
+            return Err(AccessError::Key);
+        }
+        let inner = match right {
+            Right::LocalRead | Right::RemoteRead => Right::LocalRead,
+            Right::LocalWrite | Right::RemoteWrite | Right::Atomic => Right::LocalWrite,
+        };
+        mkey.parts(addr, len, |key, addr, part| {
+            let len = part.end - part.start;
+            self.check_through(key, who, addr, len, inner, depth + 1)
+        })
+    }
+
+    /// Moves bytes through a key whose range was checked.
+    fn transfer(
+        &self,
+        io: &mut Io<'_>,
+        key: u32,
+        addr: u64,
+        mut data: Data<'_>,
+    ) -> Result<(), AccessError> {
+        let mkey = self.key(key)?;
+        if mkey.indirect() {
+            return mkey.parts(addr, data.len() as u64, |key, addr, part| {
+                let part = data.part(part.start as usize..part.end as usize);
+                self.transfer(io, key, addr, part)
+            });
+        }
+        let (len, writes) = (data.len(), data.writes());
+        mkey.pages(addr, len, writes, |host, range| {
+            data.part(range).transfer(io, host)
+        })
     }
 
     /// Checks a range of a key.
@@ -172,7 +323,7 @@ impl Device {
                 _ => Err(AccessError::Rights),
             };
         }
-        self.key(key)?.check(key, who, addr, len, right)
+        self.check_through(key, who, addr, len, right, 0)
     }
 
     /// Reads memory through a key.
@@ -189,7 +340,7 @@ impl Device {
         if who.reserved_key && key == RESERVED_LKEY {
             return io.read(addr, data).map_err(|_| AccessError::Fault);
         }
-        self.key(key)?.read(io, addr, data)
+        self.transfer(io, key, addr, Data::FromHost(data))
     }
 
     /// Writes memory through a key.
@@ -206,7 +357,7 @@ impl Device {
         if who.reserved_key && key == RESERVED_LKEY {
             return io.write(addr, data).map_err(|_| AccessError::Fault);
         }
-        self.key(key)?.write(io, addr, data)
+        self.transfer(io, key, addr, Data::ToHost(data))
     }
 
     /// Invalidates a key for the peer.

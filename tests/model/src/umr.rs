@@ -2,7 +2,8 @@
 
 use crate::device::{Device, ObjectKind};
 use crate::io::Io;
-use crate::mkey::{Accessor, MODE_MTT, Mkey, Right};
+use crate::mkey::{Accessor, Indirect, MODE_KLM, MODE_KSM, MODE_MTT, Mkey, Right};
+use crate::qp::service;
 use crate::roce::env::Syndrome;
 use bareverbs_firmware_cmds::mkey::Mkc;
 use zerocopy::FromBytes;
@@ -13,6 +14,11 @@ const LIST: usize = 128;
 
 const INLINE: u8 = 0x80;
 const OFFSET: u8 = 0x10;
+const CHECK_QP: u8 = 0x08;
+
+/// Lists are kept, and sent, in multiples of this many octowords.
+const LIST_UNIT: usize = 4;
+const ANY_QP: u32 = 0xff_ffff;
 
 /// What of the context a request sets.
 mod mask {
@@ -88,6 +94,8 @@ impl Device {
         let bad = Syndrome::LocalQpOperation;
         let qp = self.qps.get(qpn).ok_or(bad)?;
         let who = qp.accessor(qpn);
+        // Only the kernel has this kind of QP; its keys are of all protection domains.
+        let privileged = qp.context.st() == service::REG_UMR;
         let wqe = qp.read_wqe(io, index).ok_or(bad)?;
         let key = be(wqe.get(12..16).ok_or(bad)?) as u32;
         let control = wqe.get(CONTROL..CONTEXT).ok_or(bad)?;
@@ -101,6 +109,9 @@ impl Device {
         if wanted.pd() != who.pd && fields & mask::PD != 0 && !self.pds.contains(wanted.pd()) {
             return Err(bad);
         }
+        log::debug!(
+            "QP {qpn:#x} changes memory key {key:#x}: fields {fields:#x}, {octowords} octowords of list"
+        );
         let list = self.umr_list(io, who, &wqe, flags, octowords)?;
         let number = key >> 8;
         let mkey = self
@@ -113,7 +124,10 @@ impl Device {
             2 => !mkey.free,
             _ => true,
         };
-        if !mkey.context.umr_en() || mkey.context.pd() != who.pd || !expected {
+        let own = privileged || mkey.context.pd() == who.pd;
+        let bound = mkey.context.qpn();
+        let other = flags & CHECK_QP != 0 && bound != ANY_QP && bound != qpn;
+        if !mkey.context.umr_en() || !own || !expected || other {
             return Err(Syndrome::MemoryWindowBind);
         }
         let old = mkey.context.pd();
@@ -122,7 +136,7 @@ impl Device {
             mkey.free = wanted.free();
         }
         let at = if flags & OFFSET != 0 {
-            (be(&control[6..8]) | be(&control[16..20]) << 16) as usize * 2
+            (be(&control[6..8]) | be(&control[16..20]) << 16) as usize
         } else {
             0
         };
@@ -168,23 +182,38 @@ impl Device {
     }
 }
 
-/// Puts page addresses into a key from entry `at` on.
+/// Puts a list into a key from octoword `at` on.
 fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
     if list.is_empty() {
         return Ok(());
     }
-    let room = mkey.context.translations_octword_size() as usize * 2;
-    let end = at + list.len() / 8;
-    if mkey.mode != MODE_MTT || end > room {
+    let room = mkey.context.translations_octword_size() as usize;
+    let end = at + list.len() / 16;
+    if end > room.next_multiple_of(LIST_UNIT) {
         return Err(Syndrome::MemoryWindowBind);
     }
-    if mkey.pages.len() < end {
-        mkey.pages.resize(end, 0);
-    }
-    // What a UMR writes carries no page rights of its own.
-    mkey.page_rights.clear();
-    for (page, entry) in mkey.pages[at..end].iter_mut().zip(list.chunks_exact(8)) {
-        *page = be(entry) & !0xfff;
+    match mkey.mode {
+        MODE_MTT => {
+            let (at, end) = (at * 2, end * 2);
+            if mkey.pages.len() < end {
+                mkey.pages.resize(end, 0);
+            }
+            // What a UMR writes carries no page rights of its own.
+            mkey.page_rights.clear();
+            for (page, entry) in mkey.pages[at..end].iter_mut().zip(list.chunks_exact(8)) {
+                *page = be(entry) & !0xfff;
+            }
+        }
+        MODE_KLM | MODE_KSM => {
+            if mkey.entries.len() < end {
+                mkey.entries.resize(end, Indirect::ZERO);
+            }
+            let (list, _) = list.as_chunks();
+            for (entry, bytes) in mkey.entries[at..end].iter_mut().zip(list) {
+                *entry = Indirect::from_bytes(bytes);
+            }
+        }
+        _ => return Err(Syndrome::MemoryWindowBind),
     }
     Ok(())
 }

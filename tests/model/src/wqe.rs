@@ -152,7 +152,7 @@ impl Device {
         let datagram = st == service::UD || st == service::QP1;
         let allowed = match work.wqe_opcode {
             opcode::NOP => true,
-            opcode::UMR => reliable || st == service::REG_UMR,
+            opcode::UMR => connected || st == service::REG_UMR,
             opcode::SEND | opcode::SEND_IMM => connected || datagram,
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_IMM => connected,
             opcode::SEND_INVALIDATE
@@ -169,6 +169,7 @@ impl Device {
             work.op = SendOp::Local;
             return Ok(());
         }
+        // Behind the returns above: what stays here, as the binding of a window, has no such segment.
         if xrc {
             work.xrc_srqn = rest.be32()? & 0xff_ffff;
             rest.take::<12>()?;

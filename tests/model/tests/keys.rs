@@ -242,18 +242,12 @@ fn what_cannot_be_a_key_is_refused() {
     let node = &mut pair.a;
     let memory = node.host.alloc(16384, 16384);
     type Change = fn(&mut CreateMkeyIn);
-    let cases: [(Change, Syndrome); 9] = [
+    let cases: [(Change, Syndrome); 8] = [
         (
             |i| {
                 context(i).set_pd(0xffff);
             },
             Syndrome::MkeyPd,
-        ),
-        (
-            |i| {
-                context(i).set_access_mode_1_0(2);
-            },
-            Syndrome::MkeyMode,
         ),
         (
             |i| {

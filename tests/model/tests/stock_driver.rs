@@ -216,3 +216,15 @@ fn datagrams_by_local_identifier() {
         assert_eq!(pair.b.host.bytes(payload, 64), [0x55; 64]);
     }
 }
+
+/// With what real cards can, it registers memory through its own queue pair and a cache of keys, in the protection domain of
+/// that; without, it would show neither.
+#[test]
+fn keys_may_be_changed_from_a_queue() {
+    let caps = Config::new(1).general;
+    assert!(!caps.umr_modify_entity_size_disabled());
+    assert!(!caps.umr_modify_atomic_disabled());
+    assert!(!caps.umr_indirect_mkey_disabled());
+    // It offers memory windows, and fast registration to the kernel's protocols, for this.
+    assert!(caps.imaicl());
+}

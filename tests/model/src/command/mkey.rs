@@ -3,7 +3,7 @@
 use super::{Call, Result};
 use crate::device::{Device, ObjectKind};
 use crate::io::Io;
-use crate::mkey::{MODE_MTT, MODE_PA, Mkey, RESERVED_LKEY};
+use crate::mkey::{Indirect, MODE_KLM, MODE_KSM, MODE_MTT, MODE_PA, Mkey, RESERVED_LKEY};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::mkey::{
     CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn, QuerySpecialContextsIn,
@@ -27,13 +27,17 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         return Err(Syndrome::MkeyQp.into());
     }
     let mode = context.access_mode_1_0();
-    if context.access_mode_4_2() != 0 || !matches!(mode, MODE_PA | MODE_MTT) {
+    if context.access_mode_4_2() != 0 || !matches!(mode, MODE_PA | MODE_MTT | MODE_KLM | MODE_KSM) {
         return Err(Syndrome::MkeyMode.into());
     }
     let (pages, page_rights) = if mode == MODE_MTT {
         translations(&call)?
     } else {
         (Vec::new(), Vec::new())
+    };
+    let entries = match mode {
+        MODE_KLM | MODE_KSM => indirections(device, &call)?,
+        _ => Vec::new(),
     };
     let number = device.mkeys.next_number().ok_or(Syndrome::MkeyExhausted)?;
     let place = device.store(io, ObjectKind::Mkey, number, &context.0)?;
@@ -42,6 +46,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         mode,
         pages,
         page_rights,
+        entries,
         free: context.free(),
         place,
     });
@@ -52,20 +57,44 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     Ok(())
 }
 
+/// The list that came with a key, as bytes.
+fn list<'a>(call: &Call<'a, CreateMkeyIn>) -> core::result::Result<&'a [u8], Syndrome> {
+    let octowords = call.input.translations_octword_actual_size();
+    if octowords
+        > call
+            .input
+            .memory_key_mkey_entry()
+            .translations_octword_size()
+    {
+        return Err(Syndrome::MkeySize);
+    }
+    (octowords as usize)
+        .checked_mul(16)
+        .and_then(|len| call.tail.get(..len))
+        .ok_or(Syndrome::MkeyList)
+}
+
+/// The list of an indirect key. Whether the keys in it are of any use shows when it is used.
+fn indirections(
+    device: &Device,
+    call: &Call<'_, CreateMkeyIn>,
+) -> core::result::Result<Vec<Indirect>, Syndrome> {
+    let context = call.input.memory_key_mkey_entry();
+    let largest = 1u64 << device.caps.general.log_max_klm_list_size();
+    if u64::from(context.translations_octword_size()) > largest {
+        return Err(Syndrome::MkeySize);
+    }
+    let (entries, _) = list(call)?.as_chunks();
+    Ok(entries.iter().map(Indirect::from_bytes).collect())
+}
+
 /// The page list of a key, as addresses and, with page access, rights.
 fn translations(
     call: &Call<'_, CreateMkeyIn>,
 ) -> core::result::Result<(Vec<u64>, Vec<u8>), Syndrome> {
     let context = call.input.memory_key_mkey_entry();
     let log_page = context.log_page_size();
-    let octowords = call.input.translations_octword_actual_size();
-    if octowords > context.translations_octword_size() {
-        return Err(Syndrome::MkeySize);
-    }
-    let list = (octowords as usize)
-        .checked_mul(16)
-        .and_then(|len| call.tail.get(..len))
-        .ok_or(Syndrome::MkeyList)?;
+    let list = list(call)?;
     // A key that is made free gets its list later; there is nothing to check then.
     if context.free() && list.is_empty() {
         return Ok((Vec::new(), Vec::new()));
@@ -139,6 +168,9 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryMk
     let mut first = [0; 32];
     for (entry, page) in first.chunks_exact_mut(8).zip(&mkey.pages) {
         entry.copy_from_slice(&page.to_be_bytes());
+    }
+    for (to, entry) in first.chunks_exact_mut(16).zip(&mkey.entries) {
+        to.copy_from_slice(&entry.to_bytes());
     }
     call.output
         .bsf0_klm0_pas_mtt0_1_mut()

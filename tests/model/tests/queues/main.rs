@@ -8,6 +8,7 @@ mod extended_reliable;
 mod life_times;
 mod queue_pairs;
 mod shared_receives;
+mod windows;
 
 use common::queues::*;
 use common::{Failure, Node};
