@@ -79,6 +79,8 @@ pub(crate) struct Vport {
     pub(crate) mtu: u16,
     pub(crate) traffic: PortTraffic,
     pub(crate) ethernet: EthernetTraffic,
+    /// All that was on the cable, whether somebody here wanted it or not.
+    pub(crate) cable: EthernetTraffic,
     /// Addresses that the driver wants to hear, in the order of list types: unicast, multicast, VLANs.
     pub(crate) lists: [Vec<u64>; 3],
     /// Pauses when sending and when receiving, as the register has them.
@@ -108,6 +110,7 @@ impl Vport {
             mtu: config.mtu,
             traffic: PortTraffic::default(),
             ethernet: EthernetTraffic::default(),
+            cable: EthernetTraffic::default(),
             lists: Default::default(),
             pauses: Default::default(),
             cap_mask1: 0x0000_0848,

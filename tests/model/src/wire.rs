@@ -62,6 +62,7 @@ impl Device {
         if !own {
             if self.vport.up() {
                 self.stats.frames_sent += 1;
+                self.vport.cable.sent[Kind::of(frame) as usize].count(frame);
                 let traffic = &mut self.vport.traffic;
                 let counter = if group {
                     &mut traffic.group_sent
@@ -101,6 +102,7 @@ impl Device {
     /// A frame from the cable.
     pub(crate) fn receive_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
         self.stats.frames_received += 1;
+        self.vport.cable.received[Kind::of(frame) as usize].count(frame);
         if self.vport.up() {
             self.deliver(io, frame, false);
         } else {

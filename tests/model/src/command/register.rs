@@ -235,38 +235,38 @@ fn ppcnt(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
     let mut put = |at: usize, value: u64| {
         counters[at..at + 8].copy_from_slice(&value.to_be_bytes());
     };
-    let vport = &device.vport;
-    let octets = |rdma: [Traffic; 2], ethernet: [Traffic; 3]| {
-        let all = rdma.iter().chain(&ethernet);
+    let cable = &device.vport.cable;
+    let octets = |kinds: &[Traffic]| {
+        let all = kinds.iter();
         all.map(|one| one.octets + one.packets * FCS).sum::<u64>()
     };
-    let (rdma, ethernet) = (&vport.traffic, &vport.ethernet);
-    let received = octets([rdma.received, rdma.group_received], ethernet.received);
-    let sent = octets([rdma.sent, rdma.group_sent], ethernet.sent);
+    let (received, sent) = (octets(&cable.received), octets(&cable.sent));
     let [received_unicast, received_multicast, received_broadcast] =
-        ethernet.received.map(|traffic| traffic.packets);
-    let [sent_unicast, sent_multicast, sent_broadcast] =
-        ethernet.sent.map(|traffic| traffic.packets);
+        cable.received.map(|traffic| traffic.packets);
+    let [sent_unicast, sent_multicast, sent_broadcast] = cable.sent.map(|traffic| traffic.packets);
     match group {
         group::IEEE_802_3 => {
-            put(0x00, device.stats.frames_sent);
-            put(0x08, device.stats.frames_received);
+            put(0x00, sent_unicast + sent_multicast + sent_broadcast);
+            put(
+                0x08,
+                received_unicast + received_multicast + received_broadcast,
+            );
             put(0x20, sent);
             put(0x28, received);
-            put(0x30, sent_multicast + rdma.group_sent.packets);
+            put(0x30, sent_multicast);
             put(0x38, sent_broadcast);
-            put(0x40, received_multicast + rdma.group_received.packets);
+            put(0x40, received_multicast);
             put(0x48, received_broadcast);
         }
         group::RFC_2863 => {
             put(0x00, received);
-            put(0x08, received_unicast + rdma.received.packets);
+            put(0x08, received_unicast);
             put(0x10, device.stats.frames_dropped);
             put(0x28, sent);
-            put(0x30, sent_unicast + rdma.sent.packets);
-            put(0x48, received_multicast + rdma.group_received.packets);
+            put(0x30, sent_unicast);
+            put(0x48, received_multicast);
             put(0x50, received_broadcast);
-            put(0x58, sent_multicast + rdma.group_sent.packets);
+            put(0x58, sent_multicast);
             put(0x60, sent_broadcast);
         }
         // What goes wrong on real cables does not on this one.

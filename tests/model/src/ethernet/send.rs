@@ -322,6 +322,7 @@ impl Device {
         }
         self.stats.frames_sent += 1;
         self.vport.ethernet.sent[Kind::of(frame) as usize].count(frame);
+        self.vport.cable.sent[Kind::of(frame) as usize].count(frame);
         io.transmit(frame);
     }
 
