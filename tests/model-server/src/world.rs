@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How often a step goes round at most before somebody else gets the lock.
-const MOST_TURNS: usize = 64;
+/// After how long a step leaves the rest for later, so that somebody else gets the lock.
+const LONGEST_STEP: Duration = Duration::from_millis(1);
 /// How many frames of each wire the clock's thread takes at a time, for the same reason.
 const MOST_FRAMES: usize = 32;
 /// How long the clock's thread sleeps at most.
@@ -134,6 +134,8 @@ struct State {
     frame: Vec<u8>,
     /// When the clock's thread wakes by itself; who leaves something to do before has to wake it.
     clock_wakes: Duration,
+    /// Wires have more frames than it took.
+    wires_wait: bool,
 }
 
 /// What joins the functions' ports.
@@ -179,6 +181,7 @@ impl World {
                 },
                 frame: Vec::new(),
                 clock_wakes: Duration::ZERO,
+                wires_wait: false,
             }),
             functions,
             started: Instant::now(),
@@ -205,6 +208,7 @@ impl World {
         let busy = state.step(now);
         // Most accesses leave nothing behind that the clock does not know of.
         let wake = busy
+            || state.wires_wait
             || state
                 .next_deadline()
                 .is_some_and(|at| at < state.clock_wakes);
@@ -255,8 +259,8 @@ impl World {
     fn tick(&self) -> Duration {
         let mut state = self.lock();
         let now = self.started.elapsed();
-        let more = state.take_from_wires(now);
-        let busy = state.step(now) || more;
+        state.wires_wait = state.take_from_wires(now);
+        let busy = state.step(now) || state.wires_wait;
         let now = self.started.elapsed();
         let idle = state
             .next_deadline()
@@ -279,7 +283,8 @@ impl State {
     /// Does what is due now. Whether there is more.
     fn step(&mut self, now: Duration) -> bool {
         let functions = self.functions.len();
-        for _ in 0..MOST_TURNS {
+        let begin = Instant::now();
+        loop {
             let mut moved = false;
             for (at, Function { model, port }) in self.functions.iter_mut().enumerate() {
                 model.advance(port, now);
@@ -306,8 +311,10 @@ impl State {
             if !moved {
                 return false;
             }
+            if begin.elapsed() > LONGEST_STEP {
+                return true;
+            }
         }
-        true
     }
 
     /// Takes some frames in. Whether there are more.

@@ -165,6 +165,15 @@ impl End<'_, Rc> {
         seed: u64,
     ) -> Result<WcStatus, DeviceError> {
         self.buffer.copy_in(0, &pattern(len, seed)).expect("room");
+        self.write_again(other, len)
+    }
+
+    /// Writes what is in its memory into the other end's.
+    pub(crate) fn write_again(
+        &mut self,
+        other: &End<'_, Rc>,
+        len: usize,
+    ) -> Result<WcStatus, DeviceError> {
         let remote = Remote {
             addr: other.buffer.addr(),
             rkey: other.buffer.rkey(),
@@ -173,7 +182,7 @@ impl End<'_, Rc> {
         self.qp
             .send_queue()
             .batch()
-            .write(seed, SendFlags::SIGNALED, remote, sge)
+            .write(1, SendFlags::SIGNALED, remote, sge)
             .expect("room");
         Ok(self.wait()?.status)
     }

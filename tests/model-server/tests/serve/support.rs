@@ -191,6 +191,25 @@ impl Server {
             .count()
     }
 
+    /// What its threads have cost so far: nanoseconds on a processor, and how often one of them went to sleep.
+    #[allow(dead_code, reason = "for the benchmark")]
+    pub(crate) fn cost(&self) -> (u64, u64) {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let first = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
+        tasks
+            .expect("its threads")
+            .filter_map(|task| {
+                let task = task.ok()?.path();
+                let time = std::fs::read_to_string(task.join("schedstat")).ok()?;
+                let status = std::fs::read_to_string(task.join("status")).ok()?;
+                let sleeps = status
+                    .lines()
+                    .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+                Some((first(&time)?, first(sleeps)?))
+            })
+            .fold((0, 0), |sum, task| (sum.0 + task.0, sum.1 + task.1))
+    }
+
     /// It still serves every function.
     #[track_caller]
     pub(crate) fn assert_serves(&self) {
