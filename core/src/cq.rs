@@ -86,6 +86,8 @@ pub struct Cq<'d, P: Platform> {
     pub(crate) slot: &'d CqSlot,
     /// Events taken so far.
     seen: u32,
+    /// What was asked for last, and how many events there had been by then.
+    armed: Option<Armed>,
     pub(crate) cqn: Cqn,
     pub(crate) index: u32,
     pub(crate) device: &'d Device<'d, P>,
@@ -94,6 +96,13 @@ pub struct Cq<'d, P: Platform> {
     init: CqInit,
     /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
     _unshared: PhantomData<Cell<()>>,
+}
+
+/// A request for an event that stands until there is one more.
+#[derive(Debug, Clone, Copy)]
+struct Armed {
+    events: u32,
+    solicited_only: bool,
 }
 
 /// Allocates and fills a ring of `size` entries.
@@ -173,6 +182,7 @@ impl<'d, P: Platform> Device<'d, P> {
             ring: UnsafeCell::new(ring),
             slot: &tables.cqs[index as usize],
             seen: 0,
+            armed: None,
             cqn,
             index,
             device: self,
@@ -339,11 +349,27 @@ impl<'d, P: Platform> Cq<'d, P> {
 
     /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, since completions that
     /// came before count only if the device had not been told of them.
+    ///
+    /// Asking again while no event has come costs nothing: what was asked for still stands. An event that is on its way
+    /// wakes whoever waits, who then finds nothing, and asks anew.
     pub fn arm(&mut self, solicited_only: bool) {
         let ring = self.ring.get_mut();
         ring.publish(ring.ci());
+        // The sequence number counts events, so that the device can tell one request from the next. Doorbells with the
+        // same number would queue up in front of a slow device, and each may get an event of its own.
+        let events = self.slot.events.load(Acquire);
+        if let Some(armed) = self.armed
+            && armed.events == events
+            && (solicited_only || !armed.solicited_only)
+        {
+            return;
+        }
+        self.armed = Some(Armed {
+            events,
+            solicited_only,
+        });
         let command = if solicited_only { 1 << 24 } else { 0 };
-        let value = (self.seen & 3) << 28 | command | ring.ci() & 0xff_ffff;
+        let value = (events & 3) << 28 | command | ring.ci() & 0xff_ffff;
         // SAFETY: the second dword of the record line, which lives as long as the CQ.
         unsafe { ring.record.add(1).write_volatile(value.to_be()) };
         write_barrier();
@@ -358,7 +384,6 @@ impl<'d, P: Platform> Cq<'d, P> {
     pub fn take_event(&mut self) -> bool {
         let events = self.slot.events.load(Acquire);
         let new = events != self.seen;
-        // One event per arming, and the sequence number counts them.
         self.seen = events;
         new
     }

@@ -50,6 +50,37 @@ fn completion_events() {
 }
 
 #[test]
+fn asking_again_before_the_event_was_seen_makes_no_other() {
+    lab(|lab| {
+        let [mut a, mut b] = lab.pair::<Rc>();
+        let events = || lab.world.with_model(1, |model| model.stats().events);
+        b.receive(0, 0, 64);
+        b.cq.arm(false);
+        let before = events();
+        a.qp.send_queue()
+            .batch()
+            .send(0, SILENT, Inline(b"x"))
+            .unwrap();
+        lab.world.advance(MS);
+        // The completion lies there, and the event as well, but the driver has not looked. A loop that asks in each of
+        // its turns would fill the event queue.
+        for _ in 0..1000 {
+            b.cq.arm(false);
+        }
+        lab.world.advance(MS);
+        assert_eq!(events() - before, 1);
+        lab.pause(MS);
+        assert!(b.cq.take_event());
+        // It asks anew, and hears at once of what lies there.
+        b.cq.arm(true);
+        b.cq.arm(false);
+        lab.pause(MS);
+        assert!(b.cq.take_event());
+        assert_eq!(events() - before, 2);
+    });
+}
+
+#[test]
 fn cq_overrun_is_reported() {
     lab(|lab| {
         let mut ends = [lab.end_with::<Rc>(0, CAP, 3, None), lab.end::<Rc>(1, CAP)];
