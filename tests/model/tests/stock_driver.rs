@@ -2,15 +2,18 @@
 
 mod common;
 
+use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, QueryHcaCapIn};
 use bareverbs_firmware_cmds::hca::{DisableHcaIn, EnableHcaIn};
 use bareverbs_firmware_cmds::qp::Init2rtrQpIn;
+use bareverbs_firmware_cmds::register::AccessRegisterIn;
+use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn};
 use bareverbs_firmware_cmds::vport::{
     ModifyHcaVportContextIn, QueryHcaVportContextIn, QueryVportCounterIn,
 };
 use common::queues::*;
-use common::{Failure, Node};
+use common::{Failure, Node, page_list};
 use connectx_model::{Config, Syndrome};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Its ENABLE_HCA and DISABLE_HCA have room for 12 bytes of answer: the reserved words at the end are not all there.
 #[test]
@@ -77,6 +80,69 @@ fn the_port_counts_for_performance_management() {
     let first = node.command(&query).unwrap();
     assert_eq!(first.received_ib_unicast().packets(), 0);
     assert_eq!(first.transmitted_ib_unicast().packets(), 0);
+}
+
+/// Its network driver has a receive queue that only drops, which traffic goes to while the device is down: one WQE, and no
+/// protection domain.
+#[test]
+fn a_receive_queue_may_be_without_protection_domain() {
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    let eq = node.create_eq(7, 0, 1);
+    let cq = node.create_cq(6, eq);
+    let ring = node.host.alloc(4096, 4096);
+    let record = node.host.alloc(8, 64);
+    let mut create = CreateRqIn::new();
+    create.ctx_mut().set_cqn(cq.number);
+    create
+        .ctx_mut()
+        .wq_mut()
+        .set_wq_type(1)
+        .set_log_wq_stride(4)
+        .set_dbr_addr(record);
+    let (output, _) = node
+        .command_with(&create, &page_list(ring, 4096), 0)
+        .unwrap();
+    let mut modify = ModifyRqIn::new();
+    modify.set_rqn(output.rqn()).ctx_mut().set_state(1);
+    node.command(&modify).unwrap();
+}
+
+/// It complains of cards whose queues cannot be told not to hear themselves.
+#[test]
+fn self_loopback_can_be_modified() {
+    let config = Config::new(1);
+    assert!(config.ethernet.self_lb_en_modifiable());
+    let mut node = Node::new(config);
+    node.initialize();
+    let mut query = QueryHcaCapIn::new();
+    query.set_op_mod(1 << 1 | 1);
+    let (_, image) = node.command_with(&query, &[], 0x1000).unwrap();
+    let (group, _) = EthernetOffloadCaps::read_from_prefix(&image).unwrap();
+    assert!(group.self_lb_en_modifiable());
+}
+
+/// ethtool shows link modes and statistics only with the flow control register, and asks for the module; whatever it does
+/// not get is an error in the kernel's log.
+#[test]
+fn tools_find_flow_control_and_module() {
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    let mut read = |id: u16, len: usize| {
+        let mut access = AccessRegisterIn::new();
+        access.set_op_mod(1).set_register_id(id);
+        let mut register = vec![0; len];
+        register[1] = 1;
+        node.command_with(&access, &register, len).unwrap().1
+    };
+    let pauses = read(0x5007, 32);
+    assert_eq!((pauses[8] & 0x80, pauses[12] & 0x80), (0, 0));
+    assert_eq!(read(0x5002, 64)[3], 4);
+    // No memory in the module: a status instead of data.
+    let mut access = AccessRegisterIn::new();
+    access.set_op_mod(1).set_register_id(0x9014);
+    let (_, module) = node.command_with(&access, &[0; 144], 144).unwrap();
+    assert_eq!(module[3], 1);
 }
 
 const SEND: u8 = 0x0a;

@@ -290,7 +290,8 @@ mod tests {
         assert_eq!(hash(&context(IPS, true), &frame, &parsed), Hash::default());
         let mut xor = context(IPS | PORTS, false);
         xor.set_rx_hash_fn(function::INVERTED_XOR8);
-        let expected = !(10 ^ 1 ^ 10 ^ 2 ^ 1 ^ 2 ^ 3 ^ 4u8);
+        let bytes = [10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4];
+        let expected = !bytes.iter().fold(0u8, |all, byte| all ^ byte);
         assert_eq!(hash(&xor, &frame, &parsed).value, u32::from(expected));
         xor.rx_hash_field_selector_outer_mut()
             .set_selected_fields(select::DESTINATION_PORT);

@@ -1,0 +1,11 @@
+//! Ethernet queues through the command interface and doorbells: what is sent, what is received, and what is refused.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod lab;
+mod life;
+mod objects;
+mod port;
+mod receiving;
+mod sending;
