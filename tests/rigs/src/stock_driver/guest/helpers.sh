@@ -1,11 +1,24 @@
 # What scripts, and the commands in their steps, have at hand.
 
+# busybox's shell takes its own programs first, and these can do less.
+ip() { /usr/bin/ip "$@"; }
+ping() { /usr/bin/ping "$@"; }
+
 # The other machine.
 peer=$((1 - me))
 
 # until_true CONDITION: waits; the step's time limit ends it.
 until_true() {
     until eval "$1"; do
+        usleep 50000
+    done
+}
+
+# soon SECONDS CONDITION: whether it comes true in time.
+soon() {
+    end=$(($(date +%s) + $1))
+    until eval "$2"; do
+        [ "$(date +%s)" -lt $end ] || return 1
         usleep 50000
     done
 }

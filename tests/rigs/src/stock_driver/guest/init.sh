@@ -68,6 +68,13 @@ meet() {
     fi
 }
 
+# exchange NAME COMMAND: gives the other machine a word that the command prints, and leaves what it gave in $answer.
+exchange() {
+    meetings=$((meetings + 1))
+    tell "$meetings.$1" "$(eval "$2")"
+    await "$meetings.$1"
+}
+
 # mark: puts its standard input on the console as what a step prints.
 mark() {
     awk '{ print "@out " $0; fflush() }'

@@ -46,6 +46,27 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "ethernet",
+        about: "the network device between two machines: ping, VLAN, iperf3, ethtool, and what the cable does",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            script: include_str!("../scripts/ethernet.sh"),
+            prints: &[
+                ("ethtool -i", "driver: mlx5_core"),
+                ("ethtool -k", "rx-checksumming: on"),
+                ("ethtool -k", "tx-checksumming: on"),
+                ("ethtool -S", "rx_csum_complete"),
+                ("VLAN", "vlan protocol 802.1Q id 5"),
+                ("cable out", "NO-CARRIER"),
+                ("cable in", "LOWER_UP"),
+                ("jumbo frames", "mtu 9000"),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "probe",
         about: "mlx5_core probes and removes ten times, then again in a second machine",
         rounds: &[

@@ -13,17 +13,8 @@ for kind in rc uc ud srq; do
         duet 120 "$program" 'listening 18515' "$program" "$program 10.0.0.1"
     done
 done
-# Its -c is a number of clients.
-for events in '' ' -e'; do
-    program="ibv_xsrq_pingpong -n 200$events"
-    duet 120 "$program" 'listening 18515' "$program" "$program 10.0.0.1"
-done
 for test in write_bw read_bw send_bw atomic_bw write_lat read_lat send_lat atomic_lat; do
     program="ib_$test -F -n 100"
     duet 120 "ib_$test" 'listening 18515' "$program" "$program 10.0.0.1"
-done
-for test in write_bw read_bw send_bw atomic_bw; do
-    program="ib_$test -F -n 100 -c XRC"
-    duet 120 "$program" 'listening 18515' "$program" "$program 10.0.0.1"
 done
 step 60 'unload' 'rmmod ib_umad && rmmod mlx5_ib && rmmod mlx5_core'
