@@ -188,10 +188,13 @@ fn descriptors_that_are_no_memory_are_refused() {
     assert_eq!(client.send_with(&irqs(0, 2), &[event]).reply(), None);
     let info = words(raw::GET_INFO, 0, &[16, 0, 0, 0]);
     assert!(client.send_with(&info, &[event, event]).reply().is_some());
+    // They are closed after the reply, so only another message tells that they were.
+    assert!(client.send(&info).reply().is_some());
     let before = server.descriptors();
     for _ in 0..200 {
         assert!(client.send_with(&info, &[event, event]).reply().is_some());
     }
+    assert!(client.send(&info).reply().is_some());
     assert_eq!(server.descriptors(), before);
     // More descriptors than a message may have cost the client its connection.
     client.send_with(&irqs(0, 16), &[event; 17]);
