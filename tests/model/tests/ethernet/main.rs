@@ -7,5 +7,6 @@ mod lab;
 mod life;
 mod objects;
 mod port;
+mod random;
 mod receiving;
 mod sending;
