@@ -20,7 +20,8 @@
 //! | queue pairs | RC, UC, UD, QP1 with all transitions, flushing, error states; XRC and REG_UMR as far as queues and states go | XRC, DC and raw packets on the wire, path migration |
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
 //! | memory keys | bus address and page list, page rights, bindings, UMR, invalidation by the peer | KLM and KSM, on-demand paging |
-//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters; InfiniBand's answers, and its packets between two models | InfiniBand's own link layer and subnet management, Ethernet queues and flow tables |
+//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's answers, and its packets between two models | InfiniBand's own link layer and subnet management |
+//! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues; flow tables (see `steering`) | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
 mod bar;
