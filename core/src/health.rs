@@ -79,6 +79,22 @@ impl Health {
             return Ok(());
         }
         self.next = now.saturating_add(config.health_interval);
+        self.examine(platform, config, now).map_err(|error| {
+            // It may have gone between two registers: all ones say nothing else, whichever register they are read from.
+            if is_gone(platform) {
+                DeviceError::Gone
+            } else {
+                error
+            }
+        })
+    }
+
+    fn examine<P: Platform>(
+        &mut self,
+        platform: &P,
+        config: &Config,
+        now: Duration,
+    ) -> Result<(), DeviceError> {
         let register = platform.read_be32(CMDQ_ADDR_L_SZ);
         if register == VANISHED {
             return Err(DeviceError::Gone);

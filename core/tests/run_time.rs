@@ -449,6 +449,25 @@ fn health_problems_are_fatal_for_good() {
 }
 
 #[test]
+fn a_device_that_goes_between_two_registers_is_gone() {
+    for reads in 0..20 {
+        let fake = Fake::new();
+        let mut memory = Memory::new();
+        let device = open(&fake, &mut memory);
+        run(&fake, &device);
+        fake.lock().reads_left = Some(reads);
+        let error = loop {
+            fake.lock().now += Duration::from_micros(500);
+            fake.relax();
+            if let Err(error) = device.poll() {
+                break error;
+            }
+        };
+        assert_eq!(error, DeviceError::Gone, "after {reads} registers");
+    }
+}
+
+#[test]
 fn a_command_that_waits_learns_of_a_fatal_error() {
     let fake = Fake::new();
     let mut memory = Memory::new();

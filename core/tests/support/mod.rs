@@ -123,6 +123,8 @@ pub(crate) struct Inner {
     eqs: Vec<Eq>,
     pub(crate) uar: u32,
     pub(crate) gone: bool,
+    /// It goes after so many more register reads.
+    pub(crate) reads_left: Option<u32>,
     /// The health counter moves.
     pub(crate) alive: bool,
     /// Obeys `nic_interface`.
@@ -206,6 +208,7 @@ impl Fake {
             eqs: Vec::new(),
             uar: 3,
             gone: false,
+            reads_left: None,
             alive: true,
             obedient: true,
             signing: false,
@@ -587,7 +590,11 @@ unsafe impl Platform for Fake {
     }
 
     fn read_be32(&self, offset: usize) -> u32 {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        if let Some(left) = inner.reads_left {
+            inner.reads_left = left.checked_sub(1);
+            inner.gone |= left == 0;
+        }
         if inner.gone {
             return u32::MAX;
         }
