@@ -127,9 +127,10 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
 }
 
 fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
-    (1..=serve.sockets.len())
+    (usize::from(serve.first_unit)..)
+        .take(serve.sockets.len())
         .map(|unit| {
-            let unit = u8::try_from(unit).map_err(|_| "at most 255 functions".to_string())?;
+            let unit = u8::try_from(unit).map_err(|_| "no function can be beyond number 255")?;
             let mut config = Config::new(unit);
             if matches!(serve.port_type, PortType::Ib) {
                 config = config.infiniband();
@@ -140,7 +141,8 @@ fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
             config.strict = !serve.lenient;
             Ok(config)
         })
-        .collect()
+        .collect::<Result<_, &str>>()
+        .map_err(String::from)
 }
 
 fn listen(socket: &Path, bar_size: u64, vectors: u16) -> Result<(Server, Claim), String> {

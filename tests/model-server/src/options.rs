@@ -45,6 +45,10 @@ pub(crate) struct Serve {
     /// socket left there is removed), REMOTE sent to; while nobody is there, frames are lost.
     #[arg(long = "link", value_name = "FAMILY:LOCAL,REMOTE")]
     links: Vec<Address>,
+    /// Number of the first function, from 1: MAC addresses are 02:c9:00:00:00:NUMBER, GUIDs likewise, so that servers that
+    /// are wired together have to differ
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) first_unit: u8,
     /// What the ports speak
     #[arg(long, value_enum, default_value = "eth")]
     pub(crate) port_type: PortType,
@@ -190,6 +194,7 @@ mod tests {
             .is_ok()
         );
         assert!(links(&["--socket", "0", "--fault", "loss=2"]).is_err());
+        assert!(links(&["--socket", "0", "--first-unit", "0"]).is_err());
         assert!(links(&[]).is_err());
     }
 }

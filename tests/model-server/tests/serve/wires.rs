@@ -5,15 +5,16 @@ use crate::lab::{Side, bring_up, connect, memory, ping};
 use crate::support::{Directory, LONG, Server, in_time};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Connects function 0 of one server with function `at` of another, and sends something.
-fn ping_across(servers: [&Server; 2], at: [usize; 2]) {
+/// Connects two functions, and sends something.
+fn ping_across(sockets: [PathBuf; 2]) {
     let (mut first, mut second) = (memory(), memory());
     let devices = [
-        bring_up(&servers[0].socket(at[0]), 0, first.storage()),
-        bring_up(&servers[1].socket(at[1]), 1, second.storage()),
+        bring_up(&sockets[0], 0, first.storage()),
+        bring_up(&sockets[1], 1, second.storage()),
     ];
     let sides = [Side::new(&devices[0], 0), Side::new(&devices[1], 1)];
     let mut ends = connect([&sides[0], &sides[1]]);
@@ -22,20 +23,16 @@ fn ping_across(servers: [&Server; 2], at: [usize; 2]) {
     }
 }
 
-/// A card's addresses are made of its place; the second server's card is its second, so that they differ.
+/// Two servers with a function each, wired together.
 fn pair(links: [&str; 2]) -> [Server; 2] {
-    let directory = Arc::new(Directory::new());
-    let second = Arc::new(Directory::new());
-    let path = directory
-        .path("")
-        .to_str()
-        .unwrap()
-        .trim_end_matches('/')
-        .to_owned();
-    let links = links.map(|link| link.replace("{both}", &path));
+    let directories = [0, 1].map(|_| Arc::new(Directory::new()));
+    let both = directories[0].path("");
+    let links = links.map(|link| link.replace("{both}/", both.to_str().unwrap()));
+    let [first, second] = directories;
+    // The addresses of their cards have to differ.
     [
-        Server::start_in(directory, &[&["--link", &links[0]]], &[]),
-        Server::start_in(second, &[&[], &["--link", &links[1]]], &[]),
+        Server::start_in(first, &[&["--link", &links[0]]], &[]),
+        Server::start_in(second, &[&["--link", &links[1]]], &["--first-unit", "2"]),
     ]
 }
 
@@ -43,7 +40,7 @@ fn pair(links: [&str; 2]) -> [Server; 2] {
 fn two_servers_by_unix_sockets() {
     let servers = pair(["unix:{both}/p,{both}/q", "unix:{both}/q,{both}/p"]);
     in_time("the wire", || {
-        ping_across([&servers[0], &servers[1]], [0, 1])
+        ping_across([servers[0].socket(0), servers[1].socket(0)])
     });
 }
 
@@ -70,7 +67,9 @@ fn two_servers_by_udp() {
             continue;
         };
         let servers = pair([&format!("udp:{a},{b}"), &format!("udp:{b},{a}")]);
-        in_time(host, || ping_across([&servers[0], &servers[1]], [0, 1]));
+        in_time(host, || {
+            ping_across([servers[0].socket(0), servers[1].socket(0)])
+        });
         tried += 1;
     }
     assert!(tried > 0);
@@ -88,8 +87,12 @@ fn the_rest_is_cabled() {
         ],
         &[],
     );
-    in_time("the wires", || ping_across([&server, &server], [0, 2]));
-    in_time("the cable", || ping_across([&server, &server], [1, 3]));
+    in_time("the wires", || {
+        ping_across([server.socket(0), server.socket(2)])
+    });
+    in_time("the cable", || {
+        ping_across([server.socket(1), server.socket(3)])
+    });
 }
 
 /// An ARP request from somewhere, as QEMU would pass one on.
