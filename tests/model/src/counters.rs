@@ -3,6 +3,34 @@
 use crate::pages::Place;
 use crate::roce::env::Counter;
 use bareverbs_firmware_cmds::counter::QueryQCounterOut;
+use core::ops::{Deref, DerefMut};
+
+/// Where a counter is in the answer of QUERY_Q_COUNTER.
+const REQ_RNR_RETRIES_EXCEEDED: usize = 0x70;
+
+/// One number per [`Counter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts([u64; Counter::COUNT]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; Counter::COUNT])
+    }
+}
+
+impl Deref for Counts {
+    type Target = [u64; Counter::COUNT];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Counts {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 /// What the device did since power-on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,13 +60,13 @@ pub struct Stats {
     /// BAR accesses of a size or at a place that means nothing.
     pub bad_accesses: u64,
     /// Transport counters of all QPs, by [`Counter`].
-    pub transport: [u64; Counter::COUNT],
+    pub transport: Counts,
 }
 
 /// A queue counter set.
 #[derive(Debug)]
 pub(crate) struct CounterSet {
-    pub(crate) values: [u64; Counter::COUNT],
+    pub(crate) values: Counts,
     pub(crate) users: u32,
     pub(crate) place: Place,
 }
@@ -46,7 +74,7 @@ pub(crate) struct CounterSet {
 impl CounterSet {
     pub(crate) fn new(place: Place) -> Self {
         Self {
-            values: [0; Counter::COUNT],
+            values: Counts::default(),
             users: 0,
             place,
         }
@@ -73,6 +101,20 @@ impl CounterSet {
             .set_req_cqe_flush_error(get(Counter::ReqCqeFlushError))
             .set_req_remote_invalid_request(get(Counter::ReqRemoteInvalidRequest))
             .set_req_remote_access_errors(get(Counter::ReqRemoteAccessErrors))
-            .set_resp_remote_access_errors(get(Counter::RespRemoteAccessErrors));
+            .set_resp_remote_access_errors(get(Counter::RespRemoteAccessErrors))
+            .set_resp_local_qp_error(get(Counter::RespLocalQpError))
+            .set_resp_local_protection(get(Counter::RespLocalProtection))
+            .set_resp_remote_invalid_request(get(Counter::RespRemoteInvalidRequest))
+            .set_req_local_length_error(get(Counter::ReqLocalLengthError))
+            .set_local_operation_error(get(Counter::LocalOperationError))
+            .set_req_local_protection(get(Counter::ReqLocalProtection))
+            .set_req_mw_binding(get(Counter::ReqMwBinding))
+            .set_req_bad_response(get(Counter::ReqBadResponse))
+            .set_req_remote_operation_errors(get(Counter::ReqRemoteOperationErrors))
+            .set_req_transport_retries_exceeded(get(Counter::ReqTransportRetriesExceeded))
+            .set_cq_overflow(get(Counter::CqOverflow));
+        // Newer than the structure, which calls this word reserved.
+        out.0[REQ_RNR_RETRIES_EXCEEDED..][..4]
+            .copy_from_slice(&get(Counter::ReqRnrRetriesExceeded).to_be_bytes());
     }
 }

@@ -49,6 +49,7 @@ impl Device {
     }
 
     fn broken(&mut self, qpn: u32) {
+        self.count(qpn, Counter::CqOverflow);
         if let Some(qp) = self.qps.get_mut(qpn) {
             qp.broken = true;
         }
@@ -57,8 +58,10 @@ impl Device {
 
     /// A send WQE has ended.
     pub(crate) fn send_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &SendCompletion) {
-        if done.result.is_ok() && !done.signaled {
-            return;
+        match done.result {
+            Ok(()) if !done.signaled => return,
+            Ok(()) => {}
+            Err(syndrome) => self.count_failed_send(qpn, syndrome),
         }
         let Some(qp) = self.qps.get(qpn) else {
             return;
@@ -85,6 +88,9 @@ impl Device {
 
     /// A receive WQE has ended.
     pub(crate) fn receive_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &RecvCompletion) {
+        if let Err(syndrome) = done.result {
+            self.count_failed_receive(qpn, syndrome);
+        }
         let Some((cqn, index)) = self.receive_queue(qpn, done.domain) else {
             return;
         };
@@ -134,6 +140,42 @@ impl Device {
         if self.complete(io, cqn, &mut entry, solicited).is_err() {
             self.broken(qpn);
         }
+    }
+
+    fn count_failed_send(&mut self, qpn: u32, syndrome: Syndrome) {
+        if syndrome == Syndrome::WorkRequestFlushed {
+            self.count(qpn, Counter::ReqCqeFlushError);
+            return;
+        }
+        self.count(qpn, Counter::ReqCqeError);
+        let cause = match syndrome {
+            Syndrome::LocalLength => Counter::ReqLocalLengthError,
+            Syndrome::LocalQpOperation => Counter::LocalOperationError,
+            Syndrome::LocalProtection => Counter::ReqLocalProtection,
+            Syndrome::MemoryWindowBind => Counter::ReqMwBinding,
+            Syndrome::BadResponse => Counter::ReqBadResponse,
+            Syndrome::RemoteOperation => Counter::ReqRemoteOperationErrors,
+            Syndrome::TransportRetryExceeded => Counter::ReqTransportRetriesExceeded,
+            Syndrome::RnrRetryExceeded => Counter::ReqRnrRetriesExceeded,
+            // Counted by the transport when it is told.
+            _ => return,
+        };
+        self.count(qpn, cause);
+    }
+
+    fn count_failed_receive(&mut self, qpn: u32, syndrome: Syndrome) {
+        if syndrome == Syndrome::WorkRequestFlushed {
+            self.count(qpn, Counter::RespCqeFlushError);
+            return;
+        }
+        self.count(qpn, Counter::RespCqeError);
+        let cause = match syndrome {
+            Syndrome::LocalQpOperation => Counter::RespLocalQpError,
+            Syndrome::LocalProtection => Counter::RespLocalProtection,
+            Syndrome::RemoteInvalidRequest => Counter::RespRemoteInvalidRequest,
+            _ => return,
+        };
+        self.count(qpn, cause);
     }
 
     /// Counts for the whole device and for the QP's counter set.

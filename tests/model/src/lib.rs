@@ -63,7 +63,7 @@ mod wire;
 mod wqe;
 
 pub use config::{Config, MsixMode, PortType};
-pub use counters::Stats;
+pub use counters::{Counts, Stats};
 pub use device::{Leak, ObjectKind};
 pub use fault::{CommandFault, CommandRule, Faults};
 pub use host::{Host, IommuFault};

@@ -49,9 +49,6 @@ impl Datagram {
                 Err(BadWqe(syndrome)) => Err(syndrome),
             };
             *budget -= 1;
-            if result.is_err() {
-                env.count(Counter::ReqCqeError);
-            }
             env.complete_send(SendCompletion {
                 index: self.work.index,
                 wqe_opcode: self.work.wqe_opcode,
@@ -157,9 +154,6 @@ impl Datagram {
             (Operation::SendOnlyImm, Ok(())) => RecvOp::SendImm(extended.imm),
             _ => RecvOp::Send,
         };
-        if result.is_err() {
-            env.count(Counter::RespCqeError);
-        }
         env.complete_recv(RecvCompletion {
             index: work.index,
             op,

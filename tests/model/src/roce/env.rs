@@ -578,14 +578,6 @@ pub enum Counter {
     Retransmissions,
     /// Receive buffers too short (`resp_local_length_error`).
     RespLocalLengthError,
-    /// Receive WQEs completed in error (`resp_cqe_error`).
-    RespCqeError,
-    /// Receive WQEs flushed (`resp_cqe_flush_error`).
-    RespCqeFlushError,
-    /// Send WQEs completed in error (`req_cqe_error`).
-    ReqCqeError,
-    /// Send WQEs flushed (`req_cqe_flush_error`).
-    ReqCqeFlushError,
     /// NAK "invalid request" received (`req_remote_invalid_request`).
     ReqRemoteInvalidRequest,
     /// NAK "remote access" received (`req_remote_access_errors`).
@@ -596,11 +588,44 @@ pub enum Counter {
     CnpHandled,
     /// Packets marked "congestion experienced" (`np_ecn_marked_roce_packets`).
     EcnMarked,
+    // The others are the device's to count, by how the WQEs ended.
+    /// Receive WQEs completed in error, flushed ones not among them (`resp_cqe_error`).
+    RespCqeError,
+    /// Receive WQEs flushed (`resp_cqe_flush_error`).
+    RespCqeFlushError,
+    /// Receive WQEs that made no sense (`resp_local_qp_error`).
+    RespLocalQpError,
+    /// Receive buffers that may not be written (`resp_local_protection`).
+    RespLocalProtection,
+    /// Receive WQEs in use when the peer's request was invalid (`resp_remote_invalid_request`).
+    RespRemoteInvalidRequest,
+    /// Send WQEs completed in error, flushed ones not among them (`req_cqe_error`).
+    ReqCqeError,
+    /// Send WQEs flushed (`req_cqe_flush_error`).
+    ReqCqeFlushError,
+    /// Messages too long to be sent (`req_local_length_error`).
+    ReqLocalLengthError,
+    /// Send WQEs that made no sense (`local_operation_error`).
+    LocalOperationError,
+    /// Memory of send WQEs that may not be reached (`req_local_protection`).
+    ReqLocalProtection,
+    /// Bindings of memory windows and other changes of keys that failed (`req_mw_binding`).
+    ReqMwBinding,
+    /// Responses that made no sense (`req_bad_response`).
+    ReqBadResponse,
+    /// NAK "remote operational error" received (`req_remote_operation_errors`).
+    ReqRemoteOperationErrors,
+    /// Retries exhausted (`req_transport_retries_exceeded`).
+    ReqTransportRetriesExceeded,
+    /// RNR retries exhausted (`req_rnr_retries_exceeded`).
+    ReqRnrRetriesExceeded,
+    /// Completions for which there was no room (`cq_overflow`).
+    CqOverflow,
 }
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: usize = Counter::EcnMarked as usize + 1;
+    pub const COUNT: usize = Counter::CqOverflow as usize + 1;
 }
 
 /// The device, as one QP's transport sees it. See the module's contract.

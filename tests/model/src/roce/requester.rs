@@ -451,11 +451,6 @@ impl Requester {
 }
 
 fn complete(env: &mut dyn Env, work: &SendWork, byte_len: u32, result: Result<(), Syndrome>) {
-    match result {
-        Ok(()) => {}
-        Err(Syndrome::WorkRequestFlushed) => env.count(Counter::ReqCqeFlushError),
-        Err(_) => env.count(Counter::ReqCqeError),
-    }
     env.complete_send(SendCompletion {
         index: work.index,
         wqe_opcode: work.wqe_opcode,

@@ -130,10 +130,6 @@ impl Responder {
     pub(super) fn flush(&mut self, syndrome: Option<Syndrome>, env: &mut dyn Env) {
         self.receiving = Receiving::Nothing;
         if std::mem::take(&mut self.holds_recv) {
-            env.count(match syndrome {
-                None => Counter::RespCqeFlushError,
-                Some(_) => Counter::RespCqeError,
-            });
             env.complete_recv(RecvCompletion {
                 index: self.recv.index,
                 op: RecvOp::Send,

@@ -4,6 +4,7 @@
 mod common;
 
 mod completion_queues;
+mod counters;
 mod extended_reliable;
 mod life_times;
 mod queue_pairs;
