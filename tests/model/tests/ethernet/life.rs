@@ -61,3 +61,20 @@ fn rdma_packets_are_not_ethernet_s() {
     assert_eq!(ethernet, 0);
     assert!(rdma > 0);
 }
+
+/// The port of RoCE is RDMA's as soon as RoCE is on, and an ordinary one before.
+#[test]
+fn what_looks_like_rdma_and_is_broken_reaches_nobody() {
+    let mut lab = Lab::new();
+    lab.fill(2);
+    let frame = good_udp_frame(OWN, OTHER, (0xc000, 4791), &[9; 100]);
+    lab.receive(&frame);
+    assert!(lab.received().is_some());
+    lab.node.address(1);
+    let dropped = lab.node.model.stats().frames_dropped;
+    lab.receive(&frame);
+    assert!(lab.received().is_none());
+    assert_eq!(lab.node.model.stats().frames_dropped, dropped + 1);
+    lab.receive(&good_udp_frame(OWN, OTHER, (0xc000, 4792), &[9; 100]));
+    assert!(lab.received().is_some());
+}
