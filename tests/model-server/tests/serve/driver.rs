@@ -1,6 +1,6 @@
 //! The driver through the sockets: bring-up, traffic between functions, and what happens to cards and cables meanwhile.
 
-use crate::lab::{Side, bring_up, connect, memory, ping};
+use crate::lab::{Side, bring_up, connect, connect_with, memory, ping};
 use crate::support::{LONG, Server, in_time};
 use bareverbs_core::{AsyncEvent, Device, DeviceError, Platform, WcStatus};
 use std::sync::mpsc;
@@ -183,7 +183,8 @@ fn links_lose_what_they_are_told_to() {
         bring_up(&server.socket(1), 1, second.storage()),
     ];
     let sides = [Side::new(&devices[0], 0), Side::new(&devices[1], 1)];
-    let mut ends = connect([&sides[0], &sides[1]]);
+    // A message whose last packet was lost waits for so long: 134 ms.
+    let mut ends = connect_with([&sides[0], &sides[1]], 15);
     for seed in 0..4 {
         ping(&mut ends, seed, 100_000);
     }

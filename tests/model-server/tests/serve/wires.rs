@@ -1,7 +1,7 @@
 //! Ports that are wired to a datagram socket.
 
 use crate::card::Card;
-use crate::lab::{Side, bring_up, connect, memory, ping};
+use crate::lab::{Side, bring_up, connect, connect_with, memory, ping};
 use crate::support::{Directory, LONG, Server, in_time};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
@@ -119,7 +119,7 @@ fn a_peer_that_comes_late_or_goes_loses_frames_only() {
     let device = bring_up(&server.socket(0), 0, first.storage());
     let other = bring_up(&server.socket(1), 1, second.storage());
     let sides = [Side::new(&device, 0), Side::new(&other, 1)];
-    let [mut a, b] = connect([&sides[0], &sides[1]]);
+    let [mut a, b] = connect_with([&sides[0], &sides[1]], 10);
     let failed = a.write(&b, 100, 1).unwrap();
     assert_eq!(failed, bareverbs_core::WcStatus::RetryExcErr);
     server.expect_log(&["INFO", "1 frames not delivered"]);
@@ -127,7 +127,7 @@ fn a_peer_that_comes_late_or_goes_loses_frames_only() {
     // Now there is somebody, who gets whole frames: RoCE version 2 from one card to the other.
     let peer = UnixDatagram::bind(server.directory.path("remote")).unwrap();
     peer.set_read_timeout(Some(LONG)).unwrap();
-    let [mut a, b] = connect([&sides[0], &sides[1]]);
+    let [mut a, b] = connect_with([&sides[0], &sides[1]], 10);
     assert_ne!(
         a.write(&b, 100, 2).unwrap(),
         bareverbs_core::WcStatus::Success
@@ -142,7 +142,7 @@ fn a_peer_that_comes_late_or_goes_loses_frames_only() {
 
     // It goes; nobody minds.
     drop(peer);
-    let [mut a, b] = connect([&sides[0], &sides[1]]);
+    let [mut a, b] = connect_with([&sides[0], &sides[1]], 10);
     assert_ne!(
         a.write(&b, 100, 3).unwrap(),
         bareverbs_core::WcStatus::Success
