@@ -1,11 +1,12 @@
 //! The device: everything the driver needs of Linux, in one value.
 
-// UNSAFETY: implements the platform seam, whose methods pass raw memory on.
+// UNSAFETY: implements the platform seam, whose methods pass raw memory on, and lends file descriptors.
 #![expect(unsafe_code)]
 
 use std::alloc::Layout;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use crate::dma::DmaMemory;
 use crate::error::OpenError;
 use crate::interrupts::Vector;
 use crate::iova::IovaSpace;
+use crate::removal::{Removal, Removals};
 use crate::sys::{Container, Function};
 use crate::sysfs;
 
@@ -49,8 +51,13 @@ impl Options {
 /// The function is reset when it is opened and when it is dropped; nobody else uses it in between, and it reaches no
 /// memory but what was allocated or mapped here.
 ///
-/// A function that is pulled out of its slot reads all ones. One whose memory decoding the kernel turned off (power
-/// management, error recovery) raises `SIGBUS` instead: keep runtime power management of the slot off.
+/// # When the function is lost
+///
+/// A function that is pulled out of its slot reads all ones. When the kernel wants it back in an orderly way (hot unplug,
+/// unbinding), or reports a bus error, registers read all ones here as well ([`removal`](Self::removal) tells which it
+/// was), so that everybody who uses the function gets the error "gone". The kernel waits until this value is dropped.
+///
+/// A function whose memory decoding the kernel turned off behind vfio-pci's back raises `SIGBUS`.
 pub struct VfioDevice {
     address: PciAddress,
     device_id: u16,
@@ -62,6 +69,7 @@ pub struct VfioDevice {
     dma: DmaMemory<Container>,
     function: Function,
     vectors: Vec<Vector>,
+    removals: Removals,
 }
 
 impl fmt::Debug for VfioDevice {
@@ -111,9 +119,18 @@ impl VfioDevice {
             config,
             dma: DmaMemory::new(function.container().clone(), space, info.granule),
             vectors: Vec::new(),
+            removals: Removals::new().map_err(|source| OpenError::Os {
+                step: "create the removal's events",
+                source,
+            })?,
             function,
         };
         // From here on, `Drop` undoes what was done.
+        for removal in [Removal::Requested, Removal::BusError] {
+            device
+                .function
+                .watch(removal, device.removals.event(removal))?;
+        }
         device.enable_bus_master()?;
         device.with_vectors(options.vectors)
     }
@@ -148,7 +165,7 @@ impl VfioDevice {
         }
         for _ in 0..u32::from(wanted).min(present) {
             self.vectors
-                .push(Vector::new().map_err(|source| OpenError::Os {
+                .push(Vector::new(&self.removals).map_err(|source| OpenError::Os {
                     step: "create an interrupt's event",
                     source,
                 })?);
@@ -167,6 +184,28 @@ impl VfioDevice {
     /// The PCI device ID, which names the model: `0x1017` is a ConnectX-5.
     pub fn device_id(&self) -> u16 {
         self.device_id
+    }
+
+    /// The event file descriptor of an MSI-X vector, for a program with an event loop: readable once the vector was
+    /// raised. The counter in it belongs to [`wait_interrupt`](Platform::wait_interrupt), which takes it: wait for the
+    /// descriptor with `epoll`, edge-triggered or not, then drive the device.
+    pub fn interrupt_fd(&self, vector: u16) -> Option<BorrowedFd<'_>> {
+        let event = self.vectors.get(usize::from(vector))?.event();
+        // SAFETY: the event is open as long as `self` is there, which is what the lifetime says.
+        Some(unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) })
+    }
+
+    /// The event file descriptor that becomes readable, and stays so, when the kernel wants the function back. Whoever
+    /// sleeps in an event loop of its own waits for this one as well, and drops the device then.
+    pub fn removal_fd(&self) -> BorrowedFd<'_> {
+        let event = self.removals.event(Removal::Requested);
+        // SAFETY: as above.
+        unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
+    }
+
+    /// Whether the function was lost, and why. A function that simply fell off the bus is not among these.
+    pub fn removal(&self) -> Option<Removal> {
+        self.removals.look()
     }
 
     /// Reads `data.len()` bytes of PCI configuration space: all of them, or it is an error.
@@ -193,6 +232,9 @@ impl Drop for VfioDevice {
         if !self.vectors.is_empty() {
             self.function.disable_msix();
         }
+        for removal in [Removal::Requested, Removal::BusError] {
+            self.function.unwatch(removal);
+        }
         // What the firmware knew of queues and pages is gone before their memory is.
         if let Err(error) = self.function.reset() {
             log::debug!("{} was not reset: {error}", self.address);
@@ -209,8 +251,11 @@ unsafe impl Platform for VfioDevice {
         self.bar.len()
     }
 
-    #[inline]
     fn read_be32(&self, offset: usize) -> u32 {
+        // Registers are read rarely, and on most machines a read takes longer than this look.
+        if self.removals.look().is_some() {
+            return u32::MAX;
+        }
         self.bar.read_be32(offset)
     }
 

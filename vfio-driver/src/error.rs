@@ -136,12 +136,12 @@ impl fmt::Display for OpenError {
             ),
             Self::NotBound { address } => write!(
                 f,
-                "{address} is bound to no driver: bind it to vfio-pci (driverctl set-override {address} vfio-pci)"
+                "{address} is bound to no driver: bind it to vfio-pci (devinfo --device vfio:{address} --bind, or driverctl)"
             ),
             Self::BoundTo { address, driver } => write!(
                 f,
-                "{address} is bound to {driver}: bind it to vfio-pci (driverctl set-override {address} vfio-pci); \
-                 its network interface goes away with that"
+                "{address} is bound to {driver}: bind it to vfio-pci (devinfo --device vfio:{address} --bind, or \
+                 driverctl); its network interface goes away with that"
             ),
             Self::NoIommuGroup { address } => write!(
                 f,

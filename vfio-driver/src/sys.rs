@@ -14,12 +14,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bareverbs_core::platform::DmaError;
 use vfio_bindings::bindings::vfio::{
-    VFIO_BASE, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
-    VFIO_REGION_INFO_FLAG_MMAP, VFIO_TYPE,
+    VFIO_BASE, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
+    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX, VFIO_REGION_INFO_FLAG_MMAP, VFIO_TYPE,
 };
 use vfio_ioctls::{VfioContainer, VfioError, VfioRegionInfoCap};
 use vmm_sys_util::errno::Error as SysError;
@@ -31,6 +30,7 @@ use crate::config::ConfigSpace;
 use crate::dma::Iommu;
 use crate::error::OpenError;
 use crate::iommu_info::{self, FIXED, IommuInfo};
+use crate::removal::Removal;
 use crate::sysfs::{self, Candidate};
 use crate::windows::{Area, windows};
 
@@ -51,13 +51,7 @@ fn os(step: &'static str) -> impl Fn(io::Error) -> OpenError {
 
 /// The container: one address space of the IOMMU.
 #[derive(Clone)]
-pub(crate) struct Container(Arc<Shared>);
-
-struct Shared {
-    container: Arc<VfioContainer>,
-    /// Bytes mapped, which all count towards the limit on locked memory.
-    mapped: AtomicU64,
-}
+pub(crate) struct Container(Arc<VfioContainer>);
 
 impl Container {
     fn open() -> Result<Self, OpenError> {
@@ -73,15 +67,12 @@ impl Container {
                 source,
             },
         })?;
-        Ok(Self(Arc::new(Shared {
-            container: Arc::new(container),
-            mapped: AtomicU64::new(0),
-        })))
+        Ok(Self(Arc::new(container)))
     }
 
     /// What the IOMMU can do. It is known only once a group is in the container.
     fn info(&self) -> io::Result<IommuInfo> {
-        let container = self.0.container.as_ref();
+        let container = self.0.as_ref();
         let request = ioctl_expr(_IOC_NONE, VFIO_TYPE.into(), IOMMU_GET_INFO, 0);
         // Once to learn the length, and once for all of it.
         let mut len = FIXED;
@@ -115,10 +106,21 @@ impl Container {
         match error.errno() {
             ENOMEM => {
                 let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-                let needed = self.0.mapped.load(Ordering::Relaxed).saturating_add(len);
+                let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+                // The kernel's own account, which has the process's other devices in it as well.
+                let needed = sysfs::locked_memory(&status)
+                    .unwrap_or(0)
+                    .saturating_add(len);
                 // The kernel says the same when it has no memory for its own tables.
                 match sysfs::locked_memory_limit(&limits) {
-                    Some(limit) if needed > limit => DmaError::LockedMemoryLimit { limit, needed },
+                    Some(limit) if needed > limit => {
+                        log::error!(
+                            "DMA memory is locked memory: {needed} bytes are needed, the limit is {limit}; raise it \
+                             with `ulimit -l {}` or more, or LimitMEMLOCK= of the service",
+                            needed.div_ceil(1024)
+                        );
+                        DmaError::LockedMemoryLimit { limit, needed }
+                    }
                     _ => DmaError::OutOfMemory,
                 }
             }
@@ -137,23 +139,17 @@ impl Container {
 impl Iommu for Container {
     unsafe fn map(&self, iova: u64, memory: NonNull<u8>, len: usize) -> Result<(), DmaError> {
         // SAFETY: passed on to the caller: the memory is used through raw pointers only while it is mapped.
-        let mapped = unsafe { self.0.container.vfio_dma_map(iova, len, memory.as_ptr()) };
+        let mapped = unsafe { self.0.vfio_dma_map(iova, len, memory.as_ptr()) };
         match mapped {
-            Ok(()) => {
-                self.0.mapped.fetch_add(len as u64, Ordering::Relaxed);
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(VfioError::IommuDmaMap(error)) => Err(self.explain(error, len as u64)),
             Err(_) => Err(DmaError::Os(5)),
         }
     }
 
     fn unmap(&self, iova: u64, len: usize) -> Result<(), DmaError> {
-        match self.0.container.vfio_dma_unmap(iova, len) {
-            Ok(()) => {
-                self.0.mapped.fetch_sub(len as u64, Ordering::Relaxed);
-                Ok(())
-            }
+        match self.0.vfio_dma_unmap(iova, len) {
+            Ok(()) => Ok(()),
             Err(VfioError::IommuDmaUnmap(error)) => Err(DmaError::Os(error.errno())),
             // Another length came back than was asked for.
             Err(_) => Err(DmaError::Os(5)),
@@ -174,7 +170,7 @@ impl Function {
     pub(crate) fn open(candidate: &Candidate) -> Result<Self, OpenError> {
         let container = Container::open()?;
         let group = candidate.group;
-        let ops = container.0.container.clone();
+        let ops = container.0.clone();
         let device = vfio_ioctls::VfioDevice::new(&candidate.path, ops, false).map_err(
             |error| match error {
                 VfioError::OpenGroup(error, _) => sysfs::open_failure(
@@ -272,6 +268,39 @@ impl Function {
         Ok(())
     }
 
+    /// Has an event raised when the function is lost for this reason, if the kernel knows it for this function: bus errors
+    /// are those of PCI Express.
+    pub(crate) fn watch(&self, removal: Removal, event: &EventFd) -> Result<(), OpenError> {
+        let index = irq_index(removal);
+        if self
+            .device
+            .get_irq_info(index)
+            .is_none_or(|irq| irq.count == 0)
+        {
+            log::debug!("the kernel has no event for: {removal}");
+            return Ok(());
+        }
+        self.device
+            .enable_irq(index, vec![event])
+            .map_err(|source| OpenError::Vfio {
+                step: "watch for the function's removal",
+                source,
+            })
+    }
+
+    /// Undoes [`watch`](Self::watch).
+    pub(crate) fn unwatch(&self, removal: Removal) {
+        let index = irq_index(removal);
+        if self
+            .device
+            .get_irq_info(index)
+            .is_some_and(|irq| irq.count != 0)
+            && let Err(error) = self.device.disable_irq(index)
+        {
+            log::debug!("an event could not be disabled: {error}");
+        }
+    }
+
     /// How many MSI-X vectors the function has.
     pub(crate) fn msix_vectors(&self) -> u32 {
         self.device
@@ -294,6 +323,14 @@ impl Function {
         if let Err(error) = self.device.disable_msix() {
             log::warn!("MSI-X could not be disabled: {error}");
         }
+    }
+}
+
+/// VFIO counts its own events as interrupts.
+fn irq_index(removal: Removal) -> u32 {
+    match removal {
+        Removal::Requested => VFIO_PCI_REQ_IRQ_INDEX,
+        Removal::BusError => VFIO_PCI_ERR_IRQ_INDEX,
     }
 }
 

@@ -24,7 +24,7 @@ fn is_harmless(driver: &str) -> bool {
 }
 
 /// vfio-pci, or one of its variants for certain devices (mlx5_vfio_pci).
-fn is_vfio(driver: &str) -> bool {
+pub(crate) fn is_vfio(driver: &str) -> bool {
     driver == "vfio-pci" || driver.ends_with("_vfio_pci") || driver.ends_with("-vfio-pci")
 }
 
@@ -39,8 +39,39 @@ pub(crate) struct Candidate {
     pub(crate) device: u16,
 }
 
-/// Looks the function up under `sysfs` (`/sys`) and checks all that can be checked there.
-pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, OpenError> {
+/// A function of ours, whoever drives it.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// Its directory in sysfs.
+    pub(crate) path: PathBuf,
+    /// Its IOMMU group.
+    pub(crate) group: u32,
+    /// Its PCI device ID.
+    pub(crate) device: u16,
+}
+
+impl Function {
+    /// The driver that it is bound to.
+    pub(crate) fn driver(&self) -> Result<Option<String>, OpenError> {
+        link_name(&self.path.join("driver"))
+    }
+
+    /// The devices of the group that a driver of the kernel's own holds.
+    fn offenders(&self) -> Result<Vec<Offender>, OpenError> {
+        offenders(&self.path.join("iommu_group/devices"))
+    }
+
+    /// The same, except for the function itself.
+    pub(crate) fn offenders_beside(&self, address: PciAddress) -> Result<Vec<Offender>, OpenError> {
+        let mut offenders = self.offenders()?;
+        let own = address.to_string();
+        offenders.retain(|offender| offender.device != own);
+        Ok(offenders)
+    }
+}
+
+/// Looks the function up under `sysfs` (`/sys`), and whether there is an IOMMU before it.
+pub(crate) fn function(sysfs: &Path, address: PciAddress) -> Result<Function, OpenError> {
     let path = sysfs.join("bus/pci/devices").join(address.to_string());
     if !path.is_dir() {
         return Err(OpenError::NoSuchDevice { address });
@@ -59,7 +90,7 @@ pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, Op
             "{address}: {vendor:04x}:{device:04x} is not a device that mlx5 is known to drive"
         );
     }
-    // The group first: without an IOMMU, rebinding the driver would not help.
+    // Without an IOMMU, binding another driver would not help.
     let group_link = path.join("iommu_group");
     let Some(group) = link_name(&group_link)? else {
         return Err(OpenError::NoIommuGroup { address });
@@ -71,12 +102,27 @@ pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, Op
     if fs::read_to_string(group_link.join("name")).is_ok_and(|name| name.trim() == "vfio-noiommu") {
         return Err(OpenError::NoIommuMode { group });
     }
-    match link_name(&path.join("driver"))? {
+    Ok(Function {
+        path,
+        group,
+        device,
+    })
+}
+
+/// Checks all that can be checked under `sysfs` of a function that is to be opened.
+pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, OpenError> {
+    let function = function(sysfs, address)?;
+    match function.driver()? {
         None => return Err(OpenError::NotBound { address }),
         Some(driver) if !is_vfio(&driver) => return Err(OpenError::BoundTo { address, driver }),
         Some(_) => {}
     }
-    let offenders = offenders(&group_link.join("devices"))?;
+    let offenders = function.offenders()?;
+    let Function {
+        path,
+        group,
+        device,
+    } = function;
     if !offenders.is_empty() {
         return Err(OpenError::GroupNotViable { group, offenders });
     }
@@ -115,7 +161,7 @@ fn offenders(devices: &Path) -> Result<Vec<Offender>, OpenError> {
 }
 
 /// The last component of where a link points, or nothing if there is no link.
-fn link_name(path: &Path) -> Result<Option<String>, OpenError> {
+pub(crate) fn link_name(path: &Path) -> Result<Option<String>, OpenError> {
     match fs::read_link(path) {
         Ok(target) => Ok(target
             .file_name()
@@ -126,6 +172,17 @@ fn link_name(path: &Path) -> Result<Option<String>, OpenError> {
             source,
         }),
     }
+}
+
+/// The names in a directory, in order; none if it is not there.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
 }
 
 /// A PCI ID as sysfs writes it: `0x15b3`.
@@ -170,17 +227,30 @@ pub(crate) fn locked_memory_limit(limits: &str) -> Option<u64> {
         .ok()
 }
 
+/// How much memory is locked, in the text of `/proc/self/status`, in bytes; nothing if it does not say.
+pub(crate) fn locked_memory(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmLck:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A sysfs of our own making, removed at the end.
-    struct Sysfs(PathBuf);
+    pub(crate) struct Sysfs(PathBuf);
 
     impl Sysfs {
-        fn new() -> Self {
+        pub(crate) fn root(&self) -> &Path {
+            &self.0
+        }
+
+        pub(crate) fn new() -> Self {
             static COUNT: AtomicU32 = AtomicU32::new(0);
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let root = std::env::temp_dir()
@@ -198,17 +268,17 @@ mod tests {
             path
         }
 
-        fn nic(&self, address: &str) -> PathBuf {
+        pub(crate) fn nic(&self, address: &str) -> PathBuf {
             self.device(address, "0x15b3", "0x1017", "0x020000")
         }
 
-        fn bind(&self, device: &Path, driver: &str) {
+        pub(crate) fn bind(&self, device: &Path, driver: &str) {
             let target = self.0.join("bus/pci/drivers").join(driver);
             fs::create_dir_all(&target).unwrap();
             symlink(target, device.join("driver")).unwrap();
         }
 
-        fn group(&self, number: &str, devices: &[&Path]) -> PathBuf {
+        pub(crate) fn group(&self, number: &str, devices: &[&Path]) -> PathBuf {
             let group = self.0.join("kernel/iommu_groups").join(number);
             fs::create_dir_all(group.join("devices")).unwrap();
             for device in devices {
@@ -401,6 +471,18 @@ mod tests {
             kind(io::ErrorKind::OutOfMemory),
             OpenError::Os { .. }
         ));
+    }
+
+    #[test]
+    fn what_is_locked_is_read() {
+        assert_eq!(
+            locked_memory("VmPeak:\t 9 kB\nVmLck:\t    64 kB\nVmPin:\t 3 kB\n"),
+            Some(65536)
+        );
+        assert_eq!(locked_memory("VmLck: x kB"), None);
+        assert_eq!(locked_memory(""), None);
+        let real = fs::read_to_string("/proc/self/status").unwrap();
+        assert!(locked_memory(&real).is_some(), "{real}");
     }
 
     #[test]

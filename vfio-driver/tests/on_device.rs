@@ -1,0 +1,499 @@
+//! The driver on a function that VFIO gives it: every test here needs one, bound to vfio-pci and named by the environment
+//! variable `BAREVERBS_DEVICE` (`vfio:0000:01:00.0`), root, and the function for itself. `cargo rig vfio` runs them in a
+//! guest:
+//!
+//! ```text
+//! BAREVERBS_DEVICE=vfio:0000:01:00.0 on_device --ignored --test-threads=1
+//! ```
+
+// UNSAFETY: a platform that misplaces what it maps, memory that is mapped by hand.
+#![expect(unsafe_code)]
+
+use std::alloc::Layout;
+use std::fs;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bareverbs_core::platform::{Dma, DmaError, Mapping};
+use bareverbs_core::{
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, DeviceError, Gid, GidEntry, Inline, Mtu,
+    Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, Remote,
+    Resources, RoceVersion, SendFlags, WcStatus,
+};
+use bareverbs_vfio::{OpenError, Options, PciAddress, Rebinding, Removal, VfioDevice};
+use vmm_sys_util::poll::{EpollContext, EpollEvents};
+
+const LONG: Duration = Duration::from_secs(30);
+const HUGE: usize = 2 << 20;
+const ENTRY_LIMIT: &str = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit";
+
+fn address() -> PciAddress {
+    let name = std::env::var("BAREVERBS_DEVICE").expect("BAREVERBS_DEVICE names the function");
+    let address = name.strip_prefix("vfio:").expect("vfio:ADDRESS");
+    address.parse().expect("a PCI address")
+}
+
+fn open() -> VfioDevice {
+    VfioDevice::open(address()).expect("opened")
+}
+
+fn sysfs(name: &str) -> PathBuf {
+    PathBuf::from(format!("/sys/bus/pci/devices/{}/{name}", address()))
+}
+
+/// Whether the function may start DMA, as everybody can see.
+fn is_bus_master() -> bool {
+    let config = fs::read(sysfs("config")).expect("configuration space");
+    config[4] & 4 != 0
+}
+
+/// What the kernel counts as locked for this process, in bytes.
+fn locked() -> usize {
+    let status = fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let words = line.expect("VmLck").split_whitespace().next();
+    words.expect("a number").parse::<usize>().expect("a number") << 10
+}
+
+/// Runs `work` with a device that was brought up.
+fn with_device<P: Platform, T>(
+    platform: P,
+    interrupts: bool,
+    work: impl FnOnce(&Device<'_, P>) -> T,
+) -> T {
+    let mut resources = Box::new(Resources::<8, 8, 1, 256>::new());
+    let mut config = Config::DEFAULT;
+    config.interrupts = interrupts;
+    let device = Device::open(platform, config, resources.storage()).expect("brought up");
+    work(&device)
+}
+
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn nothing_is_left_behind() {
+    assert!(!is_bus_master());
+    let before = locked();
+    for _ in 0..3 {
+        let device = open();
+        assert!(is_bus_master());
+        let dma = device.dma_alloc(Layout::from_size_align(100, 64).unwrap());
+        let dma = dma.expect("memory");
+        assert!(locked() >= before + HUGE, "{}", locked());
+        // Never freed: goes with the device.
+        drop(device);
+        let _ = dma;
+        assert!(!is_bus_master());
+        assert_eq!(locked(), before);
+    }
+    // A panic takes the same way out.
+    let panicked = std::panic::catch_unwind(|| {
+        let _device = open();
+        panic!("as programs do");
+    });
+    assert!(panicked.is_err());
+    assert!(!is_bus_master());
+    assert_eq!(locked(), before);
+}
+
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn a_function_has_one_user() {
+    let _device = open();
+    let error = VfioDevice::open(address()).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+}
+
+/// How much of the process's memory is in pages of 2 MiB from the pool.
+fn in_huge_pages() -> usize {
+    let smaps = fs::read_to_string("/proc/self/smaps").expect("smaps");
+    let kib = |line: &str| -> usize {
+        let number = line.split_whitespace().nth(1).expect("a number");
+        number.parse().expect("a number")
+    };
+    let lines = smaps
+        .lines()
+        .filter(|line| line.starts_with("Private_Hugetlb:"));
+    lines.map(kib).sum::<usize>() << 10
+}
+
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn huge_pages_are_used_if_there_are_some() {
+    let pool = "/proc/sys/vm/nr_hugepages";
+    let before = fs::read_to_string(pool).unwrap();
+    for (pages, expected) in [("0", 0), ("8", 2 * HUGE)] {
+        fs::write(pool, pages).unwrap();
+        let device = open();
+        let layout = Layout::from_size_align(2 * HUGE, HUGE).unwrap();
+        let dma = device.dma_alloc(layout).unwrap();
+        assert_eq!(dma.iova % HUGE as u64, 0);
+        for at in (0..2 * HUGE).step_by(4096) {
+            // SAFETY: within the memory that was just allocated, which is this test's alone.
+            unsafe { dma.ptr.add(at).write(1) };
+        }
+        assert_eq!(in_huge_pages(), expected, "{pages} pages in the pool");
+        // SAFETY: it came from here, and nobody uses it.
+        unsafe { device.dma_free(dma) };
+        with_device(device, false, |device| {
+            device.query_port().expect("the port");
+        });
+    }
+    fs::write(pool, before).unwrap();
+}
+
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn the_limit_on_mappings_is_an_error_that_ends() {
+    let before = fs::read_to_string(ENTRY_LIMIT).unwrap();
+    fs::write(ENTRY_LIMIT, "5").unwrap();
+    let device = open();
+    fs::write(ENTRY_LIMIT, before).unwrap();
+    let mut pages = vec![0u8; 64 << 12];
+    let start = NonNull::new(pages.as_mut_ptr()).unwrap();
+    let mut mapped = Vec::new();
+    let error = loop {
+        // SAFETY: within the vector, which outlives the mapping and is not touched before it ends.
+        let region = unsafe { start.add(mapped.len() << 13) };
+        // SAFETY: as above; no device was told of it.
+        match unsafe { device.dma_map(NonNull::slice_from_raw_parts(region, 64)) } {
+            Ok(mapping) => mapped.push(mapping),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, DmaError::TooManyMappings);
+    assert_eq!(mapped.len(), 5);
+    // One less makes room for one.
+    // SAFETY: mapped above, and no device uses it.
+    unsafe { device.dma_unmap(mapped.pop().unwrap()) };
+    let layout = Layout::from_size_align(64, 64).unwrap();
+    device.dma_alloc(layout).expect("room for a block");
+    for mapping in mapped {
+        // SAFETY: as above.
+        unsafe { device.dma_unmap(mapping) };
+    }
+}
+
+/// VFIO, except that the device is told a wrong place for the caller's memory while it `misplaces`.
+struct Misplacing {
+    inner: VfioDevice,
+    misplaces: AtomicBool,
+}
+
+impl Deref for Misplacing {
+    type Target = VfioDevice;
+
+    fn deref(&self) -> &VfioDevice {
+        &self.inner
+    }
+}
+
+/// Nothing is ever mapped so high: the driver gives out the lowest addresses first.
+const NOWHERE: u64 = 1 << 46;
+
+// SAFETY: everything is the inner platform's; a wrong address for the device is one that the IOMMU knows nothing at.
+unsafe impl Platform for Misplacing {
+    fn bar_len(&self) -> usize {
+        self.inner.bar_len()
+    }
+    fn read_be32(&self, offset: usize) -> u32 {
+        self.inner.read_be32(offset)
+    }
+    fn write_be32(&self, offset: usize, value: u32) {
+        self.inner.write_be32(offset, value);
+    }
+    fn write_be64(&self, offset: usize, value: u64) {
+        self.inner.write_be64(offset, value);
+    }
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        self.inner.dma_alloc(layout)
+    }
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_free(dma) }
+    }
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_map(region) }
+    }
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        let right = self.inner.page_iova(mapping, index);
+        if self.misplaces.load(Ordering::Relaxed) {
+            right | NOWHERE
+        } else {
+            right
+        }
+    }
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_unmap(mapping) }
+    }
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+    fn relax(&self) {
+        self.inner.relax();
+    }
+    fn interrupt_vectors(&self) -> u16 {
+        self.inner.interrupt_vectors()
+    }
+    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
+        self.inner.wait_interrupt(vector, deadline)
+    }
+}
+
+const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_READ);
+
+/// One of two QPs of one function, which are connected to each other.
+struct End<'d, P: Platform> {
+    qp: Qp<'d, P, Rc>,
+    cq: Cq<'d, P>,
+}
+
+fn end<'d, P: Platform>(device: &'d Device<'d, P>, pd: &Pd<'d, P>) -> End<'d, P> {
+    let cq = device.create_cq(CqInit::new(15)).expect("CQ");
+    let mut init = QpInitAttr {
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap: QpCap {
+            max_send_wr: 4,
+            max_recv_wr: 4,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 16,
+        },
+        sq_sig_all: true,
+    };
+    let qp = pd.create_qp::<Rc>(&mut init).expect("QP");
+    End { qp, cq }
+}
+
+/// Two ends on one function.
+fn pair<'d, P: Platform>(device: &'d Device<'d, P>, pd: &Pd<'d, P>) -> [End<'d, P>; 2] {
+    let mut ends = [end(device, pd), end(device, pd)];
+    let mac = device.mac().expect("MAC");
+    let gid = Gid::link_local(mac);
+    let index = match device.find_gid(&gid, RoceVersion::V2, None) {
+        Some(index) => index,
+        None => {
+            let index = device.free_gid_index().expect("room for an address");
+            let entry = GidEntry::roce_v2(gid, mac);
+            device.set_gid(index, entry).expect("an address");
+            index
+        }
+    };
+    let qpns = [ends[1].qp.qpn(), ends[0].qp.qpn()];
+    for (end, peer) in ends.iter_mut().zip(qpns) {
+        let mut attr = QpAttr {
+            path_mtu: Mtu::B1024,
+            dest_qp_num: peer,
+            qp_access_flags: ALL,
+            ah_attr: AhAttr {
+                dgid: gid,
+                sgid_index: index,
+                hop_limit: 64,
+                dmac: mac,
+                ..AhAttr::default()
+            },
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: 1,
+            port_num: 1,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            ..QpAttr::DEFAULT
+        };
+        for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
+            attr.qp_state = to;
+            let row = bareverbs_core::qp::transition(Rc::KIND, end.qp.state(), to);
+            let required = row.expect("a transition").required;
+            end.qp
+                .modify(&attr, required | QpAttrMask::STATE)
+                .expect("modified");
+        }
+    }
+    ends
+}
+
+fn wait<P: Platform>(device: &Device<'_, P>, cq: &mut Cq<'_, P>) -> WcStatus {
+    let deadline = device.platform().now() + LONG;
+    loop {
+        if let Some(completion) = cq.poll().expect("the CQ works") {
+            return completion.to_wc().status;
+        }
+        assert!(device.wait(deadline).expect("the device works"), "late");
+    }
+}
+
+/// Writes through the IOMMU where something is mapped and where nothing is.
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn memory_that_is_not_mapped_is_out_of_reach() {
+    let platform = Misplacing {
+        inner: open(),
+        misplaces: AtomicBool::new(false),
+    };
+    with_device(platform, false, |device| {
+        let pd = device.alloc_pd().expect("PD");
+        let source: Buffer<'_, _> = pd.alloc_buffer(64, ALL).expect("buffer");
+        source.copy_in(0, b"secret").unwrap();
+        let mut memory = vec![0u8; 8192];
+        let region = NonNull::from(&mut memory[..]);
+        for misplaced in [false, true] {
+            device
+                .platform()
+                .misplaces
+                .store(misplaced, Ordering::Relaxed);
+            // SAFETY: the vector outlives the key, and is read only by raw pointer while there is one.
+            let mr = unsafe { pd.reg_mr(region, ALL) }.expect("registered");
+            let [mut a, mut b] = pair(device, &pd);
+            let remote = Remote {
+                addr: mr.addr(),
+                rkey: mr.rkey(),
+            };
+            let sge = source.sge(0, 6).unwrap();
+            a.qp.send_queue()
+                .batch()
+                .write(1, SendFlags::SIGNALED, remote, &[sge][..])
+                .unwrap();
+            let status = wait(device, &mut a.cq);
+            // SAFETY: the vector is there; the device may write to it, but has said that it is done.
+            let arrived = unsafe { region.cast::<[u8; 6]>().read_volatile() } == *b"secret";
+            if !misplaced {
+                assert_eq!((status, arrived), (WcStatus::Success, true));
+                // SAFETY: as above.
+                unsafe { region.cast::<[u8; 6]>().write_volatile([0; 6]) };
+                continue;
+            }
+            // Blocked, and told to the one who asked for it.
+            assert_eq!((status, arrived), (WcStatus::RemOpErr, false));
+            // The same for what the device fetches, from the other side.
+            let [mut c, _d] = pair(device, &pd);
+            let sge = mr.sge(0, 6).unwrap();
+            let sink = Remote {
+                addr: source.addr(),
+                rkey: source.rkey(),
+            };
+            c.qp.send_queue()
+                .batch()
+                .write(2, SendFlags::SIGNALED, sink, &[sge][..])
+                .unwrap();
+            assert_eq!(wait(device, &mut c.cq), WcStatus::LocProtErr);
+            // The function itself goes on.
+            b.cq.arm(false);
+            device.query_port().expect("the port");
+            device.poll().expect("in good health");
+        }
+    });
+}
+
+/// A program with an event loop of its own sleeps until the vector's descriptor is readable.
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn interrupts_come_through_a_descriptor_that_can_be_waited_for() {
+    let platform = VfioDevice::open_with(address(), Options::with_vectors(1)).expect("opened");
+    assert_eq!(platform.interrupt_vectors(), 1);
+    with_device(platform, true, |device| {
+        let pd = device.alloc_pd().expect("PD");
+        let [mut a, mut b] = pair(device, &pd);
+        let buffer = pd.alloc_buffer(64, ALL).expect("buffer");
+        let epoll = EpollContext::<u32>::new().unwrap();
+        let vector = device.platform().interrupt_fd(0).expect("vector 0");
+        epoll.add(&Fd(vector), 0).unwrap();
+        // What came before is none of this test's.
+        while device.platform().wait_interrupt(0, Duration::ZERO) {
+            device.poll().unwrap();
+        }
+        for round in 0..20 {
+            let sge = buffer.sge(0, 64).unwrap();
+            b.qp.recv_queue().post(round, &[sge]).unwrap();
+            b.cq.arm(false);
+            a.qp.send_queue()
+                .batch()
+                .send(round, SendFlags::SIGNALED, Inline(b"wake up"))
+                .unwrap();
+            let events = EpollEvents::new();
+            let woken = epoll.wait_timeout(&events, LONG).unwrap();
+            assert_eq!(woken.iter().count(), 1, "round {round}");
+            assert!(device.platform().wait_interrupt(0, Duration::ZERO));
+            device.poll().unwrap();
+            assert!(b.cq.take_event(), "round {round}");
+            assert_eq!(wait(device, &mut b.cq), WcStatus::Success);
+            assert_eq!(wait(device, &mut a.cq), WcStatus::Success);
+        }
+    });
+}
+
+/// Something whose descriptor is waited for.
+struct Fd<'a>(std::os::fd::BorrowedFd<'a>);
+
+impl std::os::fd::AsRawFd for Fd<'_> {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// The kernel wants the function back while somebody sleeps, and while somebody polls.
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn whoever_waits_hears_that_the_function_is_to_leave() {
+    for vectors in [0, 1] {
+        let platform = VfioDevice::open_with(address(), Options::with_vectors(vectors));
+        let platform = platform.expect("opened");
+        assert_eq!(platform.removal(), None);
+        let plan = Rebinding::to_kernel(address()).expect("a way back");
+        let leaver = with_device(platform, vectors != 0, |device| {
+            // Blocks until the device is dropped.
+            let leaver = std::thread::spawn(move || plan.carry_out());
+            let start = Instant::now();
+            let far = device.platform().now() + Duration::from_secs(3600);
+            let error = loop {
+                if let Err(error) = device.wait(far) {
+                    break error;
+                }
+                assert!(start.elapsed() < LONG, "nobody said anything");
+            };
+            assert_eq!(error, DeviceError::Gone);
+            assert_eq!(device.platform().removal(), Some(Removal::Requested));
+            assert!(!leaver.is_finished());
+            leaver
+        });
+        leaver.join().unwrap().expect("unbound");
+        assert!(matches!(
+            VfioDevice::open(address()).unwrap_err(),
+            OpenError::NotBound { .. } | OpenError::BoundTo { .. }
+        ));
+        let plan = Rebinding::to_vfio(address()).expect("a way to vfio-pci");
+        plan.carry_out().expect("bound");
+        drop(open());
+    }
+}
+
+/// Somebody resets the function while it works.
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn a_reset_behind_the_drivers_back_is_told() {
+    with_device(open(), false, |device| {
+        fs::write(sysfs("reset"), "1").expect("reset");
+        let deadline = device.platform().now() + LONG;
+        let error = loop {
+            match device.wait(deadline) {
+                Ok(true) => {}
+                Ok(false) => panic!("nobody noticed"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, DeviceError::WasReset);
+        assert!(device.query_port().is_err());
+    });
+    // It works again for the next one.
+    with_device(open(), false, |device| {
+        device.query_port().expect("the port");
+    });
+}
