@@ -4,6 +4,8 @@
 //! cargo run --example devinfo                                  the device model, which is built in
 //! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
 //! ```
+//!
+//! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use bareverbs::verbs::{
     Capabilities, Device, LinkLayer, Mtu, Platform, PortState, Resources, RoceVersion,
 };
 use bareverbs_in_process::Builder;
-use bareverbs_vfio::{PciAddress, VfioDevice};
+use bareverbs_vfio::{PciAddress, Rebinding, VfioDevice};
 use clap::Parser;
 
 /// How long a link may take to come up before it is shown as it is.
@@ -24,8 +26,18 @@ const LINK: Duration = Duration::from_secs(3);
 #[derive(Parser)]
 struct Arguments {
     /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
-    #[arg(long, default_value = "model")]
+    #[arg(long, default_value = "model", env = "BAREVERBS_DEVICE")]
     device: Source,
+    /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
+    /// else.
+    #[arg(long, conflicts_with_all = ["json", "unbind"])]
+    bind: bool,
+    /// Gives the function back to the kernel.
+    #[arg(long, conflicts_with = "json")]
+    unbind: bool,
+    /// Says what --bind or --unbind would do, and does not do it.
+    #[arg(long)]
+    dry_run: bool,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -56,6 +68,15 @@ impl FromStr for Source {
 fn main() -> ExitCode {
     env_logger::init();
     let arguments = Arguments::parse();
+    if arguments.bind || arguments.unbind {
+        return match rebind(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("devinfo: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match run(&arguments) {
         Ok(report) => {
             if arguments.json {
@@ -70,6 +91,23 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Binds the function to another driver.
+fn rebind(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let Source::Vfio(address) = arguments.device else {
+        return Err("--device vfio:ADDRESS: which function?".into());
+    };
+    let plan = if arguments.bind {
+        Rebinding::to_vfio(address)?
+    } else {
+        Rebinding::to_kernel(address)?
+    };
+    print!("{plan}");
+    if !arguments.dry_run {
+        plan.carry_out()?;
+    }
+    Ok(())
 }
 
 fn run(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {

@@ -1,12 +1,36 @@
 //! The command line, with the letters that rdma-core's `rping` uses.
 
+use bareverbs_vfio::{ParsePciAddressError, PciAddress};
 use clap::Parser;
 use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Where a card is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Model,
+    Vfio(PciAddress),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "model" => Ok(Self::Model),
+            Some(("vfio", address)) => address
+                .parse()
+                .map(Self::Vfio)
+                .map_err(|error: ParsePciAddressError| error.to_string()),
+            _ => Err("expected model or vfio:BDF".into()),
+        }
+    }
+}
 
 /// RDMA ping-pong: the server reads what the client advertises, then writes it back.
 ///
-/// With neither -s nor -c it brings up two ConnectX models that are cabled together and runs server and client in this
-/// process. No hardware, no root.
+/// With neither -s nor -c server and client run in this process: on two ConnectX models that are cabled together, without
+/// hardware and without root; or on two cards, the server's named first.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rping", disable_version_flag = true)]
 pub(crate) struct Options {
@@ -34,14 +58,19 @@ pub(crate) struct Options {
     /// Print every ping.
     #[arg(short = 'v')]
     pub(crate) verbose: bool,
-    /// Where the card is: "model", or "vfio:BDF" for the function at this PCI address.
+    /// The card: "model", or "vfio:BDF" for the function at this PCI address; two of them with a comma between, if both
+    /// ends are to run here.
     #[arg(
         long,
         value_name = "DEVICE",
         default_value = "model",
-        env = "BAREVERBS_DEVICE"
+        env = "BAREVERBS_DEVICE",
+        value_delimiter = ','
     )]
-    pub(crate) device: String,
+    pub(crate) device: Vec<Place>,
+    /// Sleep until the card raises an interrupt, instead of polling it.
+    #[arg(long)]
+    pub(crate) interrupts: bool,
     /// This end's address, for a client on a card; a server has the one that it listens on.
     #[arg(short = 'I', value_name = "ADDRESS")]
     pub(crate) source: Option<IpAddr>,

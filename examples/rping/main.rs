@@ -1,6 +1,6 @@
 //! RDMA ping-pong over the whole stack: bring-up, QP, the connection manager's handshake on QP1, RDMA READ, RDMA WRITE and
 //! SEND, every byte verified. With `--device model` (the default) both ends run here, on two device models with a cable
-//! between them.
+//! between them; with `--device vfio:BDF` one end runs on a card, with `--device vfio:BDF,vfio:BDF` both.
 
 mod cli;
 mod node;
@@ -12,14 +12,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
-use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, StaticNeighbours, TraceEntry};
+use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::{Mac, Platform};
 use bareverbs_in_process::Builder;
 use bareverbs_vfio::{PciAddress, VfioDevice};
 use clap::Parser;
-use cli::Options;
+use cli::{Options, Place};
 use indicatif::{ProgressBar, ProgressStyle};
-use node::About;
+use node::{About, Neighbourhood};
 use ping::{Pinged, Served};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -37,63 +37,82 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    match (options.device.split_once(':'), options.server || options.client) {
-        (None, false) if options.device == "model" => both(options),
-        (None, true) if options.device == "model" => {
-            Err("on the model both ends run in one process: leave -s and -c away, or name a card with --device vfio:BDF".into())
+    let one_end = options.server || options.client;
+    match (&options.device[..], one_end) {
+        ([Place::Model], false) => {
+            let card = |unit| connectx_model::Config::new(unit);
+            let builder = Builder::new().function(card(1)).function(card(2));
+            let world = builder.threaded();
+            both(options, [world.platform(0), world.platform(1)])
         }
-        (Some(("vfio", address)), true) => on_card(options, address.parse()?),
-        (Some(("vfio", _)), false) => Err("on a card one end runs here: say which, with -s or -c".into()),
-        _ => Err(format!("unknown device {:?}: model, or vfio:BDF", options.device).into()),
+        (&[Place::Vfio(server), Place::Vfio(client)], false) => {
+            both(options, [open(options, server)?, open(options, client)?])
+        }
+        (&[Place::Vfio(card)], true) => on_card(options, card),
+        ([Place::Model], true) => Err(
+            "on the model both ends run in one process: leave -s and -c away, or name a card with --device vfio:BDF"
+                .into(),
+        ),
+        ([Place::Vfio(_)], false) => Err(
+            "on one card one end runs here: say which, with -s or -c; or name two with --device vfio:BDF,vfio:BDF"
+                .into(),
+        ),
+        _ => Err("--device: one card for one end, two for both, or the model".into()),
     }
 }
 
-/// Both ends, on two models in this process.
-fn both(options: &Options) -> Result<()> {
-    let cards = [
-        connectx_model::Config::new(1),
-        connectx_model::Config::new(2),
-    ];
-    let macs = cards.each_ref().map(|card| card.mac);
-    let world = Builder::new()
-        .function(cards[0].clone())
-        .function(cards[1].clone())
-        .threaded();
+fn open(options: &Options, card: PciAddress) -> Result<VfioDevice> {
+    let vectors = if options.interrupts {
+        bareverbs_vfio::Options::with_vectors(1)
+    } else {
+        bareverbs_vfio::Options::default()
+    };
+    Ok(VfioDevice::open_with(card, vectors)?)
+}
+
+/// Both ends in this process.
+fn both<P: Platform + Send + 'static>(options: &Options, [first, second]: [P; 2]) -> Result<()> {
     let server = options
         .address
         .unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
-    let client = match server {
+    let client = options.source.unwrap_or(match server {
         IpAddr::V4(address) => IpAddr::from((u32::from(address) ^ 3).to_be_bytes()),
         IpAddr::V6(address) => IpAddr::from((u128::from(address) ^ 3).to_be_bytes()),
-    };
-    let neighbours = [(server, macs[0]), (client, macs[1])];
+    });
     let validated = Options {
         validate: true,
         ..options.clone()
     };
+    // Each end tells its MAC address, as there is no ARP.
+    let neighbours = Neighbourhood::default();
     let (listening, may_connect) = mpsc::channel();
 
     let (served, pinged) = std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             node::run(
-                world.platform(0),
+                first,
                 server,
-                StaticNeighbours(&neighbours),
+                &neighbours,
+                options.interrupts,
                 seed(),
                 |cm, about| {
+                    neighbours.add(server, about.mac);
                     serve(cm, options, server, || {
                         // The client is gone only if it has failed, which it says itself.
                         let _ = listening.send(about.clone());
                     })
                 },
             )
+            .inspect_err(|error| eprintln!("rping: server: {error}"))
         });
         let pinged = node::run(
-            world.platform(1),
+            second,
             client,
-            StaticNeighbours(&neighbours),
+            &neighbours,
+            options.interrupts,
             seed(),
             |cm, about| {
+                neighbours.add(client, about.mac);
                 let there = may_connect.recv().map_err(|_| "the server did not start")?;
                 if !options.json {
                     report::device("Server", &there);
@@ -137,7 +156,8 @@ fn on_card(options: &Options, card: PciAddress) -> Result<()> {
         .as_deref()
         .ok_or("--peer-mac: there is no ARP yet")?;
     let peer = node::OnePeer(parse_mac(mac)?);
-    node::run(VfioDevice::open(card)?, local, peer, seed(), |cm, about| {
+    let (device, interrupts) = (open(options, card)?, options.interrupts);
+    node::run(device, local, peer, interrupts, seed(), |cm, about| {
         if !options.json {
             report::device(&card.to_string(), about);
         }

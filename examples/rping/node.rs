@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{self, Neighbour, RdmaCm, Resolution, Resolver};
+use bareverbs::cm::rdma::{self, Neighbour, RdmaCm, Resolution, Resolver, StaticNeighbours};
 use bareverbs::verbs::{Config, Device, Gid, GidEntry, Mac, Platform, PortState, Resources};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -17,6 +18,7 @@ const LINK: Duration = Duration::from_secs(10);
 pub(crate) struct About {
     pub(crate) firmware: String,
     pub(crate) port: String,
+    pub(crate) mac: Mac,
     pub(crate) gids: Vec<(u16, GidEntry)>,
     pub(crate) commands: u64,
     pub(crate) bring_up: Duration,
@@ -27,12 +29,15 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     platform: P,
     address: IpAddr,
     resolver: R,
+    interrupts: bool,
     seed: u64,
     work: impl FnOnce(&mut RdmaCm<'_, '_, P, R>, &About) -> Result<T>,
 ) -> Result<T> {
     let began = platform.now();
     let mut resources = Box::new(Resources::<8, 16, 1, 256>::new());
-    let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
+    let mut config = Config::DEFAULT;
+    config.interrupts = interrupts;
+    let device = Device::open(platform, config, resources.storage())?;
     let commands = device.commands_executed();
     let bring_up = device.platform().now() - began;
 
@@ -63,6 +68,7 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
             port.active_mtu.bytes(),
             mac.map(|byte| format!("{byte:02x}")).join(":"),
         ),
+        mac,
         gids: device.gid_table().collect(),
         commands,
         bring_up,
@@ -80,6 +86,24 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     };
     device.close()?;
     Ok(result)
+}
+
+/// Who is where, told by those who are there.
+#[derive(Default)]
+pub(crate) struct Neighbourhood(Mutex<Vec<(IpAddr, Mac)>>);
+
+impl Neighbourhood {
+    pub(crate) fn add(&self, address: IpAddr, mac: Mac) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.push((address, mac));
+    }
+}
+
+impl Resolver for &Neighbourhood {
+    fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        StaticNeighbours(&known).resolve(now, source, destination)
+    }
 }
 
 /// Everybody is at this MAC address: the one at the other end of the cable, or a router.
