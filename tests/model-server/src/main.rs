@@ -11,6 +11,9 @@
 //! connectx-model serve --socket a --socket b --fault loss=0.01,corrupt=0.001 --pcap cable.pcap
 //! # One guest whose port is wired to another QEMU's -netdev dgram,local.type=unix,local.path=q,remote.type=unix,remote.path=p
 //! connectx-model serve --socket a --link unix:p,q
+//! # Two servers, here and elsewhere, wired together:
+//! connectx-model serve --socket a --link udp:[::]:7000,elsewhere:7000
+//! connectx-model serve --socket b --link udp:[::]:7000,here:7000 --first-unit 2
 //! ```
 
 mod backend;

@@ -151,6 +151,34 @@ fn a_peer_that_comes_late_or_goes_loses_frames_only() {
 }
 
 #[test]
+fn a_peer_that_does_not_read_loses_frames_only() {
+    let directory = Arc::new(Directory::new());
+    let peer = UnixDatagram::bind(directory.path("remote")).unwrap();
+    let server = Server::start_in(
+        directory,
+        &[&["--link", "unix:{dir}/local,{dir}/remote"], &[]],
+        &[],
+    );
+    let (mut first, mut second) = (memory(), memory());
+    let device = bring_up(&server.socket(0), 0, first.storage());
+    let other = bring_up(&server.socket(1), 1, second.storage());
+    let sides = [Side::new(&device, 0), Side::new(&other, 1)];
+    let [mut a, b] = connect_with([&sides[0], &sides[1]], 10);
+    // More packets than the peer's queue and the wire's hold together, again and again.
+    let failed = a.write(&b, 1 << 20, 1).unwrap();
+    assert_eq!(failed, bareverbs_core::WcStatus::RetryExcErr);
+    server.expect_log(&["WARN", "frames to the wire dropped", "too slow"]);
+    server.expect_log(&["INFO", "1 frames not delivered"]);
+    device.poll().unwrap();
+    // What it gets to see in the end is whole all the same.
+    let mut frame = [0; 2048];
+    assert_eq!(
+        peer.recv(&mut frame).unwrap(),
+        14 + 20 + 8 + 12 + 16 + 1024 + 4
+    );
+}
+
+#[test]
 fn what_is_no_frame_is_refused() {
     let server = Server::start_with(
         &[&["--link", "unix:{dir}/local,{dir}/remote"]],
