@@ -209,6 +209,9 @@ fn general() -> (HcaCap, HcaCap) {
         .set_log_max_xrcd(16)
         .set_eth_net_offloads(true)
         .set_nic_flow_table(true)
+        .set_max_flow_counter_15_0(0x8000)
+        .set_flow_counter_bulk_alloc(0x0f)
+        .set_log_max_flow_counter_bulk(10)
         .set_log_max_sq(16)
         .set_log_max_tis(16)
         .set_log_max_tir(16)
@@ -226,6 +229,8 @@ fn general() -> (HcaCap, HcaCap) {
         .set_max_num_eqs(32)
         .set_device_frequency_mhz(1000)
         .set_device_frequency_khz(1_000_000);
+    // cq_period_mode_modify, which came after Linux 6.1: without, the network driver leaves moderation alone.
+    cap.0[0x44] |= 1 << 4;
     let mut max = cap;
     // Mailbox signatures are off until the driver asks for them.
     max.set_cmdif_checksum(3).set_log_uar_page_sz(4);
@@ -264,12 +269,25 @@ fn flow_table() -> FlowTableNicCap {
     let mut cap = FlowTableNicCap::ZERO;
     cap.flow_table_properties_nic_receive_mut()
         .set_ft_support(true)
+        // With these four the vendor's driver has tables for several purposes one after the other.
         .set_modify_root(true)
+        .set_flow_modify_en(true)
+        .set_identified_miss_table_mode(true)
+        .set_flow_table_modify(true)
+        // It goes up to level 68 then.
+        .set_max_ft_level(255)
+        .set_flow_counter(true)
+        .set_log_max_flow_counter(1)
         .set_log_max_ft_size(22)
-        .set_max_ft_level(64)
         .set_log_max_ft_num(16)
         .set_log_max_destination(8)
         .set_log_max_flow(20);
+    // What can be matched: addresses, types, tags, fragments, protocols, ports and flags.
+    cap.flow_table_properties_nic_receive_mut()
+        .ft_field_support_mut()[..3]
+        .copy_from_slice(&[0xff, 0xef, 0xfe]);
+    cap.set_nic_rx_multi_path_tirs(true)
+        .set_nic_rx_multi_path_tirs_fts(true);
     cap
 }
 

@@ -3,6 +3,11 @@
 mod common;
 
 use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, QueryHcaCapIn};
+use bareverbs_firmware_cmds::cq::{ModifyCqIn, QueryCqIn};
+use bareverbs_firmware_cmds::flow::{
+    AllocFlowCounterIn, CreateFlowTableIn, DestroyFlowTableIn, QueryFlowCounterIn,
+    SetFlowTableRootIn,
+};
 use bareverbs_firmware_cmds::hca::{DisableHcaIn, EnableHcaIn};
 use bareverbs_firmware_cmds::qp::Init2rtrQpIn;
 use bareverbs_firmware_cmds::register::AccessRegisterIn;
@@ -122,6 +127,41 @@ fn self_loopback_can_be_modified() {
     assert!(group.self_lb_en_modifiable());
 }
 
+/// Without leave to change the mode of moderation it does not moderate at all, nor lets ethtool do so.
+#[test]
+fn the_mode_of_moderation_can_be_modified() {
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    let mut query = QueryHcaCapIn::new();
+    query.set_op_mod(1);
+    let (_, image) = node.command_with(&query, &[], 0x1000).unwrap();
+    // cq_moderation and cq_period_mode_modify.
+    assert_eq!(image[0x44] & 0x30, 0x30);
+    let eq = node.create_eq(7, 0, 1);
+    let cq = node.create_cq(6, eq);
+    let mut modify = ModifyCqIn::new();
+    modify
+        .set_cqn(cq.number)
+        .set_modify_field_select_resize_field_select(1 << 0 | 1 << 1 | 1 << 4);
+    modify
+        .cq_context_mut()
+        .set_cq_period(16)
+        .set_cq_max_count(32)
+        .set_cq_period_mode(1);
+    node.command(&modify).unwrap();
+    let mut query = QueryCqIn::new();
+    query.set_cqn(cq.number);
+    let context = *node.command(&query).unwrap().cq_context();
+    assert_eq!(
+        (
+            context.cq_period(),
+            context.cq_max_count(),
+            context.cq_period_mode()
+        ),
+        (16, 32, 1)
+    );
+}
+
 /// ethtool shows link modes and statistics only with the flow control register, and asks for the module; whatever it does
 /// not get is an error in the kernel's log.
 #[test]
@@ -138,11 +178,13 @@ fn tools_find_flow_control_and_module() {
     let pauses = read(0x5007, 32);
     assert_eq!((pauses[8] & 0x80, pauses[12] & 0x80), (0, 0));
     assert_eq!(read(0x5002, 64)[3], 4);
-    // No memory in the module: a status instead of data.
-    let mut access = AccessRegisterIn::new();
-    access.set_op_mod(1).set_register_id(0x9014);
-    let (_, module) = node.command_with(&access, &[0; 144], 144).unwrap();
-    assert_eq!(module[3], 1);
+    // No memory in the module: a status instead of data. Linux 6.1 leaves less room for data than later ones.
+    for len in [64, 144] {
+        let mut access = AccessRegisterIn::new();
+        access.set_op_mod(1).set_register_id(0x9014);
+        let (_, module) = node.command_with(&access, &vec![0; len], len).unwrap();
+        assert_eq!(module[3], 1);
+    }
 }
 
 const SEND: u8 = 0x0a;
@@ -293,4 +335,39 @@ fn keys_may_be_changed_from_a_queue() {
     assert!(!caps.umr_indirect_mkey_disabled());
     // It offers memory windows, and fast registration to the kernel's protocols, for this.
     assert!(caps.imaicl());
+}
+
+/// With all that a table can do offered, it lays namespaces one after the other: the last table is on level 68.
+#[test]
+fn flow_tables_are_deep_enough() {
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    let mut create = CreateFlowTableIn::new();
+    create.flow_table_context_mut().set_level(68);
+    let anchor = node.command(&create).unwrap().table_id();
+    let mut root = SetFlowTableRootIn::new();
+    root.set_table_id(anchor);
+    node.command(&root).unwrap();
+    // The last table goes as the root, without another one in its place.
+    let mut destroy = DestroyFlowTableIn::new();
+    destroy.set_table_id(anchor);
+    node.command(&destroy).unwrap();
+}
+
+/// It asks for every size of flow counter bulks at once, and takes the sum of them for what it got.
+#[test]
+fn flow_counters_in_all_bulk_sizes_at_once() {
+    let config = Config::new(1);
+    let sizes = config.general.flow_counter_bulk_alloc();
+    let count = 128 * u16::from(sizes);
+    let mut node = Node::new(config);
+    node.initialize();
+    let mut alloc = AllocFlowCounterIn::new();
+    alloc.set_flow_counter_bulk(sizes);
+    let first = node.command(&alloc).unwrap().flow_counter_id();
+    let mut query = QueryFlowCounterIn::new();
+    query.set_flow_counter_id(first + u32::from(count) - 1);
+    assert!(node.command_with(&query, &[], 16).is_ok());
+    query.set_flow_counter_id(first + u32::from(count));
+    assert!(node.command_with(&query, &[], 16).is_err());
 }

@@ -50,6 +50,7 @@ pub(crate) fn config() -> Config {
         .flow_table_properties_nic_receive_mut()
         .set_flow_counter(true)
         .set_flow_modify_en(true)
+        .set_max_ft_level(64)
         .set_log_max_destination(2)
         .set_log_max_flow_counter(1);
     config

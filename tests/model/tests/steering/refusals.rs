@@ -386,7 +386,7 @@ fn entries(stand: &mut Stand) {
 fn counters(stand: &mut Stand) {
     use Syndrome::*;
     let counter = stand.counter;
-    for bulk in [0x10, 0x03, 0xff] {
+    for bulk in [0x10, 0x13, 0xff] {
         stand.refuses::<AllocFlowCounterIn>(FlowCounterBulk, |c| {
             c.set_flow_counter_bulk(bulk);
         });
