@@ -142,7 +142,7 @@ fn the_mode_of_moderation_can_be_modified() {
     let mut modify = ModifyCqIn::new();
     modify
         .set_cqn(cq.number)
-        .set_modify_field_select_resize_field_select(1 << 0 | 1 << 1 | 1 << 4);
+        .set_modify_field_select_resize_field_select(1 | 1 << 1 | 1 << 4);
     modify
         .cq_context_mut()
         .set_cq_period(16)

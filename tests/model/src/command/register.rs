@@ -40,7 +40,7 @@ const PCAP_LEN: usize = 20;
 const ENDIANNESS_LEN: usize = 16;
 const PFCC_LEN: usize = 32;
 const PMLP_LEN: usize = 64;
-const MCIA_LEN: usize = 144;
+const MCIA_HEADER: usize = 16;
 /// MCIA: the cable has no memory to read.
 const NO_EEPROM: u8 = 1;
 /// Lanes of the port.
@@ -123,9 +123,10 @@ pub(super) fn access(
             Ok(output(out, &register)?)
         }
         (id::MCIA, false) => {
-            let mut register: [u8; MCIA_LEN] = input(tail)?;
-            register[3] = NO_EEPROM;
-            Ok(output(out, &register)?)
+            // How much data may follow has grown from one version of the driver to the next; here none does.
+            let mut header: [u8; MCIA_HEADER] = input(tail)?;
+            header[3] = NO_EEPROM;
+            Ok(output(out, &header)?)
         }
         (id::PFCC, _) => pfcc(device, tail, out, write),
         (id::PPCNT, false) => ppcnt(device, tail, out),
