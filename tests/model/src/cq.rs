@@ -47,7 +47,7 @@ pub(crate) struct Cq {
     pub(crate) arm: Arm,
     /// Producer index behind the last solicited or failed completion.
     last_solicited: u32,
-    /// Consumer index of the last arm doorbell.
+    /// What lies before this index was told of by an event, or consumed when the queue was armed.
     last_notified: u32,
     /// When moderation lets the event out at the latest, if it holds one back.
     held_until: Option<Duration>,
@@ -214,6 +214,7 @@ impl Device {
             return;
         };
         cq.arm = Arm::Off;
+        cq.last_notified = cq.producer;
         if let Some(until) = cq.held_until.take() {
             self.held_back.remove(&(until, cqn));
         }
@@ -246,21 +247,26 @@ impl Device {
             return;
         }
         let consumer = high & INDEX;
-        cq.last_notified = consumer;
+        let later = |index: u32, other: u32| {
+            let ahead = index.wrapping_sub(other) & INDEX;
+            ahead != 0 && ahead < 1 << 23
+        };
+        // One event tells of an entry, however often the queue is armed before the entry is consumed: programs that arm
+        // first and then look, once for every event, would look too often.
+        if later(consumer, cq.last_notified) {
+            cq.last_notified = consumer;
+        }
         // Whoever arms anew has seen what an event that is held back would tell.
         if let Some(until) = cq.held_until.take() {
             self.held_back.remove(&(until, cqn));
         }
-        let behind = |index: u32| {
-            let ahead = index.wrapping_sub(consumer) & INDEX;
-            ahead != 0 && ahead < 1 << 23
-        };
         let solicited_only = high & 1 << 24 != 0;
-        let due = if solicited_only {
-            behind(cq.last_solicited)
+        let last = if solicited_only {
+            cq.last_solicited
         } else {
-            behind(cq.producer)
+            cq.producer
         };
+        let due = later(last, cq.last_notified);
         cq.arm = if solicited_only {
             Arm::Solicited
         } else {
