@@ -53,8 +53,8 @@ pub(super) struct Round<'a> {
     pub(super) iommu: bool,
     /// Whether there is an ordinary network between them.
     pub(super) network: bool,
-    /// How often each boots.
-    pub(super) boots: usize,
+    /// The machine that boots twice.
+    pub(super) twice: Option<usize>,
     pub(super) limit: Duration,
 }
 
@@ -190,9 +190,10 @@ impl Round<'_> {
                         }
                     }
                 }
+                Some(Word::Down) => machine.listens = false,
                 Some(Word::Up) => {
                     let boots = machine.transcript.boots;
-                    if boots > self.boots {
+                    if boots > self.boots(index) {
                         wrong.push(format!("machine {index} booted {boots} times"));
                         break;
                     }
@@ -219,6 +220,11 @@ impl Round<'_> {
         }
         fs::remove_file(&initrd).map_err(fail)?;
         Ok(Ran { transcripts, wrong })
+    }
+
+    /// How often a machine boots.
+    pub(super) fn boots(&self, machine: usize) -> usize {
+        1 + usize::from(self.twice == Some(machine))
     }
 
     /// The script comes in an archive of its own behind the common one.
@@ -253,7 +259,7 @@ impl Round<'_> {
             ])
             .args(["-numa", "node,memdev=memory"])
             .args(["-display", "none", "-serial", "stdio", "-monitor", "none"]);
-        if self.boots == 1 {
+        if self.boots(index) == 1 {
             command.arg("-no-reboot");
         }
         if self.iommu {

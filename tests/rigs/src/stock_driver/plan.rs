@@ -48,7 +48,7 @@ done
 host link 0 down
 meet
 case $me$boot in
-01) step 60 'again' 'true'; reboot -f ;;
+01) step 60 'again' 'true'; restart ;;
 esac
 step 60 'end' 'true'
 ";

@@ -19,6 +19,8 @@ pub(super) struct Step {
 pub(super) enum Word<'a> {
     /// It listens.
     Up,
+    /// It listens no more, and will boot anew.
+    Down,
     /// For the other machine.
     Tell(&'a str),
     /// Something is to happen to the card.
@@ -62,6 +64,7 @@ impl Transcript {
                     self.boots += 1;
                     return Some(Word::Up);
                 }
+                "down" => return Some(Word::Down),
                 "tell" => return Some(Word::Tell(rest)),
                 "host" => return Some(Word::Host(rest)),
                 _ => self.rest.push(line.to_string()),
@@ -150,6 +153,7 @@ mod tests {
         let mut say = |line| transcript.line(Duration::ZERO, line);
         assert_eq!(say("@@ tell 1.met=yes\n"), Some(Word::Tell("1.met=yes")));
         assert_eq!(say("@@ host link 0 up\n"), Some(Word::Host("link 0 up")));
+        assert_eq!(say("@@ down\n"), Some(Word::Down));
         assert_eq!(say("@@ lost 1.met\n"), None);
         assert_eq!(say("@@ end\n"), None);
         assert!(transcript.ended);

@@ -48,3 +48,30 @@ netdev() {
     done
     return 1
 }
+
+# gid_index VERSION TEXT: the index of the first GID with the text in it, of this version of RoCE.
+gid_index() {
+    for entry in /sys/class/infiniband/mlx5_0/ports/1/gids/*; do
+        index=$(basename "$entry")
+        type=$(cat "${entry%/gids/*}/gid_attrs/types/$index" 2> /dev/null)
+        case "$1 $type" in
+        '1 IB/RoCE v1' | '2 RoCE v2')
+            if grep -q "$2" "$entry"; then
+                echo "$index"
+                return
+            fi
+            ;;
+        esac
+    done
+    return 1
+}
+
+# flowing: waits until the port has sent some more.
+flowing() {
+    before=$(packets)
+    until_true '[ "$(packets)" -gt $((before + 100)) ]'
+}
+
+packets() {
+    ethtool -S "$(netdev mlx5_core)" | awk '$1 == "tx_packets_phy:" { print $2 }'
+}

@@ -7,6 +7,7 @@
 #   @@ step NAME      a step begins; `@out` is what it prints, `@status` how it ended, `@log` what the kernel said
 #   @@ done NAME      it is over
 #   @@ tell WORD      for the other machine, which gets WORD
+#   @@ down           this machine boots anew, and listens no more
 #   @@ host EVENT...  something is to happen to the card
 #   @@ lost NAME      the other machine did not tell NAME
 #   @@ end            the script is over
@@ -148,24 +149,55 @@ duet() {
         [ "$client" = 0 ] || status=$client
         ;;
     02)
-        start "$1" "$3" "$4"
-        tell $meetings.begun $begun
-        await $meetings.client
+        serve "$@"
         finish "$answer"
         mark < /run/server
         ;;
-    12)
-        await $meetings.begun
-        status=1
-        if [ "$answer" = yes ]; then
-            run "$1" "$5"
-        else
-            echo "the server did not start" | mark
-        fi
-        tell $meetings.client "$status"
-        ;;
+    12) call "$@" ;;
     esac
     end "$2" "$status"
+}
+
+# strike SECONDS NAME READY SERVER CLIENT: a duet in which something happens to the client's machine. The server may not
+# survive that, and does not outlive it.
+strike() {
+    meetings=$((meetings + 1))
+    begin "$2"
+    case $me in
+    0)
+        serve "$@"
+        finish 1
+        mark < /run/server
+        status=$answer
+        ;;
+    1) call "$@" ;;
+    esac
+    end "$2" "$status"
+}
+
+# One side of these: starts the server, and waits until the client has ended.
+serve() {
+    start "$1" "$3" "$4"
+    tell $meetings.begun $begun
+    await $meetings.client
+}
+
+# The other side.
+call() {
+    await $meetings.begun
+    status=1
+    if [ "$answer" = yes ]; then
+        run "$1" "$5"
+    else
+        echo "the server did not start" | mark
+    fi
+    tell $meetings.client "$status"
+}
+
+# restart: boots anew.
+restart() {
+    echo "@@ down"
+    reboot -f
 }
 
 . /script

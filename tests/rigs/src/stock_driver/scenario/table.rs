@@ -9,7 +9,7 @@ const BOOT: Boot = Boot {
     processors: 2,
     iommu: false,
     network: false,
-    boots: 1,
+    twice: None,
     prints: &[],
     complains: &[],
     limit: 7,
@@ -67,6 +67,49 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "roce",
+        about: "rdma-core's ping-pongs between two machines, RoCE v1 and v2",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: include_str!("../scripts/roce.sh"),
+            prints: &[
+                ("GIDs", "state:\t\t\tPORT_ACTIVE (4)"),
+                ("GIDs", "link_layer:\t\tEthernet"),
+                ("GIDs", ", RoCE v1"),
+                ("GIDs", ", RoCE v2"),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "cm",
+        about: "librdmacm's programs between two machines",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: include_str!("../scripts/cm.sh"),
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "perf",
+        about: "perftest's programs between two machines",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: include_str!("../scripts/perf.sh"),
+            limit: 10,
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "probe",
         about: "mlx5_core probes and removes ten times, then again in a second machine",
         rounds: &[
@@ -74,7 +117,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
                 script: include_str!("../scripts/probe.sh"),
                 prints: &[
                     ("probe 1", "mlx5_core.rdma.0"),
-                    ("probe 10", "mlx5_core.rdma.0"),
+                    ("probe 10", "mlx5_core.eth.0"),
                 ],
                 ..BOOT
             },
@@ -175,7 +218,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "roce-port",
-        about: "mlx5_ib on an Ethernet port, which is down for want of a network device",
+        about: "mlx5_ib on an Ethernet port, which is down until its network device is up",
         rounds: &[Boot {
             script: include_str!("../scripts/verbs.sh"),
             prints: &[
