@@ -28,6 +28,10 @@ pub struct Config {
     pub completion_event_queues: u16,
     /// Wait for interrupts (as far as the platform has vectors). Otherwise event queues are polled.
     pub interrupts: bool,
+    /// Longest sleep for an interrupt at a time. Threads that wait at the same vector may take an interrupt from each
+    /// other, together with the event, and find out after this time. A device that only one thread drives can sleep for
+    /// a second and more, and then costs next to nothing while it is idle; that it has left the bus is noticed as late.
+    pub interrupt_slice: Duration,
     /// Negotiate signatures on command mailboxes in both directions, if the firmware can, and verify them. Costs one
     /// command more at bring-up.
     pub command_signatures: bool,
@@ -46,6 +50,7 @@ impl Config {
         event_queue_entries: 512,
         completion_event_queues: 0,
         interrupts: false,
+        interrupt_slice: Duration::from_millis(5),
         command_signatures: false,
         driver_version: concat!("bareverbs,core,", env!("CARGO_PKG_VERSION")),
     };

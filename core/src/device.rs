@@ -27,7 +27,8 @@ use crate::slots::Tables;
 /// as many turns.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const TURNS_PER_LOOK: u32 = 64;
-/// Longest sleep for an interrupt at a time: another thread may have taken it, together with the event.
+/// Longest sleep for an interrupt at a time while a command is waited for: another thread may have taken it, together with
+/// the event.
 const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 
 /// An mlx5 function that was brought up.
@@ -361,7 +362,8 @@ impl<'s, P: Platform> Device<'s, P> {
     fn wait_vector(&self, vector: u16, deadline: Duration) -> Result<bool, DeviceError> {
         self.poll()?;
         if self.config.interrupts {
-            let slice = self.platform.now().saturating_add(INTERRUPT_SLICE);
+            let slice = self.platform.now();
+            let slice = slice.saturating_add(self.config.interrupt_slice);
             self.platform.wait_interrupt(vector, deadline.min(slice));
         } else {
             self.platform.relax();

@@ -13,6 +13,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// How long the port may take to come up.
 const LINK: Duration = Duration::from_secs(10);
 
+/// How long to sleep at most when nothing happens; a card that has fallen off the bus is noticed as late.
+const SLEEP: Duration = Duration::from_millis(500);
+
 /// What a reader wants to know about the node's device.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
@@ -37,6 +40,10 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     let mut resources = Box::new(Resources::<8, 16, 1, 256>::new());
     let mut config = Config::DEFAULT;
     config.interrupts = interrupts;
+    if interrupts {
+        // One thread drives the device.
+        config.interrupt_slice = SLEEP;
+    }
     let device = Device::open(platform, config, resources.storage())?;
     let commands = device.commands_executed();
     let bring_up = device.platform().now() - began;

@@ -333,5 +333,5 @@ fn addresses(kind: NetworkHeader, header: &[u8; GRH]) -> Option<(IpAddr, IpAddr,
     }
 }
 
-/// How long to sleep at most when nothing is due: whatever else the application has to drive goes on in between.
+/// How soon to ask again for what an application or a resolver has to be asked for again and again.
 pub(super) const SLICE: Duration = Duration::from_millis(10);
