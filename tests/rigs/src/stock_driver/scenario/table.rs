@@ -110,6 +110,18 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "steering",
+        about: "which frames the network device takes: addresses, VLANs, groups, all of them, and rules of ethtool",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            script: include_str!("../scripts/steering.sh"),
+            prints: &[("rules", "ntuple-filters: on")],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "probe",
         about: "mlx5_core probes and removes ten times, then again in a second machine",
         rounds: &[
