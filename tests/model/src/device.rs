@@ -140,6 +140,8 @@ pub(crate) struct Device {
     pub(crate) held_back: BTreeSet<(Duration, u32)>,
     /// The QP1 of the port.
     pub(crate) gsi: Option<u32>,
+    /// The QP0 of the port.
+    pub(crate) smi: Option<u32>,
     /// Frames to the own address.
     pub(crate) loopback: VecDeque<Vec<u8>>,
     /// The same from Ethernet send queues.
@@ -192,6 +194,7 @@ impl Device {
             drain_at: Duration::ZERO,
             held_back: BTreeSet::new(),
             gsi: None,
+            smi: None,
             loopback: VecDeque::new(),
             looped: VecDeque::new(),
             sender: None,
@@ -347,6 +350,7 @@ impl Device {
         self.draining.clear();
         self.held_back.clear();
         self.gsi = None;
+        self.smi = None;
         self.loopback.clear();
         self.looped.clear();
         self.pages.release_all();

@@ -6,11 +6,17 @@
 
 use crate::device::Device;
 use crate::io::Io;
+use crate::management;
 use crate::roce::env::{Encapsulation, Path};
-use crate::roce::packet::Packet;
+use crate::roce::headers::Headers;
+use crate::roce::opcode::Service;
+use crate::roce::packet::{Bth, Deth, Extended, ICRC_LEN, Packet, Repr};
+use crate::roce::transport::{GSI_QKEY, GSI_QPN, SMI_QPN};
 
 /// Local identifiers from here on are of multicast groups.
 const FIRST_MULTICAST_LID: u16 = 0xc000;
+/// For whoever is at the other end of the cable: management datagrams that find their way by themselves.
+const PERMISSIVE_LID: u16 = 0xffff;
 /// Hops that a packet without a global header may take: it never leaves its subnet.
 const SUBNET_HOPS: u8 = 1;
 
@@ -33,9 +39,13 @@ pub(crate) struct LocalSource {
     pub(crate) global: bool,
 }
 
+fn group(lid: u16) -> bool {
+    (FIRST_MULTICAST_LID..PERMISSIVE_LID).contains(&lid)
+}
+
 fn mac(lid: u16, service_level: u8) -> [u8; 6] {
     let [high, low] = lid.to_be_bytes();
-    let group = u8::from(lid >= FIRST_MULTICAST_LID);
+    let group = u8::from(group(lid));
     [0x02 | group, 0x1b, 0, service_level, high, low]
 }
 
@@ -106,19 +116,93 @@ impl Device {
             service_level,
             global: source != local(from),
         });
-        let delivered = if to >= FIRST_MULTICAST_LID {
+        let qpn = packet.repr.bth.destination_qpn;
+        let delivered = if group(to) {
             destination[0] == 0xff && self.deliver_group(io, packet, &destination, looped)
-        } else if to == self.config.lid {
-            match (packet.repr.bth.destination_qpn, self.gsi) {
-                (1, Some(gsi)) => self.deliver_to(io, gsi, packet),
-                (1, None) => false,
-                (qpn, _) => self.deliver_to(io, qpn, packet),
+        } else if to == self.config.lid || to == PERMISSIVE_LID && qpn == SMI_QPN {
+            if qpn == GSI_QPN && self.answer(io, packet, from, service_level) {
+                self.sender = None;
+                return true;
             }
+            let number = match qpn {
+                SMI_QPN => self.smi,
+                GSI_QPN => self.gsi,
+                _ => Some(qpn),
+            };
+            number.is_some_and(|number| self.deliver_to(io, number, packet))
         } else {
             false
         };
         self.sender = None;
         delivered
+    }
+}
+
+impl Device {
+    /// Answers a datagram for the port's agent for performance management, which is the firmware's: drivers never see it.
+    /// Linux' answers, would it be asked, have no header.
+    fn answer(
+        &mut self,
+        io: &mut Io<'_>,
+        packet: &Packet<'_>,
+        lid: u16,
+        service_level: u8,
+    ) -> bool {
+        let Repr {
+            headers,
+            bth,
+            extended,
+        } = packet.repr;
+        let Some(asked) = packet.payload.first_chunk::<256>() else {
+            return false;
+        };
+        let whole = packet.payload.len() == asked.len();
+        let ours = bth.opcode.service == Service::Ud && extended.deth.qkey == GSI_QKEY;
+        if !whole || !ours || !management::for_performance_agent(asked) {
+            return false;
+        }
+        let Ok(Some(answer)) = self.manage(asked) else {
+            return false;
+        };
+        let gid = match headers.path.encapsulation {
+            Encapsulation::V1 { source, .. } if source != local(lid) => Some(source),
+            _ => None,
+        };
+        let path = self.local_path(&LocalDestination {
+            lid,
+            service_level,
+            gid: gid.as_ref(),
+            traffic_class: headers.path.traffic_class,
+            flow_label: headers.path.flow_label,
+            hop_limit: headers.path.hop_limit,
+        });
+        let reply = Repr {
+            headers: Headers::new(path),
+            bth: Bth {
+                solicited: false,
+                fecn: false,
+                becn: false,
+                destination_qpn: extended.deth.source_qpn,
+                ack_request: false,
+                ..bth
+            },
+            extended: Extended {
+                deth: Deth {
+                    qkey: GSI_QKEY,
+                    source_qpn: GSI_QPN,
+                },
+                ..Extended::default()
+            },
+        };
+        let mut frame = vec![0; reply.header_len() + answer.len() + ICRC_LEN];
+        let filled = reply.emit(&mut frame, answer.len(), |payload| {
+            payload.copy_from_slice(&answer);
+            Ok::<_, core::convert::Infallible>(())
+        });
+        if filled.is_ok() {
+            self.send_frame(io, &frame);
+        }
+        true
     }
 }
 
@@ -132,6 +216,7 @@ mod tests {
         assert_eq!(lid(mac(0xc001, 0)), Some((0xc001, 0)));
         assert_eq!(mac(0xbfff, 0)[0] & 1, 0);
         assert_eq!(mac(0xc000, 0)[0] & 1, 1);
+        assert_eq!(mac(PERMISSIVE_LID, 0)[0] & 1, 0);
         assert_eq!(lid([0x02, 0xc9, 0, 0, 0, 1]), None);
         assert_eq!(lid([0xff; 6]), None);
     }

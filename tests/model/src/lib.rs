@@ -21,7 +21,8 @@
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
 //! | memory keys | bus address and page list, page rights, bindings, UMR, invalidation by the peer | KLM and KSM, on-demand paging |
 //! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's answers, and its packets between two models | InfiniBand's own link layer and subnet management |
-//! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues; flow tables (see `steering`) | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
+//! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
+//! | flow steering | received frames: tables with levels, roots and misses, groups, entries, counters alone and in bulk; outer headers with two VLAN tags, IPv6 extension headers, fragments | frames that are sent, changes to headers, headers inside tunnels, registers between tables |
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
 mod bar;
@@ -41,6 +42,7 @@ mod infiniband;
 mod init_segment;
 mod io;
 pub mod link;
+mod management;
 mod mkey;
 mod model;
 mod multicast;

@@ -154,6 +154,7 @@ pub(crate) fn kind(context: &Qpc) -> Option<QpKind> {
         service::XRC if context.no_sq() => QpKind::XrcTarget,
         service::XRC => QpKind::XrcInitiator,
         service::QP1 => QpKind::Gsi,
+        service::QP0 => QpKind::Smi,
         _ => return None,
     })
 }
@@ -270,6 +271,7 @@ impl Device {
             qpn,
             source_qpn: match (kind, context.deth_sqpn()) {
                 (QpKind::Gsi, _) => 1,
+                (QpKind::Smi, _) => 0,
                 (_, 0) => qpn,
                 (_, number) => number,
             },

@@ -195,6 +195,7 @@ syndromes! {
     QpReceiveType = 0x000a_000d, BadParam, "CREATE_QP with an rq_type that does not exist";
     QpUmem = 0x000a_000e, BadParam, "a user memory object that was never created";
     QpGsiTaken = 0x000a_000f, ResourceBusy, "CREATE_QP of a second QP1 on the port";
+    QpSmiTaken = 0x000a_0027, ResourceBusy, "CREATE_QP of a second QP0 on the port";
     QpUnknown = 0x000a_0010, BadResource, "a QP that does not exist";
     QpTransition = 0x000a_0011, BadQpState, "a transition that the QP's state does not allow";
     QpOptMask = 0x000a_0012, BadParam, "opt_param_mask with bits that this transition does not know";
@@ -266,6 +267,8 @@ syndromes! {
     GroupFull = 0x000c_0017, Limit, "no multicast group left";
     MadUnsupported = 0x000c_0018, BadOp, "MAD_IFC on a port whose virtual port answers instead";
     MadPort = 0x000c_0019, BadIndex, "MAD_IFC for a port that does not exist";
+    MadOpMod = 0x000c_0030, BadParam, "MAD_IFC with an op_mod that is not supported";
+    MadClass = 0x000c_0031, BadParam, "MAD_IFC of a management class that has no agent here";
     VportListType = 0x000c_001d, BadParam, "a list of addresses of a type that does not exist";
     VportListSize = 0x000c_001e, Limit, "a list of addresses beyond the largest";
     VportListInput = 0x000c_001f, BadInputLength, "a list of addresses shorter than allowed_list_size says";

@@ -85,7 +85,8 @@ pub(crate) struct Vport {
     pub(crate) lists: [Vec<u64>; 3],
     /// Pauses when sending and when receiving, as the register has them.
     pub(crate) pauses: [[u8; 2]; 2],
-    /// InfiniBand's capability mask: automatic migration and traps, and what software adds.
+    /// InfiniBand's capability mask: traps, mapping of service levels, system image GUID and extended speeds, and what
+    /// software adds.
     pub(crate) cap_mask1: u32,
 }
 
@@ -113,7 +114,7 @@ impl Vport {
             cable: EthernetTraffic::default(),
             lists: Default::default(),
             pauses: Default::default(),
-            cap_mask1: 0x0000_0848,
+            cap_mask1: 0x0000_4848,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::device::{Device, Stage};
 use crate::io::Io;
 use crate::roce::env::{Encapsulation, QpKind};
 use crate::roce::packet::{Packet, ParseError};
+use crate::roce::transport::{GSI_QPN, SMI_QPN};
 use crate::vport::Kind;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 
@@ -208,10 +209,14 @@ impl Device {
 
     pub(crate) fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {
         let now = self.now;
-        // QP1 is reached by its number on the wire only.
+        // QP0 and QP1 are reached by their numbers on the wire only.
         let reachable = self.qps.get(qpn).is_some_and(|qp| {
             qp.transport.is_some()
-                && (qp.kind() != Some(QpKind::Gsi) || packet.repr.bth.destination_qpn == 1)
+                && match qp.kind() {
+                    Some(QpKind::Smi) => packet.repr.bth.destination_qpn == SMI_QPN,
+                    Some(QpKind::Gsi) => packet.repr.bth.destination_qpn == GSI_QPN,
+                    _ => true,
+                }
         });
         if !reachable {
             return false;

@@ -149,7 +149,7 @@ impl Device {
         let xrc = st == service::XRC;
         let reliable = st == service::RC || xrc;
         let connected = reliable || st == service::UC;
-        let datagram = st == service::UD || st == service::QP1;
+        let datagram = matches!(st, service::UD | service::QP1 | service::QP0);
         let allowed = match work.wqe_opcode {
             opcode::NOP => true,
             opcode::UMR => connected || st == service::REG_UMR,

@@ -644,7 +644,7 @@ fn an_infiniband_port_answers_for_its_subnet_manager() {
     mad.set_port(1);
     assert_eq!(
         node.command(&mad).err(),
-        Some(refused(Syndrome::MadUnsupported))
+        Some(refused(Syndrome::MadClass))
     );
     assert_ne!(
         node.command(&QuerySpecialContextsIn::new())

@@ -9,6 +9,7 @@ use bareverbs_firmware_cmds::flow::{
     SetFlowTableRootIn,
 };
 use bareverbs_firmware_cmds::hca::{DisableHcaIn, EnableHcaIn};
+use bareverbs_firmware_cmds::mad::MadIfcIn;
 use bareverbs_firmware_cmds::qp::Init2rtrQpIn;
 use bareverbs_firmware_cmds::register::AccessRegisterIn;
 use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn};
@@ -370,4 +371,126 @@ fn flow_counters_in_all_bulk_sizes_at_once() {
     assert!(node.command_with(&query, &[], 16).is_ok());
     query.set_flow_counter_id(first + u32::from(count));
     assert!(node.command_with(&query, &[], 16).is_err());
+}
+
+const QP0: u8 = 7;
+/// A subnet management datagram by a route of its own: Get(NodeInfo) over one hop.
+fn node_info_of_the_neighbour() -> [u8; 256] {
+    let mut smp = [0; 256];
+    smp[..4].copy_from_slice(&[1, 0x81, 1, 1]);
+    smp[17] = 0x11;
+    smp
+}
+
+/// With has_smi it makes a QP0, whose datagrams find the other end of the cable without knowing its local identifier.
+#[test]
+fn management_datagrams_reach_the_neighbour() {
+    let mut pair = subnet();
+    let query = QueryHcaVportContextIn::new();
+    assert!(
+        pair.a
+            .command(&query)
+            .unwrap()
+            .hca_vport_context()
+            .has_smi()
+    );
+    let lids = [lid(&mut pair.a), lid(&mut pair.b)];
+    let (mut qp_a, mut cq_a) = endpoint(&mut pair.a, pair.pd[0], QP0);
+    let (mut qp_b, mut cq_b) = endpoint(&mut pair.b, pair.pd[1], QP0);
+    for (node, qp) in [(&mut pair.a, &qp_a), (&mut pair.b, &qp_b)] {
+        node.make_rtr(qp, 0, 0, None);
+        node.make_rts(qp, 0);
+    }
+    let memory = pair.b.host.alloc(4096, 4096);
+    let key = pair.b.register(pair.pd[1], memory, memory, 4096, ALL);
+    let own = pair.a.host.alloc(4096, 4096);
+    let own_key = pair.a.register(pair.pd[0], own, own, 4096, ALL);
+    pair.a.host.put(own, &node_info_of_the_neighbour());
+    // By the permissive identifier, and by its own.
+    for to in [0xffff, lids[1]] {
+        pair.a
+            .post_receive(&mut qp_a, &[(own_key, own + 1024, 512)]);
+        pair.b.post_receive(&mut qp_b, &[(key, memory, 512)]);
+        let mut segments = address_vector(0, 0, &[0; 16], 0, [0; 6]);
+        segments[0x0e..0x10].copy_from_slice(&to.to_be_bytes());
+        segments[0x1b..0x30].fill(0);
+        segments.extend(data_segment((own_key, own, 256)));
+        pair.a.post_send(&mut qp_a, SEND, SIGNALED, 0, &segments);
+        pair.a.ring_send(&qp_a);
+        pair.run();
+        // Not one's own echo.
+        assert_eq!(pair.a.poll_all(&mut cq_a).len(), 1);
+        let at = cq_b.ring + u64::from(cq_b.consumer) * 64;
+        assert_eq!(pair.b.host.get32(at + 0x14) as u16, lids[0]);
+        let received = pair.b.poll(&mut cq_b).unwrap();
+        assert_eq!((received.syndrome, received.byte_count), (0, 40 + 256));
+        assert_eq!(received.flags_rqpn & 0xff_ffff, 0);
+        assert_eq!(
+            pair.b.host.bytes(memory + 40, 256),
+            node_info_of_the_neighbour()
+        );
+    }
+}
+
+/// Its answers to queries of performance counters have no header when they come through QP1: cards' firmware answers them.
+#[test]
+fn performance_queries_never_reach_the_driver() {
+    let mut pair = subnet();
+    let lids = [lid(&mut pair.a), lid(&mut pair.b)];
+    let (mut qp_a, mut cq_a) = endpoint(&mut pair.a, pair.pd[0], QP1);
+    let (mut qp_b, mut cq_b) = endpoint(&mut pair.b, pair.pd[1], QP1);
+    for (node, qp) in [(&mut pair.a, &qp_a), (&mut pair.b, &qp_b)] {
+        node.make_rtr(qp, 0, 0, None);
+        node.make_rts(qp, 0);
+    }
+    let own = pair.a.host.alloc(4096, 4096);
+    let own_key = pair.a.register(pair.pd[0], own, own, 4096, ALL);
+    let memory = pair.b.host.alloc(4096, 4096);
+    let key = pair.b.register(pair.pd[1], memory, memory, 4096, ALL);
+    pair.b.post_receive(&mut qp_b, &[(key, memory, 512)]);
+    // Get(PortCountersExtended) of port 1, then something that is an answer.
+    for (method, answered) in [(0x01, true), (0x81, false)] {
+        let mut query = [0; 256];
+        query[..4].copy_from_slice(&[1, 4, 1, method]);
+        query[8..16].copy_from_slice(b"transact");
+        query[17] = 0x1d;
+        query[65] = 1;
+        pair.a.host.put(own, &query);
+        pair.a
+            .post_receive(&mut qp_a, &[(own_key, own + 1024, 512)]);
+        let mut segments = address_vector(1, 0x8001_0000, &[0; 16], 0, [0; 6]);
+        segments[0x0e..0x10].copy_from_slice(&lids[1].to_be_bytes());
+        segments[0x1b..0x30].fill(0);
+        segments.extend(data_segment((own_key, own, 256)));
+        pair.a.post_send(&mut qp_a, SEND, SIGNALED, 0, &segments);
+        pair.a.ring_send(&qp_a);
+        pair.run();
+        let done = pair.a.poll_all(&mut cq_a);
+        assert!(done.iter().all(|cqe| cqe.syndrome == 0));
+        assert_eq!(done.len(), 1 + usize::from(answered));
+        assert_eq!(pair.b.poll(&mut cq_b).is_some(), !answered);
+        if answered {
+            let answer = pair.a.host.bytes(own + 1024 + 40, 256).to_vec();
+            assert_eq!(answer[..4], [1, 4, 1, 0x81]);
+            assert_eq!(answer[4..6], [0, 0]);
+            assert_eq!(answer[8..16], *b"transact");
+            // Neither was counted when it was filled.
+            let packets = |at: usize| u64::from_be_bytes(answer[at..at + 8].try_into().unwrap());
+            assert_eq!((packets(64 + 24), packets(64 + 32)), (0, 0));
+        }
+    }
+    // One answer went out; the query and what came behind it came in. Looked at from the inside, then cleared.
+    let mut mad = MadIfcIn::new();
+    mad.set_port(1).set_op_mod(3);
+    for (method, expected) in [(0x01, (1, 2)), (0x02, (0, 0)), (0x01, (0, 0))] {
+        let query = mad.mad_mut();
+        query[..4].copy_from_slice(&[1, 4, 1, method]);
+        query[17] = 0x1d;
+        // Everything of port 1.
+        query[65..68].copy_from_slice(&[1, 0xff, 0xff]);
+        let answer = pair.b.command(&mad).unwrap();
+        let data = &answer.response_mad_packet()[64..];
+        let packets = |at: usize| u64::from_be_bytes(data[at..at + 8].try_into().unwrap());
+        assert_eq!((packets(24), packets(32)), expected);
+    }
 }

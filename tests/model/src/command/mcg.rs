@@ -44,11 +44,25 @@ pub(super) fn detach(
     Ok(())
 }
 
-/// There is no subnet management agent in this firmware: the virtual port's commands answer what drivers want to know,
-/// and they tolerate the refusal.
-pub(super) fn mad_ifc(_: &mut Device, _: &mut Io<'_>, call: Call<'_, MadIfcIn>) -> Result {
+/// `op_mod` of MAD_IFC: keys that are not to be checked. There are none to check.
+const IGNORE_KEYS: u16 = 3;
+
+/// Management datagrams for the port's own agents. On RoCE there is no subnet to manage, and the virtual port's commands
+/// answer what drivers want to know.
+pub(super) fn mad_ifc(device: &mut Device, _: &mut Io<'_>, call: Call<'_, MadIfcIn>) -> Result {
     if call.input.port() != 1 {
         return Err(Syndrome::MadPort.into());
     }
-    Err(Syndrome::MadUnsupported.into())
+    if device.ethernet() {
+        return Err(Syndrome::MadUnsupported.into());
+    }
+    if call.input.op_mod() & !IGNORE_KEYS != 0 {
+        return Err(Syndrome::MadOpMod.into());
+    }
+    if let Some(answer) = device.manage(call.input.mad())? {
+        call.output
+            .response_mad_packet_mut()
+            .copy_from_slice(&answer);
+    }
+    Ok(())
 }

@@ -71,8 +71,10 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         qp.transport = transport.map(Box::new);
     }
     device.hold(&context, true);
-    if context.st() == service::QP1 {
-        device.gsi = Some(number);
+    match context.st() {
+        service::QP0 => device.smi = Some(number),
+        service::QP1 => device.gsi = Some(number),
+        _ => {}
     }
     call.output.set_qpn(number);
     Ok(())
@@ -92,8 +94,10 @@ fn check_type(device: &Device, context: &Qpc) -> core::result::Result<(), Syndro
     if !supported {
         return Err(Syndrome::QpType);
     }
-    if context.st() == service::QP1 && device.gsi.is_some() {
-        return Err(Syndrome::QpGsiTaken);
+    match context.st() {
+        service::QP0 if device.smi.is_some() => return Err(Syndrome::QpSmiTaken),
+        service::QP1 if device.gsi.is_some() => return Err(Syndrome::QpGsiTaken),
+        _ => {}
     }
     if device.config.strict && context.pm_state() != PM_MIGRATED {
         return Err(Syndrome::QpMigration);
@@ -220,8 +224,10 @@ pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Destr
         device.pages.release(qp.place);
         device.hold(&qp.context, false);
     }
-    if device.gsi == Some(qpn) {
-        device.gsi = None;
+    for special in [&mut device.smi, &mut device.gsi] {
+        if *special == Some(qpn) {
+            *special = None;
+        }
     }
     Ok(())
 }

@@ -176,12 +176,14 @@ pub(super) fn query_hca(
     if call.input.port_num() > 1 {
         return Err(Syndrome::VportPort.into());
     }
+    let ethernet = device.ethernet();
     let up = device.vport.up();
     let state = if up { 4 } else { 1 };
     let context = &device.vport.context;
     call.output
         .hca_vport_context_mut()
-        .set_port_physical_state(if up { 5 } else { 3 })
+        .set_has_smi(!ethernet)
+        .set_port_physical_state(if up { 5 } else { 2 })
         .set_port_state(state)
         .set_vport_state(state)
         .set_system_image_guid(context.system_image_guid())

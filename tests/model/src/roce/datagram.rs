@@ -175,6 +175,8 @@ impl Datagram {
 fn own_qkey(config: &QpConfig) -> u32 {
     match config.kind {
         QpKind::Gsi => GSI_QKEY,
+        // Nobody but the kernel has such a QP.
+        QpKind::Smi => 0,
         _ => config.qkey,
     }
 }

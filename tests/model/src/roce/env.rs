@@ -38,6 +38,8 @@ pub enum QpKind {
     Ud,
     /// The general services QP: unreliable datagram, QPN 1 on the wire.
     Gsi,
+    /// The subnet management QP of an InfiniBand port: unreliable datagram, QPN 0 on the wire.
+    Smi,
 }
 
 impl QpKind {
@@ -57,7 +59,7 @@ impl QpKind {
             QpKind::Rc => Service::Rc,
             QpKind::Uc => Service::Uc,
             QpKind::XrcInitiator | QpKind::XrcTarget => Service::Xrc,
-            QpKind::Ud | QpKind::Gsi => Service::Ud,
+            QpKind::Ud | QpKind::Gsi | QpKind::Smi => Service::Ud,
         }
     }
 }
@@ -146,9 +148,9 @@ pub struct RemoteAccess {
 pub struct QpConfig {
     /// Type.
     pub kind: QpKind,
-    /// Own QP number as in the QPC (GSI: the hardware's number, not 1).
+    /// Own QP number as in the QPC (GSI and SMI: the hardware's number, not 1 or 0).
     pub qpn: u32,
-    /// Source QPN in the DETH of datagrams: own number, 1 for GSI, or `deth_sqpn`.
+    /// Source QPN in the DETH of datagrams: own number, 1 for GSI, 0 for SMI, or `deth_sqpn`.
     pub source_qpn: u32,
     /// State.
     pub state: QpState,

@@ -16,6 +16,8 @@ use super::responder::Responder;
 
 /// Well-known QPN of the GSI.
 pub const GSI_QPN: u32 = 1;
+/// Well-known QPN of the SMI.
+pub const SMI_QPN: u32 = 0;
 /// Q_Key of the GSI.
 pub const GSI_QKEY: u32 = 0x8001_0000;
 /// Destination QPN of multicast datagrams.
@@ -231,7 +233,9 @@ impl Transport {
             // Only its responses belong to it.
             QpKind::XrcInitiator => Ok(()),
             QpKind::Uc => self.responder.on_unreliable(&self.config, env, packet),
-            QpKind::Ud | QpKind::Gsi => self.datagram.receive(&self.config, env, packet),
+            QpKind::Ud | QpKind::Gsi | QpKind::Smi => {
+                self.datagram.receive(&self.config, env, packet)
+            }
         };
         if let Err(fault) = outcome {
             self.fail_responder(fault, env);
@@ -275,6 +279,7 @@ impl Transport {
             QpKind::Rc | QpKind::Uc | QpKind::XrcInitiator | QpKind::XrcTarget => qpn == config.qpn,
             QpKind::Ud => qpn == config.qpn || qpn == MULTICAST_QPN,
             QpKind::Gsi => qpn == GSI_QPN,
+            QpKind::Smi => qpn == SMI_QPN,
         };
         bth.opcode.service == config.kind.service()
             && direction

@@ -7,6 +7,7 @@ mod completion_queues;
 mod counters;
 mod extended_reliable;
 mod life_times;
+mod management;
 mod queue_pairs;
 mod shared_receives;
 mod windows;
