@@ -17,10 +17,10 @@
 //! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
 //! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events | temperature, modules and the like |
 //! | completion queues | 64 and 128 bytes, both entry versions, arming, overrun, resize, moderation | compression |
-//! | queue pairs | RC, UC, UD, QP1 with all transitions, flushing, error states; XRC and REG_UMR as far as queues and states go | XRC, DC and raw packets on the wire, path migration |
+//! | queue pairs | RC, UC, UD, XRC, QP0 and QP1 with all transitions, flushing, error states; the kernel's REG_UMR; queue counters | DC and raw packets, path migration |
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
-//! | memory keys | bus address and page list, page rights, bindings, UMR, invalidation by the peer | KLM and KSM, on-demand paging |
-//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's answers, and its packets between two models | InfiniBand's own link layer and subnet management |
+//! | memory keys | bus address, page list, lists of pieces of other keys (KLM, KSM), page rights, bindings, memory windows of both types, UMR, invalidation by the peer | on-demand paging, signatures |
+//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's packets between two models, its port's agents for subnet and performance management | InfiniBand's own link layer, being managed by a subnet manager |
 //! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
 //! | flow steering | received frames: tables with levels, roots and misses, groups, entries, counters alone and in bulk; outer headers with two VLAN tags, IPv6 extension headers, fragments | frames that are sent, changes to headers, headers inside tunnels, registers between tables |
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
