@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod counters;
 mod lab;
 mod linux;
 mod random;
