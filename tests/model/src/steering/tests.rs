@@ -279,6 +279,34 @@ fn order_misses_and_several_destinations() {
 }
 
 #[test]
+fn destinations_are_served_in_order() {
+    let mut lab = Lab::new();
+    let tables = [1, 2, 3].map(|tir| {
+        let table = lab.table(5, 0, None);
+        lab.rule(table, mask(|_| ()), [0; 16], &[Tir(tir)]);
+        To(table)
+    });
+    let first = lab.table(1, 0, None);
+    lab.rule(first, mask(|_| ()), [0; 16], &tables);
+    assert_eq!(lab.hits(&frame(ME, &[], 0x0806, &[0; 46])), [1, 2, 3]);
+}
+
+#[test]
+fn tables_that_misses_lead_to_stay() {
+    let mut lab = Lab::new();
+    let (old, new) = (lab.table(5, 0, None), lab.table(6, 0, None));
+    let first = lab.table(1, 0, Some(old));
+    let busy = Err(Syndrome::FlowTableBusy);
+    assert_eq!(lab.steering.may_destroy_table(old), busy);
+    assert!(lab.steering.may_destroy_table(new).is_ok());
+    lab.steering.set_miss(first, Some(new)).unwrap();
+    assert_eq!(lab.steering.may_destroy_table(new), busy);
+    assert!(lab.steering.may_destroy_table(old).is_ok());
+    lab.steering.remove_table(first);
+    assert!(lab.steering.may_destroy_table(new).is_ok());
+}
+
+#[test]
 fn the_last_flow_tag_stays() {
     let mut lab = Lab::new();
     let last = lab.table(2, 0, None);
