@@ -1,9 +1,17 @@
 //! The command line, with the letters that rdma-core's `rping` uses.
 
+use bareverbs::verbs::Mtu;
 use bareverbs_vfio::{ParsePciAddressError, PciAddress};
 use clap::Parser;
 use std::net::IpAddr;
 use std::str::FromStr;
+
+fn parse_mtu(text: &str) -> Result<Mtu, String> {
+    (1..=5)
+        .filter_map(Mtu::from_number)
+        .find(|mtu| mtu.bytes().to_string() == text)
+        .ok_or_else(|| "256, 512, 1024, 2048 or 4096".into())
+}
 
 /// Where a card is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +85,10 @@ pub(crate) struct Options {
     /// The peer's MAC address, or the router's, on a card: there is no ARP yet.
     #[arg(long, value_name = "MAC")]
     pub(crate) peer_mac: Option<String>,
+    /// Largest path MTU in bytes that a client asks for: 256 to 4096. On a card 1024 if not given, which fits the frames of
+    /// 1500 bytes that networks carry unless told otherwise.
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    pub(crate) mtu: Option<Mtu>,
     /// Print the results as JSON, and nothing else on standard output.
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
-use bareverbs::verbs::{Mac, Platform};
+use bareverbs::verbs::{Mac, Mtu, Platform};
 use bareverbs_in_process::Builder;
 use bareverbs_vfio::{PciAddress, VfioDevice};
 use clap::Parser;
 use cli::{Options, Place};
 use indicatif::{ProgressBar, ProgressStyle};
-use node::{About, Neighbourhood};
+use node::{About, Neighbourhood, Settings};
 use ping::{Pinged, Served};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -83,33 +83,30 @@ fn both<P: Platform + Send + 'static>(options: &Options, [first, second]: [P; 2]
         validate: true,
         ..options.clone()
     };
+    let settings = Settings {
+        interrupts: options.interrupts,
+        mtu: options.mtu.unwrap_or(Mtu::B4096),
+    };
     // Each end tells its MAC address, as there is no ARP.
     let neighbours = Neighbourhood::default();
     let (listening, may_connect) = mpsc::channel();
 
     let (served, pinged) = std::thread::scope(|scope| {
         let served = scope.spawn(|| {
-            node::run(
-                first,
-                server,
-                &neighbours,
-                options.interrupts,
-                seed(),
-                |cm, about| {
-                    neighbours.add(server, about.mac);
-                    serve(cm, options, server, || {
-                        // The client is gone only if it has failed, which it says itself.
-                        let _ = listening.send(about.clone());
-                    })
-                },
-            )
+            node::run(first, server, &neighbours, settings, seed(), |cm, about| {
+                neighbours.add(server, about.mac);
+                serve(cm, options, server, || {
+                    // The client is gone only if it has failed, which it says itself.
+                    let _ = listening.send(about.clone());
+                })
+            })
             .inspect_err(|error| eprintln!("rping: server: {error}"))
         });
         let pinged = node::run(
             second,
             client,
             &neighbours,
-            options.interrupts,
+            settings,
             seed(),
             |cm, about| {
                 neighbours.add(client, about.mac);
@@ -156,8 +153,12 @@ fn on_card(options: &Options, card: PciAddress) -> Result<()> {
         .as_deref()
         .ok_or("--peer-mac: there is no ARP yet")?;
     let peer = node::OnePeer(parse_mac(mac)?);
-    let (device, interrupts) = (open(options, card)?, options.interrupts);
-    node::run(device, local, peer, interrupts, seed(), |cm, about| {
+    let settings = Settings {
+        interrupts: options.interrupts,
+        mtu: options.mtu.unwrap_or(Mtu::B1024),
+    };
+    let device = open(options, card)?;
+    node::run(device, local, peer, settings, seed(), |cm, about| {
         if !options.json {
             report::device(&card.to_string(), about);
         }

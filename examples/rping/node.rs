@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{self, Neighbour, RdmaCm, Resolution, Resolver, StaticNeighbours};
-use bareverbs::verbs::{Config, Device, Gid, GidEntry, Mac, Platform, PortState, Resources};
+use bareverbs::verbs::{Config, Device, Gid, GidEntry, Mac, Mtu, Platform, PortState, Resources};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -27,20 +27,29 @@ pub(crate) struct About {
     pub(crate) bring_up: Duration,
 }
 
+/// How a node is to work.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Sleep until there is an interrupt.
+    pub(crate) interrupts: bool,
+    /// The largest path MTU to ask for.
+    pub(crate) mtu: Mtu,
+}
+
 /// Brings a device up, gives it an address, starts the connection manager, lets `work` work, and takes all of it down.
 pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
     platform: P,
     address: IpAddr,
     resolver: R,
-    interrupts: bool,
+    settings: Settings,
     seed: u64,
     work: impl FnOnce(&mut RdmaCm<'_, '_, P, R>, &About) -> Result<T>,
 ) -> Result<T> {
     let began = platform.now();
     let mut resources = Box::new(Resources::<8, 16, 1, 256>::new());
     let mut config = Config::DEFAULT;
-    config.interrupts = interrupts;
-    if interrupts {
+    config.interrupts = settings.interrupts;
+    if settings.interrupts {
         // One thread drives the device.
         config.interrupt_slice = SLEEP;
     }
@@ -86,6 +95,7 @@ pub(crate) fn run<P: Platform + 'static, R: Resolver, T>(
         let config = rdma::Config {
             trace: true,
             gsi_depth: 64,
+            max_path_mtu: settings.mtu,
             ..rdma::Config::new(seed)
         };
         let mut cm = RdmaCm::new(&device, resolver, config, storage.storage())?;

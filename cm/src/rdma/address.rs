@@ -371,7 +371,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 max: 0,
             });
         }
-        let mtu = self.port.active_mtu.number();
+        let limit = self.config.max_path_mtu.number();
+        let mtu = self.port.active_mtu.number().min(limit);
         let slot = &mut self.ids[index];
         let port =
             |address: Option<SocketAddr>| u32::from(address.map_or(0, |address| address.port()));

@@ -73,7 +73,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use bareverbs_core::{AsyncEvent, Device, Platform, PortAttr};
+use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr};
 
 pub use addrinfo::{AddrInfo, AddrInfoError, getaddrinfo};
 pub use bareverbs_core::qp::SendFlags;
@@ -108,6 +108,9 @@ pub struct Config {
     pub last_port: u16,
     /// The longest backlog of a listener.
     pub max_backlog: u32,
+    /// The largest path MTU to ask for, as far as the port has it. The manager does not know what the way to a peer
+    /// carries: Linux derives its own from the network interface (1500 bytes: a path MTU of 1024) and refuses more.
+    pub max_path_mtu: Mtu,
     /// Keep a trace of the messages ([`RdmaCm::next_trace`]).
     pub trace: bool,
 }
@@ -121,6 +124,7 @@ impl Config {
             first_port: 32768,
             last_port: 60999,
             max_backlog: 1024,
+            max_path_mtu: Mtu::B4096,
             trace: false,
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::*;
-use bareverbs_core::{GidEntry, WcStatus};
+use bareverbs_core::{GidEntry, Mtu, WcStatus};
 use cm_pair::*;
 use connectx_model::link::fault::Action;
 
@@ -15,6 +15,16 @@ fn carries(frame: &[u8], message: Attribute) -> bool {
     const BTH: usize = 14 + 20 + 8;
     frame.get(BTH) == Some(&0x64)
         && frame.get(BTH + 36..BTH + 38) == Some(&(message as u16).to_be_bytes()[..])
+}
+
+#[test]
+fn the_path_mtu_is_the_ports_or_what_was_allowed() {
+    for (limit, expected) in [(Mtu::B4096, 5), (Mtu::B1024, 3)] {
+        let mut pair = Pair::with_path_mtu(limit);
+        pair.listener();
+        let ours = pair.client();
+        assert_eq!(pair.cms[0].route(ours).unwrap().path_mtu, expected);
+    }
 }
 
 #[test]

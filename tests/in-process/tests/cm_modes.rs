@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::WcStatus;
 use bareverbs_core::qp::QpState;
+use bareverbs_core::{Mtu, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform};
 use cm_pair::*;
 use connectx_model::Config as Card;
@@ -25,7 +25,7 @@ fn synchronous_endpoints() {
         let listening = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
-                let mut cm = manager(&devices, 1);
+                let mut cm = manager(&devices, 1, Mtu::B4096);
                 let pd = Box::leak(Box::new(devices[1].alloc_pd().unwrap()));
                 let hints = AddrInfo::hints(true);
                 let info = getaddrinfo(None, Some("7471"), Some(&hints)).unwrap();
@@ -58,7 +58,7 @@ fn synchronous_endpoints() {
                 cm.destroy_ep(listener).unwrap();
                 assert_eq!(cm.ids_in_use(), 0);
             });
-            let mut cm = manager(&devices, 0);
+            let mut cm = manager(&devices, 0, Mtu::B4096);
             listening.wait();
             let info = getaddrinfo(Some("10.0.0.2"), Some("7471"), None).unwrap();
             let mut init = qp();
@@ -107,12 +107,12 @@ fn synchronous_refusal_is_econnrefused() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut cm = manager(&devices, 1);
+            let mut cm = manager(&devices, 1, Mtu::B4096);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 cm.poll(cm.now()).unwrap();
             }
         });
-        let mut cm = manager(&devices, 0);
+        let mut cm = manager(&devices, 0, Mtu::B4096);
         let info = getaddrinfo(Some("10.0.0.2"), Some("1"), None).unwrap();
         let id = cm.create_ep(&info, None, Some(&mut qp())).unwrap();
         let error = cm.connect(id, None);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, WcStatus};
+use bareverbs_core::{Device, Mtu, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
@@ -45,7 +45,11 @@ pub fn mapped(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-pub fn manager(devices: &[&'static Device<'static, ModelPlatform>], node: usize) -> Cm {
+pub fn manager(
+    devices: &[&'static Device<'static, ModelPlatform>],
+    node: usize,
+    max_path_mtu: Mtu,
+) -> Cm {
     let neighbours: Vec<_> = devices
         .iter()
         .enumerate()
@@ -55,6 +59,7 @@ pub fn manager(devices: &[&'static Device<'static, ModelPlatform>], node: usize)
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,
+        max_path_mtu,
         ..rdma::Config::new(node as u64 + 1)
     };
     RdmaCm::new(
@@ -92,12 +97,16 @@ pub struct Pair {
 
 impl Pair {
     pub fn new() -> Self {
+        Self::with_path_mtu(Mtu::B4096)
+    }
+
+    pub fn with_path_mtu(limit: Mtu) -> Self {
         let world = Builder::new()
             .function(Card::new(1))
             .function(Card::new(2))
             .stepped();
         let devices = [device(&world, 0), device(&world, 1)];
-        let mut cms = [manager(&devices, 0), manager(&devices, 1)];
+        let mut cms = [0, 1].map(|node| manager(&devices, node, limit));
         let channels = [0, 1].map(|node| cms[node].create_event_channel().unwrap());
         Self {
             world,
