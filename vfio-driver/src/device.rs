@@ -235,8 +235,11 @@ impl Drop for VfioDevice {
         for removal in [Removal::Requested, Removal::BusError] {
             self.function.unwatch(removal);
         }
-        // What the firmware knew of queues and pages is gone before their memory is.
-        if let Err(error) = self.function.reset() {
+        // What the firmware knew of queues and pages is gone before their memory is. A function that has left the bus has
+        // nothing to forget, and the kernel would wait a minute for it to come back.
+        if self.bar.read_be32(0) == u32::MAX {
+            log::debug!("{} is gone and was not reset", self.address);
+        } else if let Err(error) = self.function.reset() {
             log::debug!("{} was not reset: {error}", self.address);
         }
     }
