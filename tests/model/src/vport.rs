@@ -127,6 +127,15 @@ impl Vport {
         [bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]
     }
 
+    /// Whether a unicast address is the port's own, or one that the driver wants to hear.
+    pub(crate) fn hears(&self, address: [u8; 6]) -> bool {
+        let number = address
+            .iter()
+            .fold(0, |all, &byte| all << 8 | u64::from(byte));
+        let [unicast, ..] = &self.lists;
+        number == self.context.permanent_address() || unicast.contains(&number)
+    }
+
     /// Longest frame of the port, with a tag and without check sequence.
     pub(crate) fn max_frame(&self) -> usize {
         usize::from(self.mtu) + 18

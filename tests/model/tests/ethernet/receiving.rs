@@ -352,6 +352,19 @@ fn own_frames_come_round_only_where_the_tir_lets_them() {
         assert_eq!(lab.send(0, &group).len(), 1);
         assert_eq!(lab.received().is_some(), hears[1], "{bits}");
     }
+    // An address that the driver added is the port's own as well.
+    set(&mut lab, 1);
+    let added = [2, 0xaa, 0, 0, 0, 1];
+    let frame = good_udp_frame(added, OWN, (1, 2), &[9; 100]);
+    assert_eq!(lab.send(0, &frame).len(), 1);
+    assert!(lab.received().is_none());
+    let mut modify = bareverbs_firmware_cmds::vport::ModifyNicVportContextIn::new();
+    modify.field_select_mut().set_addresses_list(true);
+    modify.nic_vport_context_mut().set_allowed_list_size(1);
+    let entry = [&[0; 2][..], &added].concat();
+    lab.node.command_with(&modify, &entry, 0).unwrap();
+    assert_eq!(lab.send(0, &frame).len(), 0);
+    assert!(lab.received().is_some());
     // Another transport domain hears them in any case.
     let domain = lab
         .node
