@@ -4,6 +4,7 @@
 
 mod layouts;
 mod stock_driver;
+mod vfio;
 mod wireshark;
 
 use std::process::ExitCode;
@@ -43,6 +44,11 @@ const RIGS: &[Rig] = &[
         name: "stock-driver",
         about: stock_driver::ABOUT,
         run: stock_driver::run,
+    },
+    Rig {
+        name: "vfio",
+        about: vfio::ABOUT,
+        run: vfio::run,
     },
     Rig {
         name: "wireshark",

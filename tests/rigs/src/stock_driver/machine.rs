@@ -1,5 +1,6 @@
 //! The machines of a rig, and what is said between them.
 
+use super::Program;
 use super::cpio::Archive;
 use super::provision::Provisions;
 use super::server::Server;
@@ -47,6 +48,8 @@ pub(super) struct Round<'a> {
     /// The functions of each machine.
     pub(super) machines: &'a [&'a [usize]],
     pub(super) script: &'a str,
+    /// What they have in `/ours`.
+    pub(super) programs: &'a [Program],
     /// Processors of each machine.
     pub(super) processors: usize,
     /// Whether they have an IOMMU, which maps every page by itself.
@@ -235,6 +238,10 @@ impl Round<'_> {
         archive.file("init", 0o755, INIT.as_bytes())?;
         archive.file("helpers", 0o644, HELPERS.as_bytes())?;
         archive.file("script", 0o644, self.script.as_bytes())?;
+        archive.directory("ours")?;
+        for Program { name, path } in self.programs {
+            archive.file(&format!("ours/{name}"), 0o755, &fs::read(path)?)?;
+        }
         let archive = archive.finish()?;
         let mut file = File::options().append(true).open(&initrd)?;
         file.write_all(&archive)?;

@@ -20,16 +20,35 @@ mod transcript;
 use super::Outcome;
 use provision::{Kernel, Provisions};
 use report::Report;
-use scenario::Scenario;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+#[cfg(test)]
+pub(crate) use scenario::check_plans;
+pub(crate) use scenario::{BOOT, Boot, SCENARIO, Scenario};
+
 pub(crate) const ABOUT: &str =
     "Linux's own mlx5 driver in QEMU guests, on the model (slow: boots machines; downloads once)";
+
+/// A rig of machines: this one, or another that boots the same ones.
+pub(crate) struct Rig {
+    /// As `cargo rig` has it.
+    pub(crate) name: &'static str,
+    pub(crate) scenarios: &'static [Scenario],
+    /// What the machines have in `/ours`.
+    pub(crate) programs: Vec<Program>,
+}
+
+/// A program of this repository.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Where it was built.
+    pub(crate) path: PathBuf,
+}
 
 /// How many scenarios run at a time.
 const AT_A_TIME: usize = 2;
@@ -43,7 +62,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn parse(arguments: &'a [String]) -> Result<Self, String> {
+    fn parse(arguments: &'a [String], all: &[Scenario]) -> Result<Self, String> {
         let mut kernels = Vec::new();
         let mut scenarios = Vec::new();
         for argument in arguments {
@@ -55,10 +74,10 @@ impl<'a> Request<'a> {
                     )
                 })?;
                 kernels.push(kernel);
-            } else if scenario::ALL.iter().any(|known| known.name == argument) {
+            } else if all.iter().any(|known| known.name == argument) {
                 scenarios.push(argument.as_str());
             } else {
-                let names: Vec<_> = scenario::ALL.iter().map(|known| known.name).collect();
+                let names: Vec<_> = all.iter().map(|known| known.name).collect();
                 return Err(format!("no scenario {argument:?}: {}", names.join(", ")));
             }
         }
@@ -75,8 +94,18 @@ impl<'a> Request<'a> {
 
 /// Runs all scenarios, or those that are named, on each kernel asked for.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
+    let rig = Rig {
+        name: "stock-driver",
+        scenarios: scenario::ALL,
+        programs: Vec::new(),
+    };
+    run_rig(&rig, arguments)
+}
+
+/// Runs a rig's scenarios.
+pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String> {
     let started = Instant::now();
-    let request = Request::parse(arguments)?;
+    let request = Request::parse(arguments, rig.scenarios)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let directory = root.join("target/rigs/stock-driver");
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
@@ -98,7 +127,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     build_server(&root)?;
     println!("ready after {} s", started.elapsed().as_secs());
 
-    let wanted = || scenario::ALL.iter().filter(|known| request.wants(known));
+    let wanted = || rig.scenarios.iter().filter(|known| request.wants(known));
     let jobs: Vec<Job<'_>> = provisions
         .iter()
         .flat_map(|(kernel, provisions)| {
@@ -106,15 +135,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 scenario,
                 kernel: *kernel,
                 provisions,
+                programs: &rig.programs,
             })
         })
         .collect();
-    let report = run_all(&jobs, &directory.join("log"))?;
+    let logs = directory.with_file_name(rig.name).join("log");
+    let report = run_all(&jobs, &logs)?;
     drop(lock);
     for (known, times) in &report.explained {
         println!(
             "explained, {times} times: {known}: {}",
-            scenario::reason(known)
+            scenario::reason(known, rig.scenarios)
         );
     }
     println!("over after {} s", started.elapsed().as_secs());
@@ -129,6 +160,7 @@ struct Job<'a> {
     scenario: &'a Scenario,
     kernel: Kernel,
     provisions: &'a Provisions,
+    programs: &'a [Program],
 }
 
 impl Job<'_> {
@@ -143,7 +175,9 @@ impl Job<'_> {
             self.scenario.name
         ));
         provision::empty(&sockets)?;
-        let report = self.scenario.run(self.provisions, &logs, &sockets);
+        let report = self
+            .scenario
+            .run(self.provisions, self.programs, &logs, &sockets);
         fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
         report
     }
@@ -207,7 +241,7 @@ mod tests {
     fn requests() {
         let parse = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
-            Request::parse(&words).map(|request| {
+            Request::parse(&words, scenario::ALL).map(|request| {
                 let all = scenario::ALL.iter().filter(|known| request.wants(known));
                 (request.kernels.clone(), all.count())
             })

@@ -72,6 +72,8 @@ const MODULES: &[&str] = &[
     "ib_ipoib",
     "mlx5_core",
     "mlx5_ib",
+    "vfio_iommu_type1",
+    "vfio_pci",
     "virtio_net",
     "virtio_pci",
 ];

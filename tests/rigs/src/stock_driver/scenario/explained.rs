@@ -1,10 +1,16 @@
 //! Warnings that are as they should be, each with its reason.
 
+use super::Scenario;
+
 /// What the guest's kernel says.
 const DRIVER: &[(&str, &str)] = &[
     (
         "Failed to get valid vendor specific ID",
         "the model has no vendor-specific capability: it serves crash dumps and nothing else",
+    ),
+    (
+        "firmware level support is missing",
+        "Linux 6.1 mentions that flow entries cannot lead to lower levels, which only tc's offloaded actions would do",
     ),
     (
         "hrtimer: interrupt took",
@@ -31,9 +37,10 @@ pub(super) fn by_model(line: &str) -> Option<&'static str> {
     find(MODEL, line)
 }
 
-/// Why a warning is explained.
-pub(in super::super) fn reason(known: &str) -> &'static str {
-    let all = DRIVER.iter().chain(MODEL);
+/// Why a warning is explained, or excused by one of these scenarios.
+pub(in super::super) fn reason(known: &str, scenarios: &[Scenario]) -> &'static str {
+    let excuses = scenarios.iter().flat_map(|scenario| scenario.excuses);
+    let all = DRIVER.iter().chain(MODEL).chain(excuses);
     all.filter(|(text, _)| *text == known)
         .map(|(_, reason)| *reason)
         .next()

@@ -3,7 +3,7 @@
 use super::{Boot, Scenario};
 
 /// One machine with one function.
-const BOOT: Boot = Boot {
+pub(crate) const BOOT: Boot = Boot {
     script: "",
     machines: &[&[0]],
     processors: 2,
@@ -15,12 +15,13 @@ const BOOT: Boot = Boot {
     limit: 7,
 };
 
-const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     name: "",
     about: "",
     functions: 1,
     model: &[],
     says: &[],
+    excuses: &[],
     rounds: &[],
 };
 

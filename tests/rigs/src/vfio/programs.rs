@@ -1,0 +1,78 @@
+//! What of this repository runs in the guests.
+
+use super::super::stock_driver::Program;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Builds the examples and the driver's tests that need a device, without what only a debugger reads.
+pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
+    run(cargo(root, "build").args(["--example", "rping", "--example", "devinfo"]))?;
+    // Cargo alone knows what it calls a test's program.
+    let built = run(cargo(root, "test")
+        .args(["--no-run", "--message-format", "json-render-diagnostics"])
+        .args(["--package", "bareverbs-vfio", "--test", "on_device"]))?;
+    let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
+    let beside = std::env::current_exe().map_err(|error| error.to_string())?;
+    let examples = beside.with_file_name("examples");
+    [
+        ("rping", examples.join("rping")),
+        ("devinfo", examples.join("devinfo")),
+        ("on_device", tests),
+    ]
+    .into_iter()
+    .map(|(name, from)| {
+        let path = examples.join(format!("{name}.guest"));
+        run(Command::new("strip").arg("-o").arg(&path).arg(from))?;
+        Ok(Program { name, path })
+    })
+    .collect()
+}
+
+fn cargo(root: &Path, verb: &str) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root).arg(verb).arg("--quiet");
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    command
+}
+
+/// Runs a program to its end. What it printed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let done = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// The program in cargo's messages, which are JSON by lines.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let path = messages.lines().find_map(|line| {
+        let (_, rest) = line.split_once(r#""executable":""#)?;
+        rest.split_once('"')
+    })?;
+    Some(PathBuf::from(path.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_among_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","executable":null}
+{"reason":"compiler-artifact","filenames":["/t/x"],"executable":"/t/deps/on_device-1","fresh":true}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(
+            executable(messages),
+            Some(PathBuf::from("/t/deps/on_device-1"))
+        );
+        assert_eq!(executable(r#"{"executable":null}"#), None);
+    }
+}
