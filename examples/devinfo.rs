@@ -7,17 +7,20 @@
 //!
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
+#[path = "common/place.rs"]
+mod place;
+
 use std::error::Error;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use bareverbs::verbs::{
     Capabilities, Device, LinkLayer, Mtu, Platform, PortState, Resources, RoceVersion,
 };
 use bareverbs_in_process::Builder;
-use bareverbs_vfio::{PciAddress, Rebinding, VfioDevice};
+use bareverbs_vfio::{Rebinding, VfioDevice};
 use clap::Parser;
+use place::Place;
 
 /// How long a link may take to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
@@ -27,7 +30,7 @@ const LINK: Duration = Duration::from_secs(3);
 struct Arguments {
     /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
     #[arg(long, default_value = "model", env = "BAREVERBS_DEVICE")]
-    device: Source,
+    device: Place,
     /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
     /// else.
     #[arg(long, conflicts_with_all = ["json", "unbind"])]
@@ -41,28 +44,6 @@ struct Arguments {
     /// Prints JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// Where the device comes from.
-#[derive(Clone)]
-enum Source {
-    Model,
-    Vfio(PciAddress),
-}
-
-impl FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            None if text == "model" => Ok(Self::Model),
-            Some(("vfio", address)) => address
-                .parse()
-                .map(Self::Vfio)
-                .map_err(|error: bareverbs_vfio::ParsePciAddressError| error.to_string()),
-            _ => Err("expected model or vfio:ADDRESS".into()),
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -95,7 +76,7 @@ fn main() -> ExitCode {
 
 /// Binds the function to another driver.
 fn rebind(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let Source::Vfio(address) = arguments.device else {
+    let Place::Vfio(address) = arguments.device else {
         return Err("--device vfio:ADDRESS: which function?".into());
     };
     let plan = if arguments.bind {
@@ -112,7 +93,7 @@ fn rebind(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
 fn run(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
     match arguments.device {
-        Source::Model => {
+        Place::Model => {
             // Two, as a port without a partner on its cable is down.
             let world = Builder::new()
                 .function(connectx_model::Config::new(1))
@@ -121,7 +102,7 @@ fn run(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
             let part = connectx_model::Config::new(1).device_id;
             report(world.platform(0), "model0", part)
         }
-        Source::Vfio(address) => {
+        Place::Vfio(address) => {
             let device = VfioDevice::open(address)?;
             let part = device.device_id();
             report(device, &address.to_string(), part)

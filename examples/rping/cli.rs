@@ -1,38 +1,16 @@
 //! The command line, with the letters that rdma-core's `rping` uses.
 
 use bareverbs::verbs::Mtu;
-use bareverbs_vfio::{ParsePciAddressError, PciAddress};
 use clap::Parser;
 use std::net::IpAddr;
-use std::str::FromStr;
+
+use crate::place::Place;
 
 fn parse_mtu(text: &str) -> Result<Mtu, String> {
     (1..=5)
         .filter_map(Mtu::from_number)
         .find(|mtu| mtu.bytes().to_string() == text)
         .ok_or_else(|| "256, 512, 1024, 2048 or 4096".into())
-}
-
-/// Where a card is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    Model,
-    Vfio(PciAddress),
-}
-
-impl FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            None if text == "model" => Ok(Self::Model),
-            Some(("vfio", address)) => address
-                .parse()
-                .map(Self::Vfio)
-                .map_err(|error: ParsePciAddressError| error.to_string()),
-            _ => Err("expected model or vfio:BDF".into()),
-        }
-    }
 }
 
 /// RDMA ping-pong: the server reads what the client advertises, then writes it back.

@@ -5,6 +5,8 @@
 mod cli;
 mod node;
 mod ping;
+#[path = "../common/place.rs"]
+mod place;
 mod report;
 
 use std::error::Error;
@@ -17,10 +19,11 @@ use bareverbs::verbs::{Mac, Mtu, Platform};
 use bareverbs_in_process::Builder;
 use bareverbs_vfio::{PciAddress, VfioDevice};
 use clap::Parser;
-use cli::{Options, Place};
+use cli::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{About, Neighbourhood, Settings};
 use ping::{Pinged, Served};
+use place::Place;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

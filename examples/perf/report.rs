@@ -1,0 +1,147 @@
+//! The results as perftest prints them, and as JSON.
+
+use std::time::Duration;
+
+use super::measure::Took;
+
+/// Bytes of what perftest calls a megabyte.
+const MB: f64 = 1048576.0;
+
+/// A measurement.
+pub(crate) struct Row {
+    pub(crate) test: String,
+    pub(crate) depth: u32,
+    pub(crate) size: u32,
+    pub(crate) iterations: u32,
+    pub(crate) numbers: Numbers,
+}
+
+/// What was found: rates in MB/s and millions of messages a second, times in microseconds.
+pub(crate) enum Numbers {
+    Rate {
+        peak: f64,
+        average: f64,
+        messages: f64,
+    },
+    Times {
+        min: f64,
+        max: f64,
+        typical: f64,
+        average: f64,
+        deviation: f64,
+        p99: f64,
+        p999: f64,
+    },
+}
+
+impl Numbers {
+    pub(crate) fn rate(size: u32, took: Took) -> Self {
+        let per_second =
+            |count: u32, time: Duration| f64::from(count) / time.as_secs_f64().max(1e-9);
+        let messages = per_second(took.iterations, took.all);
+        let size = f64::from(size);
+        Self::Rate {
+            peak: per_second(took.tenth, took.best_tenth) * size / MB,
+            average: messages * size / MB,
+            messages: messages / 1e6,
+        }
+    }
+
+    /// Of at least one time, each divided by `parts`.
+    pub(crate) fn times(mut times: Vec<Duration>, parts: u32) -> Self {
+        times.sort_unstable();
+        let usec = |time: &Duration| time.as_secs_f64() * 1e6 / f64::from(parts);
+        let at = |share: f64| {
+            let index = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
+            times.get(index).map_or(0.0, usec)
+        };
+        let count = times.len().max(1) as f64;
+        let average = times.iter().map(usec).sum::<f64>() / count;
+        let square = |time: &Duration| (usec(time) - average).powi(2);
+        Self::Times {
+            min: at(0.0),
+            max: at(1.0),
+            typical: at(0.5),
+            average,
+            deviation: (times.iter().map(square).sum::<f64>() / count).sqrt(),
+            p99: at(0.99),
+            p999: at(0.999),
+        }
+    }
+}
+
+/// Announces a test, and what its columns are.
+pub(crate) fn heading(test: &str, depth: u32, is_bandwidth: bool) {
+    println!("{}", "-".repeat(87));
+    if is_bandwidth {
+        println!(" RDMA {test}, queue depth {depth}");
+        println!(
+            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
+        );
+    } else {
+        println!(" RDMA {test}");
+        println!(
+            " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
+             t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
+        );
+    }
+}
+
+pub(crate) fn line(row: &Row) {
+    let Row {
+        size, iterations, ..
+    } = row;
+    match row.numbers {
+        Numbers::Rate {
+            peak,
+            average,
+            messages,
+        } => println!(" {size:<10} {iterations:<14} {peak:<18.2} {average:<20.2} {messages:.6}"),
+        Numbers::Times {
+            min,
+            max,
+            typical,
+            average,
+            deviation,
+            p99,
+            p999,
+        } => println!(
+            " {size:<7} {iterations:<14} {min:<14.2} {max:<12.2} {typical:<18.2} {average:<14.2} {deviation:<15.2} \
+             {p99:<22.2} {p999:.2}"
+        ),
+    }
+}
+
+/// All of it, one object a measurement.
+pub(crate) fn json(rows: &[Row]) -> String {
+    let objects: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let numbers = match row.numbers {
+                Numbers::Rate {
+                    peak,
+                    average,
+                    messages,
+                } => format!(
+                    r#""bw_peak_mb":{peak:.2},"bw_average_mb":{average:.2},"msg_rate_mpps":{messages:.6}"#
+                ),
+                Numbers::Times {
+                    min,
+                    max,
+                    typical,
+                    average,
+                    deviation,
+                    p99,
+                    p999,
+                } => format!(
+                    r#""t_min_usec":{min:.2},"t_max_usec":{max:.2},"t_typical_usec":{typical:.2},"t_avg_usec":{average:.2},"t_stdev_usec":{deviation:.2},"p99_usec":{p99:.2},"p99_9_usec":{p999:.2}"#
+                ),
+            };
+            format!(
+                r#"{{"test":"{}","depth":{},"bytes":{},"iterations":{},{numbers}}}"#,
+                row.test, row.depth, row.size, row.iterations
+            )
+        })
+        .collect();
+    format!("[{}]", objects.join(",\n "))
+}
