@@ -1,26 +1,10 @@
 //! Criteria, walks, and the lookup against a scan of everything.
 
 use super::group::action::{COUNT, DROP, FORWARD};
-use super::headers::tests::{ME, PEER, frame, ipv4, ipv6, tcp, udp};
+use super::headers::tests::{ME, PEER, Rng, frame, random_frame};
 use super::matching::{Fields, MISC_PARAMETERS, OUTER_HEADERS};
 use super::*;
 use bareverbs_firmware_cmds::flow::FteMatchParam;
-
-/// Xorshift: the same numbers from the same seed.
-struct Rng(u64);
-
-impl Rng {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 const LIMITS: Limits = Limits {
     max_level: 64,
@@ -445,45 +429,6 @@ fn counters_count_and_are_found_in_rows() {
     }
     lab.steering.delete_entry(table, 0).unwrap();
     assert!(!lab.steering.counters.bulk(a).unwrap().used);
-}
-
-/// A frame of random kind, cut off at times.
-fn random_frame(rng: &mut Rng) -> Vec<u8> {
-    let pick = |rng: &mut Rng, from: &[u8]| from[rng.below(from.len() as u64) as usize];
-    let to = [
-        pick(rng, &[0, 1, 0x33]),
-        0xc9,
-        0,
-        0,
-        0,
-        pick(rng, &[0, 1, 2]),
-    ];
-    let tags: Vec<(bool, u16)> = (0..rng.below(3))
-        .map(|_| (rng.below(2) == 0, u16::from(pick(rng, &[0, 1, 2]))))
-        .collect();
-    let mut payload = match rng.below(3) {
-        0 => tcp(),
-        1 => udp(),
-        _ => vec![8; 8],
-    };
-    if let Some(port) = payload.get_mut(3) {
-        *port = pick(rng, &[1, 2, 3]);
-    }
-    let protocol = pick(rng, &[6, 17, 1, 58]);
-    let mut frame = match rng.below(4) {
-        0 => frame(to, &tags, 0x0806, &[0; 46]),
-        1 => frame(to, &tags, 0x86dd, &ipv6(protocol, &payload)),
-        _ => frame(
-            to,
-            &tags,
-            0x0800,
-            &ipv4(protocol, [0, 0x2000][rng.below(2) as usize], &payload),
-        ),
-    };
-    if rng.below(8) == 0 {
-        frame.truncate(rng.below(frame.len() as u64) as usize);
-    }
-    frame
 }
 
 /// Criteria of a few fields, some of them in part.

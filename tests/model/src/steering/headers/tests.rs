@@ -52,6 +52,70 @@ fn parse(frame: &[u8]) -> Headers {
     Headers::parse(frame).unwrap()
 }
 
+/// Xorshift: the same numbers from the same seed.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// A frame of random kind, cut off at times.
+pub(crate) fn random_frame(rng: &mut Rng) -> Vec<u8> {
+    let pick = |rng: &mut Rng, from: &[u8]| from[rng.below(from.len() as u64) as usize];
+    let to = [
+        pick(rng, &[0, 1, 0x33]),
+        0xc9,
+        0,
+        0,
+        0,
+        pick(rng, &[0, 1, 2]),
+    ];
+    let tags: Vec<(bool, u16)> = (0..rng.below(3))
+        .map(|_| (rng.below(2) == 0, u16::from(pick(rng, &[0, 1, 2]))))
+        .collect();
+    let mut payload = match rng.below(3) {
+        0 => tcp(),
+        1 => udp(),
+        _ => vec![8; 8],
+    };
+    if let Some(port) = payload.get_mut(3) {
+        *port = pick(rng, &[1, 2, 3]);
+    }
+    let protocol = pick(rng, &[6, 17, 1, 58]);
+    let mut frame = match rng.below(4) {
+        0 => frame(to, &tags, 0x0806, &[0; 46]),
+        1 => {
+            let extension = pick(rng, &[0, 43, 44, 60, protocol, protocol]);
+            let header = match extension {
+                44 => vec![protocol, 0, 0, pick(rng, &[0, 0, 1, 8]), 0, 0, 0, 1],
+                0 | 43 | 60 => vec![protocol, 0, 0, 0, 0, 0, 0, 0],
+                _ => Vec::new(),
+            };
+            let ip = ipv6(extension, &[header, payload].concat());
+            frame(to, &tags, 0x86dd, &ip)
+        }
+        _ => frame(
+            to,
+            &tags,
+            0x0800,
+            &ipv4(protocol, [0, 0x2000][rng.below(2) as usize], &payload),
+        ),
+    };
+    if rng.below(8) == 0 {
+        frame.truncate(rng.below(frame.len() as u64) as usize);
+    }
+    frame
+}
+
 #[test]
 fn arp() {
     let arp = parse(&frame([0xff; 6], &[], 0x0806, &[0; 46]));
@@ -263,4 +327,53 @@ fn runts_and_contradictions() {
     assert!(broken(3, 39).network.is_some() && broken(3, 39).transport.is_none());
     // Longer than the frame: there is what there is.
     assert!(broken(2, 9).transport.is_some());
+}
+
+/// The data path has its own eyes for checksums and hashes: what both see must be the same.
+#[test]
+fn the_data_path_sees_the_same_headers() {
+    use crate::ethernet::frame::{Transport as Seen, parse as look};
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(3);
+    println!("SEED={seed}");
+    let mut rng = Rng::new(seed);
+    let (mut networks, mut transports) = (0, 0);
+    for round in 0..20_000 {
+        let mut frame = random_frame(&mut rng);
+        while rng.below(2) == 0 && !frame.is_empty() {
+            let at = rng.below(frame.len().min(64) as u64) as usize;
+            frame[at] ^= 1 << rng.below(8);
+        }
+        let what = || format!("seed {seed} round {round} frame {frame:02x?}");
+        let (Some(ours), theirs) = (Headers::parse(&frame), look(&frame)) else {
+            continue;
+        };
+        // Behind a third tag only the data path looks.
+        let Some(network) = theirs.network.filter(|seen| seen.sound) else {
+            continue;
+        };
+        if ours.ethertype == ethertype::CVLAN || ours.ethertype == ethertype::SVLAN {
+            continue;
+        }
+        let ip = ours.network.unwrap_or_else(|| panic!("{}", what()));
+        assert_eq!((ip.offset, ip.end), (network.at, network.end), "{}", what());
+        assert_eq!(ip.fragment, network.fragment, "{}", what());
+        if !ip.fragment {
+            let seen = (network.transport, network.protocol);
+            assert_eq!((ip.payload, ip.protocol), seen, "{}", what());
+        }
+        networks += 1;
+        if let Some(seen) = theirs.transport {
+            let ours = ours.transport.unwrap_or_else(|| panic!("{}", what()));
+            assert_eq!(ours.tcp, matches!(seen, Seen::Tcp { .. }), "{}", what());
+            assert_eq!(ip.payload, seen.at(), "{}", what());
+            transports += 1;
+        }
+    }
+    assert!(
+        networks > 5000 && transports > 2000,
+        "{networks} {transports}"
+    );
 }
