@@ -488,11 +488,7 @@ pub(super) fn alloc_counter(
         return Err(Syndrome::FlowCounterBulk.into());
     }
     // The sizes double from bit to bit; the vendor's driver asks for all that are offered at once.
-    let count = if bulk == 0 {
-        1
-    } else {
-        BULK * u32::from(bulk)
-    };
+    let count = if bulk == 0 { 1 } else { BULK * u32::from(bulk) };
     let counters = &device.steering.counters;
     let first = counters.room(count).ok_or(Syndrome::FlowCounterExhausted)?;
     if max.saturating_sub(counters.count()) < count {
