@@ -17,6 +17,7 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     [
         ("rping", examples.join("rping")),
         ("devinfo", examples.join("devinfo")),
+        ("perf", examples.join("perf")),
         ("on_device", tests),
     ]
     .into_iter()

@@ -31,6 +31,7 @@ pub(super) const ALL: &[Scenario] = &[
         rounds: &[Boot {
             machines: &[&[0, 1]],
             script: include_str!("scripts/trouble.sh"),
+            complains: &[("off the bus", "not ready 65535ms after FLR; giving up")],
             limit: 12,
             ..MACHINE
         }],
@@ -56,6 +57,7 @@ pub(super) const ALL: &[Scenario] = &[
                 ("what binding takes", "echo vfio-pci > "),
                 ("devinfo", "PORT_ACTIVE (4)"),
                 ("tests", "test result: ok. 8 passed"),
+                ("perf", "RDMA atomic_lat"),
                 ("interrupts", "vfio-msix[0]"),
                 ("idle", "wakes in 5 s"),
                 (

@@ -24,6 +24,7 @@ for pages in 0 64; do
             "/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 --peer-mac 02:c9:00:00:00:01 -C 200 -V --json$wait"
     done
 done
+step 180 'perf' "/ours/perf --device vfio:$first,vfio:$second -n 20 -s 8,4096 -t 1,16"
 
 # Who waits for a connection sleeps: it wakes a few times a second. (What that costs in an emulated machine says nothing.)
 idle="/ours/rping -s --device vfio:$first -a 10.0.0.1 --peer-mac 02:c9:00:00:00:02 --interrupts > /run/idle & p=\$!

@@ -35,11 +35,13 @@ done
 duet 120 'after the kills' 'grep -q listening /run/server' "$serve" "$connect -C 50 -V"
 step 60 'nothing pinned' "$pins /proc/vmstat"
 
+# Unplugged as the kernel does it when the slot's button was pressed. (QEMU 11 aborts at device_del of a vfio-user-pci,
+# whatever the guest does with it.)
 for options in '' --interrupts; do
     for victim in 0 1; do
         card=$first
         [ $victim = 0 ] || card=$second
-        what="$victim $options"
+        what="$victim${options:+ by interrupts}"
         step 120 "reset of $what" "options=$options; pings=3; $traffic
             echo 1 > /sys/bus/pci/devices/$card/reset; $(fails $victim 'somebody else reset the function')"
         step 120 "hot unplug of $what" "options=$options; pings=3; $traffic
