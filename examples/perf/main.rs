@@ -84,7 +84,7 @@ struct Arguments {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Vec<u32>,
     /// Messages of each measurement.
-    #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..))]
+    #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     iterations: u32,
     /// Path MTU in bytes.
     #[arg(short = 'm', long, default_value = "4096", value_parser = parse_mtu)]
