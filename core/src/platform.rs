@@ -72,7 +72,9 @@ impl fmt::Display for DmaError {
             Self::LockedMemoryLimit { limit, needed } => {
                 write!(
                     f,
-                    "the limit on locked memory is {limit} bytes, {needed} are needed (raise RLIMIT_MEMLOCK)"
+                    "the limit on locked memory is {limit} bytes, {needed} are needed \
+                     (raise RLIMIT_MEMLOCK: `ulimit -l {}` or more)",
+                    needed.div_ceil(1024)
                 )
             }
             Self::TooManyMappings => {

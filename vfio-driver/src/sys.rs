@@ -113,14 +113,7 @@ impl Container {
                     .saturating_add(len);
                 // The kernel says the same when it has no memory for its own tables.
                 match sysfs::locked_memory_limit(&limits) {
-                    Some(limit) if needed > limit => {
-                        log::error!(
-                            "DMA memory is locked memory: {needed} bytes are needed, the limit is {limit}; raise it \
-                             with `ulimit -l {}` or more, or LimitMEMLOCK= of the service",
-                            needed.div_ceil(1024)
-                        );
-                        DmaError::LockedMemoryLimit { limit, needed }
-                    }
+                    Some(limit) if needed > limit => DmaError::LockedMemoryLimit { limit, needed },
                     _ => DmaError::OutOfMemory,
                 }
             }
