@@ -134,7 +134,9 @@ impl Device {
                 if let Some(set) = self.counters.get_mut(u32::from(counter_set)) {
                     set.values[Counter::OutOfBuffer as usize] += 1;
                 }
-                false
+                // It came as far as the queue, which is as far as the port counts.
+                self.stats.frames_dropped += 1;
+                true
             }
             Outcome::Done { index } => {
                 self.receive_done(io, number, index, length, &facts);

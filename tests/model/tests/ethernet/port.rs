@@ -83,6 +83,23 @@ fn groups_of_port_counters_differ() {
     }
 }
 
+#[test]
+fn frames_that_nobody_takes_were_on_the_cable() {
+    let mut lab = Lab::new();
+    // Too long for the port, and for a queue that has no buffer.
+    lab.receive(&good_udp_frame(OWN, OTHER, (1, 2), &[9; 20_000]));
+    lab.receive(&good_udp_frame(OWN, OTHER, (1, 2), &[9; 100]));
+    let register = ppcnt(&mut lab, 0);
+    let group = Eth8023Counters::read_from_bytes(register.counter_set()).unwrap();
+    assert_eq!(group.a_frames_received_ok_low(), 2);
+    assert_eq!(group.a_octets_received_ok_low(), 20_046 + 146);
+    // What is steered to a queue came through the port, whatever becomes of it there.
+    let counters = lab.node.command(&QueryVportCounterIn::new()).unwrap();
+    let unicast = counters.received_eth_unicast();
+    assert_eq!((unicast.packets(), unicast.octets()), (1, 142));
+    assert_eq!(lab.out_of_buffer(), 1);
+}
+
 fn set_list(lab: &mut Lab, kind: u8, entries: &[u64]) -> Result<(), Failure> {
     let mut modify = ModifyNicVportContextIn::new();
     modify.field_select_mut().set_addresses_list(true);
