@@ -17,8 +17,9 @@ const INIT: &str = include_str!("guest/init.sh");
 /// What its scripts have at hand.
 const HELPERS: &str = include_str!("guest/helpers.sh");
 
-/// The emulated cycle counter stands still when the machine that emulates it is busy, which the guest is not to mind.
-const CMDLINE: &str = "console=ttyS0 quiet panic=-1 tsc=reliable";
+/// The guest cannot find out how fast the emulated cycle counter is when the machine that emulates it is busy: its clock
+/// would run many times too fast, or stand still.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet";
 
 /// How often it is looked whether the model is still there while nothing else happens.
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);

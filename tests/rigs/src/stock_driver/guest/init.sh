@@ -88,7 +88,7 @@ begin() {
 # end NAME STATUS
 end() {
     echo "@status $2"
-    dmesg -r -c | awk '{ print "@log " $0 }'
+    dmesg -r -c | tee -a /run/kernel.log | awk '{ print "@log " $0 }'
     echo "@@ done $1"
 }
 

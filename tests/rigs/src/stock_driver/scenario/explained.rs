@@ -21,7 +21,7 @@ const DRIVER: &[(&str, &str)] = &[
 /// What the model logs.
 const MODEL: &[(&str, &str)] = &[(
     "health syndrome 0x1",
-    "the rig had the firmware stop, in the scenario that is about that",
+    "the rig had the firmware stop, in a scenario that is about that",
 )];
 
 fn find(list: &[(&'static str, &str)], line: &str) -> Option<&'static str> {
@@ -40,9 +40,7 @@ pub(super) fn by_model(line: &str) -> Option<&'static str> {
 /// Why a warning is explained, or excused by one of these scenarios.
 pub(in super::super) fn reason(known: &str, scenarios: &[Scenario]) -> &'static str {
     let excuses = scenarios.iter().flat_map(|scenario| scenario.excuses);
-    let all = DRIVER.iter().chain(MODEL).chain(excuses);
-    all.filter(|(text, _)| *text == known)
-        .map(|(_, reason)| *reason)
-        .next()
-        .unwrap_or_default()
+    let mut all = DRIVER.iter().chain(MODEL).chain(excuses);
+    all.find(|(text, _)| *text == known)
+        .map_or("", |(_, reason)| reason)
 }

@@ -111,6 +111,31 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "accidents",
+        about: "what happens to cards, cables and machines while there is traffic",
+        functions: 2,
+        excuses: &[(
+            "doorbell of QP",
+            "the kernel takes a device away from a program: its queues go first, then its page of doorbells",
+        )],
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            twice: Some(1),
+            script: include_str!("../scripts/accidents.sh"),
+            prints: &[],
+            complains: &[
+                ("firmware stops", "Fatal error"),
+                ("unload without firmware", ""),
+                ("model dies", "Fatal error"),
+                ("unload without card", ""),
+            ],
+            limit: 10,
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "steering",
         about: "which frames the network device takes: addresses, VLANs, groups, all of them, and rules of ethtool",
         functions: 2,

@@ -11,6 +11,8 @@ gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
 step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
 step 60 'versions' 'cd /sys/class/infiniband/mlx5_0/ports/1 && for gid in gids/*; do
     type=$(cat gid_attrs/types/${gid#gids/} 2> /dev/null) && echo "${gid#gids/} $(cat $gid) $type"; done; true'
+step 60 'indices' 'for version in 1 2; do gid_index $version 0000:ffff:c0a8 > /run/v$version || exit; done
+    gid_index 2 fd00: > /run/ipv6; grep . /run/v1 /run/v2 /run/ipv6'
 meet
 step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
 meet
@@ -20,12 +22,12 @@ for version in 1 2; do
     for kind in 'rc_pingpong -c' 'uc_pingpong -c' 'ud_pingpong -c' 'srq_pingpong -c' 'xsrq_pingpong'; do
         for events in '' ' -e'; do
             program="ibv_$kind -n 100$events"
-            with="-g \$(gid_index $version 0000:ffff:c0a8)"
+            with="-g \$(cat /run/v$version)"
             duet 120 "$program, v$version" 'listening 18515' "$program $with" "$program $with 192.168.1.1"
         done
     done
 done
-duet 120 'ibv_rc_pingpong over IPv6' 'listening 18515' 'ibv_rc_pingpong -c -g $(gid_index 2 fd00:)' \
-    'ibv_rc_pingpong -c -g $(gid_index 2 fd00:) 192.168.1.1'
+duet 120 'ibv_rc_pingpong over IPv6' 'listening 18515' 'ibv_rc_pingpong -c -g $(cat /run/ipv6)' \
+    'ibv_rc_pingpong -c -g $(cat /run/ipv6) 192.168.1.1'
 step 60 'checksums' 'cat /proc/net/snmp; ethtool -S $(netdev mlx5_core) | grep -E "(rdma|roce|phy):"; rdma statistic show'
 step 60 'unload' 'rmmod rdma_ucm && rmmod mlx5_ib && rmmod mlx5_core'
