@@ -98,6 +98,18 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "nvme",
+        about: "a kernel's own protocol on the card: NVMe over RoCE between two machines",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: include_str!("../scripts/nvme.sh"),
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "perf",
         about: "perftest's programs between two machines",
         functions: 2,
