@@ -24,6 +24,8 @@ pub(crate) struct End<'d, P: Platform> {
     pub(crate) send_cq: Cq<'d, P>,
     pub(crate) recv_cq: Cq<'d, P>,
     pub(crate) buffer: Buffer<'d, P>,
+    /// Goes after what is in it, or the device could not let go of it.
+    _pd: Pd<'d, P>,
     half: usize,
 }
 
@@ -103,6 +105,7 @@ impl<'d, P: Platform> End<'d, P> {
             send_cq,
             recv_cq,
             buffer,
+            _pd: pd,
             half,
         })
     }
