@@ -4,9 +4,15 @@ use super::super::stock_driver::Program;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+const EXAMPLES: [&str; 3] = ["rping", "devinfo", "perf"];
+
 /// Builds the examples and the driver's tests that need a device, without what only a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
-    run(cargo(root, "build").args(["--example", "rping", "--example", "devinfo"]))?;
+    let mut command = cargo(root, "build");
+    for name in EXAMPLES {
+        command.args(["--example", name]);
+    }
+    run(&mut command)?;
     // Cargo alone knows what it calls a test's program.
     let built = run(cargo(root, "test")
         .args(["--no-run", "--message-format", "json-render-diagnostics"])
@@ -14,19 +20,16 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
     let beside = std::env::current_exe().map_err(|error| error.to_string())?;
     let examples = beside.with_file_name("examples");
-    [
-        ("rping", examples.join("rping")),
-        ("devinfo", examples.join("devinfo")),
-        ("perf", examples.join("perf")),
-        ("on_device", tests),
-    ]
-    .into_iter()
-    .map(|(name, from)| {
-        let path = examples.join(format!("{name}.guest"));
-        run(Command::new("strip").arg("-o").arg(&path).arg(from))?;
-        Ok(Program { name, path })
-    })
-    .collect()
+    EXAMPLES
+        .map(|name| (name, examples.join(name)))
+        .into_iter()
+        .chain([("on_device", tests)])
+        .map(|(name, from)| {
+            let path = examples.join(format!("{name}.guest"));
+            run(Command::new("strip").arg("-o").arg(&path).arg(from))?;
+            Ok(Program { name, path })
+        })
+        .collect()
 }
 
 fn cargo(root: &Path, verb: &str) -> Command {
