@@ -57,6 +57,9 @@ impl Options {
 /// unbinding), or reports a bus error, registers read all ones here as well ([`removal`](Self::removal) tells which it
 /// was), so that everybody who uses the function gets the error "gone". The kernel waits until this value is dropped.
 ///
+/// From a function that fell off the bus, with nobody in the kernel knowing, waiters get their error at once; but the end of
+/// the process takes a minute longer, for which the kernel waits until it has reset the function on its own.
+///
 /// A function whose memory decoding the kernel turned off behind vfio-pci's back raises `SIGBUS`.
 pub struct VfioDevice {
     address: PciAddress,
