@@ -8,7 +8,7 @@ use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn
 use bareverbs_firmware_cmds::domain::{AllocPdIn, AllocXrcdIn, DeallocPdIn};
 use bareverbs_firmware_cmds::eq::{CreateEqIn, QueryEqIn};
 use bareverbs_firmware_cmds::hca::NopIn;
-use bareverbs_firmware_cmds::mad::AttachToMcgIn;
+use bareverbs_firmware_cmds::mad::{AttachToMcgIn, MadIfcIn};
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::{
@@ -408,7 +408,7 @@ fn sensible_command(node: &mut Node, random: &mut Random, n: &mut Numbers) -> Ve
                 i.set_translations_octword_actual_size(2);
                 i.set_pg_access(random.one_in(2));
                 i.memory_key_mkey_entry_mut()
-                    .set_access_mode_1_0(random.below(2) as u8)
+                    .set_access_mode_1_0(random.below(4) as u8)
                     .set_lr(true)
                     .set_lw(true)
                     .set_rr(true)
@@ -433,7 +433,8 @@ fn sensible_command(node: &mut Node, random: &mut Random, n: &mut Numbers) -> Ve
             tail = list;
             bytes!(CreateQpIn, |i| {
                 i.qpc_mut()
-                    .set_st([RC, UC, UD, QP1, 3, 0xc][random.below(6) as usize])
+                    .set_st([RC, UC, UD, 7, QP1, 3, 0xc][random.below(7) as usize])
+                    .set_no_sq(random.one_in(4))
                     .set_pm_state(3)
                     .set_pd(pd)
                     .set_xrcd(n.xrcd)
@@ -533,8 +534,17 @@ fn sensible_command(node: &mut Node, random: &mut Random, n: &mut Numbers) -> Ve
                 .set_roce_en(true)
                 .set_mtu(1000 + random.below(9000) as u16);
         }),
-        _ => match random.below(2) {
-            0 => bytes!(AttachToMcgIn, |i| {
+        _ => match random.below(3) {
+            0 => bytes!(MadIfcIn, |i| {
+                i.set_port(1).set_op_mod(random.below(4) as u16);
+                let mad = i.mad_mut();
+                mad.fill_with(|| random.below(256) as u8);
+                let class = [0x01, 0x81, 0x04][random.below(3) as usize];
+                mad[..4].copy_from_slice(&[1, class, 1, 1 + random.below(2) as u8]);
+                mad[16..18].copy_from_slice(&(0x10 + random.below(16) as u16).to_be_bytes());
+                mad[20..24].copy_from_slice(&(random.below(4) as u32).to_be_bytes());
+            }),
+            1 => bytes!(AttachToMcgIn, |i| {
                 i.set_qpn(qp).multicast_gid_mut()[0] = 0xff;
             }),
             _ => {
@@ -557,14 +567,22 @@ fn damaged_commands_and_what_they_leave_behind() {
     for seed in seeds(80) {
         let _seed = Seed(seed);
         let mut random = Random(seed);
+        let infiniband = random.one_in(3);
+        let config = if infiniband {
+            Config::new(1).infiniband()
+        } else {
+            Config::new(1)
+        };
         let mut node = Node::new(Config {
             strict: random.one_in(2),
-            ..Config::new(1)
+            ..config
         });
         node.initialize();
         node.create_eq(10, ASYNC, 0);
         node.create_eq(10, 0, 1);
-        node.address(1);
+        if !infiniband {
+            node.address(1);
+        }
         let pd = node.alloc_pd();
         let cq = node.create_cq(4, 1);
         let mut numbers = Numbers {
