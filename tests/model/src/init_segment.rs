@@ -10,6 +10,8 @@ const COMMAND_INTERFACE_REVISION: u32 = 5;
 const ADDRESS_HIGH: u64 = 0x010;
 const ADDRESS_LOW: u64 = 0x014;
 const DOORBELL: u64 = 0x018;
+/// In the word with the `initializing` bit: a driver may have the firmware reset by way of the interface state.
+const RESET_SUPPORTED: u32 = 1 << 30;
 
 impl Device {
     /// The word at a multiple of four.
@@ -28,7 +30,7 @@ impl Device {
             }
             0x1fc => {
                 let initializing = !self.booted() || self.faults.never_boots;
-                u32::from(initializing) << 31
+                u32::from(initializing) << 31 | RESET_SUPPORTED
             }
             // Where the firmware stopped: all the same to a driver, but not zero when it did.
             0x220 if !self.health.well() => 0x0080_1234,
@@ -84,8 +86,11 @@ impl Device {
                 self.pages = crate::pages::Pages::default();
                 self.stage = crate::device::Stage::Disabled;
             }
+            // The driver waits until the state says that the reset is over, and then begins anew.
             INTERFACE_RESET => {
+                log::info!("software reset");
                 self.reset();
+                self.health.interface = INTERFACE_DISABLED;
             }
             other => self.health.interface = other,
         }

@@ -311,7 +311,7 @@ fn the_interface_can_be_switched_off_without_commands() {
     assert_eq!(node.command(&NopIn::new()).err(), Some(Failure::Silence));
     // A software reset brings it back to life.
     node.write32(0x14, address | RESET << 8);
-    assert_eq!(node.read32(0x14) >> 8 & 7, 0);
+    assert_eq!(node.read32(0x14) >> 8 & 7, DISABLED);
     node.given.clear();
     node.program_queue();
     node.initialize();

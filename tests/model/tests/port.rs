@@ -642,10 +642,7 @@ fn an_infiniband_port_answers_for_its_subnet_manager() {
     );
     let mut mad = MadIfcIn::new();
     mad.set_port(1);
-    assert_eq!(
-        node.command(&mad).err(),
-        Some(refused(Syndrome::MadClass))
-    );
+    assert_eq!(node.command(&mad).err(), Some(refused(Syndrome::MadClass)));
     assert_ne!(
         node.command(&QuerySpecialContextsIn::new())
             .unwrap()

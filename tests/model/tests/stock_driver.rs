@@ -494,3 +494,26 @@ fn performance_queries_never_reach_the_driver() {
         assert_eq!((packets(24), packets(32)), expected);
     }
 }
+
+/// How mlx5_core brings a card back whose firmware has stopped: it looks whether it may reset, asks for that beside the
+/// queue's address, waits until the interface is disabled, and starts from the beginning.
+#[test]
+fn stopped_firmware_comes_back_by_software_reset() {
+    const DISABLED: u32 = 1;
+    const RESET: u32 = 7;
+    let mut node = Node::new(Config::new(1));
+    node.initialize();
+    node.model.fail_health(1, 0);
+    node.advance();
+    assert_eq!(node.read32(0x238) >> 31, 1, "a reset is required");
+    assert_eq!(node.read32(0x1fc) >> 30 & 1, 1, "and possible");
+    let queue = node.read32(0x14);
+    node.write32(0x14, queue & !0x700 | RESET << 8);
+    assert_eq!(node.read32(0x14) >> 8 & 7, DISABLED);
+    assert_eq!(node.read32(0x23c), 0, "no syndrome is left");
+    node.given.clear();
+    node.program_queue();
+    assert_eq!(node.read32(0x14) >> 8 & 7, 0);
+    node.initialize();
+    assert_eq!(node.model.leaks(), []);
+}
