@@ -28,6 +28,7 @@
 //! | path migration, end-to-end credits unless asked for | not modelled; credits say "unlimited" |
 
 pub mod codes;
+mod counter;
 mod datagram;
 pub mod env;
 pub mod headers;

@@ -9,6 +9,7 @@ mod extended_reliable;
 mod life_times;
 mod management;
 mod queue_pairs;
+mod registration;
 mod shared_receives;
 mod windows;
 
