@@ -126,10 +126,16 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "accidents",
         about: "what happens to cards, cables and machines while there is traffic",
         functions: 2,
-        excuses: &[(
-            "doorbell of QP",
-            "the kernel takes a device away from a program: its queues go first, then its page of doorbells",
-        )],
+        excuses: &[
+            (
+                "doorbell of QP",
+                "the kernel takes a device away from a program: its queues go first, then its page of doorbells",
+            ),
+            (
+                "doorbell in page",
+                "the driver resets firmware that has stopped while a program still has its page of doorbells",
+            ),
+        ],
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
