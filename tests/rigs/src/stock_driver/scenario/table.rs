@@ -144,7 +144,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
             prints: &[],
             complains: &[
                 ("firmware stops", "Fatal error"),
-                ("unload without firmware", ""),
+                ("firmware stops", "health recovery succeeded"),
                 ("model dies", "Fatal error"),
                 ("unload without card", ""),
             ],
