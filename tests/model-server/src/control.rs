@@ -4,16 +4,18 @@
 //! |---|---|
 //! | `link FUNCTION up` or `down` | the cable is plugged in or out |
 //! | `health FUNCTION SYNDROME` | the firmware stops with this syndrome (decimal) |
+//! | `restart FUNCTION` | somebody else has the firmware reset, as the physical function does for its virtual ones |
 //! | `vanish FUNCTION` | the card falls off the bus |
 //! | `pages FUNCTION COUNT` | the next object costs this many pages more |
 //! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | what befalls frames from here on, as a share of 1 |
 //! | `max-delay TIME` | how late they may come, as in 20us, 1ms or 2s |
 //! | `faults off` | nothing befalls frames any more |
 //! | `faults` | logs what is in force and what it did |
+//! | `state FUNCTION` | prints what the function did since power-on, and what it could reach now |
 
-use crate::faults::{self, Fault, Shown};
 use crate::world::{Function, World};
-use std::io;
+use connectx_model::link::setting::{self, Fault, Shown};
+use std::io::{self, Write};
 
 /// What a line asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,7 @@ enum Event {
     Link(Fault),
     FaultsOff,
     Faults,
+    State(usize),
 }
 
 /// What befalls a card.
@@ -29,6 +32,7 @@ enum Event {
 enum Mishap {
     Link(bool),
     Health(u8),
+    Restart,
     Vanish,
     Pages(u32),
 }
@@ -44,6 +48,7 @@ fn parse(line: &str) -> Result<Event, String> {
             let syndrome = syndrome.ok_or("a health syndrome is a number from 1 to 255")?;
             (function, Mishap::Health(syndrome))
         }
+        ["restart", function] => (function, Mishap::Restart),
         ["vanish", function] => (function, Mishap::Vanish),
         ["pages", function, count] => {
             let count = count.parse().map_err(|_| "how many pages?")?;
@@ -51,6 +56,10 @@ fn parse(line: &str) -> Result<Event, String> {
         }
         ["faults", "off"] => return Ok(Event::FaultsOff),
         ["faults"] => return Ok(Event::Faults),
+        ["state", function] => {
+            let function = function.parse().map_err(|_| "which function?")?;
+            return Ok(Event::State(function));
+        }
         [name, value] => return Fault::parse(name, value).map(Event::Link),
         _ => return Err("no such line".into()),
     };
@@ -74,21 +83,48 @@ fn obey(world: &World, event: Event) -> Result<(), String> {
     let (rates, report) = match event {
         Event::Card(index, mishap) => return strike(world, index, mishap),
         Event::Link(fault) => world.set_faults(|rates| fault.apply(rates)),
-        Event::FaultsOff => world.set_faults(|rates| *rates = faults::none()),
+        Event::FaultsOff => world.set_faults(|rates| *rates = setting::none()),
         Event::Faults => world.set_faults(|_| {}),
+        Event::State(index) => return tell_state(world, index),
     };
     log::info!("faults {}; {report}", Shown(rates));
     Ok(())
 }
 
-fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
-    if index >= world.functions() {
-        return Err(format!("there are {} functions", world.functions()));
+fn check(world: &World, index: usize) -> Result<(), String> {
+    if index < world.functions() {
+        return Ok(());
     }
+    Err(format!("there are {} functions", world.functions()))
+}
+
+/// What a driver that is gone must not have left, as the card sees it.
+fn tell_state(world: &World, index: usize) -> Result<(), String> {
+    check(world, index)?;
+    let (commands, reach, master) = world.with(index, |Function { model, port }| {
+        (
+            model.stats().commands,
+            port.memory.reach(),
+            u8::from(model.is_bus_master()),
+        )
+    });
+    // Whoever asks waits for a line, which has to be out before the next question.
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "state {index} commands={commands} reach={reach} master={master}"
+    )
+    .and_then(|()| out.flush())
+    .map_err(|error| error.to_string())
+}
+
+fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
+    check(world, index)?;
     log::info!("function {index}: {mishap:?}");
     world.with(index, |Function { model, port }| match mishap {
         Mishap::Link(up) => model.set_link(port, up),
         Mishap::Health(syndrome) => model.fail_health(syndrome, 0),
+        Mishap::Restart => model.reset_firmware(),
         Mishap::Vanish => model.vanish(),
         Mishap::Pages(count) => model.set_page_appetite(count),
     });
@@ -105,11 +141,13 @@ mod tests {
         assert_eq!(parse("link 1 down"), card(1, Mishap::Link(false)));
         assert_eq!(parse("link 0 up "), card(0, Mishap::Link(true)));
         assert_eq!(parse("health 0 12"), card(0, Mishap::Health(12)));
+        assert_eq!(parse("restart 2"), card(2, Mishap::Restart));
         assert_eq!(parse("vanish 3"), card(3, Mishap::Vanish));
         assert_eq!(parse("pages 0 40"), card(0, Mishap::Pages(40)));
         assert_eq!(parse("loss 0.1"), Ok(Event::Link(Fault::Loss(100))));
         assert_eq!(parse("faults off"), Ok(Event::FaultsOff));
         assert_eq!(parse("faults"), Ok(Event::Faults));
+        assert_eq!(parse("state 1"), Ok(Event::State(1)));
         for bad in [
             "link",
             "link x up",
@@ -121,6 +159,8 @@ mod tests {
             "loss",
             "loss 2",
             "faults on",
+            "state",
+            "state x",
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

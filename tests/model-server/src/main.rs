@@ -20,19 +20,17 @@ mod backend;
 mod control;
 mod ending;
 mod fabric;
-mod faults;
 mod memory;
 mod options;
-mod queue;
-mod stale;
-mod wire;
 mod world;
 
 use backend::Backend;
+use connectx_model::link::datagram::Wire;
+use connectx_model::link::setting;
+use connectx_model::link::stale::{self, Claim};
 use connectx_model::{Config, pcap};
 use ending::Ending;
 use options::{Asked, PortType, Serve};
-use stale::Claim;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -41,7 +39,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use vfio_user::Server;
-use wire::Wire;
 use world::{Wiring, World};
 
 fn main() -> ExitCode {
@@ -67,7 +64,10 @@ fn main() -> ExitCode {
 /// Serves until the end; `claims` are the files to remove then.
 fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), String> {
     let configs = configs(serve)?;
-    let (bar_size, vectors) = (configs[0].bar_size, configs[0].msix_vectors);
+    let shapes: Vec<_> = configs
+        .iter()
+        .map(|config| (config.bar_size, config.msix_vectors))
+        .collect();
     let (ending, ended) = Ending::new().map_err(|error| format!("signals: {error}"))?;
 
     let mut wires = Vec::new();
@@ -78,7 +78,7 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
             wires.push((index, Arc::new(wire)));
         }
     }
-    let mut rates = faults::none();
+    let mut rates = setting::none();
     for fault in &serve.faults {
         fault.apply(&mut rates);
     }
@@ -105,16 +105,20 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
     ending.spawn("the clock".into(), move || -> String { clock.run_clock() });
     for (index, wire) in wires {
         let (reader, world) = (wire.clone(), world.clone());
-        ending.spawn(format!("function {index}: its wire"), move || {
-            reader.read(&world)
+        ending.spawn(format!("function {index}: its wire"), move || match reader
+            .read(|| world.wake())
+        {
+            Ok(()) => "closed".to_string(),
+            Err(error) => error.to_string(),
         });
         ending.spawn(format!("function {index}: its wire"), move || -> String {
-            wire.write()
+            wire.write();
+            "closed".into()
         });
     }
     // Whoever started this may have read enough and be gone.
     let mut out = std::io::stdout();
-    for (index, socket) in serve.sockets.iter().enumerate() {
+    for (index, (socket, (bar_size, vectors))) in serve.sockets.iter().zip(shapes).enumerate() {
         let (server, claim) = listen(socket, bar_size, vectors)
             .map_err(|error| format!("{}: {error}", socket.display()))?;
         claims.push(claim);
@@ -124,19 +128,29 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
         });
         let _ = writeln!(out, "function {index} at {}", socket.display());
     }
-    let _ = writeln!(out, "faults {}, seed {seed}", faults::Shown(rates));
+    let _ = writeln!(out, "faults {}, seed {seed}", setting::Shown(rates));
     std::thread::spawn(move || control::follow(&world, std::io::stdin().lines()));
     ended.recv().map_err(|error| error.to_string())?
 }
 
 fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
-    (usize::from(serve.first_unit)..)
-        .take(serve.sockets.len())
-        .map(|unit| {
-            let unit = u8::try_from(unit).map_err(|_| "no function can be beyond number 255")?;
+    let virtuals = || serve.vf.iter().chain(&serve.vf_without_mac);
+    if let Some(beyond) = virtuals().find(|&&index| index >= serve.sockets.len()) {
+        return Err(format!("there is no function {beyond} to be a virtual one"));
+    }
+    (0..serve.sockets.len())
+        .map(|index| {
+            let unit = u8::try_from(usize::from(serve.first_unit) + index)
+                .map_err(|_| "no function can be beyond number 255")?;
             let mut config = Config::new(unit);
             if matches!(serve.port_type, PortType::Ib) {
                 config = config.infiniband();
+            }
+            if virtuals().any(|&one| one == index) {
+                config = config.virtual_function();
+            }
+            if serve.vf_without_mac.contains(&index) {
+                config = config.without_addresses();
             }
             config.boot_pages = serve.boot_pages.unwrap_or(config.boot_pages);
             config.init_pages = serve.init_pages.unwrap_or(config.init_pages);

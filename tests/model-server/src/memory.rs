@@ -186,6 +186,12 @@ impl Memory {
         gone
     }
 
+    /// How many bytes the device can reach.
+    pub(crate) fn reach(&self) -> u64 {
+        let reached = self.ranges.values().filter(|range| range.backing.is_some());
+        reached.map(|range| range.len).sum()
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
@@ -453,6 +459,9 @@ mod tests {
         assert_eq!(memory.unmap(0x1_3000, u64::MAX), 0x1000);
         assert_eq!(pages(&mut memory), [None, None, Some(3), None]);
         assert_eq!(memory.unmap(0, 0), 0);
+        // Of what comes without a descriptor the device reaches nothing.
+        memory.map(0x8000, 0x1000, None, true, true).unwrap();
+        assert_eq!(memory.reach(), 0x1000);
         memory.clear();
         assert_eq!(pages(&mut memory), [None; 4]);
     }

@@ -1,8 +1,8 @@
 //! The command line.
 
-use crate::faults::Fault;
-use crate::wire::Address;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use connectx_model::link::datagram::Address;
+use connectx_model::link::setting::Fault;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -20,8 +20,9 @@ enum Command {
     /// come, go and come again: the function is reset in between.
     ///
     /// Lines on standard input strike while the server runs: "link FUNCTION up", "link FUNCTION down", "health FUNCTION
-    /// SYNDROME", "vanish FUNCTION", "pages FUNCTION COUNT"; "loss 0.1" and the other kinds of --fault, "faults off", and
-    /// "faults", which logs what they did so far. That standard input ends is not an end.
+    /// SYNDROME", "restart FUNCTION", "vanish FUNCTION", "pages FUNCTION COUNT"; "loss 0.1" and the other kinds of --fault, "faults off", and
+    /// "faults", which logs what they did so far; "state FUNCTION" prints what it did and how much memory it can reach.
+    /// That standard input ends is not an end.
     Serve(Serve),
 }
 
@@ -52,6 +53,12 @@ pub(crate) struct Serve {
     /// What the ports speak
     #[arg(long, value_enum, default_value = "eth")]
     pub(crate) port_type: PortType,
+    /// Serve this function, counted from 0, as a virtual one
+    #[arg(long, value_name = "FUNCTION")]
+    pub(crate) vf: Vec<usize>,
+    /// The same, and nobody has given it a MAC address and GUIDs
+    #[arg(long, value_name = "FUNCTION")]
+    pub(crate) vf_without_mac: Vec<usize>,
     /// What befalls frames between ports, and between ports and wires: loss, duplicate, reorder, delay or corrupt with
     /// its share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given)
     ///

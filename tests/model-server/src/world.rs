@@ -2,8 +2,8 @@
 
 use crate::fabric::Fabric;
 use crate::memory::Memory;
-use crate::wire::Wire;
 use connectx_model::link::Link;
+use connectx_model::link::datagram::Wire;
 use connectx_model::link::fault::{Faulty, Rates, Report};
 use connectx_model::link::trace::Summary;
 use connectx_model::{Config, Host, IommuFault, Model, pcap};
@@ -322,12 +322,12 @@ impl State {
         let mut more = false;
         for (at, wire) in self.wires.iter().enumerate() {
             let mut taken = 0;
-            while taken < MOST_FRAMES && wire.incoming.try_pop(&mut self.frame) {
+            while taken < MOST_FRAMES && wire.receive(&mut self.frame) {
                 let port = self.functions.len() + at;
                 self.entrance.send(port, &self.frame, now);
                 taken += 1;
             }
-            more |= !wire.incoming.is_empty();
+            more |= !wire.is_idle();
         }
         more
     }

@@ -23,6 +23,20 @@ pub enum PortType {
     InfiniBand,
 }
 
+/// What a function is to its card.
+///
+/// A virtual function is shown as vfio-pci presents it, and as the vendor's driver for Linux expects it
+/// (`MLX5_PCI_DEV_IS_VF`): it drives its own objects and its own virtual port, and nothing that belongs to the card. The
+/// physical function beside it, which would switch it on and look after it, is not part of the model: what it would have
+/// set is configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// The card itself, or one of its ports.
+    Physical,
+    /// One of those that SR-IOV makes of a physical one.
+    Virtual,
+}
+
 /// Everything about a card that is decided before it is plugged in.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -30,6 +44,8 @@ pub struct Config {
     pub vendor_id: u16,
     /// PCI device; ConnectX-5 by default.
     pub device_id: u16,
+    /// What it is to its card.
+    pub function: FunctionKind,
     /// Firmware revision: major, minor, sub-minor.
     pub firmware: (u16, u16, u16),
     /// Board identification, as QUERY_ADAPTER gives it.
@@ -102,6 +118,7 @@ impl Config {
         Self {
             vendor_id: 0x15b3,
             device_id: 0x1017,
+            function: FunctionKind::Physical,
             firmware: (16, 35, 4030),
             board_id: *b"BRV_0000000001\0\0",
             port_type: PortType::Ethernet,
@@ -141,6 +158,40 @@ impl Config {
             caps.set_eth_net_offloads(false).set_nic_flow_table(false);
         }
         self
+    }
+
+    /// A virtual function of the same card, with the addresses that its physical function's driver gave it.
+    ///
+    /// The kinds of a card's functions have neighbouring device IDs (`mlx5_core_pci_table`). Its pages come from the driver
+    /// of the physical function (`mlx5_wait_for_pages` of `MLX5_VF`), and it has fewer vectors and a smaller BAR.
+    #[must_use]
+    pub fn virtual_function(mut self) -> Self {
+        self.function = FunctionKind::Virtual;
+        self.device_id += 1;
+        self.bar_size = 1 << 20;
+        self.msix_vectors = 12;
+        self.boot_pages = 0;
+        self.init_pages = 0;
+        for caps in [&mut self.general, &mut self.general_max] {
+            caps.set_vport_group_manager(false);
+        }
+        self
+    }
+
+    /// The same function before anyone gave its virtual port addresses: the MAC is zero, and with it the GUIDs, which the
+    /// driver of the physical function derives from it (`node_guid_gen_from_mac`).
+    #[must_use]
+    pub fn without_addresses(mut self) -> Self {
+        self.mac = [0; 6];
+        self.node_guid = 0;
+        self.port_guid = 0;
+        self
+    }
+
+    /// Whether this is a virtual function.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.function == FunctionKind::Virtual
     }
 
     /// The same card with an InfiniBand port.
@@ -197,6 +248,7 @@ fn general() -> (HcaCap, HcaCap) {
         .set_ud(true)
         .set_uc(true)
         .set_rc(true)
+        .set_fl_rc_qp_when_roce_disabled(true)
         .set_log_pg_sz(12)
         .set_driver_version(true)
         .set_log_bf_reg_size(9)
@@ -244,7 +296,10 @@ fn roce() -> (RoceCap, RoceCap) {
         .set_r_roce_dest_udp_port(4791)
         .set_r_roce_max_src_udp_port(0xffff)
         .set_r_roce_min_src_udp_port(0xc000)
-        .set_roce_address_table_size(128);
+        .set_roce_address_table_size(128)
+        // NVIDIA's dump of a card of these years (the manual of mlx5ctl) has both.
+        .set_fl_rc_qp_when_roce_disabled(true)
+        .set_fl_rc_qp_when_roce_enabled(true);
     let mut max = cap;
     max.set_sw_r_roce_src_udp_port(true);
     (cap, max)

@@ -144,7 +144,9 @@ pub(crate) struct Device {
     pub(crate) smi: Option<u32>,
     /// Frames to the own address.
     pub(crate) loopback: VecDeque<Vec<u8>>,
-    /// The same from Ethernet send queues.
+    /// Frames of QPs with force loopback.
+    pub(crate) forced: VecDeque<Vec<u8>>,
+    /// Frames to the own address from Ethernet send queues.
     pub(crate) looped: VecDeque<Looped>,
     /// Who sent the packet that is being delivered, on an InfiniBand port.
     pub(crate) sender: Option<LocalSource>,
@@ -167,7 +169,7 @@ impl Device {
             stage: Stage::Disabled,
             issi: 0,
             cmdq: CommandQueue::new(&config),
-            pages: Pages::default(),
+            pages: Pages::new(&config),
             uars: Table::new(FIRST_UAR, uars),
             pds: Table::new(1, 1 << caps.general.log_max_pd()),
             transport_domains: Table::new(1, 1 << caps.general.log_max_transport_domain()),
@@ -196,6 +198,7 @@ impl Device {
             gsi: None,
             smi: None,
             loopback: VecDeque::new(),
+            forced: VecDeque::new(),
             looped: VecDeque::new(),
             sender: None,
             spare_frames: Vec::new(),
@@ -352,6 +355,7 @@ impl Device {
         self.gsi = None;
         self.smi = None;
         self.loopback.clear();
+        self.forced.clear();
         self.looped.clear();
         self.pages.release_all();
         self.pages.asked = 0;

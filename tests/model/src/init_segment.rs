@@ -68,6 +68,13 @@ impl Device {
         }
     }
 
+    /// The firmware begins anew. A driver waits until the state says that this is over, and then does so as well.
+    pub(crate) fn reset_firmware(&mut self) {
+        log::info!("software reset");
+        self.reset();
+        self.health.interface = INTERFACE_DISABLED;
+    }
+
     fn address_low(&mut self, value: u32) {
         let address = u64::from(self.cmdq.latch) << 32 | u64::from(value & !0xfff);
         match (value >> 8 & 7) as u8 {
@@ -83,15 +90,14 @@ impl Device {
                 let leaks = self.leaks.len();
                 self.drop_objects();
                 self.leaks.truncate(leaks);
-                self.pages = crate::pages::Pages::default();
+                self.pages = crate::pages::Pages::new(&self.config);
                 self.stage = crate::device::Stage::Disabled;
             }
-            // The driver waits until the state says that the reset is over, and then begins anew.
-            INTERFACE_RESET => {
-                log::info!("software reset");
-                self.reset();
-                self.health.interface = INTERFACE_DISABLED;
+            // Firmware is reset by one of those that can lock the card for it (`lock_sem_sw_reset`); others wait.
+            INTERFACE_RESET if self.config.is_virtual() => {
+                log::warn!("a virtual function asks for a reset of the firmware");
             }
+            INTERFACE_RESET => self.reset_firmware(),
             other => self.health.interface = other,
         }
     }

@@ -13,6 +13,7 @@
 //! | part | modelled | not modelled |
 //! |---|---|---|
 //! | PCI | BAR 0 with 1-, 2-, 4- and 8-byte accesses, PCI Express with function reset, MSI-X with masks and pending bits, bus master and memory enables | vendor-specific capability, SR-IOV, ROM |
+//! | virtual functions | as their own drivers see them: identity, no pages of their own, no say in the card's port, registers and addresses | what the physical function does for them: switching them on, their pages, rules and rates of the e-switch |
 //! | command interface | slots in parallel, chains of any length, tokens, delivery status, signatures in both directions, completion polled or by event | user contexts (`uid`) |
 //! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
 //! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events | temperature, modules and the like |
@@ -36,6 +37,7 @@ mod device;
 mod eq;
 mod ethernet;
 pub mod fault;
+mod force_loopback;
 pub mod health;
 pub mod host;
 mod infiniband;
@@ -64,7 +66,7 @@ mod vport;
 mod wire;
 mod wqe;
 
-pub use config::{Config, MsixMode, PortType};
+pub use config::{Config, FunctionKind, MsixMode, PortType};
 pub use counters::{Counts, Stats};
 pub use device::{Leak, ObjectKind};
 pub use fault::{CommandFault, CommandRule, Faults};

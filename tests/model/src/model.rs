@@ -232,6 +232,12 @@ impl Model {
         self.device.health.fail(syndrome, ext_syndrome);
     }
 
+    /// Somebody else has the firmware reset after it stopped, as the driver of the physical function does for its virtual
+    /// ones: the function is well again, and disabled until its own driver begins anew.
+    pub fn reset_firmware(&mut self) {
+        self.device.reset_firmware();
+    }
+
     /// The card falls off the bus: reads give all-ones, nothing is written, nothing is sent, for ever.
     pub fn vanish(&mut self) {
         self.device.health.vanished = true;
@@ -241,6 +247,12 @@ impl Model {
     #[must_use]
     pub fn vanished(&self) -> bool {
         self.device.health.vanished
+    }
+
+    /// Whether the PCI command register lets it start DMA.
+    #[must_use]
+    pub fn is_bus_master(&self) -> bool {
+        self.pci.bus_master()
     }
 
     /// The health syndrome; 0 when well.

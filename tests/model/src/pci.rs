@@ -68,9 +68,16 @@ impl Pci {
         put(BAR0, &[0x0c]);
         put(0x2c, &config.vendor_id.to_le_bytes());
         put(0x2e, &0x0008u16.to_le_bytes());
-        put(0x34, &[PM as u8]);
-        // Power management, version 3, no power states but D0 and D3hot.
-        put(PM, &[0x01, PCIE as u8, 0x03, 0x00, 0x08, 0x00, 0x00, 0x00]);
+        if config.is_virtual() {
+            // The physical function's SR-IOV capability enables memory for all of them. vfio-pci, which emulates the bit,
+            // starts with it set.
+            put(COMMAND, &COMMAND_MEMORY.to_le_bytes());
+            put(0x34, &[PCIE as u8]);
+        } else {
+            put(0x34, &[PM as u8]);
+            // Power management, version 3, no power states but D0 and D3hot.
+            put(PM, &[0x01, PCIE as u8, 0x03, 0x00, 0x08, 0x00, 0x00, 0x00]);
+        }
         // PCI Express endpoint, version 2; function reset in the device capabilities.
         put(PCIE, &[0x10, MSIX as u8, 0x02, 0x00]);
         put(PCIE + 0x04, &(1u32 << 28 | 0x8002).to_le_bytes());
@@ -92,7 +99,9 @@ impl Pci {
         let bar = !(config.bar_size.next_power_of_two() - 1);
         rw(BAR0, &bar.to_le_bytes());
         rw(0x3c, &[0xff]);
-        rw(PM + 4, &[0x03]);
+        if !config.is_virtual() {
+            rw(PM + 4, &[0x03]);
+        }
         rw(DEVICE_CONTROL, &0x7fffu16.to_le_bytes());
         rw(PCIE + 0x10, &0x01ffu16.to_le_bytes());
         rw(PCIE + 0x28, &0x07ffu16.to_le_bytes());

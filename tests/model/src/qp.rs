@@ -1,6 +1,7 @@
 //! Queue pairs: queues in the host's memory, states, doorbells, and what the transport has to know of them.
 
 use crate::device::Device;
+use crate::force_loopback;
 use crate::infiniband::LocalDestination;
 use crate::io::Io;
 use crate::mkey::Accessor;
@@ -219,6 +220,9 @@ impl Device {
     }
 
     fn connected_path(&self, path: &Ads) -> Option<Path> {
+        if path.fl() {
+            return Some(force_loopback::PATH);
+        }
         if !self.ethernet() {
             return Some(self.local_path(&LocalDestination {
                 lid: path.rlid(),

@@ -244,7 +244,10 @@ impl Device {
 
     /// Whether no queue has something to do, and no frame is on its way round.
     pub(crate) fn idle(&self) -> bool {
-        self.ready.is_empty() && self.loopback.is_empty() && self.looped.is_empty()
+        self.ready.is_empty()
+            && self.loopback.is_empty()
+            && self.forced.is_empty()
+            && self.looped.is_empty()
     }
 
     /// Whether anything but commands is due.

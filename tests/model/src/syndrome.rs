@@ -97,6 +97,7 @@ syndromes! {
     PagesTwice = 0x0003_0004, BadParam, "a page that was given before";
     PagesOutputShort = 0x0003_0005, BadOutputLength, "no room for the addresses of the pages taken back";
     PagesUnreachable = 0x0003_0006, BadParam, "a page that the device cannot reach";
+    PagesVirtual = 0x0003_0007, BadOp, "MANAGE_PAGES by a virtual function, whose pages the physical function's driver gives";
 
     CapType = 0x0004_0001, BadParam, "a capability group that does not exist";
     CapTooLate = 0x0004_0002, BadSystemState, "SET_HCA_CAP after INIT_HCA";
@@ -112,6 +113,7 @@ syndromes! {
     RegisterPort = 0x0005_0005, BadIndex, "a register of a port that does not exist";
     RegisterOpMod = 0x0005_0006, BadParam, "ACCESS_REG with an op_mod that does not exist";
     RegisterMtu = 0x0005_0007, BadParam, "an MTU beyond the port's maximum";
+    RegisterVirtual = 0x0005_0008, BadOp, "a register that a virtual function cannot write";
 
     UarExhausted = 0x0006_0001, NoResources, "no UAR left";
     UarUnknown = 0x0006_0002, BadResource, "DEALLOC_UAR of a UAR that is not allocated";
@@ -195,6 +197,7 @@ syndromes! {
     QpReceiveType = 0x000a_000d, BadParam, "CREATE_QP with an rq_type that does not exist";
     QpUmem = 0x000a_000e, BadParam, "a user memory object that was never created";
     QpGsiTaken = 0x000a_000f, ResourceBusy, "CREATE_QP of a second QP1 on the port";
+    QpForceLoopback = 0x000a_0028, BadParam, "force loopback without its capability, or of a QP that is not RC";
     QpSmiTaken = 0x000a_0027, ResourceBusy, "CREATE_QP of a second QP0 on the port";
     QpUnknown = 0x000a_0010, BadResource, "a QP that does not exist";
     QpTransition = 0x000a_0011, BadQpState, "a transition that the QP's state does not allow";
@@ -273,6 +276,7 @@ syndromes! {
     VportListSize = 0x000c_001e, Limit, "a list of addresses beyond the largest";
     VportListInput = 0x000c_001f, BadInputLength, "a list of addresses shorter than allowed_list_size says";
     VportListOutput = 0x000c_0020, BadOutputLength, "no room for the list of addresses";
+    VportVirtual = 0x000c_0021, BadOp, "addresses of a virtual port that only the function which manages it can set";
 
     TisExhausted = 0x000d_0001, NoResources, "no TIS left";
     TisDomain = 0x000d_0002, BadResource, "CREATE_TIS in a transport domain that is not allocated";

@@ -198,7 +198,11 @@ impl Env for View<'_, '_> {
     }
 
     fn transmit(&mut self, frame: &[u8]) {
-        self.device.send_frame(self.io, frame);
+        if self.device.loops_by_force(self.qpn) {
+            self.device.loop_by_force(frame);
+        } else {
+            self.device.send_frame(self.io, frame);
+        }
     }
 
     fn count(&mut self, counter: Counter) {

@@ -22,7 +22,7 @@ enum Fate {
 /// Where datagrams to a group are addressed.
 const MULTICAST_QPN: u32 = 0xff_ffff;
 /// Frames to the own address that may wait; a device drops what its buffer does not hold.
-const LOOPBACK_DEPTH: usize = 1024;
+pub(crate) const LOOPBACK_DEPTH: usize = 1024;
 
 fn mapped(address: [u8; 4]) -> [u8; 16] {
     let mut gid = [0; 16];
@@ -54,28 +54,34 @@ impl Device {
         };
         let group = to[0] & 1 != 0;
         let own = *to == self.vport.mac() || frame.get(6..12) == Some(to);
+        // The virtual port is down with its cable, and what it is given is discarded, be it for the port itself.
+        if !self.vport.up() {
+            self.stats.frames_dropped += 1;
+            return;
+        }
         if (own || group) && self.loopback.len() < LOOPBACK_DEPTH {
-            let mut copy = self.spare_frames.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(frame);
+            let copy = self.copy_of(frame);
             self.loopback.push_back(copy);
         }
         if !own {
-            if self.vport.up() {
-                self.stats.frames_sent += 1;
-                self.vport.cable.sent[Kind::of(frame) as usize].count(frame);
-                let traffic = &mut self.vport.traffic;
-                let counter = if group {
-                    &mut traffic.group_sent
-                } else {
-                    &mut traffic.sent
-                };
-                counter.count(frame);
-                io.transmit(frame);
+            self.stats.frames_sent += 1;
+            self.vport.cable.sent[Kind::of(frame) as usize].count(frame);
+            let traffic = &mut self.vport.traffic;
+            let counter = if group {
+                &mut traffic.group_sent
             } else {
-                self.stats.frames_dropped += 1;
-            }
+                &mut traffic.sent
+            };
+            counter.count(frame);
+            io.transmit(frame);
         }
+    }
+
+    pub(crate) fn copy_of(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut copy = self.spare_frames.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(frame);
+        copy
     }
 
     /// Delivers frames that the device sent to itself.
@@ -85,6 +91,13 @@ impl Device {
                 break;
             };
             self.deliver(io, &frame, true);
+            self.spare_frames.push(frame);
+        }
+        for _ in 0..self.forced.len().min(64) {
+            let Some(frame) = self.forced.pop_front() else {
+                break;
+            };
+            self.deliver_by_force(io, &frame);
             self.spare_frames.push(frame);
         }
         for _ in 0..self.looped.len().min(64) {
@@ -97,7 +110,7 @@ impl Device {
                 self.stats.frames_dropped += 1;
             }
         }
-        !self.loopback.is_empty() || !self.looped.is_empty()
+        !self.loopback.is_empty() || !self.forced.is_empty() || !self.looped.is_empty()
     }
 
     /// A frame from the cable.

@@ -163,7 +163,10 @@ fn random_commands_and_registers() {
         let mut node = Node::new(Config {
             strict: seed % 2 == 0,
             supported_issi: 1 << (seed % 3 != 0) as u32,
-            ..Config::new(1)
+            ..match seed % 5 {
+                0 => Config::new(1).virtual_function(),
+                _ => Config::new(1),
+            }
         });
         node.initialize();
         node.create_eq(10, u64::MAX, 0);
@@ -572,6 +575,10 @@ fn damaged_commands_and_what_they_leave_behind() {
             Config::new(1).infiniband()
         } else {
             Config::new(1)
+        };
+        let config = match seed % 5 {
+            0 => config.virtual_function(),
+            _ => config,
         };
         let mut node = Node::new(Config {
             strict: random.one_in(2),

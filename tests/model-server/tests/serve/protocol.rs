@@ -4,6 +4,7 @@ use crate::card::{Arena, BAR0, BY_EVENT, CONFIG, Card, IOVA, MSIX, NO_DATA, VECT
 use crate::raw::{self, Raw};
 use crate::support::Server;
 use std::os::fd::AsRawFd;
+use std::process::Command;
 use vfio_user::Client;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
@@ -30,6 +31,30 @@ fn regions_and_interrupts_are_told() {
         let wanted = if index == MSIX { VECTORS.into() } else { 0 };
         assert_eq!((about.index, about.count), (index, wanted));
     }
+}
+
+#[test]
+fn each_function_is_of_its_own_kind() {
+    let server = Server::start(3, &["--vf", "1", "--vf-without-mac", "2"]);
+    for (index, id, size, vectors) in [
+        (0, 0x17, 32 << 20, u32::from(VECTORS)),
+        (1, 0x18, 1 << 20, 12),
+        (2, 0x18, 1 << 20, 12),
+    ] {
+        let mut client = Client::new(&server.socket(index)).unwrap();
+        assert_eq!(client.region(BAR0).unwrap().size, size);
+        assert_eq!(client.get_irq_info(MSIX).unwrap().count, vectors);
+        let mut ids = [0; 4];
+        client.region_read(CONFIG, 0, &mut ids).unwrap();
+        assert_eq!(ids, [0xb3, 0x15, id, 0x10]);
+    }
+    let beyond = Command::new(env!("CARGO_BIN_EXE_connectx-model"))
+        .args(["serve", "--vf", "1", "--socket"])
+        .arg(server.socket(0).with_extension("other"))
+        .output()
+        .unwrap();
+    assert_eq!(beyond.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&beyond.stderr).contains("no function 1"));
 }
 
 #[test]

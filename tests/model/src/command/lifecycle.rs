@@ -44,7 +44,7 @@ pub(super) fn disable(
         });
     }
     let checked = device.pages.check_firmware(io);
-    device.pages = crate::pages::Pages::default();
+    device.pages = crate::pages::Pages::new(&device.config);
     device.stage = Stage::Disabled;
     device.issi = 0;
     device.caps = crate::caps::Caps::new(&device.config);

@@ -16,8 +16,11 @@ const INIT: u16 = 2;
 const REGULAR: u16 = 3;
 
 impl Device {
-    /// Pages that the firmware itself still wants.
+    /// Pages that the firmware itself still wants. It never asks a virtual function's driver for any.
     pub(crate) fn boot_pages_missing(&self) -> u32 {
+        if self.config.is_virtual() {
+            return 0;
+        }
         let wanted = self
             .config
             .boot_pages
@@ -27,6 +30,9 @@ impl Device {
 
     /// Pages that contexts want before the first object.
     pub(crate) fn init_pages_missing(&self) -> u32 {
+        if self.config.is_virtual() {
+            return 0;
+        }
         let wanted = self
             .config
             .init_pages
@@ -74,6 +80,9 @@ pub(super) fn manage(
 ) -> Result {
     if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
         return Err(Syndrome::OtherFunction.into());
+    }
+    if device.config.is_virtual() {
+        return Err(Syndrome::PagesVirtual.into());
     }
     match call.input.op_mod() {
         CANNOT_GIVE => {

@@ -84,7 +84,16 @@ pub(super) fn access(
         _ => return Err(Syndrome::RegisterOpMod.into()),
     };
     let (tail, out) = (call.tail, call.output_tail);
-    match (call.input.register_id(), write) {
+    let register = call.input.register_id();
+    if device.config.is_virtual() && write {
+        match register {
+            // What the vendor's driver sets for a physical function only (`set_hca_ctrl`), or for the one that manages the
+            // virtual ports (`mlx5e_ethtool_set_pauseparam`).
+            id::HOST_ENDIANNESS | id::PFCC => return Err(Syndrome::RegisterVirtual.into()),
+            _ => {}
+        }
+    }
+    match (register, write) {
         (id::HOST_ENDIANNESS, _) => {
             tail.get(..ENDIANNESS_LEN).ok_or(Syndrome::RegisterShort)?;
             Ok(())
@@ -149,7 +158,11 @@ fn pmtu(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result
             if !(MTU_OVERHEAD + 68..=MAX_HW_MTU).contains(&wanted) {
                 return Err(Syndrome::RegisterMtu.into());
             }
-            device.vport.mtu = wanted - MTU_OVERHEAD;
+            // A virtual function that asks for an MTU is not refused, but the port keeps its own: the driver writes the
+            // register all the same, and goes by its virtual port's MTU (`mlx5e_set_mtu`).
+            if !device.config.is_virtual() {
+                device.vport.mtu = wanted - MTU_OVERHEAD;
+            }
         }
     }
     let (max, current) = if device.ethernet() {
@@ -187,8 +200,9 @@ fn ptys(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
 fn paos(device: &mut Device, io: &mut Io<'_>, tail: &[u8], out: &mut [u8], write: bool) -> Result {
     let mut register: PaosReg = input(tail)?;
     port(register.local_port())?;
-    // The administrative state is written only with its enable bit.
-    if write && register.ase() {
+    // The administrative state is written only with its enable bit. A virtual function does not switch off the port that
+    // all share, but its driver tries whenever its network device goes up or down (`mlx5e_modify_admin_state`).
+    if write && register.ase() && !device.config.is_virtual() {
         let before = device.vport.up();
         device.vport.admin_up = register.admin_status() == PORT_UP;
         device.link_changed(io, before);

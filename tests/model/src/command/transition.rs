@@ -331,18 +331,23 @@ fn check_merged(device: &Device, context: &Qpc, to: QpState) -> Result {
     if context.log_msg_max() > caps.log_max_msg() {
         return Err(Syndrome::QpMessageSize.into());
     }
+    let forced = path.fl();
+    if forced && !(reaches_wire == Some(QpKind::Rc) && device.forces_loopback()) {
+        return Err(Syndrome::QpForceLoopback.into());
+    }
     if !reaches_wire.is_some_and(QpKind::connected) {
         return Ok(());
     }
+    // What never leaves the device need not fit the port: the kernel's own loopback QPs have the largest MTU always.
     if !(1..=5).contains(&context.mtu())
-        || device.ethernet() && context.mtu() > device.vport.path_mtu_code()
+        || device.ethernet() && !forced && context.mtu() > device.vport.path_mtu_code()
     {
         return Err(Syndrome::QpMtu.into());
     }
     if context.remote_qpn() < 2 {
         return Err(Syndrome::QpRemoteNumber.into());
     }
-    if device.ethernet() {
+    if device.ethernet() && !forced {
         let index = usize::from(path.src_addr_index());
         let source = device.gids.get(index).ok_or(Syndrome::QpSourceAddress)?;
         if *source == RoceAddr::ZERO {

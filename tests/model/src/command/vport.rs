@@ -120,6 +120,13 @@ pub(super) fn modify_nic(
     if select.affiliation() {
         return Err(Syndrome::VportFields.into());
     }
+    // The function that manages virtual ports gives them their addresses (`mlx5_modify_nic_vport_node_guid` and its like
+    // need `vport_group_manager`). A MAC of its own choice, a virtual function adds to the list of those that it hears.
+    if device.config.is_virtual()
+        && (select.permanent_address() || select.node_guid() || select.port_guid())
+    {
+        return Err(Syndrome::VportVirtual.into());
+    }
     if select.mtu() && !(MTU_OVERHEAD + 68..=MAX_HW_MTU).contains(&wanted.mtu()) {
         return Err(Syndrome::VportMtu.into());
     }
@@ -133,7 +140,9 @@ pub(super) fn modify_nic(
     }
     if select.mtu() {
         context.set_mtu(wanted.mtu());
-        device.vport.mtu = wanted.mtu() - MTU_OVERHEAD;
+        if !device.config.is_virtual() {
+            device.vport.mtu = wanted.mtu() - MTU_OVERHEAD;
+        }
     }
     if select.permanent_address() {
         context.set_permanent_address(wanted.permanent_address() & 0xffff_ffff_ffff);
@@ -182,7 +191,8 @@ pub(super) fn query_hca(
     let context = &device.vport.context;
     call.output
         .hca_vport_context_mut()
-        .set_has_smi(!ethernet)
+        // Subnet management is not for virtual functions.
+        .set_has_smi(!ethernet && !device.config.is_virtual())
         .set_port_physical_state(if up { 5 } else { 2 })
         .set_port_state(state)
         .set_vport_state(state)
@@ -210,6 +220,9 @@ pub(super) fn modify_hca(
     }
     let wanted = call.input.hca_vport_context();
     let (fields, bits) = (wanted.field_select(), wanted.cap_mask1_field_select());
+    if device.config.is_virtual() && fields != 0 {
+        return Err(Syndrome::VportVirtual.into());
+    }
     if fields & !(SELECT_PORT_GUID | SELECT_NODE_GUID) != 0 || bits & !CAP_MASK1_SOFTWARE != 0 {
         return Err(Syndrome::VportHcaFields.into());
     }

@@ -1,12 +1,16 @@
 //! Cables: how Ethernet frames get from one model's port to another's.
 //!
 //! A [`Link`] has numbered ports. Frames go in at one and come out at another, when their time has come; time is injected.
-//! [`Cable`] joins two ports, [`Switch`] any number. Around any link fit [`Faulty`](fault::Faulty) (loss, duplication,
+//! [`Cable`] joins two ports, [`Switch`] any number, and a [wire](datagram::Wire) leads out of the process. Around any link fit [`Faulty`](fault::Faulty) (loss, duplication,
 //! reordering, delay, corruption, or rules for single frames), [`Tracer`](trace::Tracer) and
 //! [`Capture`](crate::pcap::Capture).
 
+pub mod datagram;
 pub mod fault;
+mod queue;
 pub mod rng;
+pub mod setting;
+pub mod stale;
 pub mod switch;
 pub mod trace;
 

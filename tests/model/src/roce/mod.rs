@@ -23,6 +23,7 @@
 //! | UD: no receive WQE, wrong Q_Key | dropped silently and counted |
 //! | UD: receive buffer without room for header and payload | "local length", the QP fails |
 //! | P_Key | the low 15 bits agree, at least one side is a full member |
+//! | RoCE packet to the own address while the link is down | dropped, as everything that a virtual port is given while it is down; force loopback is not |
 //! | source address of RC, UC and XRC packets | must be the peer's; MAC address and UDP port are not looked at |
 //! | CNP, ECN marks | counted, nothing slows down |
 //! | path migration, end-to-end credits unless asked for | not modelled; credits say "unlimited" |

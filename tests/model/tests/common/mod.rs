@@ -306,7 +306,9 @@ impl Node {
         let mut query = QueryPagesIn::new();
         query.set_op_mod(stage);
         let count = self.command(&query).unwrap().num_pages();
-        self.give(count);
+        if count != 0 {
+            self.give(count);
+        }
         count
     }
 

@@ -452,8 +452,13 @@ pub const ASYNC: u64 = 0x1f_03be;
 
 impl Pair {
     pub fn new() -> Self {
-        let make = |unit: u8| {
-            let mut node = Node::new(connectx_model::Config::new(unit));
+        Self::of([1, 2].map(connectx_model::Config::new))
+    }
+
+    /// The first as unit 1, the second as unit 2.
+    pub fn of([first, second]: [connectx_model::Config; 2]) -> Self {
+        let make = |config, unit: u8| {
+            let mut node = Node::new(config);
             node.initialize();
             node.create_eq(7, ASYNC, 0);
             node.create_eq(7, 0, 1);
@@ -461,7 +466,7 @@ impl Pair {
             let pd = node.alloc_pd();
             (node, pd)
         };
-        let ((a, pd_a), (b, pd_b)) = (make(1), make(2));
+        let ((a, pd_a), (b, pd_b)) = (make(first, 1), make(second, 2));
         Self {
             a,
             b,

@@ -6,6 +6,7 @@ mod common;
 mod completion_queues;
 mod counters;
 mod extended_reliable;
+mod force_loopback;
 mod life_times;
 mod management;
 mod queue_pairs;

@@ -1,36 +1,47 @@
 //! A wire out of the process: a datagram socket, with one raw Ethernet frame per datagram, as QEMU's `-netdev dgram` has
 //! it.
 //!
-//! Each wire has a thread that reads and one that writes, with a bounded queue to and from the world: the world never waits
-//! for a socket, and what does not fit is lost, as on any wire. A peer that is not there loses frames and nothing else.
+//! Each wire has a thread that reads and one that writes, with a bounded queue to and from the world that the models are in:
+//! the world never waits for a socket, and what does not fit is lost, as on any wire. A peer that is not there loses frames and nothing else.
 
-use crate::queue::FrameQueue;
-use crate::stale::{self, Claim};
-use crate::world::World;
+use super::queue::FrameQueue;
+use super::stale::{self, Claim};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The longest frame; whatever is longer is no Ethernet frame that any card sends.
-pub(crate) const LONGEST: usize = 10 * 1024;
+const LONGEST: usize = 10 * 1024;
 /// Frames on their way in or out of one wire.
 const QUEUED: usize = 1024;
 /// A count is logged when it begins, and then once per so many.
 const LOG_EVERY: u64 = 1000;
 /// A peer that takes nothing for so long loses the frame. (A local peer's queue holds ten datagrams, and what it cannot
 /// hold waits here.)
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `unix:LOCAL,REMOTE` or `udp:LOCAL,REMOTE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
-    Unix { local: PathBuf, remote: PathBuf },
-    Udp { local: String, remote: String },
+pub enum Address {
+    /// Paths of sockets.
+    Unix {
+        /// This end, which is bound.
+        local: PathBuf,
+        /// The other end, which frames are sent to.
+        remote: PathBuf,
+    },
+    /// Hosts and ports, `HOST:PORT` or `[IPv6]:PORT`.
+    Udp {
+        /// This end, which is bound.
+        local: String,
+        /// The other end, which frames are sent to.
+        remote: String,
+    },
 }
 
 impl FromStr for Address {
@@ -70,12 +81,14 @@ impl fmt::Display for Address {
     }
 }
 
+#[derive(Debug)]
 enum Socket {
     Unix(UnixDatagram, PathBuf),
     Udp(UdpSocket, SocketAddr),
 }
 
 /// Frames that were lost in one way.
+#[derive(Debug)]
 struct Losses {
     how: &'static str,
     level: log::Level,
@@ -100,24 +113,30 @@ impl Losses {
     }
 }
 
-pub(crate) struct Wire {
+/// One end of such a wire.
+#[derive(Debug)]
+pub struct Wire {
     name: String,
     socket: Socket,
     /// The file of the local end, if it is one.
     claim: Option<Claim>,
     /// From the socket to the world.
-    pub(crate) incoming: FrameQueue,
+    incoming: FrameQueue,
     /// From the world to the socket.
     outgoing: FrameQueue,
     unsent: Losses,
     no_room_out: Losses,
     no_room_in: Losses,
     too_long: Losses,
+    closed: AtomicBool,
 }
 
 impl Wire {
     /// Binds the local end. `function` is for messages.
-    pub(crate) fn open(function: usize, address: &Address) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The local end cannot be bound, or the ends are not of one kind.
+    pub fn open(function: usize, address: &Address) -> io::Result<Self> {
         let (socket, claim) = match address {
             Address::Unix { local, remote } => {
                 stale::remove(local)?;
@@ -151,23 +170,56 @@ impl Wire {
             no_room_out: Losses::new("to the wire dropped", log::Level::Warn),
             no_room_in: Losses::new("from the wire dropped", log::Level::Warn),
             too_long: Losses::new("from the wire refused", log::Level::Warn),
+            closed: AtomicBool::new(false),
         })
     }
 
     /// What to remove in the end.
-    pub(crate) fn claim(&self) -> Option<Claim> {
+    #[must_use]
+    pub fn claim(&self) -> Option<Claim> {
         self.claim.clone()
     }
 
     /// Puts a frame on the wire.
-    pub(crate) fn transmit(&self, frame: &[u8]) {
+    pub fn transmit(&self, frame: &[u8]) {
         if self.outgoing.push(frame).is_err() {
             self.no_room_out.count(self, &"the peer is too slow");
         }
     }
 
-    /// Brings what arrives to the world, for ever.
-    pub(crate) fn read(&self, world: &World) -> io::Error {
+    /// Takes the next frame that arrived, in exchange for the buffer in `frame`; `false` if there is none.
+    pub fn receive(&self, frame: &mut Vec<u8>) -> bool {
+        self.incoming.try_pop(frame)
+    }
+
+    /// Whether no frame is there to be taken.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.incoming.is_empty()
+    }
+
+    /// Lets [`read`](Self::read) and [`write`](Self::write) come to their end, the latter with what was to be sent before.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // A frame wakes each. Where it cannot be had, there are others, or nobody sleeps.
+        let _ = self.outgoing.push(&[]);
+        let _ = match &self.socket {
+            Socket::Unix(socket, _) => match socket.local_addr() {
+                Ok(here) => socket.send_to_addr(&[], &here),
+                Err(error) => Err(error),
+            },
+            Socket::Udp(socket, _) => match socket.local_addr() {
+                Ok(here) => socket.send_to(&[], here),
+                Err(error) => Err(error),
+            },
+        };
+    }
+
+    /// Makes what arrives ready to be taken, and calls `wake` when something is and nothing was, until the wire is closed.
+    ///
+    /// # Errors
+    /// Nothing more can arrive.
+    pub fn read(&self, wake: impl Fn()) -> io::Result<()> {
         // One byte more, to tell what is too long.
         let mut buffer = vec![0; LONGEST + 1];
         loop {
@@ -175,12 +227,15 @@ impl Wire {
                 Socket::Unix(socket, _) => socket.recv(&mut buffer),
                 Socket::Udp(socket, _) => socket.recv(&mut buffer),
             };
+            if self.closed.load(Ordering::Acquire) {
+                return Ok(());
+            }
             match received {
                 Ok(len) if len > LONGEST => self
                     .too_long
                     .count(self, &format_args!("longer than {LONGEST} bytes")),
                 Ok(len) => match self.incoming.push(&buffer[..len]) {
-                    Ok(true) => world.wake(),
+                    Ok(true) => wake(),
                     Ok(false) => {}
                     Err(_) => self.no_room_in.count(self, &"more than can be handled"),
                 },
@@ -192,16 +247,19 @@ impl Wire {
                             | ErrorKind::ConnectionRefused
                             | ErrorKind::ConnectionReset
                     ) => {}
-                Err(error) => return error,
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Sends what the world has, for ever.
-    pub(crate) fn write(&self) -> ! {
+    /// Sends what is to be transmitted, until the wire is closed.
+    pub fn write(&self) {
         let mut frame = Vec::new();
         loop {
             self.outgoing.pop(&mut frame);
+            if frame.is_empty() && self.closed.load(Ordering::Acquire) {
+                return;
+            }
             let sent = match &self.socket {
                 Socket::Unix(socket, remote) => socket.send_to(&frame, remote),
                 Socket::Udp(socket, remote) => socket.send_to(&frame, remote),
@@ -251,5 +309,51 @@ mod tests {
             panic!("it was opened");
         };
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_arrives() {
+        let path = |end: &str| {
+            let name = format!("connectx-wire-{}-{end}", std::process::id());
+            std::env::temp_dir().join(name)
+        };
+        let wire = |local: &str, remote: &str| {
+            let (local, remote) = (path(local), path(remote));
+            Wire::open(0, &Address::Unix { local, remote }).unwrap()
+        };
+        let (here, there) = (wire("here", "there"), wire("there", "here"));
+        let (woken, wakes) = std::sync::mpsc::channel();
+        let mut received = Vec::new();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| there.read(|| woken.send(()).unwrap()));
+            // More than the socket holds.
+            for number in 0..100 {
+                here.transmit(&[number; 60]);
+            }
+            let writer = scope.spawn(|| here.write());
+            here.close();
+            writer.join().unwrap();
+            let mut frame = Vec::new();
+            while received.len() < 100 {
+                // Whoever found nothing is woken by the next frame.
+                if there.receive(&mut frame) {
+                    received.push(frame.clone());
+                } else {
+                    wakes.recv().unwrap();
+                }
+            }
+            assert!(there.is_idle());
+            there.close();
+            reader.join().unwrap().unwrap();
+        });
+        for (number, frame) in (0..).zip(&received) {
+            assert_eq!(*frame, [number; 60]);
+        }
+        for wire in [here, there] {
+            let claim = wire.claim().unwrap();
+            drop(wire);
+            claim.release();
+        }
+        assert!(!path("here").exists() && !path("there").exists());
     }
 }

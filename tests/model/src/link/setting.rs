@@ -1,6 +1,6 @@
 //! Faults of the links by name, for the command line (`--fault loss=0.1`) and for standard input (`loss 0.1`).
 
-use connectx_model::link::fault::Rates;
+use super::fault::Rates;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,7 +11,8 @@ const MAX_DELAY: Duration = Duration::from_millis(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(4);
 
 /// No faults.
-pub(crate) fn none() -> Rates {
+#[must_use]
+pub fn none() -> Rates {
     Rates {
         max_delay: MAX_DELAY,
         ..Rates::default()
@@ -20,18 +21,27 @@ pub(crate) fn none() -> Rates {
 
 /// One setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
+    /// [`Rates::loss`].
     Loss(u32),
+    /// [`Rates::duplicate`].
     Duplicate(u32),
+    /// [`Rates::reorder`].
     Reorder(u32),
+    /// [`Rates::delay`].
     Delay(u32),
+    /// [`Rates::corrupt`].
     Corrupt(u32),
+    /// [`Rates::max_delay`].
     MaxDelay(Duration),
 }
 
 impl Fault {
     /// A setting by its name and value.
-    pub(crate) fn parse(name: &str, value: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// Says what was expected instead.
+    pub fn parse(name: &str, value: &str) -> Result<Self, String> {
         Ok(match name {
             "loss" => Self::Loss(rate(value)?),
             "duplicate" => Self::Duplicate(rate(value)?),
@@ -47,7 +57,8 @@ impl Fault {
         })
     }
 
-    pub(crate) fn apply(self, rates: &mut Rates) {
+    /// Sets it.
+    pub fn apply(self, rates: &mut Rates) {
         match self {
             Self::Loss(rate) => rates.loss = rate,
             Self::Duplicate(rate) => rates.duplicate = rate,
@@ -104,7 +115,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Shows rates in words that [`Fault::parse`] takes.
-pub(crate) struct Shown(pub(crate) Rates);
+#[derive(Debug, Clone, Copy)]
+pub struct Shown(pub Rates);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

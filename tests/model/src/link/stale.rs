@@ -6,7 +6,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Removes a socket that was left at `path`. Anything else that is there is somebody's file, and stays.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// There is such a file, or the socket cannot be removed.
+pub fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.file_type().is_socket() => fs::remove_file(path),
         Ok(_) => Err(io::Error::new(
@@ -20,14 +23,17 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 
 /// A socket's file that this process made.
 #[derive(Debug, Clone)]
-pub(crate) struct Claim {
+pub struct Claim {
     path: PathBuf,
     inode: (u64, u64),
 }
 
 impl Claim {
     /// Remembers the file at `path`.
-    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Nothing is there.
+    pub fn new(path: &Path) -> io::Result<Self> {
         let about = fs::symlink_metadata(path)?;
         Ok(Self {
             path: path.into(),
@@ -36,7 +42,7 @@ impl Claim {
     }
 
     /// Removes the file, unless another process has put its own there.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|about| (about.dev(), about.ino()) == self.inode);
         if ours && let Err(error) = fs::remove_file(&self.path) {

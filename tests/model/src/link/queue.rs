@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Frames {
     queued: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -11,16 +11,17 @@ struct Frames {
 
 /// The queue has as many frames as it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(super) struct Full;
 
-pub(crate) struct FrameQueue {
+#[derive(Debug)]
+pub(super) struct FrameQueue {
     frames: Mutex<Frames>,
     limit: usize,
     filled: Condvar,
 }
 
 impl FrameQueue {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self {
             frames: Mutex::default(),
             limit,
@@ -33,7 +34,7 @@ impl FrameQueue {
     }
 
     /// Appends a copy. Whether the queue was empty before: whoever takes frames out may be asleep then.
-    pub(crate) fn push(&self, frame: &[u8]) -> Result<bool, Full> {
+    pub(super) fn push(&self, frame: &[u8]) -> Result<bool, Full> {
         let mut frames = self.lock();
         if frames.queued.len() >= self.limit {
             return Err(Full);
@@ -51,12 +52,12 @@ impl FrameQueue {
     }
 
     /// Takes the first frame in exchange for the buffer in `frame`; `false` if there is none.
-    pub(crate) fn try_pop(&self, frame: &mut Vec<u8>) -> bool {
+    pub(super) fn try_pop(&self, frame: &mut Vec<u8>) -> bool {
         Self::take(&mut self.lock(), frame)
     }
 
     /// As [`try_pop`](Self::try_pop), but waits for a frame.
-    pub(crate) fn pop(&self, frame: &mut Vec<u8>) {
+    pub(super) fn pop(&self, frame: &mut Vec<u8>) {
         let mut frames = self.lock();
         while !Self::take(&mut frames, frame) {
             frames = self
@@ -66,7 +67,7 @@ impl FrameQueue {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.lock().queued.is_empty()
     }
 
