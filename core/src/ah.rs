@@ -31,6 +31,11 @@ pub struct AhAttr {
     pub src_path_bits: u8,
     /// Port number, from 1; 0 stands for port 1.
     pub port_num: u8,
+    /// Force loopback: the device hands the connection's packets to its own queue pairs, and nothing of them reaches the
+    /// cable. It needs no address (every field but `port_num` is ignored), no link, and may have any path MTU. For RC
+    /// queue pairs, both ends of them, of a device that
+    /// [has it](crate::Capabilities::has_force_loopback). Verbs have no such thing; it is `fl` of the address path (`ads`).
+    pub force_loopback: bool,
 }
 
 /// A path that the device cannot use.
@@ -53,6 +58,10 @@ pub enum AhError {
     },
     /// No MAC: RoCE needs the next hop's.
     NoDestinationMac,
+    /// The device has no force loopback.
+    NoForceLoopback,
+    /// Force loopback is for RC queue pairs.
+    ForceLoopbackNotRc,
 }
 
 impl fmt::Display for AhError {
@@ -65,6 +74,10 @@ impl fmt::Display for AhError {
                 limit,
             } => write!(f, "{field} = {value:#x} is above {limit:#x}"),
             Self::NoDestinationMac => f.write_str("RoCE needs the MAC of the next hop"),
+            Self::NoForceLoopback => f.write_str(
+                "the device has no force loopback (fl_rc_qp_when_roce_enabled, _disabled)",
+            ),
+            Self::ForceLoopbackNotRc => f.write_str("force loopback is for RC queue pairs"),
         }
     }
 }
@@ -109,6 +122,9 @@ impl AddressHandle {
         encapsulation: Option<RoceVersion>,
         default_sport: u16,
     ) -> Result<Self, AhError> {
+        if attr.force_loopback {
+            return Err(AhError::ForceLoopbackNotRc);
+        }
         check(attr, encapsulation.is_some())?;
         let (sl, last) = match encapsulation {
             None => (attr.sl & 0xf, attr.dlid),
@@ -312,6 +328,10 @@ mod tests {
         }));
         assert!(refused(AhAttr {
             dmac: [0; 6],
+            ..good
+        }));
+        assert!(refused(AhAttr {
+            force_loopback: true,
             ..good
         }));
     }

@@ -136,6 +136,20 @@ impl Capabilities {
         [version(RoceVersion::V1), version(RoceVersion::V2)]
     }
 
+    /// Whether an RC queue pair can be looped back by force
+    /// ([`AhAttr::force_loopback`](crate::AhAttr::force_loopback)).
+    ///
+    /// An Ethernet port says so for the state that RoCE is in, and bring-up enables RoCE wherever it is. For InfiniBand
+    /// ports there is no such bit, and the vendor's own users of force loopback ask for none there.
+    #[must_use]
+    pub fn has_force_loopback(&self) -> bool {
+        match (self.link_layer(), self.roce) {
+            (LinkLayer::InfiniBand, _) => true,
+            (LinkLayer::Ethernet, Some(roce)) => roce.fl_rc_qp_when_roce_enabled(),
+            (LinkLayer::Ethernet, None) => self.hca.fl_rc_qp_when_roce_disabled(),
+        }
+    }
+
     /// Whether atomics work, with their results in the host's byte order.
     #[must_use]
     pub fn has_atomics(&self) -> bool {

@@ -15,23 +15,20 @@ pub struct Config {
     pub command_timeout: Duration,
     /// How long teardown waits for the firmware to return its pages, and for a disabled function to become quiet.
     pub teardown_timeout: Duration,
-    /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. Whether the device is still on the
-    /// bus it finds out within 10 ms anyhow.
+    /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. Whoever polls finds out within 10 ms
+    /// anyhow that the device has left the bus; whoever sleeps for interrupts wakes this often to look, and for nothing
+    /// else, so that this is what an idle device costs.
     pub health_interval: Duration,
     /// For how long the health counter may stand still before the device counts as dead.
     pub health_stall: Duration,
     /// Entries of the event queue at least; rounded up to a power of two, and raised so that every CQ of the storage
     /// can have an event in it.
     pub event_queue_entries: u32,
-    /// Completion event queues, each on its own interrupt vector, beside the one that everything else uses. With 0 the
-    /// completions share that one.
+    /// Completion event queues, each on its own interrupt vector, beside the one that everything else uses: not more than
+    /// there are vectors, if interrupts are used. With 0 the completions share that one.
     pub completion_event_queues: u16,
-    /// Wait for interrupts (as far as the platform has vectors). Otherwise event queues are polled.
+    /// Sleep for interrupts (as far as the platform has vectors). Otherwise event queues are polled.
     pub interrupts: bool,
-    /// Longest sleep for an interrupt at a time. Threads that wait at the same vector may take an interrupt from each
-    /// other, together with the event, and find out after this time. A device that only one thread drives can sleep for
-    /// a second and more, and then costs next to nothing while it is idle; that it has left the bus is noticed as late.
-    pub interrupt_slice: Duration,
     /// Negotiate signatures on command mailboxes in both directions, if the firmware can, and verify them. Costs one
     /// command more at bring-up.
     pub command_signatures: bool,
@@ -50,7 +47,6 @@ impl Config {
         event_queue_entries: 512,
         completion_event_queues: 0,
         interrupts: false,
-        interrupt_slice: Duration::from_millis(5),
         command_signatures: false,
         driver_version: concat!("bareverbs,core,", env!("CARGO_PKG_VERSION")),
     };

@@ -3,6 +3,8 @@
 // UNSAFETY: a mapping of the caller's memory crosses threads as a record.
 #![expect(unsafe_code)]
 
+use core::time::Duration;
+
 use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
 
 use crate::command_queue::CommandQueue;
@@ -119,6 +121,11 @@ impl Control {
         }
         let _ = self.events.push_back(AsyncEvent::DeviceFatal(error));
         error
+    }
+
+    /// When [`service`](Self::service) is due even if nothing happens.
+    pub(crate) fn next_deadline(&self) -> Duration {
+        self.health.next()
     }
 
     /// Why the device no longer works, if it does not.

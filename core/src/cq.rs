@@ -6,6 +6,7 @@
 mod completion;
 mod error;
 pub(crate) mod goodbye;
+mod raw;
 pub(crate) mod ring;
 
 pub use completion::Completion;
@@ -347,8 +348,8 @@ impl<'d, P: Platform> Cq<'d, P> {
         Ok(())
     }
 
-    /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, since completions that
-    /// came before count only if the device had not been told of them.
+    /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, before going to sleep: what
+    /// came before counts only if the device had not been told of it.
     ///
     /// Asking again while no event has come costs nothing: what was asked for still stands. An event that is on its way
     /// wakes whoever waits, who then finds nothing, and asks anew.
@@ -388,14 +389,18 @@ impl<'d, P: Platform> Cq<'d, P> {
         new
     }
 
-    /// Waits for an event until `deadline` (the platform's clock), driving the device meanwhile.
+    /// Waits for an event until `deadline` (the platform's clock), driving the device meanwhile: `ibv_get_cq_event`, for
+    /// this one CQ, and acknowledged. It sleeps for the interrupt of the CQ's completion vector.
     pub fn wait_event(&mut self, deadline: Duration) -> Result<bool, DeviceError> {
         loop {
             self.device.poll()?;
             if self.take_event() {
                 return Ok(true);
             }
-            if !self.device.wait(deadline)? {
+            if !self
+                .device
+                .wait_completion(self.init.comp_vector, deadline)?
+            {
                 return Ok(self.take_event());
             }
         }

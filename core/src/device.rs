@@ -2,6 +2,7 @@
 
 use core::alloc::Layout;
 use core::marker::PhantomData;
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::command::Command;
@@ -17,18 +18,17 @@ use crate::control::{Context, Control};
 use crate::dma::{DmaBuffer, DmaMemory};
 use crate::error::{CommandError, CommandFailure, DeviceError};
 use crate::event::AsyncEvent;
-use crate::gid::GidTable;
+use crate::gid::{GidTable, Mac};
 use crate::health;
 use crate::page_chunk::PageChunk;
-use crate::platform::{DmaError, Mapping, Platform};
+use crate::platform::{DmaError, Mapping, Platform, VectorSet};
 use crate::slots::Tables;
 
 /// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
 /// as many turns.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const TURNS_PER_LOOK: u32 = 64;
-/// Longest sleep for an interrupt at a time while a command is waited for: another thread may have taken it, together with
-/// the event.
+/// Longest sleep for an interrupt at a time while a command is waited for: one that gets lost costs no more.
 const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 
 /// An mlx5 function that was brought up.
@@ -53,6 +53,10 @@ pub struct Device<'s, P: Platform> {
     pub(crate) gids: Mutex<GidTable>,
     /// Held while an entry of the GID table is written, so that table and shadow change in the same order.
     pub(crate) gid_writer: Mutex<()>,
+    /// The MAC address that was set instead of the port's own.
+    pub(crate) chosen_mac: Mutex<Option<Mac>>,
+    /// Whether the root of receive steering is taken.
+    pub(crate) steering_taken: AtomicBool,
     /// `None` once the function was taken down.
     pub(crate) control: Mutex<Option<Control>>,
     /// What bring-up has reached, for teardown.
@@ -120,6 +124,8 @@ impl<'s, P: Platform> Device<'s, P> {
             default_pd: Mutex::new(DefaultPd::default()),
             gids: Mutex::new(GidTable::new(0)),
             gid_writer: Mutex::new(()),
+            chosen_mac: Mutex::new(None),
+            steering_taken: AtomicBool::new(false),
             control: Mutex::new(Some(control)),
             reached: Reached::default(),
         }
@@ -213,7 +219,7 @@ impl<'s, P: Platform> Device<'s, P> {
     pub(crate) fn pause(&self, patience: &mut Patience) {
         if self.config.interrupts && !self.completion_eqs.is_empty() {
             let deadline = self.platform.now().saturating_add(INTERRUPT_SLICE);
-            self.platform.wait_interrupt(0, deadline);
+            self.platform.wait_interrupt(VectorSet::one(0), deadline);
         } else {
             self.platform.relax();
         }
@@ -343,33 +349,6 @@ impl<'s, P: Platform> Device<'s, P> {
     pub fn lost_and_unknown_events(&self) -> (u64, u64) {
         self.with(|control| (control.dropped_events(), control.unknown_events()))
             .unwrap_or_default()
-    }
-
-    /// Sleeps until the device raises an interrupt (relaxes once when polling), at the longest until `deadline` on the
-    /// platform's clock, then [`poll`](Self::poll)s. Returns whether the deadline has not passed yet. It may return early:
-    /// what is waited for has to be looked at in a loop.
-    pub fn wait(&self, deadline: Duration) -> Result<bool, DeviceError> {
-        self.wait_vector(0, deadline)
-    }
-
-    /// As [`wait`](Self::wait), for the interrupt of completion vector `vector`.
-    pub fn wait_completion(&self, vector: u16, deadline: Duration) -> Result<bool, DeviceError> {
-        let own = self.config.completion_event_queues > 0;
-        let index = vector % self.completion_vectors();
-        self.wait_vector(if own { index + 1 } else { 0 }, deadline)
-    }
-
-    fn wait_vector(&self, vector: u16, deadline: Duration) -> Result<bool, DeviceError> {
-        self.poll()?;
-        if self.config.interrupts {
-            let slice = self.platform.now();
-            let slice = slice.saturating_add(self.config.interrupt_slice);
-            self.platform.wait_interrupt(vector, deadline.min(slice));
-        } else {
-            self.platform.relax();
-        }
-        self.poll()?;
-        Ok(self.platform.now() < deadline)
     }
 
     /// Pages of 4 KiB that the firmware holds.

@@ -122,6 +122,10 @@ impl fmt::Debug for Gid {
     }
 }
 
+/// What to do about a port without MAC address.
+pub(crate) const NO_MAC: &str = "the port has no MAC address; for a virtual function, the host sets one: ip link set \
+                                 DEVICE vf NUMBER mac ADDRESS";
+
 /// Why the GID table could not be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -135,6 +139,8 @@ pub enum GidError {
     },
     /// The entry cannot be: an all-zero GID, or a VLAN above 4095.
     Entry(GidEntry),
+    /// An entry without MAC address, as a virtual function has none until it is given or sets one.
+    NoMac,
     /// The port is InfiniBand; its GIDs are the subnet manager's.
     NotRoce,
     /// The device does not have this encapsulation.
@@ -148,6 +154,7 @@ impl fmt::Display for GidError {
         match self {
             Self::Index { index, len } => write!(f, "GID index {index} of a table of {len}"),
             Self::Entry(entry) => write!(f, "{entry:?} is not a possible GID table entry"),
+            Self::NoMac => f.write_str(NO_MAC),
             Self::NotRoce => f.write_str("the GIDs of an InfiniBand port are not the driver's"),
             Self::Version(version) => write!(f, "the device does not have RoCE {version:?}"),
             Self::Command(error) => error.fmt(f),
@@ -301,6 +308,9 @@ impl<P: Platform> Device<'_, P> {
     pub fn set_gid(&self, index: u16, entry: GidEntry) -> Result<(), GidError> {
         if entry.gid.is_zero() || entry.vlan.is_some_and(|vlan| vlan > 0xfff) {
             return Err(GidError::Entry(entry));
+        }
+        if entry.mac == [0; 6] {
+            return Err(GidError::NoMac);
         }
         let supported = self.capabilities().roce_versions();
         if !supported.contains(&Some(entry.version)) {

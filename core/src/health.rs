@@ -61,6 +61,11 @@ impl Health {
         }
     }
 
+    /// When the registers have to be looked at again.
+    pub(crate) fn next(&self) -> Duration {
+        self.next
+    }
+
     /// Looks at the registers if it is time to.
     pub(crate) fn check<P: Platform>(
         &mut self,

@@ -81,11 +81,12 @@
 //!
 //! | Area | What there is | What there is not |
 //! |---|---|---|
-//! | bring-up | PF of ConnectX-4 and later, Ethernet (RoCE v1, v2) and InfiniBand ports, ISSI 0 and 1, both page phases, capability negotiation, mailbox signatures | SR-IOV administration, sub-functions, multi-port RoCE |
+//! | bring-up | PF and VF of ConnectX-4 and later, Ethernet (RoCE v1, v2) and InfiniBand ports, ISSI 0 and 1, both page phases, capability negotiation, mailbox signatures | SR-IOV administration, sub-functions, multi-port RoCE |
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a slot of its own, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
-//! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down | counters, congestion control, flow steering |
-//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI), SRQ, AH: see the modules | XRC, DC, memory windows, on-demand paging, raw Ethernet |
+//! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down | counters, congestion control |
+//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI), SRQ, AH: see the modules | XRC, DC, memory windows, on-demand paging, raw packet QPs |
+//! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
 
 pub mod ah;
@@ -98,7 +99,9 @@ pub mod device;
 mod dma;
 mod eq;
 pub mod error;
+pub mod ethernet;
 pub mod event;
+mod function;
 pub mod gid;
 mod health;
 mod mailbox;
@@ -114,6 +117,7 @@ mod ring_pages;
 mod slots;
 pub mod srq;
 mod teardown;
+mod wait;
 pub mod wc;
 
 pub use ah::{AddressHandle, AhAttr, AhError};
@@ -128,12 +132,18 @@ pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, OpenError, OpenFailure,
     OpenStep,
 };
+pub use ethernet::{
+    EthernetError, EthernetInit, EthernetMtu, EthernetQueue, EthernetReceive, EthernetReceiveError,
+    EthernetSend, EthernetSendError, EthernetSendFlags, QueueFailure, ReceiveCounters,
+    ReceivedFrame, SentFrame,
+};
 pub use event::AsyncEvent;
+pub use function::FunctionKind;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 pub use mr::{Access, Buffer, Mr, MrError, Sge};
 pub use page_chunk::PageChunk;
 pub use pd::Pd;
-pub use platform::Platform;
+pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError,

@@ -3,7 +3,7 @@
 //! The commands, in order (17 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot), ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
 //! QUERY_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA, SET_DRIVER_VERSION,
 //! MODIFY_NIC_VPORT_CONTEXT (RoCE on), ALLOC_UAR, CREATE_EQ. What the device does not have, or does not ask for, is left
-//! out.
+//! out; and so is what a virtual function has no say in: it asks for no pages, and the host's byte order is set for it.
 
 use core::time::Duration;
 
@@ -38,6 +38,7 @@ use crate::control::{Control, MAX_EQS};
 use crate::device::{Device, Patience};
 use crate::eq::{self, EventQueue};
 use crate::error::{CommandError, CommandFailure, DeviceError, OpenError, OpenFailure, OpenStep};
+use crate::function::FunctionKind;
 use crate::gid::GidTable;
 use crate::health;
 use crate::pages::{PageSupply, SupplyError};
@@ -226,6 +227,9 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 
     fn set_host_endianness(&mut self) -> Result<(), OpenError> {
+        if self.function_kind() == FunctionKind::Virtual {
+            return Ok(());
+        }
         let mut register = RegisterHostEndianness::ZERO;
         register.set_he(cfg!(target_endian = "big"));
         let mut write = AccessRegisterIn::new();
@@ -390,13 +394,14 @@ impl<'s, P: Platform> Device<'s, P> {
     /// The first event queue takes everything, completions included if there are no others.
     fn create_eqs(&mut self) -> Result<(), OpenError> {
         let completions = match usize::from(self.config.completion_event_queues) {
-            0 => 0,
-            wanted if self.config.interrupts => wanted
-                .min(usize::from(self.platform.interrupt_vectors()).saturating_sub(1))
-                .max(1),
+            wanted if self.config.interrupts && self.platform.interrupt_vectors() > 0 => {
+                wanted.min(usize::from(self.platform.interrupt_vectors() - 1))
+            }
             wanted => wanted,
         };
         let completions = completions.min(MAX_EQS - 1) as u16;
+        // What there is, for those who ask which vector is whose.
+        self.config.completion_event_queues = completions;
         let cqs = self.tables.cqs.len() as u32;
         // Every CQ can have one completion event and one error event in a queue.
         let entries = self

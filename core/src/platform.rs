@@ -90,6 +90,36 @@ impl fmt::Display for DmaError {
 
 impl core::error::Error for DmaError {}
 
+/// Some of a function's MSI-X vectors. The driver uses no more than the first 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct VectorSet(u64);
+
+impl VectorSet {
+    /// All of them.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// Just this one.
+    #[must_use]
+    pub const fn one(vector: u16) -> Self {
+        match 1u64.checked_shl(vector as u32) {
+            Some(bit) => Self(bit),
+            None => Self(0),
+        }
+    }
+
+    /// These and those.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether `vector` is one of them.
+    #[must_use]
+    pub const fn contains(self, vector: u16) -> bool {
+        self.0 & Self::one(vector).0 != 0
+    }
+}
+
 /// What the driver needs of the machine and of the PCI function that it drives.
 ///
 /// One value belongs to one function. The function's memory decoding and bus mastering are on, and nobody else drives it.
@@ -162,15 +192,27 @@ pub unsafe trait Platform {
     /// where the device gets to run.
     fn relax(&self);
 
+    /// The function's PCI device ID. By it the driver knows a virtual function, which must leave alone what belongs to the
+    /// card ([`FunctionKind::of`](crate::FunctionKind::of)); without it, it takes the function for a physical one.
+    fn device_id(&self) -> Option<u16> {
+        None
+    }
+
     /// How many MSI-X vectors the driver may use; 0 if it has to poll.
     fn interrupt_vectors(&self) -> u16 {
         0
     }
 
-    /// Waits until vector `vector` was raised since the last wait, or until `deadline` ([`now`](Self::now)'s clock).
-    /// Returns whether it was. The default polls: it relaxes once and says that it was.
-    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
-        let _ = (vector, deadline);
+    /// Waits until one of these vectors was raised since this thread last waited for it, or until `deadline`
+    /// ([`now`](Self::now)'s clock). Returns whether one was; a wait that returns `true` for no reason does no harm. The
+    /// default polls: it relaxes once and says that one was.
+    ///
+    /// # Implementation safety
+    /// Not a question of safety, but of sleeping for ever: an interrupt that is raised between two waits of a thread ends
+    /// the second one at once, and an interrupt ends the waits of all threads that wait for it. None takes it from
+    /// another: the events that it announces may be for any of them.
+    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
+        let _ = (vectors, deadline);
         self.relax();
         true
     }
@@ -218,10 +260,27 @@ unsafe impl<P: Platform + ?Sized> Platform for &P {
     fn relax(&self) {
         (**self).relax();
     }
+    fn device_id(&self) -> Option<u16> {
+        (**self).device_id()
+    }
     fn interrupt_vectors(&self) -> u16 {
         (**self).interrupt_vectors()
     }
-    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
-        (**self).wait_interrupt(vector, deadline)
+    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
+        (**self).wait_interrupt(vectors, deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_vectors_that_were_put_into_it() {
+        let set = VectorSet::one(0).union(VectorSet::one(63));
+        let inside = (0..=u16::MAX).filter(|&vector| set.contains(vector));
+        assert!(inside.eq([0, 63]));
+        assert_eq!(VectorSet::one(64), VectorSet::default());
+        assert!((0..64).all(|vector| VectorSet::ALL.contains(vector)));
     }
 }

@@ -22,7 +22,7 @@ use crate::platform::Platform;
 pub const PORT: u8 = 1;
 
 /// What the link layers take of an Ethernet frame that the hardware's MTU counts: header, VLAN tag, check sequence.
-const ETHERNET_OVERHEAD: usize = 14 + 4 + 4;
+pub(crate) const ETHERNET_OVERHEAD: usize = 14 + 4 + 4;
 /// What a RoCE v2 packet needs around its payload at most: IPv6, UDP, BTH, XRC, AtomicETH, ICRC (as the kernel counts).
 const ROCE_OVERHEAD: usize = 40 + 8 + 12 + 4 + 28 + 4;
 /// The partition that every port is a full member of.
@@ -154,9 +154,14 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// The port's Ethernet address, which a link-local GID is made of.
+    /// The port's Ethernet address, which a link-local GID is made of; zero for a virtual function that was given none,
+    /// until it sets one ([`set_mac`](Self::set_mac)).
     pub fn mac(&self) -> Result<Mac, CommandError> {
-        self.nic_vport().map(|context| mac_of(&context))
+        let chosen = *self.chosen_mac.lock();
+        match chosen {
+            Some(mac) => Ok(mac),
+            None => self.nic_vport().map(|context| mac_of(&context)),
+        }
     }
 
     /// A GID of an InfiniBand port, which the subnet manager has given it.
@@ -180,7 +185,8 @@ impl<P: Platform> Device<'_, P> {
         Ok(pkey.pkey())
     }
 
-    /// Brings the link up or takes it down (PAOS). An InfiniBand port whose firmware waits for a driver needs it.
+    /// Brings the link up or takes it down (PAOS). An InfiniBand port whose firmware waits for a driver needs it. A virtual
+    /// function may ask, but the link is not its own.
     pub fn set_link(&self, up: bool) -> Result<(), CommandError> {
         let mut paos = PaosReg::ZERO;
         let admin = if up {
@@ -200,7 +206,7 @@ impl<P: Platform> Device<'_, P> {
             .map(drop)
     }
 
-    fn nic_vport(&self) -> Result<NicVportContext, CommandError> {
+    pub(crate) fn nic_vport(&self) -> Result<NicVportContext, CommandError> {
         let answer = self.execute(&QueryNicVportContextIn::new())?;
         Ok(*answer.nic_vport_context())
     }
@@ -208,9 +214,7 @@ impl<P: Platform> Device<'_, P> {
     fn query_ethernet_port(&self) -> Result<PortAttr, CommandError> {
         let state = self.execute(&QueryVportStateIn::new())?;
         let context = self.nic_vport()?;
-        let mut pmtu = PmtuReg::ZERO;
-        pmtu.set_local_port(PORT);
-        let pmtu = self.read_register(RegisterId::Pmtu, pmtu, PmtuReg::as_mut_bytes)?;
+        let pmtu = self.read_pmtu()?;
         let (active, max) = match &pmtu {
             Some(pmtu) => (pmtu.oper_mtu(), pmtu.max_mtu()),
             None => (context.mtu(), context.mtu()),
@@ -223,7 +227,7 @@ impl<P: Platform> Device<'_, P> {
             active_mtu: roce_mtu(active),
             rate_mbps: ptys.map_or(0, |ptys| ethernet_rate(&ptys)),
             gid_table_len: self.gid_table_len(),
-            mac: mac_of(&context),
+            mac: self.chosen_mac.lock().unwrap_or(mac_of(&context)),
             node_guid: context.node_guid(),
             port_guid: context.port_guid(),
             system_image_guid: context.system_image_guid(),
@@ -236,9 +240,7 @@ impl<P: Platform> Device<'_, P> {
         query.set_port_num(PORT);
         let answer = self.execute(&query)?;
         let context: &HcaVportContext = answer.hca_vport_context();
-        let mut pmtu = PmtuReg::ZERO;
-        pmtu.set_local_port(PORT);
-        let pmtu = self.read_register(RegisterId::Pmtu, pmtu, PmtuReg::as_mut_bytes)?;
+        let pmtu = self.read_pmtu()?;
         let (active, max) = pmtu.map_or((4096, 4096), |pmtu| (pmtu.oper_mtu(), pmtu.max_mtu()));
         let ptys = self.read_ptys(PTYS_INFINIBAND)?;
         // The general group counts GIDs in steps: 8, 16, 32, 64, 128.
@@ -286,6 +288,12 @@ impl<P: Platform> Device<'_, P> {
             port_guid: 0,
             system_image_guid: 0,
         }
+    }
+
+    pub(crate) fn read_pmtu(&self) -> Result<Option<PmtuReg>, CommandError> {
+        let mut pmtu = PmtuReg::ZERO;
+        pmtu.set_local_port(PORT);
+        self.read_register(RegisterId::Pmtu, pmtu, PmtuReg::as_mut_bytes)
     }
 
     fn read_ptys(&self, proto_mask: u8) -> Result<Option<PtysReg>, CommandError> {

@@ -2,8 +2,8 @@
 
 /// A ring in contiguous device memory, in the terms of a context.
 ///
-/// `page_offset` counts 64 bytes and has six bits, so that the ring has to start in the first 4 KiB of a page; the page size
-/// is the largest for which that holds, as far as it makes the list shorter.
+/// `page_offset` counts 64ths of a page, so that a large page needs a start that is aligned accordingly; the page size is
+/// the largest that the start allows, as far as it makes the list shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingPages {
     first: u64,
@@ -15,13 +15,15 @@ pub(crate) struct RingPages {
 impl RingPages {
     /// Largest `log_page_size` that contexts can say (5 bits).
     const MAX_LOG: u8 = 12 + 31;
+    /// Binary logarithm of what `page_offset` divides a page into.
+    const LOG_UNITS: u8 = 6;
 
     /// Describes `len` bytes at `iova`, a multiple of 64.
     pub(crate) fn new(iova: u64, len: usize) -> Self {
         let mut log_page = 12;
         while log_page < Self::MAX_LOG
             && Self::count(iova, len, log_page) > 1
-            && iova & ((2 << log_page) - 1) < 4096
+            && iova.is_multiple_of(2 << (log_page - Self::LOG_UNITS))
         {
             log_page += 1;
         }
@@ -29,7 +31,7 @@ impl RingPages {
         Self {
             first: iova & !(page - 1),
             log_page,
-            offset: ((iova & (page - 1)) / 64) as u8,
+            offset: ((iova & (page - 1)) >> (log_page - Self::LOG_UNITS)) as u8,
             count: Self::count(iova, len, log_page),
         }
     }
@@ -71,6 +73,9 @@ mod tests {
             0x40,
             0xfc0,
             0x1000,
+            0x2040,
+            0x2080,
+            0x1_1000,
             0x7f00_0001_0040,
             0x7f00_0020_0000,
             0x1_0000_0f80,
@@ -78,7 +83,10 @@ mod tests {
             for len in [64, 128, 4032, 4096, 4160, 65536, 1 << 20, 3 << 21] {
                 let ring = RingPages::new(iova, len);
                 let page = 4096_u64 << ring.log_page_size();
-                assert_eq!(ring.page(0) + u64::from(ring.page_offset()) * 64, iova);
+                assert_eq!(
+                    ring.page(0) + u64::from(ring.page_offset()) * (page / 64),
+                    iova
+                );
                 assert!(ring.page_offset() < 64);
                 let end = ring.page(ring.len() - 1) + page;
                 assert!(end >= iova + len as u64 && end - page < iova + len as u64);

@@ -244,6 +244,10 @@ pub struct SrqSlot {
 pub(crate) const SRQ_POSTED: u32 = u32::MAX;
 
 impl SrqSlot {
+    /// Alignment of the DMA blocks that slots keep. The context of a receive memory pool has one bit less than others to
+    /// say where in a page a ring starts, so it starts with the page.
+    pub(crate) const BLOCK_ALIGN: usize = 4096;
+
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {

@@ -30,7 +30,7 @@ use crate::qp::caps::CapError;
 use crate::qp::recv::{check_list, put_list};
 use crate::qp::wr::{BadWr, PostError, RecvWr};
 use crate::ring_pages::RingPages;
-use crate::slots::{QpSlot, SRQ_POSTED, SrqSlot};
+use crate::slots::{SRQ_POSTED, SrqSlot};
 use bareverbs_firmware_cmds::numbers::Srqn;
 
 /// Sizes of an SRQ and its limit: `struct ibv_srq_attr`.
@@ -173,7 +173,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         // One more than can be posted: the end of the free list.
         let entries = (attr.max_wr + 1).next_power_of_two().max(2);
         let layout = SrqLayout::new(entries as usize, stride as usize);
-        let memory_layout = Layout::from_size_align(layout.len, QpSlot::BLOCK_ALIGN)
+        let memory_layout = Layout::from_size_align(layout.len, SrqSlot::BLOCK_ALIGN)
             .map_err(|_| SrqError::Memory(DmaError::OutOfMemory))?;
         let memory = device.alloc_dma(memory_layout).map_err(SrqError::Memory)?;
         // The free list: each WQE leads to the next.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bareverbs_core::error::CommandFailure;
 use bareverbs_core::platform::DmaError;
 use bareverbs_core::{
-    CloseFailure, Config, Device, DeviceError, OpenError, OpenFailure, OpenStep, Resources,
+    CloseFailure, Config, Device, DeviceError, FunctionKind, OpenError, OpenFailure, OpenStep,
+    Resources,
 };
 use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -81,6 +82,46 @@ fn an_ethernet_function_is_ready_after_sixteen_commands() {
         ]
     );
     assert!(fake.lock().pages.is_empty());
+    fake.assert_clean();
+}
+
+#[test]
+fn a_virtual_function_asks_for_less() {
+    for (device_id, kind) in [
+        (Some(0x1018), FunctionKind::Virtual),
+        (Some(0x101e), FunctionKind::Virtual),
+        (Some(0x1017), FunctionKind::Physical),
+        (None, FunctionKind::Physical),
+    ] {
+        let fake = Fake::with(|inner| {
+            inner.device_id = device_id;
+            (inner.boot_pages, inner.init_pages) = (0, 0);
+        });
+        let mut memory = Memory::new();
+        let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+        assert_eq!(device.function_kind(), kind);
+        let mut expected = ETHERNET.to_vec();
+        expected.retain(|&opcode| opcode != Opcode::ManagePages);
+        if kind == FunctionKind::Virtual {
+            // The host's byte order is the physical function's to set.
+            expected.retain(|&opcode| opcode != Opcode::AccessRegister);
+        }
+        assert_eq!(fake.opcodes(), expected, "{device_id:x?}");
+        assert_eq!(device.pages_given(), 0);
+        device.close().expect("orderly");
+        assert!(!fake.opcodes().contains(&Opcode::ManagePages));
+        fake.assert_clean();
+    }
+}
+
+/// Firmware that asks a virtual function's driver for pages all the same gets them.
+#[test]
+fn pages_are_not_refused_to_a_virtual_function() {
+    let fake = Fake::with(|inner| inner.device_id = Some(0x1018));
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+    assert_eq!(device.pages_given(), 740);
+    device.close().expect("orderly");
     fake.assert_clean();
 }
 

@@ -120,3 +120,18 @@ fn impossible_gids_are_refused() {
     ));
     assert_eq!(device.port_gid(0), None);
 }
+
+#[test]
+fn an_address_needs_a_mac() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let entry = GidEntry {
+        mac: [0; 6],
+        ..ipv4(1)
+    };
+    assert_eq!(device.set_gid(0, entry), Err(GidError::NoMac));
+    assert!(GidError::NoMac.to_string().contains("vf NUMBER mac"));
+    assert!(fake.lock().history.is_empty(), "the firmware was asked");
+    assert_eq!(device.port_gid(0), None);
+}

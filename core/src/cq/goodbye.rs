@@ -54,7 +54,15 @@ pub(crate) fn finish<P: Platform>(device: &Device<'_, P>, index: u32, side: usiz
     }
     let srq = slot.srq.swap(NONE, Relaxed);
     // SAFETY: the block was put there once by the destroyed QP, and neither device nor any CQ looks at it any more.
-    unsafe { free(device, &slot.block, &slot.block_iova, &slot.block_len) };
+    unsafe {
+        free(
+            device,
+            &slot.block,
+            &slot.block_iova,
+            &slot.block_len,
+            QpSlot::BLOCK_ALIGN,
+        );
+    }
     tables.give_qp(index);
     if let Some(srq_slot) = tables.srqs.get(srq as usize) {
         unpin_srq(device, srq_slot, srq);
@@ -109,7 +117,15 @@ pub(crate) fn forget_before<P: Platform>(device: &Device<'_, P>, index: u32, bou
 pub(crate) fn unpin_srq<P: Platform>(device: &Device<'_, P>, slot: &SrqSlot, index: u32) {
     if slot.pins.fetch_sub(1, AcqRel) == 1 {
         // SAFETY: put there once by the destroyed SRQ; the last to look at it is this one.
-        unsafe { free(device, &slot.block, &slot.block_iova, &slot.block_len) };
+        unsafe {
+            free(
+                device,
+                &slot.block,
+                &slot.block_iova,
+                &slot.block_len,
+                SrqSlot::BLOCK_ALIGN,
+            );
+        }
         device.tables.give_srq(index);
     }
 }
@@ -125,17 +141,18 @@ pub(crate) fn keep(memory: DmaMemory, block: &AtomicPtr<u8>, iova: &AtomicU64, l
 /// Frees a kept block, if there is one.
 ///
 /// # Safety
-/// Nobody uses the block any more, neither device nor host.
+/// Nobody uses the block any more, neither device nor host, and it was allocated with this alignment.
 unsafe fn free<P: Platform>(
     device: &Device<'_, P>,
     block: &AtomicPtr<u8>,
     iova: &AtomicU64,
     len: &AtomicUsize,
+    align: usize,
 ) {
     let Some(ptr) = NonNull::new(block.swap(core::ptr::null_mut(), AcqRel)) else {
         return;
     };
-    let Ok(layout) = Layout::from_size_align(len.load(Relaxed), QpSlot::BLOCK_ALIGN) else {
+    let Ok(layout) = Layout::from_size_align(len.load(Relaxed), align) else {
         return;
     };
     let dma = Dma {

@@ -214,6 +214,19 @@ impl<'d> Ring<'d> {
         }
     }
 
+    /// Takes the next CQE as it is, if it is the host's. Nothing in it was checked.
+    pub(crate) fn take_entry(&mut self) -> Option<[u8; cqe::SIZE]> {
+        let (entry, _) = self.peek()?;
+        let mut copy = [0; cqe::SIZE];
+        for (index, word) in copy.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            // SAFETY: inside the CQE, which lies in the ring; volatile, since the memory is shared with the device.
+            let value = unsafe { entry.cast::<u64>().add(index).read_volatile() };
+            *word = value.to_ne_bytes();
+        }
+        self.advance(entry);
+        Some(copy)
+    }
+
     /// Index of the next CQE, counted on; 24 bits of it are the device's business.
     #[inline(always)]
     pub(crate) fn ci(&self) -> u32 {

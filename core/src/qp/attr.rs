@@ -69,6 +69,7 @@ impl QpAttr {
             dlid: 0,
             src_path_bits: 0,
             port_num: 0,
+            force_loopback: false,
         },
         pkey_index: 0,
         max_rd_atomic: 0,

@@ -407,6 +407,17 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// The path of a connection. On RoCE the GID table entry decides the encapsulation, and the fields that only an
     /// InfiniBand link has stay 0.
     fn path(&self, path: &mut Ads, ah: &AhAttr, dest_qpn: Qpn) -> Result<(), AhError> {
+        if ah.force_loopback {
+            if T::KIND != QpKind::Rc {
+                return Err(AhError::ForceLoopbackNotRc);
+            }
+            if !self.device.capabilities().has_force_loopback() {
+                return Err(AhError::NoForceLoopback);
+            }
+            // No source address either: the GID table may be empty.
+            path.set_fl(true).set_vhca_port_num(self.port);
+            return Ok(());
+        }
         let encapsulation = self.device.encapsulation(ah.sgid_index)?;
         ah::check(ah, encapsulation.is_some())?;
         path.set_vhca_port_num(self.port)
@@ -536,6 +547,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
                 dlid: path.rlid(),
                 src_path_bits: path.mlid(),
                 port_num: path.vhca_port_num(),
+                force_loopback: path.fl(),
             },
             pkey_index: path.pkey_index(),
             max_rd_atomic: 1 << qpc.log_sra_max(),

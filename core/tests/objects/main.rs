@@ -24,6 +24,7 @@ macro_rules! with_device {
 }
 
 mod completion_queues;
+mod force_loopback;
 mod memory;
 mod queue_pairs;
 mod refusals;

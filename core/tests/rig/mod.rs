@@ -86,8 +86,10 @@ pub(crate) fn open<'a>(
     device
 }
 
-fn first_page(pages: &[u8], page_offset: u8) -> u64 {
-    u64::from_be_bytes(pages[..8].try_into().unwrap()) + u64::from(page_offset) * 64
+/// Where a ring starts: `page_offset` counts 64ths of a page.
+fn first_page(pages: &[u8], log_page_size: u8, page_offset: u8) -> u64 {
+    let page = 4096_u64 << log_page_size;
+    u64::from_be_bytes(pages[..8].try_into().unwrap()) + u64::from(page_offset) * (page / 64)
 }
 
 impl Rig {
@@ -133,7 +135,7 @@ impl Rig {
                 let (create, pages) = CreateCqIn::read_from_prefix(&posted.input).unwrap();
                 let context = create.cq_context();
                 let cq = CqObject {
-                    ring: first_page(pages, context.page_offset()),
+                    ring: first_page(pages, context.log_page_size(), context.page_offset()),
                     log_size: context.log_cq_size(),
                     record: context.dbr_addr(),
                     producer: 0,
@@ -146,7 +148,11 @@ impl Rig {
                 let (create, pages) = CreateQpIn::read_from_prefix(&posted.input).unwrap();
                 let qp = QpObject {
                     create,
-                    ring: first_page(pages, create.qpc().page_offset()),
+                    ring: first_page(
+                        pages,
+                        create.qpc().log_page_size(),
+                        create.qpc().page_offset(),
+                    ),
                     user_index: create.qpc().user_index(),
                 };
                 objects.qps.insert(number, qp);
@@ -155,7 +161,7 @@ impl Rig {
                 let (create, pages) = CreateSrqIn::read_from_prefix(&posted.input).unwrap();
                 let context = create.srq_context_entry();
                 let srq = SrqObject {
-                    ring: first_page(pages, context.page_offset()),
+                    ring: first_page(pages, context.log_page_size(), context.page_offset()),
                     stride: 16 << context.log_rq_stride(),
                     record: context.dbr_addr(),
                 };
@@ -165,7 +171,7 @@ impl Rig {
                 let (create, pages) = CreateRmpIn::read_from_prefix(&posted.input).unwrap();
                 let wq = create.ctx().wq();
                 let srq = SrqObject {
-                    ring: first_page(pages, wq.page_offset()),
+                    ring: first_page(pages, wq.log_wq_pg_sz(), wq.page_offset()),
                     stride: 1 << wq.log_wq_stride(),
                     record: wq.dbr_addr(),
                 };
@@ -211,7 +217,11 @@ impl Rig {
         assert_eq!(modify.modify_field_select_resize_field_select(), 0b111);
         let mut objects = self.lock();
         let object = objects.cqs.get_mut(&cqn).unwrap();
-        object.ring = first_page(pages, modify.cq_context().page_offset());
+        object.ring = first_page(
+            pages,
+            modify.cq_context().log_page_size(),
+            modify.cq_context().page_offset(),
+        );
         object.log_size = modify.cq_context().log_cq_size();
     }
 

@@ -111,6 +111,7 @@ pub(crate) struct Inner {
     pub(crate) script: Option<Script>,
     pub(crate) history: Vec<Posted>,
     due: VecDeque<(Duration, Posted, Action)>,
+    pub(crate) device_id: Option<u16>,
     pub(crate) boot_pages: u32,
     pub(crate) init_pages: u32,
     pub(crate) issi: u32,
@@ -197,6 +198,7 @@ impl Fake {
             script: None,
             history: Vec::new(),
             due: VecDeque::new(),
+            device_id: None,
             boot_pages: 700,
             init_pages: 40,
             issi: 0b11,
@@ -587,6 +589,10 @@ impl Drop for Fake {
 unsafe impl Platform for Fake {
     fn bar_len(&self) -> usize {
         BAR_LEN
+    }
+
+    fn device_id(&self) -> Option<u16> {
+        self.lock().device_id
     }
 
     fn read_be32(&self, offset: usize) -> u32 {

@@ -1,0 +1,65 @@
+//! Ethernet queues: whole frames in and out of the port, beside RDMA.
+//!
+//! An [`EthernetQueue`] is a send queue and a receive queue with everything that the device wants around them: a
+//! transport domain with a TIS and a TIR, completion queues, frame buffers with keys, and flow steering that says which
+//! frames come here. It takes two of the device's CQ slots, and no memory of the caller's.
+//!
+//! ```no_run
+//! use bareverbs_core::{Device, EthernetError, EthernetInit, EthernetSendFlags, Platform};
+//!
+//! fn echo<P: Platform>(device: &Device<'_, P>) -> Result<(), Box<dyn core::error::Error>> {
+//!     let pd = device.alloc_pd()?;
+//!     let mut queue = pd.create_ethernet_queue(&EthernetInit::default())?;
+//!     queue.join([0x33, 0x33, 0, 0, 0, 1])?;
+//!     let mut frame = [0; 1518];
+//!     loop {
+//!         device.poll()?;
+//!         let (send, receive) = queue.split();
+//!         let Some(received) = receive.receive()? else {
+//!             continue;
+//!         };
+//!         let length = received.copy_to(&mut frame);
+//!         drop(received);
+//!         frame.swap(0, 6);
+//!         send.send(&frame[..length], EthernetSendFlags::empty())?;
+//!     }
+//! }
+//! ```
+//!
+//! # Which frames
+//!
+//! Those to the port's own address, to the broadcast address and to the multicast addresses that were
+//! [joined](EthernetQueue::join), with whatever VLAN tags: tags are not matched and stay in the frame, since a host
+//! with interfaces on several VLANs answers ARP on each, and tells by the tag. Everything else is dropped by the device
+//! unless the queue is promiscuous. What RDMA is for never comes here: the device takes packets of RoCE out before flow
+//! steering, whatever this queue asks for.
+//!
+//! A function has one root of its receive steering, hence one Ethernet queue at a time.
+//!
+//! # Memory
+//!
+//! Frames are copied in and out of the device's buffers, as the device can write there at any time whatever it should
+//! do, and Rust must hold no reference to such memory. Data of a [`Buffer`](crate::Buffer) goes out without a copy:
+//! [`EthernetSend::send_gather`].
+
+mod error;
+mod limits;
+mod mtu;
+mod objects;
+#[cfg(feature = "smoltcp")]
+pub mod phy;
+mod queue;
+mod recv;
+mod send;
+mod steering;
+
+pub use error::{EthernetError, EthernetReceiveError, EthernetSendError, QueueFailure};
+pub use mtu::EthernetMtu;
+pub use queue::{EthernetInit, EthernetQueue};
+pub use recv::{EthernetReceive, ReceiveCounters, ReceivedFrame};
+pub use send::{EthernetSend, EthernetSendFlags, SentFrame};
+
+/// Bytes of an Ethernet header without tags, which is the least that a frame has.
+pub const HEADER_LEN: usize = 14;
+/// Bytes of a frame beside its payload: the header and one VLAN tag. The check sequence is the device's business.
+pub const FRAME_OVERHEAD: usize = HEADER_LEN + 4;

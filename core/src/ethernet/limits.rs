@@ -1,0 +1,107 @@
+//! What the function can do for Ethernet queues: asked once, when a queue is created.
+
+use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, FlowTableNicCap, QueryHcaCapIn};
+use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode, InlineMode};
+use zerocopy::{FromBytes, FromZeros};
+
+use crate::device::{Device, TailIn};
+use crate::error::CommandError;
+use crate::ethernet::error::EthernetError;
+use crate::platform::Platform;
+use crate::port::LinkLayer;
+
+/// Size of a capability group's image.
+const GROUP_LEN: usize = 4096;
+/// Largest work queue that 16-bit counters can tell full from empty.
+const MAX_LOG_QUEUE: u8 = 15;
+
+/// `wqe_inline_mode`: always the Ethernet header; as the port's context says.
+const INLINE_L2: u8 = 0;
+const INLINE_BY_CONTEXT: u8 = 1;
+
+/// What the function can do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Checksums are filled in and verified.
+    pub(super) checksums: bool,
+    /// Headers that have to be inline.
+    pub(super) inline_mode: InlineMode,
+    /// Binary logarithm of the blocks of a send queue, and of the WQEs of a receive queue.
+    pub(super) log_queue: u8,
+    /// Binary logarithm of a flow table's size.
+    pub(super) log_table: u8,
+    /// Whether the root of steering is set by command.
+    pub(super) modify_root: bool,
+    /// Multicast addresses that the port can be told of.
+    pub(super) groups: u32,
+    /// The clock of completions: what `ts_format` of each queue has to say.
+    pub(super) send_clock: u8,
+    pub(super) receive_clock: u8,
+}
+
+impl Limits {
+    /// Asks the firmware.
+    pub(super) fn query<P: Platform>(device: &Device<'_, P>) -> Result<Self, EthernetError> {
+        let caps = device.capabilities();
+        if caps.link_layer() != LinkLayer::Ethernet {
+            return Err(EthernetError::NotEthernet);
+        }
+        let lacks = |what| Err(EthernetError::Unsupported { what });
+        if !caps.hca.eth_net_offloads() {
+            return lacks("Ethernet queues");
+        }
+        if !caps.hca.nic_flow_table() {
+            return lacks("flow tables");
+        }
+        let offloads: EthernetOffloadCaps = group(device, CapabilityGroup::EthernetOffloads)?;
+        let tables: FlowTableNicCap = group(device, CapabilityGroup::FlowTable)?;
+        let receive = tables.flow_table_properties_nic_receive();
+        if !receive.ft_support() {
+            return lacks("flow tables for what is received");
+        }
+        let inline_mode = match offloads.wqe_inline_mode() {
+            INLINE_L2 => InlineMode::L2,
+            // A mode without a name is stricter than those with one, so all that there is goes inline.
+            INLINE_BY_CONTEXT => InlineMode::from_number(device.nic_vport()?.min_wqe_inline_mode())
+                .unwrap_or(InlineMode::TcpUdp),
+            _ => InlineMode::None,
+        };
+        // Devices with real-time clocks only are asked for what they call default.
+        let clock = |format| u8::from(format == 1);
+        Ok(Self {
+            checksums: offloads.csum_cap(),
+            inline_mode,
+            log_queue: caps.hca.log_max_wq_sz().min(MAX_LOG_QUEUE),
+            log_table: receive.log_max_ft_size().min(31),
+            modify_root: receive.modify_root(),
+            groups: 1 << caps.hca.log_max_current_mc_list().min(12),
+            send_clock: clock(caps.hca.sq_ts_format()),
+            receive_clock: clock(caps.hca.rq_ts_format()),
+        })
+    }
+
+    /// Bytes from a frame's start that go into the request: headers with a VLAN tag and as long as they get.
+    pub(super) const fn min_inline(&self) -> usize {
+        const TAGGED: usize = super::FRAME_OVERHEAD;
+        const NETWORK: usize = 60;
+        const TRANSPORT: usize = 60;
+        match self.inline_mode {
+            InlineMode::None => 0,
+            InlineMode::L2 => TAGGED,
+            InlineMode::Ip => TAGGED + NETWORK,
+            InlineMode::TcpUdp => TAGGED + NETWORK + TRANSPORT,
+        }
+    }
+}
+
+/// The structure at the start of a capability group.
+fn group<T: FromBytes + FromZeros, P: Platform>(
+    device: &Device<'_, P>,
+    group: CapabilityGroup,
+) -> Result<T, CommandError> {
+    let mut query = QueryHcaCapIn::new();
+    query.set_op_mod(group.query(CapabilityMode::Current));
+    let mut image = [0; GROUP_LEN];
+    device.execute_with(&query, TailIn::None, &mut image)?;
+    Ok(T::read_from_prefix(&image).map_or_else(|_| T::new_zeroed(), |(caps, _)| caps))
+}

@@ -1,0 +1,261 @@
+//! The firmware's objects around a queue: made by one command, destroyed by another, in the order of their owners'
+//! fields.
+
+// UNSAFETY: a queue's memory is taken out of it once, when it is dropped.
+#![expect(unsafe_code)]
+
+use core::alloc::Layout;
+use core::mem::ManuallyDrop;
+
+use bareverbs_firmware_cmds::domain::{AllocTransportDomainIn, DeallocTransportDomainIn};
+use bareverbs_firmware_cmds::rq::DestroyRqIn;
+use bareverbs_firmware_cmds::sq::DestroySqIn;
+use bareverbs_firmware_cmds::tir::{CreateTirIn, DestroyTirIn};
+use bareverbs_firmware_cmds::tis::{CreateTisIn, DestroyTisIn};
+
+use crate::device::{Device, TailIn};
+use crate::dma::DmaBuffer;
+use crate::error::CommandError;
+use crate::ethernet::error::EthernetError;
+use crate::platform::{DmaError, Platform};
+use crate::ring_pages::RingPages;
+use bareverbs_firmware_cmds::srq::Wq;
+
+/// States of send and receive queues.
+pub(super) mod state {
+    pub(crate) const RESET: u8 = 0;
+    pub(crate) const READY: u8 = 1;
+    pub(crate) const ERROR: u8 = 3;
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    TransportDomain,
+    Tis,
+    Tir,
+    Sq,
+    Rq,
+}
+
+/// Whether the firmware still has an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Alive,
+    Gone,
+    /// It did not say that it has destroyed it.
+    Stuck,
+}
+
+/// An object of the firmware; destroyed when dropped.
+pub(super) struct Object<'d, P: Platform> {
+    device: &'d Device<'d, P>,
+    kind: Kind,
+    number: u32,
+    fate: Fate,
+}
+
+impl<'d, P: Platform> Object<'d, P> {
+    fn new(device: &'d Device<'d, P>, kind: Kind, number: u32) -> Self {
+        Self {
+            device,
+            kind,
+            number,
+            fate: Fate::Alive,
+        }
+    }
+
+    /// A transport domain: queues of one domain do not hear each other.
+    pub(super) fn transport_domain(device: &'d Device<'d, P>) -> Result<Self, CommandError> {
+        let out = device.execute(&AllocTransportDomainIn::new())?;
+        Ok(Self::new(
+            device,
+            Kind::TransportDomain,
+            out.transport_domain(),
+        ))
+    }
+
+    /// A TIS in a transport domain.
+    pub(super) fn tis(device: &'d Device<'d, P>, domain: u32) -> Result<Self, CommandError> {
+        let mut command = CreateTisIn::new();
+        command.ctx_mut().set_transport_domain(domain);
+        let out = device.execute(&command)?;
+        Ok(Self::new(device, Kind::Tis, out.tisn()))
+    }
+
+    /// A TIR that hands all its frames to one receive queue.
+    pub(super) fn tir(
+        device: &'d Device<'d, P>,
+        domain: u32,
+        rqn: u32,
+    ) -> Result<Self, CommandError> {
+        let mut command = CreateTirIn::new();
+        command
+            .ctx_mut()
+            .set_transport_domain(domain)
+            .set_inline_rqn(rqn);
+        let out = device.execute(&command)?;
+        Ok(Self::new(device, Kind::Tir, out.tirn()))
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Destroys it, if that was not tried before.
+    pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
+        if self.fate != Fate::Alive {
+            return Ok(());
+        }
+        let result = self.execute_destroy();
+        self.fate = match result {
+            Ok(()) => Fate::Gone,
+            Err(_) => Fate::Stuck,
+        };
+        result
+    }
+
+    fn execute_destroy(&self) -> Result<(), CommandError> {
+        let (device, number) = (self.device, self.number);
+        match self.kind {
+            Kind::TransportDomain => {
+                let mut command = DeallocTransportDomainIn::new();
+                command.set_transport_domain(number);
+                device.execute(&command).map(drop)
+            }
+            Kind::Tis => {
+                let mut command = DestroyTisIn::new();
+                command.set_tisn(number);
+                device.execute(&command).map(drop)
+            }
+            Kind::Tir => {
+                let mut command = DestroyTirIn::new();
+                command.set_tirn(number);
+                device.execute(&command).map(drop)
+            }
+            Kind::Sq => {
+                let mut command = DestroySqIn::new();
+                command.set_sqn(number);
+                device.execute(&command).map(drop)
+            }
+            Kind::Rq => {
+                let mut command = DestroyRqIn::new();
+                command.set_rqn(number);
+                device.execute(&command).map(drop)
+            }
+        }
+    }
+}
+
+impl<P: Platform> Drop for Object<'_, P> {
+    fn drop(&mut self) {
+        if let Err(error) = self.destroy() {
+            log::warn!(
+                "{:?} {:#x} stays with the device: {error}",
+                self.kind,
+                self.number
+            );
+        }
+    }
+}
+
+/// Memory of a queue: the ring at a page's start, the doorbell record in a line of its own, and what the driver keeps.
+pub(super) struct QueueMemory<'d, P: Platform> {
+    pub(super) buffer: DmaBuffer<'d, P>,
+    /// Bytes of the ring.
+    ring: usize,
+    /// Offset of the doorbell record.
+    pub(super) record: usize,
+    /// Offset of what the driver keeps.
+    pub(super) notes: usize,
+}
+
+impl<'d, P: Platform> QueueMemory<'d, P> {
+    pub(super) fn new(
+        device: &'d Device<'d, P>,
+        ring: usize,
+        notes: usize,
+    ) -> Result<Self, DmaError> {
+        let record = ring.next_multiple_of(64);
+        let behind = record + 64;
+        let layout = Layout::from_size_align((behind + notes).next_multiple_of(64), 4096)
+            .map_err(|_| DmaError::OutOfMemory)?;
+        Ok(Self {
+            buffer: device.alloc_dma(layout)?,
+            ring,
+            record,
+            notes: behind,
+        })
+    }
+
+    /// Says in a context where it lies.
+    pub(super) fn describe(&self, wq: &mut Wq) -> RingPages {
+        let pages = RingPages::new(self.buffer.iova(), self.ring);
+        wq.set_wq_type(CYCLIC)
+            .set_page_offset(pages.page_offset())
+            .set_log_wq_pg_sz(pages.log_page_size())
+            .set_dbr_addr(self.buffer.iova() + self.record as u64);
+        pages
+    }
+}
+
+/// `wq_type`: a ring.
+const CYCLIC: u8 = 1;
+
+/// A send or receive queue with its memory, which is given back only when the device has let go of it.
+pub(super) struct WorkQueue<'d, P: Platform> {
+    object: Object<'d, P>,
+    memory: ManuallyDrop<QueueMemory<'d, P>>,
+}
+
+impl<'d, P: Platform> WorkQueue<'d, P> {
+    /// Makes the queue with `create`, which gets the page list and returns the number.
+    pub(super) fn create(
+        device: &'d Device<'d, P>,
+        kind: Kind,
+        memory: QueueMemory<'d, P>,
+        pages: &RingPages,
+        create: impl FnOnce(TailIn<'_>) -> Result<u32, CommandError>,
+    ) -> Result<Self, EthernetError> {
+        let mut list = |index: usize| pages.page(index);
+        match create(TailIn::Qwords(pages.len(), &mut list)) {
+            Ok(number) => Ok(Self {
+                object: Object::new(device, kind, number),
+                memory: ManuallyDrop::new(memory),
+            }),
+            Err(error) => {
+                if error.may_still_happen() {
+                    memory.buffer.quarantine();
+                }
+                Err(EthernetError::Command(error))
+            }
+        }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.object.number()
+    }
+
+    pub(super) fn memory(&self) -> &QueueMemory<'d, P> {
+        &self.memory
+    }
+
+    pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
+        self.object.destroy()
+    }
+}
+
+impl<P: Platform> Drop for WorkQueue<'_, P> {
+    fn drop(&mut self) {
+        if let Err(error) = self.object.destroy() {
+            let (kind, number) = (self.object.kind, self.object.number);
+            log::warn!("{kind:?} {number:#x} stays with the device: {error}");
+        }
+        // SAFETY: taken once, here.
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        if self.object.fate != Fate::Gone {
+            memory.buffer.quarantine();
+        }
+    }
+}

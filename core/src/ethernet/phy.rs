@@ -1,0 +1,244 @@
+//! The Ethernet queue as a device of [smoltcp]'s: TCP/IP beside RDMA on the same port.
+//!
+//! smoltcp works on slices, and Rust must hold no slice of memory that the device can write, so frames are copied through
+//! two buffers of the caller's.
+//!
+//! ```no_run
+//! use bareverbs_core::ethernet::phy::Phy;
+//! use bareverbs_core::{EthernetQueue, Platform};
+//! use smoltcp::iface::{Config, Interface};
+//! use smoltcp::time::Instant;
+//! use smoltcp::wire::EthernetAddress;
+//!
+//! fn interface<P: Platform>(queue: &mut EthernetQueue<'_, P>) -> Interface {
+//!     let config = Config::new(EthernetAddress(queue.mac()).into());
+//!     let (mut received, mut sent) = ([0; 1518], [0; 1518]);
+//!     let mut phy = Phy::new(queue, &mut received, &mut sent);
+//!     Interface::new(config, &mut phy, Instant::ZERO)
+//! }
+//! ```
+
+use core::fmt;
+
+use ::smoltcp::phy::{self, Checksum, ChecksumCapabilities, DeviceCapabilities, Medium};
+use ::smoltcp::time::Instant;
+
+use crate::ethernet::error::{EthernetError, EthernetReceiveError, EthernetSendError};
+use crate::ethernet::queue::EthernetQueue;
+use crate::ethernet::send::{EthernetSend, EthernetSendFlags};
+use crate::platform::Platform;
+
+/// What went wrong while smoltcp was at work, which has no way to say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhyError {
+    /// A frame was not sent.
+    Send(EthernetSendError),
+    /// Nothing can be received.
+    Receive(EthernetReceiveError),
+    /// A queue that the device had stopped could not be set going again.
+    Recover(EthernetError),
+}
+
+impl fmt::Display for PhyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send(error) => error.fmt(f),
+            Self::Receive(error) => error.fmt(f),
+            Self::Recover(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for PhyError {}
+
+/// An [`EthernetQueue`] for an `Interface` of smoltcp's.
+///
+/// A queue that the device stops is set going again, once for each time that it is looked at; see
+/// [`take_error`](Self::take_error).
+pub struct Phy<'q, 'd, P: Platform> {
+    queue: &'q mut EthernetQueue<'d, P>,
+    received: &'q mut [u8],
+    sent: &'q mut [u8],
+    flags: EthernetSendFlags,
+    error: Option<PhyError>,
+    truncated: u64,
+}
+
+impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
+    /// The queue, and room for one frame in each direction. The shorter of the two and the queue's frames limits the MTU.
+    pub fn new(
+        queue: &'q mut EthernetQueue<'d, P>,
+        received: &'q mut [u8],
+        sent: &'q mut [u8],
+    ) -> Self {
+        Self {
+            queue,
+            received,
+            sent,
+            flags: EthernetSendFlags::empty(),
+            error: None,
+            truncated: 0,
+        }
+    }
+
+    /// Lets the device fill in the checksums of IPv4, TCP and UDP that smoltcp would, if it can.
+    #[must_use]
+    pub fn with_checksums(mut self) -> Self {
+        if self.queue.send_half().has_checksums() {
+            self.flags = EthernetSendFlags::all();
+        }
+        self
+    }
+
+    /// The queue.
+    pub fn queue(&mut self) -> &mut EthernetQueue<'d, P> {
+        self.queue
+    }
+
+    /// The last thing that went wrong since the last call.
+    pub fn take_error(&mut self) -> Option<PhyError> {
+        self.error.take()
+    }
+
+    /// Frames that were longer than the room for them, and dropped.
+    #[must_use]
+    pub fn truncated(&self) -> u64 {
+        self.truncated
+    }
+
+    /// Looks after the queue; whether a frame can be sent.
+    fn can_send(&mut self) -> bool {
+        if let Err(error) = self.queue.send_half().poll() {
+            self.error = Some(PhyError::Send(error));
+            return false;
+        }
+        if let Err(error) = self.queue.recover() {
+            self.error = Some(PhyError::Recover(error));
+            return false;
+        }
+        self.queue.send_half().free() > 0
+    }
+
+    /// Copies the next frame to the buffer for it, and returns its length.
+    fn take_frame(&mut self) -> Option<usize> {
+        loop {
+            match self.queue.receive_half().receive() {
+                Ok(None) => return None,
+                Ok(Some(frame)) if frame.len() <= self.received.len() => {
+                    return Some(frame.copy_to(self.received));
+                }
+                Ok(Some(_)) => self.truncated += 1,
+                Err(error) => {
+                    self.error = Some(PhyError::Receive(error));
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
+    type RxToken<'a>
+        = RxToken<'a>
+    where
+        Self: 'a;
+    type TxToken<'a>
+        = TxToken<'a, 'd, P>
+    where
+        Self: 'a;
+
+    fn receive(&mut self, _: Instant) -> Option<(RxToken<'_>, TxToken<'_, 'd, P>)> {
+        // What is received may have to be answered at once; as long as it cannot, it waits in the queue.
+        if !self.can_send() {
+            return None;
+        }
+        let length = self.take_frame()?;
+        let received = RxToken(&self.received[..length]);
+        let answer = TxToken {
+            send: self.queue.send_half(),
+            buffer: self.sent,
+            flags: self.flags,
+            error: &mut self.error,
+        };
+        Some((received, answer))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<TxToken<'_, 'd, P>> {
+        self.can_send().then_some(TxToken {
+            send: self.queue.send_half(),
+            buffer: self.sent,
+            flags: self.flags,
+            error: &mut self.error,
+        })
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        // smoltcp writes no VLAN tags, so none has to fit.
+        let frame = self.queue.frame_len() - (super::FRAME_OVERHEAD - super::HEADER_LEN);
+        capabilities.max_transmission_unit = frame.min(self.received.len()).min(self.sent.len());
+        let mut checksums = ChecksumCapabilities::default();
+        if !self.flags.is_empty() {
+            checksums.ipv4 = Checksum::Rx;
+            checksums.tcp = Checksum::Rx;
+            checksums.udp = Checksum::Rx;
+        }
+        capabilities.checksum = checksums;
+        capabilities
+    }
+}
+
+/// A frame that was received.
+pub struct RxToken<'a>(&'a [u8]);
+
+impl phy::RxToken for RxToken<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(self.0)
+    }
+}
+
+/// Room for a frame to send.
+pub struct TxToken<'a, 'd, P: Platform> {
+    send: &'a mut EthernetSend<'d, P>,
+    buffer: &'a mut [u8],
+    flags: EthernetSendFlags,
+    error: &'a mut Option<PhyError>,
+}
+
+impl<P: Platform> phy::TxToken for TxToken<'_, '_, P> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, f: F) -> R {
+        // Never longer than the capabilities say, which is how long the buffer is at least.
+        let length = length.min(self.buffer.len());
+        let frame = &mut self.buffer[..length];
+        // Whatever is not written must not be of another frame.
+        frame.fill(0);
+        let result = f(frame);
+        if let Err(error) = self.send.send(frame, self.flags) {
+            *self.error = Some(PhyError::Send(error));
+        }
+        result
+    }
+}
+
+impl<P: Platform> fmt::Debug for Phy<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Phy")
+            .field("queue", &self.queue)
+            .field("flags", &self.flags)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RxToken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RxToken({} bytes)", self.0.len())
+    }
+}
+
+impl<P: Platform> fmt::Debug for TxToken<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TxToken").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,425 @@
+//! The receive half: frames out of the device.
+//!
+//! A ring of requests that never change: each names its buffer, and posting it again is counting on. Frames complete in
+//! the order of the ring, and at most one is lent out, so that they come back in that order, too.
+
+use core::fmt;
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::cqe::{Cqe64, Format, Opcode, Syndrome};
+use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn, QueryRqIn};
+use bareverbs_firmware_cmds::wqe::Data;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::cq::{Cq, CqInit};
+use crate::device::Device;
+use crate::dma::write_barrier;
+use crate::error::{CommandError, DeviceError};
+use crate::ethernet::HEADER_LEN;
+use crate::ethernet::error::{EthernetError, EthernetReceiveError, QueueFailure};
+use crate::ethernet::limits::Limits;
+use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
+use crate::mr::{Access, Buffer};
+use crate::pd::Pd;
+use crate::platform::Platform;
+
+/// Size of a request: one data segment.
+const WQE: usize = 16;
+/// Binary logarithm of it.
+const LOG_WQE: u8 = 4;
+
+/// `hds_ip_ext` of a completion: which headers were found right.
+mod checks {
+    pub(super) const L3_OK: u8 = 1 << 1;
+    pub(super) const L4_OK: u8 = 1 << 2;
+}
+
+/// What came and was not handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReceiveCounters {
+    /// Frames handed out.
+    pub received: u64,
+    /// Frames that were longer than the buffers.
+    pub too_long: u64,
+    /// Frames with less than an Ethernet header, or whose completion contradicts itself.
+    pub malformed: u64,
+    /// Completions that fitted no request and were dropped. Anything but 0 means a broken device.
+    pub garbage_completions: u64,
+}
+
+/// The receive half of an Ethernet queue. `Send`, allocation-free, without locks.
+pub struct EthernetReceive<'d, P: Platform> {
+    // In the order in which they have to go.
+    queue: WorkQueue<'d, P>,
+    frames: Buffer<'d, P>,
+    cq: Cq<'d, P>,
+    device: &'d Device<'d, P>,
+    /// Requests, minus 1.
+    mask: u32,
+    /// Requests posted, and completed, counted on.
+    head: u32,
+    tail: u32,
+    stride: usize,
+    frame_len: usize,
+    failure: Option<QueueFailure>,
+    counters: ReceiveCounters,
+}
+
+/// What a completion says.
+enum Outcome {
+    Frame(Received),
+    /// Nothing for the caller.
+    Dropped,
+}
+
+/// A frame that lies in its buffer.
+#[derive(Debug, Clone, Copy)]
+struct Received {
+    at: usize,
+    length: usize,
+    checks: u8,
+    timestamp: u64,
+}
+
+impl<'d, P: Platform> EthernetReceive<'d, P> {
+    pub(super) fn create(
+        pd: &Pd<'d, P>,
+        limits: &Limits,
+        frames: u32,
+        frame_len: usize,
+        comp_vector: u16,
+    ) -> Result<Self, EthernetError> {
+        let device = pd.device();
+        let most = 1_u32 << limits.log_queue;
+        if frames == 0 || frames > most {
+            return Err(EthernetError::Size {
+                field: "recv_frames",
+                asked: frames.into(),
+                limit: most.into(),
+            });
+        }
+        let frames = frames.next_power_of_two();
+        let stride = frame_len.next_multiple_of(64);
+        let buffer = pd
+            .alloc_buffer(frames as usize * stride, Access::LOCAL_WRITE)
+            .map_err(EthernetError::Buffer)?;
+        let cq = device
+            .create_cq(CqInit {
+                comp_vector,
+                ..CqInit::new(frames)
+            })
+            .map_err(EthernetError::Cq)?;
+        let memory =
+            QueueMemory::new(device, frames as usize * WQE, 0).map_err(EthernetError::Memory)?;
+        for frame in 0..frames as usize {
+            let at = buffer.addr() + (frame * stride) as u64;
+            let request = Data::new(frame_len as u32, buffer.lkey(), at);
+            memory.buffer.write_bytes(frame * WQE, request.as_bytes());
+        }
+
+        let mut command = CreateRqIn::new();
+        let context = command.ctx_mut();
+        context
+            // Tags stay in the frame.
+            .set_vsd(true)
+            .set_flush_in_error_en(true)
+            .set_state(state::RESET)
+            .set_ts_format(limits.receive_clock)
+            .set_user_index(cq.index)
+            .set_cqn(cq.cqn().number());
+        let wq = context.wq_mut();
+        wq.set_pd(pd.pdn().number())
+            .set_log_wq_stride(LOG_WQE)
+            .set_log_wq_sz(frames.ilog2() as u8);
+        let pages = memory.describe(wq);
+        let queue = WorkQueue::create(device, Kind::Rq, memory, &pages, |tail| {
+            device
+                .execute_with(&command, tail, &mut [])
+                .map(|out| out.rqn())
+        })?;
+        let mut receive = Self {
+            queue,
+            frames: buffer,
+            cq,
+            device,
+            mask: frames - 1,
+            head: 0,
+            tail: 0,
+            stride,
+            frame_len,
+            failure: None,
+            counters: ReceiveCounters::default(),
+        };
+        receive.start()?;
+        Ok(receive)
+    }
+
+    /// Posts everything to a queue in reset and lets it run.
+    fn start(&mut self) -> Result<(), CommandError> {
+        self.tail = 0;
+        self.head = 0;
+        self.post(self.mask + 1);
+        self.modify(state::RESET, state::READY)
+    }
+
+    /// Gives the next `count` buffers to the device.
+    fn post(&mut self, count: u32) {
+        self.head = self.head.wrapping_add(count);
+        let memory = self.queue.memory();
+        write_barrier();
+        // The first dword is the receive queue's.
+        memory.buffer.write_be32(memory.record, self.head & 0xffff);
+    }
+
+    /// The next frame, `None` if there is none.
+    ///
+    /// # Errors
+    /// [`EthernetReceiveError::Failed`] once the device has stopped the queue and what came before has been taken.
+    pub fn receive(&mut self) -> Result<Option<ReceivedFrame<'_, 'd, P>>, EthernetReceiveError> {
+        // No more than can be there at once, lest a broken device keep the caller for ever.
+        for _ in 0..=self.mask {
+            match self.cq.take_entry().map_err(EthernetReceiveError::Cq)? {
+                Some(entry) => {
+                    if let Outcome::Frame(received) = self.complete(&entry) {
+                        return Ok(Some(ReceivedFrame {
+                            queue: self,
+                            received,
+                        }));
+                    }
+                }
+                None => {
+                    return match self.failure {
+                        Some(failure) => Err(EthernetReceiveError::Failed(failure)),
+                        None => Ok(None),
+                    };
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn complete(&mut self, entry: &[u8; 64]) -> Outcome {
+        let Ok(cqe) = Cqe64::ref_from_bytes(entry) else {
+            return Outcome::Dropped;
+        };
+        // In a receive completion there is no queue's number: a mark of flow steering stands there instead.
+        let posted = cqe.user_index() == self.cq.index && self.head != self.tail;
+        let next = (u32::from(cqe.wqe_counter.get()) ^ self.tail) & self.mask == 0;
+        match cqe.opcode() {
+            Some(Opcode::ResponderSend) if posted && next => {}
+            // What is flushed need not name its request; they come in order anyway.
+            Some(Opcode::ResponderError) if posted => {
+                self.tail = self.tail.wrapping_add(1);
+                self.fail(cqe);
+                return Outcome::Dropped;
+            }
+            _ => {
+                self.counters.garbage_completions += 1;
+                log::warn!("a completion that fits no receive buffer was dropped");
+                return Outcome::Dropped;
+            }
+        }
+        let slot = (self.tail & self.mask) as usize;
+        self.tail = self.tail.wrapping_add(1);
+        let length = cqe.byte_cnt.get() as usize;
+        let whole = (HEADER_LEN..=self.frame_len).contains(&length);
+        if !whole || cqe.format() != Format::NoInline {
+            self.counters.malformed += 1;
+            self.post(1);
+            return Outcome::Dropped;
+        }
+        self.counters.received += 1;
+        Outcome::Frame(Received {
+            at: slot * self.stride,
+            length,
+            checks: cqe.hds_ip_ext,
+            timestamp: cqe.timestamp(),
+        })
+    }
+
+    #[cold]
+    fn fail(&mut self, cqe: &Cqe64) {
+        let error = cqe.as_error();
+        let failure = QueueFailure {
+            syndrome: error.syndrome(),
+            vendor_err: error.vendor_err_synd,
+        };
+        match failure.syndrome {
+            // Costs its buffer, and the queue goes on.
+            Syndrome::LocalLength => {
+                self.counters.too_long += 1;
+                self.post(1);
+            }
+            // What is flushed has not failed by itself.
+            Syndrome::WrFlush if self.failure.is_some() => {}
+            _ => self.failure = Some(self.failure.unwrap_or(failure)),
+        }
+    }
+
+    /// Sets the queue going again after the device has stopped it. Frames that have not been taken are lost.
+    ///
+    /// # Errors
+    /// If the firmware refuses.
+    pub fn recover(&mut self) -> Result<(), EthernetError> {
+        let mut query = QueryRqIn::new();
+        query.set_rqn(self.queue.number());
+        let now = self.device.execute(&query)?.rq_context().state();
+        if now == state::READY {
+            self.modify(state::READY, state::ERROR)?;
+        }
+        if now != state::RESET {
+            self.modify(state::ERROR, state::RESET)?;
+        }
+        // In reset the device completes nothing any more, and what it has completed lies before the command's answer.
+        self.cq.drain().map_err(EthernetError::Cq)?;
+        self.start()?;
+        self.failure = None;
+        Ok(())
+    }
+
+    fn modify(&self, from: u8, to: u8) -> Result<(), CommandError> {
+        let mut command = ModifyRqIn::new();
+        command.set_rqn(self.queue.number()).set_rq_state(from);
+        command.ctx_mut().set_state(to).set_vsd(true);
+        self.device.execute(&command).map(drop)
+    }
+
+    /// Whether a completion waits to be taken; most likely a frame.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.failure.is_some() || !self.cq.is_empty()
+    }
+
+    /// Asks for an event at the next frame, as [`Cq::arm`] does: look for frames afterwards.
+    pub fn arm(&mut self) {
+        self.cq.arm(false);
+    }
+
+    /// Whether an event came since the last call; events arrive while the device is polled.
+    pub fn take_event(&mut self) -> bool {
+        self.cq.take_event()
+    }
+
+    /// Waits until there is a frame or the time is `deadline` (the platform's clock), driving the device meanwhile.
+    ///
+    /// # Errors
+    /// If the device no longer works.
+    pub fn wait(&mut self, deadline: Duration) -> Result<bool, DeviceError> {
+        Ok(self.failure.is_some() || self.cq.wait_entry(deadline)?)
+    }
+
+    /// Bytes of the longest frame that can be received.
+    #[must_use]
+    pub fn frame_len(&self) -> usize {
+        self.frame_len
+    }
+
+    /// Frames that the queue holds.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// What came.
+    #[must_use]
+    pub fn counters(&self) -> ReceiveCounters {
+        self.counters
+    }
+
+    /// Why the device has stopped the queue, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<QueueFailure> {
+        self.failure
+    }
+
+    pub(super) fn rqn(&self) -> u32 {
+        self.queue.number()
+    }
+
+    pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
+        self.queue.destroy()
+    }
+}
+
+/// A frame that was received. Its buffer goes back to the device when this is dropped.
+///
+/// The contents are copied out, and whoever looks at them twice should look at the copy: nothing but good manners keeps a
+/// device from writing there.
+pub struct ReceivedFrame<'q, 'd, P: Platform> {
+    queue: &'q mut EthernetReceive<'d, P>,
+    received: Received,
+}
+
+impl<P: Platform> ReceivedFrame<'_, '_, P> {
+    /// Bytes of the frame, from the destination address on and without check sequence, perhaps with padding.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it has a header at least")]
+    pub fn len(&self) -> usize {
+        self.received.length
+    }
+
+    /// Copies the frame's start to `data`, as far as it goes, and returns how many bytes that were.
+    pub fn copy_to(&self, data: &mut [u8]) -> usize {
+        let length = self.received.length.min(data.len());
+        self.copy_from(0, &mut data[..length]);
+        length
+    }
+
+    /// Copies from `offset` on to `data`; whether the frame has that many bytes there.
+    pub fn copy_from(&self, offset: usize, data: &mut [u8]) -> bool {
+        let inside = offset
+            .checked_add(data.len())
+            .is_some_and(|end| end <= self.received.length);
+        inside
+            && self
+                .queue
+                .frames
+                .copy_out(self.received.at + offset, data)
+                .is_ok()
+    }
+
+    /// The device found an IP header, and its checksum right.
+    #[must_use]
+    pub fn l3_ok(&self) -> bool {
+        self.received.checks & checks::L3_OK != 0
+    }
+
+    /// The device found a TCP or UDP header, and its checksum right.
+    #[must_use]
+    pub fn l4_ok(&self) -> bool {
+        self.received.checks & checks::L4_OK != 0
+    }
+
+    /// The device's clock when the frame came.
+    #[must_use]
+    pub fn timestamp(&self) -> u64 {
+        self.received.timestamp
+    }
+}
+
+impl<P: Platform> Drop for ReceivedFrame<'_, '_, P> {
+    fn drop(&mut self) {
+        self.queue.post(1);
+    }
+}
+
+impl<P: Platform> fmt::Debug for ReceivedFrame<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceivedFrame")
+            .field("len", &self.len())
+            .field("l3_ok", &self.l3_ok())
+            .field("l4_ok", &self.l4_ok())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> fmt::Debug for EthernetReceive<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EthernetReceive")
+            .field("rqn", &format_args!("{:#x}", self.queue.number()))
+            .field("posted", &self.head.wrapping_sub(self.tail))
+            .field("failure", &self.failure)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

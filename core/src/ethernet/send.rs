@@ -1,0 +1,456 @@
+//! The send half: frames into the device.
+//!
+//! Each frame has a buffer of its own, the one of its number modulo the queue's size, and a request in the ring that
+//! names it. A request is as long as the headers that the device wants inline make it, so the ring is counted in blocks
+//! of 64 bytes, and where each frame's request starts is noted, to know it again in its completion.
+//!
+//! **Doorbell.** As with QPs: barrier, doorbell record, and the first eight bytes of the request to the UAR.
+
+use core::fmt;
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::cqe::{Cqe64, Opcode as CqeOpcode, Syndrome};
+use bareverbs_firmware_cmds::doorbell;
+use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::sq::{CreateSqIn, ModifySqIn, QuerySqIn};
+use bareverbs_firmware_cmds::wqe::{Control, Data, Ethernet, Opcode, completion, ethernet};
+use bitflags::bitflags;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::cq::{Cq, CqInit};
+use crate::device::Device;
+use crate::dma::write_barrier;
+use crate::error::{CommandError, DeviceError};
+use crate::ethernet::HEADER_LEN;
+use crate::ethernet::error::{EthernetError, EthernetSendError, QueueFailure};
+use crate::ethernet::limits::Limits;
+use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
+use crate::mr::{Access, Buffer, Sge};
+use crate::pd::Pd;
+use crate::platform::Platform;
+
+/// Size of a send queue's block.
+const BLOCK: usize = 64;
+/// Binary logarithm of it.
+const LOG_BLOCK: u8 = 6;
+/// Pieces of the caller's memory in one frame.
+const MAX_SGES: usize = 3;
+/// The longest request: control, Ethernet with most headers inline, the frame's own buffer, the caller's pieces.
+const MAX_WQE: usize = 4 * BLOCK;
+/// Where inline headers start.
+const INLINE_AT: usize = 16 + 14;
+
+bitflags! {
+    /// What the device does to a frame that it sends.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct EthernetSendFlags: u8 {
+        /// Fills in the checksum of an IPv4 header.
+        const L3_CHECKSUM = ethernet::L3_CHECKSUM;
+        /// Fills in the checksum of TCP or UDP, pseudo header included. Not of fragments.
+        const L4_CHECKSUM = ethernet::L4_CHECKSUM;
+    }
+}
+
+/// A frame that was handed to the device, for [`EthernetSend::is_complete`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentFrame(u32);
+
+/// The send half of an Ethernet queue. `Send`, allocation-free, without locks.
+pub struct EthernetSend<'d, P: Platform> {
+    // In the order in which they have to go.
+    queue: WorkQueue<'d, P>,
+    tis: Object<'d, P>,
+    frames: Buffer<'d, P>,
+    cq: Cq<'d, P>,
+    device: &'d Device<'d, P>,
+    doorbell: u32,
+    /// Blocks, minus 1.
+    mask: u16,
+    /// Next block; the device counts on, too.
+    block: u16,
+    /// Frames, minus 1.
+    frame_mask: u32,
+    /// Next frame and oldest one that has not completed, counted on.
+    head: u32,
+    tail: u32,
+    /// Bytes from one frame's buffer to the next one's, and bytes of a frame at most.
+    stride: usize,
+    frame_len: usize,
+    min_inline: usize,
+    checksums: bool,
+    failure: Option<QueueFailure>,
+    garbage: u64,
+}
+
+impl<'d, P: Platform> EthernetSend<'d, P> {
+    pub(super) fn create(
+        pd: &Pd<'d, P>,
+        limits: &Limits,
+        domain: &Object<'d, P>,
+        frames: u32,
+        frame_len: usize,
+        comp_vector: u16,
+    ) -> Result<Self, EthernetError> {
+        let device = pd.device();
+        let min_inline = limits.min_inline();
+        let longest = INLINE_AT.max(INLINE_AT + min_inline).next_multiple_of(16);
+        let blocks_each = (longest + 16 * (1 + MAX_SGES)).div_ceil(BLOCK) as u32;
+        let most = (1_u32 << limits.log_queue) / blocks_each.next_power_of_two();
+        if frames == 0 || frames > most {
+            return Err(EthernetError::Size {
+                field: "send_frames",
+                asked: frames.into(),
+                limit: most.into(),
+            });
+        }
+        let frames = frames.next_power_of_two();
+        let blocks = (frames * blocks_each).next_power_of_two();
+        let stride = frame_len.next_multiple_of(64);
+        let buffer = pd
+            .alloc_buffer(frames as usize * stride, Access::empty())
+            .map_err(EthernetError::Buffer)?;
+        let cq = device
+            .create_cq(CqInit {
+                comp_vector,
+                ..CqInit::new(frames)
+            })
+            .map_err(EthernetError::Cq)?;
+        let tis = Object::tis(device, domain.number())?;
+        let memory = QueueMemory::new(device, blocks as usize * BLOCK, frames as usize * 4)
+            .map_err(EthernetError::Memory)?;
+
+        let mut command = CreateSqIn::new();
+        let context = command.ctx_mut();
+        context
+            .set_flush_in_error_en(true)
+            .set_state(state::RESET)
+            .set_min_wqe_inline_mode(limits.inline_mode.number())
+            .set_ts_format(limits.send_clock)
+            .set_user_index(cq.index)
+            .set_cqn(cq.cqn().number())
+            .set_tis_lst_sz(1)
+            .set_tis_num_0(tis.number());
+        let wq = context.wq_mut();
+        wq.set_pd(pd.pdn().number())
+            .set_uar_page(device.uar().number())
+            .set_log_wq_stride(LOG_BLOCK)
+            .set_log_wq_sz(blocks.ilog2() as u8);
+        let pages = memory.describe(wq);
+        let queue = WorkQueue::create(device, Kind::Sq, memory, &pages, |tail| {
+            device
+                .execute_with(&command, tail, &mut [])
+                .map(|out| out.sqn())
+        })?;
+        let send = Self {
+            queue,
+            tis,
+            frames: buffer,
+            cq,
+            device,
+            doorbell: (device.uar().bar_offset() + doorbell::SEND) as u32,
+            mask: (blocks - 1) as u16,
+            block: 0,
+            frame_mask: frames - 1,
+            head: 0,
+            tail: 0,
+            stride,
+            frame_len,
+            min_inline,
+            checksums: limits.checksums,
+            failure: None,
+            garbage: 0,
+        };
+        send.modify(state::RESET, state::READY)?;
+        Ok(send)
+    }
+
+    /// Sends a frame: everything from the destination address on, without check sequence. It is copied; the device pads
+    /// it if it is shorter than Ethernet wants.
+    ///
+    /// # Errors
+    /// [`EthernetSendError::Full`] as long as the device is behind; the others say what is wrong with frame or queue.
+    pub fn send(
+        &mut self,
+        frame: &[u8],
+        flags: EthernetSendFlags,
+    ) -> Result<SentFrame, EthernetSendError> {
+        self.send_gather(frame, &[], flags)
+    }
+
+    /// Sends a frame that starts with `header`, which is copied, and goes on with pieces of registered memory of the
+    /// queue's protection domain, which must not change until the frame [is complete](Self::is_complete).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_gather(
+        &mut self,
+        header: &[u8],
+        sges: &[Sge],
+        flags: EthernetSendFlags,
+    ) -> Result<SentFrame, EthernetSendError> {
+        self.poll()?;
+        if let Some(failure) = self.failure {
+            return Err(EthernetSendError::Failed(failure));
+        }
+        let length = sges.iter().fold(header.len(), |sum, sge| {
+            sum.saturating_add(sge.length as usize)
+        });
+        if header.len() < HEADER_LEN || length > self.frame_len {
+            return Err(EthernetSendError::Length {
+                length: if header.len() < HEADER_LEN {
+                    header.len()
+                } else {
+                    length
+                },
+                limit: self.frame_len,
+            });
+        }
+        let inline = self.min_inline.min(length);
+        if header.len() < inline {
+            return Err(EthernetSendError::HeaderTooShort {
+                length: header.len(),
+                needed: inline,
+            });
+        }
+        if sges.len() > MAX_SGES {
+            return Err(EthernetSendError::TooManySges {
+                given: sges.len(),
+                limit: MAX_SGES,
+            });
+        }
+        if !flags.is_empty() && !self.checksums {
+            return Err(EthernetSendError::NoChecksums);
+        }
+        if self.free() == 0 {
+            return Err(EthernetSendError::Full {
+                limit: self.frame_mask + 1,
+            });
+        }
+        self.write(header, sges, flags, inline);
+        Ok(SentFrame(self.head.wrapping_sub(1)))
+    }
+
+    /// Writes the request and rings the doorbell. Everything was checked.
+    fn write(&mut self, header: &[u8], sges: &[Sge], flags: EthernetSendFlags, inline: usize) {
+        let slot = (self.head & self.frame_mask) as usize;
+        // Inside the buffer, as slot and length are in range.
+        let _ = self.frames.copy_in(slot * self.stride, header);
+        let own = (header.len() > inline).then(|| {
+            let at = self.frames.addr() + (slot * self.stride + inline) as u64;
+            Data::new((header.len() - inline) as u32, self.frames.lkey(), at)
+        });
+        let pieces = sges
+            .iter()
+            // A length of 0 would mean 2 GiB.
+            .filter(|sge| sge.length != 0)
+            .map(|sge| Data::new(sge.length, sge.lkey, sge.addr));
+
+        let mut wqe = [0; MAX_WQE];
+        let mut segment = Ethernet {
+            cs_flags: flags.bits(),
+            ..Ethernet::default()
+        };
+        segment.inline_size.set(inline as u16);
+        wqe[16..32].copy_from_slice(segment.as_bytes());
+        wqe[INLINE_AT..INLINE_AT + inline].copy_from_slice(&header[..inline]);
+        let mut end = (INLINE_AT + inline).next_multiple_of(16).max(32);
+        for data in own.into_iter().chain(pieces) {
+            wqe[end..end + 16].copy_from_slice(data.as_bytes());
+            end += 16;
+        }
+        let control = Control::new(
+            Opcode::Send as u8,
+            self.block,
+            Qpn::from_low_bits(self.queue.number()),
+            (end / 16) as u8,
+            completion::ALWAYS,
+            0,
+        );
+        wqe[..16].copy_from_slice(control.as_bytes());
+
+        let memory = self.queue.memory();
+        memory
+            .buffer
+            .write_be32(memory.notes + slot * 4, self.block.into());
+        let (blocks, _) = wqe.as_chunks::<BLOCK>();
+        for block in &blocks[..end.div_ceil(BLOCK)] {
+            let at = usize::from(self.block & self.mask) * BLOCK;
+            memory.buffer.write_bytes(at, block);
+            self.block = self.block.wrapping_add(1);
+        }
+        self.head = self.head.wrapping_add(1);
+        write_barrier();
+        // The second dword is the send queue's.
+        memory
+            .buffer
+            .write_be32(memory.record + 4, self.block.into());
+        self.device
+            .platform()
+            .write_be64(self.doorbell as usize, control.doorbell());
+        self.doorbell ^= doorbell::SEND_TOGGLE as u32;
+    }
+
+    /// Frames that can be sent now, as far as completions have been polled.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.frame_mask + 1 - self.outstanding()
+    }
+
+    /// Frames that the device has not said to be done with, as far as completions have been polled.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    /// Whether the device is done with a frame, as far as completions have been polled. Asked within 2^31 frames.
+    #[must_use]
+    pub fn is_complete(&self, frame: SentFrame) -> bool {
+        // Those under way are the `outstanding` ones from the tail on.
+        frame.0.wrapping_sub(self.tail) >= self.outstanding()
+    }
+
+    /// Bytes of the longest frame that can be sent.
+    #[must_use]
+    pub fn frame_len(&self) -> usize {
+        self.frame_len
+    }
+
+    /// Bytes at a frame's start that [`send_gather`](Self::send_gather) wants in the header, if the frame has them.
+    #[must_use]
+    pub fn min_inline(&self) -> usize {
+        self.min_inline.max(HEADER_LEN)
+    }
+
+    /// Whether the device fills in checksums.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.checksums
+    }
+
+    /// Why the device has stopped the queue, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<QueueFailure> {
+        self.failure
+    }
+
+    /// Completions that fitted no frame and were dropped. Anything but 0 means a broken device.
+    #[must_use]
+    pub fn garbage_completions(&self) -> u64 {
+        self.garbage
+    }
+
+    /// Takes the completions that there are. Sending does it as well.
+    ///
+    /// # Errors
+    /// If the completion queue has failed.
+    pub fn poll(&mut self) -> Result<(), EthernetSendError> {
+        // No more than can be outstanding, lest a broken device keep the caller for ever.
+        for _ in 0..=self.frame_mask {
+            let Some(entry) = self.cq.take_entry().map_err(EthernetSendError::Cq)? else {
+                break;
+            };
+            self.complete(&entry);
+        }
+        Ok(())
+    }
+
+    /// Waits until the device is done with a frame or the time is `deadline` (the platform's clock), driving the device
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// If the device no longer works.
+    pub fn wait(&mut self, deadline: Duration) -> Result<bool, DeviceError> {
+        self.cq.wait_entry(deadline)
+    }
+
+    fn complete(&mut self, entry: &[u8; 64]) {
+        let Ok(cqe) = Cqe64::ref_from_bytes(entry) else {
+            return;
+        };
+        let failed = match cqe.opcode() {
+            Some(CqeOpcode::Requester) => false,
+            Some(CqeOpcode::RequesterError) => true,
+            _ => return self.drop_garbage(),
+        };
+        if cqe.user_index() != self.cq.index || cqe.qpn().number() != self.queue.number() {
+            return self.drop_garbage();
+        }
+        let memory = self.queue.memory();
+        let starts_here = |frame: u32| {
+            let slot = (self.tail.wrapping_add(frame) & self.frame_mask) as usize;
+            memory.buffer.read_be32(memory.notes + slot * 4) == u32::from(cqe.wqe_counter.get())
+        };
+        // The oldest one, in all likelihood.
+        let Some(done) = (0..self.outstanding()).find(|&frame| starts_here(frame)) else {
+            return self.drop_garbage();
+        };
+        self.tail = self.tail.wrapping_add(done + 1);
+        if failed {
+            let error = cqe.as_error();
+            let failure = QueueFailure {
+                syndrome: error.syndrome(),
+                vendor_err: error.vendor_err_synd,
+            };
+            // What is flushed has not failed by itself.
+            match self.failure {
+                Some(known) if known.syndrome != Syndrome::WrFlush => {}
+                _ => self.failure = Some(failure),
+            }
+        }
+    }
+
+    #[cold]
+    fn drop_garbage(&mut self) {
+        self.garbage += 1;
+        log::warn!("a completion that fits no frame sent was dropped");
+    }
+
+    /// Sets the queue going again after the device has stopped it. Frames under way are lost.
+    ///
+    /// # Errors
+    /// If the firmware refuses.
+    pub fn recover(&mut self) -> Result<(), EthernetError> {
+        let mut query = QuerySqIn::new();
+        query.set_sqn(self.queue.number());
+        let now = self.device.execute(&query)?.sq_context().state();
+        if now == state::READY {
+            self.modify(state::READY, state::ERROR)?;
+        }
+        if now != state::RESET {
+            self.modify(state::ERROR, state::RESET)?;
+        }
+        // In reset the device completes nothing any more, and what it has completed lies before the command's answer.
+        self.cq.drain().map_err(EthernetError::Cq)?;
+        self.tail = self.head;
+        self.block = 0;
+        let memory = self.queue.memory();
+        memory.buffer.write_be32(memory.record + 4, 0);
+        write_barrier();
+        self.modify(state::RESET, state::READY)?;
+        self.failure = None;
+        Ok(())
+    }
+
+    fn modify(&self, from: u8, to: u8) -> Result<(), CommandError> {
+        let mut command = ModifySqIn::new();
+        command.set_sqn(self.queue.number()).set_sq_state(from);
+        command.ctx_mut().set_state(to);
+        self.device.execute(&command).map(drop)
+    }
+
+    pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
+        let queue = self.queue.destroy();
+        queue.and(self.tis.destroy())
+    }
+}
+
+impl<P: Platform> fmt::Debug for EthernetSend<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EthernetSend")
+            .field("sqn", &format_args!("{:#x}", self.queue.number()))
+            .field("outstanding", &self.outstanding())
+            .field("free", &self.free())
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
