@@ -1,24 +1,24 @@
 //! The device: everything the driver needs of Linux, in one value.
 
-// UNSAFETY: implements the platform seam, whose methods pass raw memory on, and lends file descriptors.
+// UNSAFETY: implements the platform seam, whose methods pass raw memory on.
 #![expect(unsafe_code)]
 
 use std::alloc::Layout;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform};
+use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
 
 use crate::address::PciAddress;
 use crate::bar::Bar;
 use crate::config::{COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, ConfigSpace};
 use crate::dma::DmaMemory;
 use crate::error::OpenError;
-use crate::interrupts::Vector;
+use crate::event_channel::EventChannel;
+use crate::interrupts::Interrupts;
 use crate::iova::IovaSpace;
 use crate::removal::{Removal, Removals};
 use crate::sys::{Container, Function};
@@ -71,7 +71,7 @@ pub struct VfioDevice {
     config: ConfigSpace,
     dma: DmaMemory<Container>,
     function: Function,
-    vectors: Vec<Vector>,
+    interrupts: Interrupts,
     removals: Removals,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Debug for VfioDevice {
         f.debug_struct("VfioDevice")
             .field("address", &self.address)
             .field("device_id", &self.device_id)
-            .field("vectors", &self.vectors.len())
+            .field("vectors", &self.interrupts.len())
             .finish_non_exhaustive()
     }
 }
@@ -121,7 +121,7 @@ impl VfioDevice {
             bar: function.bar(info.granule)?,
             config,
             dma: DmaMemory::new(function.container().clone(), space, info.granule),
-            vectors: Vec::new(),
+            interrupts: Interrupts::none(),
             removals: Removals::new().map_err(|source| OpenError::Os {
                 step: "create the removal's events",
                 source,
@@ -166,16 +166,15 @@ impl VfioDevice {
         if present == 0 {
             return Err(OpenError::NoMsix);
         }
-        for _ in 0..u32::from(wanted).min(present) {
-            self.vectors
-                .push(Vector::new(&self.removals).map_err(|source| OpenError::Os {
-                    step: "create an interrupt's event",
-                    source,
-                })?);
-        }
+        // At most what was asked for, which was a 16-bit number.
+        let count = u32::from(wanted).min(present) as u16;
+        self.interrupts = Interrupts::new(count).map_err(|source| OpenError::Os {
+            step: "create the interrupts' events",
+            source,
+        })?;
         // All at once: a vector cannot be added later without taking the others away for a moment.
         self.function
-            .enable_msix(self.vectors.iter().map(Vector::event).collect())?;
+            .enable_msix(self.interrupts.events().iter().collect())?;
         Ok(self)
     }
 
@@ -189,21 +188,11 @@ impl VfioDevice {
         self.device_id
     }
 
-    /// The event file descriptor of an MSI-X vector, for a program with an event loop: readable once the vector was
-    /// raised. The counter in it belongs to [`wait_interrupt`](Platform::wait_interrupt), which takes it: wait for the
-    /// descriptor with `epoll`, edge-triggered or not, then drive the device.
-    pub fn interrupt_fd(&self, vector: u16) -> Option<BorrowedFd<'_>> {
-        let event = self.vectors.get(usize::from(vector))?.event();
-        // SAFETY: the event is open as long as `self` is there, which is what the lifetime says.
-        Some(unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) })
-    }
-
-    /// The event file descriptor that becomes readable, and stays so, when the kernel wants the function back. Whoever
-    /// sleeps in an event loop of its own waits for this one as well, and drops the device then.
-    pub fn removal_fd(&self) -> BorrowedFd<'_> {
-        let event = self.removals.event(Removal::Requested);
-        // SAFETY: as above.
-        unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
+    /// A descriptor that becomes readable when one of these MSI-X vectors is raised, when a deadline passes, or when the
+    /// function is lost: for programs with an event loop of their own. Any number of them may be made, and each sees every
+    /// interrupt.
+    pub fn event_channel(&self, vectors: VectorSet) -> io::Result<EventChannel> {
+        EventChannel::new(&self.interrupts, vectors, &self.removals, self.started)
     }
 
     /// Whether the function was lost, and why. A function that simply fell off the bus is not among these.
@@ -226,21 +215,26 @@ impl Drop for VfioDevice {
     /// Makes the function quiet, then lets go of it in the order of the fields.
     fn drop(&mut self) {
         // No DMA any more, and no interrupts, which are writes as well.
-        if let Err(error) = self.config.update_u16(COMMAND, 0, COMMAND_BUS_MASTER) {
-            log::warn!(
-                "{}: bus mastering could not be disabled: {error}",
-                self.address
-            );
-        }
-        if !self.vectors.is_empty() {
+        let command = self
+            .config
+            .update_u16(COMMAND, 0, COMMAND_BUS_MASTER)
+            .unwrap_or_else(|error| {
+                log::warn!(
+                    "{}: bus mastering could not be disabled: {error}",
+                    self.address
+                );
+                0
+            });
+        if self.interrupts.len() != 0 {
             self.function.disable_msix();
         }
         for removal in [Removal::Requested, Removal::BusError] {
             self.function.unwatch(removal);
         }
         // What the firmware knew of queues and pages is gone before their memory is. A function that has left the bus has
-        // nothing to forget, and the kernel would wait a minute for it to come back.
-        if self.bar.read_be32(0) == u32::MAX {
+        // nothing to forget, and the kernel would wait a minute for it to come back. One that the kernel has reset after a
+        // bus error decodes no addresses, and vfio-pci answers an access to its registers by SIGBUS.
+        if command & COMMAND_MEMORY != 0 && self.bar.read_be32(0) == u32::MAX {
             log::debug!("{} is gone and was not reset", self.address);
         } else if let Err(error) = self.function.reset() {
             log::debug!("{} was not reset: {error}", self.address);
@@ -275,6 +269,10 @@ unsafe impl Platform for VfioDevice {
         self.bar.write_be64(offset, value);
     }
 
+    fn device_id(&self) -> Option<u16> {
+        Some(self.device_id)
+    }
+
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
         self.dma.allocate(layout)
     }
@@ -307,23 +305,20 @@ unsafe impl Platform for VfioDevice {
     }
 
     fn interrupt_vectors(&self) -> u16 {
-        // At most what was asked for, which was a 16-bit number.
-        self.vectors.len() as u16
+        self.interrupts.len()
     }
 
-    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
-        match self.vectors.get(usize::from(vector)) {
-            // A deadline too far to be a time of this clock is an hour; the caller's loop waits again.
-            Some(vector) => vector.wait(
-                self.started
-                    .checked_add(deadline)
-                    .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600)),
-            ),
-            None => {
-                self.relax();
-                true
-            }
+    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
+        if self.interrupts.len() == 0 {
+            self.relax();
+            return true;
         }
+        // A deadline too far to be a time of this clock is an hour; the caller's loop waits again.
+        let deadline = self
+            .started
+            .checked_add(deadline)
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        self.interrupts.wait(vectors, &self.removals, deadline)
     }
 }
 

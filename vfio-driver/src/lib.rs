@@ -42,7 +42,8 @@
 //!
 //! All of the above, in a guest with a stock Linux 6.12, vfio-pci and Intel's IOMMU as QEMU emulates it (interrupt
 //! remapping on), on the device model (`tests/on_device.rs`, run there by `cargo rig vfio`); beside unit tests that need no
-//! device. Not on hardware, not with an IOMMU of AMD's or Arm's, and not with virtual functions, which the model lacks.
+//! device. Not on hardware, and not with an IOMMU of AMD's or Arm's. Virtual functions are those of the model, as a guest has
+//! them: on a host, where their physical function is in sight, none was tried.
 //!
 //! # Limits
 //!
@@ -58,6 +59,7 @@ mod config;
 mod device;
 mod dma;
 mod error;
+mod event_channel;
 mod interrupts;
 mod iommu_info;
 mod iova;
@@ -73,4 +75,5 @@ pub use address::{ParsePciAddressError, PciAddress};
 pub use bind::{BindError, Rebinding, Step};
 pub use device::{Options, VfioDevice};
 pub use error::{Offender, OpenError};
+pub use event_channel::EventChannel;
 pub use removal::Removal;

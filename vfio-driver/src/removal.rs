@@ -59,6 +59,11 @@ impl Removals {
         }
     }
 
+    /// What the kernel raises, whatever the reason.
+    pub(crate) fn events(&self) -> [&EventFd; 2] {
+        [&self.requested, &self.bus_error]
+    }
+
     /// Looks whether the function is lost: two system calls, unless it is.
     #[cold]
     pub(crate) fn look(&self) -> Option<Removal> {

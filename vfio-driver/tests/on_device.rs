@@ -13,6 +13,7 @@ use std::alloc::Layout;
 use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::process::Command;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use bareverbs_core::platform::{Dma, DmaError, Mapping};
 use bareverbs_core::{
     Access, AhAttr, Buffer, Config, Cq, CqInit, Device, DeviceError, Gid, GidEntry, Inline, Mtu,
     Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, Remote,
-    Resources, RoceVersion, SendFlags, WcStatus,
+    Resources, RoceVersion, SendFlags, VectorSet, WcStatus,
 };
 use bareverbs_vfio::{OpenError, Options, PciAddress, Rebinding, Removal, VfioDevice};
 use vmm_sys_util::poll::{EpollContext, EpollEvents};
@@ -58,15 +59,37 @@ fn locked() -> usize {
     words.expect("a number").parse::<usize>().expect("a number") << 10
 }
 
+/// What is left of the device in this process, as the kernel tells everybody: what is pinned for it, mapped, and open.
+fn traces() -> Vec<String> {
+    let status = fs::read_to_string("/proc/self/status").expect("status");
+    let pinned = status.lines().filter(|line| line.starts_with("VmPin:"));
+    let pinned = pinned.filter(|line| !line.ends_with(" 0 kB"));
+    let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+    let maps = maps.lines().filter(|line| line.contains("vfio"));
+    let open = fs::read_dir("/proc/self/fd").expect("descriptors");
+    let open = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let open = open.map(|link| link.to_string_lossy().into_owned());
+    let open = open.filter(|link| link.contains("vfio") || link.contains("iommu"));
+    pinned.chain(maps).map(str::to_string).chain(open).collect()
+}
+
 /// Runs `work` with a device that was brought up.
 fn with_device<P: Platform, T>(
     platform: P,
     interrupts: bool,
     work: impl FnOnce(&Device<'_, P>) -> T,
 ) -> T {
-    let mut resources = Box::new(Resources::<8, 8, 1, 256>::new());
     let mut config = Config::DEFAULT;
     config.interrupts = interrupts;
+    with_device_as(platform, config, work)
+}
+
+fn with_device_as<P: Platform, T>(
+    platform: P,
+    config: Config,
+    work: impl FnOnce(&Device<'_, P>) -> T,
+) -> T {
+    let mut resources = Box::new(Resources::<8, 8, 1, 256>::new());
     let device = Device::open(platform, config, resources.storage()).expect("brought up");
     work(&device)
 }
@@ -75,6 +98,7 @@ fn with_device<P: Platform, T>(
 #[ignore = "needs a function bound to vfio-pci"]
 fn nothing_is_left_behind() {
     assert!(!is_bus_master());
+    assert_eq!(traces(), [""; 0]);
     let before = locked();
     for _ in 0..3 {
         let device = open();
@@ -82,12 +106,28 @@ fn nothing_is_left_behind() {
         let dma = device.dma_alloc(Layout::from_size_align(100, 64).unwrap());
         let dma = dma.expect("memory");
         assert!(locked() >= before + HUGE, "{}", locked());
+        // The group, the container and the function; the BAR.
+        assert!(traces().len() >= 4, "{:?}", traces());
         // Never freed: goes with the device.
         drop(device);
         let _ = dma;
         assert!(!is_bus_master());
         assert_eq!(locked(), before);
+        assert_eq!(traces(), [""; 0]);
     }
+    // Nor of a device that worked, with memory of the caller's.
+    let mut memory = vec![0u8; 1 << 20];
+    let region = NonNull::from(&mut memory[..]);
+    with_device(open(), false, |device| {
+        let pd = device.alloc_pd().expect("PD");
+        // SAFETY: the vector outlives the key, and nobody touches it meanwhile.
+        let _mr = unsafe { pd.reg_mr(region, ALL) }.expect("registered");
+        let _ends = pair(device, &pd);
+        assert!(locked() >= before + (1 << 20));
+    });
+    assert!(!is_bus_master());
+    assert_eq!(locked(), before);
+    assert_eq!(traces(), [""; 0]);
     // A panic takes the same way out.
     let panicked = std::panic::catch_unwind(|| {
         let _device = open();
@@ -96,6 +136,7 @@ fn nothing_is_left_behind() {
     assert!(panicked.is_err());
     assert!(!is_bus_master());
     assert_eq!(locked(), before);
+    assert_eq!(traces(), [""; 0]);
 }
 
 #[test]
@@ -198,6 +239,9 @@ unsafe impl Platform for Misplacing {
     fn bar_len(&self) -> usize {
         self.inner.bar_len()
     }
+    fn device_id(&self) -> Option<u16> {
+        Some(self.inner.device_id())
+    }
     fn read_be32(&self, offset: usize) -> u32 {
         self.inner.read_be32(offset)
     }
@@ -239,8 +283,8 @@ unsafe impl Platform for Misplacing {
     fn interrupt_vectors(&self) -> u16 {
         self.inner.interrupt_vectors()
     }
-    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
-        self.inner.wait_interrupt(vector, deadline)
+    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
+        self.inner.wait_interrupt(vectors, deadline)
     }
 }
 
@@ -393,23 +437,37 @@ fn memory_that_is_not_mapped_is_out_of_reach() {
     });
 }
 
-/// A program with an event loop of its own sleeps until the vector's descriptor is readable.
+/// With interrupts, and no look at the device's health that would wake whoever sleeps for ever.
+const ASLEEP: Config = {
+    let mut config = Config::DEFAULT;
+    config.interrupts = true;
+    config.health_interval = Duration::from_secs(3600);
+    config
+};
+
+/// A program with an event loop of its own sleeps until the channel's descriptor is readable.
 #[test]
 #[ignore = "needs a function bound to vfio-pci"]
 fn interrupts_come_through_a_descriptor_that_can_be_waited_for() {
     let platform = VfioDevice::open_with(address(), Options::with_vectors(1)).expect("opened");
     assert_eq!(platform.interrupt_vectors(), 1);
-    with_device(platform, true, |device| {
+    let mut channel = platform.event_channel(VectorSet::ALL).expect("channel");
+    with_device_as(platform, ASLEEP, |device| {
         let pd = device.alloc_pd().expect("PD");
         let [mut a, mut b] = pair(device, &pd);
         let buffer = pd.alloc_buffer(64, ALL).expect("buffer");
         let epoll = EpollContext::<u32>::new().unwrap();
-        let vector = device.platform().interrupt_fd(0).expect("vector 0");
-        epoll.add(&Fd(vector), 0).unwrap();
-        // What came before is none of this test's.
-        while device.platform().wait_interrupt(0, Duration::ZERO) {
-            device.poll().unwrap();
-        }
+        epoll.add(&channel, 0).unwrap();
+        let woken = |patience| {
+            let events = EpollEvents::new();
+            epoll
+                .wait_timeout(&events, patience)
+                .unwrap()
+                .iter()
+                .count()
+                == 1
+        };
+        let mut looks = 0;
         for round in 0..20 {
             let sge = buffer.sge(0, 64).unwrap();
             b.qp.recv_queue().post(round, &[sge]).unwrap();
@@ -418,52 +476,179 @@ fn interrupts_come_through_a_descriptor_that_can_be_waited_for() {
                 .batch()
                 .send(round, SendFlags::SIGNALED, Inline(b"wake up"))
                 .unwrap();
-            let events = EpollEvents::new();
-            let woken = epoll.wait_timeout(&events, LONG).unwrap();
-            assert_eq!(woken.iter().count(), 1, "round {round}");
-            assert!(device.platform().wait_interrupt(0, Duration::ZERO));
-            device.poll().unwrap();
-            assert!(b.cq.take_event(), "round {round}");
-            assert_eq!(wait(device, &mut b.cq), WcStatus::Success);
-            assert_eq!(wait(device, &mut a.cq), WcStatus::Success);
+            // What came before, commands' interrupts among it, wakes as well.
+            while !b.cq.take_event() {
+                assert!(woken(LONG), "round {round}");
+                assert!(channel.acknowledge().unwrap());
+                device.poll().unwrap();
+                looks += 1;
+            }
+            assert_eq!(sleep(device, &mut b.cq), round);
+            assert_eq!(sleep(device, &mut a.cq), round);
         }
+        // One event for each of the two CQs in a round.
+        assert!(looks <= 2 * 20 + 1, "it wakes for nothing");
+        // Then nothing happens, until the deadline.
+        channel.acknowledge().unwrap();
+        device.poll().unwrap();
+        assert!(!woken(Duration::ZERO));
+        let deadline = device.platform().now() + Duration::from_millis(50);
+        channel.set_deadline(Some(deadline)).unwrap();
+        assert!(woken(LONG));
+        assert!(device.platform().now() >= deadline);
     });
 }
 
-/// Something whose descriptor is waited for.
-struct Fd<'a>(std::os::fd::BorrowedFd<'a>);
-
-impl std::os::fd::AsRawFd for Fd<'_> {
-    fn as_raw_fd(&self) -> i32 {
-        self.0.as_raw_fd()
+/// Threads that sleep for the same vector, each in its own CQ's events: no slices of sleep that could hide an interrupt
+/// which one has taken from the other.
+#[test]
+#[ignore = "needs a function bound to vfio-pci"]
+fn threads_share_a_vector() {
+    for (vectors, queues) in [(1, 0), (3, 2)] {
+        let platform = VfioDevice::open_with(address(), Options::with_vectors(vectors));
+        let mut config = ASLEEP;
+        config.completion_event_queues = queues;
+        with_device_as(platform.expect("opened"), config, |device| {
+            let pd = device.alloc_pd().expect("PD");
+            let [a, b] = pair(device, &pd);
+            std::thread::scope(|scope| {
+                for (mut end, first) in [(a, true), (b, false)] {
+                    let pd = &pd;
+                    scope.spawn(move || {
+                        let buffer = pd.alloc_buffer(64, ALL).expect("buffer");
+                        let sge = buffer.sge(0, 64).unwrap();
+                        end.qp.recv_queue().post(0, &[sge]).unwrap();
+                        let mut turn = first;
+                        for round in 0..100 {
+                            if turn {
+                                end.qp
+                                    .send_queue()
+                                    .batch()
+                                    .send(1, SendFlags::SIGNALED, Inline(b"your turn"))
+                                    .unwrap();
+                                assert_eq!(sleep(device, &mut end.cq), 1, "round {round}");
+                            } else {
+                                assert_eq!(sleep(device, &mut end.cq), 0, "round {round}");
+                                end.qp.recv_queue().post(0, &[sge]).unwrap();
+                            }
+                            turn = !turn;
+                        }
+                    });
+                }
+            });
+        });
     }
 }
 
-/// The kernel wants the function back while somebody sleeps, and while somebody polls.
+/// Sleeps until there is a completion, and says which work request's.
+fn sleep<P: Platform>(device: &Device<'_, P>, cq: &mut Cq<'_, P>) -> u64 {
+    let deadline = device.platform().now() + LONG;
+    loop {
+        for arm in [true, false] {
+            if let Some(completion) = cq.poll().expect("the CQ works") {
+                assert_eq!(completion.to_wc().status, WcStatus::Success);
+                return completion.wr_id();
+            }
+            if arm {
+                cq.take_event();
+                cq.arm(false);
+            }
+        }
+        assert!(cq.wait_event(deadline).expect("the device works"), "late");
+    }
+}
+
+/// What every waiter does until it is told that the device is gone.
+fn wait_for_the_end<T>(mut step: impl FnMut() -> Result<T, DeviceError>) -> DeviceError {
+    let start = Instant::now();
+    loop {
+        if let Err(error) = step() {
+            return error;
+        }
+        assert!(start.elapsed() < LONG, "nobody said anything");
+    }
+}
+
+/// The kernel wants the function back while some sleep, some poll, and some work: each hears of it. The kernel wants it
+/// back because it is unbound, or because of what the shell command in `BAREVERBS_LEAVE` does.
 #[test]
 #[ignore = "needs a function bound to vfio-pci"]
 fn whoever_waits_hears_that_the_function_is_to_leave() {
+    let from_outside = std::env::var("BAREVERBS_LEAVE").ok();
     for vectors in [0, 1] {
         let platform = VfioDevice::open_with(address(), Options::with_vectors(vectors));
         let platform = platform.expect("opened");
         assert_eq!(platform.removal(), None);
         let plan = Rebinding::to_kernel(address()).expect("a way back");
         let leaver = with_device(platform, vectors != 0, |device| {
-            // Blocks until the device is dropped.
-            let leaver = std::thread::spawn(move || plan.carry_out());
-            let start = Instant::now();
+            let pd = device.alloc_pd().expect("PD");
+            let [mut a, mut b] = pair(device, &pd);
+            let buffer = pd.alloc_buffer(64, ALL).expect("buffer");
+            let mut idle = device.create_cq(CqInit::new(15)).expect("CQ");
             let far = device.platform().now() + Duration::from_secs(3600);
-            let error = loop {
-                if let Err(error) = device.wait(far) {
-                    break error;
+            let commands = || match device.query_port() {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    // A command's error has more to say; what it says in the end is the same.
+                    assert!(!format!("{error}").is_empty());
+                    device.poll()
                 }
-                assert!(start.elapsed() < LONG, "nobody said anything");
             };
-            assert_eq!(error, DeviceError::Gone);
+            let mut rounds = 0;
+            // Sends to the other queue pair, which takes each.
+            let mut traffic = || {
+                let sge = buffer.sge(0, 64).expect("in the buffer");
+                b.qp.recv_queue().post(rounds, &[sge]).expect("room");
+                let mut batch = a.qp.send_queue().batch();
+                batch
+                    .send(rounds, SendFlags::SIGNALED, Inline(b"work"))
+                    .expect("room");
+                drop(batch);
+                for cq in [&mut a.cq, &mut b.cq] {
+                    loop {
+                        if let Some(completion) = cq.poll().expect("the CQ works") {
+                            assert_eq!(completion.to_wc().status, WcStatus::Success);
+                            break;
+                        }
+                        device.wait(far)?;
+                    }
+                }
+                rounds += 1;
+                Ok(())
+            };
+            traffic().expect("works before");
+            // Blocks until the device is dropped.
+            let leaver = match &from_outside {
+                None => Some(std::thread::spawn(move || plan.carry_out())),
+                Some(command) => {
+                    let leaving = Command::new("sh").args(["-c", command]).status();
+                    assert!(leaving.expect("a shell").success(), "{command}");
+                    None
+                }
+            };
+            let errors = std::thread::scope(|scope| {
+                idle.arm(false);
+                let waiters = [
+                    scope.spawn(|| wait_for_the_end(|| idle.wait_event(far))),
+                    scope.spawn(|| wait_for_the_end(|| device.wait(far))),
+                    scope.spawn(|| wait_for_the_end(|| device.poll())),
+                    scope.spawn(|| wait_for_the_end(commands)),
+                    scope.spawn(|| wait_for_the_end(traffic)),
+                ];
+                waiters.map(|waiter| waiter.join().expect("its error"))
+            });
+            assert_eq!(errors, [DeviceError::Gone; 5]);
+            println!("{} waiters, {rounds} rounds of traffic", errors.len());
             assert_eq!(device.platform().removal(), Some(Removal::Requested));
-            assert!(!leaver.is_finished());
+            if let Some(leaver) = &leaver {
+                assert!(!leaver.is_finished());
+            }
             leaver
         });
+        let Some(leaver) = leaver else {
+            // Not to come back.
+            return;
+        };
         leaver.join().unwrap().expect("unbound");
         assert!(matches!(
             VfioDevice::open(address()).unwrap_err(),
