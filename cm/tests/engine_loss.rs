@@ -282,29 +282,93 @@ fn silent_peer() {
 /// Early repetitions do not stretch the series, and end within the first interval.
 #[test]
 fn early_repetitions_back_off_inside_the_first_interval() {
-    let mut world = World::new(5, 4);
-    world.judge = Box::new(|_, _| Fate::Drop);
-    let timers = Timers {
-        max_retries: 2,
-        ..Timers::default()
+    for jitter in [0, 25] {
+        let config = Config {
+            jitter,
+            ..Config::new(10, 0xa)
+        };
+        let mut world = World::with(config, Config::new(11, 0xb), 4);
+        world.judge = Box::new(|_, _| Fate::Drop);
+        let timers = Timers {
+            max_retries: 2,
+            ..Timers::default()
+        };
+        let id = world.nodes[0]
+            .connect(world.now, &ConnectParams { timers, ..params() })
+            .unwrap();
+        world.run(100 * SECOND);
+        let times: Vec<_> = world
+            .log
+            .iter()
+            .map(|(at, ..)| at.as_millis() as u64 / 10)
+            .collect();
+        // Interval: 2 * 268 ms + 4295 ms.
+        let exact = [0, 25, 76, 179, 383, 483, 966];
+        if jitter == 0 {
+            assert_eq!(times, exact);
+        } else {
+            assert!((7..=8).contains(&times.len()), "{times:?}");
+            for (time, exact) in times.iter().zip(exact).take(4) {
+                assert!(
+                    time.abs_diff(exact) <= exact / 4 + 1,
+                    "{times:?} with {jitter} %"
+                );
+            }
+        }
+        let (at, _, what) = &world.seen[0][0];
+        assert_eq!(
+            (at.as_millis() / 100, what),
+            (144, &Seen::Unreachable(Attribute::Req))
+        );
+        world.release_all(&[id]);
+    }
+}
+
+/// Sixty clients that start at the same moment and hear nothing: with jitter hardly two of them repeat in the same
+/// millisecond, and the same seed gives the same times.
+#[test]
+fn clients_do_not_stay_in_step() {
+    let times = |seed: u64, jitter: u8| {
+        let mut nth = Vec::new();
+        for client in 0..60 {
+            let config = Config {
+                jitter,
+                ..Config::new(seed * 1000 + client, 0xa)
+            };
+            let mut engine = engine(config, 1);
+            engine.connect(Duration::ZERO, &params()).unwrap();
+            let mut mad = [0; bareverbs_cm::mad::MAD_LEN];
+            let mut sent = Vec::new();
+            while let Some(at) = engine.next_deadline() {
+                while engine.poll_transmit(at, &mut mad).is_some() {
+                    sent.push(at.as_millis());
+                }
+                if sent.len() > 12 {
+                    break;
+                }
+            }
+            nth.push(sent);
+        }
+        nth
     };
-    let id = world.nodes[0]
-        .connect(world.now, &ConnectParams { timers, ..params() })
-        .unwrap();
-    world.run(100 * SECOND);
-    let times: Vec<_> = world
-        .log
-        .iter()
-        .map(|(at, ..)| at.as_millis() / 10)
-        .collect();
-    // Interval: 2 * 268 ms + 4295 ms.
-    assert_eq!(times, [0, 25, 76, 179, 383, 483, 966]);
-    let (at, _, what) = &world.seen[0][0];
-    assert_eq!(
-        (at.as_millis() / 100, what),
-        (144, &Seen::Unreachable(Attribute::Req))
-    );
-    world.release_all(&[id]);
+    let together = |all: &[Vec<u128>], nth: usize| {
+        let mut at: Vec<_> = all.iter().map(|sent| sent[nth]).collect();
+        at.sort_unstable();
+        at.chunk_by(|a, b| a == b)
+            .map(<[u128]>::len)
+            .max()
+            .unwrap_or(0)
+    };
+    assert_eq!(together(&times(1, 0), 3), 60);
+    for seed in 0..20 {
+        let all = times(seed, 25);
+        assert_eq!(all, times(seed, 25), "seed {seed}");
+        // The first entry is the first repetition or the request itself, depending on what was due first.
+        for nth in [1, 2, 3, 8, 11] {
+            let most = together(&all, nth);
+            assert!(most <= 12, "seed {seed}, repetition {nth}: {most} at once");
+        }
+    }
 }
 
 /// Many at once: nothing is repeated, nothing is taken for a duplicate, nothing stays.
@@ -336,6 +400,28 @@ fn hundred_thousand_connections() {
     }
     world.run(world.now + 5 * MS);
     assert!(ids.iter().all(|id| world.established(0, *id)));
+    // Both ends of each mean each other, and hold for as long as one likes without a word.
+    let peers: Vec<_> = world.seen[1]
+        .iter()
+        .map(|(_, id, _)| *id)
+        .take(COUNT)
+        .collect();
+    for (qpn, (ours, theirs)) in (0..).zip(ids.iter().zip(&peers)) {
+        assert!(world.established(1, *theirs));
+        let ours = world.nodes[0].qp_params(*ours).unwrap();
+        let theirs = world.nodes[1].qp_params(*theirs).unwrap();
+        assert_eq!((ours.dest_qpn, theirs.dest_qpn), (qpn, qpn));
+        assert_eq!((ours.rq_psn, ours.sq_psn), (theirs.sq_psn, theirs.rq_psn));
+    }
+    let said = world.log.len();
+    world.run(world.now + 24 * 3600 * SECOND);
+    assert_eq!(world.log.len(), said);
+    assert!(
+        world
+            .nodes
+            .iter()
+            .all(|node| node.next_deadline().is_none())
+    );
     for id in &ids {
         world.nodes[0].disconnect(world.now, *id, b"").unwrap();
     }

@@ -124,6 +124,7 @@ pub(crate) fn engines(connections: usize) -> [Engine<'static>; 2] {
             connections: Box::leak(vec![Slot::EMPTY; connections].into_boxed_slice()),
             listeners: Box::leak(vec![ListenerSlot::EMPTY; 4].into_boxed_slice()),
             replies: Box::leak(vec![ReplySlot::EMPTY; 16].into_boxed_slice()),
+            ..Storage::default()
         };
         Engine::new(Config::new(seed, seed), storage)
     };

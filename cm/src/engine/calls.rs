@@ -2,14 +2,15 @@
 
 use core::time::Duration;
 
-use super::slot::{Cause, PRIVATE, Slot, ev, tx};
+use super::retry::bounded;
+use super::slot::{Cause, NIL, PRIVATE, Slot, ev, tx};
 use super::types::{
-    Address, CmError, ConnectParams, ConnectionId, QpParams, ReplyParams, State, Timers, Transport,
+    Address, CmError, ConnectParams, ConnectionId, ReplyParams, State, Timers, Transport,
 };
-use super::{Engine, exponent, nanos};
-use crate::mad::{Dreq, Rej, RejectReason, Rep, Req, Rtu};
+use super::{Engine, Failover, exponent, nanos};
+use crate::mad::{Dreq, Ece, Rej, RejectReason, Rep, Req, Rtu};
 
-fn fits(len: usize, max: usize) -> Result<(), CmError> {
+pub(super) fn fits(len: usize, max: usize) -> Result<(), CmError> {
     if len > max {
         Err(CmError::PrivateDataTooLong { len, max })
     } else {
@@ -17,12 +18,18 @@ fn fits(len: usize, max: usize) -> Result<(), CmError> {
     }
 }
 
-fn at_most(name: &'static str, value: u64, max: u64) -> Result<(), CmError> {
+pub(super) fn at_most(name: &'static str, value: u64, max: u64) -> Result<(), CmError> {
     if value > max {
         Err(CmError::BadParameter { name, value, max })
     } else {
         Ok(())
     }
+}
+
+pub(super) fn check_timers(timers: &Timers) -> Result<(), CmError> {
+    at_most("remote response timeout", timers.remote_response.into(), 31)?;
+    at_most("local response timeout", timers.local_response.into(), 31)?;
+    at_most("CM retries", timers.max_retries.into(), 15)
 }
 
 impl ConnectParams<'_> {
@@ -50,6 +57,8 @@ impl ConnectParams<'_> {
                 max_retries: 15,
                 early: Some(Duration::from_millis(256)),
             },
+            alternate: None,
+            ece: Ece::NONE,
             private_data: &[],
             user: 0,
         }
@@ -71,17 +80,11 @@ impl ConnectParams<'_> {
         at_most("RNR retry count", self.rnr_retry_count.into(), 7)?;
         at_most("flow label", self.address.flow_label.into(), 0xf_ffff)?;
         at_most("service level", self.address.service_level.into(), 15)?;
-        at_most(
-            "remote response timeout",
-            self.timers.remote_response.into(),
-            31,
-        )?;
-        at_most(
-            "local response timeout",
-            self.timers.local_response.into(),
-            31,
-        )?;
-        at_most("CM retries", self.timers.max_retries.into(), 15)
+        at_most("vendor ID", self.ece.vendor_id.into(), 0xff_ffff)?;
+        if let Some(path) = &self.alternate {
+            path.check()?;
+        }
+        check_timers(&self.timers)
     }
 }
 
@@ -95,6 +98,8 @@ impl ReplyParams<'_> {
             flow_control: false,
             rnr_retry_count: 7,
             srq: false,
+            failover: Failover::Accepted,
+            ece: Ece::NONE,
             private_data: &[],
         }
     }
@@ -148,14 +153,68 @@ impl Engine<'_> {
         slot.retry_count = params.retry_count;
         slot.rnr_retry_count = params.rnr_retry_count;
         slot.srq = params.srq;
-        slot.timers = params.timers;
+        slot.set_timers(&params.timers);
+        slot.auto_mra = config.auto_mra.unwrap_or(0xff);
+        slot.ece = params.ece;
         slot.transaction_id = own_transaction(config.transaction_id_high, slot);
         slot.store(params.private_data);
         let interval = active_interval(slot);
         let id = slot.id();
+        if let Some(path) = &params.alternate
+            && let Err(error) = self.offer_alternate(index, path)
+        {
+            self.free(index);
+            return Err(error);
+        }
         self.start(index, nanos(now), interval);
         self.send(index, tx::REQ);
         Ok(id)
+    }
+
+    /// Asks once more after a refusal, under a new name and with another QP: the way out of
+    /// [`STALE_CONNECTION`](RejectReason::STALE_CONNECTION), where the other end still had a connection with this QP from
+    /// before. Everything but QP, PSN and private data is as it was; an alternate path is not offered again. The old name
+    /// stays until it is released.
+    pub fn retry(
+        &mut self,
+        now: Duration,
+        id: ConnectionId,
+        local_qpn: u32,
+        private_data: &[u8],
+    ) -> Result<ConnectionId, CmError> {
+        let index = self.in_state(id, "retry", &[State::Idle, State::Timewait])?;
+        let slot = &self.slots[index];
+        if !slot.active {
+            return Err(CmError::WrongState {
+                call: "retry",
+                state: slot.state,
+            });
+        }
+        let auto_mra = slot.auto_mra;
+        let params = ConnectParams {
+            service_id: slot.service_id,
+            transport: slot.transport,
+            local_qpn,
+            path_mtu: slot.path_mtu,
+            rate: slot.rate,
+            packet_life_time: slot.packet_life_time,
+            ack_timeout: slot.ack_timeout_set.then_some(slot.ack_timeout),
+            responder_resources: slot.responder_resources,
+            initiator_depth: slot.initiator_depth,
+            flow_control: slot.flow_control,
+            retry_count: slot.retry_count,
+            rnr_retry_count: slot.rnr_retry_count,
+            srq: slot.srq,
+            timers: slot.timers(),
+            ece: slot.ece,
+            user: slot.user,
+            private_data,
+            ..ConnectParams::new(slot.address)
+        };
+        let again = self.connect(now, &params)?;
+        let index = self.get(again)?;
+        self.slots[index].auto_mra = auto_mra;
+        Ok(again)
     }
 
     /// Accepts a connection request: sends REP. The QP has to be ready to send by then
@@ -169,6 +228,8 @@ impl Engine<'_> {
         fits(params.private_data.len(), Rep::PRIVATE_DATA_MAX)?;
         at_most("local QP number", params.local_qpn.into(), 0xff_ffff)?;
         at_most("RNR retry count", params.rnr_retry_count.into(), 7)?;
+        at_most("vendor ID", params.ece.vendor_id.into(), 0xff_ffff)?;
+        let limit = self.config.max_response;
         let index = self.in_state(id, "reply", &[State::ReqReceived, State::MraReqSent])?;
         let slot = &mut self.slots[index];
         slot.state = State::RepSent;
@@ -178,9 +239,13 @@ impl Engine<'_> {
         slot.flow_control = params.flow_control;
         slot.rnr_retry_count = params.rnr_retry_count;
         slot.srq = params.srq;
+        slot.ece = params.ece;
         slot.store(params.private_data);
-        let interval = exponent(slot.timers.remote_response);
+        let interval = bounded(slot.remote_response, limit);
         self.settle_backlog(index);
+        if self.slots[index].link != NIL {
+            self.settle_alternate(index, params.failover);
+        }
         self.unsend(index);
         self.start(index, nanos(now), interval);
         self.send(index, tx::REP);
@@ -200,7 +265,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Asks the other end for more time (4.096 us times 2 to `service_timeout`) to answer its REQ or REP: sends MRA.
+    /// Asks the other end for more time (4.096 us times 2 to `service_timeout`) to answer its REQ, REP or LAP: sends MRA.
     pub fn mra(&mut self, id: ConnectionId, service_timeout: u8) -> Result<(), CmError> {
         at_most("service timeout", service_timeout.into(), 31)?;
         let index = self.in_state(
@@ -211,20 +276,32 @@ impl Engine<'_> {
                 State::MraReqSent,
                 State::RepReceived,
                 State::MraRepSent,
+                State::Established,
             ],
         )?;
-        self.answer_later(index, service_timeout);
+        if !self.answer_later(index, service_timeout) {
+            return Err(CmError::NoAlternatePathAsked);
+        }
         Ok(())
     }
 
-    pub(super) fn answer_later(&mut self, index: usize, service_timeout: u8) {
-        let slot = &mut self.slots[index];
-        (slot.state, slot.mra_message) = match slot.state {
+    /// Queues an MRA. False on an established connection whose other end does not wait for anything.
+    pub(super) fn answer_later(&mut self, index: usize, service_timeout: u8) -> bool {
+        let (state, message) = match self.slots[index].state {
             State::RepReceived | State::MraRepSent => (State::MraRepSent, 1),
+            State::Established => {
+                if !self.delay_lap(index) {
+                    return false;
+                }
+                (State::Established, 2)
+            }
             _ => (State::MraReqSent, 0),
         };
+        let slot = &mut self.slots[index];
+        (slot.state, slot.mra_message) = (state, message);
         slot.service_timeout = service_timeout;
         self.send(index, tx::MRA);
+        true
     }
 
     /// Refuses a request or a reply, or gives up an attempt of one's own: sends REJ. `info` says what would have been
@@ -325,6 +402,16 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// How long the answer to one of this end's messages may take on an established connection.
+    pub(super) fn interval(&self, index: usize) -> u64 {
+        let slot = &self.slots[index];
+        if slot.active {
+            active_interval(slot)
+        } else {
+            bounded(slot.remote_response, self.config.max_response)
+        }
+    }
+
     /// Sends DREQ on an established connection.
     pub(super) fn hang_up(&mut self, index: usize, now: u64, private_data: &[u8]) {
         let high = self.config.transaction_id_high;
@@ -335,11 +422,10 @@ impl Engine<'_> {
         if slot.data_event == 0 || slot.pending_events & slot.data_event == 0 {
             slot.store(private_data);
         }
-        let interval = if slot.active {
-            active_interval(slot)
-        } else {
-            exponent(slot.timers.remote_response)
-        };
+        if slot.link != NIL {
+            self.drop_alternate(index);
+        }
+        let interval = self.interval(index);
         self.unsend(index);
         self.start(index, now, interval);
         self.send(index, tx::DREQ);
@@ -402,7 +488,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn in_state(
+    pub(super) fn in_state(
         &self,
         id: ConnectionId,
         call: &'static str,
@@ -416,57 +502,17 @@ impl Engine<'_> {
             Err(CmError::WrongState { call, state })
         }
     }
-
-    /// Where a connection stands.
-    pub fn state(&self, id: ConnectionId) -> Result<State, CmError> {
-        Ok(self.slots[self.get(id)?].state)
-    }
-
-    /// The value that comes with the connection's events from now on.
-    pub fn set_user(&mut self, id: ConnectionId, user: u64) -> Result<(), CmError> {
-        let index = self.get(id)?;
-        self.slots[index].user = user;
-        Ok(())
-    }
-
-    /// The service that was asked for.
-    pub fn service_id(&self, id: ConnectionId) -> Result<u64, CmError> {
-        Ok(self.slots[self.get(id)?].service_id)
-    }
-
-    /// How to set the QP up (IBTA volume 1, chapter 12.9.8). On the active side valid once REP is there, on the passive
-    /// side from the request on.
-    pub fn qp_params(&self, id: ConnectionId) -> Result<QpParams, CmError> {
-        let slot = &self.slots[self.get(id)?];
-        Ok(QpParams {
-            address: slot.address,
-            transport: slot.transport,
-            dest_qpn: slot.remote_qpn,
-            path_mtu: slot.path_mtu,
-            rate: slot.rate,
-            rq_psn: slot.local_psn,
-            sq_psn: slot.remote_psn,
-            // What the other end initiates is what this end has to respond to, and the other way round.
-            max_dest_rd_atomic: slot.peer_initiator_depth,
-            max_rd_atomic: slot.peer_responder_resources,
-            retry_count: slot.retry_count,
-            rnr_retry_count: slot.peer_rnr_retry_count,
-            ack_timeout: slot.ack_timeout,
-            peer_srq: slot.peer_srq,
-            flow_control: slot.peer_flow_control,
-        })
-    }
 }
 
 /// Transaction ID of a message that is not an answer. Linux takes the communication ID in host order for the lower half;
 /// looking the same helps whoever reads traces of both.
-fn own_transaction(high: u32, slot: &Slot) -> u64 {
+pub(super) fn own_transaction(high: u32, slot: &Slot) -> u64 {
     u64::from(high) << 32 | u64::from(slot.local_comm_id.swap_bytes())
 }
 
 /// Time to wait for the answer to the active side's messages: there, the peer's time to answer, and back.
 fn active_interval(slot: &Slot) -> u64 {
-    2 * exponent(slot.packet_life_time) + exponent(slot.timers.remote_response)
+    2 * exponent(slot.packet_life_time) + exponent(slot.remote_response)
 }
 
 impl Engine<'_> {

@@ -8,6 +8,10 @@
 //! 4. acts on what [`poll_event`](Engine::poll_event) gives until it gives nothing, and
 //! 5. comes back when something arrives, or at [`next_deadline`](Engine::next_deadline).
 //!
+//! Datagram services are resolved beside that: [`sidr_request`](Engine::sidr_request),
+//! [`listen_sidr`](Engine::listen_sidr), [`sidr_reply`](Engine::sidr_reply), and
+//! [`poll_sidr_event`](Engine::poll_sidr_event) for what comes of them.
+//!
 //! Connections live in slots that the caller hands in. Every lookup (communication ID, duplicates, stale QPs, service
 //! IDs) and every timer costs the same whether there are 16 slots or 100,000.
 //!
@@ -18,6 +22,13 @@
 //! * Exactly one [`TimewaitExit`](EventKind::TimewaitExit) follows each [`Disconnected`](EventKind::Disconnected).
 //! * When there is no slot, the peer gets REJ 3 instead of silence; for an MTU that does not fit, REJ 26 with the greatest
 //!   that does; for a REP that nobody waits for, REJ 6.
+//! * Alternate paths ([`load_alternate`](Engine::load_alternate)) work, and where they do not, as on RoCE, LAP is answered
+//!   with "not supported" instead of silence; a REQ of another class version with REJ 31, one that carries the name of
+//!   another connection with REJ 30.
+//! * A connection whose peer has lost its memory (REJ 10) does not stand in the way of the peer's next try, and
+//!   [`retry`](Engine::retry) is that next try.
+//! * No message of a peer can make this end wait longer than [`Config::max_response`], and a flood of requests leaves
+//!   [`Config::reserved`] slots for this end's own.
 //! * A duplicate REQ is answered with the REP again while that one is unacknowledged.
 //! * The first repetition comes early ([`Timers::early`]) and backs off within the negotiated interval; the number of
 //!   intervals, and so the time to [`Unreachable`](EventKind::Unreachable), stays what was negotiated.
@@ -31,8 +42,8 @@
 //! let (mut a, mut b) = ([Slot::EMPTY; 4], [Slot::EMPTY; 4]);
 //! let (mut al, mut bl) = ([ListenerSlot::EMPTY; 1], [ListenerSlot::EMPTY; 1]);
 //! let (mut ar, mut br) = ([ReplySlot::EMPTY; 4], [ReplySlot::EMPTY; 4]);
-//! let mut client = Engine::new(Config::new(1, 0xa), Storage { connections: &mut a, listeners: &mut al, replies: &mut ar });
-//! let mut server = Engine::new(Config::new(2, 0xb), Storage { connections: &mut b, listeners: &mut bl, replies: &mut br });
+//! let mut client = Engine::new(Config::new(1, 0xa), Storage { connections: &mut a, listeners: &mut al, replies: &mut ar, ..Storage::default() });
+//! let mut server = Engine::new(Config::new(2, 0xb), Storage { connections: &mut b, listeners: &mut bl, replies: &mut br, ..Storage::default() });
 //! let now = Duration::ZERO;
 //!
 //! server.listen(0x0106_1c06, 16, false, 0)?;
@@ -49,8 +60,12 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
+mod alternate;
 mod calls;
+mod query;
 mod receive;
+mod retry;
+mod sidr;
 mod slot;
 mod table;
 mod transmit;
@@ -59,6 +74,8 @@ mod wheel;
 
 use core::time::Duration;
 
+pub use alternate::{AlternatePath, AlternateSlot, Failover, LapState};
+pub use sidr::{SidrEvent, SidrEventKind, SidrId, SidrParams, SidrReply, SidrSlot};
 pub use slot::{ListenerSlot, ReplySlot, Slot};
 pub use types::{
     Address, CmError, ConnectParams, ConnectionId, DisconnectCause, Event, EventKind, Ignored,
@@ -66,6 +83,7 @@ pub use types::{
 };
 
 use crate::mad::{Attribute, RejectReason};
+use retry::Next;
 use slot::{Cause, NIL, ev, tx};
 use wheel::Wheel;
 
@@ -93,6 +111,18 @@ pub struct Config {
     pub reject_unknown: bool,
     /// Timers for connections that arrive; the peer's REQ decides about retries and its response time.
     pub timers: Timers,
+    /// By how many percent, at most, early repetitions come earlier or later than they would: so that many who lose the
+    /// same server at once do not come back at once. 0 keeps to the exact times.
+    pub jitter: u8,
+    /// Exponent of the longest time that the other end can make this end wait for one answer, by a REQ or an MRA: 24, what
+    /// Linux asks for, is 69 s. Without such a bound a single REQ could take a slot for days.
+    pub max_response: u8,
+    /// Slots, of connections and of datagram services each, that only this end's own requests may take, so that a flood
+    /// from outside does not keep it from connecting.
+    pub reserved: u32,
+    /// Exponent of the time for which a SIDR_REQ waits for the application, and for which the answer is kept for
+    /// repetitions. After that the requester has given up.
+    pub sidr_life: u8,
 }
 
 impl Config {
@@ -114,12 +144,16 @@ impl Config {
                 max_retries: 15,
                 early: Some(Duration::from_millis(256)),
             },
+            jitter: 25,
+            max_response: 24,
+            reserved: 0,
+            sidr_life: 24,
         }
     }
 }
 
-/// All the memory that the engine uses beside itself.
-#[derive(Debug)]
+/// All the memory that the engine uses beside itself. What is not given is not served.
+#[derive(Debug, Default)]
 pub struct Storage<'s> {
     /// One slot per connection, those in timewait included; at most 2^24.
     pub connections: &'s mut [Slot],
@@ -127,6 +161,11 @@ pub struct Storage<'s> {
     pub listeners: &'s mut [ListenerSlot],
     /// Answers without a connection that may wait to be sent at once; as many as MADs are handed in in a row.
     pub replies: &'s mut [ReplySlot],
+    /// One slot per datagram service that is being resolved, by this end or by others; answers that were given stay in
+    /// those that are left over, for repetitions.
+    pub sidr: &'s mut [SidrSlot],
+    /// One slot per connection with an alternate path (InfiniBand only).
+    pub alternates: &'s mut [AlternateSlot],
 }
 
 /// The connection manager of one node.
@@ -139,6 +178,8 @@ pub struct Engine<'s> {
     reply_head: usize,
     reply_len: usize,
     wheel: Wheel,
+    sidr: sidr::Table<'s>,
+    alternates: alternate::Table<'s>,
     index_bits: u32,
     salt: u32,
     hash_seed: u64,
@@ -160,6 +201,8 @@ impl<'s> Engine<'s> {
             connections,
             listeners,
             replies,
+            sidr,
+            alternates,
         } = storage;
         // Slots beyond what a communication ID can name are left alone.
         let usable = connections.len().min(1 << 24);
@@ -168,7 +211,7 @@ impl<'s> Engine<'s> {
             let generation = slot.generation;
             *slot = Slot::EMPTY;
             slot.generation = generation;
-            slot.free_next = if index + 1 < usable {
+            slot.link = if index + 1 < usable {
                 index as u32 + 1
             } else {
                 NIL
@@ -187,6 +230,8 @@ impl<'s> Engine<'s> {
             reply_head: 0,
             reply_len: 0,
             wheel: Wheel::new(),
+            sidr: sidr::Table::new(sidr),
+            alternates: alternate::Table::new(alternates),
             salt: 0,
             hash_seed: 0,
             random: config.seed,
@@ -230,7 +275,11 @@ impl<'s> Engine<'s> {
     /// When [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) should be called at the
     /// latest. May be early, never late by more than a millisecond.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.wheel.next().map(Duration::from_nanos)
+        match (self.wheel.next(), self.sidr.next_deadline()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+        .map(Duration::from_nanos)
     }
 
     /// Takes the next event. Private data is only lent: what is to stay has to be copied.
@@ -304,6 +353,7 @@ impl<'s> Engine<'s> {
                 },
                 private_data: data,
             },
+            ev::ALTERNATE => self.alternate_event(index),
             _ => EventKind::TimewaitExit,
         };
         Event {
@@ -314,10 +364,18 @@ impl<'s> Engine<'s> {
     }
 
     /// Advances all timers to `now`. [`poll_transmit`](Self::poll_transmit) does it too.
+    #[inline]
     pub fn handle_timeout(&mut self, now: Duration) {
         let now = nanos(now);
-        if self.wheel.is_ahead_of(now) {
-            return;
+        // Most calls come within the millisecond that was looked at last.
+        if !(self.wheel.is_ahead_of(now) && self.sidr.is_ahead_of(now)) {
+            self.timeouts(now);
+        }
+    }
+
+    fn timeouts(&mut self, now: u64) {
+        if !self.sidr.is_ahead_of(now) {
+            self.sidr_timeouts(now);
         }
         // Time does not go back: a timer that is due and would be set to a time before the last one would be due for ever.
         let now = now.max(self.wheel.reached());
@@ -332,6 +390,7 @@ impl<'s> Engine<'s> {
             State::ReqSent | State::MraReqReceived => tx::REQ,
             State::RepSent | State::MraRepReceived => tx::REP,
             State::DreqSent => tx::DREQ,
+            State::Established => tx::ALTERNATE,
             State::Timewait => {
                 slot.state = State::Idle;
                 if core::mem::take(&mut slot.exit_due) {
@@ -342,38 +401,31 @@ impl<'s> Engine<'s> {
             }
             _ => return,
         };
-        if now < slot.interval_end {
-            // A repetition inside the interval: the next one comes after twice the time.
-            let step = u64::from(slot.backoff) << 20;
-            slot.backoff = slot.backoff.saturating_mul(2);
-            let at = now
-                .saturating_add(step.saturating_mul(2))
-                .min(slot.interval_end);
-            self.wheel.arm(self.slots, index as u32, at);
-        } else if slot.retries_left > 0 {
-            slot.retries_left -= 1;
-            // Counted from the end of the interval, so that a late poll does not stretch the whole series; but never
-            // catching up by sending several at once.
-            slot.interval_end = (slot.interval_end + slot.interval).max(now + slot.interval / 2);
-            let at = slot.interval_end;
-            self.wheel.arm(self.slots, index as u32, at);
-        } else {
-            match again {
-                tx::DREQ => self.disconnected(index, now, Cause::TimedOut, &[]),
-                _ => {
-                    self.finish(index);
-                    self.raise(index, ev::UNREACHABLE);
-                    self.release_if_done(index);
-                }
+        let early = slot.early;
+        let random = self.random() as u32;
+        let jitter = self.config.jitter;
+        match self.slots[index].retry.expired(now, early, jitter, random) {
+            Next::Send(at) => {
+                self.wheel.arm(self.slots, index as u32, at);
+                self.send(index, again);
             }
-            return;
+            Next::Wait(at) => self.wheel.arm(self.slots, index as u32, at),
+            Next::GiveUp if again == tx::DREQ => {
+                self.disconnected(index, now, Cause::TimedOut, &[]);
+            }
+            Next::GiveUp if again == tx::ALTERNATE => self.lap_over(index, None),
+            Next::GiveUp => {
+                self.finish(index);
+                self.raise(index, ev::UNREACHABLE);
+                self.release_if_done(index);
+            }
         }
-        self.send(index, again);
     }
 }
 
 /// Nanoseconds since the start of the caller's clock, or enough of them that nothing added to it overflows: a clock that
 /// runs for more than 146 years stands still.
+#[inline]
 fn nanos(time: Duration) -> u64 {
     time.as_secs()
         .saturating_mul(1_000_000_000)

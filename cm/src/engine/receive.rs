@@ -3,14 +3,15 @@
 use core::time::Duration;
 
 use super::calls::ack_timeout;
-use super::slot::{Answer, Cause, ev, tx};
+use super::slot::{Answer, Cause, NIL, ev, tx};
 use super::types::{Address, Ignored, State, Transport};
 use super::{Engine, nanos};
 use crate::mad::{
-    Attribute, Drep, Dreq, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrReq,
+    Apr, Attribute, CLASS_VERSION, Drep, Dreq, Lap, Mad, Mra, Rej, RejectReason, Rep, Req, Rtu,
+    SidrRep, SidrReq, bounded, foreign_req,
 };
 
-type Outcome = Result<(), Ignored>;
+pub(super) type Outcome = Result<(), Ignored>;
 
 impl Engine<'_> {
     /// Takes a MAD that came to QP1. `from` has this end as local and the sender as remote.
@@ -33,27 +34,84 @@ impl Engine<'_> {
     }
 
     fn dispatch(&mut self, now: u64, from: &Address, mad: &[u8]) -> Result<Attribute, Ignored> {
-        let mad = Mad::new(mad).map_err(Ignored::Malformed)?;
-        let attribute = mad.attribute();
-        match mad.message().map_err(Ignored::Malformed)? {
-            Message::Req(req) => self.on_req(now, from, &mad, &req),
-            Message::Mra(mra) => self.on_mra(now, &mra),
-            Message::Rep(rep) => self.on_rep(now, from, &mad, &rep),
-            Message::Rtu(rtu) => self.on_rtu(&rtu),
-            Message::Rej(rej) => self.on_rej(now, &rej),
-            Message::Dreq(dreq) => self.on_dreq(now, from, &mad, &dreq),
-            Message::Drep(drep) => self.on_drep(now, &drep),
-            Message::SidrReq(req) => self.on_sidr_req(from, &mad, &req),
-            Message::ClassPortInfo(_) if mad.is_get() => {
-                self.reply_to(from, &mad, Answer::ClassPortInfo)
+        let mad = match Mad::new(mad) {
+            Ok(mad) => mad,
+            Err(error) => {
+                self.on_foreign(from, mad);
+                return Err(Ignored::Malformed(error));
             }
-            Message::ClassPortInfo(_) | Message::SidrRep(_) => Err(Ignored::Unexpected(attribute)),
-            Message::Lap(_) | Message::Apr(_) => Err(Ignored::Unsupported(attribute)),
+        };
+        let attribute = mad.attribute();
+        // Message by message rather than by one that could be any: only what is needed of each is read.
+        match attribute {
+            Attribute::Req => {
+                let req = Req::read(mad.bytes());
+                self.on_req(now, from, &mad, &req)
+            }
+            Attribute::Rep => {
+                let rep = Rep::read(mad.bytes());
+                self.on_rep(now, from, &mad, &rep)
+            }
+            Attribute::Rtu => self.on_rtu(&Rtu::read(mad.bytes())),
+            Attribute::Dreq => {
+                let dreq = Dreq::read(mad.bytes());
+                self.on_dreq(now, from, &mad, &dreq)
+            }
+            Attribute::Drep => self.on_drep(now, &Drep::read(mad.bytes())),
+            _ => self.dispatch_other(now, from, &mad),
         }?;
         Ok(attribute)
     }
 
-    fn reply_to(&mut self, from: &Address, mad: &Mad<'_>, answer: Answer) -> Outcome {
+    /// A REQ of another class version would be repeated for a minute if nobody said that it is not understood.
+    #[cold]
+    fn on_foreign(&mut self, from: &Address, bytes: &[u8]) {
+        if let Some((remote, transaction_id)) = foreign_req(bytes)
+            && self.config.reject_unknown
+        {
+            let mut info = [0; 16];
+            info[0] = CLASS_VERSION;
+            let answer = Answer::Rej {
+                local: 0,
+                remote,
+                message: 0,
+                reason: RejectReason::INVALID_CLASS_VERSION.0,
+                info_len: 1,
+                info,
+            };
+            self.answer(from, transaction_id, answer);
+        }
+    }
+
+    /// Messages that a connection's usual life does without.
+    #[cold]
+    fn dispatch_other(&mut self, now: u64, from: &Address, mad: &Mad<'_>) -> Outcome {
+        let attribute = mad.attribute();
+        let bytes = mad.bytes();
+        match attribute {
+            Attribute::Mra => self.on_mra(now, mad, &Mra::read(bytes)),
+            Attribute::Rej => {
+                let rej = bounded(Rej::read(bytes), |rej| rej.info_len);
+                self.on_rej(now, &rej.map_err(Ignored::Malformed)?)
+            }
+            Attribute::SidrReq => self.on_sidr_req(now, from, mad, &SidrReq::read(bytes)),
+            Attribute::SidrRep => {
+                let rep = bounded(SidrRep::read(bytes), |rep| rep.info_len);
+                self.on_sidr_rep(from, mad, &rep.map_err(Ignored::Malformed)?)
+            }
+            Attribute::Lap => self.on_lap(now, from, mad, &Lap::read(bytes)),
+            Attribute::Apr => {
+                let apr = bounded(Apr::read(bytes), |apr| apr.info_len);
+                self.on_apr(mad, &apr.map_err(Ignored::Malformed)?)
+            }
+            Attribute::ClassPortInfo if mad.is_get() => {
+                self.reply_to(from, mad, Answer::ClassPortInfo)
+            }
+            _ => Err(Ignored::Unexpected(attribute)),
+        }
+    }
+
+    pub(super) fn reply_to(&mut self, from: &Address, mad: &Mad<'_>, answer: Answer) -> Outcome {
         if self.answer(from, mad.transaction_id(), answer) {
             Ok(())
         } else {
@@ -100,14 +158,20 @@ impl Engine<'_> {
 
     fn on_req(&mut self, now: u64, from: &Address, mad: &Mad<'_>, req: &Req<'_>) -> Outcome {
         if let Some(index) = self.find_remote_id(req.local_comm_id, req.local_ca_guid) {
-            return self.on_duplicate_req(index);
+            let slot = &self.slots[index];
+            if slot.remote_qpn == req.local_qpn && slot.service_id == req.service_id {
+                return self.on_duplicate_req(index);
+            }
+            // Not the same request, but the same name: the one that has it keeps it.
+            let reason = RejectReason::DUPLICATE_LOCAL_COMM_ID;
+            return self.refuse_req(from, mad, req, reason, &[]);
         }
         if let Some(old) = self.find_remote_qp(req.local_qpn, req.local_ca_guid) {
             // The QP cannot be in two connections: the peer forgot the old one.
             self.stale(old, now);
             return self.refuse_req(from, mad, req, RejectReason::STALE_CONNECTION, &[]);
         }
-        let Some(listener_index) = self.find_listener(req.service_id) else {
+        let Some(listener_index) = self.find_listener(req.service_id, false) else {
             return self.refuse_req(from, mad, req, RejectReason::INVALID_SERVICE_ID, &[]);
         };
         let listener = self.listeners[listener_index];
@@ -119,7 +183,8 @@ impl Engine<'_> {
         if req.primary_remote_gid != from.local_gid {
             return self.refuse_req(from, mad, req, RejectReason::INVALID_GID, &from.local_gid);
         }
-        if req.alternate_local_lid != 0 {
+        if req.alternate_local_lid != 0 && self.alternates.is_empty() {
+            // RoCE, where a second path has no meaning.
             return self.refuse_req(
                 from,
                 mad,
@@ -140,11 +205,12 @@ impl Engine<'_> {
         if listener.waiting >= listener.backlog {
             return self.overflow(from, mad, req);
         }
-        let Some(index) = self.allocate() else {
+        let room = self.in_use.saturating_add(self.config.reserved as usize) < self.slots.len();
+        let Some(index) = room.then(|| self.allocate()).flatten() else {
             return self.overflow(from, mad, req);
         };
         self.listeners[listener_index].waiting += 1;
-        let timers = self.config.timers;
+        let (timers, auto_mra) = (self.config.timers, self.config.auto_mra);
         let slot = &mut self.slots[index];
         slot.state = State::ReqReceived;
         slot.transaction_id = mad.transaction_id();
@@ -175,10 +241,15 @@ impl Engine<'_> {
         slot.retry_count = req.retry_count;
         slot.peer_rnr_retry_count = req.rnr_retry_count;
         // The requester says how long it takes to answer, and how often to ask again.
-        slot.timers = timers;
-        slot.timers.remote_response = req.local_cm_response_timeout;
-        slot.timers.max_retries = req.max_cm_retries;
+        slot.set_timers(&timers);
+        slot.remote_response = req.local_cm_response_timeout;
+        slot.max_retries = req.max_cm_retries;
+        slot.auto_mra = auto_mra.unwrap_or(0xff);
+        slot.peer_ece = req.ece(mad.modifier());
         slot.store_received(ev::REQUEST, req.private_data);
+        if req.alternate_local_lid != 0 {
+            self.note_alternate(index, mad);
+        }
         self.enter(index);
         self.raise(index, ev::REQUEST);
         Ok(())
@@ -195,7 +266,8 @@ impl Engine<'_> {
     fn on_duplicate_req(&mut self, index: usize) -> Outcome {
         match self.slots[index].state {
             State::ReqReceived => {
-                if let Some(timeout) = self.config.auto_mra {
+                let timeout = self.slots[index].auto_mra;
+                if timeout != 0xff {
                     self.answer_later(index, timeout);
                 }
             }
@@ -207,20 +279,29 @@ impl Engine<'_> {
         Err(Ignored::Duplicate(Attribute::Req))
     }
 
-    /// The peer of this connection does not know it any more.
+    /// The peer of this connection does not know it any more. The tables forget it at once, so that the peer's next try gets
+    /// through, even with the same QP and even if it never answers the DREQ.
     fn stale(&mut self, index: usize, now: u64) {
-        if self.slots[index].state == State::Established {
-            self.hang_up(index, now, &[]);
+        match self.slots[index].state {
+            State::Established => {
+                self.hang_up(index, now, &[]);
+                self.leave(index);
+            }
+            State::DreqSent | State::DreqReceived => self.leave(index),
+            _ => {}
         }
     }
 
-    fn on_mra(&mut self, now: u64, mra: &Mra<'_>) -> Outcome {
+    fn on_mra(&mut self, now: u64, mad: &Mad<'_>, mra: &Mra<'_>) -> Outcome {
         let unexpected = Err(Ignored::Unexpected(Attribute::Mra));
         let Some(index) = self.find(mra.remote_comm_id) else {
             return unexpected;
         };
         let slot = &mut self.slots[index];
         match (mra.message, slot.state) {
+            (2, State::Established) if slot.remote_comm_id == mra.local_comm_id => {
+                self.lap_delayed(index, mad.transaction_id())?;
+            }
             (0, State::ReqSent) => slot.state = State::MraReqReceived,
             (1, State::RepSent) if slot.remote_comm_id == mra.local_comm_id => {
                 slot.state = State::MraRepReceived
@@ -262,7 +343,8 @@ impl Engine<'_> {
                 return Err(Ignored::Duplicate(Attribute::Rep));
             }
             State::RepReceived => {
-                if let Some(timeout) = self.config.auto_mra {
+                let timeout = self.slots[index].auto_mra;
+                if timeout != 0xff {
                     self.answer_later(index, timeout);
                 }
                 return Err(Ignored::Duplicate(Attribute::Rep));
@@ -303,10 +385,14 @@ impl Engine<'_> {
         slot.peer_rnr_retry_count = rep.rnr_retry_count;
         slot.peer_flow_control = rep.flow_control != 0;
         slot.peer_srq = rep.srq != 0;
+        slot.peer_ece = rep.ece(mad.modifier());
         if !slot.ack_timeout_set {
             slot.ack_timeout = ack_timeout(rep.target_ack_delay, slot.packet_life_time);
         }
         slot.store_received(ev::REPLY, rep.private_data);
+        if slot.link != NIL {
+            self.alternate_accepted(index, rep.failover_accepted);
+        }
         self.enter(index);
         self.raise(index, ev::REPLY);
         Ok(())
@@ -327,17 +413,22 @@ impl Engine<'_> {
 
     fn on_rej(&mut self, now: u64, rej: &Rej<'_>) -> Outcome {
         let unexpected = Err(Ignored::Unexpected(Attribute::Rej));
-        let index = if rej.reason == RejectReason::TIMEOUT.0 && rej.additional_info().len() >= 8 {
+        let by_guid = if rej.reason == RejectReason::TIMEOUT.0 && rej.additional_info().len() >= 8 {
             // The sender gave up before it learnt our ID: it names itself by its GUID.
             let mut guid = [0; 8];
             guid.copy_from_slice(&rej.info[..8]);
             self.find_remote_id(rej.local_comm_id, u64::from_be_bytes(guid))
-        } else if rej.message == 0 {
-            self.find(rej.remote_comm_id)
-                .filter(|index| self.slots[*index].remote_comm_id == 0)
         } else {
-            self.find_pair(rej.remote_comm_id, rej.local_comm_id)
+            None
         };
+        let index = by_guid.or_else(|| {
+            if rej.message == 0 {
+                self.find(rej.remote_comm_id)
+                    .filter(|index| self.slots[*index].remote_comm_id == 0)
+            } else {
+                self.find_pair(rej.remote_comm_id, rej.local_comm_id)
+            }
+        });
         let Some(index) = index else {
             return unexpected;
         };
@@ -432,16 +523,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn on_sidr_req(&mut self, from: &Address, mad: &Mad<'_>, req: &SidrReq<'_>) -> Outcome {
-        let answer = Answer::SidrUnsupported {
-            request_id: req.request_id,
-            service_id: req.service_id,
-        };
-        self.reply_to(from, mad, answer)
-    }
-
     /// The connection that both ends name.
-    fn find_pair(&self, ours: u32, theirs: u32) -> Option<usize> {
+    pub(super) fn find_pair(&self, ours: u32, theirs: u32) -> Option<usize> {
         self.find(ours)
             .filter(|index| self.slots[*index].remote_comm_id == theirs)
     }

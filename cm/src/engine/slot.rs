@@ -1,7 +1,12 @@
 //! The storage that the caller hands in: one slot per connection, one per listener, one per answer without a connection.
 
+use core::time::Duration;
+
+use super::nanos;
+use super::retry::{Retry, ticks};
 use super::types::{Address, ConnectionId, State, Timers, Transport};
-use crate::mad::Rtu;
+use super::wheel::timed;
+use crate::mad::{Ece, Rtu};
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
@@ -17,6 +22,8 @@ pub(super) mod tx {
     pub(in crate::engine) const REJ: u8 = 1 << 4;
     pub(in crate::engine) const DREQ: u8 = 1 << 5;
     pub(in crate::engine) const DREP: u8 = 1 << 6;
+    /// LAP or APR.
+    pub(in crate::engine) const ALTERNATE: u8 = 1 << 7;
 }
 
 /// Events that wait to be fetched, as bits; delivered in the order of the bits, which is the order of a connection's life.
@@ -28,6 +35,8 @@ pub(super) mod ev {
     pub(in crate::engine) const UNREACHABLE: u8 = 1 << 4;
     pub(in crate::engine) const DISCONNECTED: u8 = 1 << 5;
     pub(in crate::engine) const TIMEWAIT_EXIT: u8 = 1 << 6;
+    /// Never together with the two before: the end of a connection takes it back.
+    pub(in crate::engine) const ALTERNATE: u8 = 1 << 7;
 }
 
 /// Reason of a disconnection, packed.
@@ -54,7 +63,8 @@ pub struct Slot {
     pub(super) in_tx: bool,
     pub(super) in_events: bool,
     pub(super) generation: u32,
-    pub(super) free_next: u32,
+    /// The next free slot; of a slot in use the one of its alternate path.
+    pub(super) link: u32,
 
     // The connection.
     pub(super) used: bool,
@@ -84,10 +94,7 @@ pub struct Slot {
     pub(super) timer_next: u32,
     pub(super) timer_prev: u32,
     pub(super) timer_bucket: u16,
-    pub(super) interval: u64,
-    pub(super) interval_end: u64,
-    pub(super) backoff: u32,
-    pub(super) retries_left: u8,
+    pub(super) retry: Retry,
 
     // What the messages carry.
     pub(super) transport: Transport,
@@ -107,8 +114,16 @@ pub struct Slot {
     pub(super) retry_count: u8,
     pub(super) rnr_retry_count: u8,
     pub(super) peer_rnr_retry_count: u8,
-    pub(super) timers: Timers,
+    pub(super) remote_response: u8,
+    pub(super) local_response: u8,
+    pub(super) max_retries: u8,
+    /// First repetition, in ticks of the wheel; 0 for none.
+    pub(super) early: u32,
+    /// What to ask for when a message comes again before the user answered it; 0xff keeps silent.
+    pub(super) auto_mra: u8,
     pub(super) service_timeout: u8,
+    pub(super) ece: Ece,
+    pub(super) peer_ece: Ece,
 
     // Messages and events that wait.
     pub(super) pending_tx: u8,
@@ -117,6 +132,7 @@ pub struct Slot {
     pub(super) data_event: u8,
     pub(super) cause: Cause,
     pub(super) exit_due: bool,
+    pub(super) failover_refused: bool,
     pub(super) mra_message: u8,
     pub(super) rej_message: u8,
     pub(super) rej_info_len: u8,
@@ -135,7 +151,7 @@ impl Slot {
         in_tx: false,
         in_events: false,
         generation: 0,
-        free_next: NIL,
+        link: NIL,
         used: false,
         zombie: false,
         active: false,
@@ -171,10 +187,7 @@ impl Slot {
         timer_next: NIL,
         timer_prev: NIL,
         timer_bucket: u16::MAX,
-        interval: 0,
-        interval_end: 0,
-        backoff: 0,
-        retries_left: 0,
+        retry: Retry::NONE,
         transport: Transport::Rc,
         path_mtu: 0,
         rate: 0,
@@ -192,19 +205,21 @@ impl Slot {
         retry_count: 0,
         rnr_retry_count: 0,
         peer_rnr_retry_count: 0,
-        timers: Timers {
-            remote_response: 0,
-            local_response: 0,
-            max_retries: 0,
-            early: None,
-        },
+        remote_response: 0,
+        local_response: 0,
+        max_retries: 0,
+        early: 0,
+        auto_mra: 0xff,
         service_timeout: 0,
+        ece: Ece::NONE,
+        peer_ece: Ece::NONE,
         pending_tx: 0,
         sent_before: 0,
         pending_events: 0,
         data_event: 0,
         cause: Cause::Requested,
         exit_due: false,
+        failover_refused: false,
         mra_message: 0,
         rej_message: 0,
         rej_info_len: 0,
@@ -232,9 +247,28 @@ impl Slot {
         self.pending_events = 0;
         self.data_event = 0;
         self.ack_timeout_set = false;
+        self.ece = Ece::NONE;
+        self.peer_ece = Ece::NONE;
         self.private_len = 0;
         self.rej_info_len = 0;
         self.exit_due = false;
+        self.failover_refused = false;
+    }
+
+    pub(super) fn set_timers(&mut self, timers: &Timers) {
+        self.remote_response = timers.remote_response;
+        self.local_response = timers.local_response;
+        self.max_retries = timers.max_retries;
+        self.early = timers.early.map_or(0, |early| ticks(nanos(early)));
+    }
+
+    pub(super) fn timers(&self) -> Timers {
+        Timers {
+            remote_response: self.remote_response,
+            local_response: self.local_response,
+            max_retries: self.max_retries,
+            early: (self.early != 0).then(|| Duration::from_nanos(u64::from(self.early) << 20)),
+        }
     }
 
     pub(super) fn id(&self) -> ConnectionId {
@@ -260,6 +294,8 @@ impl Slot {
     }
 }
 
+timed!(Slot);
+
 impl Default for Slot {
     fn default() -> Self {
         Self::EMPTY
@@ -274,6 +310,7 @@ pub struct ListenerSlot {
     pub(super) generation: u32,
     pub(super) used: bool,
     pub(super) accepts_uc: bool,
+    pub(super) datagrams: bool,
     pub(super) service_id: u64,
     pub(super) user: u64,
     pub(super) backlog: u32,
@@ -288,6 +325,7 @@ impl ListenerSlot {
         generation: 0,
         used: false,
         accepts_uc: false,
+        datagrams: false,
         service_id: 0,
         user: 0,
         backlog: 0,
@@ -324,9 +362,15 @@ pub(super) enum Answer {
         local: u32,
         remote: u32,
     },
-    SidrUnsupported {
+    Apr {
+        local: u32,
+        remote: u32,
+        status: u8,
+    },
+    SidrRep {
         request_id: u32,
         service_id: u64,
+        status: u8,
     },
     ClassPortInfo,
 }

@@ -22,7 +22,7 @@ impl Engine<'_> {
         }
         let psn = self.random() as u32 & 0xff_ffff;
         let slot = &mut self.slots[index as usize];
-        self.free_head = slot.free_next;
+        self.free_head = core::mem::replace(&mut slot.link, NIL);
         if self.free_head == NIL {
             self.free_tail = NIL;
         }
@@ -49,11 +49,11 @@ impl Engine<'_> {
         let slot = &mut self.slots[index];
         slot.reset();
         slot.used = false;
-        slot.free_next = NIL;
+        slot.link = NIL;
         // Behind all others: a name comes back only after every slot has gone through all its generations, long after
         // the last message that carried it.
         match self.slots.get_mut(self.free_tail as usize) {
-            Some(tail) => tail.free_next = index as u32,
+            Some(tail) => tail.link = index as u32,
             None => self.free_head = index as u32,
         }
         self.free_tail = index as u32;
@@ -125,7 +125,7 @@ impl Engine<'_> {
     }
 
     /// Takes it out again.
-    fn leave(&mut self, index: usize) {
+    pub(super) fn leave(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let (comm_id, qpn, guid) = (slot.remote_comm_id, slot.remote_qpn, slot.remote_guid);
         let (next_id, next_qp) = (slot.next_id, slot.next_qp);
@@ -168,6 +168,9 @@ impl Engine<'_> {
     pub(super) fn finish(&mut self, index: usize) {
         self.wheel.disarm(self.slots, index as u32);
         self.leave(index);
+        if self.slots[index].link != NIL {
+            self.drop_alternate(index);
+        }
         self.slots[index].state = State::Idle;
     }
 
@@ -175,6 +178,9 @@ impl Engine<'_> {
     /// tables forget them.
     pub(super) fn timewait(&mut self, index: usize, now: u64) {
         self.leave(index);
+        if self.slots[index].link != NIL {
+            self.drop_alternate(index);
+        }
         let slot = &mut self.slots[index];
         slot.state = State::Timewait;
         let at = now + exponent(slot.ack_timeout);
@@ -245,21 +251,14 @@ impl Engine<'_> {
 
     /// Starts the timer of a message that waits for an answer.
     pub(super) fn start(&mut self, index: usize, now: u64, interval: u64) {
+        let random = self.random() as u32;
+        let jitter = self.config.jitter;
         let slot = &mut self.slots[index];
-        slot.interval = interval;
-        slot.interval_end = now + interval;
-        slot.retries_left = slot.timers.max_retries;
-        let early = slot
-            .timers
-            .early
-            .map_or(0, |early| super::nanos(early) >> 20);
-        slot.backoff = u32::try_from(early).unwrap_or(u32::MAX);
-        let first = if slot.backoff == 0 {
-            interval
-        } else {
-            (u64::from(slot.backoff) << 20).min(interval)
-        };
-        self.wheel.arm(self.slots, index as u32, now + first);
+        let (retries, early) = (slot.max_retries, slot.early);
+        let at = slot
+            .retry
+            .start(now, interval, retries, early, jitter, random);
+        self.wheel.arm(self.slots, index as u32, at);
     }
 
     /// Frees the slot of a released connection once there is nothing left to say.
@@ -283,10 +282,10 @@ impl Engine<'_> {
         (((value >> 32) * self.listeners.len() as u64) >> 32) as usize
     }
 
-    pub(super) fn find_listener(&self, service_id: u64) -> Option<usize> {
+    pub(super) fn find_listener(&self, service_id: u64, datagrams: bool) -> Option<usize> {
         let mut index = self.listeners.get(self.listener_bucket(service_id))?.head;
         while let Some(listener) = self.listeners.get(index as usize) {
-            if listener.service_id == service_id {
+            if listener.service_id == service_id && listener.datagrams == datagrams {
                 return Some(index as usize);
             }
             index = listener.next;
@@ -302,7 +301,18 @@ impl Engine<'_> {
         accepts_uc: bool,
         user: u64,
     ) -> Result<ListenerId, CmError> {
-        if self.find_listener(service_id).is_some() {
+        self.add_listener(service_id, backlog, accepts_uc, false, user)
+    }
+
+    pub(super) fn add_listener(
+        &mut self,
+        service_id: u64,
+        backlog: u32,
+        accepts_uc: bool,
+        datagrams: bool,
+        user: u64,
+    ) -> Result<ListenerId, CmError> {
+        if self.find_listener(service_id, datagrams).is_some() {
             return Err(CmError::ServiceInUse { service_id });
         }
         // Listeners come and go rarely; only finding them has to be quick.
@@ -318,6 +328,7 @@ impl Engine<'_> {
         listener.used = true;
         listener.generation = listener.generation.wrapping_add(1);
         listener.accepts_uc = accepts_uc;
+        listener.datagrams = datagrams;
         listener.service_id = service_id;
         listener.user = user;
         listener.backlog = backlog;
@@ -378,6 +389,7 @@ mod tests {
                 connections: &mut connections,
                 listeners: &mut [ListenerSlot::EMPTY],
                 replies: &mut [ReplySlot::EMPTY],
+                ..Storage::default()
             };
             let mut engine = Engine::new(Config::new(stride.into(), 1), storage);
             for n in 0..COUNT as u32 {
@@ -435,6 +447,7 @@ mod tests {
                 connections: &mut connections,
                 listeners: &mut [],
                 replies: &mut [],
+                ..Storage::default()
             };
             let mut engine = Engine::new(Config::new(7, 1), storage);
             let mut seen = std::collections::HashSet::new();

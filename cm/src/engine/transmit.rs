@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 
+use super::retry::bounded;
 use super::slot::{Answer, NIL, ReplySlot, tx};
 use super::types::{Address, State, Transmit};
 use super::{Engine, exponent};
 use crate::mad::{
-    Attribute, ClassPortInfo, Drep, Dreq, Header, MAD_LEN, MadError, Message, Mra, Rej, Rep, Req,
-    Rtu, SidrRep, SidrStatus,
+    Apr, Attribute, ClassPortInfo, Drep, Dreq, Header, MAD_LEN, Message, Mra, Rej, Rep, Req, Rtu,
+    SidrRep,
 };
 
 impl Engine<'_> {
@@ -18,7 +19,7 @@ impl Engine<'_> {
             let reply = self.replies[self.reply_head];
             self.reply_head = (self.reply_head + 1) % self.replies.len();
             self.reply_len -= 1;
-            if let Ok(attribute) = self.write_reply(&reply, mad) {
+            if let Some(attribute) = self.write_reply(&reply, mad) {
                 self.stats.sent += 1;
                 return Some(Transmit {
                     address: reply.address,
@@ -31,7 +32,10 @@ impl Engine<'_> {
         loop {
             let index = self.tx_head;
             if index == NIL {
-                return None;
+                if self.sidr.has_nothing_to_send() {
+                    return None;
+                }
+                return self.sidr_transmit(mad);
             }
             let slot = &mut self.slots[index as usize];
             let bit = slot.pending_tx & slot.pending_tx.wrapping_neg();
@@ -52,7 +56,7 @@ impl Engine<'_> {
             let written = self.write(index as usize, bit, mad);
             self.release_if_done(index as usize);
             // All parameters were checked when they came in, so this cannot fail; if it did, not sending is the harmless way.
-            if let Ok(attribute) = written {
+            if let Some(attribute) = written {
                 self.stats.sent += 1;
                 self.stats.repeated += u64::from(repeated);
                 return Some(Transmit {
@@ -65,7 +69,7 @@ impl Engine<'_> {
         }
     }
 
-    fn write(&self, index: usize, bit: u8, mad: &mut [u8; MAD_LEN]) -> Result<Attribute, MadError> {
+    fn write(&self, index: usize, bit: u8, mad: &mut [u8; MAD_LEN]) -> Option<Attribute> {
         let slot = &self.slots[index];
         let tid = slot.transaction_id;
         match bit {
@@ -75,21 +79,22 @@ impl Engine<'_> {
                 let lid = if path.hop_limit > 1 { 0xffff } else { 0 };
                 Req {
                     local_comm_id: slot.local_comm_id,
+                    vendor_id: slot.ece.vendor_id,
                     service_id: slot.service_id,
                     local_ca_guid: self.config.node_guid,
                     local_qpn: slot.local_qpn,
                     responder_resources: slot.responder_resources,
                     initiator_depth: slot.initiator_depth,
-                    remote_cm_response_timeout: slot.timers.remote_response,
+                    remote_cm_response_timeout: slot.remote_response,
                     transport: slot.transport as u8,
                     flow_control: slot.flow_control.into(),
                     starting_psn: slot.local_psn,
-                    local_cm_response_timeout: slot.timers.local_response,
+                    local_cm_response_timeout: slot.local_response,
                     retry_count: slot.retry_count,
                     pkey: path.pkey,
                     path_mtu: slot.path_mtu,
                     rnr_retry_count: slot.rnr_retry_count,
-                    max_cm_retries: slot.timers.max_retries,
+                    max_cm_retries: slot.max_retries,
                     srq: slot.srq.into(),
                     primary_local_lid: lid,
                     primary_remote_lid: lid,
@@ -105,8 +110,13 @@ impl Engine<'_> {
                     private_data: slot.private(),
                     ..Req::ZERO
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Req)
+                .emit(tid, mad)
+                .ok()?;
+                if slot.link != NIL {
+                    self.add_alternate(index, mad);
+                }
+                slot.ece.write_options(mad);
+                Some(Attribute::Req)
             }
             tx::MRA => {
                 Mra {
@@ -116,11 +126,24 @@ impl Engine<'_> {
                     service_timeout: slot.service_timeout,
                     private_data: &[],
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Mra)
+                .emit(
+                    if slot.mra_message == 2 {
+                        self.lap_transaction(index)
+                    } else {
+                        tid
+                    },
+                    mad,
+                )
+                .ok()?;
+                Some(Attribute::Mra)
             }
             tx::REP => {
+                let [_, vendor_id_high, vendor_id_middle, vendor_id_low] =
+                    slot.ece.vendor_id.to_be_bytes();
                 Rep {
+                    vendor_id_high,
+                    vendor_id_middle,
+                    vendor_id_low,
                     local_comm_id: slot.local_comm_id,
                     remote_comm_id: slot.remote_comm_id,
                     local_qpn: slot.local_qpn,
@@ -128,6 +151,11 @@ impl Engine<'_> {
                     responder_resources: slot.responder_resources,
                     initiator_depth: slot.initiator_depth,
                     target_ack_delay: self.config.ack_delay,
+                    failover_accepted: if slot.link == NIL && !slot.failover_refused {
+                        0
+                    } else {
+                        self.failover(index) as u8
+                    },
                     flow_control: slot.flow_control.into(),
                     rnr_retry_count: slot.rnr_retry_count,
                     srq: slot.srq.into(),
@@ -135,8 +163,10 @@ impl Engine<'_> {
                     private_data: slot.private(),
                     ..Rep::ZERO
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Rep)
+                .emit(tid, mad)
+                .ok()?;
+                slot.ece.write_options(mad);
+                Some(Attribute::Rep)
             }
             tx::RTU => {
                 Rtu {
@@ -148,8 +178,9 @@ impl Engine<'_> {
                         &[]
                     },
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Rtu)
+                .emit(tid, mad)
+                .ok()?;
+                Some(Attribute::Rtu)
             }
             tx::REJ => {
                 let (info, private_data) = slot.private().split_at_checked(72).unwrap_or_default();
@@ -168,8 +199,8 @@ impl Engine<'_> {
                     ..Rej::ZERO
                 };
                 rej.info[..info.len()].copy_from_slice(info);
-                rej.emit(tid, mad)?;
-                Ok(Attribute::Rej)
+                rej.emit(tid, mad).ok()?;
+                Some(Attribute::Rej)
             }
             tx::DREQ => {
                 let private = slot.private();
@@ -184,9 +215,11 @@ impl Engine<'_> {
                         &[]
                     },
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Dreq)
+                .emit(tid, mad)
+                .ok()?;
+                Some(Attribute::Dreq)
             }
+            tx::ALTERNATE => self.write_alternate(index, mad),
             _ => {
                 Drep {
                     local_comm_id: slot.local_comm_id,
@@ -197,17 +230,15 @@ impl Engine<'_> {
                         &[]
                     },
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Drep)
+                .emit(tid, mad)
+                .ok()?;
+                Some(Attribute::Drep)
             }
         }
     }
 
-    fn write_reply(
-        &self,
-        reply: &ReplySlot,
-        mad: &mut [u8; MAD_LEN],
-    ) -> Result<Attribute, MadError> {
+    #[inline(never)]
+    fn write_reply(&self, reply: &ReplySlot, mad: &mut [u8; MAD_LEN]) -> Option<Attribute> {
         let tid = reply.transaction_id;
         match reply.answer {
             Answer::Rej {
@@ -227,8 +258,8 @@ impl Engine<'_> {
                     ..Rej::ZERO
                 };
                 rej.info[..info.len()].copy_from_slice(&info);
-                rej.emit(tid, mad)?;
-                Ok(Attribute::Rej)
+                rej.emit(tid, mad).ok()?;
+                Some(Attribute::Rej)
             }
             Answer::Drep { local, remote } => {
                 Drep {
@@ -236,22 +267,39 @@ impl Engine<'_> {
                     remote_comm_id: remote,
                     ..Drep::ZERO
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::Drep)
+                .emit(tid, mad)
+                .ok()?;
+                Some(Attribute::Drep)
             }
-            Answer::SidrUnsupported {
+            Answer::Apr {
+                local,
+                remote,
+                status,
+            } => {
+                Apr {
+                    local_comm_id: local,
+                    remote_comm_id: remote,
+                    status,
+                    ..Apr::ZERO
+                }
+                .emit(tid, mad)
+                .ok()?;
+                Some(Attribute::Apr)
+            }
+            Answer::SidrRep {
                 request_id,
                 service_id,
+                status,
             } => {
-                let status = SidrStatus::UNSUPPORTED_SERVICE.0;
                 SidrRep {
                     request_id,
                     status,
                     service_id,
                     ..SidrRep::ZERO
                 }
-                .emit(tid, mad)?;
-                Ok(Attribute::SidrRep)
+                .emit(tid, mad)
+                .ok()?;
+                Some(Attribute::SidrRep)
             }
             Answer::ClassPortInfo | Answer::None => {
                 let info = ClassPortInfo {
@@ -261,8 +309,9 @@ impl Engine<'_> {
                     ..ClassPortInfo::ZERO
                 };
                 Message::ClassPortInfo(info)
-                    .emit(&Header::get_resp(Attribute::ClassPortInfo, tid), mad)?;
-                Ok(Attribute::ClassPortInfo)
+                    .emit(&Header::get_resp(Attribute::ClassPortInfo, tid), mad)
+                    .ok()?;
+                Some(Attribute::ClassPortInfo)
             }
         }
     }
@@ -290,11 +339,10 @@ impl Engine<'_> {
 
     /// An MRA came: the answer may take `service_timeout` longer. The remaining repetitions keep that pace.
     pub(super) fn extend(&mut self, index: usize, now: u64, service_timeout: u8) {
+        let limit = self.config.max_response;
         let slot = &mut self.slots[index];
-        slot.interval = exponent(service_timeout) + exponent(slot.ack_timeout);
-        slot.interval_end = now + slot.interval;
-        slot.backoff = 0;
-        let at = slot.interval_end;
+        let interval = bounded(service_timeout, limit) + exponent(slot.ack_timeout);
+        let at = slot.retry.extend(now, interval);
         self.wheel.arm(self.slots, index as u32, at);
     }
 }

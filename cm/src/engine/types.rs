@@ -3,7 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::mad::{Attribute, MadError, RejectReason};
+use super::alternate::{AlternatePath, Failover, LapState};
+use crate::mad::{AprStatus, Attribute, Ece, MadError, RejectReason};
 
 /// The two ends of a path, as far as whoever moves the MADs needs it, and as it goes into a connection's messages.
 ///
@@ -150,6 +151,10 @@ pub struct ConnectParams<'a> {
     pub srq: bool,
     /// Timers.
     pub timers: Timers,
+    /// A second path, to be loaded into the QPs together with the first (InfiniBand only).
+    pub alternate: Option<AlternatePath>,
+    /// Vendor options of this end's QP.
+    pub ece: Ece,
     /// At most 92 bytes.
     pub private_data: &'a [u8],
     /// Comes back with every event.
@@ -171,6 +176,10 @@ pub struct ReplyParams<'a> {
     pub rnr_retry_count: u8,
     /// This end's QP has a shared receive queue (informational).
     pub srq: bool,
+    /// What became of the alternate path that came with the request. Means nothing when none came.
+    pub failover: Failover,
+    /// Vendor options: those of the request that this end's QP goes along with.
+    pub ece: Ece,
     /// At most 196 bytes.
     pub private_data: &'a [u8],
 }
@@ -244,6 +253,22 @@ pub enum EventKind<'a> {
     },
     /// The QP number may be used again.
     TimewaitExit,
+    /// The other end wants to load this alternate path. To be answered with `answer_alternate`.
+    AlternatePath {
+        /// The path, as this end sees it.
+        path: &'a AlternatePath,
+        /// 168 bytes.
+        private_data: &'a [u8],
+    },
+    /// What became of the path that was given to `load_alternate`. The connection is as it was.
+    AlternateResponse {
+        /// The other end's answer; `None` when there was none in time.
+        status: Option<AprStatus>,
+        /// What would have been acceptable, up to 72 bytes.
+        info: &'a [u8],
+        /// 148 bytes, or none.
+        private_data: &'a [u8],
+    },
 }
 
 /// How the QP of a connection has to be set up. Only complete once the other end's REQ or REP is there.
@@ -307,6 +332,27 @@ pub enum CmError {
         /// The state.
         state: State,
     },
+    /// No datagram request of this name: it was answered, released, or is over.
+    UnknownRequest,
+    /// All slots for datagram services are in use.
+    NoSidrSlots {
+        /// How many there are.
+        capacity: usize,
+    },
+    /// All slots for alternate paths are in use.
+    NoAlternateSlots {
+        /// How many there are.
+        capacity: usize,
+    },
+    /// An exchange about an alternate path is under way on this connection.
+    AlternatePathBusy {
+        /// Where it stands.
+        state: LapState,
+    },
+    /// The other end of this connection waits for no answer about an alternate path.
+    NoAlternatePathAsked,
+    /// An alternate path has to have a LID of this end: 0 means on the wire that there is no path.
+    AlternatePathWithoutLid,
     /// All connection slots are in use.
     NoConnectionSlots {
         /// How many there are.
@@ -345,6 +391,22 @@ impl fmt::Display for CmError {
         match *self {
             Self::UnknownConnection => f.write_str("no such connection"),
             Self::UnknownListener => f.write_str("no such listener"),
+            Self::UnknownRequest => f.write_str("no such datagram request"),
+            Self::NoSidrSlots { capacity } => {
+                write!(f, "all {capacity} slots for datagram services are in use")
+            }
+            Self::NoAlternateSlots { capacity } => {
+                write!(f, "all {capacity} slots for alternate paths are in use")
+            }
+            Self::AlternatePathBusy { state } => {
+                write!(f, "an alternate path is being talked about: {state:?}")
+            }
+            Self::NoAlternatePathAsked => {
+                f.write_str("the other end does not wait for an answer about an alternate path")
+            }
+            Self::AlternatePathWithoutLid => {
+                f.write_str("the alternate path has no LID of this end")
+            }
             Self::WrongState { call, state } => write!(f, "{call} in state {state:?}"),
             Self::NoConnectionSlots { capacity } => {
                 write!(f, "all {capacity} connection slots are in use")
@@ -377,8 +439,6 @@ pub enum Ignored {
     Duplicate(Attribute),
     /// It names no connection of ours, or not in the state to hear it.
     Unexpected(Attribute),
-    /// Alternate paths do not exist on RoCE, and datagram services are not served here.
-    Unsupported(Attribute),
     /// The ring of answers without a connection is full; the other end will repeat itself.
     NoReplySlot(Attribute),
 }
@@ -389,7 +449,6 @@ impl fmt::Display for Ignored {
             Self::Malformed(error) => write!(f, "malformed MAD: {error}"),
             Self::Duplicate(attribute) => write!(f, "duplicate {attribute}"),
             Self::Unexpected(attribute) => write!(f, "{attribute} that no connection waits for"),
-            Self::Unsupported(attribute) => write!(f, "{attribute} is not supported"),
             Self::NoReplySlot(attribute) => write!(f, "no room for an answer to {attribute}"),
         }
     }
@@ -408,6 +467,6 @@ pub struct Stats {
     pub received: u64,
     /// Of those, duplicates.
     pub duplicates: u64,
-    /// Of those, malformed, unexpected or unsupported.
+    /// Of those, malformed or unexpected.
     pub ignored: u64,
 }

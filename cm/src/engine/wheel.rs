@@ -1,7 +1,7 @@
 //! Timers: a hierarchical wheel whose lists run through the slots, so that starting, stopping and expiring cost the same
 //! for 16 and for 100,000 connections.
 
-use super::slot::{NIL, Slot};
+use super::slot::NIL;
 
 const LEVELS: usize = 5;
 /// Bucket number of a slot whose time has come.
@@ -14,6 +14,36 @@ const TICK_SHIFT: u32 = 20;
 const SPAN: u64 = 1 << (6 * LEVELS);
 /// One top bucket less than the span, so that a bucket never holds both this and the next turn of the wheel.
 const MAX_AHEAD: u64 = SPAN - (SPAN >> 6) - 1;
+
+/// Something with a timer: what the wheel keeps in it.
+pub(super) trait Timed {
+    /// When the timer expires.
+    fn tick(&mut self) -> &mut u64;
+    /// The bucket it hangs in.
+    fn bucket(&mut self) -> &mut u16;
+    /// Its neighbours there: the one before, the one after.
+    fn links(&mut self) -> (&mut u32, &mut u32);
+}
+
+macro_rules! timed {
+    ($slot:ty) => {
+        impl $crate::engine::wheel::Timed for $slot {
+            #[inline]
+            fn tick(&mut self) -> &mut u64 {
+                &mut self.timer_tick
+            }
+            #[inline]
+            fn bucket(&mut self) -> &mut u16 {
+                &mut self.timer_bucket
+            }
+            #[inline]
+            fn links(&mut self) -> (&mut u32, &mut u32) {
+                (&mut self.timer_prev, &mut self.timer_next)
+            }
+        }
+    };
+}
+pub(super) use timed;
 
 #[derive(Debug)]
 pub(super) struct Wheel {
@@ -34,28 +64,28 @@ impl Wheel {
     }
 
     /// Starts the timer of slot `index`, or moves it. It expires at the first tick at or after `at` nanoseconds.
-    pub(super) fn arm(&mut self, slots: &mut [Slot], index: u32, at: u64) {
+    pub(super) fn arm<T: Timed>(&mut self, slots: &mut [T], index: u32, at: u64) {
         self.disarm(slots, index);
         let tick = at.div_ceil(1 << TICK_SHIFT).min(self.now + MAX_AHEAD);
-        slots[index as usize].timer_tick = tick;
+        *slots[index as usize].tick() = tick;
         self.insert(slots, index);
     }
 
-    pub(super) fn disarm(&mut self, slots: &mut [Slot], index: u32) {
+    pub(super) fn disarm<T: Timed>(&mut self, slots: &mut [T], index: u32) {
         let (bucket, prev, next) = {
             let slot = &mut slots[index as usize];
-            let links = (slot.timer_bucket, slot.timer_prev, slot.timer_next);
-            slot.timer_bucket = IDLE;
-            links
+            let bucket = core::mem::replace(slot.bucket(), IDLE);
+            let (prev, next) = slot.links();
+            (bucket, *prev, *next)
         };
         if bucket == IDLE {
             return;
         }
         if next != NIL {
-            slots[next as usize].timer_prev = prev;
+            *slots[next as usize].links().0 = prev;
         }
         if prev != NIL {
-            slots[prev as usize].timer_next = next;
+            *slots[prev as usize].links().1 = next;
         } else {
             *self.head(bucket) = next;
             if next == NIL && bucket != DUE {
@@ -83,7 +113,8 @@ impl Wheel {
     }
 
     /// Takes one slot whose timer has expired by `now` nanoseconds.
-    pub(super) fn expire(&mut self, slots: &mut [Slot], now: u64) -> Option<u32> {
+    #[inline]
+    pub(super) fn expire<T: Timed>(&mut self, slots: &mut [T], now: u64) -> Option<u32> {
         let to = now >> TICK_SHIFT;
         // Most calls come within the tick that was looked at last.
         if to <= self.now && self.due == NIL {
@@ -116,8 +147,8 @@ impl Wheel {
         }
     }
 
-    fn insert(&mut self, slots: &mut [Slot], index: u32) {
-        let tick = slots[index as usize].timer_tick;
+    fn insert<T: Timed>(&mut self, slots: &mut [T], index: u32) {
+        let tick = *slots[index as usize].tick();
         let bucket = if tick <= self.now {
             DUE
         } else {
@@ -131,12 +162,12 @@ impl Wheel {
         let head = self.head(bucket);
         let next = core::mem::replace(head, index);
         if next != NIL {
-            slots[next as usize].timer_prev = index;
+            *slots[next as usize].links().0 = index;
         }
         let slot = &mut slots[index as usize];
-        slot.timer_next = next;
-        slot.timer_prev = NIL;
-        slot.timer_bucket = bucket;
+        let (before, after) = slot.links();
+        (*before, *after) = (NIL, next);
+        *slot.bucket() = bucket;
     }
 
     /// First occupied bucket and the tick at which it begins. Lower levels always begin earlier. Within a level the
@@ -158,11 +189,11 @@ impl Wheel {
     }
 
     /// Spreads a bucket that has begun over the lower levels; what is due goes to the due list.
-    fn open(&mut self, slots: &mut [Slot], bucket: u16) {
+    fn open<T: Timed>(&mut self, slots: &mut [T], bucket: u16) {
         let mut index = core::mem::replace(self.head(bucket), NIL);
         self.occupied[usize::from(bucket / 64)] &= !(1 << (bucket % 64));
         while index != NIL {
-            let next = slots[index as usize].timer_next;
+            let next = *slots[index as usize].links().1;
             self.insert(slots, index);
             index = next;
         }
@@ -171,6 +202,7 @@ impl Wheel {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slot::Slot;
     use super::*;
 
     extern crate std;

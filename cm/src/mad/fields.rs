@@ -74,8 +74,8 @@ macro_rules! message {
             pub const ZERO: $name<'static> = $name { $( $field: 0, )* $( $array: [0; $len], )* private_data: &[] };
 
             /// Reads the fields of a MAD that is known to carry this message.
-            #[inline]
-            pub(in $crate::mad) fn read(mad: &'a [u8; $crate::mad::MAD_LEN]) -> Self {
+            #[inline(always)]
+            pub(crate) fn read(mad: &'a [u8; $crate::mad::MAD_LEN]) -> Self {
                 Self {
                     $( $field: $crate::mad::fields::get::<{ ($crate::mad::DATA + $byte) * 8 + $bit }, $width>(mad) as $ty, )*
                     $( $array: $crate::mad::fields::bytes::<$at, $len>(mad), )*

@@ -20,8 +20,10 @@ mod class_port_info;
 mod cma_header;
 mod connect;
 mod disconnect;
+mod ece;
 mod fields;
 mod path;
+mod reject_info;
 mod sidr;
 mod status;
 
@@ -31,7 +33,9 @@ pub use class_port_info::ClassPortInfo;
 pub use cma_header::CmaHeader;
 pub use connect::{Mra, Rej, Rep, Req, Rtu};
 pub use disconnect::{Drep, Dreq};
+pub use ece::Ece;
 pub use path::{Apr, Lap};
+pub use reject_info::RejectInfo;
 pub use sidr::{SidrRep, SidrReq};
 pub use status::{AprStatus, RejectReason, SidrStatus};
 
@@ -49,7 +53,7 @@ pub const GSI_QPN: u32 = 1;
 
 const BASE_VERSION: u8 = 1;
 const CLASS_CM: u8 = 7;
-const CLASS_VERSION: u8 = 2;
+pub(crate) const CLASS_VERSION: u8 = 2;
 const METHOD_GET: u8 = 0x01;
 const METHOD_SEND: u8 = 0x03;
 const METHOD_GET_RESP: u8 = 0x81;
@@ -349,6 +353,12 @@ impl<'a> Mad<'a> {
         fields::get::<64, 64>(self.bytes)
     }
 
+    /// The attribute modifier: 0, or the options of the enhanced connection establishment.
+    #[inline]
+    pub const fn modifier(&self) -> u32 {
+        fields::get::<160, 32>(self.bytes) as u32
+    }
+
     /// Whether somebody asks (ClassPortInfo) rather than tells.
     #[inline]
     pub const fn is_get(&self) -> bool {
@@ -363,7 +373,7 @@ impl<'a> Mad<'a> {
             class_specific: fields::get::<48, 16>(self.bytes) as u16,
             transaction_id: self.transaction_id(),
             attribute: self.attribute as u16,
-            modifier: fields::get::<160, 32>(self.bytes) as u32,
+            modifier: self.modifier(),
         }
     }
 
@@ -401,8 +411,25 @@ impl<'a> Mad<'a> {
     }
 }
 
+/// The sender's name for the connection in a REQ of another class version, which has it in the same place. Nothing else of
+/// such a REQ can be understood, but its sender can be told so.
+pub(crate) fn foreign_req(bytes: &[u8]) -> Option<(u32, u64)> {
+    let mad = bytes.first_chunk::<MAD_LEN>()?;
+    let is_req = mad[0] == BASE_VERSION
+        && mad[1] == CLASS_CM
+        && mad[2] != CLASS_VERSION
+        && mad[3] == METHOD_SEND
+        && mad[16..18] == (Attribute::Req as u16).to_be_bytes();
+    is_req.then(|| {
+        (
+            fields::get::<{ DATA * 8 }, 32>(mad) as u32,
+            fields::get::<64, 64>(mad),
+        )
+    })
+}
+
 /// The length fields of additional information can say more than the 72 bytes that are there.
-fn bounded<T>(message: T, info_len: impl Fn(&T) -> u8) -> Result<T, MadError> {
+pub(crate) fn bounded<T>(message: T, info_len: impl Fn(&T) -> u8) -> Result<T, MadError> {
     const MAX: u8 = 72;
     let len = info_len(&message);
     if len > MAX {

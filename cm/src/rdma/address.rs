@@ -8,13 +8,13 @@ use bareverbs_core::{Platform, RoceVersion};
 use super::RdmaCm;
 use super::error::RdmaError;
 use super::gsi;
-use super::resolver::{Neighbour, Resolution, Resolver};
+use super::resolver::{AddressChange, Neighbour, Resolution, Resolver};
 use super::slot::{NIL, Target};
 use super::types::{CmId, EventType, IdState, PortSpace};
 
 /// Service ID of a port (`rdma_get_service_id`): the port space and the port.
-pub(super) const fn service_id(port: u16) -> u64 {
-    (PortSpace::Tcp as u64) << 16 | port as u64
+pub(super) const fn service_id(port_space: PortSpace, port: u16) -> u64 {
+    (port_space as u64) << 16 | port as u64
 }
 
 const fn wildcard(like: IpAddr) -> IpAddr {
@@ -42,7 +42,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NoDevice(ip));
         }
         let port = if address.port() == 0 {
-            self.free_port(ip)?
+            self.free_port(self.ids[index].port_space, ip)?
         } else {
             address.port()
         };
@@ -81,7 +81,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.check_port(index, local, false, self.ids[index].af_only)?;
         let max = self.config.max_backlog;
         let port = local.port();
-        let shared = self.on_port(port, |slot| {
+        let port_space = self.ids[index].port_space;
+        let service = service_id(port_space, port);
+        let shared = self.on_port(port_space, port, |slot| {
             if slot.state == IdState::Listen {
                 slot.listener
             } else {
@@ -91,9 +93,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let listener = match shared {
             Some(listener) => listener,
             // The backlog is kept per id, not per port.
-            None => self
-                .engine
-                .listen(service_id(port), u32::MAX, false, u64::from(port))?,
+            None if port_space.is_datagram() => {
+                self.engine.listen_sidr(service, u32::MAX, service)?
+            }
+            None => self.engine.listen(service, u32::MAX, false, service)?,
         };
         let slot = &mut self.ids[index];
         slot.listener = Some(listener);
@@ -127,19 +130,29 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return;
         };
         self.ids[index].state = IdState::AddrBound;
-        let port = self.ids[index].local.map_or(0, |local| local.port());
-        if self.on_port(port, |slot| slot.listener).is_none() {
+        let slot = &self.ids[index];
+        let (port_space, port) = (slot.port_space, slot.local.map_or(0, |local| local.port()));
+        if self
+            .on_port(port_space, port, |slot| slot.listener)
+            .is_none()
+        {
             let _ = self.engine.unlisten(listener);
         }
     }
 
     /// The listener for a destination: one that is bound to it before a wildcard.
-    pub(super) fn find_listener(&self, port: u16, destination: IpAddr) -> Option<usize> {
+    pub(super) fn find_listener(
+        &self,
+        port_space: PortSpace,
+        port: u16,
+        destination: IpAddr,
+    ) -> Option<usize> {
         let mut any = None;
         let mut at = self.port_head(port);
         while let Some(slot) = self.ids.get(at as usize) {
             if let (IdState::Listen, Some(local)) = (slot.state, slot.local)
                 && local.port() == port
+                && slot.port_space == port_space
             {
                 let ip = local.ip();
                 if ip == destination {
@@ -239,7 +252,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             mac,
             vlan,
             hop_limit,
-        }) = self.neighbour(now, source, destination)?
+        }) = self.way(now, source, destination)?
         else {
             return Ok(false);
         };
@@ -299,6 +312,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .ok_or(RdmaError::NoDevice(destination))
     }
 
+    /// As [`neighbour`](Self::neighbour), for who may want to send to a group as well.
+    fn way(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        if destination.is_multicast() {
+            let vlan = self.own_entry(source).and_then(|(_, vlan)| vlan);
+            let way = super::multicast::way_to(destination);
+            return Ok(Some(Neighbour { vlan, ..way }));
+        }
+        self.neighbour(now, source, destination)
+    }
+
     /// MAC, VLAN and hop limit on the way to `destination`; `None` if that is still being found out.
     pub(super) fn neighbour(
         &mut self,
@@ -331,6 +359,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 slot.wait_next = core::mem::replace(&mut self.wait_head, at);
             }
             at = next;
+        }
+    }
+
+    /// A peer is no longer where its connections send to: they will fail, and the application hears why
+    /// (`RDMA_CM_EVENT_ADDR_CHANGE`).
+    pub(super) fn neighbour_changed(&mut self, change: &AddressChange) {
+        for index in 0..self.ids.len() {
+            let slot = &self.ids[index];
+            let connected = slot.used
+                && (slot.connection.is_some() || slot.remote_qpn != 0)
+                && slot.peer.is_some_and(|peer| peer.ip() == change.address)
+                && change.mac != Some(slot.address.remote_mac);
+            if connected {
+                self.push(index, EventType::AddrChange, 0);
+            }
         }
     }
 
@@ -409,6 +452,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(self.slot(id)?.peer)
     }
 
+    /// Index and VLAN of the GID of one of the device's addresses.
+    pub(super) fn own_entry(&self, address: IpAddr) -> Option<(u16, Option<u16>)> {
+        let gid = gsi::gid(address);
+        let mut table = self.device.gid_table();
+        table
+            .find(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
+            .map(|(index, entry)| (index, entry.vlan))
+    }
+
     /// Whether the device has this address.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         let gid = gsi::gid(address);
@@ -431,12 +483,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// The first thing that `find` gives for an id on this port.
     fn on_port<T>(
         &self,
+        port_space: PortSpace,
         port: u16,
         find: impl Fn(&super::IdSlot<'_, P>) -> Option<T>,
     ) -> Option<T> {
         let mut at = self.port_head(port);
         while let Some(slot) = self.ids.get(at as usize) {
             if slot.local.is_some_and(|local| local.port() == port)
+                && slot.port_space == port_space
                 && let Some(found) = find(slot)
             {
                 return Some(found);
@@ -475,19 +529,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    fn free_port(&mut self, ip: IpAddr) -> Result<u16, RdmaError> {
+    fn free_port(&mut self, port_space: PortSpace, ip: IpAddr) -> Result<u16, RdmaError> {
         let (first, last) = (self.config.first_port.max(1), self.config.last_port);
         for _ in first..=last {
             let port = self.rover;
             self.rover = if port >= last { first } else { port + 1 };
-            if (first..=last).contains(&port) && self.on_port(port, |_| Some(())).is_none() {
+            if (first..=last).contains(&port)
+                && self.on_port(port_space, port, |_| Some(())).is_none()
+            {
                 return Ok(port);
             }
         }
         Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
     }
 
-    /// Whether an id may have this address beside the others on the port.
+    /// Whether an id may have this address beside the others on the port of its space.
     fn check_port(
         &self,
         index: usize,
@@ -495,10 +551,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         reuse: bool,
         af_only: bool,
     ) -> Result<(), RdmaError> {
+        let port_space = self.ids[index].port_space;
         let mut at = self.port_head(address.port());
         while let Some(other) = self.ids.get(at as usize) {
             let next = other.port_next;
-            let itself = at as usize == index;
+            let itself = at as usize == index || other.port_space != port_space;
             at = next;
             let Some(local) = other
                 .local

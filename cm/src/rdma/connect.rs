@@ -1,5 +1,7 @@
 //! Connecting and disconnecting.
 
+use core::net::SocketAddr;
+
 use bareverbs_core::Platform;
 
 use super::RdmaCm;
@@ -20,12 +22,27 @@ pub(super) struct Depths {
     pub(super) initiator_depth: u8,
 }
 
-fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
+pub(super) fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
     if len > max {
         Err(RdmaError::PrivateDataTooLong { len, max })
     } else {
         Ok(())
     }
+}
+
+/// The RDMA CM's header for a request from one address to another.
+pub(super) fn header(
+    local: SocketAddr,
+    peer: SocketAddr,
+) -> Result<[u8; CmaHeader::LEN], RdmaError> {
+    let header = CmaHeader {
+        source_port: local.port(),
+        source: local.ip(),
+        destination: peer.ip(),
+    };
+    let mut bytes = [0; CmaHeader::LEN];
+    header.emit(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
@@ -45,6 +62,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Asks for a connection (`rdma_connect`). Without parameters: no private data, retries 7, as many READs and atomics as
     /// the device can. What follows is `Established` (`ConnectResponse` if the id has no QP), `Rejected`, `Unreachable`
     /// or `ConnectError`.
+    ///
+    /// On an id for datagrams it asks for the service's QP and Q_Key: sends SIDR_REQ. `Established` then says where to send
+    /// ([`UdEvent`](super::UdEvent)); `Unreachable` has the status with which the service refused, if it is not a time-out.
     pub fn connect(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
         let index = self.index(id)?;
         let slot = &self.ids[index];
@@ -54,6 +74,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 call: "connect",
                 state,
             });
+        }
+        if slot.port_space.is_datagram() {
+            return self.ask_for_service(id, param.map_or(&[][..], |param| param.private_data));
         }
         let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
             return Err(RdmaError::NotBound);
@@ -77,15 +100,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             self.max_initiator_depth,
         )?;
 
-        let header = CmaHeader {
-            source_port: local.port(),
-            source: local.ip(),
-            destination: peer.ip(),
-        };
-        let mut head = [0; CmaHeader::LEN];
-        header.emit(&mut head)?;
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        data[..CmaHeader::LEN].copy_from_slice(&head);
+        data[..CmaHeader::LEN].copy_from_slice(&header(local, peer)?);
         data[CmaHeader::LEN..CmaHeader::LEN + param.private_data.len()]
             .copy_from_slice(param.private_data);
 
@@ -93,7 +109,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let connection = self.engine.connect(
             now,
             &ConnectParams {
-                service_id: service_id(peer.port()),
+                service_id: service_id(slot.port_space, peer.port()),
                 local_qpn: qp_num,
                 path_mtu: slot.path_mtu,
                 packet_life_time: slot.packet_life_time,
@@ -106,6 +122,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 rnr_retry_count: param.rnr_retry_count.min(7),
                 srq,
                 timers: slot.timers,
+                ece: slot.ece,
                 private_data: &data[..CmaHeader::LEN + param.private_data.len()],
                 user: id.to_user(),
                 ..ConnectParams::new(slot.address)
@@ -125,8 +142,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// [`DEVICE_MAX`], as many READs and atomics as both ends can. What follows is `Established`.
     ///
     /// If the QP cannot be moved the error is returned and nothing is sent: the request can still be rejected.
+    ///
+    /// On an id for datagrams it tells the QP, or that of the parameters, and its Q_Key: sends SIDR_REP. No event follows.
     pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        if self.ids[index].port_space.is_datagram() {
+            return self.tell_service(index, param);
+        }
         let connection = self.unanswered(index, "accept")?;
         let slot = &self.ids[index];
         let (qp_num, srq) = match (&slot.qp, param) {
@@ -167,6 +189,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             flow_control: param.flow_control,
             rnr_retry_count: param.rnr_retry_count.min(7),
             srq,
+            ece: self.ids[index].ece,
             private_data: param.private_data,
             ..ReplyParams::new(qp_num)
         };
@@ -188,19 +211,26 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Refuses a connection request (`rdma_reject`): sends REJ with reason 28 and the private data. Also calls a
-    /// connection off whose reply came and was not confirmed yet.
+    /// connection off whose reply came and was not confirmed yet. A datagram service is refused by SIDR_REP with status 2.
     pub fn reject(&mut self, id: CmId, private_data: &[u8]) -> Result<(), RdmaError> {
-        fits(private_data.len(), REJECT_PRIVATE_DATA_MAX)?;
+        self.reject_for(id, RejectReason::CONSUMER_DEFINED, private_data)
+    }
+
+    pub(super) fn reject_for(
+        &mut self,
+        id: CmId,
+        reason: RejectReason,
+        private_data: &[u8],
+    ) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        if self.ids[index].port_space.is_datagram() {
+            return self.refuse_service(index, private_data);
+        }
+        fits(private_data.len(), REJECT_PRIVATE_DATA_MAX)?;
         let connection = self.connection(index, "reject")?;
         let now = self.now();
-        self.engine.reject(
-            now,
-            connection,
-            RejectReason::CONSUMER_DEFINED,
-            &[],
-            private_data,
-        )?;
+        self.engine
+            .reject(now, connection, reason, &[], private_data)?;
         self.flush_qp(index);
         self.flush(now)
     }

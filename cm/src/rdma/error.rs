@@ -6,11 +6,14 @@ use core::net::{IpAddr, SocketAddr};
 use bareverbs_core::cq::CqError;
 use bareverbs_core::mr::{MrError, OutOfRange};
 use bareverbs_core::qp::{BadWr, CreateQpError, ModifyError, PostError};
-use bareverbs_core::{CommandError, DeviceError};
+use bareverbs_core::{
+    CommandError, DeviceError, EthernetError, EthernetReceiveError, EthernetSendError, GidError,
+};
 
-use super::types::{EventType, IdState};
+use super::types::{EventType, IdState, PortSpace};
 use crate::engine;
-use crate::mad::{MadError, RejectReason};
+use crate::ip::HostError;
+use crate::mad::{MadError, RejectReason, SidrStatus};
 
 /// Error numbers of Linux, as far as librdmacm's calls give them.
 pub mod errno {
@@ -109,6 +112,26 @@ pub enum RdmaError {
         /// Bytes that fit.
         max: usize,
     },
+    /// The datagram service is not to be had.
+    ServiceRefused(SidrStatus),
+    /// The call is not for ids of this port space.
+    WrongPortSpace {
+        /// The call.
+        call: &'static str,
+        /// The id's port space.
+        port_space: PortSpace,
+    },
+    /// The datagram service has another Q_Key than the id's QP, which will not receive from it.
+    WrongQkey {
+        /// The id's.
+        ours: u32,
+        /// The service's.
+        theirs: u32,
+    },
+    /// The datagram has no network header in front, so that nobody knows where it came from.
+    NoNetworkHeader,
+    /// The id is not in this multicast group.
+    NotJoined(IpAddr),
     /// The id has a QP already.
     QpExists,
     /// The id has no QP.
@@ -119,6 +142,23 @@ pub enum RdmaError {
     Engine(engine::CmError),
     /// A header could not be written.
     Mad(MadError),
+    /// An address is another machine's.
+    AddressInUse {
+        /// The address.
+        address: IpAddr,
+        /// The other machine.
+        mac: [u8; 6],
+    },
+    /// An address, a route or a group was refused.
+    Host(HostError),
+    /// The GID table did not take an address.
+    Gid(GidError),
+    /// The port's Ethernet queue could not be made or changed.
+    Ethernet(EthernetError),
+    /// The Ethernet queue does not send.
+    EthernetSend(EthernetSendError),
+    /// The Ethernet queue does not receive.
+    EthernetReceive(EthernetReceiveError),
     /// The device is in trouble.
     Device(DeviceError),
     /// A firmware command failed.
@@ -153,6 +193,9 @@ impl RdmaError {
             | Self::PrivateDataTooLong { .. }
             | Self::QpExists
             | Self::NoQp
+            | Self::WrongPortSpace { .. }
+            | Self::WrongQkey { .. }
+            | Self::NoNetworkHeader
             | Self::Mad(_)
             | Self::OutOfRange(_) => EINVAL,
             Self::ModifyQp(ModifyError::Command(_)) | Self::Mr(MrError::Command(_)) => EIO,
@@ -160,14 +203,28 @@ impl RdmaError {
             Self::ModifyQp(_) | Self::Mr(_) => EINVAL,
             Self::Full { .. } => ENOMEM,
             Self::Unsupported(_) => ENOSYS,
-            Self::AddrInUse(_) => EADDRINUSE,
+            Self::AddrInUse(_) | Self::AddressInUse { .. } => EADDRINUSE,
+            Self::Host(HostError::Full { .. }) => ENOMEM,
+            Self::Host(HostError::Exists(_)) => EADDRINUSE,
+            Self::Host(HostError::Unknown(_)) => EADDRNOTAVAIL,
+            Self::Host(HostError::GatewayOutOfReach(_)) => ENETUNREACH,
+            Self::Host(_) => EINVAL,
+            Self::Ethernet(EthernetError::Busy) => EBUSY,
+            Self::Ethernet(EthernetError::Memory(_)) => ENOMEM,
+            Self::Ethernet(EthernetError::NotEthernet) => EAFNOSUPPORT,
+            Self::Gid(_) | Self::Ethernet(_) | Self::EthernetSend(_) | Self::EthernetReceive(_) => {
+                EIO
+            }
             Self::AddrNotAvailable(_) => EADDRNOTAVAIL,
+            Self::NotJoined(_) => EADDRNOTAVAIL,
             Self::NoDevice(_) => ENODEV,
             Self::FamilyMismatch => EAFNOSUPPORT,
             Self::NetUnreachable(_) => ENETUNREACH,
             Self::HostUnreachable(_) => EHOSTUNREACH,
             Self::TimedOut | Self::Unreachable => ETIMEDOUT,
             Self::Rejected(_) => ECONNREFUSED,
+            // What librdmacm makes of an event's positive status.
+            Self::ServiceRefused(status) => status.0 as i32,
             Self::Event { status, .. } => {
                 if *status < 0 {
                     -*status
@@ -181,6 +238,7 @@ impl RdmaError {
             Self::AlreadyConnected => EISCONN,
             Self::Engine(error) => match error {
                 engine::CmError::NoConnectionSlots { .. }
+                | engine::CmError::NoSidrSlots { .. }
                 | engine::CmError::NoListenerSlots { .. } => ENOMEM,
                 engine::CmError::ServiceInUse { .. } => EADDRINUSE,
                 _ => EINVAL,
@@ -236,6 +294,16 @@ impl fmt::Display for RdmaError {
             Self::HostUnreachable(address) => write!(f, "nobody answers at {address}"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Rejected(reason) => write!(f, "the other end refused: reason {reason}"),
+            Self::ServiceRefused(status) => write!(f, "no such datagram service: {status}"),
+            Self::WrongQkey { ours, theirs } => write!(
+                f,
+                "the service has Q_Key {theirs:#010x}, the id has {ours:#010x}"
+            ),
+            Self::NotJoined(group) => write!(f, "the id is not in {group}"),
+            Self::NoNetworkHeader => f.write_str("the datagram has no network header"),
+            Self::WrongPortSpace { call, port_space } => {
+                write!(f, "{call} on an id of port space {port_space:?}")
+            }
             Self::Unreachable => f.write_str("the other end did not answer"),
             Self::Event { event, status } => write!(f, "{event} with status {status}"),
             Self::WouldBlock => f.write_str("there is nothing"),
@@ -250,6 +318,18 @@ impl fmt::Display for RdmaError {
             Self::AlreadyConnected => f.write_str("the connection is established already"),
             Self::Engine(error) => error.fmt(f),
             Self::Mad(error) => error.fmt(f),
+            Self::AddressInUse {
+                address,
+                mac: [a, b, c, d, e, g],
+            } => write!(
+                f,
+                "{address} is the address of another machine, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}"
+            ),
+            Self::Host(error) => error.fmt(f),
+            Self::Gid(error) => error.fmt(f),
+            Self::Ethernet(error) => error.fmt(f),
+            Self::EthernetSend(error) => error.fmt(f),
+            Self::EthernetReceive(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Cq(error) => error.fmt(f),
@@ -277,6 +357,9 @@ macro_rules! from {
 
 from! {
     MadError => Mad,
+    HostError => Host,
+    GidError => Gid,
+    EthernetError => Ethernet,
     DeviceError => Device,
     CommandError => Command,
     CqError => Cq,

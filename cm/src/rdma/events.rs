@@ -7,13 +7,21 @@ use bareverbs_core::Platform;
 
 use super::RdmaCm;
 use super::error::{RdmaError, errno};
+use super::gsi::ah_attr;
 use super::resolver::Resolver;
 use super::slot::{Pending, Target};
 use super::types::{
-    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState,
+    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState, PortSpace,
+    UdEvent,
 };
-use crate::engine::{ConnectionId, DisconnectCause, EventKind, State};
+use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
 use crate::mad::{CmaHeader, MadError, RejectReason};
+
+/// Why a request does not reach an application.
+pub(super) enum Refusal {
+    NobodyListens,
+    NoRoom,
+}
 
 /// An engine's event, apart from its data.
 enum What {
@@ -57,6 +65,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 EventKind::Unreachable { .. } => What::Unreachable,
                 EventKind::Disconnected { cause, .. } => What::Disconnected(cause),
                 EventKind::TimewaitExit => What::TimewaitExit,
+                // RoCE has no alternate paths: the engine has no slots for them and refuses by itself.
+                EventKind::AlternatePath { .. } | EventKind::AlternateResponse { .. } => continue,
             };
             let (connection, user) = (event.connection, event.user);
             let data = &data[..len];
@@ -99,9 +109,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 What::TimewaitExit => self.push(index, EventType::TimewaitExit, 0),
             }
         }
+        self.work_on_services(now);
     }
 
-    fn keep(&mut self, index: usize, event: EventType, data: &[u8]) {
+    pub(super) fn keep(&mut self, index: usize, event: EventType, data: &[u8]) {
         let slot = &mut self.ids[index];
         slot.private[..data.len()].copy_from_slice(data);
         slot.private_len = data.len() as u8;
@@ -117,21 +128,43 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .engine
             .service_id(connection)
             .map_err(|_| RejectReason::CONSUMER_DEFINED)?;
-        let port = service as u16;
         let address = match self.engine.qp_params(connection) {
             Ok(params) => params.address,
             Err(_) => return Err(RejectReason::CONSUMER_DEFINED),
         };
+        let index = self
+            .adopt(service, &header, address)
+            .map_err(|refusal| match refusal {
+                Refusal::NobodyListens => RejectReason::CONSUMER_DEFINED,
+                Refusal::NoRoom => RejectReason::NO_RESOURCES,
+            })?;
+        self.ids[index].connection = Some(connection);
+        let id = self.id_of(index);
+        let _ = self.engine.set_user(connection, id.to_user());
+        self.keep(index, EventType::ConnectRequest, user_data);
+        self.push(index, EventType::ConnectRequest, 0);
+        Ok(())
+    }
+
+    /// Makes an id for a request to one of the listeners.
+    pub(super) fn adopt(
+        &mut self,
+        service: u64,
+        header: &CmaHeader,
+        address: Address,
+    ) -> Result<usize, Refusal> {
+        let port = service as u16;
         // A wildcard listener stands for this device's addresses, not for any.
         let ours = header.destination.is_loopback() || self.is_own(header.destination);
+        let port_space = PortSpace::of_service(service).ok_or(Refusal::NobodyListens)?;
         let listener = self
-            .find_listener(port, header.destination)
+            .find_listener(port_space, port, header.destination)
             .filter(|_| ours);
-        let listener = listener.ok_or(RejectReason::CONSUMER_DEFINED)?;
+        let listener = listener.ok_or(Refusal::NobodyListens)?;
         if self.ids[listener].unread >= self.ids[listener].backlog {
-            return Err(RejectReason::NO_RESOURCES);
+            return Err(Refusal::NoRoom);
         }
-        let index = self.take_slot().map_err(|_| RejectReason::NO_RESOURCES)? as usize;
+        let index = self.take_slot().map_err(|_| Refusal::NoRoom)? as usize;
         let listen_id = self.id_of(listener);
         let parent = &mut self.ids[listener];
         parent.unread += 1;
@@ -139,7 +172,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (tos, ack_timeout, min_rnr_timer) =
             (parent.tos, parent.ack_timeout, parent.min_rnr_timer);
         let slot = &mut self.ids[index];
-        slot.start(target, context);
+        slot.start(target, context, port_space);
         slot.passive = true;
         slot.bound = true;
         slot.state = IdState::Connect;
@@ -150,15 +183,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.ack_timeout = ack_timeout;
         slot.min_rnr_timer = min_rnr_timer;
         slot.address = address;
-        slot.connection = Some(connection);
         if matches!(target, Target::Channel(_)) {
             self.count_user(target, true);
         }
-        let id = self.id_of(index);
-        let _ = self.engine.set_user(connection, id.to_user());
-        self.keep(index, EventType::ConnectRequest, user_data);
-        self.push(index, EventType::ConnectRequest, 0);
-        Ok(())
+        Ok(index)
     }
 
     /// A REP: brings the QP up and confirms.
@@ -267,6 +295,22 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             _ => ConnEvent::default(),
         };
+        let mut arg = pending.arg;
+        let ud = match pending.event {
+            EventType::MulticastJoin => {
+                let (ud, context) = self.describe_group(index, pending.arg);
+                arg = context;
+                ud
+            }
+            EventType::ConnectRequest | EventType::Established if slot.port_space.is_datagram() => {
+                UdEvent {
+                    ah_attr: ah_attr(&slot.address),
+                    qp_num: slot.remote_qpn,
+                    qkey: slot.remote_qkey,
+                }
+            }
+            _ => UdEvent::default(),
+        };
         let has_data = slot.private_event == Some(pending.event);
         CmEvent {
             id: self.id_of(index),
@@ -279,7 +323,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             event: pending.event,
             status: pending.status,
             conn,
-            arg: pending.arg,
+            ud,
+            arg,
             private_len: if has_data { slot.private_len } else { 0 },
             private: if has_data {
                 slot.private
@@ -316,6 +361,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             | EventType::RouteError
             | EventType::ConnectError
             | EventType::Unreachable
+            | EventType::MulticastError
             | EventType::Rejected => Err(failure.unwrap_or(RdmaError::Event { event, status })),
             _ if status != 0 => Err(RdmaError::Event { event, status }),
             _ => Ok(()),

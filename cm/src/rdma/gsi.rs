@@ -19,7 +19,7 @@ use crate::engine::Address;
 use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
 
 /// The network header area before each datagram.
-const GRH: usize = 40;
+pub(super) const GRH: usize = 40;
 /// A receive buffer: the header area and a MAD, in whole cache lines.
 const RECV_STRIDE: usize = 320;
 /// Send buffers. A full ring only means that the engine keeps its messages a moment longer.
@@ -208,9 +208,14 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         }))
     }
 
-    /// Whether there is a send buffer.
+    /// Whether there is a send buffer. If not, an event comes when there is one.
     pub(super) fn can_send(&mut self) -> Result<bool, RdmaError> {
         if self.free == 0 {
+            self.reap()?;
+        }
+        if self.free == 0 && self.device.config().interrupts {
+            self.send_cq.take_event();
+            self.send_cq.arm(false);
             self.reap()?;
         }
         Ok(self.free != 0)
@@ -264,12 +269,15 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(())
     }
 
-    /// Makes the next MAD an event, so that waiting for the device ends with it. Poll again afterwards.
-    pub(super) fn arm(&mut self) {
-        if self.recv_cq.take_event() || !self.armed {
+    /// Makes the next MAD an event, so that waiting for the device ends with it. Whether that is new: what came before
+    /// need not make an event, and has to be looked for once more.
+    pub(super) fn arm(&mut self) -> bool {
+        let due = self.device.config().interrupts && (self.recv_cq.take_event() || !self.armed);
+        if due {
             self.recv_cq.arm(false);
             self.armed = true;
         }
+        due
     }
 
     /// Ends what is in flight, so that no buffer is written any more.
@@ -313,7 +321,7 @@ pub(super) fn gid(address: IpAddr) -> Gid {
 
 /// Source, destination and traffic class from the header area. With IPv4 the header lies in the last 20 bytes and what is
 /// before it is undefined.
-fn addresses(kind: NetworkHeader, header: &[u8; GRH]) -> Option<(IpAddr, IpAddr, u8)> {
+pub(super) fn addresses(kind: NetworkHeader, header: &[u8; GRH]) -> Option<(IpAddr, IpAddr, u8)> {
     match kind {
         NetworkHeader::Ipv4 => {
             let ip = header.last_chunk::<20>()?;

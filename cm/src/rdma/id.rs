@@ -42,24 +42,20 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// Creates an id (`rdma_create_id`): with a channel an asynchronous one, without one a synchronous one. `context` comes
-    /// back with its events.
+    /// back with its events. The port space decides about the QP: `Udp` and `Ipoib` are for UD QPs, whose services are found by
+    /// SIDR; `Tcp` and `Ib` for RC ones. On RoCE there is no IPoIB interface, and `Ipoib` differs from `Udp` in its ports only.
     pub fn create_id(
         &mut self,
         channel: Option<ChannelId>,
         context: u64,
         port_space: PortSpace,
     ) -> Result<CmId, RdmaError> {
-        if port_space != PortSpace::Tcp {
-            return Err(RdmaError::Unsupported(
-                "a port space other than RDMA_PS_TCP",
-            ));
-        }
         if let Some(channel) = channel {
             self.channel(channel)?;
         }
         let index = self.take_slot()?;
         let target = channel.map_or(Target::Id(index), Target::Channel);
-        self.ids[index as usize].start(target, context);
+        self.ids[index as usize].start(target, context, port_space);
         self.count_user(target, true);
         Ok(self.id_of(index as usize))
     }
@@ -107,6 +103,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if let Some(connection) = self.ids[index].connection.take() {
             let _ = self.engine.release(now, connection);
         }
+        if let Some(sidr) = self.ids[index].sidr.take() {
+            let _ = self.engine.sidr_release(now, sidr);
+        }
+        self.leave_groups(index);
         self.stop_asking(index);
         self.leave_port(index);
         self.unqueue(index);

@@ -11,6 +11,39 @@
 //! poll until the outcome is there and turn it into their result; the event itself stays available
 //! ([`event`](RdmaCm::event)) until the next such call. [`migrate_id`](RdmaCm::migrate_id) changes the mode.
 //!
+//! # Waiting
+//!
+//! With interrupts (the device's `Config::interrupts`) whatever blocks sleeps, until an interrupt or until something is
+//! due. A loop of the application's own that waits for several things looks for each and then calls
+//! [`wait`](RdmaCm::wait); a program that sleeps in `epoll` or the like, for other things as well, has the platform's
+//! descriptor for the interrupts of [`vectors`](RdmaCm::vectors) (`bareverbs_vfio::EventChannel`), and calls
+//! [`poll`](RdmaCm::poll) when it is readable and at [`next_deadline`](RdmaCm::next_deadline):
+//!
+//! ```
+//! use bareverbs_cm::rdma::*;
+//! use bareverbs_core::Platform;
+//! use core::time::Duration;
+//!
+//! /// One turn, when the descriptor was readable and acknowledged. Returns when the next one is due.
+//! fn turn<P: Platform, R: Resolver>(
+//!     cm: &mut RdmaCm<'_, '_, P, R>,
+//!     channel: ChannelId,
+//!     connected: &[CmId],
+//! ) -> Result<Option<Duration>, RdmaError> {
+//!     cm.poll(cm.now())?;
+//!     while let Some(event) = cm.try_get_cm_event(channel)? {
+//!         println!("{}", event.event);
+//!     }
+//!     for &id in connected {
+//!         // `None` has armed the CQ: the next completion makes the descriptor readable.
+//!         while let Some(completion) = cm.try_get_recv_comp(id)? {
+//!             println!("{} bytes", completion.byte_len);
+//!         }
+//!     }
+//!     Ok(cm.next_deadline(cm.now()))
+//! }
+//! ```
+//!
 //! # What happens behind the application's back
 //!
 //! With a QP on the id, as in librdmacm:
@@ -22,6 +55,12 @@
 //! * [`accept`](RdmaCm::accept) moves the QP to RTR and RTS *before* REP is sent: data may come before RTU.
 //! * When the connection is refused the QP goes to ERR, and what was posted is flushed. On a disconnection by the other
 //!   end the QP is left alone until the application calls [`disconnect`](RdmaCm::disconnect).
+//!
+//! # Datagrams
+//!
+//! An id of [`PortSpace::Udp`] has a UD QP, which nothing connects: [`connect`](RdmaCm::connect) asks for the QP behind a
+//! service (SIDR), and `Established` says where to send ([`UdEvent`]). The service's side learns who asked, not from which QP:
+//! that is in the first datagram's completion, and the way back in the 40 bytes before it ([`ah_attr_from_wc`](RdmaCm::ah_attr_from_wc)).
 //!
 //! # Where it differs
 //!
@@ -58,11 +97,15 @@
 mod address;
 mod addrinfo;
 mod connect;
+mod datagram;
+mod ece;
 mod endpoint;
 mod error;
 mod events;
 mod gsi;
 mod id;
+mod multicast;
+mod neighbours;
 mod qp;
 mod resolver;
 mod slot;
@@ -73,27 +116,35 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr};
+use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr, VectorSet};
 
 pub use addrinfo::{AddrInfo, AddrInfoError, getaddrinfo};
 pub use bareverbs_core::qp::SendFlags;
 pub use error::{RdmaError, errno};
+pub use multicast::{GroupSlot, JoinMulticast};
+pub use neighbours::NeighbourDiscovery;
 pub use qp::{Endpoint, QpInit};
-pub use resolver::{Neighbour, Resolution, Resolver, StaticNeighbours};
+pub use resolver::{AddressChange, Neighbour, Resolution, Resolver, StaticNeighbours};
 pub use slot::{ChannelSlot, IdSlot, Resources, Storage};
 pub use types::{
     ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent,
     ConnParam, DEVICE_MAX, EventType, IdOption, IdState, PortSpace, REJECT_PRIVATE_DATA_MAX, Route,
-    TraceEntry, event_str,
+    TraceEntry, UD_ACCEPT_PRIVATE_DATA_MAX, UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent,
+    event_str,
 };
 
+pub use crate::mad::Ece;
+
 use crate::engine::{self, Address, Engine};
-use crate::mad::{DATA, MAD_LEN};
+use crate::mad::{Attribute, DATA, MAD_LEN};
 use gsi::{GsiPort, SLICE};
 use slot::NIL;
 
 /// Messages that the trace holds until they are fetched.
 const TRACE: usize = 64;
+
+/// Messages that wait until it is known where their senders are. More of them are lost, and sent again.
+const PARKED: usize = 8;
 
 /// Settings of a manager.
 #[derive(Debug, Clone, Copy)]
@@ -139,6 +190,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     engine: Engine<'s>,
     ids: &'s mut [IdSlot<'d, P>],
     channels: &'s mut [ChannelSlot],
+    groups: &'s mut [GroupSlot],
     resolver: R,
     config: Config,
     port: PortAttr,
@@ -150,6 +202,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     rover: u16,
     removed: bool,
     trace: heapless::Deque<TraceEntry, TRACE>,
+    parked: heapless::Deque<gsi::Received, PARKED>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -175,6 +228,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             connections,
             listeners,
             replies,
+            sidr,
+            groups,
         } = storage;
         let port = device.query_port()?;
         let caps = &device.capabilities().hca;
@@ -196,12 +251,15 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             };
         }
         channels.fill(ChannelSlot::EMPTY);
+        groups.fill(GroupSlot::EMPTY);
         let mut engine = Engine::new(
             engine_config,
             engine::Storage {
                 connections,
                 listeners,
                 replies,
+                sidr,
+                ..engine::Storage::default()
             },
         );
         let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
@@ -212,6 +270,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             engine,
             ids,
             channels,
+            groups,
             resolver,
             config,
             port,
@@ -223,6 +282,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             rover,
             removed: false,
             trace: heapless::Deque::new(),
+            parked: heapless::Deque::new(),
         })
     }
 
@@ -267,27 +327,67 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     }
 
     /// Drives everything: the device's events, MADs, timers, and what follows from them. To be called in the
-    /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest.
+    /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest. With interrupts, whatever comes after it
+    /// has returned raises one.
     pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
         if let Err(error) = self.device.poll() {
             self.remove();
             return Err(error.into());
         }
-        self.receive(now)?;
+        self.resolver.poll(now)?;
+        while let Some(change) = self.resolver.next_change() {
+            self.neighbour_changed(&change);
+        }
         self.engine.handle_timeout(now);
         if self.wait_head != NIL {
             self.ask_again(now);
         }
-        self.work(now);
-        self.flush(now)
+        for _ in 0..self.parked.len() {
+            if let Some(received) = self.parked.pop_front() {
+                self.take(now, received);
+            }
+        }
+        loop {
+            self.receive(now)?;
+            self.work(now);
+            self.flush(now)?;
+            // Moving QPs takes commands, and waiting for these takes notice of interrupts, those of MADs among them: look
+            // until none came.
+            if !self.gsi.arm() {
+                return Ok(());
+            }
+        }
     }
 
-    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
+    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before: a timer of a connection, a look
+    /// at the device's health ([`Device::next_deadline`]), or soon, while an address is being resolved.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        if self.wait_head != NIL {
-            return Some(now.saturating_add(SLICE));
-        }
-        self.engine.next_deadline()
+        let waiting = self.wait_head != NIL || !self.parked.is_empty();
+        let waiting = waiting.then(|| now.saturating_add(SLICE));
+        let deadlines = [
+            waiting,
+            self.resolver.next_deadline(),
+            self.engine.next_deadline(),
+            self.device.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// The MSI-X vectors that have to do with the manager, its CQs and those that it makes for ids: what an application
+    /// with an event loop of its own listens to.
+    pub fn vectors(&self) -> VectorSet {
+        VectorSet::one(0).union(VectorSet::one(self.device.interrupt_vector(0)))
+    }
+
+    /// Sleeps until there may be something new, or until `deadline` on the platform's clock, and [`poll`](Self::poll)s. For
+    /// loops that wait for several things at once: look for each without blocking
+    /// ([`try_get_cm_event`](Self::try_get_cm_event), [`try_get_recv_comp`](Self::try_get_recv_comp)), then wait.
+    pub fn wait(&mut self, deadline: Duration) -> Result<(), RdmaError> {
+        let until = self.next_deadline(self.now());
+        let until = until.map_or(deadline, |until| until.min(deadline));
+        // What this fails with, the poll finds as well, and tells the ids.
+        let _ = self.device.wait_for(self.vectors(), until);
+        self.poll(self.now())
     }
 
     /// Tells the manager of an asynchronous event of the device. `CommunicationEstablished` stands in for an RTU that was
@@ -330,7 +430,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             return;
         }
         let id = u16::from_be_bytes([mad[16], mad[17]]);
-        let Some(message) = crate::mad::Attribute::from_id(id) else {
+        let Some(message) = Attribute::from_id(id) else {
             return;
         };
         let word = |at: usize| u32::from_be_bytes([mad[at], mad[at + 1], mad[at + 2], mad[at + 3]]);
@@ -341,10 +441,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             repeated,
             peer,
             local_comm_id: word(DATA),
-            remote_comm_id: if message == crate::mad::Attribute::Req {
-                0
-            } else {
-                word(DATA + 4)
+            remote_comm_id: match message {
+                Attribute::Req | Attribute::SidrReq | Attribute::SidrRep => 0,
+                _ => word(DATA + 4),
             },
         };
         if self.trace.is_full() {
@@ -357,12 +456,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
         while let Some(received) = self.gsi.receive()? {
             self.note(false, false, received.source, &received.mad);
-            let Some(address) = self.address_of(now, &received) else {
-                continue;
-            };
-            if let Err(ignored) = self.engine.handle_mad(now, &address, &received.mad) {
-                log::debug!("from {}: {ignored}", received.source);
-            }
+            self.take(now, received);
             // A burst must not fill the ring of answers.
             self.work(now);
             self.flush(now)?;
@@ -370,14 +464,37 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         Ok(())
     }
 
-    /// The path back to whoever sent a MAD. Without one there is no answering, so that the MAD is as good as lost.
-    fn address_of(&mut self, now: Duration, received: &gsi::Received) -> Option<Address> {
+    /// Hands a MAD to the engine, now or as soon as it is known where its sender is: a peer that knows us may be a stranger
+    /// to us, and would send again only after seconds.
+    fn take(&mut self, now: Duration, received: gsi::Received) {
+        let (source, destination) = (received.source, received.destination);
+        let neighbour = match self.neighbour(now, destination, source) {
+            Ok(Some(neighbour)) => neighbour,
+            Ok(None) => {
+                if self.parked.is_full() {
+                    self.parked.pop_front();
+                }
+                let _ = self.parked.push_back(received);
+                return;
+            }
+            Err(error) => return log::debug!("no answer to {source}: {error}"),
+        };
+        let Some(address) = self.address_of(neighbour, &received) else {
+            return;
+        };
+        if let Err(ignored) = self.engine.handle_mad(now, &address, &received.mad) {
+            log::debug!("from {source}: {ignored}");
+        }
+    }
+
+    /// The path back to whoever sent a MAD.
+    fn address_of(&self, neighbour: Neighbour, received: &gsi::Received) -> Option<Address> {
         let (source, destination) = (received.source, received.destination);
         let Neighbour {
             mac,
             vlan,
             hop_limit,
-        } = self.neighbour(now, destination, source).ok()??;
+        } = neighbour;
         let index = self.gsi.gid_index(destination, vlan)?;
         Some(Address {
             local_gid: gsi::gid(destination).0,
@@ -412,33 +529,22 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         Ok(())
     }
 
-    /// Polls until `done` gives something, or until `deadline`.
+    /// Polls and sleeps until `done` gives something, or until `deadline`.
     fn block<T>(
         &mut self,
         deadline: Option<Duration>,
         mut done: impl FnMut(&mut Self) -> Result<Option<T>, RdmaError>,
     ) -> Result<T, RdmaError> {
+        self.poll(self.now())?;
         loop {
-            let now = self.now();
-            self.poll(now)?;
             if let Some(outcome) = done(self)? {
                 return Ok(outcome);
             }
+            let now = self.now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Err(RdmaError::TimedOut);
             }
-            self.gsi.arm();
-            // What came between the last poll and arming makes no event.
-            self.receive(now)?;
-            if let Some(outcome) = done(self)? {
-                return Ok(outcome);
-            }
-            // Everything that is waited for raises an interrupt; the device wakes often enough where that is not sure.
-            let mut until = Duration::MAX;
-            for limit in [deadline, self.next_deadline(now)].into_iter().flatten() {
-                until = until.min(limit);
-            }
-            self.device.wait(until)?;
+            self.wait(deadline.unwrap_or(Duration::MAX))?;
         }
     }
 }
@@ -448,6 +554,12 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
     /// end disconnects first.
     fn drop(&mut self) {
         self.gsi.close();
+        for group in self.groups.iter_mut() {
+            if let Some(id) = group.owner.take() {
+                let slot = self.ids.get_mut(id.index as usize);
+                group.detach(slot.and_then(|slot| slot.qp.as_mut()));
+            }
+        }
         for slot in self.ids.iter_mut() {
             slot.qp = None;
             slot.send_cq = None;

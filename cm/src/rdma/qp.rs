@@ -3,7 +3,9 @@
 use bareverbs_core::cq::{Cq, CqInit};
 use bareverbs_core::mr::Access;
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::{Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, Rc};
+use bareverbs_core::qp::{
+    ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, RecvQueue, Ud,
+};
 use bareverbs_core::srq::Srq;
 use bareverbs_core::{Gid, Mtu, Platform, Qpn};
 
@@ -13,7 +15,7 @@ use super::error::RdmaError;
 use super::gsi::ah_attr;
 use super::resolver::Resolver;
 use super::slot::PdOf;
-use super::types::{CmId, IdState};
+use super::types::{CmId, IdState, UDP_QKEY};
 use crate::engine::{ConnectionId, QpParams};
 
 /// What a QP shall be (`struct ibv_qp_init_attr`, as `rdma_create_qp` takes it): CQs are optional.
@@ -49,11 +51,48 @@ impl<P: Platform> Default for QpInit<'_, '_, P> {
     }
 }
 
+/// The QP of an id; its port space decides which.
+#[derive(Debug)]
+pub(super) enum IdQp<'d, P: Platform> {
+    Rc(Qp<'d, P, Rc>),
+    Ud(Qp<'d, P, Ud>),
+}
+
+impl<'d, P: Platform> IdQp<'d, P> {
+    pub(super) fn qpn(&self) -> Qpn {
+        match self {
+            Self::Rc(qp) => qp.qpn(),
+            Self::Ud(qp) => qp.qpn(),
+        }
+    }
+
+    fn state(&self) -> QpState {
+        match self {
+            Self::Rc(qp) => qp.state(),
+            Self::Ud(qp) => qp.state(),
+        }
+    }
+
+    fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        match self {
+            Self::Rc(qp) => qp.modify(attr, mask),
+            Self::Ud(qp) => qp.modify(attr, mask),
+        }
+    }
+
+    pub(super) fn recv_queue(&mut self) -> &mut RecvQueue<'d> {
+        match self {
+            Self::Rc(qp) => qp.recv_queue(),
+            Self::Ud(qp) => qp.recv_queue(),
+        }
+    }
+}
+
 /// The verbs objects of an id, for work that is to go without the manager: nothing of it takes a lock.
 #[derive(Debug)]
-pub struct Endpoint<'a, 'd, P: Platform> {
+pub struct Endpoint<'a, 'd, P: Platform, T: QpType = Rc> {
     /// The QP.
-    pub qp: &'a mut Qp<'d, P, Rc>,
+    pub qp: &'a mut Qp<'d, P, T>,
     /// The CQ for sends, if the manager made it.
     pub send_cq: Option<&'a mut Cq<'d, P>>,
     /// The CQ for receives, if the manager made it.
@@ -61,8 +100,9 @@ pub struct Endpoint<'a, 'd, P: Platform> {
 }
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
-    /// Creates the QP of an id (`rdma_create_qp`) and moves it to INIT, so that receives can be posted. The id has to be
-    /// bound to an address of the device. `init.cap` says afterwards what the hardware gives.
+    /// Creates the QP of an id (`rdma_create_qp`) and moves it to INIT, so that receives can be posted; a UD QP to RTS, with
+    /// the port space's Q_Key ([`UDP_QKEY`]). The id has to be bound to an address of the device. `init.cap` says afterwards
+    /// what the hardware gives.
     ///
     /// The PD is the device's default one if none is given. Where no CQ is given one is made, with events on; it is to be
     /// had by [`endpoint`](Self::endpoint).
@@ -107,12 +147,27 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             cap: init.cap,
             sq_sig_all: init.sq_sig_all,
         };
-        let mut qp = pd.get().create_qp::<Rc>(&mut attr)?;
+        let datagrams = self.ids[index].port_space.is_datagram();
+        let mut qp = if datagrams {
+            IdQp::Ud(pd.get().create_qp(&mut attr)?)
+        } else {
+            IdQp::Rc(pd.get().create_qp(&mut attr)?)
+        };
         let cap = attr.cap;
         let (attr, mask) = self.init_attr(index);
         qp.modify(&attr, mask)?;
+        if datagrams {
+            // There is no connection to wait for.
+            for state in [QpState::Rtr, QpState::Rts] {
+                let (attr, mask) = datagram_attr(state);
+                qp.modify(&attr, mask)?;
+            }
+        }
         init.cap = cap;
         let slot = &mut self.ids[index];
+        if datagrams {
+            slot.qkey = UDP_QKEY;
+        }
         slot.qp = Some(qp);
         slot.send_cq = own_send;
         slot.recv_cq = own_recv;
@@ -122,7 +177,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys the QP of an id, its automatic CQs, and its share of the default PD (`rdma_destroy_qp`).
     pub fn destroy_qp(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let index = self.index(id)?;
+        self.detach_groups(index);
+        let slot = &mut self.ids[index];
         slot.qp = None;
         slot.send_cq = None;
         slot.recv_cq = None;
@@ -130,11 +187,32 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// The verbs objects of an id (`id->qp`, `id->send_cq`, `id->recv_cq`).
+    /// The verbs objects of an id for connections (`id->qp`, `id->send_cq`, `id->recv_cq`).
     pub fn endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P>, RdmaError> {
         let slot = self.slot_mut(id)?;
         match &mut slot.qp {
-            Some(qp) => Ok(Endpoint {
+            Some(IdQp::Ud(_)) => Err(RdmaError::WrongPortSpace {
+                call: "endpoint",
+                port_space: slot.port_space,
+            }),
+            Some(IdQp::Rc(qp)) => Ok(Endpoint {
+                qp,
+                send_cq: slot.send_cq.as_mut(),
+                recv_cq: slot.recv_cq.as_mut(),
+            }),
+            None => Err(RdmaError::NoQp),
+        }
+    }
+
+    /// The verbs objects of an id for datagrams.
+    pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
+        let slot = self.slot_mut(id)?;
+        match &mut slot.qp {
+            Some(IdQp::Rc(_)) => Err(RdmaError::WrongPortSpace {
+                call: "ud_endpoint",
+                port_space: slot.port_space,
+            }),
+            Some(IdQp::Ud(qp)) => Ok(Endpoint {
                 qp,
                 send_cq: slot.send_cq.as_mut(),
                 recv_cq: slot.recv_cq.as_mut(),
@@ -166,6 +244,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         match state {
             QpState::Init if self.ids[index].bound => Ok(self.init_attr(index)),
             QpState::Init => Err(RdmaError::NotBound),
+            QpState::Rtr | QpState::Rts if self.ids[index].port_space.is_datagram() => {
+                Ok(datagram_attr(state))
+            }
             QpState::Rtr | QpState::Rts => {
                 let params = self
                     .engine
@@ -193,6 +274,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     fn init_attr(&self, index: usize) -> (QpAttr, QpAttrMask) {
+        if self.ids[index].port_space.is_datagram() {
+            let attr = QpAttr {
+                qp_state: QpState::Init,
+                qkey: UDP_QKEY,
+                port_num: 1,
+                ..QpAttr::DEFAULT
+            };
+            let mask =
+                QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::QKEY;
+            return (attr, mask);
+        }
         // Before there is a connection nobody may do anything; RTR opens the door.
         let access = match self.ids[index].connection {
             Some(_) => self.access(self.ids[index].responder_resources),
@@ -306,4 +398,18 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
         Ok(self.slot(id)?.bound && self.slot(id)?.state != IdState::Idle)
     }
+}
+
+/// How a UD QP gets from INIT to work.
+fn datagram_attr(state: QpState) -> (QpAttr, QpAttrMask) {
+    let mask = if state == QpState::Rts {
+        QpAttrMask::STATE | QpAttrMask::SQ_PSN
+    } else {
+        QpAttrMask::STATE
+    };
+    let attr = QpAttr {
+        qp_state: state,
+        ..QpAttr::DEFAULT
+    };
+    (attr, mask)
 }

@@ -3,39 +3,18 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-/// How a datagram to an address leaves the port.
+use super::error::RdmaError;
+pub use crate::ip::{Neighbour, Resolution};
+
+/// A neighbour is no longer where it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbour {
-    /// MAC address of the next hop.
-    pub mac: [u8; 6],
-    /// VLAN of the way there. The GID table needs an entry with it.
+pub struct AddressChange {
+    /// The neighbour.
+    pub address: IpAddr,
+    /// The VLAN that it is in.
     pub vlan: Option<u16>,
-    /// Hop limit to send with.
-    pub hop_limit: u8,
-}
-
-impl Neighbour {
-    /// A neighbour on the untagged link.
-    pub const fn new(mac: [u8; 6]) -> Self {
-        Self {
-            mac,
-            vlan: None,
-            hop_limit: 64,
-        }
-    }
-}
-
-/// The answer to a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    /// Known.
-    Found(Neighbour),
-    /// Asked for; ask again later.
-    Pending,
-    /// There is no way to that address (ENETUNREACH).
-    NoRoute,
-    /// There would be a way, but nobody answers there (EHOSTUNREACH).
-    NoAnswer,
+    /// Where it is now, if it answers at all.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// Finds neighbours.
@@ -48,6 +27,54 @@ pub trait Resolver {
         let _ = destination;
         None
     }
+
+    /// Lets a multicast group in, and tells switches and routers of it. Once for each join. A resolver that cannot leaves it
+    /// to them: those that do not snoop send everything everywhere.
+    ///
+    /// # Errors
+    /// If there is no room for the group, or if the device fails.
+    fn join_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        let _ = (now, group, vlan);
+        Ok(())
+    }
+
+    /// Takes a join back.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn leave_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        let _ = (now, group, vlan);
+        Ok(())
+    }
+
+    /// Does what is due and takes what has arrived. [`RdmaCm::poll`](super::RdmaCm::poll) calls it.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let _ = now;
+        Ok(())
+    }
+
+    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A neighbour that is not where it was, since the last call. Ids that are connected to it learn of it.
+    fn next_change(&mut self) -> Option<AddressChange> {
+        None
+    }
 }
 
 impl<R: Resolver + ?Sized> Resolver for &mut R {
@@ -57,6 +84,36 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         (**self).source_for(destination)
+    }
+
+    fn join_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        (**self).join_group(now, group, vlan)
+    }
+
+    fn leave_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        (**self).leave_group(now, group, vlan)
+    }
+
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        (**self).poll(now)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        (**self).next_deadline()
+    }
+
+    fn next_change(&mut self) -> Option<AddressChange> {
+        (**self).next_change()
     }
 }
 

@@ -6,11 +6,16 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::{Qp, QpCap, Rc};
+use bareverbs_core::qp::QpCap;
 
 use super::error::RdmaError;
-use super::types::{ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState};
-use crate::engine::{Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, Slot, Timers};
+use super::multicast::GroupSlot;
+use super::qp::IdQp;
+use super::types::{ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, PortSpace};
+use crate::engine::{
+    Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, SidrId, SidrSlot, Slot, Timers,
+};
+use crate::mad::Ece;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
@@ -101,6 +106,9 @@ pub struct IdSlot<'d, P: Platform> {
     pub(super) private: [u8; ACCEPT_PRIVATE_DATA_MAX],
 
     pub(super) state: IdState,
+    pub(super) port_space: PortSpace,
+    /// Multicast groups that it is in.
+    pub(super) groups: u16,
     pub(super) passive: bool,
     pub(super) accepted: bool,
     pub(super) context: u64,
@@ -120,6 +128,16 @@ pub struct IdSlot<'d, P: Platform> {
     pub(super) packet_life_time: u8,
 
     pub(super) connection: Option<ConnectionId>,
+    /// Of a datagram service: the question under way.
+    pub(super) sidr: Option<SidrId>,
+    pub(super) remote_qpn: u32,
+    pub(super) remote_qkey: u32,
+    /// Of datagrams; 0 until there is one.
+    pub(super) qkey: u32,
+    /// Of the application's own QP.
+    pub(super) ece: Ece,
+    /// Of a datagram service.
+    pub(super) remote_ece: Ece,
     pub(super) listener: Option<ListenerId>,
     pub(super) listen_id: Option<CmId>,
     pub(super) backlog: u32,
@@ -128,7 +146,7 @@ pub struct IdSlot<'d, P: Platform> {
     pub(super) initiator_depth: u8,
 
     // In the order in which they have to go.
-    pub(super) qp: Option<Qp<'d, P, Rc>>,
+    pub(super) qp: Option<IdQp<'d, P>>,
     pub(super) send_cq: Option<Cq<'d, P>>,
     pub(super) recv_cq: Option<Cq<'d, P>>,
     pub(super) pd: Option<PdOf<'d, P>>,
@@ -158,6 +176,8 @@ impl<P: Platform> IdSlot<'_, P> {
         private_len: 0,
         private: [0; ACCEPT_PRIVATE_DATA_MAX],
         state: IdState::Idle,
+        port_space: PortSpace::Tcp,
+        groups: 0,
         passive: false,
         accepted: false,
         context: 0,
@@ -186,6 +206,12 @@ impl<P: Platform> IdSlot<'_, P> {
         path_mtu: 0,
         packet_life_time: DEFAULT_PACKET_LIFE_TIME,
         connection: None,
+        sidr: None,
+        remote_qpn: 0,
+        remote_qkey: 0,
+        qkey: 0,
+        ece: Ece::NONE,
+        remote_ece: Ece::NONE,
         listener: None,
         listen_id: None,
         backlog: 0,
@@ -200,7 +226,7 @@ impl<P: Platform> IdSlot<'_, P> {
     };
 
     /// A fresh id in this slot, once whatever was in it has been taken apart.
-    pub(super) fn start(&mut self, target: Target, context: u64) {
+    pub(super) fn start(&mut self, target: Target, context: u64, port_space: PortSpace) {
         self.used = true;
         self.own = Queue::EMPTY;
         self.target = target;
@@ -210,6 +236,8 @@ impl<P: Platform> IdSlot<'_, P> {
         self.private_event = None;
         self.private_len = 0;
         self.state = IdState::Idle;
+        self.port_space = port_space;
+        self.groups = 0;
         self.passive = false;
         self.accepted = false;
         self.context = context;
@@ -227,6 +255,12 @@ impl<P: Platform> IdSlot<'_, P> {
         self.path_mtu = 0;
         self.packet_life_time = DEFAULT_PACKET_LIFE_TIME;
         self.connection = None;
+        self.sidr = None;
+        self.remote_qpn = 0;
+        self.remote_qkey = 0;
+        self.qkey = 0;
+        self.ece = Ece::NONE;
+        self.remote_ece = Ece::NONE;
         self.listener = None;
         self.listen_id = None;
         self.backlog = 0;
@@ -291,6 +325,11 @@ pub struct Storage<'s, 'd, P: Platform> {
     pub listeners: &'s mut [ListenerSlot],
     /// Answers without a connection that may wait at once.
     pub replies: &'s mut [ReplySlot],
+    /// One slot per datagram service that is being asked for, here or by others; none are needed for connections. What is
+    /// left over keeps answers for repetitions.
+    pub sidr: &'s mut [SidrSlot],
+    /// One slot per multicast group that an id joins.
+    pub groups: &'s mut [GroupSlot],
 }
 
 /// Storage as one value, for arrays and statics.
@@ -304,6 +343,8 @@ pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
     connections: [[Slot; IDS]; 2],
     listeners: [ListenerSlot; IDS],
     replies: [ReplySlot; 32],
+    sidr: [SidrSlot; IDS],
+    groups: [GroupSlot; IDS],
 }
 
 impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
@@ -315,6 +356,8 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, 
             connections: [const { [const { Slot::EMPTY }; IDS] }; 2],
             listeners: [ListenerSlot::EMPTY; IDS],
             replies: [ReplySlot::EMPTY; 32],
+            sidr: [const { SidrSlot::EMPTY }; IDS],
+            groups: [GroupSlot::EMPTY; IDS],
         }
     }
 
@@ -326,6 +369,8 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, 
             connections: self.connections.as_flattened_mut(),
             listeners: &mut self.listeners,
             replies: &mut self.replies,
+            sidr: &mut self.sidr,
+            groups: &mut self.groups,
         }
     }
 }

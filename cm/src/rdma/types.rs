@@ -3,8 +3,10 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
+use bareverbs_core::ah::AhAttr;
+
 use crate::engine::Timers;
-use crate::mad::{Attribute, CmaHeader, Rej, Rep};
+use crate::mad::{Attribute, CmaHeader, Rej, Rep, SidrRep};
 
 /// An RDMA identifier (`struct rdma_cm_id *`), conceptually the socket of RDMA. Generational: one that was destroyed is
 /// an error everywhere, never somebody else's.
@@ -54,6 +56,27 @@ pub enum PortSpace {
     Ib = 0x013f,
 }
 
+impl PortSpace {
+    /// Whether ids in it have UD QPs, which nothing connects: peers are found by SIDR.
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Self::Udp | Self::Ipoib)
+    }
+
+    /// The port space of a service ID.
+    pub(crate) const fn of_service(service_id: u64) -> Option<Self> {
+        match service_id >> 16 {
+            0x0002 => Some(Self::Ipoib),
+            0x0106 => Some(Self::Tcp),
+            0x0111 => Some(Self::Udp),
+            0x013f => Some(Self::Ib),
+            _ => None,
+        }
+    }
+}
+
+/// The Q_Key of all datagrams between ids (`RDMA_UDP_QKEY`).
+pub const UDP_QKEY: u32 = 0x0123_4567;
+
 /// Where an id stands. A call in the wrong state fails with EINVAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdState {
@@ -67,7 +90,7 @@ pub enum IdState {
     AddrResolved,
     /// Knows the path.
     RouteResolved,
-    /// Connecting, or connected.
+    /// Connecting, or connected; with datagrams, asking for a service, or knowing it.
     Connect,
     /// Disconnecting, or disconnected.
     Disconnect,
@@ -159,6 +182,10 @@ pub const fn event_str(event: EventType) -> &'static str {
 
 /// The most private data that `connect` takes: what a REQ has beside the RDMA CM's header.
 pub const CONNECT_PRIVATE_DATA_MAX: usize = CmaHeader::REQ_PRIVATE_DATA_MAX;
+/// The most private data that `connect` takes on an id for datagrams.
+pub const UD_CONNECT_PRIVATE_DATA_MAX: usize = CmaHeader::SIDR_REQ_PRIVATE_DATA_MAX;
+/// The most private data that `accept` and `reject` take on an id for datagrams.
+pub const UD_ACCEPT_PRIVATE_DATA_MAX: usize = SidrRep::PRIVATE_DATA_MAX;
 /// The most private data that `accept` takes.
 pub const ACCEPT_PRIVATE_DATA_MAX: usize = Rep::PRIVATE_DATA_MAX;
 /// The most private data that `reject` takes.
@@ -167,7 +194,7 @@ pub const REJECT_PRIVATE_DATA_MAX: usize = Rej::PRIVATE_DATA_MAX;
 /// In [`ConnParam`]: as much as the device can (`RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`).
 pub const DEVICE_MAX: u8 = 0xff;
 
-/// What a connection shall be (`struct rdma_conn_param`).
+/// What a connection shall be (`struct rdma_conn_param`). Of this, datagrams only have private data and `qp_num`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnParam<'a> {
     /// For the other end's application.
@@ -224,6 +251,17 @@ pub struct ConnEvent {
     pub qp_num: u32,
 }
 
+/// What an event tells an id for datagrams (`struct rdma_ud_param`): where to send to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UdEvent {
+    /// The path, for [`Device::create_ah`](bareverbs_core::Device::create_ah).
+    pub ah_attr: AhAttr,
+    /// The other end's QP. 0 in a request: whoever asks does not tell.
+    pub qp_num: u32,
+    /// The Q_Key that datagrams need there.
+    pub qkey: u32,
+}
+
 /// An event (`struct rdma_cm_event`). It owns its data: there is nothing to acknowledge, and destroying an id never waits
 /// for one.
 #[derive(Clone, Copy)]
@@ -236,11 +274,13 @@ pub struct CmEvent {
     pub context: u64,
     /// What happened.
     pub event: EventType,
-    /// 0, a negative errno, or (on `Rejected`) the reject reason.
+    /// 0, a negative errno, or the other end's reason: on `Rejected` the reject reason, on `Unreachable` a SIDR status.
     pub status: i32,
     /// The other end's wishes, where the event has any.
     pub conn: ConnEvent,
-    /// The argument of `write_cm_event`.
+    /// Where to send datagrams, where the event says so.
+    pub ud: UdEvent,
+    /// The argument of `write_cm_event`; on `MulticastJoin` the context of the join.
     pub arg: u64,
     pub(crate) private_len: u8,
     pub(crate) private: [u8; ACCEPT_PRIVATE_DATA_MAX],
@@ -265,6 +305,7 @@ impl fmt::Debug for CmEvent {
             .field("event", &self.event)
             .field("status", &self.status)
             .field("conn", &self.conn)
+            .field("ud", &self.ud)
             .field("private_data", &self.private_len)
             .finish_non_exhaustive()
     }
@@ -300,9 +341,9 @@ pub struct TraceEntry {
     pub repeated: bool,
     /// The other end's address.
     pub peer: IpAddr,
-    /// Local communication ID in the message; that of whoever sent it.
+    /// Local communication ID in the message; that of whoever sent it. With datagram services the request's ID.
     pub local_comm_id: u32,
-    /// Remote communication ID in the message; 0 in a REQ.
+    /// Remote communication ID in the message; 0 in a REQ and with datagram services.
     pub remote_comm_id: u32,
 }
 

@@ -6,15 +6,16 @@
 
 use core::time::Duration;
 
+use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
-use bareverbs_core::qp::{Remote, SendData, SendFlags, SendOp, SendWr};
+use bareverbs_core::qp::{Destination, Remote, SendData, SendFlags, SendOp, SendWr};
 use bareverbs_core::wc::Wc;
-use bareverbs_core::{Platform, RKey};
+use bareverbs_core::{Platform, Qpn, RKey};
 
 use super::RdmaCm;
 use super::error::RdmaError;
 use super::resolver::Resolver;
-use super::types::CmId;
+use super::types::{CmId, UDP_QKEY};
 
 fn piece<P: Platform>(buffer: &Buffer<'_, P>, offset: usize, len: usize) -> Result<Sge, RdmaError> {
     let size = buffer.len();
@@ -57,7 +58,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Posts a receive into several pieces (`rdma_post_recvv`).
     pub fn post_recvv(&mut self, id: CmId, context: u64, sges: &[Sge]) -> Result<(), RdmaError> {
-        Ok(self.endpoint(id)?.qp.recv_queue().post(context, sges)?)
+        let qp = self.slot_mut(id)?.qp.as_mut().ok_or(RdmaError::NoQp)?;
+        Ok(qp.recv_queue().post(context, sges)?)
     }
 
     /// Sends a piece of a buffer (`rdma_post_send`).
@@ -207,6 +209,34 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         )
     }
 
+    /// Sends a piece of a buffer as a datagram (`rdma_post_ud_send`) to the QP `remote_qpn` at the end of `ah`, with the Q_Key
+    /// of all datagrams between ids ([`UDP_QKEY`]). The receiver's buffer has 40 bytes more in front.
+    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    pub fn post_ud_send(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+        ah: &AddressHandle,
+        remote_qpn: u32,
+    ) -> Result<(), RdmaError> {
+        let sge = piece(buffer, offset, len)?;
+        let wr = SendWr {
+            wr_id: context,
+            op: SendOp::SendTo(Destination {
+                ah,
+                remote_qpn: Qpn::from_low_bits(remote_qpn),
+                remote_qkey: UDP_QKEY,
+            }),
+            flags,
+            data: SendData::Sges(&[sge]),
+        };
+        Ok(self.ud_endpoint(id)?.qp.send_queue().post(&wr)?)
+    }
+
     fn post(&mut self, id: CmId, wr: SendWr<'_>) -> Result<(), RdmaError> {
         Ok(self.endpoint(id)?.qp.send_queue().post(&wr)?)
     }
@@ -231,11 +261,25 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.wait_comp(id, Side::Recv, Some(deadline))
     }
 
+    /// Takes a completion of a send if there is one. If not, and with interrupts, the next one raises an interrupt: the CQ
+    /// was armed and looked at once more, so that it is safe to sleep ([`wait`](Self::wait), or in an event loop).
+    pub fn try_get_send_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
+        self.poll_comp(id, Side::Send, self.device.config().interrupts)
+    }
+
+    /// The same for a receive.
+    pub fn try_get_recv_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
+        self.poll_comp(id, Side::Recv, self.device.config().interrupts)
+    }
+
     fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
-        let endpoint = self.endpoint(id)?;
+        let slot = self.slot_mut(id)?;
+        if slot.qp.is_none() {
+            return Err(RdmaError::NoQp);
+        }
         let cq = match side {
-            Side::Send => endpoint.send_cq,
-            Side::Recv => endpoint.recv_cq,
+            Side::Send => slot.send_cq.as_mut(),
+            Side::Recv => slot.recv_cq.as_mut(),
         };
         let cq = cq.ok_or(RdmaError::WrongMode {
             call: "get_comp without a CQ of the manager's",
@@ -266,7 +310,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             self.device.platform().relax();
         }
-        self.block(deadline, |cm| cm.poll_comp(id, side, true))
+        let arm = self.device.config().interrupts;
+        self.block(deadline, |cm| cm.poll_comp(id, side, arm))
     }
 }
 

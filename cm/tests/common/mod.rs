@@ -33,6 +33,17 @@ impl Random {
     }
 }
 
+/// The seeds of a test: as many as it asks for, or `BAREVERBS_SEEDS` times as many; from `BAREVERBS_SEED` on.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text: String| text.parse::<u64>().ok())
+    };
+    let first = number("BAREVERBS_SEED").unwrap_or(0);
+    first..first + count * number("BAREVERBS_SEEDS").unwrap_or(1)
+}
+
 pub fn gid(node: usize) -> [u8; 16] {
     [
         0,
@@ -68,12 +79,19 @@ pub fn path(node: usize) -> Address {
 }
 
 pub fn engine(config: Config, connections: usize) -> Engine<'static> {
+    engine_with(config, connections, 0)
+}
+
+/// An engine of an InfiniBand node, where there are alternate paths.
+pub fn engine_with(config: Config, connections: usize, alternates: usize) -> Engine<'static> {
     Engine::new(
         config,
         Storage {
             connections: vec![Slot::EMPTY; connections].leak(),
             listeners: vec![ListenerSlot::EMPTY; 8].leak(),
             replies: vec![ReplySlot::EMPTY; 64].leak(),
+            sidr: vec![SidrSlot::EMPTY; 16].leak(),
+            alternates: vec![AlternateSlot::EMPTY; alternates].leak(),
         },
     )
 }
@@ -97,6 +115,8 @@ pub enum Seen {
     Unreachable(Attribute),
     Disconnected(DisconnectCause),
     TimewaitExit,
+    AlternatePath(AlternatePath),
+    AlternateResponse(Option<u8>),
 }
 
 /// What the pipe does with a message.
@@ -116,6 +136,8 @@ pub struct World {
     pub seen: [Vec<(Duration, ConnectionId, Seen)>; 2],
     pub wire: BTreeMap<(Duration, u64), (usize, [u8; MAD_LEN])>,
     pub log: Vec<(Duration, usize, Attribute, bool)>,
+    /// What arrived, and at whom.
+    pub heard: Vec<(usize, [u8; MAD_LEN])>,
     pub judge: Judge,
     pub delay: Duration,
     /// How long the passive application thinks before it accepts; `None` never accepts by itself.
@@ -141,6 +163,7 @@ impl World {
             seen: [Vec::new(), Vec::new()],
             wire: BTreeMap::new(),
             log: Vec::new(),
+            heard: Vec::new(),
             judge: Box::new(|_, _| Fate::Deliver),
             delay: MS,
             accept_after: Some(Duration::ZERO),
@@ -177,6 +200,10 @@ impl World {
                 && key.0 <= self.now
             {
                 self.wire.remove(&key);
+                // Enough for one life; the big tests have no use for it.
+                if self.heard.len() < 64 {
+                    self.heard.push((to, mad));
+                }
                 let _ = self.nodes[to].handle_mad(self.now, &path(to), &mad);
                 quiet = false;
             }
@@ -215,6 +242,10 @@ impl World {
                         EventKind::Unreachable { unanswered } => Seen::Unreachable(unanswered),
                         EventKind::Disconnected { cause, .. } => Seen::Disconnected(cause),
                         EventKind::TimewaitExit => Seen::TimewaitExit,
+                        EventKind::AlternatePath { path, .. } => Seen::AlternatePath(*path),
+                        EventKind::AlternateResponse { status, .. } => {
+                            Seen::AlternateResponse(status.map(|status| status.0))
+                        }
                     };
                     match &seen {
                         Seen::Request(_) => {

@@ -1,0 +1,437 @@
+//! Alternate paths: in REQ and REP, and LAP and APR on an established connection (IBTA volume 1, chapter 12.8). InfiniBand
+//! only; whoever drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused.
+
+mod types;
+
+use core::time::Duration;
+
+pub(super) use types::Table;
+pub use types::{AlternatePath, AlternateSlot, Failover, LapState};
+
+use types::Heard;
+
+use super::calls::{at_most, fits, own_transaction};
+use super::receive::Outcome;
+use super::slot::{Answer, NIL, ev, tx};
+use super::types::{Address, CmError, ConnectionId, EventKind, Ignored, State};
+use super::{Engine, exponent, nanos};
+use crate::mad::{Apr, AprStatus, Attribute, DATA, Lap, MAD_LEN, Mad, Req};
+
+impl Engine<'_> {
+    /// Slot of the connection's alternate path, if it has one.
+    fn alternate(&self, index: usize) -> Option<&AlternateSlot> {
+        self.alternates.slots.get(self.slots[index].link as usize)
+    }
+
+    fn alternate_mut(&mut self, index: usize) -> Option<&mut AlternateSlot> {
+        self.alternates
+            .slots
+            .get_mut(self.slots[index].link as usize)
+    }
+
+    /// The connection's slot for its alternate path, which it gets now if it has none.
+    fn take_alternate(&mut self, index: usize) -> Option<&mut AlternateSlot> {
+        if self.slots[index].link == NIL {
+            let free = self.alternates.free;
+            let slot = self.alternates.slots.get_mut(free as usize)?;
+            self.alternates.free = slot.next_free;
+            *slot = AlternateSlot::EMPTY;
+            self.slots[index].link = free;
+        }
+        self.alternate_mut(index)
+    }
+
+    /// The connection is over, and with it all talk about its paths.
+    #[cold]
+    pub(super) fn drop_alternate(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.pending_events &= !ev::ALTERNATE;
+        slot.pending_tx &= !tx::ALTERNATE;
+        let at = core::mem::replace(&mut slot.link, NIL);
+        if let Some(alternate) = self.alternates.slots.get_mut(at as usize) {
+            alternate.next_free = core::mem::replace(&mut self.alternates.free, at);
+        }
+    }
+
+    /// Asks the other end to take a new alternate path: sends LAP. What follows is
+    /// [`AlternateResponse`](EventKind::AlternateResponse); the connection lives on, whatever comes of it.
+    pub fn load_alternate(
+        &mut self,
+        now: Duration,
+        id: ConnectionId,
+        path: &AlternatePath,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
+        fits(private_data.len(), Lap::PRIVATE_DATA_MAX)?;
+        path.check()?;
+        let index = self.in_state(id, "load_alternate", &[State::Established])?;
+        let high = self.config.transaction_id_high;
+        let base = own_transaction(high, &self.slots[index]);
+        let capacity = self.alternates.slots.len();
+        let alternate = self
+            .take_alternate(index)
+            .ok_or(CmError::NoAlternateSlots { capacity })?;
+        if alternate.state != LapState::Idle {
+            return Err(CmError::AlternatePathBusy {
+                state: alternate.state,
+            });
+        }
+        // Each LAP is a transaction of its own.
+        alternate.laps_sent = alternate.laps_sent.wrapping_add(1);
+        alternate.transaction_id = base ^ u64::from(alternate.laps_sent) << 56;
+        alternate.state = LapState::Sent;
+        alternate.has_answer = false;
+        alternate.path = *path;
+        alternate.store_request(private_data);
+        let interval = self.interval(index);
+        self.slots[index].sent_before &= !tx::ALTERNATE;
+        self.start(index, nanos(now), interval);
+        self.send(index, tx::ALTERNATE);
+        Ok(())
+    }
+
+    /// Answers the other end's wish for an alternate path: sends APR. With [`AprStatus::SUCCESS`] the QP has the path by
+    /// now; with another status `info` says what would have been acceptable.
+    pub fn answer_alternate(
+        &mut self,
+        now: Duration,
+        id: ConnectionId,
+        status: AprStatus,
+        info: &[u8],
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
+        fits(private_data.len(), Apr::PRIVATE_DATA_MAX)?;
+        at_most(
+            "length of the additional information",
+            info.len() as u64,
+            72,
+        )?;
+        let index = self.in_state(id, "answer_alternate", &[State::Established])?;
+        // As long as the other end may repeat its LAP.
+        let mut pace = self.interval(index);
+        if self.lap_state_of(index) == LapState::MraSent {
+            let slot = &self.slots[index];
+            pace = pace.max(exponent(slot.service_timeout) + exponent(slot.ack_timeout));
+        }
+        let keep = pace.saturating_mul(17);
+        let asked = |alternate: &&mut AlternateSlot| {
+            matches!(alternate.state, LapState::Received | LapState::MraSent)
+        };
+        let alternate = self
+            .alternate_mut(index)
+            .filter(asked)
+            .ok_or(CmError::NoAlternatePathAsked)?;
+        alternate.state = LapState::Idle;
+        alternate.status = Some(status.0);
+        alternate.has_answer = true;
+        alternate.heard.rotate_left(1);
+        alternate.heard[3] = Heard {
+            transaction_id: alternate.transaction_id,
+            path: alternate.path,
+            until: nanos(now).saturating_add(keep),
+        };
+        alternate.store(info, private_data);
+        if status == AprStatus::SUCCESS {
+            alternate.loaded = Some(alternate.path);
+        }
+        let slot = &mut self.slots[index];
+        slot.pending_tx &= !tx::MRA;
+        slot.pending_events &= !ev::ALTERNATE;
+        slot.sent_before &= !tx::ALTERNATE;
+        self.send(index, tx::ALTERNATE);
+        Ok(())
+    }
+
+    /// The alternate path that both ends agreed on, in REQ and REP or in LAP and APR.
+    pub fn alternate_path(&self, id: ConnectionId) -> Result<Option<AlternatePath>, CmError> {
+        let index = self.get(id)?;
+        Ok(self.alternate(index).and_then(|alternate| alternate.loaded))
+    }
+
+    /// Where the exchange about an alternate path stands.
+    pub fn lap_state(&self, id: ConnectionId) -> Result<LapState, CmError> {
+        Ok(self.lap_state_of(self.get(id)?))
+    }
+
+    fn lap_state_of(&self, index: usize) -> LapState {
+        self.alternate(index)
+            .map_or(LapState::Idle, |alternate| alternate.state)
+    }
+
+    #[inline(never)]
+    pub(super) fn alternate_event(&self, index: usize) -> EventKind<'_> {
+        const NOTHING: AlternateSlot = AlternateSlot::EMPTY;
+        let alternate = self.alternate(index).unwrap_or(&NOTHING);
+        if matches!(alternate.state, LapState::Received | LapState::MraSent) {
+            return EventKind::AlternatePath {
+                path: &alternate.path,
+                private_data: alternate.private(),
+            };
+        }
+        let (info, private_data) = alternate.private().split_at_checked(72).unwrap_or_default();
+        EventKind::AlternateResponse {
+            status: alternate.status.map(AprStatus),
+            info: info.get(..usize::from(alternate.info_len)).unwrap_or(info),
+            private_data,
+        }
+    }
+
+    /// The path that goes into this end's REQ.
+    pub(super) fn offer_alternate(
+        &mut self,
+        index: usize,
+        path: &AlternatePath,
+    ) -> Result<(), CmError> {
+        let capacity = self.alternates.slots.len();
+        let alternate = self
+            .take_alternate(index)
+            .ok_or(CmError::NoAlternateSlots { capacity })?;
+        alternate.path = *path;
+        Ok(())
+    }
+
+    /// Adds that path to a REQ that has been written. Apart, so that the usual REQ does not pay for it.
+    #[cold]
+    pub(super) fn add_alternate(&self, index: usize, mad: &mut [u8; MAD_LEN]) {
+        if let Some(alternate) = self.alternate(index)
+            && let Some(fields) = mad[DATA + 96..].first_chunk_mut()
+        {
+            alternate.path.write(fields);
+        }
+    }
+
+    /// The path that came with a REQ. Without room for it the connection comes about without it.
+    #[cold]
+    pub(super) fn note_alternate(&mut self, index: usize, mad: &Mad<'_>) {
+        // Read again here: were the REQ handed over, all of it would have to be read for every connection.
+        let req = &Req::read(mad.bytes());
+        if let Some(alternate) = self.take_alternate(index) {
+            alternate.path = AlternatePath::of_req(req);
+            alternate.loaded = Some(alternate.path);
+        } else {
+            self.slots[index].failover_refused = true;
+        }
+    }
+
+    /// The user's word about that path.
+    pub(super) fn settle_alternate(&mut self, index: usize, failover: Failover) {
+        if let Some(alternate) = self.alternate_mut(index) {
+            alternate.failover = failover;
+            if failover != Failover::Accepted {
+                alternate.loaded = None;
+            }
+        }
+    }
+
+    /// What a REP says about it.
+    #[cold]
+    pub(super) fn failover(&self, index: usize) -> Failover {
+        match self.alternate(index) {
+            Some(alternate) => alternate.failover,
+            None if self.slots[index].failover_refused => Failover::Rejected,
+            None => Failover::Accepted,
+        }
+    }
+
+    /// What the other end's REP says about the path that was offered.
+    pub(super) fn alternate_accepted(&mut self, index: usize, failover: u8) {
+        if let Some(alternate) = self.alternate_mut(index) {
+            alternate.loaded = (failover == 0).then_some(alternate.path);
+        }
+    }
+
+    pub(super) fn on_lap(
+        &mut self,
+        now: u64,
+        from: &Address,
+        mad: &Mad<'_>,
+        lap: &Lap<'_>,
+    ) -> Outcome {
+        let refuse = |status: AprStatus| Answer::Apr {
+            local: lap.remote_comm_id,
+            remote: lap.local_comm_id,
+            status: status.0,
+        };
+        let Some(index) = self.find_pair(lap.remote_comm_id, lap.local_comm_id) else {
+            return self.reply_to(from, mad, refuse(AprStatus::INVALID_COMM_ID));
+        };
+        let slot = &self.slots[index];
+        if slot.state != State::Established || slot.zombie {
+            return Err(Ignored::Unexpected(Attribute::Lap));
+        }
+        if lap.remote_qpn != slot.local_qpn {
+            return self.reply_to(from, mad, refuse(AprStatus::INVALID_QPN));
+        }
+        if slot.pending_events & ev::ALTERNATE != 0 && self.lap_state_of(index) == LapState::Idle {
+            // The answer to this end's last one was not fetched yet; the next repetition will find room.
+            return Err(Ignored::Unexpected(Attribute::Lap));
+        }
+        let (active, auto_mra) = (slot.active, slot.auto_mra);
+        if self.alternates.is_empty() {
+            return self.reply_to(from, mad, refuse(AprStatus::UNSUPPORTED));
+        }
+        let Some(alternate) = self.take_alternate(index) else {
+            return self.reply_to(from, mad, refuse(AprStatus::REJECTED));
+        };
+        let path = AlternatePath::of_lap(lap);
+        match alternate.state {
+            LapState::Idle => {}
+            LapState::Received => {
+                if auto_mra != 0xff {
+                    self.answer_later(index, auto_mra);
+                }
+                return Err(Ignored::Duplicate(Attribute::Lap));
+            }
+            LapState::MraSent => {
+                self.send(index, tx::MRA);
+                return Err(Ignored::Duplicate(Attribute::Lap));
+            }
+            // Both ends ask at once: the one that made the connection goes first, and the other's next try finds it done.
+            LapState::Sent | LapState::MraReceived if active => {
+                return self.reply_to(from, mad, refuse(AprStatus::REJECTED));
+            }
+            LapState::Sent | LapState::MraReceived => {
+                return Err(Ignored::Unexpected(Attribute::Lap));
+            }
+        }
+        let again = |heard: &Heard| {
+            heard.transaction_id == mad.transaction_id() && heard.path == path && now < heard.until
+        };
+        if alternate.heard.iter().any(again) {
+            if alternate.has_answer && again(&alternate.heard[3]) {
+                self.send(index, tx::ALTERNATE);
+            }
+            return Err(Ignored::Duplicate(Attribute::Lap));
+        }
+        alternate.state = LapState::Received;
+        alternate.path = path;
+        alternate.has_answer = false;
+        alternate.transaction_id = mad.transaction_id();
+        alternate.store_request(lap.private_data);
+        self.slots[index].pending_tx &= !tx::ALTERNATE;
+        self.raise(index, ev::ALTERNATE);
+        Ok(())
+    }
+
+    pub(super) fn on_apr(&mut self, mad: &Mad<'_>, apr: &Apr<'_>) -> Outcome {
+        let Some(index) = self.find_pair(apr.remote_comm_id, apr.local_comm_id) else {
+            return Err(Ignored::Unexpected(Attribute::Apr));
+        };
+        if self.slots[index].state != State::Established {
+            return Err(Ignored::Unexpected(Attribute::Apr));
+        }
+        let Some(alternate) = self.alternate_mut(index) else {
+            return Err(Ignored::Unexpected(Attribute::Apr));
+        };
+        // Here and for an MRA the transaction counts, as nowhere else: a late answer to the last LAP names the same connection, and taking
+        // it for one to this LAP would leave the ends with different paths.
+        if !matches!(alternate.state, LapState::Sent | LapState::MraReceived)
+            || alternate.transaction_id != mad.transaction_id()
+        {
+            return Err(Ignored::Duplicate(Attribute::Apr));
+        }
+        alternate.store(&apr.info, apr.private_data);
+        alternate.info_len = apr.info_len.min(72);
+        self.lap_over(index, Some(apr.status));
+        Ok(())
+    }
+
+    /// This end's LAP was answered, or given up.
+    pub(super) fn lap_over(&mut self, index: usize, status: Option<u8>) {
+        self.wheel.disarm(self.slots, index as u32);
+        self.slots[index].pending_tx &= !tx::ALTERNATE;
+        if let Some(alternate) = self.alternate_mut(index) {
+            alternate.state = LapState::Idle;
+            alternate.status = status;
+            match status {
+                Some(0) => alternate.loaded = Some(alternate.path),
+                None => alternate.private_len = 0,
+                Some(_) => {}
+            }
+        }
+        self.raise(index, ev::ALTERNATE);
+    }
+
+    /// An MRA came for this end's LAP.
+    pub(super) fn lap_delayed(&mut self, index: usize, transaction_id: u64) -> Outcome {
+        match self
+            .alternate_mut(index)
+            .filter(|alternate| alternate.transaction_id == transaction_id)
+        {
+            Some(alternate) if alternate.state == LapState::Sent => {
+                alternate.state = LapState::MraReceived;
+                Ok(())
+            }
+            Some(alternate) if alternate.state == LapState::MraReceived => {
+                Err(Ignored::Duplicate(Attribute::Mra))
+            }
+            _ => Err(Ignored::Unexpected(Attribute::Mra)),
+        }
+    }
+
+    /// This end's MRA for the other's LAP. False when there is none to answer.
+    pub(super) fn delay_lap(&mut self, index: usize) -> bool {
+        match self.alternate_mut(index) {
+            Some(alternate)
+                if matches!(alternate.state, LapState::Received | LapState::MraSent) =>
+            {
+                alternate.state = LapState::MraSent;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn lap_transaction(&self, index: usize) -> u64 {
+        self.alternate(index)
+            .map_or(0, |alternate| alternate.transaction_id)
+    }
+
+    /// Writes the LAP that waits for its answer, or the APR.
+    #[inline(never)]
+    pub(super) fn write_alternate(
+        &self,
+        index: usize,
+        mad: &mut [u8; MAD_LEN],
+    ) -> Option<Attribute> {
+        const NOTHING: AlternateSlot = AlternateSlot::EMPTY;
+        let slot = &self.slots[index];
+        let alternate = self.alternate(index).unwrap_or(&NOTHING);
+        if matches!(alternate.state, LapState::Sent | LapState::MraReceived) {
+            let path = &alternate.path;
+            Lap {
+                local_comm_id: slot.local_comm_id,
+                remote_comm_id: slot.remote_comm_id,
+                remote_qpn: slot.remote_qpn,
+                remote_cm_response_timeout: slot.remote_response.min(31),
+                alternate_local_lid: path.local_lid,
+                alternate_remote_lid: path.remote_lid,
+                alternate_local_gid: path.local_gid,
+                alternate_remote_gid: path.remote_gid,
+                alternate_flow_label: path.flow_label,
+                alternate_traffic_class: path.traffic_class,
+                alternate_hop_limit: path.hop_limit,
+                alternate_rate: path.rate,
+                alternate_sl: path.service_level,
+                alternate_subnet_local: path.subnet_local.into(),
+                alternate_ack_timeout: path.ack_timeout,
+                private_data: alternate.private(),
+            }
+            .emit(alternate.transaction_id, mad)
+            .ok()?;
+            return Some(Attribute::Lap);
+        }
+        let (info, private_data) = alternate.private().split_at_checked(72).unwrap_or_default();
+        let mut apr = Apr {
+            local_comm_id: slot.local_comm_id,
+            remote_comm_id: slot.remote_comm_id,
+            info_len: alternate.info_len,
+            status: alternate.status.unwrap_or(AprStatus::REJECTED.0),
+            private_data,
+            ..Apr::ZERO
+        };
+        apr.info[..info.len()].copy_from_slice(info);
+        apr.emit(alternate.transaction_id, mad).ok()?;
+        Some(Attribute::Apr)
+    }
+}

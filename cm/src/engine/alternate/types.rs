@@ -1,0 +1,252 @@
+//! Alternate paths, and where what is said about them is kept.
+
+use super::super::calls::at_most;
+use super::super::slot::NIL;
+use super::super::types::CmError;
+use crate::mad::{Apr, Lap, Req};
+
+/// The most private data of either message; an APR's additional information and private data share the room.
+const PRIVATE: usize = 72 + Apr::PRIVATE_DATA_MAX;
+
+/// A second path of a connection, as this end sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AlternatePath {
+    /// LID of this end; never 0.
+    pub local_lid: u16,
+    /// LID of the other end.
+    pub remote_lid: u16,
+    /// GID of this end.
+    pub local_gid: [u8; 16],
+    /// GID of the other end.
+    pub remote_gid: [u8; 16],
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Static rate; 0 is the port's.
+    pub rate: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Service level.
+    pub service_level: u8,
+    /// The path stays in the subnet.
+    pub subnet_local: bool,
+    /// Exponent of the QP's ACK timeout on this path.
+    pub ack_timeout: u8,
+}
+
+impl AlternatePath {
+    pub(super) const NONE: Self = Self {
+        local_lid: 0,
+        remote_lid: 0,
+        local_gid: [0; 16],
+        remote_gid: [0; 16],
+        flow_label: 0,
+        rate: 0,
+        traffic_class: 0,
+        hop_limit: 0,
+        service_level: 0,
+        subnet_local: false,
+        ack_timeout: 0,
+    };
+
+    pub(super) fn of_req(req: &Req<'_>) -> Self {
+        Self {
+            local_lid: req.alternate_remote_lid,
+            remote_lid: req.alternate_local_lid,
+            local_gid: req.alternate_remote_gid,
+            remote_gid: req.alternate_local_gid,
+            flow_label: req.alternate_flow_label,
+            rate: req.alternate_rate,
+            traffic_class: req.alternate_traffic_class,
+            hop_limit: req.alternate_hop_limit,
+            service_level: req.alternate_sl,
+            subnet_local: req.alternate_subnet_local != 0,
+            ack_timeout: req.alternate_ack_timeout,
+        }
+    }
+
+    pub(super) fn of_lap(lap: &Lap<'_>) -> Self {
+        Self {
+            local_lid: lap.alternate_remote_lid,
+            remote_lid: lap.alternate_local_lid,
+            local_gid: lap.alternate_remote_gid,
+            remote_gid: lap.alternate_local_gid,
+            flow_label: lap.alternate_flow_label,
+            rate: lap.alternate_rate,
+            traffic_class: lap.alternate_traffic_class,
+            hop_limit: lap.alternate_hop_limit,
+            service_level: lap.alternate_sl,
+            subnet_local: lap.alternate_subnet_local != 0,
+            ack_timeout: lap.alternate_ack_timeout,
+        }
+    }
+
+    /// Writes the fields of a REQ, which begin at its byte 96.
+    pub(super) fn write(&self, fields: &mut [u8; 44]) {
+        fields[..2].copy_from_slice(&self.local_lid.to_be_bytes());
+        fields[2..4].copy_from_slice(&self.remote_lid.to_be_bytes());
+        fields[4..20].copy_from_slice(&self.local_gid);
+        fields[20..36].copy_from_slice(&self.remote_gid);
+        let label_and_rate = self.flow_label << 12 | u32::from(self.rate);
+        fields[36..40].copy_from_slice(&label_and_rate.to_be_bytes());
+        fields[40..].copy_from_slice(&[
+            self.traffic_class,
+            self.hop_limit,
+            self.service_level << 4 | u8::from(self.subnet_local) << 3,
+            self.ack_timeout << 3,
+        ]);
+    }
+
+    pub(in crate::engine) fn check(&self) -> Result<(), CmError> {
+        if self.local_lid == 0 {
+            // On the wire it would say that there is no path.
+            return Err(CmError::AlternatePathWithoutLid);
+        }
+        at_most("flow label", self.flow_label.into(), 0xf_ffff)?;
+        at_most("packet rate", self.rate.into(), 63)?;
+        at_most("service level", self.service_level.into(), 15)?;
+        at_most("ACK timeout", self.ack_timeout.into(), 31)
+    }
+}
+
+/// What becomes of the alternate path of a request, said in the REP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Failover {
+    /// The QP has it.
+    #[default]
+    Accepted = 0,
+    /// This end does not do that.
+    NotSupported = 1,
+    /// Not this path.
+    Rejected = 2,
+}
+
+/// Where the exchange about an alternate path stands (IBTA volume 1, chapter 12.9.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LapState {
+    /// Nothing under way.
+    Idle,
+    /// LAP sent, no answer yet.
+    Sent,
+    /// LAP received, not answered yet.
+    Received,
+    /// LAP received, MRA sent.
+    MraSent,
+    /// LAP sent, MRA received.
+    MraReceived,
+}
+
+/// A LAP that was answered. The path belongs to its name, since not everybody gives each LAP a transaction of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heard {
+    pub(super) transaction_id: u64,
+    pub(super) path: AlternatePath,
+    /// Until when it may come again.
+    pub(super) until: u64,
+}
+
+impl Heard {
+    pub(super) const NOTHING: Self = Self {
+        transaction_id: 0,
+        path: AlternatePath::NONE,
+        until: 0,
+    };
+}
+
+/// Room for what one connection has to do with alternate paths. Hand a slice of them to
+/// [`Engine::new`](super::Engine::new): as many as there are connections with an alternate path at a time.
+#[derive(Debug, Clone)]
+pub struct AlternateSlot {
+    pub(super) next_free: u32,
+    pub(super) state: LapState,
+    /// What is or was talked about last.
+    pub(super) path: AlternatePath,
+    /// What both ends have agreed on.
+    pub(super) loaded: Option<AlternatePath>,
+    pub(super) failover: Failover,
+    pub(super) transaction_id: u64,
+    pub(super) laps_sent: u8,
+    pub(super) has_answer: bool,
+    /// The other end's last LAPs, oldest first: a late one of them is no new one.
+    pub(super) heard: [Heard; 4],
+    /// Of the answer; `None` when the other end gave none.
+    pub(super) status: Option<u8>,
+    pub(super) info_len: u8,
+    pub(super) private_len: u8,
+    private: [u8; PRIVATE],
+}
+
+impl AlternateSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        next_free: NIL,
+        state: LapState::Idle,
+        path: AlternatePath::NONE,
+        loaded: None,
+        failover: Failover::Accepted,
+        transaction_id: 0,
+        laps_sent: 0,
+        has_answer: false,
+        heard: [Heard::NOTHING; 4],
+        status: None,
+        info_len: 0,
+        private_len: 0,
+        private: [0; PRIVATE],
+    };
+
+    pub(super) fn store(&mut self, info: &[u8], private_data: &[u8]) {
+        let info = &info[..info.len().min(72)];
+        let private_data = &private_data[..private_data.len().min(PRIVATE - 72)];
+        self.info_len = info.len() as u8;
+        self.private[..72].fill(0);
+        self.private[..info.len()].copy_from_slice(info);
+        self.private[72..72 + private_data.len()].copy_from_slice(private_data);
+        self.private_len = (72 + private_data.len()) as u8;
+    }
+
+    pub(super) fn store_request(&mut self, private_data: &[u8]) {
+        let len = private_data.len().min(PRIVATE);
+        self.private[..len].copy_from_slice(&private_data[..len]);
+        self.private_len = len as u8;
+    }
+
+    pub(super) fn private(&self) -> &[u8] {
+        &self.private[..usize::from(self.private_len)]
+    }
+}
+
+impl Default for AlternateSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// All slots for alternate paths, and the list of the free ones.
+#[derive(Debug)]
+pub(in crate::engine) struct Table<'s> {
+    pub(super) slots: &'s mut [AlternateSlot],
+    pub(super) free: u32,
+}
+
+impl<'s> Table<'s> {
+    pub(in crate::engine) fn new(slots: &'s mut [AlternateSlot]) -> Self {
+        let count = slots.len().min(NIL as usize);
+        for (index, slot) in slots.iter_mut().enumerate() {
+            *slot = AlternateSlot::EMPTY;
+            if index + 1 < count {
+                slot.next_free = index as u32 + 1;
+            }
+        }
+        Self {
+            free: if count == 0 { NIL } else { 0 },
+            slots,
+        }
+    }
+
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}

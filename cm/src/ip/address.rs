@@ -1,0 +1,261 @@
+//! Our own addresses: probing, announcing and defending them.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use super::{Event, Host, HostError, Mac, check_vlan, is_unicast};
+
+/// Time between the probes for an IPv4 address, and from the last one until it is ours (RFC 5227: PROBE_MIN to PROBE_MAX,
+/// ANNOUNCE_WAIT).
+const PROBE_MIN: Duration = Duration::from_secs(1);
+const PROBE_SPREAD: Duration = Duration::from_secs(1);
+const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
+/// The first probe comes at a random time, as many hosts may be switched on together (PROBE_WAIT,
+/// MAX_RTR_SOLICITATION_DELAY).
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+/// Time between announcements (ANNOUNCE_INTERVAL).
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+/// A claim is contradicted at most this often (DEFEND_INTERVAL).
+const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Memory of one address of a [`Host`].
+#[derive(Debug, Clone, Copy)]
+pub struct AddressSlot {
+    state: State,
+    pub(super) ip: IpAddr,
+    pub(super) prefix: u8,
+    pub(super) vlan: Option<u16>,
+    /// Probes or announcements still to be sent.
+    left: u8,
+    pub(super) due: Option<Duration>,
+    defended: Option<Duration>,
+    news: Option<News>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    /// Being probed for: not to be used or answered for yet.
+    Tentative,
+    Ready,
+    /// Somebody else's; kept until that was reported.
+    Lost,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum News {
+    Ready,
+    Duplicate(Mac),
+    Conflict(Mac),
+}
+
+impl AddressSlot {
+    /// No address.
+    pub const EMPTY: Self = Self {
+        state: State::Free,
+        ip: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
+        prefix: 0,
+        vlan: None,
+        left: 0,
+        due: None,
+        defended: None,
+        news: None,
+    };
+
+    pub(super) const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+}
+
+impl Host<'_> {
+    /// Takes an address, whose first `prefix` bits all hosts on the link share, in a VLAN or outside any. It is ours from
+    /// [`Event::AddressReady`] on.
+    ///
+    /// # Errors
+    /// If it is no address of a host, if it is there already, or if there is no room for it.
+    pub fn add_address(
+        &mut self,
+        now: Duration,
+        address: IpAddr,
+        prefix: u8,
+        vlan: Option<u16>,
+    ) -> Result<(), HostError> {
+        check_vlan(vlan)?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        if !is_unicast(address) || prefix > longest {
+            return Err(HostError::NotAnAddress(address, prefix));
+        }
+        if self.address(address, vlan).is_some() {
+            return Err(HostError::Exists(address));
+        }
+        let max = self.addresses.len();
+        let free = |slot: &AddressSlot| slot.state == State::Free;
+        let Some(index) = self.addresses.iter().position(free) else {
+            let what = "addresses";
+            return Err(HostError::Full { what, max });
+        };
+        self.enter_groups_of(now, address, vlan)?;
+        let probes = match address {
+            IpAddr::V4(_) => self.config.ipv4_probes,
+            IpAddr::V6(_) => self.config.ipv6_probes,
+        };
+        let wait = self.up_to(PROBE_WAIT);
+        self.addresses[index] = AddressSlot {
+            state: State::Tentative,
+            ip: address,
+            prefix,
+            vlan,
+            left: probes,
+            ..AddressSlot::EMPTY
+        };
+        if probes == 0 {
+            self.make_ready(now, index);
+        } else {
+            self.address_due(index, now.saturating_add(wait));
+        }
+        Ok(())
+    }
+
+    /// Gives an address up, with the routes that are over it.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn remove_address(
+        &mut self,
+        now: Duration,
+        address: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), HostError> {
+        let index = self
+            .address(address, vlan)
+            .ok_or(HostError::Unknown(address))?;
+        self.addresses[index] = AddressSlot::EMPTY;
+        self.leave_groups_of(now, address, vlan);
+        self.drop_unreachable_routes();
+        Ok(())
+    }
+
+    /// The addresses that are ours, with the lengths of their prefixes and their VLANs.
+    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, u8, Option<u16>)> {
+        let ready = self.addresses.iter().filter(|slot| slot.is_ready());
+        ready.map(|slot| (slot.ip, slot.prefix, slot.vlan))
+    }
+
+    /// Whether it is known of each address that was added whose it is.
+    pub fn is_settled(&self) -> bool {
+        let probing = |slot: &AddressSlot| slot.state == State::Tentative;
+        !self.addresses.iter().any(probing)
+    }
+
+    /// The slot of an address, whether it is ours yet or not.
+    pub(super) fn address(&self, address: IpAddr, vlan: Option<u16>) -> Option<usize> {
+        let is = |slot: &AddressSlot| {
+            matches!(slot.state, State::Tentative | State::Ready)
+                && slot.ip == address
+                && slot.vlan == vlan
+        };
+        self.addresses.iter().position(is)
+    }
+
+    /// Whether an address is ours.
+    pub(super) fn is_own(&self, address: IpAddr, vlan: Option<u16>) -> bool {
+        let index = self.address(address, vlan);
+        index.is_some_and(|index| self.addresses[index].is_ready())
+    }
+
+    /// Whether an address is being probed for.
+    pub(super) fn is_tentative(&self, address: IpAddr, vlan: Option<u16>) -> bool {
+        let index = self.address(address, vlan);
+        index.is_some_and(|index| self.addresses[index].state == State::Tentative)
+    }
+
+    fn address_due(&mut self, index: usize, at: Duration) {
+        self.addresses[index].due = Some(at);
+        self.remind(at);
+    }
+
+    fn make_ready(&mut self, now: Duration, index: usize) {
+        let announcements = self.config.announcements;
+        let slot = &mut self.addresses[index];
+        slot.state = State::Ready;
+        slot.news = Some(News::Ready);
+        slot.left = announcements;
+        slot.due = None;
+        if announcements > 0 {
+            self.address_due(index, now);
+        }
+    }
+
+    /// Somebody else has, or wants, an address of ours.
+    pub(super) fn claimed(&mut self, now: Duration, address: IpAddr, vlan: Option<u16>, mac: Mac) {
+        let Some(index) = self.address(address, vlan) else {
+            return;
+        };
+        let slot = &mut self.addresses[index];
+        if slot.state == State::Tentative {
+            slot.state = State::Lost;
+            slot.news = Some(News::Duplicate(mac));
+            slot.due = None;
+            self.leave_groups_of(now, address, vlan);
+            return;
+        }
+        slot.news = Some(News::Conflict(mac));
+        let rest = slot
+            .defended
+            .is_some_and(|at| now < at.saturating_add(DEFEND_INTERVAL));
+        if !rest {
+            slot.defended = Some(now);
+            slot.left = slot.left.max(1);
+            self.address_due(index, now);
+        }
+    }
+
+    /// Sends the probe or announcement that is due.
+    pub(super) fn transmit_address(&mut self, now: Duration, buffer: &mut [u8]) -> Option<usize> {
+        loop {
+            let is_due = |slot: &AddressSlot| slot.due.is_some_and(|due| due <= now);
+            let index = self.addresses.iter().position(is_due)?;
+            let slot = &mut self.addresses[index];
+            let (ip, vlan, probe) = (slot.ip, slot.vlan, slot.state == State::Tentative);
+            slot.due = None;
+            if slot.left == 0 {
+                if probe {
+                    self.make_ready(now, index);
+                }
+                continue;
+            }
+            slot.left -= 1;
+            let left = slot.left;
+            let next = match (probe, ip) {
+                (false, _) if left == 0 => None,
+                (false, _) => Some(ANNOUNCE_INTERVAL),
+                (true, IpAddr::V6(_)) => Some(self.config.retransmit),
+                (true, IpAddr::V4(_)) if left == 0 => Some(ANNOUNCE_WAIT),
+                (true, IpAddr::V4(_)) => Some(PROBE_MIN + self.up_to(PROBE_SPREAD)),
+            };
+            if let Some(next) = next {
+                self.address_due(index, now.saturating_add(next));
+            }
+            return match (ip, probe) {
+                (IpAddr::V4(ip), true) => self.arp_probe(buffer, ip, vlan),
+                (IpAddr::V4(ip), false) => self.arp_announcement(buffer, ip, vlan),
+                (IpAddr::V6(ip), true) => self.nd_probe(buffer, ip, vlan),
+                (IpAddr::V6(ip), false) => self.nd_announcement(buffer, ip, vlan),
+            };
+        }
+    }
+
+    pub(super) fn address_event(&mut self) -> Option<Event> {
+        let slot = self.addresses.iter_mut().find(|slot| slot.news.is_some())?;
+        let (address, vlan) = (slot.ip, slot.vlan);
+        let event = match slot.news.take()? {
+            News::Ready => Event::AddressReady { address, vlan },
+            News::Conflict(mac) => Event::AddressConflict { address, vlan, mac },
+            News::Duplicate(mac) => {
+                *slot = AddressSlot::EMPTY;
+                Event::AddressDuplicate { address, vlan, mac }
+            }
+        };
+        Some(event)
+    }
+}

@@ -1,0 +1,391 @@
+//! The neighbours: who was asked for, where they are, and how sure that is (RFC 4861 section 7.3; ARP's answers, which have
+//! no states of their own, drive the same).
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+
+use super::frame::multicast_mac;
+use super::{Event, Host, Mac, is_unicast};
+
+const NIL: u32 = u32::MAX;
+/// What packets of ours may cross before they are dropped.
+const HOP_LIMIT: u8 = 64;
+
+/// How a datagram to an address leaves the port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// MAC address of the next hop.
+    pub mac: [u8; 6],
+    /// VLAN of the way there. The GID table needs an entry with it.
+    pub vlan: Option<u16>,
+    /// Hop limit to send with.
+    pub hop_limit: u8,
+}
+
+impl Neighbour {
+    /// A neighbour on the untagged link.
+    pub const fn new(mac: [u8; 6]) -> Self {
+        Self {
+            mac,
+            vlan: None,
+            hop_limit: 64,
+        }
+    }
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// Known.
+    Found(Neighbour),
+    /// Asked for; ask again later.
+    Pending,
+    /// There is no way to that address (ENETUNREACH).
+    NoRoute,
+    /// There would be a way, but nobody answers there (EHOSTUNREACH).
+    NoAnswer,
+}
+
+/// Memory of one neighbour of a [`Host`].
+#[derive(Debug, Clone, Copy)]
+pub struct NeighbourSlot {
+    state: State,
+    ip: IpAddr,
+    vlan: Option<u16>,
+    mac: Mac,
+    due: Option<Duration>,
+    /// Questions asked.
+    asked: u8,
+    used: Duration,
+    news: Option<News>,
+    /// Neighbours are found over a hash table of chains: this is the next one in the neighbour's chain,
+    next: u32,
+    /// and this the first one of the chain that has this slot's number, whoever is in the slot.
+    head: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    /// Asked for.
+    Incomplete,
+    /// Nobody answered.
+    Failed,
+    /// Has answered lately.
+    Reachable,
+    /// Has been heard of.
+    Stale,
+    /// Is used without having answered lately.
+    Delay,
+    /// Is asked again.
+    Probe,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum News {
+    Changed,
+    Lost,
+}
+
+/// How a neighbour was heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It asked us for something: a stranger is worth remembering, as there will be an answer to it.
+    Question,
+    /// It said where it is, because we had asked or not.
+    Answer {
+        solicited: bool,
+        /// It may say something else than what was known.
+        instead: bool,
+    },
+}
+
+impl NeighbourSlot {
+    /// No neighbour.
+    pub const EMPTY: Self = Self {
+        state: State::Free,
+        ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        vlan: None,
+        mac: [0; 6],
+        due: None,
+        asked: 0,
+        used: Duration::ZERO,
+        news: None,
+        next: NIL,
+        head: NIL,
+    };
+
+    pub(super) const fn due(&self) -> Option<Duration> {
+        self.due
+    }
+}
+
+impl Host<'_> {
+    /// The way to `destination` from the address `source` of ours: known, or asked for, in which case asking again after
+    /// [`poll_transmit`](Self::poll_transmit) and [`receive`](Self::receive) had something to do tells the outcome.
+    pub fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
+        let found = |mac, vlan| {
+            Resolution::Found(Neighbour {
+                mac,
+                vlan,
+                hop_limit: HOP_LIMIT,
+            })
+        };
+        if destination.is_multicast() {
+            let mut own = self.addresses();
+            let Some((_, _, vlan)) = own.find(|(ip, ..)| *ip == source) else {
+                return Resolution::NoRoute;
+            };
+            return found(multicast_mac(destination), vlan);
+        }
+        let Some(way) = self
+            .way(Some(source), destination)
+            .filter(|way| is_unicast(way.hop))
+        else {
+            return Resolution::NoRoute;
+        };
+        let Some(index) = self.neighbour_slot(now, way.hop, way.vlan) else {
+            return Resolution::NoAnswer;
+        };
+        let delay = now.saturating_add(self.config.delay);
+        let slot = &mut self.neighbours[index];
+        slot.used = now;
+        let (state, mac) = (slot.state, slot.mac);
+        match state {
+            State::Free => {
+                slot.state = State::Incomplete;
+                slot.asked = 0;
+                self.neighbour_due(index, now);
+                Resolution::Pending
+            }
+            State::Incomplete => Resolution::Pending,
+            State::Failed => Resolution::NoAnswer,
+            State::Stale => {
+                slot.state = State::Delay;
+                self.neighbour_due(index, delay);
+                found(mac, way.vlan)
+            }
+            State::Reachable | State::Delay | State::Probe => found(mac, way.vlan),
+        }
+    }
+
+    /// Forgets where a neighbour is, so that it is asked for when it is needed next.
+    pub fn forget(&mut self, address: IpAddr, vlan: Option<u16>) {
+        if let Some(index) = self.find_neighbour(address, vlan) {
+            self.free_neighbour(index);
+        }
+    }
+
+    /// Where neighbours are, as far as that is known.
+    pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Option<u16>, Mac)> {
+        let known = |slot: &&NeighbourSlot| {
+            !matches!(slot.state, State::Free | State::Incomplete | State::Failed)
+        };
+        let known = self.neighbours.iter().filter(known);
+        known.map(|slot| (slot.ip, slot.vlan, slot.mac))
+    }
+
+    /// A neighbour was heard of.
+    pub(super) fn heard(
+        &mut self,
+        now: Duration,
+        ip: IpAddr,
+        vlan: Option<u16>,
+        mac: Mac,
+        how: Heard,
+    ) {
+        if !is_unicast(ip) || mac[0] & 1 != 0 || mac == [0; 6] || self.is_own(ip, vlan) {
+            return;
+        }
+        let index = match how {
+            Heard::Question => self.neighbour_slot(now, ip, vlan),
+            // Who was not asked for and does not ask is nobody's concern.
+            Heard::Answer { .. } => self.find_neighbour(ip, vlan),
+        };
+        let Some(index) = index else {
+            return;
+        };
+        let reachable = self.config.reachable / 2 + self.up_to(self.config.reachable);
+        let slot = &mut self.neighbours[index];
+        let other = slot.mac != mac;
+        let known = !matches!(slot.state, State::Free | State::Incomplete | State::Failed);
+        // An answer proves something only while there is a question.
+        let asked = matches!(slot.state, State::Incomplete | State::Delay | State::Probe);
+        let (solicited, instead) = match how {
+            Heard::Question => (false, true),
+            Heard::Answer { solicited, instead } => (solicited && asked, instead),
+        };
+        if known && other && !instead {
+            // Doubt, no more (RFC 4861 section 7.2.5).
+            if slot.state == State::Reachable {
+                slot.state = State::Stale;
+                slot.due = None;
+            }
+            return;
+        }
+        if known && other {
+            slot.news = Some(News::Changed);
+        }
+        slot.mac = mac;
+        if solicited {
+            slot.state = State::Reachable;
+            self.neighbour_due(index, now.saturating_add(reachable));
+        } else if !known || other {
+            slot.state = State::Stale;
+            slot.due = None;
+        }
+    }
+
+    /// Sends the question that is due, and moves on whoever's time has come.
+    pub(super) fn transmit_neighbour(&mut self, now: Duration, buffer: &mut [u8]) -> Option<usize> {
+        for index in 0..self.neighbours.len() {
+            let slot = &mut self.neighbours[index];
+            if slot.due.is_none_or(|due| now < due) {
+                continue;
+            }
+            slot.due = None;
+            match slot.state {
+                State::Free | State::Stale => continue,
+                State::Reachable => {
+                    slot.state = State::Stale;
+                    continue;
+                }
+                State::Failed => {
+                    self.free_neighbour(index);
+                    continue;
+                }
+                State::Delay => {
+                    slot.state = State::Probe;
+                    slot.asked = 0;
+                }
+                State::Incomplete | State::Probe => {}
+            }
+            let (ip, vlan, mac, probe) = (slot.ip, slot.vlan, slot.mac, slot.state == State::Probe);
+            if slot.asked >= self.config.solicitations {
+                slot.state = State::Failed;
+                if probe {
+                    slot.news = Some(News::Lost);
+                }
+                self.neighbour_due(index, now.saturating_add(self.config.failed));
+                continue;
+            }
+            slot.asked += 1;
+            self.neighbour_due(index, now.saturating_add(self.config.retransmit));
+            let to = probe.then_some(mac);
+            let sent = match ip {
+                IpAddr::V4(ip) => self.arp_request(buffer, ip, vlan, to),
+                IpAddr::V6(ip) => self.nd_solicitation(buffer, ip, vlan, to),
+            };
+            if sent.is_some() {
+                return sent;
+            }
+        }
+        None
+    }
+
+    pub(super) fn neighbour_event(&mut self) -> Option<Event> {
+        let slot = self
+            .neighbours
+            .iter_mut()
+            .find(|slot| slot.news.is_some())?;
+        let (address, vlan, mac) = (slot.ip, slot.vlan, slot.mac);
+        Some(match slot.news.take()? {
+            News::Changed => Event::NeighbourChanged { address, vlan, mac },
+            News::Lost => Event::NeighbourLost { address, vlan },
+        })
+    }
+
+    fn neighbour_due(&mut self, index: usize, at: Duration) {
+        self.neighbours[index].due = Some(at);
+        self.remind(at);
+    }
+
+    fn bucket(&self, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
+        let bits = match ip {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 ^ ip.to_bits() as u64,
+        };
+        // Seeded, as whoever is on the link chooses the addresses.
+        let hash = (bits ^ u64::from(vlan.unwrap_or(0)) << 48 ^ self.config.seed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(hash >> 32)
+            .ok()?
+            .checked_rem(self.neighbours.len())
+    }
+
+    fn find_neighbour(&self, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
+        let mut at = self.neighbours[self.bucket(ip, vlan)?].head as usize;
+        while let Some(slot) = self.neighbours.get(at) {
+            if slot.ip == ip && slot.vlan == vlan {
+                return Some(at);
+            }
+            at = slot.next as usize;
+        }
+        None
+    }
+
+    /// The slot of a neighbour, new or old; `None` if all are needed for others.
+    fn neighbour_slot(&mut self, now: Duration, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
+        if let Some(index) = self.find_neighbour(ip, vlan) {
+            return Some(index);
+        }
+        let free = |slot: &NeighbourSlot| slot.state == State::Free;
+        let index = match self.neighbours.iter().position(free) {
+            Some(index) => index,
+            None => self.evict()?,
+        };
+        let bucket = self.bucket(ip, vlan)?;
+        let next = core::mem::replace(&mut self.neighbours[bucket].head, index as u32);
+        let slot = &mut self.neighbours[index];
+        *slot = NeighbourSlot {
+            ip,
+            vlan,
+            used: now,
+            next,
+            head: slot.head,
+            ..NeighbourSlot::EMPTY
+        };
+        Some(index)
+    }
+
+    /// Makes room: those who were only heard of go before those who are needed, and among these whoever was needed least
+    /// lately. Who is being asked for stays, or a flood would keep anyone from ever being found.
+    fn evict(&mut self) -> Option<usize> {
+        let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
+        let candidates =
+            self.neighbours.iter().enumerate().filter(|(_, slot)| {
+                !matches!(slot.state, State::Incomplete) && slot.news.is_none()
+            });
+        let (index, _) = candidates.min_by_key(|(_, slot)| (needed(slot), slot.used))?;
+        self.free_neighbour(index);
+        self.stats.evicted += 1;
+        Some(index)
+    }
+
+    fn free_neighbour(&mut self, index: usize) {
+        let (ip, vlan, next) = {
+            let slot = &self.neighbours[index];
+            (slot.ip, slot.vlan, slot.next)
+        };
+        let Some(bucket) = self.bucket(ip, vlan) else {
+            return;
+        };
+        if self.neighbours[bucket].head == index as u32 {
+            self.neighbours[bucket].head = next;
+        } else {
+            let mut at = self.neighbours[bucket].head as usize;
+            while let Some(slot) = self.neighbours.get_mut(at) {
+                if slot.next == index as u32 {
+                    slot.next = next;
+                    break;
+                }
+                at = slot.next as usize;
+            }
+        }
+        let slot = &mut self.neighbours[index];
+        *slot = NeighbourSlot {
+            head: slot.head,
+            ..NeighbourSlot::EMPTY
+        };
+    }
+}

@@ -1,0 +1,284 @@
+//! Multicast groups of ids for datagrams, on RoCE: the group's address is its GID, and the switches are told by the resolver
+//! (IGMP, MLD), so that there is nobody to ask.
+
+use core::net::IpAddr;
+
+use bareverbs_core::ah::AhAttr;
+use bareverbs_core::{Gid, Platform};
+
+use super::RdmaCm;
+use super::error::RdmaError;
+use super::gsi;
+use super::qp::IdQp;
+use super::resolver::{Neighbour, Resolver};
+use super::types::{CmId, EventType, IdState, UDP_QKEY, UdEvent};
+use crate::ip::{HostError, multicast_mac};
+
+/// The QP number that means all of a group's.
+const MULTICAST_QPN: u32 = 0xff_ffff;
+
+/// Room for one group of one id. Hand a slice of them to [`RdmaCm::new`].
+#[derive(Debug, Clone, Copy)]
+pub struct GroupSlot {
+    pub(super) owner: Option<CmId>,
+    group: IpAddr,
+    vlan: Option<u16>,
+    context: u64,
+    path: AhAttr,
+    /// The id's QP receives what is sent to the group.
+    attached: bool,
+    send_only: bool,
+}
+
+impl GroupSlot {
+    /// No group.
+    pub const EMPTY: Self = Self {
+        owner: None,
+        group: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
+        vlan: None,
+        context: 0,
+        path: AhAttr {
+            dgid: Gid::ZERO,
+            sgid_index: 0,
+            hop_limit: 0,
+            traffic_class: 0,
+            flow_label: 0,
+            sl: 0,
+            static_rate: 0,
+            dmac: [0; 6],
+            dlid: 0,
+            src_path_bits: 0,
+            port_num: 0,
+            force_loopback: false,
+        },
+        attached: false,
+        send_only: false,
+    };
+
+    /// Takes a QP out of the group.
+    pub(super) fn detach<P: Platform>(&mut self, qp: Option<&mut IdQp<'_, P>>) {
+        if core::mem::take(&mut self.attached)
+            && let Some(IdQp::Ud(qp)) = qp
+            && let Err(error) = qp.detach_mcast(self.path.dgid)
+        {
+            log::warn!("a QP could not be taken out of {}: {error}", self.group);
+        }
+    }
+}
+
+impl Default for GroupSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// How to be in a group (`struct rdma_cm_join_mc_attr_ex`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinMulticast {
+    /// The group.
+    pub group: IpAddr,
+    /// Only send to it (`RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`): the QP is not attached, and no switch is told.
+    pub send_only: bool,
+    /// Comes back with the event.
+    pub context: u64,
+}
+
+/// The path to a group.
+pub(super) fn way_to(group: IpAddr) -> Neighbour {
+    Neighbour::new(multicast_mac(group))
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Joins a multicast group (`rdma_join_multicast`). The id has to be bound to an address of the device. Its QP, if it has
+    /// one, receives what is sent there from now on; another one has to be attached by the application.
+    ///
+    /// What follows is `MulticastJoin`, which says where to send ([`UdEvent`]) and has `context` in
+    /// [`arg`](super::CmEvent::arg), or `MulticastError`.
+    pub fn join_multicast(
+        &mut self,
+        id: CmId,
+        group: IpAddr,
+        context: u64,
+    ) -> Result<(), RdmaError> {
+        self.join_multicast_ex(
+            id,
+            &JoinMulticast {
+                group,
+                send_only: false,
+                context,
+            },
+        )
+    }
+
+    /// The same with a choice of how (`rdma_join_multicast_ex`).
+    pub fn join_multicast_ex(&mut self, id: CmId, join: &JoinMulticast) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let group = join.group;
+        let slot = &self.ids[index];
+        let (state, tos) = (slot.state, slot.tos);
+        if !slot.port_space.is_datagram() {
+            return Err(RdmaError::WrongPortSpace {
+                call: "join_multicast",
+                port_space: slot.port_space,
+            });
+        }
+        if !matches!(
+            state,
+            IdState::AddrBound | IdState::AddrResolved | IdState::RouteResolved
+        ) {
+            return Err(RdmaError::WrongState {
+                call: "join_multicast",
+                state,
+            });
+        }
+        let Some(source) = slot.local.map(|local| local.ip()).filter(|_| slot.bound) else {
+            return Err(RdmaError::NotBound);
+        };
+        if !group.is_multicast() {
+            return Err(RdmaError::Host(HostError::NotAGroup(group)));
+        }
+        if group.is_ipv4() != source.is_ipv4() {
+            return Err(RdmaError::FamilyMismatch);
+        }
+        if self.group_of(id, group).is_some() {
+            return Err(RdmaError::AddrInUse((group, 0).into()));
+        }
+        let capacity = self.groups.len();
+        let free = self.groups.iter().position(|slot| slot.owner.is_none());
+        let place = free.ok_or(RdmaError::Full {
+            what: "multicast groups",
+            capacity,
+        })?;
+        let (link, vlan) = self.own_entry(source).ok_or(RdmaError::NoDevice(source))?;
+        let now = self.now();
+        if !join.send_only {
+            self.resolver.join_group(now, group, vlan)?;
+        }
+        let way = way_to(group);
+        let mut slot = GroupSlot {
+            owner: Some(id),
+            group,
+            vlan,
+            context: join.context,
+            path: AhAttr {
+                dgid: gsi::gid(group),
+                sgid_index: link,
+                hop_limit: way.hop_limit,
+                traffic_class: tos,
+                dmac: way.mac,
+                port_num: 1,
+                ..AhAttr::default()
+            },
+            attached: false,
+            send_only: join.send_only,
+        };
+        self.ids[index].failure = None;
+        let attached = match &mut self.ids[index].qp {
+            Some(IdQp::Ud(qp)) if !join.send_only => qp.attach_mcast(slot.path.dgid).map(|()| true),
+            _ => Ok(false),
+        };
+        match attached {
+            Ok(attached) => {
+                slot.attached = attached;
+                self.groups[place] = slot;
+                self.ids[index].groups += 1;
+                self.push_with(index, EventType::MulticastJoin, 0, place as u64);
+            }
+            Err(error) => {
+                if !join.send_only {
+                    self.resolver.leave_group(now, group, vlan)?;
+                }
+                self.push_failure(index, EventType::MulticastError, error.into());
+            }
+        }
+        self.complete(id)
+    }
+
+    /// Leaves a multicast group (`rdma_leave_multicast`). An event of it that was not fetched is dropped.
+    pub fn leave_multicast(&mut self, id: CmId, group: IpAddr) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let place = self
+            .group_of(id, group)
+            .ok_or(RdmaError::NotJoined(group))?;
+        let slot = &mut self.ids[index];
+        for _ in 0..slot.pending.len() {
+            if let Some(pending) = slot.pending.pop_front()
+                && (pending.event != EventType::MulticastJoin || pending.arg != place as u64)
+            {
+                let _ = slot.pending.push_back(pending);
+            }
+        }
+        if slot.pending.is_empty() {
+            self.unqueue(index);
+        }
+        self.leave_place(index, place)
+    }
+
+    fn leave_place(&mut self, index: usize, place: usize) -> Result<(), RdmaError> {
+        let slot = &mut self.groups[place];
+        slot.detach(self.ids[index].qp.as_mut());
+        let GroupSlot {
+            group,
+            vlan,
+            send_only,
+            ..
+        } = *slot;
+        *slot = GroupSlot::EMPTY;
+        self.ids[index].groups -= 1;
+        if send_only {
+            return Ok(());
+        }
+        let now = self.now();
+        self.resolver.leave_group(now, group, vlan)
+    }
+
+    /// Leaves all groups of an id that goes.
+    pub(super) fn leave_groups(&mut self, index: usize) {
+        let id = self.id_of(index);
+        for place in 0..self.groups.len() {
+            if self.ids[index].groups == 0 {
+                return;
+            }
+            if self.groups[place].owner == Some(id)
+                && let Err(error) = self.leave_place(index, place)
+            {
+                log::warn!("a group could not be left: {error}");
+            }
+        }
+    }
+
+    /// The QP of an id goes, but not the id: it stays in its groups.
+    pub(super) fn detach_groups(&mut self, index: usize) {
+        if self.ids[index].groups == 0 {
+            return;
+        }
+        let id = self.id_of(index);
+        for slot in self.groups.iter_mut() {
+            if slot.owner == Some(id) {
+                slot.detach(self.ids[index].qp.as_mut());
+            }
+        }
+    }
+
+    /// What `MulticastJoin` tells: where to send, and the context.
+    pub(super) fn describe_group(&self, index: usize, place: u64) -> (UdEvent, u64) {
+        let id = self.id_of(index);
+        match self.groups.get(place as usize) {
+            Some(slot) if slot.owner == Some(id) => {
+                let ud = UdEvent {
+                    ah_attr: slot.path,
+                    qp_num: MULTICAST_QPN,
+                    qkey: UDP_QKEY,
+                };
+                (ud, slot.context)
+            }
+            _ => (UdEvent::default(), 0),
+        }
+    }
+
+    fn group_of(&self, id: CmId, group: IpAddr) -> Option<usize> {
+        self.groups
+            .iter()
+            .position(|slot| slot.owner == Some(id) && slot.group == group)
+    }
+}

@@ -1,0 +1,324 @@
+//! What a peer cannot do, and what the user can set: floods, long timeouts, lost memory, timers, refusals with their
+//! additional information.
+
+mod common;
+
+use std::time::Duration;
+
+use bareverbs_cm::engine::*;
+use bareverbs_cm::mad::*;
+use common::peer::*;
+use common::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Requests from everywhere: they take the backlog, each further one is refused, and who is connected does not notice.
+#[test]
+fn flood_of_requests() {
+    let config = Config {
+        reserved: 3,
+        ..Config::new(1, 0xb)
+    };
+    let mut bench = server_with(config);
+    bench.engine.listen(99, u32::MAX, false, 78).unwrap();
+    let old = bench.established(1, 1);
+    let mut random = Random(7);
+    let mut refused = 0;
+    for round in 0..50_000u32 {
+        let flood = Req {
+            local_comm_id: random.next() as u32,
+            local_ca_guid: random.next(),
+            local_qpn: random.next() as u32 & 0xff_ffff,
+            service_id: if round % 2 == 0 { SERVICE } else { 99 },
+            ..req(0, 0)
+        };
+        bench.hear(Message::Req(flood)).unwrap();
+        while let Some((_, _, message)) = bench.say_at(NOW) {
+            let Message::Rej(rej) = message else { panic!() };
+            assert_eq!(rej.reason(), RejectReason::NO_RESOURCES);
+            refused += 1;
+        }
+    }
+    // 16 slots: one connection, twelve requests (at most four at the listener with that backlog), three reserved.
+    assert_eq!((bench.engine.in_use(), refused), (13, 50_000 - 12));
+    for qpn in 0..3 {
+        let params = ConnectParams {
+            local_qpn: qpn,
+            ..params()
+        };
+        bench.engine.connect(NOW, &params).unwrap();
+        assert!(matches!(bench.said(), Message::Req(_)));
+    }
+    assert_eq!(
+        bench.engine.connect(NOW, &params()),
+        Err(CmError::NoConnectionSlots { capacity: 16 })
+    );
+    assert_eq!(bench.state(old), State::Established);
+    bench.hear(dreq(old, 1, 0x300)).unwrap();
+    assert!(matches!(bench.said(), Message::Drep(_)));
+}
+
+/// A REQ and an MRA may ask for 2.4 hours a time; they get what this end allows.
+#[test]
+fn peers_do_not_dictate_how_long_to_wait() {
+    let mut bench = server();
+    let long = Req {
+        local_cm_response_timeout: 31,
+        max_cm_retries: 15,
+        ..req(9, 9)
+    };
+    bench.hear(Message::Req(long)).unwrap();
+    let id = bench.engine.poll_event().unwrap().connection;
+    bench.engine.reply(NOW, id, &ReplyParams::new(3)).unwrap();
+    bench.said();
+    let mut now = NOW;
+    while let Some(at) = bench.engine.next_deadline() {
+        now = now.max(at);
+        while bench.say_at(now).is_some() {}
+        if bench.engine.poll_event().is_some() {
+            break;
+        }
+    }
+    let waited = (now - NOW).as_secs();
+    assert!((1098..1102).contains(&waited), "{waited} s");
+
+    let (mut bench, id) = client();
+    let mra = Message::Mra(Mra {
+        local_comm_id: 5,
+        remote_comm_id: id.comm_id(),
+        service_timeout: 31,
+        ..Mra::ZERO
+    });
+    bench.hear(mra).unwrap();
+    let next = bench.engine.next_deadline().unwrap() - NOW;
+    assert!(next <= 70 * SECOND, "{next:?}");
+}
+
+#[test]
+fn timers_of_a_connection_that_arrived() {
+    let mut bench = server();
+    let id = bench.request(9, 9);
+    let timers = Timers {
+        remote_response: 14,
+        local_response: 20,
+        max_retries: 1,
+        early: None,
+    };
+    bench.engine.set_timers(id, &timers).unwrap();
+    assert!(matches!(
+        bench.engine.set_timers(
+            id,
+            &Timers {
+                max_retries: 16,
+                ..timers
+            }
+        ),
+        Err(CmError::BadParameter { .. })
+    ));
+    // MRA: none, then one of this connection's own.
+    bench.engine.set_auto_mra(id, None).unwrap();
+    assert!(bench.hear(Message::Req(req(9, 9))).is_err());
+    bench.silent();
+    bench.engine.set_auto_mra(id, Some(17)).unwrap();
+    assert!(bench.hear(Message::Req(req(9, 9))).is_err());
+    let Message::Mra(mra) = bench.said() else {
+        panic!()
+    };
+    assert_eq!((mra.message, mra.service_timeout), (0, 17));
+    bench.engine.reply(NOW, id, &ReplyParams::new(3)).unwrap();
+    let mut times = vec![];
+    let mut now = NOW;
+    bench.said();
+    while let Some(at) = bench.engine.next_deadline() {
+        now = now.max(at);
+        while bench.say_at(now).is_some() {
+            times.push((now - NOW).as_millis());
+        }
+    }
+    // 67 ms a time, twice.
+    assert_eq!(times.len(), 1);
+    assert!((67..69).contains(&times[0]), "{times:?}");
+    assert!(((now - NOW).as_millis()).abs_diff(134) <= 3);
+    assert!(matches!(
+        bench.engine.poll_event().unwrap().kind,
+        EventKind::Unreachable {
+            unanswered: Attribute::Rep
+        }
+    ));
+}
+
+/// The peer crashed and comes back with the same QP: the first request is refused and ends the old connection here, the
+/// second one is heard, though nobody ever answers the DREQ.
+#[test]
+fn peer_that_lost_its_memory_gets_back_in() {
+    for early in [false, true] {
+        let mut bench = server();
+        let old = bench.established(1, 0x55);
+        if early {
+            // This end was about to end it anyway.
+            bench.engine.disconnect(NOW, old, b"").unwrap();
+            assert!(matches!(bench.said(), Message::Dreq(_)));
+        }
+        bench.hear(Message::Req(req(2, 0x55))).unwrap();
+        bench.refused(2, 0, RejectReason::STALE_CONNECTION, &[]);
+        if !early {
+            assert!(matches!(bench.said(), Message::Dreq(_)));
+        }
+        assert_eq!(bench.state(old), State::DreqSent);
+        let new = bench.request(3, 0x55);
+        assert_ne!(new, old);
+        assert_eq!(bench.state(new), State::ReqReceived);
+        // The old one ends by itself, with one event each.
+        let mut seen = vec![];
+        let mut now = NOW;
+        bench
+            .engine
+            .reject(NOW, new, RejectReason(28), &[], &[])
+            .unwrap();
+        while let Some(at) = bench.engine.next_deadline() {
+            now = now.max(at);
+            while bench.say_at(now).is_some() {}
+            while let Some(event) = bench.engine.poll_event() {
+                assert_eq!(event.connection, old);
+                seen.push(matches!(event.kind, EventKind::TimewaitExit));
+            }
+        }
+        assert_eq!(seen, [false, true]);
+    }
+}
+
+/// The other way round: this end's QP is known there, and a fresh one gets through.
+#[test]
+fn refused_as_stale_and_tried_again_with_a_fresh_qp() {
+    let mut world = World::new(1, 8);
+    let first = world.connect();
+    world.run(10 * MS);
+    assert!(world.established(0, first));
+    // The client's process dies: nothing is said, and the next one has the same QP number.
+    let config = Config {
+        seed: 77,
+        ..*world.nodes[0].config()
+    };
+    world.nodes[0] = engine(config, 8);
+    world.seen[0].clear();
+    let ece = Ece {
+        vendor_id: 5,
+        options: 6,
+    };
+    let params = ConnectParams {
+        user: 9,
+        ece,
+        ..params()
+    };
+    let second = world.nodes[0].connect(world.now, &params).unwrap();
+    world.run(world.now + 10 * MS);
+    assert_eq!(world.events(0), [Seen::Rejected(10, vec![])]);
+    assert_eq!(world.nodes[0].state(second), Ok(State::Timewait));
+    let third = world.nodes[0]
+        .retry(world.now, second, 0x12, b"again")
+        .unwrap();
+    world.run(world.now + 10 * MS);
+    assert!(world.established(0, third));
+    let peer = world.peer_id().unwrap();
+    assert_eq!(world.nodes[1].qp_params(peer).unwrap().dest_qpn, 0x12);
+    assert_eq!(world.nodes[1].remote_ece(peer), Ok(ece));
+    let Some((_, _, Seen::Request(data))) = world.seen[1]
+        .iter()
+        .rev()
+        .find(|(_, _, seen)| matches!(seen, Seen::Request(_)))
+        .cloned()
+    else {
+        panic!()
+    };
+    assert_eq!(&data[..5], b"again");
+    assert_eq!(
+        world.nodes[0].retry(world.now, third, 0x13, b""),
+        Err(CmError::WrongState {
+            call: "retry",
+            state: State::Established
+        })
+    );
+    world.release_all(&[second, third]);
+}
+
+/// Each reason arrives with what would have been acceptable.
+#[test]
+fn every_reason_arrives_with_its_information() {
+    let port_info = [7; 72];
+    for reason in 1..=35u16 {
+        let info = match reason {
+            4 => RejectInfo::CaGuid(0x1122_3344_5566_7788),
+            12 | 18 | 25 => RejectInfo::Gid([9; 16]),
+            13 | 19 => RejectInfo::Lid(0x1234),
+            14 | 20 => RejectInfo::ServiceLevel(3),
+            15 | 21 => RejectInfo::TrafficClass(0x88),
+            16 | 22 => RejectInfo::HopLimit(7),
+            17 | 23 => RejectInfo::Rate(16),
+            24 => RejectInfo::Redirect(&port_info),
+            26 => RejectInfo::Mtu(4),
+            28 => RejectInfo::Other(b"because"),
+            31 => RejectInfo::ClassVersion(2),
+            32 | 33 => RejectInfo::FlowLabel(0xa_bcde),
+            _ => RejectInfo::None,
+        };
+        let mut bytes = [0; 72];
+        let len = info.emit(&mut bytes);
+        for node in 0..2 {
+            let mut world = World::new(u64::from(reason), 4);
+            // Refused by the passive side, or by the active one after the REP.
+            world.accept_after = (node == 0).then_some(Duration::ZERO);
+            world.confirm = false;
+            let id = world.connect();
+            world.run(10 * MS);
+            let peer = world.peer_id().unwrap();
+            let who = if node == 1 { peer } else { id };
+            world.nodes[node]
+                .reject(world.now, who, RejectReason(reason), &bytes[..len], b"p")
+                .unwrap();
+            world.run(20 * MS);
+            let Some(Seen::Rejected(heard, there)) = world.events(1 - node).last().cloned() else {
+                panic!("{reason} by {node}: {:?}", world.events(1 - node))
+            };
+            assert_eq!(
+                (heard, RejectInfo::parse(RejectReason(heard), &there)),
+                (reason, info)
+            );
+            world.release_all(&[id]);
+        }
+    }
+    // What is too short, or without a form, is given as it is.
+    assert_eq!(
+        RejectInfo::parse(RejectReason::INVALID_GID, &[1, 2]),
+        RejectInfo::Other(&[1, 2])
+    );
+    assert_eq!(
+        RejectInfo::parse(RejectReason::INVALID_MTU, &[]),
+        RejectInfo::None
+    );
+}
+
+/// A name that is taken, and a language that is not spoken.
+#[test]
+fn refusals_that_linux_does_not_know() {
+    let mut bench = server();
+    let id = bench.established(9, 0x55);
+    bench.hear(Message::Req(req(9, 0x56))).unwrap();
+    bench.refused(9, 0, RejectReason::DUPLICATE_LOCAL_COMM_ID, &[]);
+    assert_eq!(bench.state(id), State::Established);
+    let mut mad = [0; MAD_LEN];
+    req(10, 0x57).emit(0x1234, &mut mad).unwrap();
+    mad[2] = 1;
+    assert_eq!(
+        bench.engine.handle_mad(NOW, &path(1), &mad),
+        Err(Ignored::Malformed(MadError::ClassVersion(1)))
+    );
+    bench.refused(10, 0, RejectReason::INVALID_CLASS_VERSION, &[2]);
+    // Only a REQ, and only if this end may speak up.
+    mad[17] = 0x13;
+    assert!(bench.engine.handle_mad(NOW, &path(1), &mad).is_err());
+    bench.silent();
+    bench.engine.config_mut().reject_unknown = false;
+    mad[17] = 0x10;
+    assert!(bench.engine.handle_mad(NOW, &path(1), &mad).is_err());
+    bench.silent();
+}
