@@ -1,239 +1,138 @@
-//! The measurements.
+//! A measurement, from the client's side and from the server's. The server follows the client.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bareverbs::verbs::{Platform, Remote, SendFlags, Sge};
+use bareverbs::cm::rdma::Resolver;
+use bareverbs::verbs::Platform;
 
 use super::Result;
-use super::end::{End, Pair};
+use super::echo;
+use super::flow::{Budget, Flow, Meter, rate};
+use super::protocol::{Answer, Ask, Tally};
+use super::report::Numbers;
+use super::session::Session;
+use super::test::{Kind, Test, Verb};
 
-/// The operation that is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Write,
-    Read,
-    Send,
-    Atomic,
-}
-
-/// How long all messages took, and the tenth of them that was fastest.
-pub(crate) struct Took {
-    pub(crate) all: Duration,
-    pub(crate) iterations: u32,
-    pub(crate) best_tenth: Duration,
-    pub(crate) tenth: u32,
-}
-
-/// Posts `count` operations with one doorbell.
-fn post<P: Platform>(
-    end: &mut End<'_, P>,
-    verb: Verb,
-    sge: Sge,
-    remote: Remote,
-    count: u32,
-) -> Result<()> {
-    let mut batch = end.qp.send_queue().batch();
-    for _ in 0..count {
-        let flags = SendFlags::SIGNALED;
-        match verb {
-            Verb::Write => batch.write(0, flags, remote, &[sge][..])?,
-            Verb::Read => batch.read(0, flags, remote, &[sge])?,
-            Verb::Send => batch.send(0, flags, &[sge][..])?,
-            Verb::Atomic => batch.fetch_add(0, flags, remote, 1, sge)?,
+/// As the client. How many messages it sent, and what was found.
+pub(crate) fn measure<P: Platform, R: Resolver>(
+    session: &mut Session<'_, '_, '_, P, R>,
+    test: Test,
+    budget: Budget,
+) -> Result<(u64, Numbers)> {
+    session.inbox.fill(0, session.inbox.len(), 0)?;
+    match session.ask(&Ask::Start(test))? {
+        Answer::Ready => {}
+        other => return Err(format!("the server is not ready, but {other:?}").into()),
+    }
+    if test.kind == Kind::Lat {
+        let times = echo::measure(session, &test, budget)?;
+        let count = times.len() as u64;
+        stop(
+            session,
+            Tally {
+                sent: count,
+                ..Tally::default()
+            },
+        )?;
+        // As perftest has it: half of what there and back take.
+        let parts = if test.verb.is_answered() { 1 } else { 2 };
+        return Ok((count, Numbers::times(times, parts)));
+    }
+    let mut flow = Flow::new(session, test)?;
+    let mut meter = Meter::new(test.kind, budget);
+    flow.run(session, true, &mut meter)?;
+    let theirs = stop(session, flow.tally(&meter))?;
+    flow.finish(session, Some(theirs))?;
+    if test.both_ways {
+        check_sum(session, &test, theirs)?;
+    }
+    let numbers = if test.kind == Kind::Load {
+        Numbers::times(std::mem::take(&mut meter.times), 1)
+    } else {
+        let [mut peak, mut average] = meter.rates();
+        if test.both_ways {
+            let there = rate(theirs.sent, Duration::from_nanos(theirs.nanos));
+            peak += there.max(theirs.peak as f64);
+            average += there;
         }
+        Numbers::rate(test.size, peak, average)
+    };
+    Ok((meter.count(), numbers))
+}
+
+fn stop<P: Platform, R: Resolver>(
+    session: &mut Session<'_, '_, '_, P, R>,
+    ours: Tally,
+) -> Result<Tally> {
+    match session.ask(&Ask::Stop(ours))? {
+        Answer::Done(theirs) => Ok(theirs),
+        other => Err(format!("the server is not done, but {other:?}").into()),
+    }
+}
+
+/// Every addition has to be there.
+fn check_sum<P: Platform, R: Resolver>(
+    session: &Session<'_, '_, '_, P, R>,
+    test: &Test,
+    theirs: Tally,
+) -> Result<()> {
+    let mut sum = [0; 8];
+    session.inbox.copy_out(0, &mut sum)?;
+    let sum = u64::from_ne_bytes(sum);
+    if test.verb == Verb::FetchAdd && sum != theirs.sent {
+        return Err(format!("{} additions of 1 came to {sum}", theirs.sent).into());
     }
     Ok(())
 }
 
-/// Runs what the other end has to do beside what this end does. Each is told when the other has failed.
-fn beside<'d, P: Platform + Send + Sync, T: Send>(
-    pair: &mut Pair<'d, P>,
-    theirs: impl FnOnce(&mut End<'d, P>, &dyn Fn() -> bool) -> Result<()> + Send,
-    ours: impl FnOnce(&mut End<'d, P>, &dyn Fn() -> bool) -> Result<T>,
-) -> Result<T> {
-    let Pair([a, b]) = pair;
-    let failed = [AtomicBool::new(false), AtomicBool::new(false)];
-    let [we_failed, they_failed] = &failed;
-    std::thread::scope(|scope| {
-        let other = scope.spawn(move || {
-            let result = theirs(b, &|| we_failed.load(Ordering::Relaxed));
-            they_failed.store(result.is_err(), Ordering::Relaxed);
-            result
-        });
-        let result = ours(a, &|| they_failed.load(Ordering::Relaxed));
-        we_failed.store(result.is_err(), Ordering::Relaxed);
-        let other = other.join().map_err(|_| "the other end panicked")?;
-        match (result, other) {
-            (Ok(result), Ok(())) => Ok(result),
-            // Who failed by itself says why.
-            (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
-            (Err(ours), Err(theirs)) => Err(format!("{ours}; at the other end: {theirs}").into()),
-        }
-    })
-}
-
-/// `iterations` messages with `depth` of them in flight.
-pub(crate) fn bandwidth<P: Platform + Send + Sync>(
-    pair: &mut Pair<'_, P>,
-    verb: Verb,
-    size: u32,
-    depth: u32,
-    iterations: u32,
-) -> Result<Took> {
-    let sge = pair.0[0].outbox(size)?;
-    let remote = pair.0[1].remote();
-    let inbox = pair.0[1].inbox(size)?;
-    let ahead = if verb == Verb::Send {
-        iterations.min(2 * depth)
-    } else {
-        0
-    };
-    for _ in 0..ahead {
-        pair.0[1].qp.recv_queue().post(0, &[inbox])?;
-    }
-    beside(
-        pair,
-        |end, given_up| {
-            let mut got = 0;
-            let mut posted = ahead;
-            while verb == Verb::Send && got < iterations {
-                let reap = |end: &mut End<'_, P>| {
-                    let count = End::reap(&mut end.recv_cq)?;
-                    Ok((count > 0).then_some(count))
-                };
-                let count = end.spin(reap, given_up)?;
-                got += count;
-                for _ in 0..count.min(iterations - posted) {
-                    end.qp.recv_queue().post(0, &[inbox])?;
-                    posted += 1;
-                }
+/// As the server: takes part in the client's tests until there are no more. How many there were.
+pub(crate) fn follow<P: Platform, R: Resolver>(
+    session: &mut Session<'_, '_, '_, P, R>,
+) -> Result<u64> {
+    let mut tests = 0;
+    loop {
+        match session.asked()? {
+            Ask::Start(test) => {
+                let limits = session.limits;
+                test.check(limits.largest, limits.deepest)?;
+                log::info!("{test:?}");
+                let during = |error| format!("{}: {error}", test.name());
+                take_part(session, test).map_err(during)?;
+                tests += 1;
             }
-            Ok(())
-        },
-        |end, given_up| {
-            let tenth = (iterations / 10).max(1);
-            let (mut posted, mut done) = (0, 0);
-            let mut best = Duration::MAX;
-            let begun = Instant::now();
-            let mut window = (begun, 0);
-            while done < iterations {
-                let room = (depth - (posted - done)).min(iterations - posted);
-                if room > 0 {
-                    post(end, verb, sge, remote, room)?;
-                    posted += room;
-                }
-                let reap = |end: &mut End<'_, P>| {
-                    let count = End::reap(&mut end.send_cq)?;
-                    Ok((count > 0).then_some(count))
-                };
-                done += end.spin(reap, given_up)?;
-                let passed = done - window.1;
-                if passed >= tenth {
-                    let now = Instant::now();
-                    // Completions come in bunches: a window may have more than a tenth.
-                    best = best.min((now - window.0) * tenth / passed);
-                    window = (now, done);
-                }
-            }
-            Ok(Took {
-                all: begun.elapsed(),
-                iterations,
-                best_tenth: best,
-                tenth,
-            })
-        },
-    )
-}
-
-/// One operation after the other, each until its completion.
-pub(crate) fn round_trips<P: Platform>(
-    pair: &mut Pair<'_, P>,
-    verb: Verb,
-    size: u32,
-    iterations: u32,
-) -> Result<Vec<Duration>> {
-    let remote = pair.0[1].remote();
-    let end = &mut pair.0[0];
-    let sge = end.outbox(size)?;
-    let mut times = Vec::with_capacity(iterations as usize);
-    for _ in 0..iterations {
-        let begun = Instant::now();
-        post(end, verb, sge, remote, 1)?;
-        sent(end, &|| false)?;
-        times.push(begun.elapsed());
-    }
-    Ok(times)
-}
-
-/// Waits for the completion of the one operation in flight.
-fn sent<P: Platform>(end: &mut End<'_, P>, given_up: &dyn Fn() -> bool) -> Result<()> {
-    let reap = |end: &mut End<'_, P>| Ok((End::reap(&mut end.send_cq)? > 0).then_some(()));
-    end.spin(reap, given_up)
-}
-
-/// A message there and one back, each seen by the receiver as applications do: a completion, or the last byte's change.
-pub(crate) fn echo<P: Platform + Send + Sync>(
-    pair: &mut Pair<'_, P>,
-    verb: Verb,
-    size: u32,
-    iterations: u32,
-) -> Result<Vec<Duration>> {
-    let remotes = pair.0.each_ref().map(End::remote);
-    if verb == Verb::Send {
-        for end in &mut pair.0 {
-            let inbox = end.inbox(size)?;
-            end.qp.recv_queue().post(0, &[inbox])?;
+            Ask::Bye => return Ok(tests),
+            other => return Err(format!("the client asks for {other:?} out of turn").into()),
         }
     }
-    // Never what a mark before it, or an earlier measurement, left there.
-    let mark = |number: u32| (number % 255) as u8 + 1;
-    for end in &pair.0 {
-        let inbox = end.inbox(size)?;
-        let offset = (inbox.addr - end.buffer.addr()) as usize;
-        end.buffer.fill(offset, size as usize, 0)?;
-    }
-    let answer = move |end: &mut End<'_, P>, given_up: &dyn Fn() -> bool, number: u32| {
-        let arrived = |end: &mut End<'_, P>| {
-            let there = match verb {
-                Verb::Send => End::reap(&mut end.recv_cq)? > 0,
-                _ => end.last_byte(size)? == mark(number),
-            };
-            Ok(there.then_some(()))
-        };
-        end.spin(arrived, given_up)?;
-        // Room for the next one before the other end can know that this one came.
-        if verb == Verb::Send && number + 1 < iterations {
-            let inbox = end.inbox(size)?;
-            end.qp.recv_queue().post(0, &[inbox])?;
+}
+
+fn take_part<P: Platform, R: Resolver>(
+    session: &mut Session<'_, '_, '_, P, R>,
+    test: Test,
+) -> Result<()> {
+    session.inbox.fill(0, session.inbox.len(), 0)?;
+    let mut flow = Flow::new(session, test)?;
+    session.answer(&Answer::Ready)?;
+    let mut meter = Meter::new(Kind::Bw, Budget::Asked);
+    let mut echoed = None;
+    if test.kind == Kind::Lat {
+        if !test.verb.is_answered() {
+            echoed = Some(echo::answer(session, &test)?);
         }
-        Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    } else if test.verb == Verb::Send || test.both_ways {
+        flow.run(session, test.both_ways, &mut meter)?;
+    }
+    let theirs = match session.asked()? {
+        Ask::Stop(theirs) => theirs,
+        other => return Err(format!("the client asks for {other:?} out of turn").into()),
     };
-    let say = move |end: &mut End<'_, P>, remote: Remote, number: u32| {
-        end.mark(size, mark(number))?;
-        let sge = end.outbox(size)?;
-        post(end, verb, sge, remote, 1)
-    };
-    beside(
-        pair,
-        move |end, given_up| {
-            for number in 0..iterations {
-                answer(end, given_up, number)?;
-                say(end, remotes[0], number)?;
-                sent(end, given_up)?;
-            }
-            Ok(())
-        },
-        move |end, given_up| {
-            let mut times = Vec::with_capacity(iterations as usize);
-            for number in 0..iterations {
-                let begun = Instant::now();
-                say(end, remotes[1], number)?;
-                answer(end, given_up, number)?;
-                times.push(begun.elapsed());
-                sent(end, given_up)?;
-            }
-            Ok(times)
-        },
-    )
+    match echoed {
+        Some(count) if count != theirs.sent => {
+            return Err(format!("{count} messages came, {} were sent", theirs.sent).into());
+        }
+        Some(_) => {}
+        None => flow.finish(session, Some(theirs))?,
+    }
+    check_sum(session, &test, theirs)?;
+    session.answer(&Answer::Done(flow.tally(&meter)))
 }

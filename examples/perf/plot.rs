@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::report::{Numbers, Row};
+use super::test::Kind;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 340.0;
@@ -23,17 +24,18 @@ type Lines = BTreeMap<String, Vec<(f64, f64)>>;
 pub(crate) fn svg(rows: &[Row]) -> String {
     let (mut rates, mut times) = (Lines::new(), Lines::new());
     for row in rows {
-        let size = f64::from(row.size);
+        let size = f64::from(row.test.size);
         match row.numbers {
             Numbers::Rate { average, .. } => {
-                let name = format!("{}, depth {}", row.test, row.depth);
+                let name = format!("{}, depth {}", row.test.name(), row.test.depth);
                 rates.entry(name).or_default().push((size, average));
             }
             Numbers::Times { typical, .. } => {
-                times
-                    .entry(row.test.clone())
-                    .or_default()
-                    .push((size, typical));
+                let name = match row.test.kind {
+                    Kind::Load => format!("{}, depth {}", row.test.name(), row.test.depth),
+                    _ => row.test.name(),
+                };
+                times.entry(name).or_default().push((size, typical));
             }
         }
     }
@@ -42,7 +44,7 @@ pub(crate) fn svg(rows: &[Row]) -> String {
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         2.0 * HEIGHT
     );
-    chart(&mut out, 0.0, "Bandwidth, MB/s", &rates);
+    chart(&mut out, 0.0, "Bandwidth, MiB/s", &rates);
     chart(&mut out, HEIGHT, "Typical latency, µs", &times);
     out.push_str("</svg>\n");
     out

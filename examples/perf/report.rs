@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use super::measure::Took;
+use super::test::{Kind, Test};
 
-/// Bytes of what perftest calls a megabyte.
-const MB: f64 = 1048576.0;
+/// Bytes of what perftest counts by.
+const MIB: f64 = 1048576.0;
 
 /// A measurement.
 pub(crate) struct Row {
-    pub(crate) test: String,
-    pub(crate) depth: u32,
-    pub(crate) size: u32,
-    pub(crate) iterations: u32,
+    pub(crate) test: Test,
+    pub(crate) iterations: u64,
     pub(crate) numbers: Numbers,
 }
 
-/// What was found: rates in MB/s and millions of messages a second, times in microseconds.
+/// What was found: rates in MiB/s and millions of messages a second, times in microseconds.
 pub(crate) enum Numbers {
     Rate {
         peak: f64,
@@ -35,15 +33,13 @@ pub(crate) enum Numbers {
 }
 
 impl Numbers {
-    pub(crate) fn rate(size: u32, took: Took) -> Self {
-        let per_second =
-            |count: u32, time: Duration| f64::from(count) / time.as_secs_f64().max(1e-9);
-        let messages = per_second(took.iterations, took.all);
+    /// From messages a second.
+    pub(crate) fn rate(size: u32, peak: f64, average: f64) -> Self {
         let size = f64::from(size);
         Self::Rate {
-            peak: per_second(took.tenth, took.best_tenth) * size / MB,
-            average: messages * size / MB,
-            messages: messages / 1e6,
+            peak: peak * size / MIB,
+            average: average * size / MIB,
+            messages: average / 1e6,
         }
     }
 
@@ -71,25 +67,37 @@ impl Numbers {
 }
 
 /// Announces a test, and what its columns are.
-pub(crate) fn heading(test: &str, depth: u32, is_bandwidth: bool) {
+pub(crate) fn heading(test: &Test) {
     println!("{}", "-".repeat(87));
-    if is_bandwidth {
-        println!(" RDMA {test}, queue depth {depth}");
-        println!(
-            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
-        );
-    } else {
-        println!(" RDMA {test}");
-        println!(
-            " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
-             t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
-        );
+    let name = test.name();
+    match test.kind {
+        Kind::Bw => {
+            let both = if test.both_ways { ", both ways" } else { "" };
+            println!(" RDMA {name}, queue depth {}{both}", test.depth);
+            println!(
+                " #bytes     #iterations    BW peak[MiB/sec]   BW average[MiB/sec]  MsgRate[Mpps]"
+            );
+            return;
+        }
+        Kind::Load => {
+            println!(
+                " RDMA {name}, queue depth {}: from posting to completion",
+                test.depth
+            );
+        }
+        Kind::Lat => println!(" RDMA {name}"),
     }
+    println!(
+        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
+         t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
+    );
 }
 
 pub(crate) fn line(row: &Row) {
     let Row {
-        size, iterations, ..
+        test: Test { size, .. },
+        iterations,
+        ..
     } = row;
     match row.numbers {
         Numbers::Rate {
@@ -123,7 +131,7 @@ pub(crate) fn json(rows: &[Row]) -> String {
                     average,
                     messages,
                 } => format!(
-                    r#""bw_peak_mb":{peak:.2},"bw_average_mb":{average:.2},"msg_rate_mpps":{messages:.6}"#
+                    r#""bw_peak_mib":{peak:.2},"bw_average_mib":{average:.2},"msg_rate_mpps":{messages:.6}"#
                 ),
                 Numbers::Times {
                     min,
@@ -138,8 +146,8 @@ pub(crate) fn json(rows: &[Row]) -> String {
                 ),
             };
             format!(
-                r#"{{"test":"{}","depth":{},"bytes":{},"iterations":{},{numbers}}}"#,
-                row.test, row.depth, row.size, row.iterations
+                r#"{{"test":"{}","depth":{},"bytes":{},"both_ways":{},"iterations":{},{numbers}}}"#,
+                row.test.name(), row.test.depth, row.test.size, row.test.both_ways, row.iterations
             )
         })
         .collect();

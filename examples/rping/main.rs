@@ -1,29 +1,37 @@
 //! RDMA ping-pong over the whole stack: bring-up, QP, the connection manager's handshake on QP1, RDMA READ, RDMA WRITE and
 //! SEND, every byte verified. With `--device model` (the default) both ends run here, on two device models with a cable
-//! between them; with `--device vfio:BDF` one end runs on a card, with `--device vfio:BDF,vfio:BDF` both.
+//! between them; with `--device vfio:BDF` one end runs on a card, with `--device vfio:BDF,vfio:BDF` both. `--link` is for one end
+//! on one model, whose port is wired to whatever there is.
 
+#[path = "../common/channel.rs"]
+mod channel;
 mod cli;
+#[path = "../common/ends.rs"]
+mod ends;
+#[path = "../common/model.rs"]
+mod model;
+#[path = "../common/node.rs"]
 mod node;
 mod ping;
 #[path = "../common/place.rs"]
 mod place;
+#[path = "../common/program.rs"]
+mod program;
 mod report;
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
-use bareverbs::verbs::{Mac, Mtu, Platform};
-use bareverbs_in_process::Builder;
-use bareverbs_vfio::{PciAddress, VfioDevice};
+use bareverbs::verbs::Platform;
 use clap::Parser;
 use cli::Options;
 use indicatif::{ProgressBar, ProgressStyle};
-use node::{About, Neighbourhood, Settings};
+use node::{About, Cm};
 use ping::{Pinged, Served};
-use place::Place;
+use program::Program;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -33,174 +41,80 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rping: {error}");
+            program::tell(Options::NAME, &*error);
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(options: &Options) -> Result<()> {
-    let one_end = options.server || options.client;
-    match (&options.device[..], one_end) {
-        ([Place::Model], false) => {
-            let card = |unit| connectx_model::Config::new(unit);
-            let builder = Builder::new().function(card(1)).function(card(2));
-            let world = builder.threaded();
-            both(options, [world.platform(0), world.platform(1)])
-        }
-        (&[Place::Vfio(server), Place::Vfio(client)], false) => {
-            both(options, [open(options, server)?, open(options, client)?])
-        }
-        (&[Place::Vfio(card)], true) => on_card(options, card),
-        ([Place::Model], true) => Err(
-            "on the model both ends run in one process: leave -s and -c away, or name a card with --device vfio:BDF"
-                .into(),
-        ),
-        ([Place::Vfio(_)], false) => Err(
-            "on one card one end runs here: say which, with -s or -c; or name two with --device vfio:BDF,vfio:BDF"
-                .into(),
-        ),
-        _ => Err("--device: one card for one end, two for both, or the model".into()),
+    options.ends.run(options).map(drop)
+}
+
+impl Program for Options {
+    type Served = Served;
+    type Found = Pinged;
+
+    const NAME: &'static str = "rping";
+    const CLIENT: usize = 1;
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Served> {
+        let address = AddrInfo {
+            passive: true,
+            port_space: PortSpace::Tcp,
+            src_addr: Some(SocketAddr::new(address, self.port)),
+            dst_addr: None,
+        };
+        let clients = ping::Clients {
+            times: self.times,
+            reject: self.reject.as_deref().map(str::as_bytes),
+        };
+        ping::serve(cm, &address, self.size, clients, listening, |number| {
+            if self.verbose {
+                println!("server: ping {number} served");
+            }
+        })
     }
-}
 
-fn open(options: &Options, card: PciAddress) -> Result<VfioDevice> {
-    let vectors = if options.interrupts {
-        bareverbs_vfio::Options::with_vectors(1)
-    } else {
-        bareverbs_vfio::Options::default()
-    };
-    Ok(VfioDevice::open_with(card, vectors)?)
-}
-
-/// Both ends in this process.
-fn both<P: Platform + Send + 'static>(options: &Options, [first, second]: [P; 2]) -> Result<()> {
-    let server = options
-        .address
-        .unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
-    let client = options.source.unwrap_or(match server {
-        IpAddr::V4(address) => IpAddr::from((u32::from(address) ^ 3).to_be_bytes()),
-        IpAddr::V6(address) => IpAddr::from((u128::from(address) ^ 3).to_be_bytes()),
-    });
-    let validated = Options {
-        validate: true,
-        ..options.clone()
-    };
-    let settings = Settings {
-        interrupts: options.interrupts,
-        mtu: options.mtu.unwrap_or(Mtu::B4096),
-    };
-    // Each end tells its MAC address, as there is no ARP.
-    let neighbours = Neighbourhood::default();
-    let (listening, may_connect) = mpsc::channel();
-
-    let (served, pinged) = std::thread::scope(|scope| {
-        let served = scope.spawn(|| {
-            node::run(first, server, &neighbours, settings, seed(), |cm, about| {
-                neighbours.add(server, about.mac);
-                serve(cm, options, server, || {
-                    // The client is gone only if it has failed, which it says itself.
-                    let _ = listening.send(about.clone());
-                })
-            })
-            .inspect_err(|error| eprintln!("rping: server: {error}"))
-        });
-        let pinged = node::run(
-            second,
-            client,
-            &neighbours,
-            settings,
-            seed(),
-            |cm, about| {
-                neighbours.add(client, about.mac);
-                let there = may_connect.recv().map_err(|_| "the server did not start")?;
-                if !options.json {
-                    report::device("Server", &there);
-                    report::device("Client", about);
-                }
-                ping(cm, &validated, client, server, about)
-            },
-        );
-        // A client that failed leaves the server waiting for one.
-        let pinged = pinged.inspect_err(|error| {
-            eprintln!("rping: client: {error}");
-            std::process::exit(1);
-        });
-        (served.join(), pinged)
-    });
-    let Served { pings } = served.map_err(|_| "the server panicked")??;
-    let pinged = pinged?;
-    if pings as usize != pinged.times.len() {
-        return Err(format!(
-            "the server counts {pings} pings, the client {}",
-            pinged.times.len()
-        )
-        .into());
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        about: &About,
+        ends: [IpAddr; 2],
+        both: bool,
+    ) -> Result<Pinged> {
+        ping(cm, self, ends, self.validate || both, about)
     }
-    Ok(())
-}
 
-/// One end, on a card.
-fn on_card(options: &Options, card: PciAddress) -> Result<()> {
-    let local = if options.server {
-        options
-            .address
-            .ok_or("-a: which address shall the server have?")?
-    } else {
-        options
-            .source
-            .ok_or("-I: which address shall the client have?")?
-    };
-    let mac = options
-        .peer_mac
-        .as_deref()
-        .ok_or("--peer-mac: there is no ARP yet")?;
-    let peer = node::OnePeer(parse_mac(mac)?);
-    let settings = Settings {
-        interrupts: options.interrupts,
-        mtu: options.mtu.unwrap_or(Mtu::B1024),
-    };
-    let device = open(options, card)?;
-    node::run(device, local, peer, settings, seed(), |cm, about| {
-        if !options.json {
-            report::device(&card.to_string(), about);
+    fn introduce(&self, name: &str, about: &About) {
+        if !self.json {
+            report::device(name, about);
         }
-        if options.server {
-            serve(cm, options, local, || {
-                println!("listening on {local} port {}", options.port);
-            })
-            .map(drop)
-        } else {
-            let server = options.address.ok_or("-a: where is the server?")?;
-            ping(cm, options, local, server, about).map(drop)
-        }
-    })
-}
+    }
 
-fn serve<P: Platform, R: Resolver>(
-    cm: &mut RdmaCm<'_, '_, P, R>,
-    options: &Options,
-    address: IpAddr,
-    listening: impl FnOnce(),
-) -> Result<Served> {
-    let address = AddrInfo {
-        passive: true,
-        port_space: PortSpace::Tcp,
-        src_addr: Some(SocketAddr::new(address, options.port)),
-        dst_addr: None,
-    };
-    ping::serve(cm, &address, options.size, listening, |number| {
-        if options.verbose {
-            println!("server: ping {number} served");
+    fn announce(&self, address: IpAddr) {
+        println!("listening on {address} port {}", self.port);
+    }
+
+    fn compare(&self, &Served { pings }: &Served, pinged: &Pinged) -> Result<()> {
+        let made = pinged.times.len() * self.times as usize;
+        if pings as usize == made {
+            return Ok(());
         }
-    })
+        Err(format!("the server counts {pings} pings, the client {made}").into())
+    }
 }
 
 fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     options: &Options,
-    source: IpAddr,
-    server: IpAddr,
+    [source, server]: [IpAddr; 2],
+    validate: bool,
     about: &About,
 ) -> Result<Pinged> {
     let address = AddrInfo {
@@ -235,16 +149,31 @@ fn ping<P: Platform, R: Resolver>(
             );
         }
     };
-    let pinged = ping::ping(
-        cm,
-        &address,
-        options.size,
-        options.count,
-        options.validate,
-        connected,
-        done,
-    )?;
+    let wanted = ping::Wanted {
+        size: options.size as usize,
+        count: options.count,
+        validate,
+        patient: options.patient,
+    };
+    let began = cm.now();
+    let mut slowest = Duration::ZERO;
+    for number in 1..options.times {
+        let pinged = ping::ping(cm, &address, wanted, |_, _| {}, |_, _| {})
+            .map_err(|error| format!("connection {number}: {error}"))?;
+        slowest = slowest.max(pinged.connect);
+        // Only the last one's messages are told.
+        trace(cm);
+    }
+    let pinged = ping::ping(cm, &address, wanted, connected, done)?;
     bar.finish_and_clear();
+    if options.times > 1 && !options.json {
+        println!(
+            "{} connections in {:?}, the slowest established after {:?}",
+            options.times,
+            cm.now() - began,
+            slowest.max(pinged.connect)
+        );
+    }
     let summary = report::Summary {
         pinged: &pinged,
         size: options.size,
@@ -261,22 +190,4 @@ fn ping<P: Platform, R: Resolver>(
 
 fn trace<P: Platform, R: Resolver>(cm: &mut RdmaCm<'_, '_, P, R>) -> Vec<TraceEntry> {
     std::iter::from_fn(|| cm.next_trace()).collect()
-}
-
-/// Different at each start, so that a peer does not take a new connection for an old one.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
-}
-
-fn parse_mac(text: &str) -> Result<Mac> {
-    let mut mac = Mac::default();
-    let mut bytes = text.split(':');
-    for byte in &mut mac {
-        *byte = u8::from_str_radix(bytes.next().ok_or("a MAC address has six bytes")?, 16)?;
-    }
-    match bytes.next() {
-        None => Ok(mac),
-        Some(_) => Err("a MAC address has six bytes".into()),
-    }
 }

@@ -6,104 +6,32 @@
 use std::error::Error;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{
-    AddrInfo, CmId, IdState, QpInit, RdmaCm, RdmaError, Resolver, SendFlags,
-};
+use bareverbs::cm::engine::Timers;
+use bareverbs::cm::mad::RejectReason;
+use bareverbs::cm::rdma::{AddrInfo, CmId, IdOption, RdmaCm, RdmaError, Resolver, SendFlags};
 use bareverbs::verbs::mr::{Access, Buffer};
-use bareverbs::verbs::qp::QpCap;
-use bareverbs::verbs::{Platform, RKey, Wc, WcStatus};
+use bareverbs::verbs::{Platform, RKey};
+
+use crate::channel::{Channel, Heard, SILENCE};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An advertisement: address, key, size, all big-endian.
 const ADVERT: usize = 16;
-/// How often a waiting server looks whether the client is still there.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a peer may be silent in the middle of a ping.
-const SILENCE: Duration = Duration::from_secs(30);
+/// The connection, for advertisements.
+type End<'d, P> = Channel<'d, P, ADVERT>;
 
-fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
-    QpInit {
-        cap: QpCap {
-            max_send_wr: 4,
-            max_recv_wr: 2,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: ADVERT as u32,
-        },
-        ..QpInit::default()
+/// The other end's next advertisement. `None`: it has disconnected.
+fn advert<'d, P: Platform, R: Resolver>(
+    end: &End<'d, P>,
+    cm: &mut RdmaCm<'_, 'd, P, R>,
+    patience: Duration,
+) -> Result<Option<Advert>> {
+    match end.message(cm, patience)? {
+        Heard::Message(bytes) => Ok(Some(Advert::from_bytes(&bytes))),
+        Heard::Disconnected => Ok(None),
+        Heard::Nothing => Err(format!("the other end has said nothing for {patience:?}").into()),
     }
-}
-
-/// One end of a connection: the id and its buffers.
-struct End<'d, P: Platform> {
-    id: CmId,
-    /// Advertisements arrive here.
-    inbox: Buffer<'d, P>,
-}
-
-impl<'d, P: Platform> End<'d, P> {
-    fn new<R: Resolver>(cm: &mut RdmaCm<'_, 'd, P, R>, id: CmId) -> Result<Self> {
-        let inbox = cm.reg_msgs(id, ADVERT)?;
-        let end = Self { id, inbox };
-        end.expect_message(cm)?;
-        Ok(end)
-    }
-
-    fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
-        Ok(cm.post_recv(self.id, 0, &self.inbox, 0, ADVERT)?)
-    }
-
-    fn sent<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>, what: &str) -> Result<()> {
-        let deadline = cm.now() + SILENCE;
-        check(&cm.get_send_comp_until(self.id, deadline)?, what)
-    }
-
-    /// Waits for the other end's message and makes room for the next one. `None`: the other end has disconnected.
-    fn message<R: Resolver>(
-        &self,
-        cm: &mut RdmaCm<'_, 'd, P, R>,
-        patience: Duration,
-    ) -> Result<Option<Advert>> {
-        let end = cm.now().saturating_add(patience);
-        let wc = loop {
-            let deadline = end.min(cm.now() + LOOK);
-            match cm.get_recv_comp_until(self.id, deadline) {
-                Ok(wc) => break wc,
-                Err(RdmaError::TimedOut) if cm.state(self.id)? == IdState::Disconnect => {
-                    return Ok(None);
-                }
-                Err(RdmaError::TimedOut) if cm.now() < end => {}
-                Err(error) => return Err(error.into()),
-            }
-        };
-        check(&wc, "receive")?;
-        if wc.byte_len as usize != ADVERT {
-            return Err(
-                format!("a message of {} bytes where {ADVERT} are due", wc.byte_len).into(),
-            );
-        }
-        let mut bytes = [0; ADVERT];
-        self.inbox.copy_out(0, &mut bytes)?;
-        self.expect_message(cm)?;
-        Ok(Some(Advert::from_bytes(&bytes)))
-    }
-
-    fn tell<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>, advert: &Advert) -> Result<()> {
-        cm.post_send_inline(self.id, 0, &advert.to_bytes(), SendFlags::SIGNALED)?;
-        self.sent(cm, "SEND")
-    }
-}
-
-fn check(wc: &Wc, what: &str) -> Result<()> {
-    if wc.status == WcStatus::Success {
-        return Ok(());
-    }
-    Err(format!(
-        "{what} failed: {} (vendor error {:#x})",
-        wc.status, wc.vendor_err
-    )
-    .into())
 }
 
 #[derive(Clone, Copy)]
@@ -148,32 +76,62 @@ pub(crate) struct Served {
     pub(crate) pings: u32,
 }
 
-/// Listens, serves one client until it disconnects, and cleans up. `listening` is called once clients may come.
+/// Whom a server waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clients<'a> {
+    /// So many, one after the other.
+    pub(crate) times: u32,
+    /// They are refused, and told this.
+    pub(crate) reject: Option<&'a [u8]>,
+}
+
+/// Listens, serves one client after the other until it disconnects, and cleans up. `listening` is called once clients may
+/// come.
 pub(crate) fn serve<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
     size: u32,
+    clients: Clients<'_>,
     listening: impl FnOnce(),
     mut ping: impl FnMut(u32),
 ) -> Result<Served> {
-    let listener = cm.create_ep(address, None, Some(&mut queues()))?;
-    cm.listen(listener, 1)?;
+    let listener = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
+    cm.listen(listener, 16)?;
     listening();
-    let id = cm.get_request(listener)?;
+    let mut served = Served::default();
+    for _ in 0..clients.times {
+        let id = cm.get_request(listener)?;
+        if let Some(why) = clients.reject {
+            cm.reject(id, why)?;
+            cm.destroy_ep(id)?;
+        } else {
+            serve_one(cm, id, size, &mut served, &mut ping)?;
+        }
+    }
+    cm.destroy_ep(listener)?;
+    Ok(served)
+}
+
+fn serve_one<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    id: CmId,
+    size: u32,
+    served: &mut Served,
+    ping: &mut impl FnMut(u32),
+) -> Result<()> {
     let end = End::new(cm, id)?;
     let buffer = cm
         .pd(id)?
         .alloc_buffer(size as usize, Access::LOCAL_WRITE)?;
     cm.accept(id, None)?;
 
-    let mut served = Served::default();
     let read_or_write = |asked: &Advert| match asked.size {
         wanted if wanted <= size => Ok(wanted as usize),
         wanted => Err(format!(
             "the client wants {wanted} bytes, there is room for {size} (-S)"
         )),
     };
-    while let Some(source) = end.message(cm, Duration::MAX)? {
+    while let Some(source) = advert(&end, cm, Duration::MAX)? {
         let len = read_or_write(&source)?;
         cm.post_read(
             id,
@@ -186,10 +144,10 @@ pub(crate) fn serve<P: Platform, R: Resolver>(
             source.rkey,
         )?;
         end.sent(cm, "RDMA READ")?;
-        let go_ahead = Advert::of(&buffer);
+        let go_ahead = Advert::of(&buffer).to_bytes();
         end.tell(cm, &go_ahead)?;
 
-        let Some(sink) = end.message(cm, SILENCE)? else {
+        let Some(sink) = advert(&end, cm, SILENCE)? else {
             break;
         };
         let len = read_or_write(&sink)?;
@@ -211,8 +169,7 @@ pub(crate) fn serve<P: Platform, R: Resolver>(
     cm.disconnect(id)?;
     drop((buffer, end));
     cm.destroy_ep(id)?;
-    cm.destroy_ep(listener)?;
-    Ok(served)
+    Ok(())
 }
 
 /// What a client did.
@@ -232,33 +189,90 @@ pub(crate) struct Pinged {
     pub(crate) commands: u64,
 }
 
-/// Connects, pings `count` times, disconnects and cleans up.
+/// What a client is to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Bytes of a message.
+    pub(crate) size: usize,
+    /// Pings.
+    pub(crate) count: u32,
+    /// Compare what comes back.
+    pub(crate) validate: bool,
+    /// Ask for the connection again at the negotiated interval only.
+    pub(crate) patient: bool,
+}
+
+/// A client's endpoint and its buffers.
+struct Client<'d, P: Platform> {
+    id: CmId,
+    end: End<'d, P>,
+    start: Buffer<'d, P>,
+    sink: Buffer<'d, P>,
+}
+
+/// Connects, pings, disconnects and cleans up.
 pub(crate) fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
-    size: u32,
-    count: u32,
-    validate: bool,
+    wanted: Wanted,
     mut connected: impl FnMut(&mut RdmaCm<'_, '_, P, R>, &Pinged),
     mut done: impl FnMut(u32, &[u8]),
 ) -> Result<Pinged> {
-    let size = size as usize;
+    let Wanted {
+        size,
+        count,
+        validate,
+        patient,
+    } = wanted;
     let mut result = Pinged {
         times: Vec::with_capacity(count as usize),
         ..Pinged::default()
     };
-    let commands = cm.device().commands_executed();
-    let id = cm.create_ep(address, None, Some(&mut queues()))?;
-    let registered = cm.device().commands_executed();
-    let end = End::new(cm, id)?;
-    let start = cm.reg_read(id, size)?;
-    let sink = cm.reg_write(id, size)?;
-    let registered = cm.device().commands_executed() - registered;
-
-    result.connect_at = cm.now();
-    cm.connect(id, None)?;
-    result.connect = cm.now() - result.connect_at;
-    result.commands = cm.device().commands_executed() - commands - registered;
+    let mut stale = None;
+    let Client {
+        id,
+        end,
+        start,
+        sink,
+    } = loop {
+        let commands = cm.device().commands_executed();
+        let id = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
+        if patient {
+            let early = None;
+            cm.set_option(
+                id,
+                IdOption::CmTimers(Timers {
+                    early,
+                    ..Timers::default()
+                }),
+            )?;
+        }
+        let registered = cm.device().commands_executed();
+        let client = Client {
+            id,
+            end: End::new(cm, id)?,
+            start: cm.reg_read(id, size)?,
+            sink: cm.reg_write(id, size)?,
+        };
+        let registered = cm.device().commands_executed() - registered;
+        result.connect_at = cm.now();
+        match cm.connect(id, None) {
+            Ok(()) => {
+                result.connect = cm.now() - result.connect_at;
+                result.commands = cm.device().commands_executed() - commands - registered;
+                break client;
+            }
+            // The server has a connection to a queue pair of this number, of a process that did not end in order. Another
+            // one has another number, as long as this one is kept.
+            Err(RdmaError::Rejected(RejectReason::STALE_CONNECTION)) if stale.is_none() => {
+                stale = Some(client);
+            }
+            Err(error) => return Err(refusal(cm, id, error)),
+        }
+    };
+    if let Some(Client { id, .. }) = stale {
+        cm.destroy_ep(id)?;
+    }
     connected(cm, &result);
 
     let (mut sent, mut received) = (vec![0; size], vec![0; size]);
@@ -267,10 +281,10 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         let at = cm.now();
         fill(&mut sent, number);
         start.copy_in(0, &sent)?;
-        end.tell(cm, &Advert::of(&start))?;
-        end.message(cm, SILENCE)?.ok_or("the server disconnected")?;
-        end.tell(cm, &Advert::of(&sink))?;
-        end.message(cm, SILENCE)?.ok_or("the server disconnected")?;
+        end.tell(cm, &Advert::of(&start).to_bytes())?;
+        advert(&end, cm, SILENCE)?.ok_or("the server disconnected")?;
+        end.tell(cm, &Advert::of(&sink).to_bytes())?;
+        advert(&end, cm, SILENCE)?.ok_or("the server disconnected")?;
         result.times.push(cm.now() - at);
         if validate {
             sink.copy_out(0, &mut received)?;
@@ -301,6 +315,30 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         cm.device().commands_executed() - commands
     );
     Ok(result)
+}
+
+/// Why there is no connection, with what the other end told beside its reason.
+fn refusal<P: Platform, R: Resolver>(
+    cm: &RdmaCm<'_, '_, P, R>,
+    id: CmId,
+    error: RdmaError,
+) -> Box<dyn Error + Send + Sync> {
+    let told = match (error, cm.event(id)) {
+        (RdmaError::Rejected(_), Ok(Some(event))) => {
+            let data = event.private_data();
+            // The field is padded with zeros, and nobody knows how many of them were meant.
+            let len = data
+                .iter()
+                .rposition(|&byte| byte != 0)
+                .map_or(0, |at| at + 1);
+            data[..len].escape_ascii().to_string()
+        }
+        _ => String::new(),
+    };
+    match told.as_str() {
+        "" => error.into(),
+        told => format!("{error}, and says \"{told}\"").into(),
+    }
 }
 
 /// The pattern of rping: a heading with the number of the ping, then characters from one that moves on with every ping.

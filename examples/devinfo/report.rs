@@ -1,124 +1,38 @@
-//! Shows what a device can do, as `ibv_devinfo -v` does: from the capabilities that bring-up negotiated.
-//!
-//! ```text
-//! cargo run --example devinfo                                  the device model, which is built in
-//! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
-//! ```
-//!
-//! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
+//! What a device can do, as text and as JSON.
 
-#[path = "common/place.rs"]
-mod place;
-
-use std::error::Error;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs::verbs::{
-    Capabilities, Device, LinkLayer, Mtu, Platform, PortState, Resources, RoceVersion,
+    Capabilities, Config, Device, FunctionKind, LinkLayer, Mtu, Platform, PortState, Resources,
+    RoceVersion,
 };
-use bareverbs_in_process::Builder;
-use bareverbs_vfio::{Rebinding, VfioDevice};
-use clap::Parser;
-use place::Place;
+
+use super::Result;
 
 /// How long a link may take to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
 
-/// Shows what an RDMA device can do.
-#[derive(Parser)]
-struct Arguments {
-    /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
-    #[arg(long, default_value = "model", env = "BAREVERBS_DEVICE")]
-    device: Place,
-    /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
-    /// else.
-    #[arg(long, conflicts_with_all = ["json", "unbind"])]
-    bind: bool,
-    /// Gives the function back to the kernel.
-    #[arg(long, conflicts_with = "json")]
-    unbind: bool,
-    /// Says what --bind or --unbind would do, and does not do it.
-    #[arg(long)]
-    dry_run: bool,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
+/// What is shown: names and values in order, those of the port from some place on.
+#[derive(Default)]
+pub(crate) struct Report {
+    lines: Vec<(String, Value)>,
+    port_starts: Option<usize>,
 }
 
-fn main() -> ExitCode {
-    env_logger::init();
-    let arguments = Arguments::parse();
-    if arguments.bind || arguments.unbind {
-        return match rebind(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("devinfo: {error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    match run(&arguments) {
-        Ok(report) => {
-            if arguments.json {
-                println!("{}", report.to_json());
-            } else {
-                print!("{}", report.to_text());
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("devinfo: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Binds the function to another driver.
-fn rebind(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let Place::Vfio(address) = arguments.device else {
-        return Err("--device vfio:ADDRESS: which function?".into());
-    };
-    let plan = if arguments.bind {
-        Rebinding::to_vfio(address)?
-    } else {
-        Rebinding::to_kernel(address)?
-    };
-    print!("{plan}");
-    if !arguments.dry_run {
-        plan.carry_out()?;
-    }
-    Ok(())
-}
-
-fn run(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
-    match arguments.device {
-        Place::Model => {
-            // Two, as a port without a partner on its cable is down.
-            let world = Builder::new()
-                .function(connectx_model::Config::new(1))
-                .function(connectx_model::Config::new(2))
-                .threaded();
-            let part = connectx_model::Config::new(1).device_id;
-            report(world.platform(0), "model0", part)
-        }
-        Place::Vfio(address) => {
-            let device = VfioDevice::open(address)?;
-            let part = device.device_id();
-            report(device, &address.to_string(), part)
-        }
-    }
+enum Value {
+    Text(String),
+    Number(u64),
+    Hex(u64),
 }
 
 /// Brings the device up, asks it, and takes it down again.
-fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report, Box<dyn Error>> {
+fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report> {
     // 64 chunks of 2 MiB are more than any firmware has been seen to want for one function.
     let mut resources = Box::new(Resources::<1, 1, 1, 64>::new());
-    let device = Device::open(
-        platform,
-        bareverbs::verbs::Config::default(),
-        resources.storage(),
-    )?;
+    let begun = platform.now();
+    let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
+    let bring_up = device.platform().now() - begun;
+    let commands = device.commands_executed();
     let deadline = device.platform().now() + LINK;
     let port = loop {
         let port = device.query_port()?;
@@ -136,6 +50,13 @@ fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report, Box
     report.text("sys_image_guid", guid(port.system_image_guid));
     report.hex("vendor_id", adapter.ieee_vendor_id.into());
     report.number("vendor_part_id", part.into());
+    report.text(
+        "function",
+        match device.function_kind() {
+            FunctionKind::Physical => "physical",
+            FunctionKind::Virtual => "virtual",
+        },
+    );
     report.text("board_id", printable(adapter.board_id()));
     report.number(
         "phys_port_cnt",
@@ -143,6 +64,8 @@ fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report, Box
     );
     limits(&mut report, device.capabilities());
     report.number("num_comp_vectors", device.completion_vectors().into());
+    report.number("bring_up_commands", commands);
+    report.number("bring_up_us", bring_up.as_micros() as u64);
 
     report.text(
         "state",
@@ -282,20 +205,11 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// What is shown: names and values in order, those of the port from some place on.
-#[derive(Default)]
-struct Report {
-    lines: Vec<(String, Value)>,
-    port_starts: Option<usize>,
-}
-
-enum Value {
-    Text(String),
-    Number(u64),
-    Hex(u64),
-}
-
 impl Report {
+    pub(crate) fn of<P: Platform>(platform: P, name: &str, part: u16) -> Result<Self> {
+        report(platform, name, part)
+    }
+
     fn text(&mut self, name: &str, value: impl Into<String>) {
         self.lines.push((name.into(), Value::Text(value.into())));
     }
@@ -313,7 +227,7 @@ impl Report {
         self.port_starts = self.lines.len().checked_sub(1);
     }
 
-    fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         for (index, (name, value)) in self.lines.iter().enumerate() {
             let mut indent = if index == 0 { "" } else { "\t" };
@@ -337,7 +251,7 @@ impl Report {
 
     /// One object; the port's attributes in an object of their own. Numbers above 2^53 are text, as most readers of
     /// JSON would round them.
-    fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let members = |lines: &[(String, Value)]| {
             let members = lines.iter().map(|(name, value)| {
                 let value = match value {

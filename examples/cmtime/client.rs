@@ -1,0 +1,221 @@
+//! The client takes all connections through each step together.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bareverbs::cm::engine::Timers;
+use bareverbs::cm::rdma::{
+    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, RdmaError,
+};
+use bareverbs::verbs::Platform;
+
+use crate::node::Cm;
+use crate::report::{Step, Times};
+use crate::{Result, queues};
+
+/// How long nothing at all may happen.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Calls between two looks at what came of them: every look costs a little, and being late costs the other end.
+const LOOK: usize = 8;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) connections: usize,
+    pub(crate) here: SocketAddr,
+    pub(crate) server: SocketAddr,
+    pub(crate) retries: u8,
+    pub(crate) timeout: Duration,
+    /// No early repetitions.
+    pub(crate) patient: bool,
+}
+
+struct Connection {
+    id: CmId,
+    retries: u8,
+    /// Nothing more is done with it.
+    failed: bool,
+}
+
+pub(crate) struct Client<'c, 's, 'd, P: Platform> {
+    cm: &'c mut Cm<'s, 'd, P>,
+    plan: &'c Plan,
+    channel: ChannelId,
+    /// The context of an id is its place here.
+    connections: Vec<Connection>,
+    /// What is being waited for, and by how many.
+    step: Step,
+    waiting: usize,
+    times: Times,
+}
+
+impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
+    pub(crate) fn new(cm: &'c mut Cm<'s, 'd, P>, plan: &'c Plan) -> Result<Self> {
+        let channel = cm.create_event_channel()?;
+        Ok(Self {
+            cm,
+            plan,
+            channel,
+            connections: Vec::with_capacity(plan.connections),
+            step: Step::CreateId,
+            waiting: 0,
+            times: Times::new(plan.connections),
+        })
+    }
+
+    pub(crate) fn run(mut self) -> Result<Times> {
+        let &Plan {
+            here,
+            server,
+            retries,
+            timeout,
+            ..
+        } = self.plan;
+        let channel = self.channel;
+        // A server that is asked for knows who asks. One that had announced itself would not know whom to answer, and lose
+        // most of the requests that come at once while it finds out, which is not what is measured.
+        self.cm.poll(self.cm.now())?;
+        self.cm.resolver_mut().host().forget(server.ip(), None);
+        self.times.begin(Step::CreateId, self.cm.now());
+        for number in 0..self.plan.connections {
+            self.times.start(Step::CreateId, number, self.cm.now());
+            let id = self
+                .cm
+                .create_id(Some(channel), number as u64, PortSpace::Tcp)?;
+            self.connections.push(Connection {
+                id,
+                retries,
+                failed: false,
+            });
+            self.times.stop(Step::CreateId, number, self.cm.now());
+        }
+        self.times.end(Step::CreateId, self.cm.now());
+
+        self.calls(Step::Bind, |cm, id| cm.bind_addr(id, here))?;
+        self.steps(Step::ResolveAddr, |cm, id| {
+            cm.resolve_addr(id, Some(here), server, timeout)
+        })?;
+        self.steps(Step::ResolveRoute, |cm, id| cm.resolve_route(id, timeout))?;
+        self.calls(Step::CreateQp, |cm, id| {
+            cm.create_qp(id, None, &mut queues())
+        })?;
+        if self.plan.patient {
+            let timers = Timers {
+                early: None,
+                ..Timers::default()
+            };
+            for connection in &self.connections {
+                self.cm
+                    .set_option(connection.id, IdOption::CmTimers(timers))?;
+            }
+        }
+        let wishes = ConnParam {
+            responder_resources: 1,
+            initiator_depth: 1,
+            retry_count: retries,
+            ..ConnParam::default()
+        };
+        self.steps(Step::Connect, |cm, id| cm.connect(id, Some(&wishes)))?;
+        self.steps(Step::Disconnect, |cm, id| {
+            cm.disconnect(id)?;
+            cm.destroy_qp(id)
+        })?;
+        let failed = self.connections.iter().filter(|one| one.failed).count();
+        self.connections
+            .iter_mut()
+            .for_each(|one| one.failed = false);
+        self.calls(Step::Destroy, |cm, id| cm.destroy_id(id))?;
+        self.cm.destroy_event_channel(channel)?;
+        if failed > 0 {
+            let all = self.plan.connections;
+            return Err(format!("{failed} of {all} connections failed").into());
+        }
+        Ok(self.times)
+    }
+
+    /// A step that is done when the call returns.
+    fn calls(
+        &mut self,
+        step: Step,
+        mut call: impl FnMut(&mut Cm<'s, 'd, P>, CmId) -> std::result::Result<(), RdmaError>,
+    ) -> Result<()> {
+        self.times.begin(step, self.cm.now());
+        for number in 0..self.connections.len() {
+            let connection = &self.connections[number];
+            if !connection.failed {
+                self.times.start(step, number, self.cm.now());
+                call(self.cm, connection.id)?;
+                self.times.stop(step, number, self.cm.now());
+            }
+        }
+        self.times.end(step, self.cm.now());
+        Ok(())
+    }
+
+    /// A step that is done when there was an event.
+    fn steps(
+        &mut self,
+        step: Step,
+        mut call: impl FnMut(&mut Cm<'s, 'd, P>, CmId) -> std::result::Result<(), RdmaError>,
+    ) -> Result<()> {
+        self.step = step;
+        self.times.begin(step, self.cm.now());
+        for number in 0..self.connections.len() {
+            let connection = &mut self.connections[number];
+            if connection.failed {
+                continue;
+            }
+            connection.retries = self.plan.retries;
+            self.times.start(step, number, self.cm.now());
+            call(self.cm, connection.id)?;
+            self.waiting += 1;
+            if number % LOOK == 0 {
+                self.cm.poll(self.cm.now())?;
+                while let Some(event) = self.cm.try_get_cm_event(self.channel)? {
+                    self.handle(&event)?;
+                }
+            }
+        }
+        while self.waiting > 0 {
+            let deadline = self.cm.now() + SILENCE;
+            let event = self.cm.get_cm_event_until(self.channel, deadline)?;
+            self.handle(&event)?;
+        }
+        self.times.end(step, self.cm.now());
+        Ok(())
+    }
+
+    fn handle(&mut self, event: &CmEvent) -> Result<()> {
+        let number = event.context as usize;
+        let Plan {
+            here,
+            server,
+            timeout,
+            ..
+        } = *self.plan;
+        let awaited = match event.event {
+            EventType::AddrResolved => Step::ResolveAddr,
+            EventType::RouteResolved => Step::ResolveRoute,
+            EventType::Established => Step::Connect,
+            EventType::Disconnected => Step::Disconnect,
+            EventType::TimewaitExit => return Ok(()),
+            EventType::AddrError if self.connections[number].retries > 0 => {
+                self.connections[number].retries -= 1;
+                return Ok(self
+                    .cm
+                    .resolve_addr(event.id, Some(here), server, timeout)?);
+            }
+            failure => {
+                eprintln!("cmtime: connection {number}: {failure}, {}", event.status);
+                self.connections[number].failed = true;
+                self.step
+            }
+        };
+        // The server may end a connection before it was told to; that is no part of another step.
+        if awaited == self.step {
+            self.times.stop(awaited, number, self.cm.now());
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! How long each step in the life of many connections takes, as rdma-core's `cmtime` measures it: every step is begun for all
+//! connections and then waited for, so that what can go on at once does. With the built-in model (the default) both ends run
+//! here.
+//!
+//! ```text
+//! cmtime -c 1000
+//! cmtime --device vfio:0000:3b:00.0 -b 192.0.2.1 -c 1000
+//! cmtime --device vfio:0000:3b:00.1 -b 192.0.2.2 -s 192.0.2.1 -c 1000
+//! ```
+
+#[path = "../common/addresses.rs"]
+mod addresses;
+mod client;
+#[path = "../common/model.rs"]
+mod model;
+#[path = "../common/node.rs"]
+mod node;
+#[path = "../common/place.rs"]
+mod place;
+#[path = "../common/program.rs"]
+mod program;
+mod report;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use addresses::Addresses;
+use bareverbs::cm::rdma::QpInit;
+use bareverbs::verbs::Platform;
+use clap::Parser;
+use client::Client;
+use node::{About, Cm};
+use program::Program;
+use report::Times;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How long it takes to make many connections and to take them down, step by step.
+///
+/// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
+/// first. On one card, or with --link, one end runs: the client if -s says where the server is. The server ends when as
+/// many connections as -c says have come and gone.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cmtime", disable_version_flag = true)]
+struct Options {
+    #[command(flatten)]
+    addresses: Addresses,
+    /// Connections.
+    #[arg(short = 'c', value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    connections: u16,
+    /// Port.
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// How often an address is asked for again, and data sent again.
+    #[arg(short = 'r', value_name = "COUNT", default_value_t = 2)]
+    retries: u8,
+    /// How long an address may take to be resolved, in ms.
+    #[arg(short = 't', value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: u32,
+    /// Ask for a connection again at the negotiated interval only, as Linux does, and not sooner.
+    #[arg(long)]
+    patient: bool,
+}
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let options = Options::parse();
+    match options.addresses.run(&options) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            program::tell(Options::NAME, &*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Program for Options {
+    /// Connections that came and went.
+    type Served = usize;
+    type Found = Times;
+
+    const NAME: &'static str = "cmtime";
+    const CLIENT: usize = 1;
+
+    fn connections(&self) -> usize {
+        self.connections.into()
+    }
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<usize> {
+        let address = SocketAddr::new(address, self.port);
+        let served = server::serve(cm, address, self.connections.into(), listening)?;
+        log::info!("server: {:?}", cm.stats());
+        Ok(served)
+    }
+
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        _: &About,
+        [here, server]: [IpAddr; 2],
+        _: bool,
+    ) -> Result<Times> {
+        let plan = client::Plan {
+            connections: self.connections.into(),
+            here: SocketAddr::new(here, 0),
+            server: SocketAddr::new(server, self.port),
+            retries: self.retries,
+            timeout: Duration::from_millis(self.timeout.into()),
+            patient: self.patient,
+        };
+        let times = Client::new(&mut *cm, &plan)?.run()?;
+        print!("{times}");
+        log::info!("client: {:?}", cm.stats());
+        Ok(times)
+    }
+
+    fn announce(&self, address: IpAddr) {
+        println!("listening on {address} port {}", self.port);
+    }
+
+    fn compare(&self, served: &usize, times: &Times) -> Result<()> {
+        if *served == times.connections() {
+            return Ok(());
+        }
+        let found = times.connections();
+        Err(format!("the server counts {served} connections, the client {found}").into())
+    }
+}
+
+/// A queue pair for one request each way, with completion queues of its own.
+fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
+    QpInit::default()
+}

@@ -1,0 +1,138 @@
+//! The times of every step, and the table of them.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What is done with a connection, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    CreateId,
+    Bind,
+    ResolveAddr,
+    ResolveRoute,
+    CreateQp,
+    Connect,
+    Disconnect,
+    Destroy,
+}
+
+impl Step {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::CreateId,
+        Self::Bind,
+        Self::ResolveAddr,
+        Self::ResolveRoute,
+        Self::CreateQp,
+        Self::Connect,
+        Self::Disconnect,
+        Self::Destroy,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::CreateId => "create id",
+            Self::Bind => "bind addr",
+            Self::ResolveAddr => "resolve addr",
+            Self::ResolveRoute => "resolve route",
+            Self::CreateQp => "create qp",
+            Self::Connect => "connect",
+            Self::Disconnect => "disconnect",
+            Self::Destroy => "destroy",
+        }
+    }
+}
+
+/// From when to when.
+#[derive(Debug, Default, Clone, Copy)]
+struct Span {
+    began: Duration,
+    ended: Duration,
+}
+
+impl Span {
+    fn length(self) -> Duration {
+        self.ended.saturating_sub(self.began)
+    }
+}
+
+/// When each step was begun and done, for all connections and for each.
+#[derive(Debug)]
+pub(crate) struct Times {
+    all: [Span; Step::ALL.len()],
+    each: Vec<[Span; Step::ALL.len()]>,
+}
+
+impl Times {
+    pub(crate) fn new(connections: usize) -> Self {
+        Self {
+            all: Default::default(),
+            each: vec![Default::default(); connections],
+        }
+    }
+
+    pub(crate) fn begin(&mut self, step: Step, now: Duration) {
+        self.all[step as usize].began = now;
+    }
+
+    pub(crate) fn end(&mut self, step: Step, now: Duration) {
+        self.all[step as usize].ended = now;
+    }
+
+    pub(crate) fn start(&mut self, step: Step, number: usize, now: Duration) {
+        self.each[number][step as usize].began = now;
+    }
+
+    pub(crate) fn stop(&mut self, step: Step, number: usize, now: Duration) {
+        self.each[number][step as usize].ended = now;
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.each.len()
+    }
+
+    /// How long a step took for all connections, and for the slowest and the fastest of them.
+    pub(crate) fn step(&self, step: Step) -> [Duration; 3] {
+        let each = || self.each.iter().map(|spans| spans[step as usize].length());
+        let (max, min) = (each().max(), each().min());
+        [
+            self.all[step as usize].length(),
+            max.unwrap_or_default(),
+            min.unwrap_or_default(),
+        ]
+    }
+
+    /// Connections per second in these steps.
+    fn rate(&self, steps: &[Step]) -> f64 {
+        let time: Duration = steps.iter().map(|&step| self.step(step)[0]).sum();
+        self.connections() as f64 / time.as_secs_f64().max(1e-9)
+    }
+}
+
+impl fmt::Display for Times {
+    /// rdma-core's table, and what it comes to.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "step              total ms     max ms     min us  us / conn"
+        )?;
+        for step in Step::ALL {
+            let [total, max, min] = self.step(step).map(|time| time.as_secs_f64());
+            writeln!(
+                f,
+                "{:13}: {:11.2}{:11.2}{:11.2}{:11.2}",
+                step.name(),
+                total * 1e3,
+                max * 1e3,
+                min * 1e6,
+                total * 1e6 / self.connections() as f64
+            )?;
+        }
+        writeln!(
+            f,
+            "{} connections: {:.0}/s from connect to established, {:.0}/s in all steps",
+            self.connections(),
+            self.rate(&[Step::Connect]),
+            self.rate(&Step::ALL)
+        )
+    }
+}

@@ -1,0 +1,45 @@
+//! Which end of a connection a program is, or both, in the letters of rdma-core's `ucmatose` and its like.
+
+use std::error::Error;
+use std::net::IpAddr;
+
+use clap::Args;
+
+use crate::program::{Cards, Program, Roles};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Where the ends are. With one card, or with a link, one end runs here: the client, if it is told where the server is.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Addresses {
+    /// The server's address: here is a client, unless both ends are here.
+    #[arg(short = 's', value_name = "ADDRESS")]
+    pub(crate) server: Option<IpAddr>,
+    /// This end's address.
+    #[arg(short = 'b', value_name = "ADDRESS")]
+    pub(crate) bind: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) cards: Cards,
+}
+
+impl Addresses {
+    /// Runs a program's end, or both. What the client found out, if it ran here.
+    pub(crate) fn run<A: Program>(&self, program: &A) -> Result<Option<A::Found>> {
+        self.cards.run(program, self.roles()?)
+    }
+
+    fn roles(&self) -> Result<Roles> {
+        let here = || self.bind.ok_or("-b: which address shall this end have?");
+        Ok(match (self.cards.one(), self.server) {
+            (false, server) => Roles::Both {
+                client: self.bind,
+                server,
+            },
+            (true, None) => Roles::Server(here()?),
+            (true, Some(server)) => Roles::Client {
+                here: here()?,
+                server,
+            },
+        })
+    }
+}

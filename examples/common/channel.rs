@@ -1,0 +1,124 @@
+//! Short messages of one length over a connection, for what the two ends of a program have to tell each other.
+
+use std::error::Error;
+use std::time::Duration;
+
+use bareverbs::cm::rdma::{CmId, IdState, QpInit, RdmaCm, Resolver, SendFlags};
+use bareverbs::verbs::mr::Buffer;
+use bareverbs::verbs::qp::QpCap;
+use bareverbs::verbs::{Platform, Wc, WcStatus};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How long a peer may be silent where it has to speak.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+
+/// What came of waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard<const LEN: usize> {
+    Message([u8; LEN]),
+    /// Nothing came in time.
+    Nothing,
+    /// The other end has disconnected.
+    Disconnected,
+}
+
+/// One end's messages of `LEN` bytes. Each end waits for an answer before it sends again.
+pub(crate) struct Channel<'d, P: Platform, const LEN: usize> {
+    pub(crate) id: CmId,
+    /// Messages arrive here.
+    inbox: Buffer<'d, P>,
+}
+
+impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
+    /// What the connection's QP has to be able to do.
+    pub(crate) fn queues<'a>() -> QpInit<'a, 'd, P> {
+        QpInit {
+            cap: QpCap {
+                max_send_wr: 4,
+                max_recv_wr: 2,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: LEN as u32,
+            },
+            ..QpInit::default()
+        }
+    }
+
+    /// Makes room for a message, which has to be done before there is a connection.
+    pub(crate) fn new<R: Resolver>(cm: &mut RdmaCm<'_, 'd, P, R>, id: CmId) -> Result<Self> {
+        let inbox = cm.reg_msgs(id, LEN)?;
+        let channel = Self { id, inbox };
+        channel.expect_message(cm)?;
+        Ok(channel)
+    }
+
+    fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
+        Ok(cm.post_recv(self.id, 0, &self.inbox, 0, LEN)?)
+    }
+
+    /// Waits for the completion of what was sent.
+    pub(crate) fn sent<R: Resolver>(
+        &self,
+        cm: &mut RdmaCm<'_, 'd, P, R>,
+        what: &str,
+    ) -> Result<()> {
+        let deadline = cm.now() + SILENCE;
+        check(&cm.get_send_comp_until(self.id, deadline)?, what)
+    }
+
+    /// Waits for the other end's message and makes room for the next one.
+    pub(crate) fn message<R: Resolver>(
+        &self,
+        cm: &mut RdmaCm<'_, 'd, P, R>,
+        patience: Duration,
+    ) -> Result<Heard<LEN>> {
+        let end = cm.now().saturating_add(patience);
+        let wc = loop {
+            if let Some(wc) = cm.try_get_recv_comp(self.id)? {
+                break wc;
+            }
+            if cm.state(self.id)? == IdState::Disconnect {
+                return Ok(Heard::Disconnected);
+            }
+            if cm.now() >= end {
+                return Ok(Heard::Nothing);
+            }
+            // For either.
+            cm.wait(end)?;
+        };
+        // What was posted comes back when the other end disconnects.
+        if wc.status == WcStatus::WrFlushErr && cm.state(self.id)? == IdState::Disconnect {
+            return Ok(Heard::Disconnected);
+        }
+        check(&wc, "receive")?;
+        if wc.byte_len as usize != LEN {
+            return Err(format!("a message of {} bytes where {LEN} are due", wc.byte_len).into());
+        }
+        let mut bytes = [0; LEN];
+        self.inbox.copy_out(0, &mut bytes)?;
+        self.expect_message(cm)?;
+        Ok(Heard::Message(bytes))
+    }
+
+    /// Sends a message.
+    pub(crate) fn tell<R: Resolver>(
+        &self,
+        cm: &mut RdmaCm<'_, 'd, P, R>,
+        message: &[u8; LEN],
+    ) -> Result<()> {
+        cm.post_send_inline(self.id, 0, message, SendFlags::SIGNALED)?;
+        self.sent(cm, "SEND")
+    }
+}
+
+fn check(wc: &Wc, what: &str) -> Result<()> {
+    if wc.status == WcStatus::Success {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} failed: {} (vendor error {:#x})",
+        wc.status, wc.vendor_err
+    )
+    .into())
+}

@@ -1,0 +1,63 @@
+//! Which end of a connection a program is, or both, in the letters of rdma-core's `rping`.
+
+use std::error::Error;
+use std::net::IpAddr;
+
+use clap::Args;
+
+use crate::program::{Cards, Program, Roles};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Where this end is, and where the other one.
+#[derive(Args, Debug, Clone)]
+#[command(mut_arg("mtu", |mtu| mtu.short('m')))]
+pub(crate) struct Ends {
+    /// Act as the server.
+    #[arg(short = 's', conflicts_with = "client")]
+    pub(crate) server: bool,
+    /// Act as the client.
+    #[arg(short = 'c')]
+    pub(crate) client: bool,
+    /// Address: of the server to connect to, or to listen on.
+    #[arg(short = 'a', value_name = "ADDRESS")]
+    pub(crate) address: Option<IpAddr>,
+    /// This end's address, for a client on a card or a link; a server has the one that it listens on.
+    #[arg(short = 'I', value_name = "ADDRESS")]
+    pub(crate) source: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) cards: Cards,
+}
+
+impl Ends {
+    /// Runs a program's end, or both. What the client found out, if it ran here.
+    pub(crate) fn run<A: Program>(&self, program: &A) -> Result<Option<A::Found>> {
+        self.cards.run(program, self.roles()?)
+    }
+
+    fn roles(&self) -> Result<Roles> {
+        let Self {
+            address, source, ..
+        } = *self;
+        if self.server {
+            return Ok(Roles::Server(
+                address.ok_or("-a: which address shall the server have?")?,
+            ));
+        }
+        if self.client {
+            return Ok(Roles::Client {
+                here: source.ok_or("-I: which address shall the client have?")?,
+                server: address.ok_or("-a: where is the server?")?,
+            });
+        }
+        if self.cards.one() {
+            return Err(
+                "one end runs here: say which, with -s or -c; or name two cards with --device vfio:BDF,vfio:BDF".into(),
+            );
+        }
+        Ok(Roles::Both {
+            client: source,
+            server: address,
+        })
+    }
+}

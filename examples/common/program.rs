@@ -1,0 +1,299 @@
+//! A program with two ends, and the cards that they are on: one end on one card, or both on two.
+
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc;
+
+use bareverbs::verbs::{Mac, Mtu, Platform};
+use bareverbs_in_process::Builder;
+use bareverbs_vfio::{PciAddress, VfioDevice};
+use clap::Args;
+
+use crate::model::Plugged;
+use crate::node::{self, About, Cm, Settings};
+use crate::place::Place;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The cards, and how they are used.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Cards {
+    /// The card: "model", or "vfio:BDF" for the function at this PCI address; two of them with a comma between, if both
+    /// ends are to run here.
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "model",
+        env = "BAREVERBS_DEVICE",
+        value_delimiter = ','
+    )]
+    device: Vec<Place>,
+    #[command(flatten)]
+    plugged: Plugged,
+    /// Sleep until the card raises an interrupt, instead of polling it.
+    #[arg(long)]
+    interrupts: bool,
+    /// So many bits of this end's address are those of all hosts on its link; 24 of IPv4, 64 of IPv6 if not given.
+    #[arg(long, value_name = "BITS")]
+    prefix: Option<u8>,
+    /// The router to hosts that are not on the link.
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Option<IpAddr>,
+    /// This end's MAC address, for a virtual function that was given none.
+    #[arg(long, value_name = "MAC", value_parser = parse_mac)]
+    mac: Option<Mac>,
+    /// Largest path MTU in bytes that a client asks for: 256 to 4096. On a card 1024 if not given, which fits the frames of
+    /// 1500 bytes that networks carry unless told otherwise.
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    mtu: Option<Mtu>,
+}
+
+/// Which ends run here, and where they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Roles {
+    /// Both, at these addresses or at some.
+    Both {
+        client: Option<IpAddr>,
+        server: Option<IpAddr>,
+    },
+    Server(IpAddr),
+    Client {
+        here: IpAddr,
+        server: IpAddr,
+    },
+}
+
+fn parse_mtu(text: &str) -> std::result::Result<Mtu, String> {
+    (1..=5)
+        .filter_map(Mtu::from_number)
+        .find(|mtu| mtu.bytes().to_string() == text)
+        .ok_or_else(|| "256, 512, 1024, 2048 or 4096".into())
+}
+
+fn parse_mac(text: &str) -> std::result::Result<Mac, String> {
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    bytes
+        .try_into()
+        .map_err(|_| "a MAC address has six bytes".into())
+}
+
+/// What a program does at its ends.
+pub(crate) trait Program: Sync {
+    /// What the server has to tell when it is done.
+    type Served: Send;
+    /// What the client has found out.
+    type Found;
+
+    /// Its name, before errors.
+    const NAME: &'static str;
+    /// Which of two devices is the client's.
+    const CLIENT: usize;
+
+    /// Connections that an end may have at once.
+    fn connections(&self) -> usize {
+        8
+    }
+
+    /// Serves one client. `listening` is called once it may come.
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Self::Served>;
+
+    /// Works from the first address with the server at the second. `both`: which runs in this process too.
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        about: &About,
+        ends: [IpAddr; 2],
+        both: bool,
+    ) -> Result<Self::Found>;
+
+    /// Tells about a device that is in use.
+    fn introduce(&self, name: &str, about: &About) {
+        let About {
+            firmware,
+            port,
+            gids,
+            commands,
+            bring_up,
+        } = about;
+        log::info!("{name}: firmware {firmware}, {port}, {} GIDs", gids.len());
+        log::info!("{name}: {commands} firmware commands for bring-up, {bring_up:?}");
+    }
+
+    /// Says that the server waits for clients.
+    fn announce(&self, address: IpAddr);
+
+    /// Holds the two ends against each other, if both ran here.
+    fn compare(&self, served: &Self::Served, found: &Self::Found) -> Result<()>;
+}
+
+impl Cards {
+    /// Whether one end only can run here: there is one card, or a way to the other end's.
+    pub(crate) fn one(&self) -> bool {
+        self.plugged.link.is_some() || matches!(self.device[..], [Place::Vfio(_)])
+    }
+
+    /// Runs a program's ends. What the client found out, if it ran here.
+    pub(crate) fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
+        match (&self.device[..], roles) {
+            ([Place::Model], Roles::Both { client, server }) => {
+                let card = |unit| connectx_model::Config::new(unit);
+                let builder = Builder::new().function(card(1)).function(card(2));
+                let vectors = u16::from(self.interrupts);
+                let world = builder.interrupts(vectors).threaded();
+                let platforms = [world.platform(0), world.platform(1)];
+                self.run_both(program, [client, server], platforms)
+                    .map(Some)
+            }
+            (&[Place::Vfio(first), Place::Vfio(second)], Roles::Both { client, server }) => {
+                let platforms = [self.open(first)?, self.open(second)?];
+                self.run_both(program, [client, server], platforms)
+                    .map(Some)
+            }
+            (&[Place::Vfio(card)], Roles::Server(_) | Roles::Client { .. }) => {
+                self.run_one(program, roles, self.open(card)?, &card.to_string())
+            }
+            ([Place::Model], Roles::Server(_) | Roles::Client { .. }) => {
+                // They differ, so that two processes can be wired together.
+                let unit = if let Roles::Server(_) = roles { 1 } else { 2 };
+                let world = self.plugged.world(unit, self.interrupts)?;
+                self.run_one(program, roles, world.platform(0), "model")
+            }
+            _ => Err("--device: one card for one end, two for both, or the model".into()),
+        }
+    }
+
+    fn open(&self, card: PciAddress) -> Result<VfioDevice> {
+        let vectors = if self.interrupts {
+            bareverbs_vfio::Options::with_vectors(1)
+        } else {
+            bareverbs_vfio::Options::default()
+        };
+        Ok(VfioDevice::open_with(card, vectors)?)
+    }
+
+    /// Both ends in this process, a thread each.
+    fn run_both<A: Program, P: Platform + Send + 'static>(
+        &self,
+        program: &A,
+        [client, server]: [Option<IpAddr>; 2],
+        mut platforms: [P; 2],
+    ) -> Result<A::Found> {
+        let server = server.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+        let client = client.unwrap_or(match server {
+            IpAddr::V4(address) => IpAddr::from((u32::from(address) ^ 3).to_be_bytes()),
+            IpAddr::V6(address) => IpAddr::from((u128::from(address) ^ 3).to_be_bytes()),
+        });
+        let settings = Settings {
+            interrupts: self.interrupts,
+            mtu: self.mtu.unwrap_or(Mtu::B4096),
+            mac: None,
+            connections: program.connections(),
+        };
+        if A::CLIENT == 0 {
+            platforms.reverse();
+        }
+        let [theirs, ours] = platforms;
+        let (listening, may_connect) = mpsc::channel();
+
+        let (served, found) = std::thread::scope(|scope| {
+            let served = scope.spawn(move || {
+                node::run(theirs, server.into(), settings, seed(), |cm, about| {
+                    program.serve(cm, server, &mut || {
+                        // The client is gone only if it has failed, which it says itself.
+                        let _ = listening.send(about.clone());
+                    })
+                })
+                .inspect_err(|error| eprintln!("{}: server: {error}", A::NAME))
+            });
+            let found = node::run(ours, client.into(), settings, seed(), |cm, about| {
+                let there = may_connect.recv().map_err(|_| "the server did not start")?;
+                program.introduce("Server", &there);
+                program.introduce("Client", about);
+                program.work(cm, about, [client, server], true)
+            });
+            // A client that failed leaves the server waiting for one.
+            let found = found.inspect_err(|error| {
+                eprintln!("{}: client: {error}", A::NAME);
+                std::process::exit(1);
+            });
+            (served.join(), found)
+        });
+        let served = served.map_err(|_| "the server panicked")??;
+        let found = found?;
+        program.compare(&served, &found)?;
+        Ok(found)
+    }
+
+    /// One end, on the card of this name.
+    fn run_one<A: Program, P: Platform + 'static>(
+        &self,
+        program: &A,
+        roles: Roles,
+        platform: P,
+        card: &str,
+    ) -> Result<Option<A::Found>> {
+        let local = match roles {
+            Roles::Server(here) | Roles::Client { here, .. } => here,
+            Roles::Both { .. } => return Err("one card cannot be both ends'".into()),
+        };
+        let place = node::Place {
+            address: local,
+            prefix: self.prefix,
+            gateway: self.gateway,
+        };
+        let settings = Settings {
+            interrupts: self.interrupts,
+            mtu: self.mtu.unwrap_or(Mtu::B1024),
+            mac: self.mac,
+            connections: program.connections(),
+        };
+        node::run(platform, place, settings, seed(), |cm, about| {
+            program.introduce(card, about);
+            let done = if let Roles::Client { here, server } = roles {
+                program.work(cm, about, [here, server], false).map(Some)
+            } else {
+                let mut announce = || program.announce(local);
+                program.serve(cm, local, &mut announce).map(|_| None)
+            };
+            done.map_err(|error| {
+                tell(A::NAME, &*error);
+                Told.into()
+            })
+        })
+    }
+}
+
+/// Says why a program failed, unless that was said when it came up.
+pub(crate) fn tell(name: &str, error: &(dyn Error + Send + Sync + 'static)) {
+    if !error.is::<Told>() {
+        eprintln!("{name}: {error}");
+    }
+}
+
+/// An error that was told when it came up: the kernel may keep a process for a minute that lets go of a card which fell off
+/// the bus, and nobody should wait so long for the reason.
+#[derive(Debug)]
+struct Told;
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("told before")
+    }
+}
+
+impl Error for Told {}
+
+/// Different at each start, so that a peer does not take a new connection for an old one.
+pub(crate) fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

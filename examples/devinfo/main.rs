@@ -1,0 +1,140 @@
+//! Shows what a device can do, as `ibv_devinfo -v` does: from the capabilities that bring-up negotiated.
+//!
+//! ```text
+//! cargo run --example devinfo                                  the device model, which is built in
+//! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
+//! cargo run --example devinfo -- --selftest                    does it work? No cable is needed
+//! ```
+//!
+//! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
+
+#[path = "../common/place.rs"]
+mod place;
+mod report;
+mod selftest;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use bareverbs_in_process::{Builder, World};
+use bareverbs_vfio::{Options, Rebinding, VfioDevice};
+use clap::{Parser, ValueEnum};
+use connectx_model::Config as Card;
+use place::Place;
+use report::Report;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Shows what an RDMA device can do, and whether it does.
+#[derive(Parser)]
+struct Arguments {
+    /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
+    #[arg(long, default_value = "model", env = "BAREVERBS_DEVICE")]
+    device: Place,
+    /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
+    /// else.
+    #[arg(long, conflicts_with_all = ["json", "unbind"])]
+    bind: bool,
+    /// Gives the function back to the kernel.
+    #[arg(long, conflicts_with = "json")]
+    unbind: bool,
+    /// Says what --bind or --unbind would do, and does not do it.
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+    /// Tries the device out: memory, queue pairs in force loopback, every operation, interrupts, errors, teardown. No cable
+    /// is needed.
+    #[arg(long, conflicts_with_all = ["json", "bind", "unbind"])]
+    selftest: bool,
+    /// What the device model's port speaks.
+    #[arg(long, value_enum, default_value = "ethernet")]
+    model_port: ModelPort,
+}
+
+/// The flavours of the device model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModelPort {
+    Ethernet,
+    Infiniband,
+}
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let arguments = Arguments::parse();
+    let done = if arguments.bind || arguments.unbind {
+        rebind(&arguments)
+    } else if arguments.selftest {
+        try_out(&arguments)
+    } else {
+        show(&arguments)
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("devinfo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Binds the function to another driver.
+fn rebind(arguments: &Arguments) -> Result<()> {
+    let Place::Vfio(address) = arguments.device else {
+        return Err("--device vfio:ADDRESS: which function?".into());
+    };
+    let plan = if arguments.bind {
+        Rebinding::to_vfio(address)?
+    } else {
+        Rebinding::to_kernel(address)?
+    };
+    print!("{plan}");
+    if !arguments.dry_run {
+        plan.carry_out()?;
+    }
+    Ok(())
+}
+
+/// A card that is not there. For its self test it has no cable.
+fn model(arguments: &Arguments) -> World {
+    let mut card = Card::new(1);
+    card.link_up = !arguments.selftest;
+    if arguments.model_port == ModelPort::Infiniband {
+        card = card.infiniband();
+    }
+    Builder::new().function(card).interrupts(1).threaded()
+}
+
+fn show(arguments: &Arguments) -> Result<()> {
+    let report = match arguments.device {
+        Place::Model => {
+            let world = model(arguments);
+            let part = Card::new(1).device_id;
+            Report::of(world.platform(0), "model0", part)?
+        }
+        Place::Vfio(address) => {
+            let device = VfioDevice::open(address)?;
+            let part = device.device_id();
+            Report::of(device, &address.to_string(), part)?
+        }
+    };
+    if arguments.json {
+        println!("{}", report.to_json());
+    } else {
+        print!("{}", report.to_text());
+    }
+    Ok(())
+}
+
+fn try_out(arguments: &Arguments) -> Result<()> {
+    match arguments.device {
+        Place::Model => {
+            let world = model(arguments);
+            selftest::run(|| Ok(world.platform(0)))
+        }
+        Place::Vfio(address) => {
+            selftest::run(|| Ok(VfioDevice::open_with(address, Options::with_vectors(1))?))
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The self test on models that are well, and on models that are not: it has to notice, and to say where.
+
+use bareverbs_in_process::{Builder, ModelPlatform, World};
+use connectx_model::syndrome::Status;
+use connectx_model::{CommandFault, CommandRule, Config as Card, Faults, Objects};
+
+use super::pair::{GUARD, PATTERN, UNTOUCHED};
+use super::*;
+
+fn world(card: Card, vectors: u16) -> World {
+    Builder::new().function(card).interrupts(vectors).stepped()
+}
+
+/// A card with nobody at the other end.
+fn unplugged() -> Card {
+    let mut card = Card::new(1);
+    card.link_up = false;
+    card
+}
+
+#[test]
+fn a_card_without_a_cable_passes_and_keeps_nothing() {
+    let cards = [
+        (unplugged(), 1),
+        (unplugged().infiniband(), 1),
+        // With a cable, and polled.
+        (Card::new(1), 0),
+    ];
+    for (card, vectors) in cards {
+        let world = world(card, vectors);
+        let before = world.accounting(0);
+        run(|| Ok(world.platform(0))).expect("passed");
+        assert_eq!(world.accounting(0), before);
+        assert_eq!(world.take_faults(0), []);
+        world.with_model(0, |model| {
+            assert_eq!(model.objects(), Objects::default());
+            assert!(model.leaks().is_empty(), "{:?}", model.leaks());
+            assert_eq!(model.stats().frames_sent, 0);
+        });
+    }
+}
+
+#[test]
+fn a_device_without_atomics_passes() {
+    let mut card = unplugged();
+    for caps in [&mut card.general, &mut card.general_max] {
+        caps.set_atomic(false);
+    }
+    let world = world(card, 1);
+    run(|| Ok(world.platform(0))).expect("passed");
+}
+
+/// Where the self test fails on this card with these faults.
+fn fails_at(card: Card, fault: impl FnOnce(&mut Faults)) -> String {
+    let world = world(card, 1);
+    world.with_model(0, |model| fault(model.faults_mut()));
+    let error = run(|| Ok(world.platform(0))).expect_err("it does not work");
+    let text = error.to_string();
+    text.split('"').nth(1).expect("the step's name").to_owned()
+}
+
+#[test]
+fn what_does_not_work_is_named() {
+    let refuse = |opcode: u16, skip: u32| {
+        move |faults: &mut Faults| {
+            let status = Status::NoResources;
+            let syndrome = 0x1234;
+            faults.commands.push(CommandRule {
+                skip,
+                ..CommandRule::next(opcode, CommandFault::Fail { status, syndrome })
+            });
+        }
+    };
+    assert_eq!(fails_at(unplugged(), |f| f.never_boots = true), "open");
+    // CREATE_MKEY, RTR2RTS_QP, the third 2RST_QP, DISABLE_HCA.
+    assert_eq!(fails_at(unplugged(), refuse(0x200, 1)), "memory");
+    assert_eq!(fails_at(unplugged(), refuse(0x504, 1)), "connect");
+    assert_eq!(fails_at(unplugged(), refuse(0x50a, 2)), "recovery");
+    assert_eq!(fails_at(unplugged(), refuse(0x105, 0)), "close");
+    assert_eq!(
+        fails_at(unplugged(), |f| f.lose_interrupts = true),
+        "interrupt"
+    );
+    let mut old = unplugged();
+    for roce in [&mut old.roce, &mut old.roce_max] {
+        roce.set_fl_rc_qp_when_roce_enabled(false);
+    }
+    assert_eq!(fails_at(old, |_| {}), "connect");
+}
+
+/// A buffer in which something is not as it should be.
+#[test]
+fn every_byte_counts() {
+    let world = world(unplugged(), 0);
+    let mut resources = Resources::<2, 2, 1, 64>::new();
+    let platform: ModelPlatform = world.platform(0);
+    let device = Device::open(platform, Config::DEFAULT, resources.storage()).expect("open");
+    {
+        let pd = device.alloc_pd().expect("PD");
+        let end = End::new(&device, &pd).expect("an end");
+        let size = 5000;
+        let good = [&PATTERN[..size], &[UNTOUCHED; GUARD]].concat();
+        end.buffer.copy_in(0, &good).expect("inside");
+        end.check(size).expect("as it should be");
+        for at in [0, 1, 4095, 4096, size - 1, size, size + GUARD - 1] {
+            end.buffer.copy_in(at, &[!good[at]]).expect("inside");
+            let error = end.check(size).expect_err("a byte is wrong");
+            assert!(error.to_string().contains(&format!("byte {at} is")));
+            end.buffer.copy_in(at, &good[at..=at]).expect("inside");
+        }
+    }
+    device.close().expect("closed");
+}

@@ -1,0 +1,487 @@
+//! Two ends that are connected: once for what they tell each other, once for what is measured.
+
+use std::time::{Duration, Instant};
+
+use bareverbs::cm::rdma::{
+    AddrInfo, CmId, ConnParam, Endpoint, IdOption, IdState, QpInit, RdmaCm, RdmaError, Resolver,
+};
+use bareverbs::verbs::qp::QpCap;
+use bareverbs::verbs::{Access, Buffer, Platform, Remote, Sge};
+
+use super::Result;
+use super::channel::{self, Heard, SILENCE};
+use super::program::seed;
+use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
+
+/// After how long without a word an end makes sure that the other one is there.
+const QUIET: Duration = Duration::from_secs(1);
+/// 268 ms, and eight of them until an end counts as gone.
+const ACK_TIMEOUT: u8 = 16;
+/// Polls of the completion queues before one for the device's events.
+const ROUND: u32 = 64;
+/// The same before one for the other end's messages.
+const LISTEN: u32 = 16 * ROUND;
+/// Work requests for permissions to send, beside those for data.
+pub(crate) const SPARE: u32 = 8;
+
+const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_ATOMIC);
+
+type Channel<'d, P> = channel::Channel<'d, P, MESSAGE>;
+
+/// Which end this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// What the session was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Bytes of the largest message.
+    pub(crate) largest: u32,
+    /// The most messages in flight.
+    pub(crate) deepest: u32,
+}
+
+impl Limits {
+    /// Receives for data: as many messages may be under way that nobody has permitted anew.
+    pub(crate) fn receives(self) -> u32 {
+        (2 * self.deepest).max(64)
+    }
+
+    fn queues<'a, 'd, P: Platform>(self) -> QpInit<'a, 'd, P> {
+        QpInit {
+            cap: QpCap {
+                max_send_wr: self.deepest + SPARE,
+                max_recv_wr: self.receives() + SPARE,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            ..QpInit::default()
+        }
+    }
+}
+
+/// What an end works with, when nothing is in the way.
+pub(crate) type Data<'a, 'd, P> = Endpoint<'a, 'd, P>;
+
+/// One end.
+pub(crate) struct Session<'c, 's, 'd, P: Platform, R> {
+    pub(crate) cm: &'c mut RdmaCm<'s, 'd, P, R>,
+    pub(crate) limits: Limits,
+    /// Where messages come.
+    pub(crate) inbox: Buffer<'d, P>,
+    /// What is sent, and where READs and atomics leave their results.
+    pub(crate) outbox: Buffer<'d, P>,
+    /// The other end's inbox.
+    pub(crate) remote: Remote,
+    control: Channel<'d, P>,
+    data: CmId,
+    role: Role,
+    /// A message that came while something else was waited for.
+    heard: Option<[u8; MESSAGE]>,
+    /// The other end has failed, or disconnected.
+    over: bool,
+    /// Polls for what was waited for; those that found something at once count for one.
+    turns: u32,
+    /// When the other end was known to be there.
+    probed: Instant,
+}
+
+/// With what both ends connect. A SEND that finds no receive is an error: there has to be one.
+fn conn_param(private_data: &[u8]) -> ConnParam<'_> {
+    ConnParam {
+        private_data,
+        rnr_retry_count: 0,
+        ..ConnParam::default()
+    }
+}
+
+impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
+    /// A client's end.
+    pub(crate) fn connect(
+        cm: &'c mut RdmaCm<'s, 'd, P, R>,
+        address: &AddrInfo,
+        limits: Limits,
+    ) -> Result<Self> {
+        let id = cm.create_ep(address, None, Some(&mut Channel::queues()))?;
+        let control = Channel::new(cm, id)?;
+        let (inbox, outbox) = boxes(cm, id, limits)?;
+        let hello = Hello::Session {
+            largest: limits.largest,
+            deepest: limits.deepest,
+            memory: remote(&inbox),
+        };
+        open(cm, id, hello)?;
+        let event = cm.event(id)?.ok_or("no answer from the server")?;
+        let welcome = Welcome::from_bytes(event.private_data())
+            .map_err(|why| format!("the server is {why}"))?;
+
+        let data = cm.create_ep(address, None, Some(&mut limits.queues()))?;
+        fill_receive_queue(cm, data, &inbox)?;
+        let session = welcome.session;
+        open(cm, data, Hello::Data { session })?;
+        Ok(Self {
+            cm,
+            limits,
+            inbox,
+            outbox,
+            remote: welcome.memory,
+            control,
+            data,
+            role: Role::Client,
+            heard: None,
+            over: false,
+            turns: 0,
+            probed: Instant::now(),
+        })
+    }
+
+    /// A server's end. Whoever is no client of ours is refused.
+    pub(crate) fn accept(cm: &'c mut RdmaCm<'s, 'd, P, R>, listener: CmId) -> Result<Self> {
+        let (id, limits, remote_memory) = loop {
+            let (id, hello) = request(cm, listener, None)?;
+            match hello {
+                Ok(Hello::Session {
+                    largest,
+                    deepest,
+                    memory,
+                }) => break (id, Limits { largest, deepest }, memory),
+                Ok(Hello::Data { .. }) => refuse(cm, id, "no such session")?,
+                Err(why) => refuse(cm, id, why)?,
+            }
+        };
+        cm.create_qp(id, None, &mut Channel::queues())?;
+        let control = Channel::new(cm, id)?;
+        let (inbox, outbox) = boxes(cm, id, limits)?;
+        let session = seed();
+        let welcome = Welcome {
+            session,
+            memory: remote(&inbox),
+        };
+        cm.accept(id, Some(&conn_param(&welcome.to_bytes())))?;
+
+        let deadline = cm.now() + SILENCE;
+        let data = loop {
+            let (id, hello) = request(cm, listener, Some(deadline))?;
+            match hello {
+                Ok(Hello::Data { session: given }) if given == session => break id,
+                Ok(_) => refuse(cm, id, "busy with another client")?,
+                Err(why) => refuse(cm, id, why)?,
+            }
+        };
+        cm.create_qp(data, None, &mut limits.queues())?;
+        fill_receive_queue(cm, data, &inbox)?;
+        cm.accept(data, Some(&conn_param(&[])))?;
+        Ok(Self {
+            cm,
+            limits,
+            inbox,
+            outbox,
+            remote: remote_memory,
+            control,
+            data,
+            role: Role::Server,
+            heard: None,
+            over: false,
+            turns: 0,
+            probed: Instant::now(),
+        })
+    }
+
+    fn peer(&self) -> &'static str {
+        match self.role {
+            Role::Client => "server",
+            Role::Server => "client",
+        }
+    }
+
+    /// What is sent.
+    pub(crate) fn outgoing(&self, size: u32) -> Result<Sge> {
+        Ok(self.outbox.sge(0, size as usize).ok_or("too large")?)
+    }
+
+    /// The verbs objects of what is measured.
+    pub(crate) fn data(&mut self) -> Result<Data<'_, 'd, P>> {
+        Ok(self.cm.endpoint(self.data)?)
+    }
+
+    /// Spins until there is something, and keeps everything going meanwhile. A server that heeds the client ends, with
+    /// `None`, when that has something to say; a client has nothing to hear in the middle of a test but a failure.
+    pub(crate) fn watch<T>(
+        &mut self,
+        heed: bool,
+        mut done: impl FnMut(&mut Data<'_, 'd, P>, &Buffer<'d, P>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let begun = Instant::now();
+        let device = self.cm.device();
+        let mut step = 1;
+        loop {
+            // An end that finds something every time has to look after the rest as well, if less often.
+            let turns = self.turns;
+            self.turns = turns.wrapping_add(step);
+            if turns / ROUND != self.turns / ROUND {
+                device.poll()?;
+            }
+            if turns / LISTEN != self.turns / LISTEN {
+                self.listen()?;
+                if begun.elapsed() > SILENCE {
+                    return Err(format!("nothing happened for {SILENCE:?}").into());
+                }
+            }
+            match (&self.heard, self.role) {
+                (Some(_), Role::Client) => return Err(self.unexpected()),
+                (Some(_), Role::Server) if heed => return Ok(None),
+                _ => {}
+            }
+            let mut data = self.cm.endpoint(self.data)?;
+            for _ in 0..ROUND {
+                if let Some(found) = done(&mut data, &self.inbox)? {
+                    return Ok(Some(found));
+                }
+                device.platform().relax();
+            }
+            step = ROUND;
+        }
+    }
+
+    /// The same, for what comes whatever the client says.
+    pub(crate) fn spin<T>(
+        &mut self,
+        done: impl FnMut(&mut Data<'_, 'd, P>, &Buffer<'d, P>) -> Result<Option<T>>,
+    ) -> Result<T> {
+        Ok(self.watch(false, done)?.ok_or("nothing came of it")?)
+    }
+
+    /// Looks for a message, and now and then whether the other end is still there.
+    fn listen(&mut self) -> Result<()> {
+        if self.heard.is_none() {
+            match self.control.message(self.cm, Duration::ZERO)? {
+                Heard::Message(bytes) => self.heard = Some(bytes),
+                Heard::Disconnected => return Err(self.gone()),
+                Heard::Nothing => {}
+            }
+        }
+        if self.probed.elapsed() > QUIET {
+            self.probe()?;
+        }
+        Ok(())
+    }
+
+    /// Writes nothing into the other end's memory, which it has to acknowledge all the same.
+    fn probe(&mut self) -> Result<()> {
+        let Remote { addr, rkey } = self.remote;
+        let flags = bareverbs::verbs::SendFlags::SIGNALED;
+        self.cm
+            .post_writev(self.control.id, 0, &[], flags, addr, rkey)?;
+        let sent = self.control.sent(self.cm, "RDMA WRITE of nothing");
+        self.probed = Instant::now();
+        sent.map_err(|error| format!("the {} does not answer: {error}", self.peer()).into())
+    }
+
+    /// Waits for a message, at most so long.
+    fn hear(&mut self, patience: Duration) -> Result<[u8; MESSAGE]> {
+        let begun = Instant::now();
+        loop {
+            if let Some(bytes) = self.heard.take() {
+                return Ok(bytes);
+            }
+            match self.control.message(self.cm, QUIET)? {
+                Heard::Message(bytes) => return Ok(bytes),
+                Heard::Disconnected => return Err(self.gone()),
+                Heard::Nothing => self.probe()?,
+            }
+            if begun.elapsed() > patience {
+                let peer = self.peer();
+                return Err(format!("the {peer} has said nothing for {patience:?}").into());
+            }
+        }
+    }
+
+    fn gone(&mut self) -> super::Error {
+        self.over = true;
+        format!("the {} has disconnected before it was done", self.peer()).into()
+    }
+
+    /// Why the server speaks when it has nothing to say.
+    fn unexpected(&mut self) -> super::Error {
+        let answer = self.heard.take();
+        match answer.as_ref().and_then(Answer::from_bytes) {
+            Some(Answer::Failed(why)) => {
+                self.over = true;
+                format!("the server: {why}").into()
+            }
+            other => format!("the server says {other:?} where it has nothing to say").into(),
+        }
+    }
+
+    /// As the client: asks the server for something. Its answer.
+    pub(crate) fn ask(&mut self, ask: &Ask) -> Result<Answer> {
+        self.control.tell(self.cm, &ask.to_bytes())?;
+        let bytes = self.hear(SILENCE)?;
+        match Answer::from_bytes(&bytes) {
+            Some(Answer::Failed(_)) => {
+                self.heard = Some(bytes);
+                Err(self.unexpected())
+            }
+            Some(answer) => Ok(answer),
+            None => Err("the server answers with nonsense".into()),
+        }
+    }
+
+    /// As the server: what the client asks for next.
+    pub(crate) fn asked(&mut self) -> Result<Ask> {
+        let bytes = self.hear(Duration::MAX)?;
+        match Ask::from_bytes(&bytes) {
+            Some(Ask::Failed(why)) => {
+                self.over = true;
+                Err(format!("the client: {why}").into())
+            }
+            Some(ask) => Ok(ask),
+            None => Err("the client asks for nonsense".into()),
+        }
+    }
+
+    /// As the server: answers.
+    pub(crate) fn answer(&mut self, answer: &Answer) -> Result<()> {
+        self.control.tell(self.cm, &answer.to_bytes())
+    }
+
+    /// Takes the connections down, if the other end is there to take part. `result` is what the session came to.
+    pub(crate) fn close<T>(mut self, result: Result<T>) -> Result<T> {
+        let there = self.part(result.as_ref().err()).is_ok();
+        let Self {
+            cm, control, data, ..
+        } = self;
+        let ids = [control.id, data];
+        drop((control, self.inbox, self.outbox));
+        let mut down = || {
+            // Whoever does not answer is not asked to disconnect: that would be repeated for a long time.
+            for id in ids.into_iter().filter(|_| there) {
+                cm.disconnect(id)?;
+            }
+            for id in ids {
+                cm.destroy_ep(id)?;
+            }
+            Ok(())
+        };
+        let down = down();
+        result.and_then(|result| down.map(|()| result))
+    }
+
+    /// Says how it ended, unless the other end knows. It is the client that disconnects first.
+    fn part(&mut self, error: Option<&super::Error>) -> Result<()> {
+        let last = match (self.role, error) {
+            _ if self.over => None,
+            (Role::Client, None) => Some(Ask::Bye.to_bytes()),
+            (Role::Client, Some(why)) => Some(Ask::Failed(why.to_string()).to_bytes()),
+            (Role::Server, None) => None,
+            (Role::Server, Some(why)) => Some(Answer::Failed(why.to_string()).to_bytes()),
+        };
+        if let Some(last) = last {
+            self.control.tell(self.cm, &last)?;
+        }
+        while self.role == Role::Server && self.cm.state(self.control.id)? != IdState::Disconnect {
+            // Whatever else the client had to say.
+            if let Heard::Nothing = self.control.message(self.cm, QUIET)? {
+                self.probe()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An end's memory: for what comes, and for what goes. Atomics want 8 bytes at a multiple of 8.
+fn boxes<'d, P: Platform, R: Resolver>(
+    cm: &RdmaCm<'_, 'd, P, R>,
+    id: CmId,
+    limits: Limits,
+) -> Result<(Buffer<'d, P>, Buffer<'d, P>)> {
+    let size = (limits.largest as usize).next_multiple_of(64);
+    let pd = cm.pd(id)?;
+    Ok((
+        pd.alloc_buffer(size, ALL)?,
+        pd.alloc_buffer(size, Access::LOCAL_WRITE)?,
+    ))
+}
+
+fn remote<P: Platform>(inbox: &Buffer<'_, P>) -> Remote {
+    Remote {
+        addr: inbox.addr(),
+        rkey: inbox.rkey(),
+    }
+}
+
+/// Posts all the receives that there can be; each that is used is replaced.
+fn fill_receive_queue<'d, P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, 'd, P, R>,
+    id: CmId,
+    inbox: &Buffer<'d, P>,
+) -> Result<()> {
+    let whole = inbox.sge(0, inbox.len()).ok_or("too large")?;
+    let endpoint = cm.endpoint(id)?;
+    let queue = endpoint.qp.recv_queue();
+    while queue.free() > 0 {
+        queue.post(0, &[whole])?;
+    }
+    Ok(())
+}
+
+/// Connects as a client.
+fn open<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    id: CmId,
+    hello: Hello,
+) -> Result<()> {
+    cm.set_option(id, IdOption::AckTimeout(ACK_TIMEOUT))?;
+    match cm.connect(id, Some(&conn_param(&hello.to_bytes()))) {
+        Err(error @ RdmaError::Rejected(_)) => {
+            let event = cm.event(id)?;
+            let why = event.as_ref().map_or(&[][..], |event| event.private_data());
+            let why = String::from_utf8_lossy(why);
+            let why = why.trim_end_matches('\0').replace(char::is_control, "?");
+            if why.is_empty() {
+                return Err(error.into());
+            }
+            Err(format!("the server refused: {why}").into())
+        }
+        other => Ok(other?),
+    }
+}
+
+/// The next one who wants to connect, and with which words.
+fn request<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    listener: CmId,
+    deadline: Option<Duration>,
+) -> Result<(CmId, std::result::Result<Hello, &'static str>)> {
+    let id = loop {
+        match cm.get_request_until(listener, deadline.unwrap_or(Duration::MAX)) {
+            Ok(id) => break id,
+            // One that was withdrawn.
+            Err(RdmaError::Event { .. }) => {}
+            Err(RdmaError::TimedOut) => {
+                return Err("the client has not connected a second time, for data".into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let event = cm.event(id)?;
+    let hello = event.as_ref().map_or(&[][..], |event| event.private_data());
+    Ok((id, Hello::from_bytes(hello)))
+}
+
+fn refuse<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    id: CmId,
+    why: &str,
+) -> Result<()> {
+    log::warn!("a client was refused: {why}");
+    cm.reject(id, why.as_bytes())?;
+    Ok(cm.destroy_ep(id)?)
+}

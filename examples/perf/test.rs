@@ -1,0 +1,89 @@
+//! What can be measured.
+
+use clap::ValueEnum;
+
+/// The operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Verb {
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+    /// SEND.
+    Send,
+    /// ATOMIC fetch and add.
+    FetchAdd,
+    /// ATOMIC compare and swap.
+    CmpSwap,
+}
+
+/// What of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// Bandwidth and message rate, with DEPTH messages in flight.
+    Bw,
+    /// Latency of one message alone: half of what there and back take, or until the answer of a READ or an atomic.
+    Lat,
+    /// Latency under load: from the call that posts a message to its completion, with DEPTH of them in flight.
+    Load,
+}
+
+/// One measurement, as both ends have to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Test {
+    pub(crate) verb: Verb,
+    pub(crate) kind: Kind,
+    /// Bytes of a message.
+    pub(crate) size: u32,
+    /// Messages in flight.
+    pub(crate) depth: u32,
+    /// The server does the same the other way at the same time.
+    pub(crate) both_ways: bool,
+}
+
+/// The largest message.
+pub(crate) const MAX_SIZE: u32 = 1 << 23;
+/// The most messages in flight.
+pub(crate) const MAX_DEPTH: u32 = 1024;
+/// What atomics work on.
+pub(crate) const ATOMIC_SIZE: u32 = 8;
+
+impl Verb {
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CmpSwap)
+    }
+
+    /// Whether the other end answers, so that there is no need for it to send something back.
+    pub(crate) fn is_answered(self) -> bool {
+        self == Self::Read || self.is_atomic()
+    }
+}
+
+impl Test {
+    pub(crate) fn name(&self) -> String {
+        fn name(value: &impl ValueEnum) -> String {
+            let value = value.to_possible_value();
+            value.map_or_else(String::new, |value| value.get_name().to_owned())
+        }
+        format!("{}_{}", name(&self.verb), name(&self.kind))
+    }
+
+    /// Whether a server that prepared for messages of up to `largest` bytes, `deepest` in flight, can take part.
+    pub(crate) fn check(&self, largest: u32, deepest: u32) -> Result<(), String> {
+        let Self {
+            verb, size, depth, ..
+        } = *self;
+        if size == 0 || size > largest || verb.is_atomic() && size != ATOMIC_SIZE {
+            return Err(format!("{}: {size} bytes", self.name()));
+        }
+        if depth == 0 || depth > deepest || self.kind == Kind::Lat && depth != 1 {
+            return Err(format!("{}: {depth} messages in flight", self.name()));
+        }
+        if self.both_ways && self.kind != Kind::Bw {
+            return Err(format!("{}: both ways", self.name()));
+        }
+        Ok(())
+    }
+}

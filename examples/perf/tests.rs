@@ -1,0 +1,444 @@
+//! Both ends on two device models, and ends that do not keep to what was agreed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
+
+use bareverbs::cm::rdma::{ConnParam, NeighbourDiscovery};
+use bareverbs::verbs::{Mtu, RKey, Remote};
+use bareverbs_in_process::{Builder, ModelPlatform};
+use clap::{CommandFactory, Parser, ValueEnum};
+
+use super::channel::Channel;
+use super::cli::Options;
+use super::node::{self, Settings};
+use super::protocol::{Answer, Ask, Hello, MESSAGE, Tally, Welcome};
+use super::report::{Numbers, Row};
+use super::session::{Limits, Session};
+use super::test::{Kind, Test, Verb};
+use super::{Result, report, route, serve, work};
+
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+type Cm<'s, 'd> = node::Cm<'s, 'd, ModelPlatform>;
+
+fn address() -> SocketAddr {
+    SocketAddr::new(SERVER, 18515)
+}
+
+/// Runs a server, and a client once that listens. What came of each.
+fn pair<S: Send, C>(
+    server: impl FnOnce(&mut Cm<'_, '_>, &mut dyn FnMut()) -> Result<S> + Send,
+    client: impl FnOnce(&mut Cm<'_, '_>) -> Result<C>,
+) -> (Result<S>, Result<C>) {
+    let card = |unit| connectx_model::Config::new(unit);
+    let world = Builder::new()
+        .function(card(1))
+        .function(card(2))
+        .threaded();
+    let platforms = [world.platform(0), world.platform(1)];
+    let settings = Settings {
+        interrupts: false,
+        mtu: Mtu::B4096,
+        mac: None,
+        connections: 8,
+    };
+    let (listening, may_connect) = mpsc::channel();
+    let [theirs, ours] = platforms;
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            node::run(theirs, SERVER.into(), settings, 1, |cm, _| {
+                server(cm, &mut || listening.send(()).unwrap())
+            })
+        });
+        let found = node::run(ours, CLIENT.into(), settings, 2, |cm, _| {
+            may_connect.recv()?;
+            client(cm)
+        });
+        (server.join().unwrap(), found)
+    })
+}
+
+/// Our server, and a client of the test's.
+fn with_server<C>(client: impl FnOnce(&mut Cm<'_, '_>) -> Result<C>) -> (Result<u64>, Result<C>) {
+    pair(|cm, listening| serve(cm, address(), listening), client)
+}
+
+fn options(line: &str) -> Options {
+    Options::parse_from(["perf"].into_iter().chain(line.split_whitespace()))
+}
+
+/// Our client and our server.
+fn run(line: &str) -> (Vec<Test>, Vec<Row>) {
+    let options = options(line);
+    let (served, rows) = with_server(|cm| work(cm, CLIENT, address(), &options));
+    let (served, rows) = (served.unwrap(), rows.unwrap());
+    assert_eq!(served, rows.len() as u64);
+    (options.tests(), rows)
+}
+
+fn error<T>(result: Result<T>) -> String {
+    result.err().expect("an error").to_string()
+}
+
+const LIMITS: Limits = Limits {
+    largest: 4096,
+    deepest: 16,
+};
+
+fn connect<'c, 's, 'd>(
+    cm: &'c mut Cm<'s, 'd>,
+) -> Result<Session<'c, 's, 'd, ModelPlatform, NeighbourDiscovery<'s, 'd, ModelPlatform>>> {
+    Session::connect(cm, &route(CLIENT, address()), LIMITS)
+}
+
+const TEST: Test = Test {
+    verb: Verb::Send,
+    kind: Kind::Bw,
+    size: 64,
+    depth: 16,
+    both_ways: false,
+};
+
+#[test]
+fn the_command_line_is_sound() {
+    Options::command().debug_assert();
+}
+
+#[test]
+fn everything_is_measured_with_as_many_messages_as_were_asked_for() {
+    let (tests, rows) = run("-n 100 -S 1,100,5000 -t 1,7,64 --tests bw,lat,load");
+    // Three operations of three sizes and two of one; once alone, and at three depths for two kinds.
+    assert_eq!(tests.len(), (3 * 3 + 2) * (1 + 2 * 3));
+    assert_eq!(rows.iter().map(|row| row.test).collect::<Vec<_>>(), tests);
+    for row in &rows {
+        assert_eq!(row.iterations, 100, "{:?}", row.test);
+        match row.numbers {
+            Numbers::Rate {
+                peak,
+                average,
+                messages,
+            } => {
+                assert!(row.test.kind == Kind::Bw);
+                assert!(average > 0.0 && peak >= average);
+                let mib = messages * 1e6 * f64::from(row.test.size) / 1_048_576.0;
+                assert!((mib - average).abs() <= average * 1e-9);
+            }
+            Numbers::Times {
+                min,
+                max,
+                typical,
+                average,
+                p99,
+                p999,
+                ..
+            } => {
+                assert!(row.test.kind != Kind::Bw);
+                assert!(
+                    0.0 < min && min <= typical && typical <= p99 && p99 <= p999 && p999 <= max
+                );
+                assert!(min <= average && average <= max);
+            }
+        }
+    }
+    assert!(report::json(&rows).starts_with(r#"[{"test":"write_bw","depth":1,"bytes":1,"#));
+}
+
+#[test]
+fn both_ends_send_at_once() {
+    // Many more messages than receives, so that permissions pass in both directions. Receives are never missed: the
+    // connection does not forgive that.
+    let (_, rows) = run("-b -n 5000 -S 8,2000 -t 1,50 --tests bw");
+    assert!(
+        rows.iter()
+            .all(|row| row.test.both_ways && row.iterations == 5000)
+    );
+}
+
+#[test]
+fn a_duration_is_kept() {
+    let begun = std::time::Instant::now();
+    let (tests, rows) = run("-D 1 -S 8 -t 16 --verbs send --tests bw,lat");
+    assert!(begun.elapsed().as_secs() >= tests.len() as u64);
+    assert!(rows.iter().all(|row| row.iterations > 0));
+}
+
+#[test]
+fn a_client_that_vanishes_ends_the_server() {
+    for start in [
+        None,
+        Some(TEST),
+        Some(Test {
+            kind: Kind::Lat,
+            depth: 1,
+            ..TEST
+        }),
+        Some(Test {
+            verb: Verb::Read,
+            ..TEST
+        }),
+    ] {
+        let (served, gone) = with_server(|cm| {
+            let mut session = connect(cm)?;
+            if let Some(test) = start {
+                assert_eq!(session.ask(&Ask::Start(test))?, Answer::Ready);
+            }
+            // Its device is closed without a word.
+            Err::<(), _>("gone".into())
+        });
+        assert_eq!(error(gone), "gone");
+        let error = error(served);
+        assert!(
+            error.contains("the client does not answer: RDMA WRITE of nothing failed"),
+            "{start:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_vanishes_ends_the_client() {
+    let (_, worked) = pair(
+        |cm, listening| {
+            let address = bareverbs::cm::rdma::AddrInfo {
+                passive: true,
+                src_addr: Some(address()),
+                dst_addr: None,
+                ..route(CLIENT, address())
+            };
+            let listener = cm.create_ep(&address, None, None)?;
+            cm.listen(listener, 1)?;
+            listening();
+            let mut session = Session::accept(cm, listener)?;
+            let Ask::Start(_) = session.asked()? else {
+                return Ok(());
+            };
+            session.answer(&Answer::Ready)?;
+            Err("gone".into())
+        },
+        |cm| {
+            work(
+                cm,
+                CLIENT,
+                address(),
+                &options("--verbs send --tests lat -S 8"),
+            )
+        },
+    );
+    let error = error(worked);
+    assert!(error.starts_with("send_lat, 8 bytes: "), "{error}");
+}
+
+#[test]
+fn a_client_that_leaves_early_is_told_from_one_that_is_done() {
+    let (served, left) = with_server(|cm| {
+        let mut session = connect(cm)?;
+        session.ask(&Ask::Start(TEST))?;
+        session.close(Err::<(), _>("the user has had enough".into()))
+    });
+    assert_eq!(error(left), "the user has had enough");
+    assert_eq!(
+        error(served),
+        "send_bw: the client: the user has had enough"
+    );
+}
+
+#[test]
+fn a_client_that_asks_for_what_cannot_be_is_told_why() {
+    let test = |verb, kind, size, depth, both_ways| {
+        Ask::Start(Test {
+            verb,
+            kind,
+            size,
+            depth,
+            both_ways,
+        })
+    };
+    let stop = Ask::Stop(Tally::default());
+    for (ask, why) in [
+        (
+            test(Verb::Send, Kind::Bw, 4097, 1, false),
+            "send_bw: 4097 bytes",
+        ),
+        (
+            test(Verb::Write, Kind::Bw, 0, 1, false),
+            "write_bw: 0 bytes",
+        ),
+        (
+            test(Verb::FetchAdd, Kind::Load, 16, 1, false),
+            "fetch_add_load: 16 bytes",
+        ),
+        (
+            test(Verb::Read, Kind::Bw, 8, 17, false),
+            "read_bw: 17 messages in flight",
+        ),
+        (
+            test(Verb::Read, Kind::Bw, 8, 0, false),
+            "read_bw: 0 messages in flight",
+        ),
+        (
+            test(Verb::Send, Kind::Lat, 8, 2, false),
+            "send_lat: 2 messages in flight",
+        ),
+        (
+            test(Verb::Send, Kind::Lat, 8, 1, true),
+            "send_lat: both ways",
+        ),
+        (stop, "out of turn"),
+    ] {
+        let (served, told) = with_server(|cm| {
+            let mut session = connect(cm)?;
+            let answer = session.ask(&ask);
+            session.close(answer)
+        });
+        let (served, told) = (error(served), error(told));
+        assert!(served.contains(why), "{ask:?}: {served}");
+        // As much of it as a message holds.
+        let told = told.strip_prefix("the server: ").expect(&told);
+        assert!(served.starts_with(told), "{ask:?}: {told}");
+    }
+}
+
+#[test]
+fn a_client_that_claims_more_messages_than_it_sent_is_not_believed() {
+    let (served, told) = with_server(|cm| {
+        let mut session = connect(cm)?;
+        let test = Test {
+            kind: Kind::Lat,
+            depth: 1,
+            ..TEST
+        };
+        session.ask(&Ask::Start(test))?;
+        let claim = Tally {
+            sent: u64::MAX,
+            ..Tally::default()
+        };
+        let answer = session.ask(&Ask::Stop(claim));
+        session.close(answer)
+    });
+    assert!(error(served).contains("0 messages came, 18446744073709551615 were sent"));
+    assert!(error(told).starts_with("the server: send_lat: 0 messages came"));
+}
+
+#[test]
+fn who_is_not_perf_is_refused_and_the_next_one_served() {
+    let (served, rows) = with_server(|cm| {
+        let data = Hello::Data { session: 0 }.to_bytes();
+        let mut newer = data;
+        newer[7] = 2;
+        let huge = Hello::Session {
+            largest: u32::MAX,
+            deepest: 1,
+            memory: Remote {
+                addr: 0,
+                rkey: RKey(0),
+            },
+        };
+        for (words, why) in [
+            (&b"GET / HTTP/1.1"[..], "not perf"),
+            (&newer[..], "another version of perf"),
+            (&data[..], "no such session"),
+            (&huge.to_bytes()[..], "larger messages"),
+        ] {
+            let mut queues = Channel::<ModelPlatform, MESSAGE>::queues();
+            let id = cm.create_ep(&route(CLIENT, address()), None, Some(&mut queues))?;
+            let param = ConnParam {
+                private_data: words,
+                ..ConnParam::default()
+            };
+            cm.connect(id, Some(&param)).expect_err("refused");
+            let event = cm.event(id)?.expect("a rejection");
+            let told = String::from_utf8_lossy(event.private_data()).into_owned();
+            assert!(told.starts_with(why), "{told}");
+            cm.destroy_ep(id)?;
+        }
+        work(
+            cm,
+            CLIENT,
+            address(),
+            &options("-n 10 --verbs write --tests bw -S 8 -t 1"),
+        )
+    });
+    assert_eq!(served.unwrap(), 1);
+    assert_eq!(rows.unwrap().len(), 1);
+}
+
+#[test]
+fn messages_come_back_from_their_bytes() {
+    let mut tests = Vec::new();
+    for &verb in Verb::value_variants() {
+        for &kind in Kind::value_variants() {
+            tests.push(Test {
+                verb,
+                kind,
+                size: 0x0102_0304,
+                depth: 0x0506_0708,
+                both_ways: kind == Kind::Bw,
+            });
+        }
+    }
+    let tally = Tally {
+        sent: 1 << 40,
+        grants: 2 << 40,
+        nanos: 3 << 40,
+        peak: 4 << 40,
+    };
+    let failed = "so it is".to_owned();
+    let asks = tests.into_iter().map(Ask::Start).chain([
+        Ask::Stop(tally),
+        Ask::Bye,
+        Ask::Failed(failed.clone()),
+    ]);
+    for ask in asks {
+        assert_eq!(Ask::from_bytes(&ask.to_bytes()), Some(ask));
+    }
+    for answer in [Answer::Ready, Answer::Done(tally), Answer::Failed(failed)] {
+        assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
+    }
+    let memory = Remote {
+        addr: 1 << 60,
+        rkey: RKey(77),
+    };
+    for hello in [
+        Hello::Session {
+            largest: 8,
+            deepest: 1024,
+            memory,
+        },
+        Hello::Data { session: u64::MAX },
+    ] {
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+    }
+    let welcome = Welcome {
+        session: 1 << 50,
+        memory,
+    };
+    assert_eq!(Welcome::from_bytes(&welcome.to_bytes()), Ok(welcome));
+}
+
+#[test]
+fn nonsense_is_no_message() {
+    let mut bytes = [0; MESSAGE];
+    for first in [0, 5, 6, 255] {
+        bytes[0] = first;
+        assert_eq!(Ask::from_bytes(&bytes), None);
+    }
+    // No such operation, no such test.
+    for at in [1, 2] {
+        let mut bytes = Ask::Start(TEST).to_bytes();
+        bytes[at] = 99;
+        assert_eq!(Ask::from_bytes(&bytes), None);
+    }
+    // Words for a terminal are only words, and cut off where there is no more room.
+    let Some(Answer::Failed(why)) =
+        Answer::from_bytes(&Answer::Failed("\x1b[2J".repeat(99)).to_bytes())
+    else {
+        panic!("a failure");
+    };
+    assert!(why.starts_with("?[2J?[2J") && why.len() < MESSAGE);
+    for len in 0..32 {
+        let hello = Hello::Data { session: 1 }.to_bytes();
+        // What is missing of a private data field is not made up.
+        assert!(Hello::from_bytes(&hello[..len.min(27)]).is_err());
+        assert!(Welcome::from_bytes(&hello[..len.min(27)]).is_err());
+    }
+}

@@ -1,0 +1,24 @@
+//! The smallest client of synchronous calls, as rdma-core's `rdma_client`: sixteen bytes there, sixteen bytes back.
+//!
+//! By default the server of `rdma_server` runs in this process too, on a second device model.
+
+mod client;
+#[path = "../common/model.rs"]
+mod model;
+#[path = "../common/node.rs"]
+mod node;
+mod pair;
+#[path = "../common/place.rs"]
+mod place;
+#[path = "../common/program.rs"]
+mod program;
+#[path = "../rdma_server/server.rs"]
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pair::main()
+}

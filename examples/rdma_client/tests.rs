@@ -1,0 +1,33 @@
+//! Both ends on two device models.
+
+use clap::{CommandFactory, Parser};
+
+use crate::pair::Options;
+use crate::server::REPLY;
+
+fn run(line: &str) -> Result<Option<[u8; 16]>, String> {
+    let words = ["rdma_client"].into_iter().chain(line.split_whitespace());
+    Options::parse_from(words)
+        .run()
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    Options::command().debug_assert();
+}
+
+#[test]
+fn each_end_hears_what_the_other_one_says() {
+    assert_eq!(run(""), Ok(Some(*REPLY)));
+    assert_eq!(run("-s fd00::1 -p 5"), Ok(Some(*REPLY)));
+}
+
+#[test]
+fn one_end_has_to_know_where_the_ends_are() {
+    let link = "--link udp:127.0.0.1:1,127.0.0.1:2";
+    for (line, missing) in [("", "-s"), ("-s 10.0.0.1", "-b")] {
+        let error = run(&format!("{link} {line}")).unwrap_err();
+        assert!(error.starts_with(missing), "{error}");
+    }
+}
