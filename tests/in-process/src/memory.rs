@@ -123,7 +123,11 @@ impl Memory {
         let ptr = NonNull::new(unsafe { std::alloc::alloc(host) }).ok_or(DmaError::OutOfMemory)?;
         // SAFETY: it was allocated with this size.
         unsafe { fill(ptr, 0, size) };
-        let iova = self.take_iova(size as u64, layout.align() as u64);
+        let align = (layout.align() as u64).max(64);
+        let page = self.take_iova(size as u64 + PAGE, align);
+        // What need not start with a page starts anywhere else, as it does where small pieces share pages.
+        let mixed = (page / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let iova = page + mixed * align % PAGE;
         self.regions.insert(iova, Region { ptr, len: size });
         self.allocated += size;
         Ok(Dma { ptr, iova, layout })

@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use crate::world::Shared;
-use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform};
+use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -25,6 +25,11 @@ unsafe impl Platform for ModelPlatform {
             .model
             .config()
             .bar_size as usize
+    }
+
+    fn device_id(&self) -> Option<u16> {
+        let shared = self.shared.lock();
+        Some(shared.functions[self.index].model.config().device_id)
     }
 
     fn read_be32(&self, offset: usize) -> u32 {
@@ -95,7 +100,7 @@ unsafe impl Platform for ModelPlatform {
         self.shared.interrupt_vectors
     }
 
-    fn wait_interrupt(&self, vector: u16, deadline: Duration) -> bool {
-        self.shared.wait_interrupt(self.index, vector, deadline)
+    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
+        self.shared.wait_interrupt(self.index, vectors, deadline)
     }
 }

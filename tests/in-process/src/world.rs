@@ -2,15 +2,17 @@
 
 use crate::memory::{Accounting, Memory};
 use crate::platform::ModelPlatform;
-use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Storage};
+use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Storage, VectorSet};
 use connectx_model::host::{Host, IommuFault};
+use connectx_model::link::datagram;
 use connectx_model::link::fault::{Faulty, Rates};
 use connectx_model::link::{Cable, Link};
 use connectx_model::{Config, Model};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 /// The command register in configuration space, and what a host bridge writes there before a driver comes.
@@ -33,6 +35,7 @@ pub type Wire = Faulty<Box<dyn Link>>;
 pub struct Builder {
     functions: Vec<Config>,
     wire: Wire,
+    exits: Vec<Arc<datagram::Wire>>,
     interrupt_vectors: u16,
 }
 
@@ -50,6 +53,7 @@ impl Builder {
         Self {
             functions: Vec::new(),
             wire: Faulty::new(link, seed, Rates::default()),
+            exits: Vec::new(),
             interrupt_vectors: 0,
         }
     }
@@ -58,6 +62,14 @@ impl Builder {
     #[must_use]
     pub fn function(mut self, config: Config) -> Self {
         self.functions.push(config);
+        self
+    }
+
+    /// Lets a wire out of the process: its far end is the port of the link behind those of the functions and of the wires
+    /// before. Frames come in and go out on the real clock, so that the world should be a threaded one.
+    #[must_use]
+    pub fn exit(mut self, wire: datagram::Wire) -> Self {
+        self.exits.push(Arc::new(wire));
         self
     }
 
@@ -71,10 +83,7 @@ impl Builder {
     /// A world with a virtual clock, which moves when the driver waits.
     #[must_use]
     pub fn stepped(self) -> World {
-        World {
-            shared: self.build(None),
-            device: None,
-        }
+        World::new(self.build(None), None)
     }
 
     /// A world on the real clock, with a thread for the devices.
@@ -85,10 +94,7 @@ impl Builder {
             let shared = shared.clone();
             move || shared.run()
         });
-        World {
-            shared,
-            device: Some(device),
-        }
+        World::new(shared, Some(device))
     }
 
     fn build(self, started: Option<Instant>) -> Arc<Shared> {
@@ -100,7 +106,7 @@ impl Builder {
                 model: Model::new(config),
                 port: Port {
                     memory: Memory::default(),
-                    raised: vec![false; vectors],
+                    interrupts: Interrupts::new(vectors),
                     outbox: Outbox::default(),
                 },
             })
@@ -108,6 +114,7 @@ impl Builder {
         let state = State {
             functions,
             wire: self.wire,
+            exits: self.exits,
             now: Duration::ZERO,
             step: SHORTEST_STEP,
             frame: Vec::new(),
@@ -129,6 +136,13 @@ impl Builder {
 pub struct World {
     shared: Arc<Shared>,
     device: Option<JoinHandle<()>>,
+    exits: Vec<Exit>,
+}
+
+/// A wire out of the process, and the threads that read and write it.
+struct Exit {
+    wire: Arc<datagram::Wire>,
+    threads: [JoinHandle<()>; 2],
 }
 
 impl Default for Builder {
@@ -138,6 +152,33 @@ impl Default for Builder {
 }
 
 impl World {
+    fn new(shared: Arc<Shared>, device: Option<JoinHandle<()>>) -> Self {
+        let wires = shared.lock().exits.clone();
+        let exits = wires.into_iter().map(|wire| {
+            let (reader, writer, world) = (wire.clone(), wire.clone(), shared.clone());
+            let read = move || {
+                let wake = || {
+                    // The device's thread has the lock until it sleeps: now it can be woken.
+                    drop(world.lock());
+                    world.work.notify_one();
+                };
+                if let Err(error) = reader.read(wake) {
+                    log::error!("nothing more arrives: {error}");
+                }
+            };
+            let threads = [
+                std::thread::spawn(read),
+                std::thread::spawn(move || writer.write()),
+            ];
+            Exit { wire, threads }
+        });
+        Self {
+            exits: exits.collect(),
+            shared,
+            device,
+        }
+    }
+
     /// The driver's seam to function `index`, which is reset first, as VFIO does when a device is opened.
     ///
     /// # Panics
@@ -192,7 +233,7 @@ impl World {
         let mut state = self.shared.lock();
         let Function { model, port } = &mut state.functions[index];
         model.set_link(port, up);
-        self.shared.after(&state);
+        self.shared.after(&mut state);
     }
 
     /// Looks at the wire, or damages it.
@@ -228,6 +269,12 @@ impl World {
         std::mem::take(&mut self.shared.lock().functions[index].port.memory.faults)
     }
 
+    /// How often the driver of function `index` went to sleep until an interrupt.
+    #[must_use]
+    pub fn waits(&self, index: usize) -> u64 {
+        self.shared.lock().functions[index].port.interrupts.waits
+    }
+
     /// Memory that function `index` still holds.
     #[must_use]
     pub fn accounting(&self, index: usize) -> Accounting {
@@ -247,6 +294,19 @@ impl Drop for World {
         if let Some(device) = self.device.take() {
             // A panic of the device's thread was printed when it happened.
             let _ = device.join();
+        }
+        if !self.exits.is_empty() {
+            // What was sent before the end leaves.
+            self.step();
+        }
+        for Exit { wire, threads } in self.exits.drain(..) {
+            wire.close();
+            for thread in threads {
+                let _ = thread.join();
+            }
+            if let Some(claim) = wire.claim() {
+                claim.release();
+            }
         }
     }
 }
@@ -269,6 +329,8 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) functions: Vec<Function>,
     wire: Wire,
+    /// Their far ends are the ports of the link behind the functions'.
+    exits: Vec<Arc<datagram::Wire>>,
     now: Duration,
     step: Duration,
     frame: Vec<u8>,
@@ -284,8 +346,46 @@ pub(crate) struct Function {
 /// The model's way out: memory, interrupt lines, and frames that wait for the cable.
 pub(crate) struct Port {
     pub(crate) memory: Memory,
-    raised: Vec<bool>,
+    interrupts: Interrupts,
     outbox: Outbox,
+}
+
+/// The interrupt lines of a function, and who has seen what of them.
+struct Interrupts {
+    /// How often each vector was raised.
+    raised: Vec<u64>,
+    /// The same as each thread knew it after its last wait. A thread that never waited has seen nothing.
+    seen: HashMap<ThreadId, Vec<u64>>,
+    /// One was raised of which the sleepers were not told.
+    news: bool,
+    /// How often somebody went to wait.
+    waits: u64,
+}
+
+impl Interrupts {
+    fn new(vectors: usize) -> Self {
+        Self {
+            raised: vec![0; vectors],
+            seen: HashMap::new(),
+            news: false,
+            waits: 0,
+        }
+    }
+
+    /// Whether one of these vectors was raised since this thread asked last.
+    fn take(&mut self, vectors: VectorSet) -> bool {
+        let seen = self
+            .seen
+            .entry(std::thread::current().id())
+            .or_insert_with(|| vec![0; self.raised.len()]);
+        let mut any = false;
+        for (vector, (seen, &raised)) in (0..).zip(seen.iter_mut().zip(&self.raised)) {
+            if vectors.contains(vector) {
+                any |= std::mem::replace(seen, raised) != raised;
+            }
+        }
+        any
+    }
 }
 
 /// Frames back to back in one buffer, so that sending one allocates nothing.
@@ -305,8 +405,9 @@ impl Host for Port {
     }
 
     fn interrupt(&mut self, vector: u16) {
-        if let Some(raised) = self.raised.get_mut(usize::from(vector)) {
-            *raised = true;
+        if let Some(raised) = self.interrupts.raised.get_mut(usize::from(vector)) {
+            *raised += 1;
+            self.interrupts.news = true;
         }
     }
 
@@ -348,6 +449,27 @@ impl State {
         true
     }
 
+    /// Frames from outside onto the link.
+    fn enter(&mut self) -> bool {
+        let mut any = false;
+        for (port, exit) in (self.functions.len()..).zip(&self.exits) {
+            while exit.receive(&mut self.frame) {
+                self.wire.send(port, &self.frame, self.now);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Frames from the link to outside.
+    fn leave(&mut self) {
+        for (port, exit) in (self.functions.len()..).zip(&self.exits) {
+            while self.wire.receive(port, self.now, &mut self.frame) {
+                exit.transmit(&self.frame);
+            }
+        }
+    }
+
     #[inline(never)]
     fn step(&mut self, started: Option<Instant>) -> bool {
         let mut any = false;
@@ -357,12 +479,14 @@ impl State {
                 function.model.advance(&mut function.port, self.now);
             }
             let mut progress = self.collect();
+            progress |= self.enter();
             for (index, function) in self.functions.iter_mut().enumerate() {
                 while self.wire.receive(index, self.now, &mut self.frame) {
                     progress = true;
                     function.model.receive(&mut function.port, &self.frame);
                 }
             }
+            self.leave();
             // What a frame or a doorbell left to do is due now.
             progress |= self.functions.iter().any(|f| f.model.is_due());
             if !progress {
@@ -381,10 +505,19 @@ impl State {
         models.chain(self.wire.next_arrival()).min()
     }
 
-    fn any_raised(&self) -> bool {
-        self.functions
-            .iter()
-            .any(|function| function.port.raised.contains(&true))
+    fn has_news(&self) -> bool {
+        self.sleepers > 0
+            && self
+                .functions
+                .iter()
+                .any(|function| function.port.interrupts.news)
+    }
+
+    /// Whether an interrupt was raised since the last time.
+    fn take_news(&mut self) -> bool {
+        self.functions.iter_mut().fold(false, |any, function| {
+            std::mem::take(&mut function.port.interrupts.news) | any
+        })
     }
 }
 
@@ -427,14 +560,14 @@ impl Shared {
         function.model.bar_write(&mut function.port, offset, data);
         function.model.advance(&mut function.port, now);
         state.collect_from(index);
-        self.after(&state);
+        self.after(&mut state);
     }
 
     /// Wakes whoever has something to do now.
-    fn after(&self, state: &State) {
+    fn after(&self, state: &mut State) {
         if self.started.is_some() && state.sleepers > 0 {
             self.work.notify_one();
-            if state.any_raised() {
+            if state.take_news() {
                 self.raised.notify_all();
             }
         }
@@ -446,8 +579,8 @@ impl Shared {
         if self.started.is_some() {
             match self.state.try_lock() {
                 Ok(mut state) => {
-                    if state.step(self.started) {
-                        self.after(&state);
+                    if state.step(self.started) || state.has_news() {
+                        self.after(&mut state);
                     } else {
                         drop(state);
                         std::thread::yield_now();
@@ -471,15 +604,16 @@ impl Shared {
         state.step(None);
     }
 
-    pub(crate) fn wait_interrupt(&self, index: usize, vector: u16, deadline: Duration) -> bool {
+    pub(crate) fn wait_interrupt(
+        &self,
+        index: usize,
+        vectors: VectorSet,
+        deadline: Duration,
+    ) -> bool {
         let mut state = self.lock();
+        state.functions[index].port.interrupts.waits += 1;
         loop {
-            if let Some(raised) = state.functions[index]
-                .port
-                .raised
-                .get_mut(usize::from(vector))
-                && std::mem::take(raised)
-            {
+            if state.functions[index].port.interrupts.take(vectors) {
                 return true;
             }
             let Some(started) = self.started else {
@@ -513,8 +647,8 @@ impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         while !self.stop.load(Ordering::Relaxed) {
-            if state.step(self.started) {
-                self.after(&state);
+            if state.step(self.started) || state.has_news() {
+                self.after(&mut state);
             }
             let now = self.now_real();
             let longest = match state.sleepers {

@@ -54,7 +54,8 @@ fn act(
     let channel = channels[random.below(2) as usize];
     let second = Duration::from_secs(1);
     let Some(id) = some(random, ids).filter(|_| random.below(6) > 0) else {
-        if let Ok(id) = cm.create_id(Some(channel), 0, PortSpace::Tcp) {
+        let port_space = [PortSpace::Tcp, PortSpace::Tcp, PortSpace::Udp][random.below(3) as usize];
+        if let Ok(id) = cm.create_id(Some(channel), 0, port_space) {
             ids.push(id);
         }
         return;
@@ -75,12 +76,13 @@ fn act(
         Ok(IdState::Idle) => 1,
         Ok(IdState::AddrBound) => 2,
         Ok(IdState::AddrResolved) => 7,
-        Ok(IdState::RouteResolved) if cm.endpoint(id).is_ok() => 13,
-        Ok(IdState::Connect) if node == 1 && cm.endpoint(id).is_ok() => 16,
+        Ok(IdState::RouteResolved) if cm.pd(id).is_ok() => 13,
+        Ok(IdState::Connect) if node == 1 && cm.pd(id).is_ok() => 16,
         Ok(IdState::RouteResolved | IdState::Connect) => 10,
-        _ => 23,
+        _ => 25,
     };
-    let any = random.below(24);
+    let any = random.below(26);
+    let group = IpAddr::from([239, 0, 0, random.below(2) as u8]);
     // What any of these answers does not matter here.
     let _ = match if random.below(4) == 0 { any } else { sensible } {
         0 => cm.bind_addr(id, SocketAddr::new(ip(node), port)),
@@ -96,6 +98,8 @@ fn act(
         20 => cm.migrate_id(id, Some(channel)),
         21 => cm.write_cm_event(id, 0, 0),
         22 => cm.post_send_inline(id, 1, b"data", SendFlags::SIGNALED),
+        23 => cm.join_multicast(id, group, 0),
+        24 => cm.leave_multicast(id, group),
         _ => {
             ids.retain(|other| *other != id);
             cm.destroy_id(id)

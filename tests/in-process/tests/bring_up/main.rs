@@ -8,3 +8,4 @@ mod opening;
 mod support;
 mod threads;
 mod vanishing;
+mod virtual_function;

@@ -33,6 +33,9 @@ unsafe impl Platform for Vanishing<'_> {
     fn bar_len(&self) -> usize {
         self.inner.bar_len()
     }
+    fn device_id(&self) -> Option<u16> {
+        self.inner.device_id()
+    }
     fn read_be32(&self, offset: usize) -> u32 {
         self.inner.read_be32(offset)
     }

@@ -2,7 +2,7 @@
 
 use bareverbs_core::{Inline, LKey, Rc, SendFlags, Sge, WcFlags, WcOpcode};
 
-use crate::lab::{End, LENGTHS, MS, SIGNALED, SILENT, lab, ok, pattern};
+use crate::lab::{End, LENGTHS, MS, SIGNALED, SILENT, lab, lab_with, ok, pattern};
 
 #[test]
 fn rc_sends_of_every_length() {
@@ -26,6 +26,27 @@ fn rc_sends_of_every_length() {
             b.assert_pattern(0, len, id);
         }
     });
+}
+
+/// On virtual functions, and between one and a physical one.
+#[test]
+fn rc_sends_of_virtual_functions() {
+    for physical in [0, 1] {
+        let card = |card: connectx_model::Config| match card.mac[5] {
+            unit if unit == physical => card,
+            _ => card.virtual_function(),
+        };
+        lab_with(card, |lab| {
+            let [mut a, mut b] = lab.pair::<Rc>();
+            a.fill(0, 5000, 7);
+            b.receive(1, 0, 1 << 15);
+            let sge = a.sge(0, 5000);
+            a.qp.send_queue().batch().send(2, SIGNALED, sge).unwrap();
+            ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv);
+            ok(lab.wait(&mut a.cq), 2, WcOpcode::Send);
+            b.assert_pattern(0, 5000, 7);
+        });
+    }
 }
 
 #[test]

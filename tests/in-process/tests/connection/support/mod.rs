@@ -184,6 +184,9 @@ pub(crate) fn with_nodes<R>(
                     connections,
                     listeners,
                     replies,
+                    // Connections only.
+                    sidr: &mut [],
+                    groups: &mut [],
                 };
                 let cm = RdmaCm::new(
                     &devices[node],

@@ -1,0 +1,366 @@
+//! Addresses and neighbours of two ports on one cable, found out over their own Ethernet queues, in virtual time; and the
+//! connections that stand on them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bareverbs_cm::ip;
+use bareverbs_cm::rdma::{self, *};
+use bareverbs_core::qp::QpCap;
+use bareverbs_core::{Device, EthernetInit, Gid, RoceVersion};
+use bareverbs_in_process::{Builder, ModelPlatform, World};
+use connectx_model::Config as Card;
+use connectx_model::link::Link;
+use connectx_model::link::fault::Rates;
+
+const SECOND: Duration = Duration::from_secs(1);
+const PORT: u16 = 7471;
+
+type Driver = &'static Device<'static, ModelPlatform>;
+type Neighbours = NeighbourDiscovery<'static, 'static, ModelPlatform>;
+type Cm = RdmaCm<'static, 'static, ModelPlatform, Neighbours>;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn device(world: &World, node: usize) -> Driver {
+    let resources = Box::leak(Box::new(bareverbs_core::Resources::<16, 32, 2, 256>::new()));
+    let config = bareverbs_core::Config::DEFAULT;
+    Box::leak(Box::new(world.open(node, config, resources.storage(), &[])))
+}
+
+fn neighbours(device: Driver) -> Neighbours {
+    let memory = Box::leak(Box::new(ip::Resources::<8, 16, 4, 32>::new()));
+    let pd = Box::leak(Box::new(device.default_pd().unwrap()));
+    let init = EthernetInit::default();
+    let config = ip::Config::new(1);
+    NeighbourDiscovery::new(device, pd, init, config, memory.storage()).expect("a queue")
+}
+
+fn manager(device: Driver, neighbours: Neighbours, seed: u64) -> Cm {
+    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 16, 4>::new()));
+    RdmaCm::new(
+        device,
+        neighbours,
+        rdma::Config::new(seed),
+        storage.storage(),
+    )
+    .expect("QP1")
+}
+
+fn init() -> QpInit<'static, 'static, ModelPlatform> {
+    QpInit {
+        cap: QpCap {
+            max_send_wr: 4,
+            max_recv_wr: 4,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        },
+        ..QpInit::default()
+    }
+}
+
+struct Pair {
+    world: World,
+    devices: [Driver; 2],
+    cms: [Cm; 2],
+    channels: [ChannelId; 2],
+}
+
+impl Pair {
+    /// Two ports with these addresses each.
+    fn new(addresses: [&[(&str, u8, Option<u16>)]; 2]) -> Self {
+        let world = Builder::new()
+            .function(Card::new(1))
+            .function(Card::new(2))
+            .stepped();
+        let devices = [0, 1].map(|node| device(&world, node));
+        let mut hosts = devices.map(neighbours);
+        for (host, addresses) in hosts.iter_mut().zip(addresses) {
+            for (address, prefix, vlan) in addresses {
+                host.add_address(ip(address), *prefix, *vlan).unwrap();
+            }
+        }
+        let deadline = devices[0].platform_now() + 10 * SECOND;
+        for host in &mut hosts {
+            host.wait_for_addresses(deadline).unwrap();
+        }
+        let [first, second] = hosts;
+        let mut cms = [
+            manager(devices[0], first, 1),
+            manager(devices[1], second, 2),
+        ];
+        let channels = [0, 1].map(|node: usize| cms[node].create_event_channel().unwrap());
+        Self {
+            world,
+            devices,
+            cms,
+            channels,
+        }
+    }
+
+    /// Both managers at work, until one has an event or the time is over.
+    fn next(&mut self, node: usize, limit: Duration) -> Option<CmEvent> {
+        let until = self.cms[0].now() + limit;
+        loop {
+            for cm in &mut self.cms {
+                cm.poll(cm.now()).unwrap();
+            }
+            if let Some(event) = self.cms[node]
+                .try_get_cm_event(self.channels[node])
+                .unwrap()
+            {
+                return Some(event);
+            }
+            if self.cms[0].now() >= until {
+                return None;
+            }
+            self.world.advance(Duration::from_micros(100));
+        }
+    }
+
+    fn expect(&mut self, node: usize, event: EventType) -> CmEvent {
+        let got = self.next(node, 30 * SECOND).expect("an event");
+        assert_eq!((got.event, got.status), (event, 0));
+        got
+    }
+
+    /// Connects node 0 to node 1; both ids.
+    fn connect(&mut self, to: &str) -> [CmId; 2] {
+        let listener = self.cms[1]
+            .create_id(Some(self.channels[1]), 0, PortSpace::Tcp)
+            .unwrap();
+        let any = if ip(to).is_ipv4() { "0.0.0.0" } else { "::" };
+        self.cms[1]
+            .bind_addr(listener, SocketAddr::new(ip(any), PORT))
+            .unwrap();
+        self.cms[1].listen(listener, 0).unwrap();
+        let ours = self.cms[0]
+            .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
+            .unwrap();
+        self.cms[0]
+            .resolve_addr(ours, None, SocketAddr::new(ip(to), PORT), 5 * SECOND)
+            .unwrap();
+        self.expect(0, EventType::AddrResolved);
+        self.cms[0].resolve_route(ours, SECOND).unwrap();
+        self.expect(0, EventType::RouteResolved);
+        self.cms[0].create_qp(ours, None, &mut init()).unwrap();
+        self.cms[0].connect(ours, None).unwrap();
+        let request = self.expect(1, EventType::ConnectRequest);
+        self.cms[1]
+            .create_qp(request.id, None, &mut init())
+            .unwrap();
+        self.cms[1].accept(request.id, None).unwrap();
+        self.expect(0, EventType::Established);
+        self.expect(1, EventType::Established);
+        [ours, request.id]
+    }
+}
+
+/// The time, for those who hold a device only.
+trait Now {
+    fn platform_now(&self) -> Duration;
+}
+
+impl Now for Driver {
+    fn platform_now(&self) -> Duration {
+        use bareverbs_core::Platform;
+        self.platform().now()
+    }
+}
+
+#[test]
+fn strangers_find_each_other_and_connect() {
+    for (own, peer, prefix, vlan) in [
+        ("192.0.2.1", "192.0.2.2", 24, None),
+        ("2001:db8::1", "2001:db8::2", 64, None),
+        ("fe80::1", "fe80::2", 64, None),
+        ("192.0.2.1", "192.0.2.2", 24, Some(100)),
+        ("2001:db8::1", "2001:db8::2", 64, Some(7)),
+    ] {
+        let mut pair = Pair::new([&[(own, prefix, vlan)], &[(peer, prefix, vlan)]]);
+        let found = |node: usize, address: &str| {
+            let gid = Gid::from(ip(address));
+            pair.devices[node].find_gid(&gid, RoceVersion::V2, vlan)
+        };
+        assert!(found(0, own).is_some() && found(1, peer).is_some());
+        let ids = pair.connect(peer);
+        for node in [0, 1] {
+            assert_eq!(pair.cms[node].stats().repeated, 0);
+        }
+        // Data goes the same way.
+        let receive = pair.cms[1].reg_msgs(ids[1], 64).unwrap();
+        let send = pair.cms[0].reg_msgs(ids[0], 64).unwrap();
+        send.copy_in(0, b"over the wire").unwrap();
+        pair.cms[1].post_recv(ids[1], 1, &receive, 0, 64).unwrap();
+        pair.cms[0]
+            .post_send(ids[0], 2, &send, 0, 13, SendFlags::SIGNALED)
+            .unwrap();
+        let mut completion = None;
+        for _ in 0..100_000 {
+            pair.world.step();
+            completion = pair.cms[1].try_get_recv_comp(ids[1]).unwrap();
+            if completion.is_some() {
+                break;
+            }
+        }
+        assert_eq!(completion.expect("a message").byte_len, 13);
+    }
+}
+
+/// The peer remembers us from before, so that it does not ask who we are; we have to ask who it is before we can answer.
+#[test]
+fn a_stranger_that_knows_us_need_not_ask_twice() {
+    let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
+    pair.connect("192.0.2.2");
+    pair.cms[1]
+        .resolver_mut()
+        .host()
+        .forget(ip("192.0.2.1"), None);
+    let ours = pair.cms[0]
+        .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+        .unwrap();
+    let to = SocketAddr::new(ip("192.0.2.2"), PORT);
+    pair.cms[0].resolve_addr(ours, None, to, SECOND).unwrap();
+    pair.expect(0, EventType::AddrResolved);
+    pair.cms[0].resolve_route(ours, SECOND).unwrap();
+    pair.expect(0, EventType::RouteResolved);
+    pair.cms[0].create_qp(ours, None, &mut init()).unwrap();
+    pair.cms[0].connect(ours, None).unwrap();
+    pair.expect(1, EventType::ConnectRequest);
+    assert_eq!(pair.cms[0].stats().repeated, 0);
+}
+
+#[test]
+fn nobody_at_the_address_is_an_error_in_time() {
+    let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[]]);
+    let ours = pair.cms[0]
+        .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+        .unwrap();
+    let start = pair.cms[0].now();
+    let nobody = SocketAddr::new(ip("192.0.2.77"), PORT);
+    pair.cms[0]
+        .resolve_addr(ours, None, nobody, 20 * SECOND)
+        .unwrap();
+    let event = pair.next(0, 30 * SECOND).expect("an event");
+    assert_eq!(event.event, EventType::AddrError);
+    assert_eq!(event.status, -errno::EHOSTUNREACH);
+    let took = pair.cms[0].now() - start;
+    assert!(took < 4 * SECOND, "{took:?}");
+
+    // Asked for with less patience than the questions take.
+    let start = pair.cms[0].now();
+    let nobody = SocketAddr::new(ip("192.0.2.78"), PORT);
+    pair.cms[0]
+        .resolve_addr(ours, None, nobody, SECOND)
+        .unwrap();
+    let event = pair.next(0, 30 * SECOND).expect("an event");
+    assert_eq!(
+        (event.event, event.status),
+        (EventType::AddrError, -errno::ETIMEDOUT)
+    );
+    assert!(pair.cms[0].now() - start < 2 * SECOND);
+
+    let elsewhere = SocketAddr::new(ip("198.51.100.1"), PORT);
+    pair.cms[0]
+        .resolve_addr(ours, None, elsewhere, SECOND)
+        .unwrap();
+    let event = pair.next(0, 30 * SECOND).expect("an event");
+    assert_eq!(event.status, -errno::ENETUNREACH);
+}
+
+#[test]
+fn a_peer_that_takes_another_port_is_an_address_change() {
+    let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
+    let [ours, _] = pair.connect("192.0.2.2");
+    // Somebody announces the peer's address from elsewhere.
+    let mac = pair.devices[0].mac().unwrap();
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 0x99, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame.extend([2, 0, 0, 0, 0, 0x99, 192, 0, 2, 2]);
+    frame.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, 2]);
+    frame.resize(60, 0);
+    assert_ne!(mac, [2, 0, 0, 0, 0, 0x99]);
+    let now = pair.world.now();
+    pair.world.with_wire(|wire| wire.send(1, &frame, now));
+    let event = pair.expect(0, EventType::AddrChange);
+    assert_eq!(event.id, ours);
+    assert!(pair.next(0, SECOND).is_none(), "told once");
+}
+
+#[test]
+fn an_address_that_is_anothers_is_not_taken() {
+    let mut pair = Pair::new([&[("2001:db8::1", 64, None)], &[]]);
+    let host = pair.cms[1].resolver_mut();
+    host.add_address(ip("2001:db8::1"), 64, None).unwrap();
+    let mut waited = 0;
+    let event = loop {
+        pair.world.advance(Duration::from_millis(1));
+        for cm in &mut pair.cms {
+            cm.poll(cm.now()).unwrap();
+        }
+        if let Some(event) = pair.cms[1].resolver_mut().next_event() {
+            break event;
+        }
+        waited += 1;
+        assert!(waited < 1_000_000);
+    };
+    let mac = pair.devices[0].mac().unwrap();
+    assert_eq!(
+        event,
+        ip::Event::AddressDuplicate {
+            address: ip("2001:db8::1"),
+            vlan: None,
+            mac,
+        }
+    );
+    assert_eq!(pair.devices[1].gid_table().count(), 0);
+}
+
+#[test]
+fn an_address_goes_with_its_gid() {
+    let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
+    assert_eq!(pair.devices[0].gid_table().count(), 1);
+    let host = pair.cms[0].resolver_mut();
+    host.remove_address(ip("192.0.2.1"), None).unwrap();
+    assert_eq!(pair.devices[0].gid_table().count(), 0);
+    let ours = pair.cms[0]
+        .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+        .unwrap();
+    let bound = pair.cms[0].bind_addr(ours, SocketAddr::new(ip("192.0.2.1"), 0));
+    assert_eq!(bound, Err(RdmaError::NoDevice(ip("192.0.2.1"))));
+}
+
+#[test]
+fn a_bad_cable_only_takes_longer() {
+    for seed in 0..8 {
+        let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
+        pair.world.with_wire(|wire| {
+            wire.set_rates(Rates {
+                loss: 200,
+                duplicate: 200,
+                ..Rates::default()
+            });
+        });
+        println!("seed {seed}");
+        let mut outcome = None;
+        for _ in 0..4 {
+            let ours = pair.cms[0]
+                .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+                .unwrap();
+            let to = SocketAddr::new(ip("192.0.2.2"), PORT);
+            pair.cms[0]
+                .resolve_addr(ours, None, to, 5 * SECOND)
+                .unwrap();
+            let event = pair.next(0, 30 * SECOND).expect("an event");
+            outcome = Some(event.event);
+            if event.event == EventType::AddrResolved {
+                break;
+            }
+            assert_eq!(event.status, -errno::EHOSTUNREACH);
+        }
+        assert_eq!(outcome, Some(EventType::AddrResolved));
+    }
+}

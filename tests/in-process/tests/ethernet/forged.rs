@@ -1,0 +1,196 @@
+//! A device that writes nonsense into completion queues: nothing of it may reach beyond a queue's own buffers.
+
+// UNSAFETY: a test platform passes everything on to another, and writes where the device would.
+#![expect(unsafe_code)]
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bareverbs_core::platform::{Dma, DmaError, Mapping};
+use bareverbs_core::{Config, Device, EthernetQueue, Platform, Resources};
+use bareverbs_in_process::{Builder, ModelPlatform};
+use connectx_model::Config as Card;
+
+use crate::support::{INIT, NONE, frame};
+
+/// Bytes of the completion queues of [`INIT`]: one more than eight, rounded up.
+const RING: usize = 16 * 64;
+
+/// Passes everything on, and remembers where memory of a completion queue's size lies.
+struct Forger {
+    inner: ModelPlatform,
+    rings: Mutex<Vec<usize>>,
+    /// Doorbells are lost, so that the device makes no completions of its own.
+    deaf: AtomicBool,
+}
+
+// SAFETY: every duty is the inner platform's.
+unsafe impl Platform for &Forger {
+    fn bar_len(&self) -> usize {
+        self.inner.bar_len()
+    }
+    fn read_be32(&self, offset: usize) -> u32 {
+        self.inner.read_be32(offset)
+    }
+    fn write_be32(&self, offset: usize, value: u32) {
+        self.inner.write_be32(offset, value);
+    }
+    fn write_be64(&self, offset: usize, value: u64) {
+        if !self.deaf.load(Ordering::Relaxed) {
+            self.inner.write_be64(offset, value);
+        }
+    }
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        let dma = self.inner.dma_alloc(layout)?;
+        if layout.size() == RING {
+            self.rings.lock().unwrap().push(dma.ptr.as_ptr() as usize);
+        }
+        Ok(dma)
+    }
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_free(dma) }
+    }
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_map(region) }
+    }
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        self.inner.page_iova(mapping, index)
+    }
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_unmap(mapping) }
+    }
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+    fn relax(&self) {
+        self.inner.relax();
+    }
+}
+
+/// SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// A completion that is nonsense more or less: the fields that are looked at are right half of the time.
+fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
+    let mut cqe = [0; 64];
+    for word in cqe.as_chunks_mut::<8>().0 {
+        *word = random(seed).to_ne_bytes();
+    }
+    let user_index = (random(seed) & 1) as u32;
+    let mut perhaps = |at: usize, bytes: &[u8]| {
+        if random(seed) & 3 != 0 {
+            cqe[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    };
+    perhaps(0x20, &user_index.to_be_bytes());
+    perhaps(0x38, &qpn.to_be_bytes());
+    perhaps(0x3c, &counter.to_be_bytes());
+    let length = (random(seed) % 3000) as u32;
+    cqe[0x2c..0x30].copy_from_slice(&length.to_be_bytes());
+    let opcodes = [0x0, 0x2, 0x2, 0xd, 0xe, 0x5, 0x1, 0x3, 0xb];
+    let opcode = opcodes[(random(seed) % opcodes.len() as u64) as usize];
+    let format = u8::from(random(seed) & 7 == 0) << 2;
+    cqe[0x3f] = opcode << 4 | format | u8::from(index & 16 != 0);
+    cqe
+}
+
+#[test]
+fn nonsense_in_completion_queues() {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let forger = Forger {
+        inner: world.platform(0),
+        rings: Mutex::new(Vec::new()),
+        deaf: AtomicBool::new(false),
+    };
+    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
+    let pd = device.alloc_pd().unwrap();
+    let mut seed = 0x5eed;
+    println!("seed {seed:#x}");
+    let mut totals = [0_u64; 5];
+    for _ in 0..300 {
+        forger.rings.lock().unwrap().clear();
+        let queue = pd.create_ethernet_queue(&INIT).unwrap();
+        for (total, more) in totals.iter_mut().zip(lie_to(&forger, queue, &mut seed)) {
+            *total += more;
+        }
+    }
+    let [frames, malformed, receive_garbage, send_garbage, stopped] = totals;
+    assert!(frames > 100 && malformed > 100, "{totals:?}");
+    assert!(receive_garbage > 1000 && send_garbage > 1000, "{totals:?}");
+    assert!(stopped > 100, "{totals:?}");
+    drop(pd);
+    device.close().expect("closed");
+    assert_eq!(world.take_faults(0), []);
+    assert_eq!(world.accounting(0).allocated, 0);
+}
+
+/// Fills the queue's completion queues with nonsense, and counts what comes of it: frames, malformed ones, garbage on
+/// either side, and whether the queue believes that it was stopped.
+fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64) -> [u64; 5] {
+    let rings = forger.rings.lock().unwrap().clone();
+    let [send_ring, receive_ring] = rings[..] else {
+        panic!("{rings:?}");
+    };
+    let shown = format!("{queue:?}");
+    let numbers = ["sqn: 0x", "rqn: 0x"].map(|name| number_behind(&shown, name));
+    let sent = frame([2; 6], queue.mac(), 60, 1);
+    forger.deaf.store(true, Ordering::Relaxed);
+    let mut frames = 0;
+    let mut bytes = [0; 4096];
+    for index in 0..200_u32 {
+        // The counter that would be right as long as nothing was stopped, or nearly.
+        let counter = (index / 2) as u16 + (random(seed) % 3) as u16;
+        for (ring, qpn) in [(send_ring, numbers[0]), (receive_ring, numbers[1])] {
+            let cqe = forge(seed, index, qpn, counter);
+            let at = (ring + (index as usize & 15) * 64) as *mut [u8; 64];
+            // SAFETY: inside the ring, which lives as long as the queue, and which the driver does not read now.
+            unsafe { at.write_volatile(cqe) };
+        }
+        let (send, receive) = queue.split();
+        let _ = send.send(&sent, NONE);
+        send.poll().unwrap();
+        assert_eq!(send.outstanding() + send.free(), 8);
+        if let Ok(Some(received)) = receive.receive() {
+            let length = received.copy_to(&mut bytes);
+            assert!((14..=1518).contains(&length));
+            frames += 1;
+        }
+    }
+    forger.deaf.store(false, Ordering::Relaxed);
+    let counters = queue.receive_half().counters();
+    assert_eq!(counters.received, frames);
+    let (send, receive) = queue.split();
+    let stopped = u64::from(send.failure().is_some()) + u64::from(receive.failure().is_some());
+    let send_garbage = send.garbage_completions();
+    queue.destroy().unwrap();
+    [
+        frames,
+        counters.malformed,
+        counters.garbage_completions,
+        send_garbage,
+        stopped,
+    ]
+}
+
+/// The hexadecimal number behind `name`.
+fn number_behind(shown: &str, name: &str) -> u32 {
+    let digits = shown.split(name).nth(1).expect("a number");
+    let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap();
+    u32::from_str_radix(&digits[..end], 16).unwrap()
+}

@@ -1,0 +1,208 @@
+//! What cards lack, sizes, and headers that have to be inline.
+
+use bareverbs_core::firmware_cmds::vport::ModifyNicVportContextIn;
+use bareverbs_core::{Config, EthernetError, EthernetInit, EthernetSendError, Resources};
+use bareverbs_in_process::Builder;
+use connectx_model::Config as Card;
+
+use crate::lab::lab;
+use crate::lab::lab_with;
+use crate::support::{INIT, NONE, padded, send};
+
+/// Why a queue cannot be made on this card.
+fn refusal(card: Card, init: &EthernetInit) -> EthernetError {
+    let world = Builder::new()
+        .function(card)
+        .function(Card::new(2))
+        .stepped();
+    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
+    let pd = device.alloc_pd().unwrap();
+    let error = pd.create_ethernet_queue(init).expect_err("refused");
+    drop(pd);
+    device.close().expect("closed");
+    error
+}
+
+#[test]
+fn cards_that_have_no_such_queues() {
+    let world = Builder::new()
+        .function(Card::new(1).infiniband())
+        .function(Card::new(2).infiniband())
+        .stepped();
+    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let device =
+        bareverbs_core::Device::open(world.platform(0), Config::DEFAULT, resources.storage())
+            .unwrap();
+    let pd = device.alloc_pd().unwrap();
+    let error = pd.create_ethernet_queue(&INIT).expect_err("InfiniBand");
+    assert_eq!(error, EthernetError::NotEthernet);
+    assert_eq!(error.to_string(), "not an Ethernet port");
+    assert_eq!(device.ethernet_mtu(), Err(EthernetError::NotEthernet));
+    assert_eq!(
+        device.set_ethernet_mtu(1500),
+        Err(EthernetError::NotEthernet)
+    );
+
+    let rdma_only = refusal(Card::new(1).without_netdev(), &INIT);
+    assert!(matches!(rdma_only, EthernetError::Unsupported { .. }));
+    let mut card = Card::new(1);
+    for caps in [&mut card.general, &mut card.general_max] {
+        caps.set_nic_flow_table(false);
+    }
+    assert_eq!(
+        refusal(card, &INIT),
+        EthernetError::Unsupported {
+            what: "flow tables"
+        }
+    );
+    let mut card = Card::new(1);
+    card.flow_table
+        .flow_table_properties_nic_receive_mut()
+        .set_ft_support(false);
+    assert!(matches!(
+        refusal(card, &INIT),
+        EthernetError::Unsupported { .. }
+    ));
+}
+
+#[test]
+fn sizes_have_limits() {
+    let size = |init| match refusal(Card::new(1), &init) {
+        EthernetError::Size { field, limit, .. } => (field, limit),
+        other => panic!("{other}"),
+    };
+    for frames in [0, 1 << 20] {
+        let mut init = INIT;
+        init.send_frames = frames;
+        assert_eq!(size(init).0, "send_frames");
+        init = INIT;
+        init.recv_frames = frames;
+        assert_eq!(size(init).0, "recv_frames");
+    }
+    for length in [0, 17, 1 << 15] {
+        let mut init = INIT;
+        init.frame_len = Some(length);
+        assert_eq!(size(init), ("frame_len", 1 << 14));
+    }
+    let mut init = INIT;
+    init.max_groups = 1 << 20;
+    assert_eq!(size(init).0, "max_groups");
+}
+
+#[test]
+fn one_queue_at_a_time() {
+    lab(|lab| {
+        let first = lab.queue(0, INIT);
+        let again = || lab.sides[0].pd.create_ethernet_queue(&INIT);
+        assert_eq!(again().expect_err("taken"), EthernetError::Busy);
+        drop(first);
+        again().unwrap().destroy().unwrap();
+        let mut none = INIT;
+        none.max_groups = 0;
+        let mut queue = lab.queue(0, none);
+        assert_eq!(
+            queue.join([1, 0, 0x5e, 0, 0, 1]),
+            Err(EthernetError::GroupsFull { limit: 0 })
+        );
+    });
+}
+
+#[test]
+fn a_device_without_room_for_completion_queues() {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let mut resources = Box::new(Resources::<1, 1, 1, 256>::new());
+    let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
+    let pd = device.alloc_pd().unwrap();
+    let error = pd.create_ethernet_queue(&INIT).expect_err("no room");
+    assert!(matches!(error, EthernetError::Cq(_)), "{error}");
+    drop(pd);
+    device.close().expect("closed");
+}
+
+/// The device says how much of a frame has to be in the request itself; whatever it says, frames arrive whole.
+#[test]
+fn headers_go_inline_as_the_device_wants() {
+    for (capability, mode, inline) in [
+        (2, 3, 14),
+        (0, 0, 18),
+        (1, 0, 14),
+        (1, 1, 18),
+        (1, 2, 78),
+        (1, 3, 138),
+    ] {
+        let card = |mut card: Card| {
+            card.ethernet.set_wqe_inline_mode(capability);
+            card
+        };
+        lab_with(card, |lab| {
+            for side in &lab.sides {
+                let mut modify = ModifyNicVportContextIn::new();
+                modify.field_select_mut().set_min_inline(true);
+                modify.nic_vport_context_mut().set_min_wqe_inline_mode(mode);
+                side.device.execute(&modify).unwrap();
+            }
+            let [mut a, mut b] = lab.queues();
+            assert_eq!(a.send_half().min_inline(), inline, "{capability}, {mode}");
+            let lengths = (14..150).chain([500, 1517, 1518]);
+            for (seed, len) in lengths.enumerate() {
+                let sent = lab.frame(0, len, seed as u64);
+                send(&mut a, &sent);
+                assert_eq!(
+                    lab.receive(&mut b),
+                    padded(sent),
+                    "{capability}, {mode}: {len}"
+                );
+            }
+            let data = lab.sides[0]
+                .pd
+                .alloc_buffer(1024, bareverbs_core::Access::empty())
+                .unwrap();
+            data.fill(0, 1024, 0x77).unwrap();
+            let sge = [data.sge(0, 1000).unwrap()];
+            let header = lab.frame(0, inline, 5);
+            a.send_half().send_gather(&header, &sge, NONE).unwrap();
+            assert_eq!(lab.receive(&mut b), [&header[..], &[0x77; 1000]].concat());
+            if inline > 14 {
+                assert_eq!(
+                    a.send_half().send_gather(&header[..14], &sge, NONE),
+                    Err(EthernetSendError::HeaderTooShort {
+                        length: 14,
+                        needed: inline
+                    })
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn jumbo_frames_after_the_mtu_was_set() {
+    lab(|lab| {
+        let ports = [0, 1].map(|node: usize| lab.sides[node].device);
+        for port in ports {
+            let mtu = port.ethernet_mtu().unwrap();
+            assert_eq!((mtu.current, mtu.max), (4200, 10_218));
+            for wrong in [0, 67, 10_219] {
+                assert!(matches!(
+                    port.set_ethernet_mtu(wrong),
+                    Err(EthernetError::Size { field: "MTU", .. })
+                ));
+            }
+            port.set_ethernet_mtu(9000).unwrap();
+            assert_eq!(port.ethernet_mtu().unwrap().current, 9000);
+        }
+        let mut init = INIT;
+        init.frame_len = None;
+        let [mut a, mut b] = [0, 1].map(|node| lab.queue(node, init));
+        assert_eq!(a.frame_len(), 9018);
+        for len in [9018, 9000, 4097] {
+            let sent = lab.frame(0, len, 5);
+            send(&mut a, &sent);
+            assert_eq!(lab.receive(&mut b), sent);
+        }
+    });
+}

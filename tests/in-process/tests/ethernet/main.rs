@@ -1,0 +1,14 @@
+//! Ethernet queues between two cards: which frames arrive, what happens to those that do not, and what is left of it all.
+
+#[path = "../verbs/lab.rs"]
+#[allow(dead_code, reason = "verbs use more of it")]
+mod lab;
+
+mod errors;
+mod forged;
+mod frames;
+mod limits;
+mod queues;
+mod roce;
+mod stack;
+mod support;

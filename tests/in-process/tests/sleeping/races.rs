@@ -1,0 +1,242 @@
+//! What is waited for comes at every point of the way to sleep.
+
+use std::time::Duration;
+
+use bareverbs_cm::rdma::*;
+use bareverbs_core::{AsyncEvent, Platform, VectorSet, WcStatus};
+use connectx_model::fault::{CommandFault, CommandRule};
+
+use crate::support::*;
+
+/// Never, as far as these tests are concerned: no look at the health comes to the rescue.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
+/// The peer sends a message.
+fn message(lab: &Lab, id: CmId) -> impl FnOnce() + use<> {
+    let peer = lab.peer.clone();
+    move || {
+        let mut peer = peer.borrow_mut();
+        peer.cm
+            .post_send_inline(id, 7, b"hello", SendFlags::SIGNALED)
+            .unwrap();
+        peer.settle();
+        let sent = peer.cm.try_get_send_comp(id).unwrap().expect("sent");
+        assert_eq!(sent.status, WcStatus::Success);
+    }
+}
+
+#[test]
+fn a_message_wakes_get_recv_comp() {
+    for way in WAYS {
+        let mut lab = Lab::new(way, NEVER);
+        lab.peer.borrow_mut().listener();
+        let (ours, theirs) = lab.connected();
+        let buffer = lab.cm.reg_msgs(ours, 64).unwrap();
+        let places = lab.at_each(
+            Place::Any,
+            |lab| {
+                lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
+                Box::new(message(lab, theirs))
+            },
+            |lab, deadline| match lab.cm.get_recv_comp_until(ours, deadline) {
+                Ok(wc) => wc.status == WcStatus::Success,
+                Err(error) => {
+                    assert!(matches!(error, RdmaError::TimedOut), "{error}");
+                    false
+                }
+            },
+        );
+        assert!(places >= 10, "{places}");
+    }
+}
+
+/// The way of libibverbs: arm, poll, sleep for the CQ's events.
+#[test]
+fn a_message_wakes_a_completion_queue() {
+    for way in WAYS {
+        let mut lab = Lab::new(way, NEVER);
+        lab.peer.borrow_mut().listener();
+        let (ours, theirs) = lab.connected();
+        let buffer = lab.cm.reg_msgs(ours, 64).unwrap();
+        let places = lab.at_each(
+            Place::Any,
+            |lab| {
+                lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
+                Box::new(message(lab, theirs))
+            },
+            |lab, deadline| {
+                let endpoint = lab.cm.endpoint(ours).unwrap();
+                let cq = endpoint.recv_cq.unwrap();
+                loop {
+                    cq.arm(false);
+                    if cq.poll().unwrap().is_some() {
+                        return true;
+                    }
+                    if !cq.wait_event(deadline).unwrap() {
+                        return false;
+                    }
+                }
+            },
+        );
+        assert!(places >= 4, "{places}");
+    }
+}
+
+/// Another thread reads the event queue and sees the interrupt, both meant for the one that is about to sleep.
+#[test]
+fn no_thread_takes_a_wake_up_from_another() {
+    for way in WAYS {
+        let mut lab = Lab::new(way, NEVER);
+        lab.peer.borrow_mut().listener();
+        let (ours, theirs) = lab.connected();
+        let buffer = lab.cm.reg_msgs(ours, 64).unwrap();
+        let places = lab.at_each(
+            Place::Sleep,
+            |lab| {
+                lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
+                let message = message(lab, theirs);
+                let device = lab.device;
+                Box::new(move || {
+                    message();
+                    let other = std::thread::spawn(move || {
+                        let now = device.platform().now();
+                        assert!(device.platform().wait_interrupt(VectorSet::ALL, now));
+                        device.poll().unwrap();
+                        // It was the last one.
+                        assert!(!device.platform().wait_interrupt(VectorSet::ALL, now));
+                    });
+                    other.join().unwrap();
+                })
+            },
+            |lab, deadline| lab.cm.get_recv_comp_until(ours, deadline).is_ok(),
+        );
+        assert!(places > 0);
+    }
+}
+
+#[test]
+fn a_request_wakes_get_cm_event() {
+    for way in WAYS {
+        let mut lab = Lab::new(way, NEVER);
+        lab.listener();
+        let places = lab.at_each(
+            Place::Any,
+            |lab| {
+                lab.forget();
+                let peer = lab.peer.clone();
+                let client = peer.borrow_mut().client();
+                Box::new(move || {
+                    let mut peer = peer.borrow_mut();
+                    peer.cm.connect(client, None).unwrap();
+                    peer.settle();
+                })
+            },
+            |lab, deadline| {
+                let channel = lab.channel;
+                let Ok(event) = lab.cm.get_cm_event_until(channel, deadline) else {
+                    return false;
+                };
+                assert_eq!(event.event, EventType::ConnectRequest);
+                // The client learns of it and is of no use any more.
+                lab.cm.reject(event.id, &[]).unwrap();
+                lab.cm.destroy_id(event.id).unwrap();
+                let mut peer = lab.peer.borrow_mut();
+                let refused = peer.expect(EventType::Rejected);
+                peer.cm.destroy_id(refused.id).unwrap();
+                true
+            },
+        );
+        assert!(places >= 6, "{places}");
+    }
+}
+
+/// While the manager moves a QP for one connection, which takes commands and their interrupts, the request for another
+/// comes, and only that one is waited for.
+#[test]
+fn a_request_behind_an_answer_wakes_get_cm_event() {
+    for way in WAYS {
+        let mut lab = Lab::new(way, NEVER);
+        let listener = lab.listener();
+        let requests = lab.cm.create_event_channel().unwrap();
+        lab.cm.migrate_id(listener, Some(requests)).unwrap();
+        lab.peer.borrow_mut().listener();
+        // Slow firmware, so that commands have to be slept for.
+        lab.world.with_model(0, |model| {
+            model.faults_mut().commands.push(CommandRule {
+                opcode: None,
+                op_mod: None,
+                skip: 0,
+                times: u32::MAX,
+                fault: CommandFault::Delay(MS / 10),
+            });
+        });
+        let mut ids = None;
+        let places = lab.at_each(
+            Place::Any,
+            |lab| {
+                if let Some((ours, theirs)) = ids {
+                    lab.cm.destroy_id(ours).unwrap();
+                    lab.peer.borrow_mut().cm.destroy_id(theirs).unwrap();
+                }
+                lab.forget();
+                let peer = lab.peer.clone();
+                let client = peer.borrow_mut().client();
+                ids = Some(lab.answered());
+                Box::new(move || {
+                    let mut peer = peer.borrow_mut();
+                    peer.cm.connect(client, None).unwrap();
+                    peer.settle();
+                })
+            },
+            |lab, deadline| {
+                let Ok(event) = lab.cm.get_cm_event_until(requests, deadline) else {
+                    return false;
+                };
+                assert_eq!(event.event, EventType::ConnectRequest);
+                lab.cm.reject(event.id, &[]).unwrap();
+                lab.cm.destroy_id(event.id).unwrap();
+                let mut peer = lab.peer.borrow_mut();
+                peer.settle();
+                while let Some(event) = peer.event() {
+                    if event.event == EventType::Rejected {
+                        peer.cm.destroy_id(event.id).unwrap();
+                    }
+                }
+                true
+            },
+        );
+        // All those of the commands are among them.
+        assert!(places >= 20, "{places}");
+    }
+}
+
+#[test]
+fn a_change_of_the_port_wakes_get_async_event() {
+    for way in WAYS {
+        let mut lab = Lab::new(way, NEVER);
+        while lab.device.next_async_event().is_some() {}
+        let mut up = true;
+        let places = lab.at_each(
+            Place::Any,
+            |lab| {
+                let world = lab.world.clone();
+                up = !up;
+                Box::new(move || {
+                    world.set_link(0, up);
+                    while world.step() {}
+                })
+            },
+            |lab, deadline| {
+                let event = lab.device.get_async_event(deadline).unwrap();
+                assert!(matches!(
+                    event,
+                    None | Some(
+                        AsyncEvent::PortActive { port: 1 } | AsyncEvent::PortError { port: 1 }
+                    )
+                ));
+                event.is_some()
+            },
+        );
+        assert!(places >= 3, "{places}");
+    }
+}
