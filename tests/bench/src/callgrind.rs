@@ -14,6 +14,12 @@ pub fn is_child() -> bool {
     env::var_os(CHILD).is_some()
 }
 
+/// Whether this process runs under callgrind and counts what runs inside `function` only: the rest need not be run.
+#[must_use]
+pub fn is_inside(function: &str) -> bool {
+    env::var_os(CHILD).is_some_and(|inside| inside == function)
+}
+
 /// Instructions that each function executed, with what it called.
 #[derive(Debug, Default)]
 pub struct Costs(HashMap<String, u64>);
@@ -57,7 +63,7 @@ fn run(inside: Option<&str>) -> io::Result<Costs> {
         .args(inside.map(|function| format!("--toggle-collect=*{function}*")))
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(&binary)
-        .env(CHILD, "1")
+        .env(CHILD, inside.unwrap_or("everything"))
         .stdin(Stdio::null())
         .status()
         .map_err(|error| {

@@ -103,11 +103,12 @@ pub(crate) struct Setup {
     rings: Arc<Mutex<Rings>>,
 }
 
-fn first_page(pages: &[u8], offset: u8) -> u64 {
+/// Where a ring begins: the offset counts 64ths of a page.
+fn ring(pages: &[u8], log_page_size: u8, offset: u8) -> u64 {
     let page = pages
         .first_chunk()
         .map_or(0, |page| u64::from_be_bytes(*page));
-    page + u64::from(offset) * 64
+    page + (u64::from(offset) << 6 << log_page_size)
 }
 
 fn answer(rings: &Mutex<Rings>, posted: &Posted) -> Action {
@@ -117,12 +118,13 @@ fn answer(rings: &Mutex<Rings>, posted: &Posted) -> Action {
         Some(Opcode::CreateCq) => {
             let (create, pages) = CreateCqIn::read_from_prefix(&posted.input).expect("long enough");
             let context = create.cq_context();
-            let ring = first_page(pages, context.page_offset());
+            let ring = ring(pages, context.log_page_size(), context.page_offset());
             rings.cqs.insert(number, (ring, context.log_cq_size(), 0));
         }
         Some(Opcode::CreateQp) => {
             let (create, pages) = CreateQpIn::read_from_prefix(&posted.input).expect("long enough");
-            let ring = first_page(pages, create.qpc().page_offset());
+            let qpc = create.qpc();
+            let ring = ring(pages, qpc.log_page_size(), qpc.page_offset());
             rings.qps.insert(number, (ring, create));
         }
         Some(Opcode::AllocPd) => {}
