@@ -2,6 +2,7 @@
 //!
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 
+mod interop;
 mod layouts;
 mod stock_driver;
 mod vfio;
@@ -35,6 +36,11 @@ struct Rig {
 }
 
 const RIGS: &[Rig] = &[
+    Rig {
+        name: "interop",
+        about: interop::ABOUT,
+        run: interop::run,
+    },
     Rig {
         name: "layouts",
         about: layouts::ABOUT,

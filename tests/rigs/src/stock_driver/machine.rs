@@ -7,6 +7,7 @@ use super::server::Server;
 use super::transcript::{Transcript, Word};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,12 +15,16 @@ use std::time::{Duration, Instant};
 
 /// The guest's first process.
 const INIT: &str = include_str!("guest/init.sh");
+/// How it talks with this program.
+const SESSION: &str = include_str!("guest/session.sh");
+/// This computer's part, where it is one of the machines.
+const HERE: &str = include_str!("guest/here.sh");
 /// What its scripts have at hand.
 const HELPERS: &str = include_str!("guest/helpers.sh");
 
 /// The guest cannot find out how fast the emulated cycle counter is when the machine that emulates it is busy: its clock
-/// would run many times too fast, or stand still.
-const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet";
+/// would run many times too fast, or stand still. Nor whether the timer works, and it would panic.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_timer_check";
 
 /// How often it is looked whether the model is still there while nothing else happens.
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);
@@ -49,14 +54,26 @@ pub(super) struct Round<'a> {
     /// The functions of each machine.
     pub(super) machines: &'a [&'a [usize]],
     pub(super) script: &'a str,
-    /// What they have in `/ours`.
+    /// What guests have in `/ours`.
     pub(super) programs: &'a [Program],
+    /// Where this repository's programs are.
+    pub(super) ours: &'a Path,
+    /// The machine that is none: this computer.
+    pub(super) here: Option<usize>,
+    /// Whether the ordinary network is recorded.
+    pub(super) record: bool,
     /// Processors of each machine.
     pub(super) processors: usize,
     /// Whether they have an IOMMU, which maps every page by itself.
     pub(super) iommu: bool,
     /// Whether there is an ordinary network between them.
     pub(super) network: bool,
+    /// Whether the first function shares its slot with one that is not a card's.
+    pub(super) company: bool,
+    /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
+    pub(super) buttons: bool,
+    /// What QEMU itself may die of.
+    pub(super) known_end: Option<&'a str>,
     /// The machine that boots twice.
     pub(super) twice: Option<usize>,
     pub(super) limit: Duration,
@@ -68,12 +85,27 @@ pub(super) struct Places<'a> {
     pub(super) sockets: &'a Path,
 }
 
+impl Places<'_> {
+    /// The ends of the ordinary network's cable, a machine's own first.
+    fn wire(&self, machine: usize) -> (PathBuf, PathBuf) {
+        let end = |end: usize| self.sockets.join(format!("{end}.wire"));
+        (end(machine), end(1 - machine))
+    }
+
+    /// Where a round records that network.
+    pub(super) fn record(&self, round: &str) -> PathBuf {
+        self.logs.join(format!("{round}wire.pcap"))
+    }
+}
+
 /// What came of a round.
 pub(super) struct Ran {
     /// By machine.
     pub(super) transcripts: Vec<Transcript>,
     /// What was wrong with the machines as such.
     pub(super) wrong: Vec<String>,
+    /// Whether QEMU died of what it may die of.
+    pub(super) died: bool,
 }
 
 /// One that runs.
@@ -84,9 +116,29 @@ struct Machine {
     waiting: Vec<String>,
     listens: bool,
     transcript: Transcript,
+    /// QEMU's monitor: where it listens, and the connection.
+    monitor: (PathBuf, Option<UnixStream>),
+    /// What QEMU itself complains of.
+    complaints: PathBuf,
 }
 
 impl Machine {
+    /// Has QEMU's monitor do something. What it says to that is in a log.
+    fn command(&mut self, line: &str) -> std::io::Result<()> {
+        let (path, connection) = &mut self.monitor;
+        let connection = match connection {
+            Some(connection) => connection,
+            none => none.insert(UnixStream::connect(path)?),
+        };
+        writeln!(connection, "{line}")
+    }
+
+    fn died_of(&mut self, text: &str) -> bool {
+        // What it wrote is whole once it is gone.
+        let _ = self.process.0.wait();
+        fs::read_to_string(&self.complaints).is_ok_and(|log| log.contains(text))
+    }
+
     fn hear(&mut self, word: &str) -> std::io::Result<()> {
         if !self.listens {
             self.waiting.push(word.to_string());
@@ -113,17 +165,25 @@ impl Round<'_> {
         let mut machines = Vec::new();
         let mut readers = Vec::new();
         for (index, functions) in self.machines.iter().enumerate() {
-            let file = |end: &str| {
-                let path = places.logs.join(format!("{}{index}.{end}.log", self.name));
-                File::create(path).map_err(fail)
+            let path = |end: &str| places.logs.join(format!("{}{index}.{end}.log", self.name));
+            let file = |end: &str| File::create(path(end)).map_err(fail);
+            let monitor = places.sockets.join(format!("{}{index}.monitor", self.name));
+            let mut command = if self.here == Some(index) {
+                self.shell(index, places).map_err(fail)?
+            } else {
+                let mut command = provisions.qemu();
+                self.arguments(&mut command, index, functions, places, server);
+                command.arg("-chardev").arg(format!(
+                    "socket,id=wire-to-monitor,server=on,wait=off,path={},logfile={}",
+                    monitor.display(),
+                    path("monitor").display()
+                ));
+                command.args(["-object", "monitor-hmp,id=monitor,chardev=wire-to-monitor"]);
+                command.arg("-kernel").arg(&provisions.kernel);
+                command.arg("-initrd").arg(&initrd);
+                command
             };
-            let mut command = provisions.qemu();
-            self.arguments(&mut command, index, functions, places, server);
             command
-                .arg("-kernel")
-                .arg(&provisions.kernel)
-                .arg("-initrd")
-                .arg(&initrd)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(file("qemu")?);
@@ -150,11 +210,14 @@ impl Round<'_> {
                 waiting: Vec::new(),
                 listens: false,
                 transcript: Transcript::default(),
+                monitor: (monitor, None),
+                complaints: path("qemu"),
             });
         }
         drop(sender);
         let begun = Instant::now();
         let mut wrong = Vec::new();
+        let mut died = false;
         let mut running = machines.len();
         while running > 0 {
             let left = self.limit.saturating_sub(begun.elapsed());
@@ -178,6 +241,12 @@ impl Round<'_> {
                 if machines[index].transcript.ended {
                     continue;
                 }
+                if let Some(text) = self.known_end
+                    && machines[index].died_of(text)
+                {
+                    died = true;
+                    continue;
+                }
                 // The others would wait for it.
                 wrong.push(format!("machine {index} ended before its script"));
                 break;
@@ -187,6 +256,14 @@ impl Round<'_> {
             match machine.transcript.line(begun.elapsed(), &line) {
                 None => {}
                 Some(Word::Host(event)) => server.tell(event)?,
+                Some(Word::Monitor(line)) => machine.command(line).map_err(fail)?,
+                Some(Word::Ask(question)) => {
+                    let mut words = question.split(' ');
+                    let mut word = || words.next().unwrap_or_default();
+                    let (name, function, value) = (word(), word(), word());
+                    let answer = server.ask(function, value)?;
+                    machine.hear(&format!("{name}={answer}")).map_err(fail)?;
+                }
                 Some(Word::Tell(word)) => {
                     for (other, machine) in machines.iter_mut().enumerate() {
                         if other != index {
@@ -223,7 +300,11 @@ impl Round<'_> {
             reader.join().map_err(|_| "a console's reader panicked")?;
         }
         fs::remove_file(&initrd).map_err(fail)?;
-        Ok(Ran { transcripts, wrong })
+        Ok(Ran {
+            transcripts,
+            wrong,
+            died,
+        })
     }
 
     /// How often a machine boots.
@@ -237,6 +318,7 @@ impl Round<'_> {
         fs::copy(&provisions.initrd, &initrd)?;
         let mut archive = Archive::new(Vec::new());
         archive.file("init", 0o755, INIT.as_bytes())?;
+        archive.file("session", 0o644, SESSION.as_bytes())?;
         archive.file("helpers", 0o644, HELPERS.as_bytes())?;
         archive.file("script", 0o644, self.script.as_bytes())?;
         archive.directory("ours")?;
@@ -247,6 +329,31 @@ impl Round<'_> {
         let mut file = File::options().append(true).open(&initrd)?;
         file.write_all(&archive)?;
         Ok(initrd)
+    }
+
+    /// A shell of this computer that runs the script.
+    fn shell(&self, index: usize, places: &Places<'_>) -> std::io::Result<Command> {
+        let at = places.sockets.join(format!("{}here", self.name));
+        fs::create_dir(&at)?;
+        // dash cannot wait for a line for a limited time.
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(HERE);
+        for (name, text) in [
+            ("session", SESSION),
+            ("helpers", HELPERS),
+            ("script", self.script),
+        ] {
+            let path = at.join(name);
+            fs::write(&path, text)?;
+            command.env(name, path);
+        }
+        let (local, remote) = places.wire(index);
+        let wire = format!("unix:{},{}", local.display(), remote.display());
+        command
+            .env("run", at)
+            .env("ours", self.ours)
+            .env("wire", wire);
+        Ok(command)
     }
 
     fn arguments(
@@ -266,16 +373,21 @@ impl Round<'_> {
                 "memory-backend-memfd,id=memory,size=768M,share=on",
             ])
             .args(["-numa", "node,memdev=memory"])
-            .args(["-display", "none", "-serial", "stdio", "-monitor", "none"]);
+            .args(["-display", "none", "-serial", "stdio"]);
         if self.boots(index) == 1 {
             command.arg("-no-reboot");
+        }
+        if self.buttons {
+            command.args([
+                "-global",
+                "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
+            ]);
         }
         if self.iommu {
             command.args(["-device", "intel-iommu,caching-mode=on,intremap=on"]);
         }
         if self.network {
-            let wire = |end: usize| places.sockets.join(format!("{end}.wire"));
-            let (local, remote) = (wire(index), wire(1 - index));
+            let (local, remote) = places.wire(index);
             command.arg("-netdev").arg(format!(
                 "dgram,id=wire,local.type=unix,local.path={},remote.type=unix,remote.path={}",
                 local.display(),
@@ -283,18 +395,31 @@ impl Round<'_> {
             ));
             let device = format!("virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0{index}");
             command.arg("-device").arg(device);
+            if self.record {
+                let file = places.record(self.name);
+                let recorder = format!(
+                    "filter-dump,id=recorder,netdev=wire,file={}",
+                    file.display()
+                );
+                command.arg("-object").arg(recorder);
+            }
         } else {
             command.args(["-nic", "none"]);
         }
-        for &function in functions {
+        for (place, &function) in functions.iter().enumerate() {
+            let company = self.company && place == 0;
             // Behind a root port, as a card is: on the root bus it would be integrated, and have no link.
             let port =
                 format!("pcie-root-port,id=port{function},chassis={function},slot={function}");
             let card = format!(
-                r#"{{"driver":"vfio-user-pci","bus":"port{function}","socket":{{"type":"unix","path":"{}"}}}}"#,
+                r#"{{"driver":"vfio-user-pci","id":"card{function}","bus":"port{function}","multifunction":{company},"socket":{{"type":"unix","path":"{}"}}}}"#,
                 server.sockets[function].display()
             );
             command.arg("-device").arg(port).arg("-device").arg(card);
+            if company {
+                let other = format!("virtio-rng-pci,bus=port{function},addr=0.1");
+                command.arg("-device").arg(other);
+            }
         }
         let iommu = if self.iommu { " intel_iommu=on" } else { "" };
         command.arg("-append").arg(format!("{CMDLINE}{iommu}"));

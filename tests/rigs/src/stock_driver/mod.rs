@@ -39,8 +39,10 @@ pub(crate) struct Rig {
     /// As `cargo rig` has it.
     pub(crate) name: &'static str,
     pub(crate) scenarios: &'static [Scenario],
-    /// What the machines have in `/ours`.
+    /// What the guests have in `/ours`.
     pub(crate) programs: Vec<Program>,
+    /// Where this repository's programs are, for scenarios in which this computer is one of the machines.
+    pub(crate) ours: PathBuf,
 }
 
 /// A program of this repository.
@@ -98,6 +100,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         name: "stock-driver",
         scenarios: scenario::ALL,
         programs: Vec::new(),
+        ours: PathBuf::new(),
     };
     run_rig(&rig, arguments)
 }
@@ -135,7 +138,7 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
                 scenario,
                 kernel: *kernel,
                 provisions,
-                programs: &rig.programs,
+                rig,
             })
         })
         .collect();
@@ -160,7 +163,7 @@ struct Job<'a> {
     scenario: &'a Scenario,
     kernel: Kernel,
     provisions: &'a Provisions,
-    programs: &'a [Program],
+    rig: &'a Rig,
 }
 
 impl Job<'_> {
@@ -177,7 +180,7 @@ impl Job<'_> {
         provision::empty(&sockets)?;
         let report = self
             .scenario
-            .run(self.provisions, self.programs, &logs, &sockets);
+            .run(self.provisions, self.rig, &logs, &sockets);
         fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
         report
     }

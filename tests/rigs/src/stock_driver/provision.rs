@@ -69,12 +69,15 @@ const GUEST_REFUSE: &[&str] = &[
 /// into more modules from one version to the next.
 const MODULES: &[&str] = &[
     "8021q",
+    // rdma_rxe asks for it by name.
+    "crc32_generic",
     "ib_ipoib",
     "mlx5_core",
     "mlx5_ib",
     "null_blk",
     "nvme_rdma",
     "nvmet_rdma",
+    "rdma_rxe",
     "vfio_iommu_type1",
     "vfio_pci",
     "virtio_net",

@@ -5,11 +5,18 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
-/// The model, serving.
+/// How long the model may take for an answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The model, serving; or none, where nobody has a function of it.
 pub(super) struct Server {
-    /// `None` once it was killed.
+    /// `None` once it was killed, and where there is none.
     process: Option<Process>,
+    /// What it prints.
+    lines: Receiver<String>,
     pub(super) sockets: Vec<PathBuf>,
     log: PathBuf,
 }
@@ -31,6 +38,14 @@ impl Server {
         let log = logs.join("model.log");
         let fail = |error: std::io::Error| format!("{}: {error}", log.display());
         let file = File::create(&log).map_err(fail)?;
+        if functions == 0 {
+            return Ok(Self {
+                process: None,
+                lines: mpsc::channel().1,
+                sockets,
+                log,
+            });
+        }
         let mut command = Command::new(program);
         command.arg("serve").args(["--log", "debug,vfio_user=warn"]);
         for socket in &sockets {
@@ -47,18 +62,21 @@ impl Server {
         let mut process = spawn(&mut command)?;
         // It says each function when its socket is there.
         let out = process.0.stdout.take().ok_or("the model has no output")?;
-        let mut lines = BufReader::new(out).lines();
+        let (sender, lines) = mpsc::channel();
+        // Ends with the model, or with the first line that nobody reads any more.
+        std::thread::spawn(move || {
+            let lines = BufReader::new(out).lines().map_while(Result::ok);
+            lines.map(|line| sender.send(line)).find(Result::is_err)
+        });
         for _ in 0..functions {
-            match lines.next() {
-                Some(Ok(_)) => {}
-                _ => {
-                    let log = fs::read_to_string(&log).unwrap_or_default();
-                    return Err(format!("{command:?} ended:\n{log}"));
-                }
+            if lines.recv().is_err() {
+                let log = fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("{command:?} ended:\n{log}"));
             }
         }
         Ok(Self {
             process: Some(process),
+            lines,
             sockets,
             log,
         })
@@ -70,12 +88,26 @@ impl Server {
             self.process = None;
             return Ok(());
         }
-        let process = self.process.as_mut().ok_or("the model was killed")?;
+        let process = self.process.as_mut().ok_or("there is no model any more")?;
         let input = process.0.stdin.as_mut();
         let input = input.ok_or("the model has no standard input")?;
         writeln!(input, "{line}")
             .and_then(|()| input.flush())
             .map_err(|error| format!("{line:?} to the model: {error}"))
+    }
+
+    /// What the model knows of a function: the value of a name in its line about it.
+    pub(super) fn ask(&mut self, function: &str, name: &str) -> Result<String, String> {
+        self.tell(&format!("state {function}"))?;
+        let begins = format!("state {function} ");
+        loop {
+            let line = self.lines.recv_timeout(ANSWER);
+            let line = line.map_err(|error| format!("the model does not answer: {error}"))?;
+            if let Some(state) = line.strip_prefix(&begins) {
+                return value(state, name)
+                    .ok_or_else(|| format!("the model does not tell {name:?}: {line}"));
+            }
+        }
     }
 
     /// How it ended by itself, which it never should.
@@ -95,5 +127,24 @@ impl Server {
         let text =
             fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         Ok(text.lines().map(str::to_string).collect())
+    }
+}
+
+/// The value of a name among `name=value` words.
+fn value(words: &str, name: &str) -> Option<String> {
+    let mut pairs = words.split(' ').filter_map(|word| word.split_once('='));
+    let (_, value) = pairs.find(|(known, _)| *known == name)?;
+    Some(value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_by_name() {
+        let line = "commands=17 reach=0";
+        assert_eq!(value(line, "reach"), Some("0".into()));
+        assert_eq!(value(line, "ach"), None);
     }
 }

@@ -25,6 +25,10 @@ pub(super) enum Word<'a> {
     Tell(&'a str),
     /// Something is to happen to the card.
     Host(&'a str),
+    /// What the model knows of a function, under a name.
+    Ask(&'a str),
+    /// Something is to happen to the machine.
+    Monitor(&'a str),
 }
 
 /// What a machine's console showed.
@@ -67,6 +71,8 @@ impl Transcript {
                 "down" => return Some(Word::Down),
                 "tell" => return Some(Word::Tell(rest)),
                 "host" => return Some(Word::Host(rest)),
+                "ask" => return Some(Word::Ask(rest)),
+                "monitor" => return Some(Word::Monitor(rest)),
                 _ => self.rest.push(line.to_string()),
             }
             return None;
@@ -153,6 +159,9 @@ mod tests {
         let mut say = |line| transcript.line(Duration::ZERO, line);
         assert_eq!(say("@@ tell 1.met=yes\n"), Some(Word::Tell("1.met=yes")));
         assert_eq!(say("@@ host link 0 up\n"), Some(Word::Host("link 0 up")));
+        assert_eq!(say("@@ ask q1 0\n"), Some(Word::Ask("q1 0")));
+        let unplug = Some(Word::Monitor("device_del card0"));
+        assert_eq!(say("@@ monitor device_del card0\n"), unplug);
         assert_eq!(say("@@ down\n"), Some(Word::Down));
         assert_eq!(say("@@ lost 1.met\n"), None);
         assert_eq!(say("@@ end\n"), None);

@@ -6,12 +6,12 @@
 //!
 //! Logs are left in `target/rigs/vfio/log/KERNEL/SCENARIO/`.
 
-mod programs;
+pub(crate) mod programs;
 mod table;
 
 use super::Outcome;
 use super::stock_driver::{self, Rig};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) const ABOUT: &str =
     "our driver on vfio-pci in QEMU guests, alone and against rdma-core (slow: boots machines)";
@@ -23,6 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         name: "vfio",
         scenarios: table::ALL,
         programs: programs::build(&root)?,
+        ours: PathBuf::new(),
     };
     stock_driver::run_rig(&rig, arguments)
 }

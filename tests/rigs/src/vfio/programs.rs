@@ -8,18 +8,12 @@ const EXAMPLES: [&str; 3] = ["rping", "devinfo", "perf"];
 
 /// Builds the examples and the driver's tests that need a device, without what only a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
-    let mut command = cargo(root, "build");
-    for name in EXAMPLES {
-        command.args(["--example", name]);
-    }
-    run(&mut command)?;
+    let examples = examples(root, &EXAMPLES)?;
     // Cargo alone knows what it calls a test's program.
     let built = run(cargo(root, "test")
         .args(["--no-run", "--message-format", "json-render-diagnostics"])
         .args(["--package", "bareverbs-vfio", "--test", "on_device"]))?;
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
-    let beside = std::env::current_exe().map_err(|error| error.to_string())?;
-    let examples = beside.with_file_name("examples");
     EXAMPLES
         .map(|name| (name, examples.join(name)))
         .into_iter()
@@ -30,6 +24,17 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
             Ok(Program { name, path })
         })
         .collect()
+}
+
+/// Builds examples. The directory that they are in.
+pub(crate) fn examples(root: &Path, names: &[&str]) -> Result<PathBuf, String> {
+    let mut command = cargo(root, "build");
+    for name in names {
+        command.args(["--example", name]);
+    }
+    run(&mut command)?;
+    let beside = std::env::current_exe().map_err(|error| error.to_string())?;
+    Ok(beside.with_file_name("examples"))
 }
 
 fn cargo(root: &Path, verb: &str) -> Command {

@@ -8,6 +8,27 @@ const MACHINE: Boot = Boot {
     ..BOOT
 };
 
+/// One from whose slots functions are taken.
+const UNPLUG: Boot = Boot {
+    machines: &[&[0, 1]],
+    buttons: true,
+    known_end: Some((
+        "memory_region_del_subregion: Assertion `subregion->container == mr' failed",
+        "QEMU 11 aborts when it has taken a vfio-user-pci out of its slot: whoever drove it is long gone by then",
+    )),
+    ..MACHINE
+};
+
+/// What the driver's own tests have the model say, and why that is as it should be.
+const FAULTS_OF_TESTS: &[&str] = &[
+    "IOMMU fault: write of 6 bytes",
+    "IOMMU fault: read of 6 bytes",
+];
+const FAULT_OF_TESTS: (&str, &str) = (
+    " of 6 bytes at 0x400000",
+    "a test has the card reach where nothing is mapped",
+);
+
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "trouble",
@@ -27,11 +48,18 @@ pub(super) const ALL: &[Scenario] = &[
                 " failed, status 0x",
                 "that was a completion which the card could not write",
             ),
+            (
+                "RQ 0x",
+                "that was a receive request which the card could not read",
+            ),
         ],
         rounds: &[Boot {
             machines: &[&[0, 1]],
             script: include_str!("scripts/trouble.sh"),
-            complains: &[("off the bus", "not ready 65535ms after FLR; giving up")],
+            complains: &[
+                ("bus error", "AER"),
+                ("off the bus", "not ready 65535ms after FLR; giving up"),
+            ],
             limit: 12,
             ..MACHINE
         }],
@@ -39,16 +67,10 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "driver",
-        about: "binding, bring-up, rping in one process and in two, polled and by interrupts, huge pages, users",
+        about: "binding, bring-up, rping and perf in one process and in two, polled and by interrupts, huge pages, users",
         functions: 2,
-        says: &[
-            "IOMMU fault: write of 6 bytes",
-            "IOMMU fault: read of 6 bytes",
-        ],
-        excuses: &[(
-            " of 6 bytes at 0x400000",
-            "a test has the card reach where nothing is mapped",
-        )],
+        says: FAULTS_OF_TESTS,
+        excuses: &[FAULT_OF_TESTS],
         rounds: &[Boot {
             machines: &[&[0, 1]],
             script: include_str!("scripts/driver.sh"),
@@ -56,10 +78,15 @@ pub(super) const ALL: &[Scenario] = &[
                 ("not bound", "is bound to no driver"),
                 ("what binding takes", "echo vfio-pci > "),
                 ("devinfo", "PORT_ACTIVE (4)"),
-                ("tests", "test result: ok. 8 passed"),
-                ("perf", "RDMA atomic_lat"),
+                ("self test", "PASS  interrupt"),
+                ("self test", "PASS  close"),
+                ("self test with no cable", "Ethernet, down"),
+                ("self test with no cable", "PASS  close"),
+                ("tests", "test result: ok. 9 passed"),
+                ("perf", "RDMA cmp_swap_lat"),
                 ("interrupts", "vfio-msix[0]"),
-                ("idle", "wakes in 5 s"),
+                ("idle until a client comes", "s of processor time in "),
+                ("idle until a message comes", "s of processor time in "),
                 (
                     "a user with too little",
                     "the limit on locked memory is 65536",
@@ -78,8 +105,98 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "unplug",
+        about: "QEMU unplugs functions that are at work",
+        functions: 2,
+        excuses: &[
+            (
+                " with bus mastering off",
+                "the kernel takes a function away that works, and silences it",
+            ),
+            (
+                "health syndrome 0xc",
+                "that was an event which the card could not write",
+            ),
+            (
+                " failed, status 0x",
+                "that was a completion which the card could not write",
+            ),
+        ],
+        rounds: &[
+            Boot {
+                script: concat!(
+                    "what=ping card=1 options=\n",
+                    include_str!("scripts/unplug.sh")
+                ),
+                ..UNPLUG
+            },
+            Boot {
+                script: concat!(
+                    "what=ping card=0 options=--interrupts\n",
+                    include_str!("scripts/unplug.sh")
+                ),
+                ..UNPLUG
+            },
+            Boot {
+                script: concat!(
+                    "what=waiters card=1 options=\n",
+                    include_str!("scripts/unplug.sh")
+                ),
+                prints: &[
+                    ("unplug", "5 waiters"),
+                    ("unplug", "test result: ok. 1 passed"),
+                ],
+                ..UNPLUG
+            },
+        ],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "group",
+        about: "a function whose IOMMU group has one that the kernel drives",
+        rounds: &[Boot {
+            script: include_str!("scripts/group.sh"),
+            company: true,
+            prints: &[
+                ("bind", "is not viable: 0000:01:00.1 is bound to virtio-pci"),
+                ("open", "is not viable: 0000:01:00.1 is bound to virtio-pci"),
+                ("the other let go", "PORT_"),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "vf",
+        about: "virtual functions, with addresses and without, beside a physical one",
+        functions: 3,
+        model: &["--vf", "0", "--vf-without-mac", "1"],
+        says: FAULTS_OF_TESTS,
+        excuses: &[FAULT_OF_TESTS],
+        rounds: &[Boot {
+            machines: &[&[0, 1, 2]],
+            script: include_str!("scripts/vf.sh"),
+            prints: &[
+                ("devinfo", "function:                   virtual"),
+                ("devinfo", "PORT_ACTIVE (4)"),
+                ("devinfo", "02:c9:00:00:00:01"),
+                ("devinfo", " 0 pages"),
+                ("devinfo without MAC", "00:00:00:00:00:00"),
+                (
+                    "devinfo of the physical one",
+                    "function:                   physical",
+                ),
+                ("tests", "test result: ok."),
+                ("self test", "PASS  close"),
+                ("without MAC", "the port has no MAC address"),
+                ("perf", "RDMA cmp_swap_lat"),
+            ],
+            ..MACHINE
+        }],
+    },
+    Scenario {
         name: "pair",
-        about: "rping between two machines",
+        about: "rping and perf between two machines",
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
@@ -108,5 +225,18 @@ mod tests {
     #[test]
     fn every_script_can_be_planned_and_has_what_is_expected_of_it() {
         super::super::super::stock_driver::check_plans(super::ALL);
+    }
+
+    /// The README's number is the one that bring-up is held to.
+    #[test]
+    fn the_readme_tells_what_bring_up_may_cost() {
+        let script = include_str!("scripts/driver.sh");
+        let allowed = script
+            .lines()
+            .find_map(|line| line.strip_prefix("allowed="));
+        let claim = format!("bring-up takes {} firmware commands", allowed.unwrap());
+        let readme = include_str!("../../../../README.md");
+        let readme: Vec<&str> = readme.split_whitespace().collect();
+        assert!(readme.join(" ").contains(&claim), "README: {claim}?");
     }
 }

@@ -9,6 +9,7 @@
 mod connections;
 mod decoder;
 mod expect;
+mod judge;
 mod packets;
 mod scene;
 mod traffic;
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 use tshark::Frame;
+
+pub(crate) use judge::judge;
 
 /// One line for the list of rigs.
 pub(crate) const ABOUT: &str = "what driver, CM and model put on the wire, as tshark reads it (--keep FILE copies the capture)";
@@ -147,15 +150,7 @@ fn every_frame_is_roce(outcome: &mut Outcome, seen: &[Frame]) {
         if !protocols.split(':').any(|name| name == "infiniband") {
             problems.push(format!("{}: {protocols}", frame.summary()));
         }
-        if !frame.all("_ws.malformed").is_empty() {
-            problems.push(format!("{}: malformed", frame.summary()));
-        }
-        for message in frame.all("_ws.expert.message") {
-            match EXPLAINED.iter().position(|(text, _)| *text == message) {
-                Some(index) => explained[index] += 1,
-                None => problems.push(format!("{}: {message}", frame.summary())),
-            }
-        }
+        problems.extend(remarks(frame, &mut explained));
     }
     for ((text, why), count) in EXPLAINED.iter().zip(explained) {
         println!("tshark remarks {count} times: {text} ({why})");
@@ -167,21 +162,41 @@ fn every_frame_is_roce(outcome: &mut Outcome, seen: &[Frame]) {
     );
 }
 
+/// What tshark remarks on a frame, beside what is explained, which is counted.
+fn remarks(frame: &Frame, explained: &mut [usize]) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !frame.all("_ws.malformed").is_empty() {
+        problems.push(format!("{}: malformed", frame.summary()));
+    }
+    for message in frame.all("_ws.expert.message") {
+        match EXPLAINED.iter().position(|(text, _)| *text == message) {
+            Some(index) => explained[index] += 1,
+            None => problems.push(format!("{}: {message}", frame.summary())),
+        }
+    }
+    problems
+}
+
+/// Where our decoders and tshark differ, and how many fields were compared; `None` if the frame is not RoCE to either.
+fn difference(raw: &[u8], seen: &Frame) -> Option<(usize, Vec<String>)> {
+    let theirs = !seen.all("infiniband.bth.opcode").is_empty();
+    Some(match decoder::view(raw) {
+        Ok(None) if !theirs => return None,
+        Ok(None) => (0, vec!["not RoCE to us, but to tshark".to_owned()]),
+        Ok(Some(_)) if !theirs => (0, vec!["RoCE to us, but not to tshark".to_owned()]),
+        Ok(Some(fields)) => (fields.len(), expect::differences(seen, &fields)),
+        Err(error) => (0, vec![error]),
+    })
+}
+
 /// Our decoders beside tshark, a check for each RoCE frame.
 fn two_readings(outcome: &mut Outcome, name: &str, raw: &[&[u8]], seen: &[Frame]) {
     let (mut roce, mut compared) = (0, 0);
     for (index, (raw, seen)) in raw.iter().zip(seen).enumerate() {
-        let theirs = !seen.all("infiniband.bth.opcode").is_empty();
-        let problems = match decoder::view(raw) {
-            Ok(None) if !theirs => continue,
-            Ok(None) => vec!["not RoCE to us, but to tshark".to_owned()],
-            Ok(Some(_)) if !theirs => vec!["RoCE to us, but not to tshark".to_owned()],
-            Ok(Some(fields)) => {
-                compared += fields.len();
-                expect::differences(seen, &fields)
-            }
-            Err(error) => vec![error],
+        let Some((fields, problems)) = difference(raw, seen) else {
+            continue;
         };
+        compared += fields;
         roce += 1;
         report(
             outcome,
@@ -212,6 +227,14 @@ fn script(file: &Path) -> Result<Vec<String>, String> {
 
 /// Every ICRC is right.
 fn icrcs(outcome: &mut Outcome, file: &Path, raw: &[&[u8]]) -> Result<(), String> {
+    let (right, problems) = wrong_icrcs(file, raw)?;
+    println!("{right} ICRCs right by zlib");
+    report(outcome, "ICRCs", &problems);
+    Ok(())
+}
+
+/// How many ICRCs are right, and which are not.
+fn wrong_icrcs(file: &Path, raw: &[&[u8]]) -> Result<(usize, Vec<String>), String> {
     let verdicts = script(file)?;
     let mut problems = Vec::new();
     if verdicts.len() != raw.len() {
@@ -228,9 +251,7 @@ fn icrcs(outcome: &mut Outcome, file: &Path, raw: &[&[u8]]) -> Result<(), String
         }
     }
     let right = verdicts.iter().filter(|verdict| *verdict == "ok").count();
-    println!("{right} ICRCs right by zlib");
-    report(outcome, "ICRCs", &problems);
-    Ok(())
+    Ok((right, problems))
 }
 
 /// And the script would notice: the same capture with one bit of each frame turned, in front of the ICRC.

@@ -4,6 +4,9 @@
 ip() { /usr/bin/ip "$@"; }
 ping() { /usr/bin/ping "$@"; }
 
+# Not every shell has busybox's programs.
+command -v usleep > /dev/null || usleep() { sleep "0.$(printf %06d "$1")"; }
+
 # The other machine.
 peer=$((1 - me))
 
@@ -12,6 +15,11 @@ until_true() {
     until eval "$1"; do
         usleep 50000
     done
+}
+
+# dead PROCESS: whether it is gone, or nothing is left of it but its status.
+dead() {
+    ! grep -q '^State:.[^ZX]' "/proc/$1/status" 2> /dev/null
 }
 
 # soon SECONDS CONDITION: whether it comes true in time.
@@ -36,6 +44,11 @@ listening_cm() {
 # host EVENT...: has the machine that runs this one do something to the card.
 host() {
     echo "@@ host $*" > /dev/console
+}
+
+# monitor LINE: has something happen to this machine, in the words of QEMU's monitor.
+monitor() {
+    echo "@@ monitor $*" > /dev/console
 }
 
 # netdev DRIVER: the name of the network device that a driver made.

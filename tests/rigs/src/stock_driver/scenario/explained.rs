@@ -40,7 +40,9 @@ pub(super) fn by_model(line: &str) -> Option<&'static str> {
 /// Why a warning is explained, or excused by one of these scenarios.
 pub(in super::super) fn reason(known: &str, scenarios: &[Scenario]) -> &'static str {
     let excuses = scenarios.iter().flat_map(|scenario| scenario.excuses);
-    let mut all = DRIVER.iter().chain(MODEL).chain(excuses);
+    let rounds = scenarios.iter().flat_map(|scenario| scenario.rounds);
+    let ends = rounds.filter_map(|boot| boot.known_end.as_ref());
+    let mut all = DRIVER.iter().chain(MODEL).chain(excuses).chain(ends);
     all.find(|(text, _)| *text == known)
         .map_or("", |(_, reason)| reason)
 }

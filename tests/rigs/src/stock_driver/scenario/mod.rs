@@ -3,13 +3,14 @@
 mod explained;
 mod table;
 
-use super::Program;
+use super::Rig;
 use super::machine::{Places, Round};
 use super::plan;
 use super::provision::Provisions;
 use super::report::Report;
 use super::server::Server;
 use super::transcript::{Step, Transcript};
+use crate::wireshark;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ pub(crate) use table::{BOOT, SCENARIO};
 
 /// Kernel log level of warnings; lower is worse.
 const WARNING: u8 = 4;
+
+/// Begins what a step prints for the report, if all is well.
+const NOTE: &str = "note: ";
 
 /// One model and the machines that use it.
 pub(crate) struct Scenario {
@@ -47,6 +51,16 @@ pub(crate) struct Boot {
     pub(crate) iommu: bool,
     /// Whether there is an ordinary network between them.
     pub(crate) network: bool,
+    /// The machine that is none: this computer, at the other end of that network.
+    pub(crate) here: Option<usize>,
+    /// Whether what goes over that network is recorded, and shown to tshark.
+    pub(crate) record: bool,
+    /// Whether the first function shares its slot, and so its IOMMU group, with one that is not a card's.
+    pub(crate) company: bool,
+    /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
+    pub(crate) buttons: bool,
+    /// What QEMU itself may die of, once all steps were gone through: text, reason.
+    pub(crate) known_end: Option<(&'static str, &'static str)>,
     /// The machine that boots twice.
     pub(crate) twice: Option<usize>,
     /// What steps must have printed: step, text.
@@ -62,7 +76,7 @@ impl Scenario {
     pub(super) fn run(
         &self,
         provisions: &Provisions,
-        programs: &[Program],
+        rig: &Rig,
         logs: &Path,
         sockets: &Path,
     ) -> Result<Report, String> {
@@ -79,14 +93,27 @@ impl Scenario {
                 name: &prefix,
                 machines: boot.machines,
                 script: boot.script,
-                programs,
+                programs: &rig.programs,
+                ours: &rig.ours,
+                here: boot.here,
+                record: boot.record,
                 processors: boot.processors,
                 iommu: boot.iommu,
                 network: boot.network,
+                company: boot.company,
+                buttons: boot.buttons,
+                known_end: boot.known_end.map(|(text, _)| text),
                 twice: boot.twice,
                 limit: Duration::from_secs(60 * boot.limit),
             };
-            let ran = round.run(provisions, &Places { logs, sockets }, &mut server)?;
+            let places = Places { logs, sockets };
+            let mut ran = round.run(provisions, &places, &mut server)?;
+            if let (true, Some((text, _))) = (ran.died, boot.known_end) {
+                report.explain(text);
+                for transcript in &mut ran.transcripts {
+                    transcript.ended = true;
+                }
+            }
             for wrong in ran.wrong {
                 report.check(false, || format!("{} {prefix}{wrong}", self.name));
             }
@@ -101,6 +128,11 @@ impl Scenario {
                 check_machine(&name, boot, &planned, transcript, &mut report);
             }
             boot.check(&prefix, &ran.transcripts, &mut report);
+            if boot.record {
+                for (what, problems) in wireshark::judge(&places.record(&prefix), sockets)? {
+                    report.check(problems.is_empty(), || format!("{what}: {problems:#?}"));
+                }
+            }
         }
         if let Some(how) = server.ended() {
             report.check(false, || format!("{}: {how}", self.name));
@@ -154,6 +186,10 @@ fn check_machine(
         if report.failed == before {
             let took = step.took.as_secs_f32();
             report.say(&format!("  machine {name}: {} ({took:.1} s)", step.name));
+            let notes = step.output.iter();
+            for note in notes.filter_map(|line| line.strip_prefix(NOTE)) {
+                report.say(&format!("    {note}"));
+            }
         }
     }
     let ran: Vec<&String> = transcript.steps.iter().map(|step| &step.name).collect();
@@ -203,10 +239,12 @@ impl Boot {
         }
         for (wanted, text) in self.prints {
             let printed = |step: &Step| step.output.iter().any(|line| line.contains(text));
-            let any = named(wanted).next().is_some();
-            report.check(any && named(wanted).all(printed), || {
-                format!("{prefix}{wanted}: did not print {text:?}")
-            });
+            // Of this computer and a guest, which do different things, one is meant.
+            let good = match self.here {
+                Some(_) => named(wanted).any(printed),
+                None => named(wanted).next().is_some() && named(wanted).all(printed),
+            };
+            report.check(good, || format!("{prefix}{wanted}: did not print {text:?}"));
         }
     }
 }

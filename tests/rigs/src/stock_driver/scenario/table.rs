@@ -9,6 +9,11 @@ pub(crate) const BOOT: Boot = Boot {
     processors: 2,
     iommu: false,
     network: false,
+    here: None,
+    record: false,
+    company: false,
+    buttons: false,
+    known_end: None,
     twice: None,
     prints: &[],
     complains: &[],
@@ -270,6 +275,50 @@ pub(in super::super) const ALL: &[Scenario] = &[
             ],
             ..BOOT
         }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "vf",
+        about: "virtual functions: one with addresses and one without, then one beside a physical function",
+        functions: 3,
+        model: &["--vf", "1", "--vf-without-mac", "2"],
+        excuses: &[(
+            "doorbell in page",
+            "the firmware was reset behind the driver's back, which rings until it finds out",
+        )],
+        rounds: &[
+            Boot {
+                machines: &[&[1], &[2]],
+                processors: 1,
+                script: concat!(
+                    "first=virtual first_function=1 second=unaddressed second_function=2\n",
+                    include_str!("../scripts/vf.sh")
+                ),
+                prints: &[
+                    ("ethtool", "driver: mlx5_core"),
+                    ("GIDs", "state:\t\t\tPORT_ACTIVE (4)"),
+                    ("GIDs", "vendor_part_id:\t\t\t4120"),
+                ],
+                complains: &[
+                    ("firmware stops", "Fatal error"),
+                    ("firmware again", "health recovery succeeded"),
+                ],
+                ..BOOT
+            },
+            Boot {
+                machines: &[&[0], &[1]],
+                processors: 1,
+                script: concat!(
+                    "first=physical first_function=0 second=virtual second_function=1\n",
+                    include_str!("../scripts/vf.sh")
+                ),
+                complains: &[
+                    ("firmware stops", "Fatal error"),
+                    ("firmware again", "health recovery succeeded"),
+                ],
+                ..BOOT
+            },
+        ],
         ..SCENARIO
     },
     Scenario {

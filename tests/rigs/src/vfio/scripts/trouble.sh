@@ -1,8 +1,8 @@
 # What befalls processes and functions while they work.
 first=0000:01:00.0
 second=0000:02:00.0
-serve="/ours/rping -s --device vfio:$first -a 10.0.0.1 --peer-mac 02:c9:00:00:00:02"
-connect="/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 --peer-mac 02:c9:00:00:00:01"
+serve="/ours/rping -s --device vfio:$first -a 10.0.0.1"
+connect="/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2"
 step 60 'bind' "modprobe vfio_iommu_type1 && modprobe vfio-pci &&
     for card in $first $second; do /ours/devinfo --device vfio:\$card --bind || exit; done"
 
@@ -10,13 +10,14 @@ step 60 'bind' "modprobe vfio_iommu_type1 && modprobe vfio-pci &&
 traffic="
     rm -f /run/0 /run/1
     $serve \$options > /run/0 2>&1 & p0=\$!
-    until_true 'grep -q listening /run/0'
-    $connect -v -C 1000000 \$options > /run/1 2>&1 & p1=\$!
-    until_true \"grep -q 'ping \$pings:' /run/1\"
+    until_true 'grep -q listening /run/0 || dead \$p0'
+    $connect -v -C 1000000 \${others-\$options} > /run/1 2>&1 & p1=\$!
+    until_true \"grep -q 'ping \$pings:' /run/1 || dead \$p1\"
 "
 # Whose function it is has to end by itself, with this error; the other end learns nothing, as from a card that lost power.
+# A process that is killed has its function until it is waited for.
 fails() {
-    echo "wait \$p$1; status=\$?; kill -KILL \$p$((1 - $1)); tail -n 4 /run/$1
+    echo "wait \$p$1; status=\$?; kill -KILL \$p$((1 - $1)); wait \$p$((1 - $1)); tail -n 4 /run/0 /run/1
         [ \$status = 1 ] && grep '$2' /run/$1"
 }
 quiet="for card in $first $second; do
@@ -32,11 +33,20 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
         $quiet
     done"
 done
+# The card has no way to anything of theirs.
+left=
+for what in reach master; do
+    for function in 0 1; do
+        ask $function $what
+        left="$left $answer"
+    done
+done
+step 60 'nothing in reach' "echo 'bytes in reach, bus masters:$left'; [ '$left' = ' 0 0 0 0' ]"
 duet 120 'after the kills' 'grep -q listening /run/server' "$serve" "$connect -C 50 -V"
 step 60 'nothing pinned' "$pins /proc/vmstat"
 
-# Unplugged as the kernel does it when the slot's button was pressed. (QEMU 11 aborts at device_del of a vfio-user-pci,
-# whatever the guest does with it.)
+# Unplugged as the kernel does it when the slot's button was pressed, and plugged in again. (QEMU aborts when it takes a
+# vfio-user-pci out itself, so that is a scenario of its own.)
 for options in '' --interrupts; do
     for victim in 0 1; do
         card=$first
@@ -53,6 +63,19 @@ for options in '' --interrupts; do
 done
 step 60 'nothing pinned by then' "$pins /proc/vmstat"
 
-# The kernel waits a minute for the function to come back from its reset, and so does the process's end.
-step 240 'off the bus' "options=; pings=3; $traffic
-    host vanish 1; $(fails 1 'the device is gone')"
+# The port before the function finds a fatal error. The kernel tells vfio-pci's user, and resets what is behind the port.
+step 120 'bus error' "options=; pings=3; $traffic
+    monitor pcie_aer_inject_error port1 DLP
+    $(fails 1 'the device is gone') && grep 'the PCI bus reported an uncorrectable error' /run/1"
+duet 120 'after the bus error' 'grep -q listening /run/server' "$serve" "$connect -C 20 -V"
+
+# Who waits hears of it at once, polling or asleep. The kernel waits a minute for the functions to come back from their
+# reset, and so do the processes' ends.
+step 240 'off the bus' "options=; others=--interrupts; pings=3; $traffic
+    now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }
+    begun=\$(now); host vanish 0; host vanish 1
+    for end in 0 1; do until_true \"grep -q '^rping: .*the device is gone' /run/\$end\"; done
+    told=\$((\$(now) - begun)); kill -0 \$p0 && kill -0 \$p1 || exit
+    wait \$p0; status0=\$?; wait \$p1; status1=\$?
+    echo \"note: told after \$told ms, over after \$((\$(now) - begun)) ms\"
+    tail -n 2 /run/0 /run/1; [ \$status0\$status1 = 11 ] && [ \$told -le 3000 ]"

@@ -1,0 +1,9 @@
+# An emulated machine may take longer to answer than our first repetition waits, so that there is none.
+serving=0
+strike 240 "a thousand connections to rdma-core's server" listening_cm \
+    'rping -s -P -a 10.0.0.1' "$connect -a 10.0.0.1 -I 10.0.0.3 -C 1 -S 64 -V --times 1000 --patient"
+meet
+[ $me = 1 ] || step 60 'nothing was sent twice' "$not_twice"
+serving=1
+duet 120 "connections to our server" "$ready" "$serve -a 10.0.0.2 --times 50" \
+    'for number in $(seq 50); do rping -c -a 10.0.0.2 -C 1 -V || exit; done'

@@ -1,0 +1,95 @@
+//! The scenarios. Those that take long come first.
+
+use super::super::stock_driver::{BOOT, Boot, SCENARIO, Scenario};
+
+/// A guest, and this computer.
+const PAIR: Boot = Boot {
+    machines: &[&[], &[]],
+    processors: 1,
+    here: Some(1),
+    network: true,
+    ..BOOT
+};
+
+/// What all scripts begin with, and one of them.
+macro_rules! script {
+    ($name:literal) => {
+        concat!(
+            include_str!("scripts/begin.sh"),
+            include_str!(concat!("scripts/", $name, ".sh"))
+        )
+    };
+}
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "many",
+        about: "connections are made, used once and torn down, one after the other; nothing is sent twice",
+        functions: 0,
+        rounds: &[Boot {
+            script: script!("many"),
+            prints: &[(
+                "a thousand connections to rdma-core's server",
+                "1000 connections in",
+            )],
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "loss",
+        about: "frames are lost, doubled, overtaken, late and damaged, and every byte arrives",
+        functions: 0,
+        rounds: &[Boot {
+            script: script!("loss"),
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "trouble",
+        about: "nobody listens, somebody refuses, and each end is killed under traffic",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            script: script!("trouble"),
+            prints: &[
+                ("nobody listens there", "reason 8 (invalid service ID"),
+                ("nobody listens here", "RDMA_CM_EVENT_REJECTED, error 8"),
+                ("refused here", "RDMA_CM_EVENT_REJECTED, error 28"),
+            ],
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "programs",
+        about: "our ucmatose, udaddy, rdma_client, rdma_server and cmtime against rdma-core's, each as server and as client",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            script: script!("programs"),
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "rping",
+        about: "our rping against rdma-core's, each as server and as client, over IPv4 and IPv6; nothing is sent twice",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            script: script!("rping"),
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_script_can_be_planned_and_has_what_is_expected_of_it() {
+        super::super::super::stock_driver::check_plans(super::ALL);
+    }
+}
