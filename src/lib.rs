@@ -9,7 +9,7 @@
 //! | [`cm`] | the IB connection manager and the RDMA CM (librdmacm) |
 //! | [`platform`] | the seam to implement where the library is to run |
 //!
-//! On Linux, `bareverbs-vfio` implements the seam over VFIO. `examples/rping.rs` is the whole way from a BAR to a
+//! On Linux, `bareverbs-vfio` implements the seam over VFIO. `examples/rping` is the whole way from a BAR to a
 //! connection, on two device models in one process.
 #![no_std]
 #![forbid(unsafe_code)]
