@@ -13,6 +13,7 @@ use bareverbs_core::{
 };
 
 use super::error::RdmaError;
+use super::port::{Inbox, SharedPort};
 use super::resolver::{AddressChange, Resolution, Resolver};
 use crate::ip::{self, Event, Filter, Host};
 
@@ -41,6 +42,9 @@ pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
     armed: bool,
     changes: heapless::Deque<AddressChange, CHANGES>,
     news: News,
+    /// Where another stack finds what the host has no use for.
+    inbox: Option<Inbox<'s>>,
+    unread: u64,
 }
 
 impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
@@ -70,6 +74,8 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             armed: false,
             changes: heapless::Deque::new(),
             news: News::new(),
+            inbox: None,
+            unread: 0,
         })
     }
 
@@ -128,6 +134,25 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.news.pop_front()
     }
 
+    /// Lets another IP stack work on the port beside this one, which finds in `inbox` what this one had no answer to:
+    /// everything but questions for addresses that were added here, and echo requests to these. See
+    /// [`port`](Self::port).
+    pub fn share(&mut self, inbox: Inbox<'s>) {
+        self.inbox = Some(inbox);
+    }
+
+    /// The port, for the other stack, and room for a frame that it sends. The device of an `Interface` of smoltcp's, which
+    /// may have the addresses that were added here: their neighbours are found twice, and questions answered once. Until
+    /// the port is [shared](Self::share) nothing is received there.
+    pub fn port<'a>(&'a mut self, sent: &'a mut [u8]) -> SharedPort<'a, 's, 'd, P> {
+        SharedPort::new(&mut self.queue, self.inbox.as_mut(), sent)
+    }
+
+    /// Frames that the other stack has not got, as its inbox was full.
+    pub const fn unread(&self) -> u64 {
+        self.unread
+    }
+
     /// The host: routes, groups, counters.
     pub const fn host(&mut self) -> &mut Host<'s> {
         &mut self.host
@@ -154,13 +179,24 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
                 }
                 Err(error) => return Err(RdmaError::EthernetReceive(error)),
             };
-            let answer = self.host.receive(now, &frame[..length], &mut reply);
-            let limit = self.queue.frame_len();
-            if let Some(length) = answer.filter(|length| *length <= limit) {
-                self.send(&reply[..length])?;
+            match self.host.receive(now, &frame[..length], &mut reply) {
+                Some(length) if length <= self.queue.frame_len() => self.send(&reply[..length])?,
+                Some(_) => {}
+                None => self.pass_on(&frame[..length]),
             }
         }
         Ok(())
+    }
+
+    /// Keeps a frame for the other stack, if there is one.
+    fn pass_on(&mut self, frame: &[u8]) {
+        let Some(inbox) = &mut self.inbox else {
+            return;
+        };
+        match inbox.enqueue(frame.len(), ()) {
+            Ok(room) => room.copy_from_slice(frame),
+            Err(_) => self.unread += 1,
+        }
     }
 
     /// Sends what is due. What the queue has no room for is lost, as on any cable, and asked or said again in time.

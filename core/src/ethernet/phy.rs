@@ -51,6 +51,22 @@ impl fmt::Display for PhyError {
 
 impl core::error::Error for PhyError {}
 
+/// Looks after the queue, and sets it going again if the device has stopped it; whether a frame can be sent.
+pub fn has_room<P: Platform>(
+    queue: &mut EthernetQueue<'_, P>,
+    error: &mut Option<PhyError>,
+) -> bool {
+    if let Err(failed) = queue.send_half().poll() {
+        *error = Some(PhyError::Send(failed));
+        return false;
+    }
+    if let Err(failed) = queue.recover() {
+        *error = Some(PhyError::Recover(failed));
+        return false;
+    }
+    queue.send_half().free() > 0
+}
+
 /// An [`EthernetQueue`] for an `Interface` of smoltcp's.
 ///
 /// A queue that the device stops is set going again, once for each time that it is looked at; see
@@ -106,19 +122,6 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
         self.truncated
     }
 
-    /// Looks after the queue; whether a frame can be sent.
-    fn can_send(&mut self) -> bool {
-        if let Err(error) = self.queue.send_half().poll() {
-            self.error = Some(PhyError::Send(error));
-            return false;
-        }
-        if let Err(error) = self.queue.recover() {
-            self.error = Some(PhyError::Recover(error));
-            return false;
-        }
-        self.queue.send_half().free() > 0
-    }
-
     /// Copies the next frame to the buffer for it, and returns its length.
     fn take_frame(&mut self) -> Option<usize> {
         loop {
@@ -149,7 +152,7 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
 
     fn receive(&mut self, _: Instant) -> Option<(RxToken<'_>, TxToken<'_, 'd, P>)> {
         // What is received may have to be answered at once; as long as it cannot, it waits in the queue.
-        if !self.can_send() {
+        if !has_room(self.queue, &mut self.error) {
             return None;
         }
         let length = self.take_frame()?;
@@ -164,7 +167,7 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<TxToken<'_, 'd, P>> {
-        self.can_send().then_some(TxToken {
+        has_room(self.queue, &mut self.error).then_some(TxToken {
             send: self.queue.send_half(),
             buffer: self.sent,
             flags: self.flags,
@@ -192,6 +195,14 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
 /// A frame that was received.
 pub struct RxToken<'a>(&'a [u8]);
 
+impl<'a> RxToken<'a> {
+    /// A frame that somebody else has fetched.
+    #[must_use]
+    pub const fn new(frame: &'a [u8]) -> Self {
+        Self(frame)
+    }
+}
+
 impl phy::RxToken for RxToken<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
         f(self.0)
@@ -204,6 +215,23 @@ pub struct TxToken<'a, 'd, P: Platform> {
     buffer: &'a mut [u8],
     flags: EthernetSendFlags,
     error: &'a mut Option<PhyError>,
+}
+
+impl<'a, 'd, P: Platform> TxToken<'a, 'd, P> {
+    /// Room for a frame, and for what may go wrong when it is sent.
+    pub const fn new(
+        send: &'a mut EthernetSend<'d, P>,
+        buffer: &'a mut [u8],
+        flags: EthernetSendFlags,
+        error: &'a mut Option<PhyError>,
+    ) -> Self {
+        Self {
+            send,
+            buffer,
+            flags,
+            error,
+        }
+    }
 }
 
 impl<P: Platform> phy::TxToken for TxToken<'_, '_, P> {

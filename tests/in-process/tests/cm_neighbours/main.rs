@@ -1,6 +1,8 @@
 //! Addresses and neighbours of two ports on one cable, found out over their own Ethernet queues, in virtual time; and the
 //! connections that stand on them.
 
+mod second_stack;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
