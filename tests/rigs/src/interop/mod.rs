@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 "rdma_client",
                 "rdma_server",
                 "cmtime",
+                "tcp_echo",
             ],
         )?,
     };

@@ -74,6 +74,17 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "beside",
+        about: "our tcp_echo answers Linux's ping, TCP and RDMA on one port, and is answered",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            script: script!("beside"),
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "rping",
         about: "our rping against rdma-core's, each as server and as client, over IPv4 and IPv6; nothing is sent twice",
         functions: 0,

@@ -1,0 +1,165 @@
+//! TCP and RDMA on one port, with one address. The server sends back what it hears over TCP, with smoltcp on the port's
+//! Ethernet queue, and answers messages over RDMA connections as `rdma_server` does; echo requests it answers as well.
+//!
+//! By default the client runs in this process too, on a second device model. To a server any TCP client may come, and
+//! rdma-core's `rdma_client`.
+
+#[path = "../common/addresses.rs"]
+mod addresses;
+#[path = "../common/model.rs"]
+mod model;
+#[path = "../common/node.rs"]
+mod node;
+#[path = "../common/place.rs"]
+mod place;
+#[path = "../common/program.rs"]
+mod program;
+mod service;
+mod stack;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use addresses::Addresses;
+use bareverbs::verbs::Platform;
+use clap::Parser;
+use node::{About, Cm};
+use program::Program;
+use service::{Client, Server};
+use stack::Stack;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How long the client waits for anything.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// TCP and RDMA on one port.
+///
+/// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
+/// first. On one card, or with --link, one end runs: the client if -s says where the server is.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "tcp_echo", disable_version_flag = true)]
+struct Options {
+    #[command(flatten)]
+    addresses: Addresses,
+    /// Port of the RDMA service.
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Port of the TCP service.
+    #[arg(short = 't', value_name = "PORT", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    tcp_port: u16,
+    /// Bytes that the client sends over TCP.
+    #[arg(short = 'S', value_name = "BYTES", default_value_t = 1_000_000)]
+    size: usize,
+    /// Messages that the client sends over RDMA meanwhile, each over a connection of its own. A server ends after so many,
+    /// if its TCP client has gone as well.
+    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10)]
+    messages: u32,
+}
+
+/// What went by at one end, each way.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Echoed {
+    bytes: usize,
+    messages: u32,
+}
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let options = Options::parse();
+    match options.addresses.run(&options) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            program::tell(Options::NAME, &*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Options {
+    fn tell(&self, end: &str, echoed: Echoed) {
+        let Echoed { bytes, messages } = echoed;
+        println!("{end}: {bytes} bytes over TCP and {messages} messages over RDMA, there and back");
+    }
+}
+
+impl Program for Options {
+    type Served = Echoed;
+    type Found = Echoed;
+
+    const NAME: &'static str = "tcp_echo";
+    const CLIENT: usize = 1;
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Echoed> {
+        let mut server = Server::new(cm, SocketAddr::new(address, self.port))?;
+        let mut stack = Stack::new(cm, address)?;
+        stack.socket().listen(self.tcp_port)?;
+        listening();
+        let mut echoed = Echoed::default();
+        while echoed.messages < self.messages || !stack.is_over() {
+            echoed.messages += server.work(cm)?;
+            echoed.bytes += stack.echo()?;
+            stack.poll(cm)?;
+            let deadline = stack.next_deadline(cm, SILENCE);
+            cm.wait(deadline)?;
+        }
+        server.close(cm)?;
+        self.tell("server", echoed);
+        Ok(echoed)
+    }
+
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        _: &About,
+        [here, server]: [IpAddr; 2],
+        _: bool,
+    ) -> Result<Echoed> {
+        let mut stack = Stack::new(cm, here)?;
+        stack.connect(SocketAddr::new(server, self.tcp_port))?;
+        let mut client = Client::new(cm, [here, server], self.port, self.messages)?;
+        let (mut sent, mut heard) = (0, 0);
+        let mut patience = cm.now() + SILENCE;
+        while heard < self.size || !client.is_over() {
+            let before = (heard, client.messages());
+            client.work(cm)?;
+            sent += stack.send(sent, self.size)?;
+            heard += stack.compare(heard)?;
+            stack.poll(cm)?;
+            if (heard, client.messages()) != before {
+                patience = cm.now() + SILENCE;
+            } else if cm.now() >= patience {
+                return Err(format!("no answer; {heard} bytes until then").into());
+            }
+            let deadline = stack.next_deadline(cm, SILENCE).min(patience);
+            cm.wait(deadline)?;
+        }
+        stack.close(cm, patience)?;
+        let echoed = Echoed {
+            bytes: heard,
+            messages: client.messages(),
+        };
+        self.tell("client", echoed);
+        Ok(echoed)
+    }
+
+    fn announce(&self, address: IpAddr) {
+        let Self { port, tcp_port, .. } = self;
+        println!("listening on {address} port {port}, and TCP port {tcp_port}");
+    }
+
+    fn compare(&self, served: &Echoed, found: &Echoed) -> Result<()> {
+        if served == found {
+            return Ok(());
+        }
+        Err(format!("the server counts {served:?}, the client {found:?}").into())
+    }
+}

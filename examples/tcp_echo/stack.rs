@@ -1,0 +1,185 @@
+//! smoltcp with one socket, on the port that the connection manager finds its neighbours on.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bareverbs::cm::rdma::Inbox;
+use bareverbs::verbs::Platform;
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
+use smoltcp::socket::tcp;
+use smoltcp::storage::PacketMetadata;
+use smoltcp::time::Instant;
+use smoltcp::wire::{EthernetAddress, IpCidr};
+
+use crate::Result;
+use crate::node::Cm;
+
+/// Frames that may wait to be read.
+const FRAMES: usize = 64;
+const FRAME: usize = 1518;
+/// Bytes that the socket keeps, each way.
+const WINDOW: usize = 1 << 16;
+/// Where the client's connections begin.
+const EPHEMERAL: u16 = 49_152;
+
+pub(crate) struct Stack {
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    socket: SocketHandle,
+}
+
+/// The byte at this place of what the client sends.
+fn byte(at: usize) -> u8 {
+    (at ^ (at >> 8) ^ (at >> 16)) as u8
+}
+
+fn instant(now: Duration) -> Instant {
+    Instant::from_micros(now.as_micros() as i64)
+}
+
+impl Stack {
+    /// At an address that the port has. The inbox stays with the port, so that its memory is given away.
+    pub(crate) fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, address: IpAddr) -> Result<Self> {
+        let now = instant(cm.now());
+        let neighbours = cm.resolver_mut();
+        let metadata = vec![PacketMetadata::EMPTY; FRAMES].leak();
+        neighbours.share(Inbox::new(metadata, vec![0; FRAMES * FRAME].leak()));
+        let config = Config::new(EthernetAddress(neighbours.queue().mac()).into());
+        let mut sent = [0; FRAME];
+        let mut interface = Interface::new(config, &mut neighbours.port(&mut sent), now);
+        let prefix = if address.is_ipv4() { 24 } else { 64 };
+        let mut full = false;
+        interface.update_ip_addrs(|addresses| {
+            full = addresses.push(IpCidr::new(address.into(), prefix)).is_err();
+        });
+        if full {
+            return Err("the stack has no room for an address".into());
+        }
+        let buffer = || tcp::SocketBuffer::new(vec![0_u8; WINDOW].leak());
+        let mut sockets = SocketSet::new(vec![SocketStorage::EMPTY].leak());
+        let socket = sockets.add(tcp::Socket::new(buffer(), buffer()));
+        Ok(Self {
+            interface,
+            sockets,
+            socket,
+        })
+    }
+
+    pub(crate) fn socket(&mut self) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(self.socket)
+    }
+
+    pub(crate) fn connect(&mut self, server: SocketAddr) -> Result<()> {
+        let socket: &mut tcp::Socket<'_> = self.sockets.get_mut(self.socket);
+        let context = self.interface.context();
+        Ok(socket.connect(context, server, EPHEMERAL)?)
+    }
+
+    /// Takes what the port has received, and sends what is to be sent.
+    pub(crate) fn poll<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>) -> Result<()> {
+        let now = instant(cm.now());
+        let mut sent = [0; FRAME];
+        let mut port = cm.resolver_mut().port(&mut sent);
+        self.interface.poll(now, &mut port, &mut self.sockets);
+        match port.take_error() {
+            None => Ok(()),
+            Some(error) => Err(error.into()),
+        }
+    }
+
+    /// When to poll again if nothing arrives, at the latest after this time.
+    pub(crate) fn next_deadline<P: Platform>(
+        &mut self,
+        cm: &Cm<'_, '_, P>,
+        latest: Duration,
+    ) -> Duration {
+        let now = cm.now();
+        let delay = self.interface.poll_delay(instant(now), &self.sockets);
+        now + delay.map_or(latest, |delay| Duration::from(delay).min(latest))
+    }
+
+    /// Whether a peer was here, and has gone.
+    pub(crate) fn is_over(&mut self) -> bool {
+        matches!(
+            self.socket().state(),
+            tcp::State::Closed | tcp::State::TimeWait
+        )
+    }
+
+    /// Sends back what was heard, and goes when the peer goes. How many bytes that were.
+    pub(crate) fn echo(&mut self) -> Result<usize> {
+        let socket = self.socket();
+        let mut bytes = [0; 4096];
+        let mut echoed = 0;
+        while socket.can_recv() {
+            let room = socket.send_capacity() - socket.send_queue();
+            let length = socket.recv_slice(&mut bytes[..room.min(4096)])?;
+            if length == 0 || socket.send_slice(&bytes[..length])? < length {
+                break;
+            }
+            echoed += length;
+        }
+        if socket.state() == tcp::State::CloseWait && !socket.can_recv() {
+            socket.close();
+        }
+        Ok(echoed)
+    }
+
+    /// Sends on from this byte of so many, as far as there is room.
+    pub(crate) fn send(&mut self, from: usize, all: usize) -> Result<usize> {
+        let socket = self.socket();
+        if from == all || !socket.can_send() {
+            return Ok(0);
+        }
+        Ok(socket.send(|room| {
+            let length = room.len().min(all - from);
+            for (at, place) in room[..length].iter_mut().enumerate() {
+                *place = byte(from + at);
+            }
+            (length, length)
+        })?)
+    }
+
+    /// Reads what came back, from this byte on. How many bytes that were.
+    pub(crate) fn compare(&mut self, from: usize) -> Result<usize> {
+        let socket = self.socket();
+        if !socket.is_open() {
+            return Err("the server closed the TCP connection".into());
+        }
+        if !socket.can_recv() {
+            return Ok(0);
+        }
+        let (length, same) = socket.recv(|heard| {
+            let same = heard
+                .iter()
+                .enumerate()
+                .all(|(at, heard)| *heard == byte(from + at));
+            (heard.len(), (heard.len(), same))
+        })?;
+        if same {
+            Ok(length)
+        } else {
+            Err(format!("what came back after {from} bytes is not what was sent").into())
+        }
+    }
+
+    /// Says good-bye, and waits until the server does.
+    pub(crate) fn close<P: Platform>(
+        &mut self,
+        cm: &mut Cm<'_, '_, P>,
+        until: Duration,
+    ) -> Result<()> {
+        self.socket().close();
+        loop {
+            self.poll(cm)?;
+            if self.is_over() {
+                return Ok(());
+            }
+            if cm.now() >= until {
+                return Err("the server does not close its TCP connection".into());
+            }
+            let deadline = self.next_deadline(cm, until - cm.now());
+            cm.wait(deadline)?;
+        }
+    }
+}
