@@ -1,5 +1,5 @@
-//! TCP and RDMA on one port, with one address. The server sends back what it hears over TCP, with smoltcp on the port's
-//! Ethernet queue, and answers messages over RDMA connections as `rdma_server` does; echo requests it answers as well.
+//! TCP and RDMA on one port, with one address. The server sends back what it hears: over TCP, with smoltcp on the port's
+//! Ethernet queue, and over RDMA connections that carry a message each. Echo requests it answers as well.
 //!
 //! By default the client runs in this process too, on a second device model. To a server any TCP client may come, and
 //! rdma-core's `rdma_client`.
@@ -121,11 +121,11 @@ impl Program for Options {
         cm: &mut Cm<'_, '_, P>,
         _: &About,
         [here, server]: [IpAddr; 2],
-        _: bool,
+        both: bool,
     ) -> Result<Echoed> {
         let mut stack = Stack::new(cm, here)?;
         stack.connect(SocketAddr::new(server, self.tcp_port))?;
-        let mut client = Client::new(cm, [here, server], self.port, self.messages)?;
+        let mut client = Client::new(cm, [here, server], self.port, self.messages, both)?;
         let (mut sent, mut heard) = (0, 0);
         let mut patience = cm.now() + SILENCE;
         while heard < self.size || !client.is_over() {

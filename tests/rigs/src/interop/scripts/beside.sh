@@ -9,6 +9,6 @@ for net in 10.0.0. fd00::; do
         wait \$tcp && cmp /run/sent /run/back && wc -c /run/back"
     serving=0
     duet 120 "TCP to Linux, and rdma_server, $net" 'listening 7 && listening_cm' "rdma_server -s ${net}1 & rdma=\$!
-        mkfifo /run/echo; nc -l -p 7 < /run/echo > /run/echo; wait \$rdma; status=\$?; rm /run/echo; exit \$status" \
+        mkfifo /run/echo; exec 3<> /run/echo; nc -l -p 7 <&3 >&3; rm /run/echo; wait \$rdma" \
         "$ours/tcp_echo $here -b ${net}3 -s ${net}1 -C 1 -S 100000"
 done
