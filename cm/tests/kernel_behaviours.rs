@@ -1,9 +1,20 @@
 //! What Linux' ib_cm was seen to do (Debian 6.1.192, rdma_cm over rxe), each with its counterpart here, in virtual time. The
 //! names are those of the experiments. Where this manager does something else, the test says what and why.
 //!
-//! Some experiments are about what lies below the messages, and have their tests there: A7 (wrong Q_Key), A8 (P_Key
-//! 0x7fff) and A10 (bad ICRC) are the device's; A1c, A1d, A1e and A1g (NAK, re-ACK) the data path's; T7 (address in the
-//! CMA header that is not ours) the RDMA CM's, which has the addresses.
+//! Some experiments are about what lies below the messages, or above. They need a card or a GID table, and have their
+//! counterparts under the same names in `tests/in-process/tests`:
+//!
+//! | experiment | what | counterpart |
+//! | --- | --- | --- |
+//! | A1c, A1d | one NAK for a gap, then silence | `cm_frames`: `t1_a1_data_of_a_connection` |
+//! | A1e | a duplicate is acknowledged again | the same |
+//! | A1g | a key that is nobody's: NAK 0x62 | the same |
+//! | T1 | data before the RTU is acknowledged | the same; the handshake here |
+//! | T7 | address in the CMA header that is not ours: 28 | `cm_peer`: `requests_that_make_no_sense` |
+//! | A7 | wrong Q_Key: silence | `cm_frames`: `a7_wrong_qkey` |
+//! | A8 | P_Key 0x7fff: heard | `cm_frames`: `a8_limited_member_of_the_partition` |
+//! | A9 | source QP that is not 1 | `cm_frames`: `a9_source_qp_is_not_one`; here what the engine has to do with it |
+//! | A10 | wrong ICRC: silence | `cm_frames`: `a10_wrong_icrc` |
 
 mod common;
 
