@@ -26,10 +26,13 @@ pub(super) fn at_most(name: &'static str, value: u64, max: u64) -> Result<(), Cm
     }
 }
 
-pub(super) fn check_timers(timers: &Timers) -> Result<(), CmError> {
-    at_most("remote response timeout", timers.remote_response.into(), 31)?;
-    at_most("local response timeout", timers.local_response.into(), 31)?;
-    at_most("CM retries", timers.max_retries.into(), 15)
+impl Timers {
+    /// Whether the values fit into their fields.
+    pub fn check(&self) -> Result<(), CmError> {
+        at_most("remote response timeout", self.remote_response.into(), 31)?;
+        at_most("local response timeout", self.local_response.into(), 31)?;
+        at_most("CM retries", self.max_retries.into(), 15)
+    }
 }
 
 impl ConnectParams<'_> {
@@ -84,7 +87,7 @@ impl ConnectParams<'_> {
         if let Some(path) = &self.alternate {
             path.check()?;
         }
-        check_timers(&self.timers)
+        self.timers.check()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Looking at a connection, and what can be set on it at any time.
 
 use super::Engine;
-use super::calls::{at_most, check_timers};
+use super::calls::at_most;
 use super::types::{CmError, ConnectionId, QpParams, State, Timers};
 use crate::mad::Ece;
 
@@ -54,7 +54,7 @@ impl Engine<'_> {
     /// Other timers for a connection. They count from its next message on; a message that waits for its answer keeps its
     /// pace. What the other end was told in REQ stays told.
     pub fn set_timers(&mut self, id: ConnectionId, timers: &Timers) -> Result<(), CmError> {
-        check_timers(timers)?;
+        timers.check()?;
         let index = self.get(id)?;
         self.slots[index].set_timers(timers);
         Ok(())

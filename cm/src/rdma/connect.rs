@@ -121,7 +121,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 retry_count: param.retry_count.min(7),
                 rnr_retry_count: param.rnr_retry_count.min(7),
                 srq,
-                timers: slot.timers,
+                timers: slot.timers.unwrap_or_default(),
                 ece: slot.ece,
                 private_data: &data[..CmaHeader::LEN + param.private_data.len()],
                 user: id.to_user(),
@@ -134,6 +134,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.responder_resources = responder_resources;
         slot.initiator_depth = initiator_depth;
         slot.failure = None;
+        // Kept for another attempt; no event has it.
+        slot.private[..param.private_data.len()].copy_from_slice(param.private_data);
+        slot.private_len = param.private_data.len() as u8;
+        slot.private_event = None;
+        slot.stale_retries = self.config.stale_retries;
+        self.give_timers(index);
         self.flush(now)?;
         self.complete(id)
     }

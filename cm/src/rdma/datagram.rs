@@ -49,7 +49,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let sidr = self.engine.sidr_request(
             now,
             &SidrParams {
-                timers: slot.timers,
+                timers: slot.timers.unwrap_or_default(),
                 private_data: &data[..end],
                 user: id.to_user(),
                 ..SidrParams::new(service_id(slot.port_space, peer.port()), slot.address)

@@ -88,6 +88,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 What::Request => {}
                 What::Reply => self.on_reply(now, index, connection, data),
                 What::Established => self.push(index, EventType::Established, 0),
+                What::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
                 What::Rejected(reason) => {
                     self.flush_qp(index);
                     self.keep(index, EventType::Rejected, data);
@@ -139,6 +140,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Refusal::NoRoom => RejectReason::NO_RESOURCES,
             })?;
         self.ids[index].connection = Some(connection);
+        self.give_timers(index);
         let id = self.id_of(index);
         let _ = self.engine.set_user(connection, id.to_user());
         self.keep(index, EventType::ConnectRequest, user_data);
@@ -171,6 +173,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (target, context) = (parent.target, parent.context);
         let (tos, ack_timeout, min_rnr_timer) =
             (parent.tos, parent.ack_timeout, parent.min_rnr_timer);
+        let (timers, auto_mra) = (parent.timers, parent.auto_mra);
         let slot = &mut self.ids[index];
         slot.start(target, context, port_space);
         slot.passive = true;
@@ -182,6 +185,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.tos = tos;
         slot.ack_timeout = ack_timeout;
         slot.min_rnr_timer = min_rnr_timer;
+        (slot.timers, slot.auto_mra) = (timers, auto_mra);
         slot.address = address;
         if matches!(target, Target::Channel(_)) {
             self.count_user(target, true);

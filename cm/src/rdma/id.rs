@@ -214,7 +214,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 }
                 slot.min_rnr_timer = timer;
             }
-            IdOption::CmTimers(timers) => slot.timers = timers,
+            IdOption::CmTimers(timers) => return self.set_cm_timers(id, &timers),
+            IdOption::AutoMra(timeout) => return self.set_auto_mra(id, timeout),
         }
         Ok(())
     }

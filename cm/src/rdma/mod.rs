@@ -53,6 +53,11 @@
 //! * When the other end's REP arrives, the QP goes to RTR and RTS, RTU is sent, and the application sees `Established`. If
 //!   that fails it sees `ConnectError`, and the other end a REJ.
 //! * [`accept`](RdmaCm::accept) moves the QP to RTR and RTS *before* REP is sent: data may come before RTU.
+//! * When the connection is refused as stale (REJ 10: the other end still has a connection with a QP of this number, from
+//!   before this end was started anew) and nobody can tell one QP from another, because nothing is posted and CQs and
+//!   receive queue are its own, the QP is replaced by one with another number and the request made again, at most
+//!   [`Config::stale_retries`] times. Otherwise the application sees `Rejected` with status 10, as under librdmacm, and has
+//!   [`renew_qp`](RdmaCm::renew_qp).
 //! * When the connection is refused the QP goes to ERR, and what was posted is flushed. On a disconnection by the other
 //!   end the QP is left alone until the application calls [`disconnect`](RdmaCm::disconnect).
 //!
@@ -110,6 +115,8 @@ mod port;
 mod qp;
 mod resolver;
 mod slot;
+mod stale;
+mod timers;
 mod types;
 mod verbs;
 
@@ -164,6 +171,8 @@ pub struct Config {
     /// The largest path MTU to ask for, as far as the port has it. The manager does not know what the way to a peer
     /// carries: Linux derives its own from the network interface (1500 bytes: a path MTU of 1024) and refuses more.
     pub max_path_mtu: Mtu,
+    /// How often an attempt that is refused as stale is made again with another QP, where that can go unnoticed.
+    pub stale_retries: u8,
     /// Keep a trace of the messages ([`RdmaCm::next_trace`]).
     pub trace: bool,
 }
@@ -178,6 +187,7 @@ impl Config {
             last_port: 60999,
             max_backlog: 1024,
             max_path_mtu: Mtu::B4096,
+            stale_retries: 4,
             trace: false,
         }
     }
@@ -296,6 +306,12 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// The port, as it was when the manager was made.
     pub const fn port(&self) -> &PortAttr {
         &self.port
+    }
+
+    /// Settings of the engine, to be changed: those of all connections, and of the defence against floods. Connections that
+    /// exist keep what they have.
+    pub const fn engine_config_mut(&mut self) -> &mut engine::Config {
+        self.engine.config_mut()
     }
 
     /// The engine's counters.

@@ -121,7 +121,11 @@ pub struct IdSlot<'d, P: Platform> {
     pub(super) tos: u8,
     pub(super) ack_timeout: Option<u8>,
     pub(super) min_rnr_timer: u8,
-    pub(super) timers: Timers,
+    /// What the application set; without, the defaults, or what the other end's REQ asks for.
+    pub(super) timers: Option<Timers>,
+    pub(super) auto_mra: Option<Option<u8>>,
+    /// How often a refusal as stale may still be answered with another QP.
+    pub(super) stale_retries: u8,
     pub(super) deadline: Duration,
     pub(super) address: Address,
     pub(super) path_mtu: u8,
@@ -190,7 +194,9 @@ impl<P: Platform> IdSlot<'_, P> {
         tos: 0,
         ack_timeout: None,
         min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
-        timers: DEFAULT_TIMERS,
+        timers: None,
+        auto_mra: None,
+        stale_retries: 0,
         deadline: Duration::ZERO,
         address: Address {
             local_gid: [0; 16],
@@ -250,7 +256,9 @@ impl<P: Platform> IdSlot<'_, P> {
         self.tos = 0;
         self.ack_timeout = None;
         self.min_rnr_timer = DEFAULT_MIN_RNR_TIMER;
-        self.timers = DEFAULT_TIMERS;
+        self.timers = None;
+        self.auto_mra = None;
+        self.stale_retries = 0;
         self.address = Self::EMPTY.address;
         self.path_mtu = 0;
         self.packet_life_time = DEFAULT_PACKET_LIFE_TIME;
@@ -274,13 +282,6 @@ impl<P: Platform> IdSlot<'_, P> {
 const DEFAULT_MIN_RNR_TIMER: u8 = 12;
 /// What Linux takes on RoCE (since 6.2).
 const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
-const DEFAULT_TIMERS: Timers = Timers {
-    remote_response: 20,
-    local_response: 20,
-    max_retries: 15,
-    early: Some(Duration::from_millis(256)),
-};
-
 impl<P: Platform> Default for IdSlot<'_, P> {
     fn default() -> Self {
         Self::EMPTY

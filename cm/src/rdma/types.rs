@@ -324,8 +324,12 @@ pub enum IdOption {
     AckTimeout(u8),
     /// The RNR NAK timer of the QP. Not in librdmacm, where it stays at 0, which is 655 ms.
     MinRnrTimer(u8),
-    /// The CM's timers. Not in librdmacm, where they cannot be set.
+    /// The CM's timers. Not in librdmacm, where they cannot be set. May be set at any time, and counts from the next message
+    /// on. A listener's go to the ids of its requests, and count instead of what the requests ask for.
     CmTimers(Timers),
+    /// Exponent of the time to ask for (MRA) when the other end repeats itself before the application answered, `None` to
+    /// keep silent. Not in librdmacm, where it is 24. A listener's goes to the ids of its requests.
+    AutoMra(Option<u8>),
 }
 
 /// One message of a handshake, as it passed QP1.

@@ -14,7 +14,7 @@ use table::SidrState;
 pub(in crate::engine) use table::Table;
 pub use types::{SidrEvent, SidrEventKind, SidrId, SidrParams, SidrReply};
 
-use super::calls::{at_most, check_timers, fits};
+use super::calls::{at_most, fits};
 use super::receive::Outcome;
 use super::retry::{Next, ticks};
 use super::slot::Answer;
@@ -32,7 +32,7 @@ impl Engine<'_> {
         params: &SidrParams<'_>,
     ) -> Result<SidrId, CmError> {
         fits(params.private_data.len(), SidrReq::PRIVATE_DATA_MAX)?;
-        check_timers(&params.timers)?;
+        params.timers.check()?;
         let now = nanos(now);
         self.sidr.wake(now);
         let capacity = self.sidr.slots.len();
