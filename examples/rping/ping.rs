@@ -202,14 +202,6 @@ pub(crate) struct Wanted {
     pub(crate) patient: bool,
 }
 
-/// A client's endpoint and its buffers.
-struct Client<'d, P: Platform> {
-    id: CmId,
-    end: End<'d, P>,
-    start: Buffer<'d, P>,
-    sink: Buffer<'d, P>,
-}
-
 /// Connects, pings, disconnects and cleans up.
 pub(crate) fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
@@ -228,51 +220,36 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         times: Vec::with_capacity(count as usize),
         ..Pinged::default()
     };
-    let mut stale = None;
-    let Client {
-        id,
-        end,
-        start,
-        sink,
-    } = loop {
-        let commands = cm.device().commands_executed();
-        let id = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
-        if patient {
-            let early = None;
-            cm.set_option(
-                id,
-                IdOption::CmTimers(Timers {
-                    early,
-                    ..Timers::default()
-                }),
-            )?;
-        }
-        let registered = cm.device().commands_executed();
-        let client = Client {
+    let commands = cm.device().commands_executed();
+    let id = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
+    if patient {
+        let early = None;
+        cm.set_option(
             id,
-            end: End::new(cm, id)?,
-            start: cm.reg_read(id, size)?,
-            sink: cm.reg_write(id, size)?,
-        };
-        let registered = cm.device().commands_executed() - registered;
-        result.connect_at = cm.now();
-        match cm.connect(id, None) {
-            Ok(()) => {
-                result.connect = cm.now() - result.connect_at;
-                result.commands = cm.device().commands_executed() - commands - registered;
-                break client;
-            }
-            // The server has a connection to a queue pair of this number, of a process that did not end in order. Another
-            // one has another number, as long as this one is kept.
-            Err(RdmaError::Rejected(RejectReason::STALE_CONNECTION)) if stale.is_none() => {
-                stale = Some(client);
-            }
-            Err(error) => return Err(refusal(cm, id, error)),
-        }
-    };
-    if let Some(Client { id, .. }) = stale {
-        cm.destroy_ep(id)?;
+            IdOption::CmTimers(Timers {
+                early,
+                ..Timers::default()
+            }),
+        )?;
     }
+    let registered = cm.device().commands_executed();
+    let end = End::new(cm, id)?;
+    let start = cm.reg_read(id, size)?;
+    let sink = cm.reg_write(id, size)?;
+    let registered = cm.device().commands_executed() - registered;
+    result.connect_at = cm.now();
+    let mut outcome = cm.connect(id, None);
+    if let Err(RdmaError::Rejected(RejectReason::STALE_CONNECTION)) = outcome {
+        // The server has a connection to a queue pair of this number, of a process that did not end in order.
+        cm.renew_qp(id, &mut End::<P>::queues())?;
+        end.expect_message(cm)?;
+        outcome = cm.connect(id, None);
+    }
+    if let Err(error) = outcome {
+        return Err(refusal(cm, id, error));
+    }
+    result.connect = cm.now() - result.connect_at;
+    result.commands = cm.device().commands_executed() - commands - registered;
     connected(cm, &result);
 
     let (mut sent, mut received) = (vec![0; size], vec![0; size]);

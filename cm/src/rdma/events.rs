@@ -269,6 +269,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .map(|pending| self.describe(index, pending)))
     }
 
+    /// What was behind the last event of a failure: the event has only an errno, which many errors share. Kept until the next
+    /// attempt; on a synchronous id it was the call's result.
+    pub fn last_error(&self, id: CmId) -> Result<Option<RdmaError>, RdmaError> {
+        Ok(self.slot(id)?.failure)
+    }
+
     /// An event leaves its queue.
     pub(super) fn fetch(&mut self, index: usize, pending: Pending) -> CmEvent {
         let event = self.describe(index, pending);
