@@ -534,9 +534,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         for _ in first..=last {
             let port = self.rover;
             self.rover = if port >= last { first } else { port + 1 };
-            if (first..=last).contains(&port)
-                && self.on_port(port_space, port, |_| Some(())).is_none()
-            {
+            // As many ports as there are for each address, not for all of them together.
+            let in_way = |slot: &super::IdSlot<'_, P>| {
+                let other = slot.local.map(|local| local.ip());
+                let apart = other.is_some_and(|other| {
+                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
+                });
+                (!apart).then_some(())
+            };
+            if (first..=last).contains(&port) && self.on_port(port_space, port, in_way).is_none() {
                 return Ok(port);
             }
         }
