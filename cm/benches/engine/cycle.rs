@@ -117,6 +117,26 @@ pub(crate) fn disconnect<'a>(
     }
 }
 
+/// Makes so many connections, holds them all, and takes one after the other down. Returns when that was.
+pub(crate) fn hold(
+    mut now: Duration,
+    client: &mut Engine<'static>,
+    server: &mut Engine<'static>,
+    count: u32,
+    mad: &mut [u8; MAD_LEN],
+) -> Duration {
+    let mut pairs = Vec::with_capacity(count as usize);
+    for qpn in 0..count {
+        pairs.push(connect(now, client, server, 0x1000 + qpn, mad));
+    }
+    assert!(client.in_use() >= pairs.len() && server.in_use() >= pairs.len());
+    for pair in pairs {
+        disconnect(now, client, server, pair, mad);
+        now += Duration::from_secs(3);
+    }
+    now
+}
+
 /// Two engines with room for `connections` each. The storage is leaked: it lives as long as the measurement.
 pub(crate) fn engines(connections: usize) -> [Engine<'static>; 2] {
     let engine = |seed: u64| {

@@ -34,6 +34,29 @@
 //!   intervals, and so the time to [`Unreachable`](EventKind::Unreachable), stays what was negotiated.
 //! * Releasing an established connection repeats its DREQ until it is answered.
 //!
+//! # What users of other connection managers complain about
+//!
+//! Tests of `engine_…` and `ip` are in `cm/tests`, the others in `tests/in-process/tests`.
+//!
+//! | complaint | answer | test |
+//! |---|---|---|
+//! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine_farewell`: `storm_of_disconnections` |
+//! | set-up stalls at some thousand connections | no table grows, no queue is searched | `engine_loss`: `hundred_thousand_connections`; `cm_hundred_thousand` |
+//! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `a_crowd_at_a_narrow_door`; `engine_limits`: `flood_of_requests` |
+//! | path record queries time out at scale | on RoCE a route is computed, and nobody is asked | `cm`: `connect_talk_disconnect` |
+//! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm_modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
+//! | a power-cycled peer stays "stale" for ever | the refusal forgets the old connection; its receiver tries another QP | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm_stale` |
+//! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_lives` |
+//! | GID indexes, RoCE v1 or v2 | found by address, v2 only; errors name both | `cm_complaints`: `gids_are_found_by_address_and_version` |
+//! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm_modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |
+//! | ADDR_ERROR -19, and nobody knows why | the error behind an event says which step, and with what | `cm_complaints`: `errors_say_which_step_failed` |
+//! | UNREACHABLE on established connections when a neighbour moves | ADDR_CHANGE, and the connection is left alone | `cm_neighbours`: `a_peer_that_takes_another_port_is_an_address_change` |
+//! | destroying waits for events; the status of a DREQ that timed out is overlooked | events hold nothing; DISCONNECTED has the status | `cm_lists`: `events_have_names_and_hold_nothing`; `cm_timers`: `timers_of_an_accepting_id` |
+//! | a dead link is noticed after 15 s | ACK timeout and CM timers of each connection, on either side | `cm_complaints`: `ack_timeout_of_a_connection`; `cm_timers`: `timers_of_a_listener` |
+//! | time-outs now and then when hundreds connect at once | QP1 has room for a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
+//! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm_neighbours`: `an_address_goes_with_its_gid` |
+//! | the 1025th connection is dropped without a word | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
+//!
 //! ```
 //! use bareverbs_cm::engine::*;
 //! use bareverbs_cm::mad::MAD_LEN;

@@ -18,6 +18,8 @@ use bareverbs_cm::mad::MAD_LEN;
 const ROUNDS: u32 = 64;
 /// Connections that are established all the while: in the first run of the engine, in the second, and in the third.
 const OTHERS: [u32; 3] = [10, 10_000, 100_000];
+/// Connections that are made, held all at once, and taken down.
+const HELD: [u32; 2] = [10, 100_000];
 /// How much dearer a connection may be among the most of them than among the fewest.
 const FLAT: f64 = 1.05;
 
@@ -74,13 +76,28 @@ fn main() -> ExitCode {
         let cost = costs.of(&format!("connection::{function}"))?;
         Some(cost as f64 / f64::from(ROUNDS))
     };
-    let (Some(few), Some(many), Some(most), Some(everything), Ok(Some(without_models))) = (
+    let held = |function: &str, count: u32| {
+        let cost = costs.of(&format!("connection::{function}"))?;
+        Some(cost as f64 / f64::from(count))
+    };
+    let (
+        Some(few),
+        Some(many),
+        Some(most),
+        Some(held_few),
+        Some(held_most),
+        Some(everything),
+        Ok(Some(without_models)),
+    ) = (
         each("engine_among_few"),
         each("engine_among_many"),
         each("engine_among_most"),
+        held("engine_holds_few", HELD[0]),
+        held("engine_holds_most", HELD[1]),
         each("everything"),
         without_models(),
-    ) else {
+    )
+    else {
         eprintln!("the measured functions are not in callgrind's output");
         return ExitCode::FAILURE;
     };
@@ -104,6 +121,18 @@ fn main() -> ExitCode {
             most,
             few * FLAT,
             few * FLAT,
+        ),
+        row(
+            "CM engine, each of 10 that are held at once",
+            held_few,
+            15_000.0,
+            15_000.0,
+        ),
+        row(
+            "CM engine, each of 100,000 that are held at once",
+            held_most,
+            held_few * FLAT,
+            held_few * FLAT,
         ),
         row(
             "CM and driver, without the models",
@@ -174,11 +203,7 @@ fn engines() {
     let measured: [fn(&mut Engines, u32); 3] =
         [engine_among_few, engine_among_many, engine_among_most];
     for (others, measured) in OTHERS.into_iter().zip(measured) {
-        let mut engines = Engines {
-            pair: cycle::engines(others as usize + 16),
-            now: Duration::from_secs(1),
-            mad: [0; MAD_LEN],
-        };
+        let mut engines = Engines::new(others as usize + 16);
         for qpn in 0..others {
             let [client, server] = &mut engines.pair;
             cycle::connect(engines.now, client, server, 0x1000 + qpn, &mut engines.mad);
@@ -190,6 +215,13 @@ fn engines() {
             engines.now += Duration::from_secs(3);
         }
     }
+    let measured: [fn(&mut Engines, u32); 2] = [engine_holds_few, engine_holds_most];
+    for (count, measured) in HELD.into_iter().zip(measured) {
+        let mut engines = Engines::new(count as usize);
+        engines.cycle(0x11);
+        engines.now += Duration::from_secs(3);
+        measured(&mut engines, count);
+    }
 }
 
 struct Engines {
@@ -199,6 +231,19 @@ struct Engines {
 }
 
 impl Engines {
+    fn new(connections: usize) -> Self {
+        Self {
+            pair: cycle::engines(connections),
+            now: Duration::from_secs(1),
+            mad: [0; MAD_LEN],
+        }
+    }
+
+    fn hold(&mut self, count: u32) {
+        let [client, server] = &mut self.pair;
+        self.now = cycle::hold(self.now, client, server, count, &mut self.mad);
+    }
+
     fn cycle(&mut self, qpn: u32) {
         let [client, server] = &mut self.pair;
         let pair = cycle::connect(self.now, client, server, qpn, &mut self.mad);
@@ -222,6 +267,17 @@ fn engine_among_many(engines: &mut Engines, qpn: u32) {
 fn engine_among_most(engines: &mut Engines, qpn: u32) {
     engines.cycle(qpn);
     std::hint::black_box(&mut engines.mad);
+}
+
+#[inline(never)]
+fn engine_holds_few(engines: &mut Engines, count: u32) {
+    engines.hold(count);
+}
+
+#[inline(never)]
+fn engine_holds_most(engines: &mut Engines, count: u32) {
+    engines.hold(count);
+    std::hint::black_box(&mut engines.now);
 }
 
 #[inline(never)]
