@@ -282,6 +282,7 @@ impl<P: Platform> IdSlot<'_, P> {
 const DEFAULT_MIN_RNR_TIMER: u8 = 12;
 /// What Linux takes on RoCE (since 6.2).
 const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
+
 impl<P: Platform> Default for IdSlot<'_, P> {
     fn default() -> Self {
         Self::EMPTY
