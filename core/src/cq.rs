@@ -6,11 +6,13 @@
 mod completion;
 mod error;
 pub(crate) mod goodbye;
+mod handle;
 mod raw;
 pub(crate) mod ring;
 
 pub use completion::Completion;
 pub use error::CqError;
+pub use handle::CqHandle;
 
 use core::alloc::Layout;
 use core::cell::{Cell, UnsafeCell};
@@ -436,8 +438,8 @@ impl<'d, P: Platform> Cq<'d, P> {
         unsafe { &*self.ring.get() }
     }
 
-    /// Says goodbye to destroyed QPs, see [`crate::slots`].
-    pub(crate) fn reap(&self) {
+    /// Says goodbye to destroyed QPs, as the next poll would: their slots and their memory become free.
+    pub fn reap(&self) {
         // SAFETY: as in `ring`; nobody else holds a reference, since a completion borrows the CQ mutably.
         let ring = unsafe { &mut *self.ring.get() };
         goodbye::reap(self.device, self.slot, self.index, ring);

@@ -126,7 +126,7 @@ pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
 pub use config::{Config, Resources, Storage};
-pub use cq::{Completion, Cq, CqError, CqInit};
+pub use cq::{Completion, Cq, CqError, CqHandle, CqInit};
 pub use device::{Device, PendingCommand, TailIn};
 pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, OpenError, OpenFailure,
@@ -147,9 +147,9 @@ pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError,
-    PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpKind, QpState, QpType, Rc, RecvQueue,
-    RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud,
+    PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType,
+    Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud,
 };
 pub use slots::{CqSlot, QpSlot, SrqSlot};
-pub use srq::{Srq, SrqAttr, SrqError};
+pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};

@@ -30,6 +30,7 @@
 pub mod attr;
 pub mod caps;
 mod create;
+mod init;
 mod kind;
 mod modify;
 mod multicast;
@@ -41,7 +42,8 @@ pub mod wr;
 
 pub use attr::{QpAttr, QueriedQp};
 pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
-pub use create::{CreateQpError, DestroyQpError, Qp, QpInitAttr};
+pub use create::{DestroyQpError, Qp};
+pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
 pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud};
 pub use modify::ModifyError;
 pub use payload::{Inline, Payload};

@@ -8,6 +8,10 @@
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
 
+mod handle;
+
+pub use handle::SrqHandle;
+
 use core::alloc::Layout;
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -281,6 +285,12 @@ impl<P: Platform> Srq<'_, P> {
     #[must_use]
     pub fn srqn(&self) -> Srqn {
         self.srqn
+    }
+
+    /// QPs that receive from it, and handles of it.
+    #[must_use]
+    pub fn users(&self) -> u32 {
+        self.slot.users.load(Acquire)
     }
 
     /// Receives that it holds.

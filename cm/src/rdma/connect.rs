@@ -82,7 +82,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NotBound);
         };
         let (qp_num, srq) = match (&slot.qp, param) {
-            (Some(qp), _) => (qp.qpn().number(), false),
+            (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
             (None, Some(param)) => (param.qp_num, param.srq),
             // Nobody could say which QP is to be connected.
             (None, None) => return Err(RdmaError::NoQp),
@@ -158,7 +158,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let connection = self.unanswered(index, "accept")?;
         let slot = &self.ids[index];
         let (qp_num, srq) = match (&slot.qp, param) {
-            (Some(qp), _) => (qp.qpn().number(), false),
+            (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
             (None, Some(param)) => (param.qp_num, param.srq),
             (None, None) => return Err(RdmaError::NoQp),
         };

@@ -22,10 +22,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Active: address and route are resolved, and a QP is made if `init` is there, in `pd` or the default PD; the id is
     /// ready for [`connect`](Self::connect).
     ///
-    /// Passive: the id is bound; `pd` and the sizes in `init` are kept, and each connection that
-    /// [`get_request`](Self::get_request) gives has a QP made from them. The id is ready for [`listen`](Self::listen). CQs
-    /// and an SRQ are not kept: they are borrowed only for this call. Who wants connections to share some makes the
-    /// endpoint without `init` and calls [`create_qp`](Self::create_qp) on each.
+    /// Passive: the id is bound; `pd` and `init` are kept, and each connection that [`get_request`](Self::get_request) gives
+    /// has a QP made from them. The id is ready for [`listen`](Self::listen). CQs and an SRQ in `init` are shared by all these
+    /// connections; whoever owns them goes on polling and posting, and cannot destroy them before the endpoint.
     ///
     /// [`migrate_id`](Self::migrate_id) makes the id asynchronous; [`destroy_ep`](Self::destroy_ep) ends it.
     pub fn create_ep(
@@ -55,16 +54,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             let source = address.src_addr.ok_or(RdmaError::NotBound)?;
             self.bind_addr(id, source)?;
             if let Some(init) = init {
-                if init.send_cq.is_some() || init.recv_cq.is_some() || init.srq.is_some() {
-                    return Err(RdmaError::Unsupported(
-                        "keeping CQs or an SRQ for the connections of a listener",
-                    ));
-                }
-                self.slot_mut(id)?.saved = Some(Saved {
-                    pd,
-                    cap: init.cap,
-                    sq_sig_all: init.sq_sig_all,
-                });
+                let init = init.keep();
+                self.slot_mut(id)?.saved = Some(Saved { pd, init });
             }
             return Ok(());
         }
@@ -77,8 +68,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// Destroys an endpoint with its QP and what was kept for its connections (`rdma_destroy_ep`).
+    /// Destroys an endpoint with its QP, its SRQ, and what was kept for its connections (`rdma_destroy_ep`).
     pub fn destroy_ep(&mut self, id: CmId) -> Result<(), RdmaError> {
+        self.srq_is_free(self.index(id)?)?;
         self.destroy_qp(id)?;
         self.destroy_id(id)
     }
@@ -133,14 +125,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let saved = self.ids[index]
             .saved
             .as_ref()
-            .map(|saved| (saved.pd, saved.cap, saved.sq_sig_all));
-        if let Some((pd, cap, sq_sig_all)) = saved {
-            let mut init = QpInit {
-                cap,
-                sq_sig_all,
-                ..QpInit::default()
-            };
-            if let Err(error) = self.create_qp(id, pd, &mut init) {
+            .map(|saved| (saved.pd, saved.init.clone()));
+        if let Some((pd, mut init)) = saved {
+            if let Err(error) = self.create_kept_qp(child, pd, &mut init) {
                 // Destroying the id refuses the request.
                 self.destroy_id(id)?;
                 return Err(error);

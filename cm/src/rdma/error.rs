@@ -6,10 +6,12 @@ use core::net::{IpAddr, SocketAddr};
 use bareverbs_core::cq::CqError;
 use bareverbs_core::mr::{MrError, OutOfRange};
 use bareverbs_core::qp::{BadWr, CreateQpError, ModifyError, PostError};
+use bareverbs_core::srq::SrqError;
 use bareverbs_core::{
     CommandError, DeviceError, EthernetError, EthernetReceiveError, EthernetSendError, GidError,
 };
 
+use super::extended::ExtendedAttribute;
 use super::types::{EventType, IdState, PortSpace};
 use crate::engine;
 use crate::ip::HostError;
@@ -28,6 +30,7 @@ pub mod errno {
     pub const EINVAL: i32 = 22;
     pub const ENOSYS: i32 = 38;
     pub const EPROTONOSUPPORT: i32 = 93;
+    pub const EOPNOTSUPP: i32 = 95;
     pub const EAFNOSUPPORT: i32 = 97;
     pub const EADDRINUSE: i32 = 98;
     pub const EADDRNOTAVAIL: i32 = 99;
@@ -165,6 +168,14 @@ pub enum RdmaError {
     Command(CommandError),
     /// A CQ failed.
     Cq(CqError),
+    /// An SRQ could not be created, or destroyed.
+    Srq(SrqError),
+    /// The id has an SRQ already.
+    SrqExists,
+    /// The id has no SRQ.
+    NoSrq,
+    /// A QP cannot have this attribute.
+    UnsupportedAttribute(ExtendedAttribute),
     /// A QP could not be created.
     CreateQp(CreateQpError),
     /// A QP could not be moved to another state.
@@ -193,6 +204,8 @@ impl RdmaError {
             | Self::PrivateDataTooLong { .. }
             | Self::QpExists
             | Self::NoQp
+            | Self::SrqExists
+            | Self::NoSrq
             | Self::WrongPortSpace { .. }
             | Self::WrongQkey { .. }
             | Self::NoNetworkHeader
@@ -250,6 +263,13 @@ impl RdmaError {
                 CqError::Size { .. } => EINVAL,
                 _ => EIO,
             },
+            Self::Srq(error) => match error {
+                SrqError::NoSlot { .. } | SrqError::Memory(_) => ENOMEM,
+                SrqError::Busy { .. } => EBUSY,
+                SrqError::Command(_) => EIO,
+                _ => EINVAL,
+            },
+            Self::UnsupportedAttribute(_) => EOPNOTSUPP,
             Self::CreateQp(error) => match error {
                 CreateQpError::NoSlot { .. } | CreateQpError::Memory(_) => ENOMEM,
                 CreateQpError::Command(_) => EIO,
@@ -333,6 +353,12 @@ impl fmt::Display for RdmaError {
             Self::Device(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Cq(error) => error.fmt(f),
+            Self::Srq(error) => error.fmt(f),
+            Self::SrqExists => f.write_str("the id has an SRQ already"),
+            Self::NoSrq => f.write_str("the id has no SRQ"),
+            Self::UnsupportedAttribute(attribute) => {
+                write!(f, "a QP cannot have {attribute}")
+            }
             Self::CreateQp(error) => write!(f, "no QP: {error}"),
             Self::ModifyQp(error) => error.fmt(f),
             Self::Mr(error) => write!(f, "no memory region: {error}"),
@@ -363,6 +389,7 @@ from! {
     DeviceError => Device,
     CommandError => Command,
     CqError => Cq,
+    SrqError => Srq,
     CreateQpError => CreateQp,
     ModifyError => ModifyQp,
     MrError => Mr,

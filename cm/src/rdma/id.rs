@@ -88,8 +88,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys an id and everything that it owns (`rdma_destroy_id`). What is under way is called off: the other end gets
     /// a REJ or a DREQ. Events that were not fetched are dropped; nothing is waited for.
+    ///
+    /// EBUSY, and nothing is done, while others use its SRQ.
     pub fn destroy_id(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        self.srq_is_free(index)?;
         if self.ids[index].state == IdState::Listen {
             self.stop_listening(index);
         }
@@ -116,6 +119,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let slot = &mut self.ids[index];
         slot.pending.clear();
         slot.qp = None;
+        slot.srq = None;
         slot.send_cq = None;
         slot.recv_cq = None;
         slot.pd = None;

@@ -1,12 +1,13 @@
 //! The QPs of ids: creating them, and moving them through their states.
 
-use bareverbs_core::cq::{Cq, CqInit};
+use bareverbs_core::cq::{Cq, CqHandle, CqInit};
 use bareverbs_core::mr::Access;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{
-    ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, RecvQueue, Ud,
+    CreateQpError, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState, QpType, Rc,
+    RecvQueue, Ud,
 };
-use bareverbs_core::srq::Srq;
+use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::{Gid, Mtu, Platform, Qpn};
 
 use super::RdmaCm;
@@ -23,10 +24,10 @@ use crate::engine::{ConnectionId, QpParams};
 pub struct QpInit<'a, 'd, P: Platform> {
     /// The CQ for sends; one of `cap.max_send_wr` entries is made if there is none.
     pub send_cq: Option<&'a Cq<'d, P>>,
-    /// The CQ for receives; one of `cap.max_recv_wr` entries is made if there is none.
+    /// The CQ for receives; one of `cap.max_recv_wr` entries is made if there is none, or as large as the SRQ.
     pub recv_cq: Option<&'a Cq<'d, P>>,
-    /// The SRQ to receive from.
-    pub srq: Option<&'a Srq<'d, P>>,
+    /// The SRQ to receive from; the id's own ([`create_srq`](RdmaCm::create_srq)) if there is none.
+    pub srq: Option<SrqHandle<'d, P>>,
     /// Sizes: asked for, then given.
     pub cap: QpCap,
     /// Let every send make a completion.
@@ -51,6 +52,39 @@ impl<P: Platform> Default for QpInit<'_, '_, P> {
     }
 }
 
+/// The same for a while: what a listener keeps for its connections.
+#[derive(Debug)]
+pub(super) struct KeptInit<'d, P: Platform> {
+    send_cq: Option<CqHandle<'d, P>>,
+    recv_cq: Option<CqHandle<'d, P>>,
+    srq: Option<SrqHandle<'d, P>>,
+    pub(super) cap: QpCap,
+    sq_sig_all: bool,
+}
+
+impl<P: Platform> Clone for KeptInit<'_, P> {
+    fn clone(&self) -> Self {
+        Self {
+            send_cq: self.send_cq.clone(),
+            recv_cq: self.recv_cq.clone(),
+            srq: self.srq.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<'d, P: Platform> QpInit<'_, 'd, P> {
+    pub(super) fn keep(&self) -> KeptInit<'d, P> {
+        KeptInit {
+            send_cq: self.send_cq.map(Cq::handle),
+            recv_cq: self.recv_cq.map(Cq::handle),
+            srq: self.srq.clone(),
+            cap: self.cap,
+            sq_sig_all: self.sq_sig_all,
+        }
+    }
+}
+
 /// The QP of an id; its port space decides which.
 #[derive(Debug)]
 pub(super) enum IdQp<'d, P: Platform> {
@@ -63,6 +97,13 @@ impl<'d, P: Platform> IdQp<'d, P> {
         match self {
             Self::Rc(qp) => qp.qpn(),
             Self::Ud(qp) => qp.qpn(),
+        }
+    }
+
+    pub(super) fn has_srq(&self) -> bool {
+        match self {
+            Self::Rc(qp) => qp.has_srq(),
+            Self::Ud(qp) => qp.has_srq(),
         }
     }
 
@@ -113,45 +154,60 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         init: &mut QpInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        let mut kept = init.keep();
+        let mut created = self.create_kept_qp(index, pd, &mut kept);
+        if let Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })) = created {
+            // QPs that were destroyed wait until their CQs are looked at.
+            for cq in [init.send_cq, init.recv_cq].into_iter().flatten() {
+                cq.reap();
+            }
+            created = self.create_kept_qp(index, pd, &mut kept);
+        }
+        init.cap = kept.cap;
+        created
+    }
+
+    pub(super) fn create_kept_qp(
+        &mut self,
+        index: usize,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &mut KeptInit<'d, P>,
+    ) -> Result<(), RdmaError> {
         if self.ids[index].qp.is_some() {
             return Err(RdmaError::QpExists);
         }
         if !self.ids[index].bound {
             return Err(RdmaError::NotBound);
         }
-        let device = self.device;
         // Everything is kept aside until all of it is there, so that a failure leaves nothing behind.
-        let pd = match pd {
-            Some(pd) => PdOf::Given(pd),
-            None => PdOf::Default(device.default_pd()?),
+        let pd = self.pd_for(index, pd)?;
+        let device = self.device;
+        // A CQ goes after its handle, which counts as a user of it.
+        let make = |given: &Option<CqHandle<'d, P>>, cqe: u32| match given {
+            Some(given) => Ok((None, given.clone())),
+            None => device.create_cq(CqInit::new(cqe.max(1))).map(|cq| {
+                let handle = cq.handle();
+                (Some(cq), handle)
+            }),
         };
-        let make = |given: bool, cqe: u32| {
-            if given {
-                Ok(None)
-            } else {
-                device.create_cq(CqInit::new(cqe.max(1))).map(Some)
-            }
-        };
-        let own_send = make(init.send_cq.is_some(), init.cap.max_send_wr)?;
-        let own_recv = make(init.recv_cq.is_some(), init.cap.max_recv_wr)?;
-        let (Some(send_cq), Some(recv_cq)) = (
-            init.send_cq.or(own_send.as_ref()),
-            init.recv_cq.or(own_recv.as_ref()),
-        ) else {
-            return Err(RdmaError::NoQp);
-        };
-        let mut attr = QpInitAttr {
+        let own_srq = self.ids[index].srq.as_ref().map(|srq| srq.srq.handle());
+        let takes_own = init.srq.is_none() && own_srq.is_some();
+        let srq = init.srq.clone().or(own_srq);
+        let shared = srq.as_ref().map_or(0, SrqHandle::max_wr);
+        let (own_send, send_cq) = make(&init.send_cq, init.cap.max_send_wr)?;
+        let (own_recv, recv_cq) = make(&init.recv_cq, init.cap.max_recv_wr.max(shared))?;
+        let mut attr = QpInitHandles {
             send_cq,
             recv_cq,
-            srq: init.srq,
+            srq,
             cap: init.cap,
             sq_sig_all: init.sq_sig_all,
         };
         let datagrams = self.ids[index].port_space.is_datagram();
         let mut qp = if datagrams {
-            IdQp::Ud(pd.get().create_qp(&mut attr)?)
+            IdQp::Ud(pd.get().create_qp_by_handles(&mut attr)?)
         } else {
-            IdQp::Rc(pd.get().create_qp(&mut attr)?)
+            IdQp::Rc(pd.get().create_qp_by_handles(&mut attr)?)
         };
         let cap = attr.cap;
         let (attr, mask) = self.init_attr(index);
@@ -167,6 +223,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let slot = &mut self.ids[index];
         if datagrams {
             slot.qkey = UDP_QKEY;
+        }
+        if let Some(srq) = &mut slot.srq {
+            srq.own_qp = takes_own;
         }
         slot.qp = Some(qp);
         slot.send_cq = own_send;
@@ -184,6 +243,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         slot.send_cq = None;
         slot.recv_cq = None;
         slot.pd = None;
+        if let Some(srq) = &mut slot.srq {
+            srq.own_qp = false;
+        }
         Ok(())
     }
 
@@ -221,11 +283,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// The PD of an id's QP (`id->pd`).
+    /// The PD of an id's QP (`id->pd`), or of its SRQ.
     pub fn pd(&self, id: CmId) -> Result<&Pd<'d, P>, RdmaError> {
-        self.slot(id)?
-            .pd
+        let slot = self.slot(id)?;
+        slot.pd
             .as_ref()
+            .or(slot.srq.as_ref().map(|srq| &srq.pd))
             .map(PdOf::get)
             .ok_or(RdmaError::NoQp)
     }

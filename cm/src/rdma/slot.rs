@@ -6,11 +6,11 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::QpCap;
 
 use super::error::RdmaError;
 use super::multicast::GroupSlot;
-use super::qp::IdQp;
+use super::qp::{IdQp, KeptInit};
+use super::srq::IdSrq;
 use super::types::{ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, PortSpace};
 use crate::engine::{
     Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, SidrId, SidrSlot, Slot, Timers,
@@ -76,8 +76,7 @@ impl<'d, P: Platform> PdOf<'d, P> {
 #[derive(Debug)]
 pub(super) struct Saved<'d, P: Platform> {
     pub(super) pd: Option<&'d Pd<'d, P>>,
-    pub(super) cap: QpCap,
-    pub(super) sq_sig_all: bool,
+    pub(super) init: KeptInit<'d, P>,
 }
 
 /// Room for one id. Hand a slice of them to [`RdmaCm::new`](super::RdmaCm::new).
@@ -151,6 +150,7 @@ pub struct IdSlot<'d, P: Platform> {
 
     // In the order in which they have to go.
     pub(super) qp: Option<IdQp<'d, P>>,
+    pub(super) srq: Option<IdSrq<'d, P>>,
     pub(super) send_cq: Option<Cq<'d, P>>,
     pub(super) recv_cq: Option<Cq<'d, P>>,
     pub(super) pd: Option<PdOf<'d, P>>,
@@ -225,6 +225,7 @@ impl<P: Platform> IdSlot<'_, P> {
         responder_resources: 0,
         initiator_depth: 0,
         qp: None,
+        srq: None,
         send_cq: None,
         recv_cq: None,
         pd: None,

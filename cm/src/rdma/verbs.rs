@@ -56,9 +56,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.post_recvv(id, context, &[piece(buffer, offset, len)?])
     }
 
-    /// Posts a receive into several pieces (`rdma_post_recvv`).
+    /// Posts a receive into several pieces (`rdma_post_recvv`): to the id's SRQ if it has one, else to its QP.
     pub fn post_recvv(&mut self, id: CmId, context: u64, sges: &[Sge]) -> Result<(), RdmaError> {
-        let qp = self.slot_mut(id)?.qp.as_mut().ok_or(RdmaError::NoQp)?;
+        let slot = self.slot_mut(id)?;
+        if let Some(srq) = &mut slot.srq {
+            return Ok(srq.srq.post(context, sges)?);
+        }
+        let qp = slot.qp.as_mut().ok_or(RdmaError::NoQp)?;
         Ok(qp.recv_queue().post(context, sges)?)
     }
 

@@ -15,81 +15,23 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qp2RstIn};
 
-use crate::cq::{Cq, count_user, goodbye};
+use crate::cq::{count_user, goodbye};
 use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, DmaMemory};
 use crate::error::CommandError;
 use crate::mr::Access;
 use crate::pd::Pd;
 use crate::platform::{DmaError, Platform};
-use crate::qp::caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+use crate::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+use crate::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::qp::kind::QpType;
 use crate::qp::recv::RecvQueue;
 use crate::qp::send::SendQueue;
 use crate::qp::state::QpState;
 use crate::ring_pages::RingPages;
 use crate::slots::{NONE, QpSlot};
-use crate::srq::Srq;
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
-
-/// What a QP shall be: `struct ibv_qp_init_attr`.
-pub struct QpInitAttr<'a, 'd, P: Platform> {
-    /// The CQ for sends.
-    pub send_cq: &'a Cq<'d, P>,
-    /// The CQ for receives.
-    pub recv_cq: &'a Cq<'d, P>,
-    /// The SRQ to receive from, instead of a receive queue of its own (RC and UD only).
-    pub srq: Option<&'a Srq<'d, P>>,
-    /// Sizes: asked for, then given.
-    pub cap: QpCap,
-    /// Let every send make a completion.
-    pub sq_sig_all: bool,
-}
-
-/// Why a QP could not be created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CreateQpError {
-    /// A size is more than the device gives.
-    Cap(CapError),
-    /// CQs, SRQ and PD are not all of one device.
-    OtherDevice,
-    /// QPs of this type do not take an SRQ.
-    NoSrq {
-        /// The type.
-        kind: QpKind,
-    },
-    /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
-    NoUserIndex,
-    /// The storage that the device was opened with holds no more QPs.
-    NoSlot {
-        /// How many it holds.
-        limit: usize,
-    },
-    /// The platform has no memory for the queues.
-    Memory(DmaError),
-    /// The firmware refused.
-    Command(CommandError),
-}
-
-impl fmt::Display for CreateQpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cap(error) => error.fmt(f),
-            Self::OtherDevice => f.write_str("CQs, SRQ and PD are not all of one device"),
-            Self::NoSrq { kind } => write!(f, "a QP of type {kind:?} does not take an SRQ"),
-            Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
-            Self::NoSlot { limit } => {
-                write!(f, "the device's storage holds {limit} QPs, all are in use")
-            }
-            Self::Memory(error) => error.fmt(f),
-            Self::Command(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for CreateQpError {}
 
 /// Where things lie in a QP's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,11 +162,29 @@ impl<'d, P: Platform> Pd<'d, P> {
         &self,
         init: &mut QpInitAttr<'_, 'd, P>,
     ) -> Result<Qp<'d, P, T>, CreateQpError> {
+        let mut handles = init.handles();
+        let mut created = self.create_qp_by_handles(&mut handles);
+        if let Err(CreateQpError::NoSlot { .. }) = created {
+            // Destroyed QPs may still wait for the goodbye of these CQs.
+            init.send_cq.reap();
+            init.recv_cq.reap();
+            created = self.create_qp_by_handles(&mut handles);
+        }
+        init.cap = handles.cap;
+        created
+    }
+
+    /// The same on CQs and an SRQ that others own. (If all slots are taken, one of a destroyed QP may become free once its
+    /// CQs are polled.)
+    pub fn create_qp_by_handles<T: QpType>(
+        &self,
+        init: &mut QpInitHandles<'d, P>,
+    ) -> Result<Qp<'d, P, T>, CreateQpError> {
         let device = self.device;
         let same = |other: &Device<'d, P>| core::ptr::eq(device, other);
         if !same(init.send_cq.device)
             || !same(init.recv_cq.device)
-            || init.srq.is_some_and(|srq| !same(srq.device))
+            || init.srq.as_ref().is_some_and(|srq| !same(srq.device))
         {
             return Err(CreateQpError::OtherDevice);
         }
@@ -251,12 +211,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             .map_err(CreateQpError::Memory)?;
         layout.forget_heads(&block);
         let tables = &device.tables;
-        let index = tables.take_qp().or_else(|| {
-            // Destroyed QPs may still wait for the goodbye of these CQs.
-            init.send_cq.reap();
-            init.recv_cq.reap();
-            tables.take_qp()
-        });
+        let index = tables.take_qp();
         let Some(index) = index else {
             return Err(CreateQpError::NoSlot {
                 limit: tables.qps.len(),
@@ -284,8 +239,8 @@ impl<'d, P: Platform> Pd<'d, P> {
             Some(log) => qpc.set_log_sq_size(log as u8),
             None => qpc.set_no_sq(true),
         };
-        match (init.srq, sizes.rq_entries.checked_ilog2()) {
-            (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn().number()),
+        match (&init.srq, sizes.rq_entries.checked_ilog2()) {
+            (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn.number()),
             (None, Some(log)) => qpc
                 .set_log_rq_size(log as u8)
                 .set_log_rq_stride((sizes.rq_stride.ilog2() - 4) as u8),
@@ -306,7 +261,7 @@ impl<'d, P: Platform> Pd<'d, P> {
 
         init.cap = sizes.cap;
         let slot = &tables.qps[index as usize];
-        let srq = init.srq.map(|srq| srq.index);
+        let srq = init.srq.as_ref().map(|srq| srq.index);
         let base = block.ptr().as_ptr();
         // SAFETY: offsets inside the block, by its layout.
         let part = |offset: usize| unsafe { base.add(offset) };
@@ -324,7 +279,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         slot.cqs[1].store(init.recv_cq.index, Relaxed);
         count_user(init.send_cq.slot, true);
         count_user(init.recv_cq.slot, true);
-        if let Some(srq) = init.srq {
+        if let Some(srq) = &init.srq {
             srq.slot.users.fetch_add(1, AcqRel);
             srq.slot.pins.fetch_add(1, AcqRel);
         }
@@ -398,6 +353,12 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     #[must_use]
     pub fn cap(&self) -> QpCap {
         self.sizes.cap
+    }
+
+    /// Whether it receives from an SRQ.
+    #[must_use]
+    pub fn has_srq(&self) -> bool {
+        self.srq.is_some()
     }
 
     /// The protection domain that it belongs to.
@@ -510,18 +471,6 @@ impl<P: Platform, T: QpType> Drop for Qp<'_, P, T> {
             }
         };
         self.leave(gone);
-    }
-}
-
-impl<P: Platform> fmt::Debug for QpInitAttr<'_, '_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QpInitAttr")
-            .field("send_cq", &self.send_cq)
-            .field("recv_cq", &self.recv_cq)
-            .field("srq", &self.srq)
-            .field("cap", &self.cap)
-            .field("sq_sig_all", &self.sq_sig_all)
-            .finish()
     }
 }
 
