@@ -150,6 +150,13 @@ impl Capabilities {
         }
     }
 
+    /// Whether there are extended reliable connections. With ISSI 0 the device has them too, but not completions that
+    /// could be assigned.
+    #[must_use]
+    pub const fn has_xrc(&self) -> bool {
+        self.hca.xrc() && self.issi != 0
+    }
+
     /// Whether atomics work, with their results in the host's byte order.
     #[must_use]
     pub fn has_atomics(&self) -> bool {

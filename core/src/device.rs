@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 
+use crate::xrc::{DefaultXrcd, XrcBase};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
 use spin::Mutex;
@@ -50,6 +51,9 @@ pub struct Device<'s, P: Platform> {
     pub(crate) completion_eqs: heapless::Vec<Eqn, { crate::control::MAX_EQS }>,
     /// The device's default protection domain, and how many hold it.
     pub(crate) default_pd: Mutex<DefaultPd>,
+    /// What XRC QPs name.
+    pub(crate) xrc_base: Mutex<XrcBase>,
+    pub(crate) default_xrcd: Mutex<DefaultXrcd>,
     pub(crate) gids: Mutex<GidTable>,
     /// Held while an entry of the GID table is written, so that table and shadow change in the same order.
     pub(crate) gid_writer: Mutex<()>,
@@ -122,6 +126,8 @@ impl<'s, P: Platform> Device<'s, P> {
             uar: UarIndex::from_low_bits(0),
             completion_eqs: heapless::Vec::new(),
             default_pd: Mutex::new(DefaultPd::default()),
+            xrc_base: Mutex::new(XrcBase::default()),
+            default_xrcd: Mutex::new(DefaultXrcd::default()),
             gids: Mutex::new(GidTable::new(0)),
             gid_writer: Mutex::new(()),
             chosen_mac: Mutex::new(None),

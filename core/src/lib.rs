@@ -85,7 +85,7 @@
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a slot of its own, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
 //! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down | counters, congestion control |
-//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI), SRQ, AH: see the modules | XRC, DC, memory windows, on-demand paging, raw packet QPs |
+//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH: see the modules | DC, memory windows, on-demand paging, raw packet QPs |
 //! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
 
@@ -119,6 +119,7 @@ pub mod srq;
 mod teardown;
 mod wait;
 pub mod wc;
+pub mod xrc;
 
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
@@ -148,8 +149,10 @@ pub use port::{LinkLayer, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError,
     PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType,
-    Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud,
+    Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv,
+    XrcSend,
 };
 pub use slots::{CqSlot, QpSlot, SrqSlot};
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
+pub use xrc::Xrcd;

@@ -29,7 +29,7 @@
 
 pub mod attr;
 pub mod caps;
-mod create;
+pub(crate) mod create;
 mod init;
 mod kind;
 mod modify;
@@ -39,12 +39,13 @@ pub mod recv;
 pub mod send;
 pub mod state;
 pub mod wr;
+mod xrc;
 
 pub use attr::{QpAttr, QueriedQp};
 pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 pub use create::{DestroyQpError, Qp};
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
-pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud};
+pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud, XrcRecv, XrcSend};
 pub use modify::ModifyError;
 pub use payload::{Inline, Payload};
 pub use recv::RecvQueue;

@@ -8,6 +8,9 @@
 //! A destroyed QP cannot simply give its slot and its memory back: completions of it may still lie in its CQs, which
 //! other threads may be polling at this moment. It is put on the CQ's list of goodbyes instead. The CQ's owner finds it at
 //! the next poll, disarms the completions left behind (and recycles their SRQ entries), and whoever is last frees it.
+//!
+//! What arrives for an XRC SRQ completes in a CQ of the SRQ's, under the number of one QP or another. Such an SRQ takes a
+//! [`QpSlot`] beside its own, which stands for all of them, so that it too says goodbye to its CQ.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -17,6 +20,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// In [`QpSlot::key`]: the slot has no live QP, so that no completion matches.
 pub(crate) const DEAD: u32 = 1 << 31;
+
+/// In [`QpSlot::key`]: the slot stands for an XRC SRQ, whose completions carry the numbers of many QPs.
+pub(crate) const SOURCE: u32 = 1 << 30;
 
 /// In [`CqSlot::attention`]: the device has put the CQ into error.
 pub(crate) const CQ_FAILED: u32 = 1 << 31;
@@ -97,6 +103,21 @@ impl QpSlot {
     /// Whether the slot's QP had this number, and is destroyed or being reset.
     pub(crate) fn was(&self, qpn: u32) -> bool {
         self.key.load(Acquire) == qpn | DEAD
+    }
+
+    /// Whether the slot stands for an XRC SRQ; also for one that is destroyed.
+    pub(crate) fn is_source(&self) -> bool {
+        self.key.load(Acquire) & SOURCE != 0
+    }
+
+    /// Whether a completion with this QP number may be the slot's.
+    pub(crate) fn takes(&self, qpn: u32) -> bool {
+        self.is(qpn) || self.is(SOURCE)
+    }
+
+    /// The same for a slot whose owner is destroyed or being reset.
+    pub(crate) fn took(&self, qpn: u32) -> bool {
+        self.was(qpn) || self.was(SOURCE)
     }
 
     /// An empty slot.

@@ -8,6 +8,7 @@
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
 
+mod context;
 mod handle;
 
 pub use handle::SrqHandle;
@@ -19,12 +20,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use bareverbs_firmware_cmds::srq::{
-    ArmRqIn, CreateRmpIn, CreateSrqIn, DestroyRmpIn, DestroySrqIn, ModifyRmpIn, QueryRmpIn,
-    QuerySrqIn,
+    ArmRqIn, ArmXrcSrqIn, DestroyRmpIn, DestroySrqIn, DestroyXrcSrqIn, ModifyRmpIn, QueryRmpIn,
+    QuerySrqIn, QueryXrcSrqIn,
 };
 
-use crate::cq::goodbye;
-use crate::device::{Device, TailIn};
+use crate::cq::{Cq, count_user, goodbye};
+use crate::device::Device;
 use crate::dma::{DmaBuffer, write_barrier};
 use crate::error::CommandError;
 use crate::mr::Sge;
@@ -34,8 +35,9 @@ use crate::qp::caps::CapError;
 use crate::qp::recv::{check_list, put_list};
 use crate::qp::wr::{BadWr, PostError, RecvWr};
 use crate::ring_pages::RingPages;
-use crate::slots::{SRQ_POSTED, SrqSlot};
-use bareverbs_firmware_cmds::numbers::Srqn;
+use crate::slots::{NONE, SOURCE, SRQ_POSTED, SrqSlot};
+use bareverbs_firmware_cmds::numbers::{Srqn, Xrcdn};
+use context::RingContext;
 
 /// Sizes of an SRQ and its limit: `struct ibv_srq_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,6 +73,15 @@ pub enum SrqError {
         /// The size.
         max_wr: u32,
     },
+    /// The storage that the device was opened with holds no more QPs, of which an XRC SRQ counts as one.
+    NoQpSlot {
+        /// How many it holds.
+        limit: usize,
+    },
+    /// The device, or the software interface agreed on, does not have XRC.
+    NoXrc,
+    /// CQ, XRC domain and PD are not all of one device.
+    OtherDevice,
     /// The platform has no memory for the ring.
     Memory(DmaError),
     /// The firmware refused.
@@ -84,6 +95,11 @@ impl fmt::Display for SrqError {
             Self::NoSlot { limit } => {
                 write!(f, "the device's storage holds {limit} SRQs, all are in use")
             }
+            Self::NoQpSlot { limit } => {
+                write!(f, "the device's storage holds {limit} QPs, all are in use")
+            }
+            Self::NoXrc => f.write_str("the device does not have XRC"),
+            Self::OtherDevice => f.write_str("CQ, XRC domain and PD are not all of one device"),
             Self::Busy { users } => write!(f, "the SRQ is in use by {users} QPs"),
             Self::Limit { asked, max_wr } => write!(
                 f,
@@ -104,6 +120,8 @@ enum Object {
     Srq,
     /// ISSI 1: a receive memory pool.
     Rmp,
+    /// What XRC targets receive into; it takes slots of a QP (with this index) and of a CQ.
+    Xrc { source: u32, cq: u32 },
 }
 
 /// A shared receive queue: `struct ibv_srq`. Destroyed when dropped.
@@ -155,8 +173,20 @@ impl SrqLayout {
 impl<'d, P: Platform> Pd<'d, P> {
     /// Creates an SRQ: `ibv_create_srq`. `attr` is updated to what was given; its limit is not looked at.
     pub fn create_srq(&self, attr: &mut SrqAttr) -> Result<Srq<'d, P>, SrqError> {
+        self.create_srq_in(None, attr)
+    }
+
+    /// Creates an SRQ, or one for XRC in a domain and with a CQ.
+    pub(crate) fn create_srq_in(
+        &self,
+        xrc: Option<(Xrcdn, &Cq<'d, P>)>,
+        attr: &mut SrqAttr,
+    ) -> Result<Srq<'d, P>, SrqError> {
         let device = self.device;
         let caps = device.capabilities();
+        if xrc.is_some() && (!caps.has_xrc() || caps.hca.cqe_version() == 0) {
+            return Err(SrqError::NoXrc);
+        }
         let max_wr = 1_u32 << caps.hca.log_max_srq_sz().min(15);
         let max_wqe = u32::from(caps.hca.max_wqe_sz_rq()).min(2048);
         let max_sge = max_wqe.saturating_sub(16) / 16;
@@ -188,59 +218,56 @@ impl<'d, P: Platform> Pd<'d, P> {
             );
         }
         let tables = &device.tables;
-        let Some(index) = tables.take_srq() else {
+        // Slots of destroyed objects may still wait for the goodbye of the CQ.
+        let reap = || xrc.map(|(_, cq)| cq.reap());
+        let index = tables
+            .take_srq()
+            .or_else(|| reap().and_then(|()| tables.take_srq()));
+        let Some(index) = index else {
             return Err(SrqError::NoSlot {
                 limit: tables.srqs.len(),
             });
         };
-        let pages = RingPages::new(memory.iova(), entries as usize * stride as usize);
-        let record = memory.iova() + layout.record as u64;
-        let object = if caps.issi == 0 {
-            Object::Srq
-        } else {
-            Object::Rmp
+        let object = match xrc {
+            None if caps.issi == 0 => Object::Srq,
+            None => Object::Rmp,
+            Some((_, cq)) => {
+                let source = tables
+                    .take_qp()
+                    .or_else(|| reap().and_then(|()| tables.take_qp()));
+                let Some(source) = source else {
+                    tables.give_srq(index);
+                    return Err(SrqError::NoQpSlot {
+                        limit: tables.qps.len(),
+                    });
+                };
+                Object::Xrc {
+                    source,
+                    cq: cq.index,
+                }
+            }
         };
-        let mut list = |i: usize| pages.page(i);
-        let tail = TailIn::Qwords(pages.len(), &mut list);
-        let created = match object {
-            Object::Srq => {
-                let mut command = CreateSrqIn::new();
-                command
-                    .srq_context_entry_mut()
-                    .set_log_srq_size(entries.ilog2() as u8)
-                    .set_log_rq_stride((stride.ilog2() - 4) as u8)
-                    .set_page_offset(pages.page_offset())
-                    .set_log_page_size(pages.log_page_size())
-                    .set_pd(self.pdn().number())
-                    .set_dbr_addr(record);
-                device
-                    .execute_with(&command, tail, &mut [])
-                    .map(|out| out.srqn())
+        let ring = RingContext {
+            pages: RingPages::new(memory.iova(), entries as usize * stride as usize),
+            log_entries: entries.ilog2() as u8,
+            log_stride: stride.ilog2() as u8,
+            record: memory.iova() + layout.record as u64,
+            pdn: self.pdn().number(),
+        };
+        let created = match (object, xrc) {
+            (Object::Srq, _) => ring.create_srq(device),
+            (Object::Xrc { source, .. }, Some((xrcdn, cq))) => {
+                ring.create_xrc_srq(device, xrcdn, cq.cqn.number(), source)
             }
-            Object::Rmp => {
-                let mut command = CreateRmpIn::new();
-                let context = command.ctx_mut();
-                // Ready.
-                context.set_state(1);
-                context
-                    .wq_mut()
-                    // A linked list.
-                    .set_wq_type(0)
-                    .set_pd(self.pdn().number())
-                    .set_page_offset(pages.page_offset())
-                    .set_log_wq_stride(stride.ilog2() as u8)
-                    .set_log_wq_pg_sz(pages.log_page_size())
-                    .set_log_wq_sz(entries.ilog2() as u8)
-                    .set_dbr_addr(record);
-                device
-                    .execute_with(&command, tail, &mut [])
-                    .map(|out| out.rmpn())
-            }
+            (Object::Rmp | Object::Xrc { .. }, _) => ring.create_rmp(device),
         };
         let srqn = match created {
             Ok(number) => Srqn::from_low_bits(number),
             Err(error) => {
                 tables.give_srq(index);
+                if let Object::Xrc { source, .. } = object {
+                    tables.give_qp(source);
+                }
                 if error.may_still_happen() {
                     memory.quarantine();
                 }
@@ -259,6 +286,15 @@ impl<'d, P: Platform> Pd<'d, P> {
         slot.mask.store(entries - 1, Relaxed);
         slot.pins.store(1, Relaxed);
         slot.key.store(srqn.number(), Release);
+        if let (Object::Xrc { source, .. }, Some((_, cq))) = (object, xrc) {
+            slot.pins.store(2, Relaxed);
+            count_user(cq.slot, true);
+            let source = &tables.qps[source as usize];
+            source.srq.store(index, Relaxed);
+            source.cqs[0].store(NONE, Relaxed);
+            source.cqs[1].store(cq.index, Relaxed);
+            source.key.store(SOURCE, Release);
+        }
         attr.max_wr = entries - 1;
         attr.max_sge = stride / 16 - 1;
         Ok(Srq {
@@ -281,7 +317,13 @@ impl<'d, P: Platform> Pd<'d, P> {
 }
 
 impl<P: Platform> Srq<'_, P> {
-    /// Its number.
+    /// Whether it is one that XRC targets receive into.
+    #[must_use]
+    pub fn is_xrc(&self) -> bool {
+        matches!(self.object, Object::Xrc { .. })
+    }
+
+    /// Its number; for XRC what work requests of the other side name.
     #[must_use]
     pub fn srqn(&self) -> Srqn {
         self.srqn
@@ -379,6 +421,15 @@ impl<P: Platform> Srq<'_, P> {
                     .set_lwm(limit as u16);
                 self.device.execute(&command).map(|_| ())
             }
+            Object::Xrc { .. } => {
+                let mut command = ArmXrcSrqIn::new();
+                // 1: an XRC SRQ.
+                command
+                    .set_op_mod(1)
+                    .set_xrc_srqn(self.srqn.number())
+                    .set_lwm(limit as u16);
+                self.device.execute(&command).map(|_| ())
+            }
             Object::Rmp => {
                 let mut command = ModifyRmpIn::new();
                 command.set_rmp_state(1).set_rmpn(self.srqn.number());
@@ -410,6 +461,13 @@ impl<P: Platform> Srq<'_, P> {
                     .execute(&command)
                     .map(|out| out.srq_context_entry().lwm())
             }
+            Object::Xrc { .. } => {
+                let mut command = QueryXrcSrqIn::new();
+                command.set_xrc_srqn(self.srqn.number());
+                self.device
+                    .execute(&command)
+                    .map(|out| out.xrc_srq_context_entry().lwm())
+            }
             Object::Rmp => {
                 let mut command = QueryRmpIn::new();
                 command.set_rmpn(self.srqn.number());
@@ -431,6 +489,11 @@ impl<P: Platform> Srq<'_, P> {
             Object::Srq => {
                 let mut command = DestroySrqIn::new();
                 command.set_srqn(self.srqn.number());
+                self.device.execute(&command).map(|_| ())
+            }
+            Object::Xrc { .. } => {
+                let mut command = DestroyXrcSrqIn::new();
+                command.set_xrc_srqn(self.srqn.number());
                 self.device.execute(&command).map(|_| ())
             }
             Object::Rmp => {
@@ -473,6 +536,13 @@ impl<P: Platform> Srq<'_, P> {
             &self.slot.block_iova,
             &self.slot.block_len,
         );
+        if let Object::Xrc { source, cq } = self.object {
+            goodbye::part(self.device, source);
+            // Only now may the CQ go: it has the goodbye on its list.
+            if let Some(cq) = self.device.tables.cqs.get(cq as usize) {
+                count_user(cq, false);
+            }
+        }
         goodbye::unpin_srq(self.device, self.slot, self.index);
     }
 }

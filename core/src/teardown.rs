@@ -65,6 +65,7 @@ impl<P: Platform> Device<'_, P> {
         let Some(failed) = self.with(|control| control.failed()) else {
             return Ok(());
         };
+        self.close_xrc_base();
         match failed {
             Some(error) => trouble.note(CloseFailure::Device(error)),
             None => self.tear_down_in_order(&mut trouble),

@@ -307,7 +307,7 @@ impl<'d> Ring<'d> {
         while let Some((entry, tail)) = self.peek() {
             self.advance(entry);
             if let Some((_, slot)) = self.slot_of(entry)
-                && slot.is(tail.qpn())
+                && slot.takes(tail.qpn())
             {
                 if let Some(wr_id) = self.unusual(slot, tail) {
                     self.found = Current {
@@ -340,10 +340,13 @@ impl<'d> Ring<'d> {
     /// The identifier of any completion of a live QP.
     fn unusual(&self, slot: &QpSlot, tail: Tail) -> Option<u64> {
         match tail.op() {
+            // An SRQ has no sends.
+            cqe_op::REQ | cqe_op::REQ_ERR if slot.is_source() => None,
             cqe_op::REQ | cqe_op::REQ_ERR => send_completion(slot, tail.counter()),
             cqe_op::RESP_WRITE_IMM..=cqe_op::RESP_SEND_INV | cqe_op::RESP_ERR => {
                 match self.srqs.get(slot.srq.load(Relaxed) as usize) {
                     Some(srq) => shared_completion(srq, tail.counter()),
+                    None if slot.is_source() => None,
                     None if tail.op() != cqe_op::RESP_ERR => {
                         receive_completion(slot, tail.counter())
                     }
@@ -359,7 +362,7 @@ impl<'d> Ring<'d> {
     fn drop_unmatched(&mut self, entry: NonNull<u8>, tail: Tail) {
         let was = self
             .slot_of(entry)
-            .is_some_and(|(_, slot)| slot.was(tail.qpn()));
+            .is_some_and(|(_, slot)| slot.took(tail.qpn()));
         if is_of_qp(tail) && was {
             return self.recycle(entry, tail);
         }
@@ -406,7 +409,7 @@ impl<'d> Ring<'d> {
             if let Some((of, slot)) = self.slot_of(entry)
                 && is_of_qp(tail)
                 && of == index
-                && (slot.is(tail.qpn()) || slot.was(tail.qpn()))
+                && (slot.takes(tail.qpn()) || slot.took(tail.qpn()))
             {
                 self.recycle(entry, tail);
                 let cqe = entry.as_ptr();

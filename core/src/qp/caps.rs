@@ -47,6 +47,10 @@ pub enum QpKind {
     Ud,
     /// The general services interface, QP 1.
     Gsi,
+    /// The initiator of an extended reliable connection.
+    XrcSend,
+    /// The target of an extended reliable connection.
+    XrcRecv,
 }
 
 impl QpKind {
@@ -55,6 +59,9 @@ impl QpKind {
         match self {
             // Control, UMR control, mkey context, and one more block: a memory window bind.
             Self::Rc | Self::Uc => 16 + 48 + 64 + 64,
+            // The same, and the number of the SRQ.
+            Self::XrcSend => 16 + 48 + 64 + 64 + 16,
+            Self::XrcRecv => 0,
             // Control and address vector.
             Self::Ud | Self::Gsi => 16 + 48,
         }
@@ -283,6 +290,7 @@ mod tests {
         assert_eq!(send(QpKind::Rc, cap(1, 1, 0)), (256, 60, 1));
         assert_eq!(send(QpKind::Rc, cap(1, 1, 220)), (448, 252, 1));
         assert_eq!(send(QpKind::Ud, cap(1, 1, 0)), (128, 60, 1));
+        assert_eq!(send(QpKind::XrcSend, cap(1, 1, 0)), (256, 44, 1));
         // 10 * 448 = 4480, rounded to 8192, which holds 18.
         assert_eq!(send(QpKind::Rc, cap(10, 1, 220)), (448, 252, 18));
     }
@@ -315,7 +323,13 @@ mod tests {
     /// What is refused names the field, and the limit that it names is accepted.
     #[test]
     fn limits_are_exact() {
-        for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Gsi] {
+        for kind in [
+            QpKind::Rc,
+            QpKind::Uc,
+            QpKind::Ud,
+            QpKind::Gsi,
+            QpKind::XrcSend,
+        ] {
             let asked = [
                 QpCap {
                     max_send_wr: u32::MAX,
@@ -364,7 +378,7 @@ mod tests {
 
     #[test]
     fn given_is_at_least_asked() {
-        for kind in [QpKind::Rc, QpKind::Ud] {
+        for kind in [QpKind::Rc, QpKind::Ud, QpKind::XrcSend] {
             for wr in [1, 2, 3, 7, 8, 100, 1000] {
                 for sge in [0, 1, 2, 5, 16] {
                     for inline in [0, 1, 28, 60, 61, 220] {

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qp2RstIn};
 
-use crate::cq::{count_user, goodbye};
+use crate::cq::{CqHandle, count_user, goodbye};
 use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, DmaMemory};
 use crate::error::CommandError;
@@ -30,8 +30,10 @@ use crate::qp::send::SendQueue;
 use crate::qp::state::QpState;
 use crate::ring_pages::RingPages;
 use crate::slots::{NONE, QpSlot};
+use crate::srq::SrqHandle;
+use crate::xrc::{NO_USER_INDEX, XrcNumbers};
 use bareverbs_firmware_cmds::doorbell;
-use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
+use bareverbs_firmware_cmds::numbers::{Pdn, Qpn, Xrcdn};
 
 /// Where things lie in a QP's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +159,7 @@ impl<'d, P: Platform> Device<'d, P> {
 
 impl<'d, P: Platform> Pd<'d, P> {
     /// Creates a QP in state RESET: `ibv_create_qp`. `init.cap` is updated to what was given, which is at least what
-    /// was asked for.
+    /// was asked for. (An XRC target is made by [`Xrcd::create_qp`](crate::xrc::Xrcd::create_qp), and does not compile here.)
     pub fn create_qp<T: QpType>(
         &self,
         init: &mut QpInitAttr<'_, 'd, P>,
@@ -180,160 +182,278 @@ impl<'d, P: Platform> Pd<'d, P> {
         &self,
         init: &mut QpInitHandles<'d, P>,
     ) -> Result<Qp<'d, P, T>, CreateQpError> {
-        let device = self.device;
-        let same = |other: &Device<'d, P>| core::ptr::eq(device, other);
-        if !same(init.send_cq.device)
-            || !same(init.recv_cq.device)
-            || init.srq.as_ref().is_some_and(|srq| !same(srq.device))
+        const {
+            assert!(
+                !matches!(T::KIND, QpKind::XrcRecv),
+                "an XRC target is made in its domain: `Xrcd::create_qp`"
+            );
+        }
+        create(Plan {
+            device: self.device,
+            pdn: Some(self.pdn()),
+            xrcdn: None,
+            send_cq: Some(&init.send_cq),
+            recv_cq: Some(&init.recv_cq).filter(|_| !T::XRC),
+            srq: init.srq.as_ref(),
+            cap: &mut init.cap,
+            sq_sig_all: init.sq_sig_all,
+        })
+    }
+}
+
+/// What a QP is made of.
+pub(crate) struct Plan<'a, 'd, P: Platform> {
+    pub(crate) device: &'d Device<'d, P>,
+    /// The base's, without one.
+    pub(crate) pdn: Option<Pdn>,
+    /// Of an XRC target.
+    pub(crate) xrcdn: Option<Xrcdn>,
+    pub(crate) send_cq: Option<&'a CqHandle<'d, P>>,
+    pub(crate) recv_cq: Option<&'a CqHandle<'d, P>>,
+    pub(crate) srq: Option<&'a SrqHandle<'d, P>>,
+    pub(crate) cap: &'a mut QpCap,
+    pub(crate) sq_sig_all: bool,
+}
+
+impl<P: Platform> Plan<'_, '_, P> {
+    fn check<T: QpType>(&self) -> Result<(), CreateQpError> {
+        let same = |other: &Device<'_, P>| core::ptr::addr_eq(self.device, other);
+        let cqs = [self.send_cq, self.recv_cq];
+        if !cqs.iter().flatten().all(|cq| same(cq.device))
+            || !self.srq.is_none_or(|srq| same(srq.device))
         {
             return Err(CreateQpError::OtherDevice);
         }
-        if init.srq.is_some() && !matches!(T::KIND, QpKind::Rc | QpKind::Ud) {
-            return Err(CreateQpError::NoSrq { kind: T::KIND });
+        if let Some(srq) = self.srq {
+            if !matches!(T::KIND, QpKind::Rc | QpKind::Ud) {
+                return Err(CreateQpError::NoSrq { kind: T::KIND });
+            }
+            if srq.xrc {
+                return Err(CreateQpError::XrcSrq);
+            }
         }
-        let caps = device.capabilities();
+        let caps = self.device.capabilities();
         if caps.hca.cqe_version() == 0 {
             return Err(CreateQpError::NoUserIndex);
         }
-        let sizes = queue_sizes(
-            T::KIND,
-            &init.cap,
-            init.srq.is_some(),
-            &device.queue_limits(),
-        )
-        .map_err(CreateQpError::Cap)?;
-        let layout = BlockLayout::new(&sizes);
-        let align = QpSlot::BLOCK_ALIGN;
-        let memory_layout = Layout::from_size_align(layout.len, align)
-            .map_err(|_| CreateQpError::Memory(DmaError::OutOfMemory))?;
-        let block = device
-            .alloc_dma(memory_layout)
-            .map_err(CreateQpError::Memory)?;
-        layout.forget_heads(&block);
-        let tables = &device.tables;
-        let index = tables.take_qp();
-        let Some(index) = index else {
-            return Err(CreateQpError::NoSlot {
-                limit: tables.qps.len(),
-            });
-        };
-
-        let pages = RingPages::new(block.iova(), layout.rings.max(64));
-        let mut command = CreateQpIn::new();
-        let qpc = command.qpc_mut();
-        qpc.set_st(T::SERVICE)
-            .set_pm_state(3)
-            .set_pd(self.pdn().number())
-            .set_uar_page(device.uar().number())
-            .set_user_index(index)
-            .set_cqn_snd(init.send_cq.cqn.number())
-            .set_cqn_rcv(init.recv_cq.cqn.number())
-            .set_log_page_size(pages.log_page_size())
-            .set_page_offset(pages.page_offset())
-            .set_dbr_addr(block.iova() + layout.record as u64);
-        // Time stamps free running, unless the device has only the kind that it calls default.
-        if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {
-            qpc.set_ts_format(1);
+        if T::XRC && !caps.has_xrc() {
+            return Err(CreateQpError::NoXrc);
         }
-        match sizes.sq_blocks.checked_ilog2() {
-            Some(log) => qpc.set_log_sq_size(log as u8),
-            None => qpc.set_no_sq(true),
-        };
-        match (&init.srq, sizes.rq_entries.checked_ilog2()) {
-            (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn.number()),
-            (None, Some(log)) => qpc
-                .set_log_rq_size(log as u8)
-                .set_log_rq_stride((sizes.rq_stride.ilog2() - 4) as u8),
-            (None, None) => qpc.set_rq_type(3),
-        };
-        let mut list = |i: usize| pages.page(i);
-        let qpn =
-            match device.execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut []) {
-                Ok(out) => Qpn::from_low_bits(out.qpn()),
-                Err(error) => {
-                    tables.give_qp(index);
-                    if error.may_still_happen() {
-                        block.quarantine();
-                    }
-                    return Err(CreateQpError::Command(error));
-                }
-            };
-
-        init.cap = sizes.cap;
-        let slot = &tables.qps[index as usize];
-        let srq = init.srq.as_ref().map(|srq| srq.index);
-        let base = block.ptr().as_ptr();
-        // SAFETY: offsets inside the block, by its layout.
-        let part = |offset: usize| unsafe { base.add(offset) };
-        slot.srq.store(srq.unwrap_or(NONE), Relaxed);
-        slot.sq_mask.store(sizes.sq_blocks.max(1) - 1, Relaxed);
-        slot.wr_mask.store(layout.wr_entries as u32 - 1, Relaxed);
-        slot.rq_mask.store(sizes.rq_entries.max(1) - 1, Relaxed);
-        slot.sq_heads.store(part(layout.sq_heads).cast(), Relaxed);
-        slot.sq_wr_ids.store(part(layout.sq_wr_ids).cast(), Relaxed);
-        slot.rq_wr_ids.store(part(layout.rq_wr_ids).cast(), Relaxed);
-        for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
-            counter.store(0, Relaxed);
-        }
-        slot.cqs[0].store(init.send_cq.index, Relaxed);
-        slot.cqs[1].store(init.recv_cq.index, Relaxed);
-        count_user(init.send_cq.slot, true);
-        count_user(init.recv_cq.slot, true);
-        if let Some(srq) = &init.srq {
-            srq.slot.users.fetch_add(1, AcqRel);
-            srq.slot.pins.fetch_add(1, AcqRel);
-        }
-        slot.key.store(qpn.number(), Release);
-
-        Ok(Qp {
-            sq: SendQueue {
-                ring: part(layout.sq),
-                wr_ids: part(layout.sq_wr_ids).cast(),
-                heads: part(layout.sq_heads).cast(),
-                record: part(layout.record + 4).cast(),
-                slot,
-                platform: device.platform(),
-                doorbell: (device.uar().bar_offset() + doorbell::SEND) as u32,
-                qpn_high: qpn.number() << 8,
-                mask: (sizes.sq_blocks.max(1) - 1) as u16,
-                wr_mask: (layout.wr_entries - 1) as u16,
-                block: 0,
-                head: 0,
-                tail: 0,
-                room: 0,
-                max_inline: sizes.cap.max_inline_data as u16,
-                max_sge: sizes.cap.max_send_sge as u8,
-                always: if init.sq_sig_all { 0x8 } else { 0 },
-                kind: PhantomData,
-            },
-            rq: RecvQueue {
-                ring: part(0),
-                wr_ids: part(layout.rq_wr_ids).cast(),
-                record: part(layout.record).cast(),
-                slot,
-                head: 0,
-                tail: 0,
-                mask: sizes.rq_entries.max(1) - 1,
-                room: 0,
-                shift: sizes.rq_stride.max(16).ilog2() as u8,
-                max_sge: sizes.cap.max_recv_sge as u16,
-            },
-            device,
-            block: ManuallyDrop::new(block),
-            index,
-            qpn,
-            pdn: self.pdn(),
-            sizes,
-            state: QpState::Reset,
-            sq_sig_all: init.sq_sig_all,
-            cqns: [init.send_cq.cqn.number(), init.recv_cq.cqn.number()],
-            port: 1,
-            access: Access::empty(),
-            responder_depth: 0,
-            srq,
-            groups: 0,
-        })
+        Ok(())
     }
+}
+
+/// Creates a QP, with what the contexts of XRC name beside it.
+pub(crate) fn create<'d, P: Platform, T: QpType>(
+    plan: Plan<'_, 'd, P>,
+) -> Result<Qp<'d, P, T>, CreateQpError> {
+    plan.check::<T>()?;
+    if !T::XRC {
+        return create_with(plan, None);
+    }
+    let device = plan.device;
+    let base = device.take_xrc_base()?;
+    let created = create_with(plan, Some(base));
+    if created.is_err() {
+        device.give_xrc_base();
+    }
+    created
+}
+
+fn create_with<'d, P: Platform, T: QpType>(
+    plan: Plan<'_, 'd, P>,
+    base: Option<XrcNumbers>,
+) -> Result<Qp<'d, P, T>, CreateQpError> {
+    let device = plan.device;
+    let sizes = queue_sizes(
+        T::KIND,
+        plan.cap,
+        plan.srq.is_some() || T::XRC,
+        &device.queue_limits(),
+    )
+    .map_err(CreateQpError::Cap)?;
+    let layout = BlockLayout::new(&sizes);
+    let align = QpSlot::BLOCK_ALIGN;
+    let memory_layout = Layout::from_size_align(layout.len, align)
+        .map_err(|_| CreateQpError::Memory(DmaError::OutOfMemory))?;
+    let block = device
+        .alloc_dma(memory_layout)
+        .map_err(CreateQpError::Memory)?;
+    layout.forget_heads(&block);
+    let tables = &device.tables;
+    let index = tables.take_qp();
+    let Some(index) = index else {
+        return Err(CreateQpError::NoSlot {
+            limit: tables.qps.len(),
+        });
+    };
+
+    let pages = RingPages::new(block.iova(), layout.rings.max(64));
+    let (command, numbers) = context::<P, T>(&plan, base, &sizes, index, &block, &layout);
+    let mut list = |i: usize| pages.page(i);
+    // A target has no memory.
+    let count = if T::KIND == QpKind::XrcRecv {
+        0
+    } else {
+        pages.len()
+    };
+    let qpn = match device.execute_with(&command, TailIn::Qwords(count, &mut list), &mut []) {
+        Ok(out) => Qpn::from_low_bits(out.qpn()),
+        Err(error) => {
+            tables.give_qp(index);
+            if error.may_still_happen() {
+                block.quarantine();
+            }
+            return Err(CreateQpError::Command(error));
+        }
+    };
+
+    *plan.cap = sizes.cap;
+    let slot = &tables.qps[index as usize];
+    let srq = plan.srq.map(|srq| srq.index);
+    let base = block.ptr().as_ptr();
+    // SAFETY: offsets inside the block, by its layout.
+    let part = |offset: usize| unsafe { base.add(offset) };
+    slot.srq.store(srq.unwrap_or(NONE), Relaxed);
+    slot.sq_mask.store(sizes.sq_blocks.max(1) - 1, Relaxed);
+    slot.wr_mask.store(layout.wr_entries as u32 - 1, Relaxed);
+    slot.rq_mask.store(sizes.rq_entries.max(1) - 1, Relaxed);
+    slot.sq_heads.store(part(layout.sq_heads).cast(), Relaxed);
+    slot.sq_wr_ids.store(part(layout.sq_wr_ids).cast(), Relaxed);
+    slot.rq_wr_ids.store(part(layout.rq_wr_ids).cast(), Relaxed);
+    for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
+        counter.store(0, Relaxed);
+    }
+    for (side, cq) in [plan.send_cq, plan.recv_cq].into_iter().enumerate() {
+        slot.cqs[side].store(cq.map_or(NONE, |cq| cq.index), Relaxed);
+        if let Some(cq) = cq {
+            count_user(cq.slot, true);
+        }
+    }
+    if let Some(srq) = plan.srq {
+        srq.slot.users.fetch_add(1, AcqRel);
+        srq.slot.pins.fetch_add(1, AcqRel);
+    }
+    slot.key.store(qpn.number(), Release);
+
+    Ok(Qp {
+        sq: SendQueue {
+            ring: part(layout.sq),
+            wr_ids: part(layout.sq_wr_ids).cast(),
+            heads: part(layout.sq_heads).cast(),
+            record: part(layout.record + 4).cast(),
+            slot,
+            platform: device.platform(),
+            doorbell: (device.uar().bar_offset() + doorbell::SEND) as u32,
+            qpn_high: qpn.number() << 8,
+            mask: (sizes.sq_blocks.max(1) - 1) as u16,
+            wr_mask: (layout.wr_entries - 1) as u16,
+            block: 0,
+            head: 0,
+            tail: 0,
+            room: 0,
+            max_inline: sizes.cap.max_inline_data as u16,
+            max_sge: sizes.cap.max_send_sge as u8,
+            always: if plan.sq_sig_all { 0x8 } else { 0 },
+            kind: PhantomData,
+        },
+        rq: RecvQueue {
+            ring: part(0),
+            wr_ids: part(layout.rq_wr_ids).cast(),
+            record: part(layout.record).cast(),
+            slot,
+            head: 0,
+            tail: 0,
+            mask: sizes.rq_entries.max(1) - 1,
+            room: 0,
+            shift: sizes.rq_stride.max(16).ilog2() as u8,
+            max_sge: sizes.cap.max_recv_sge as u16,
+        },
+        device,
+        block: ManuallyDrop::new(block),
+        index,
+        qpn,
+        pdn: numbers.pdn,
+        sizes,
+        state: QpState::Reset,
+        sq_sig_all: plan.sq_sig_all,
+        cqns: numbers.cqns,
+        port: 1,
+        access: Access::empty(),
+        responder_depth: 0,
+        srq,
+        groups: 0,
+    })
+}
+
+/// Numbers that the transitions repeat.
+struct Numbers {
+    pdn: Pdn,
+    /// Send and receive; 0 for none.
+    cqns: [u32; 2],
+}
+
+/// The command, in the context of which everything is named that the QP uses.
+fn context<P: Platform, T: QpType>(
+    plan: &Plan<'_, '_, P>,
+    base: Option<XrcNumbers>,
+    sizes: &QueueSizes,
+    index: u32,
+    block: &DmaMemory,
+    layout: &BlockLayout,
+) -> (CreateQpIn, Numbers) {
+    let device = plan.device;
+    let pages = RingPages::new(block.iova(), layout.rings.max(64));
+    let cqns = [plan.send_cq, plan.recv_cq].map(|cq| cq.map(|cq| cq.cqn.number()));
+    let unused = base.map_or(0, |base| base.cqn);
+    let pdn = plan
+        .pdn
+        .unwrap_or(Pdn::from_low_bits(base.map_or(0, |base| base.pdn)));
+    let mut command = CreateQpIn::new();
+    let qpc = command.qpc_mut();
+    qpc.set_st(T::SERVICE)
+        .set_pm_state(3)
+        .set_pd(pdn.number())
+        .set_cqn_snd(cqns[0].unwrap_or(unused))
+        .set_cqn_rcv(cqns[1].unwrap_or(unused));
+    let numbers = Numbers {
+        pdn,
+        cqns: cqns.map(Option::unwrap_or_default),
+    };
+    // Time stamps free running, unless the device has only the kind that it calls default.
+    let caps = device.capabilities();
+    if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {
+        qpc.set_ts_format(1);
+    }
+    if let Some(base) = base {
+        let xrcdn = plan.xrcdn.map_or(base.xrcdn, |xrcdn| xrcdn.number());
+        qpc.set_xrcd(xrcdn)
+            .set_rq_type(1)
+            .set_srqn_rmpn_xrqn(base.srqn);
+    }
+    if T::KIND == QpKind::XrcRecv {
+        // Its completions are the SRQs'.
+        qpc.set_no_sq(true).set_user_index(NO_USER_INDEX);
+        return (command, numbers);
+    }
+    qpc.set_uar_page(device.uar().number())
+        .set_user_index(index)
+        .set_log_page_size(pages.log_page_size())
+        .set_page_offset(pages.page_offset())
+        .set_dbr_addr(block.iova() + layout.record as u64);
+    match sizes.sq_blocks.checked_ilog2() {
+        Some(log) => qpc.set_log_sq_size(log as u8),
+        None => qpc.set_no_sq(true),
+    };
+    match (plan.srq, sizes.rq_entries.checked_ilog2()) {
+        _ if T::XRC => qpc,
+        (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn.number()),
+        (None, Some(log)) => qpc
+            .set_log_rq_size(log as u8)
+            .set_log_rq_stride((sizes.rq_stride.ilog2() - 4) as u8),
+        (None, None) => qpc.set_rq_type(3),
+    };
+    (command, numbers)
 }
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
@@ -457,6 +577,9 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         }
         if let Some(srq) = srq {
             srq.users.fetch_sub(1, AcqRel);
+        }
+        if T::XRC && gone {
+            self.device.give_xrc_base();
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::srq::{Srq, SrqHandle};
 pub struct QpInitAttr<'a, 'd, P: Platform> {
     /// The CQ for sends.
     pub send_cq: &'a Cq<'d, P>,
-    /// The CQ for receives.
+    /// The CQ for receives; an XRC initiator has none, and does not look at it.
     pub recv_cq: &'a Cq<'d, P>,
     /// The SRQ to receive from, instead of a receive queue of its own (RC and UD only).
     pub srq: Option<&'a Srq<'d, P>>,
@@ -26,7 +26,7 @@ pub struct QpInitAttr<'a, 'd, P: Platform> {
 pub struct QpInitHandles<'d, P: Platform> {
     /// The CQ for sends.
     pub send_cq: CqHandle<'d, P>,
-    /// The CQ for receives.
+    /// The CQ for receives; an XRC initiator has none, and does not look at it.
     pub recv_cq: CqHandle<'d, P>,
     /// The SRQ to receive from, instead of a receive queue of its own (RC and UD only).
     pub srq: Option<SrqHandle<'d, P>>,
@@ -85,6 +85,10 @@ pub enum CreateQpError {
         /// The type.
         kind: QpKind,
     },
+    /// The SRQ is one for XRC, which targets receive into and no QP takes.
+    XrcSrq,
+    /// The device, or the software interface agreed on, does not have XRC.
+    NoXrc,
     /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
     NoUserIndex,
     /// The storage that the device was opened with holds no more QPs.
@@ -104,6 +108,8 @@ impl fmt::Display for CreateQpError {
             Self::Cap(error) => error.fmt(f),
             Self::OtherDevice => f.write_str("CQs, SRQ and PD are not all of one device"),
             Self::NoSrq { kind } => write!(f, "a QP of type {kind:?} does not take an SRQ"),
+            Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
+            Self::NoXrc => f.write_str("the device does not have XRC"),
             Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
             Self::NoSlot { limit } => {
                 write!(f, "the device's storage holds {limit} QPs, all are in use")

@@ -8,7 +8,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A transport service: [`Rc`], [`Uc`], [`Ud`] or [`Gsi`].
+/// A transport service: [`Rc`], [`Uc`], [`Ud`], [`Gsi`], or one end of an extended reliable connection, [`XrcSend`] or
+/// [`XrcRecv`].
 pub trait QpType: sealed::Sealed + Debug + 'static {
     /// The same as a value.
     const KIND: QpKind;
@@ -16,12 +17,15 @@ pub trait QpType: sealed::Sealed + Debug + 'static {
     const CONNECTED: bool;
     /// Whether READ, atomics and remote invalidation exist.
     const RELIABLE: bool;
+    /// Whether work requests name the SRQ that they are for.
+    #[doc(hidden)]
+    const XRC: bool = Self::SERVICE == XRC_SERVICE;
     /// `qpc.st`.
     #[doc(hidden)]
     const SERVICE: u8;
 }
 
-/// A transport with one peer.
+/// A transport with one peer, and the same queue there for everything.
 pub trait Connected: QpType {}
 /// A transport with acknowledgements: READ and atomics.
 pub trait Reliable: Connected {}
@@ -54,7 +58,14 @@ kinds! {
     Ud: 2, false, false;
     /// The general services interface: QP 1 of the port, for management datagrams.
     Gsi: 8, false, false;
+    /// The initiator of an extended reliable connection (`IBV_QPT_XRC_SEND`), which only sends.
+    XrcSend: 3, true, true;
+    /// Its target (`IBV_QPT_XRC_RECV`), which has no queues.
+    XrcRecv: 3, true, true;
 }
+
+/// `qpc.st` of extended reliable connections.
+const XRC_SERVICE: u8 = 3;
 
 impl Connected for Rc {}
 impl Connected for Uc {}

@@ -24,7 +24,7 @@ use crate::qp::caps::QpKind;
 use crate::qp::create::{BlockLayout, Qp};
 use crate::qp::kind::QpType;
 use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
-use crate::slots::DEAD;
+use crate::slots::{DEAD, NONE};
 use bareverbs_firmware_cmds::numbers::Qpn;
 
 /// Why a QP was not modified. Its state is as before, unless a command went unanswered.
@@ -112,13 +112,18 @@ const fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> u32 {
     use QpState::{Init, Rtr, Rts, Sqd, Sqe};
     const ACCESS: u32 = opt::RRE | opt::RAE | opt::RWE;
     match (kind, from, to) {
-        (QpKind::Rc, Init, Init) => ACCESS | opt::PKEY_INDEX | opt::PRI_PORT,
+        (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Init) => {
+            ACCESS | opt::PKEY_INDEX | opt::PRI_PORT
+        }
         (QpKind::Uc, Init, Init) => opt::RWE | opt::PKEY_INDEX | opt::PRI_PORT,
         (QpKind::Ud | QpKind::Gsi, Init, Init) => opt::PKEY_INDEX | opt::Q_KEY | opt::PRI_PORT,
-        (QpKind::Rc, Init, Rtr) => ACCESS | opt::PKEY_INDEX,
+        (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Rtr) => ACCESS | opt::PKEY_INDEX,
         (QpKind::Uc, Init, Rtr) => opt::RWE | opt::PKEY_INDEX,
         (QpKind::Ud | QpKind::Gsi, Init, Rtr) => opt::PKEY_INDEX | opt::Q_KEY,
-        (QpKind::Rc, Rtr | Rts | Sqd, Rts) => ACCESS | opt::PM_STATE | opt::RNR_TIMEOUT,
+        (QpKind::Rc | QpKind::XrcRecv, Rtr | Rts | Sqd, Rts) => {
+            ACCESS | opt::PM_STATE | opt::RNR_TIMEOUT
+        }
+        (QpKind::XrcSend, Rtr | Rts | Sqd, Rts) => ACCESS | opt::PM_STATE,
         (QpKind::Uc, Rtr | Rts | Sqd, Rts) => opt::RWE | opt::PM_STATE,
         (QpKind::Uc, Sqe, Rts) => opt::RWE,
         (QpKind::Ud | QpKind::Gsi, Rtr | Rts | Sqd | Sqe, Rts) => opt::Q_KEY,
@@ -303,12 +308,12 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         match T::KIND {
             QpKind::Gsi => qpc.set_mtu(1).set_log_msg_max(8),
             QpKind::Ud => qpc.set_mtu(5).set_log_msg_max(12),
-            QpKind::Rc | QpKind::Uc if mask.contains(QpAttrMask::PATH_MTU) => qpc
+            _ if mask.contains(QpAttrMask::PATH_MTU) => qpc
                 .set_mtu(attr.path_mtu.number())
                 .set_log_msg_max(caps.log_max_msg()),
-            QpKind::Rc | QpKind::Uc => &mut qpc,
+            _ => &mut qpc,
         };
-        if from == QpState::Reset {
+        if from == QpState::Reset && T::KIND != QpKind::XrcRecv {
             let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
             qpc.set_dbr_addr(record);
             if T::KIND == QpKind::Gsi {
@@ -461,10 +466,12 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         self.state = QpState::Reset;
         self.sq.room = 0;
         self.rq.room = 0;
-        let bounds = [
-            producer_counter(self.device, self.cqns[0])?,
-            producer_counter(self.device, self.cqns[1])?,
-        ];
+        let mut bounds = [0; 2];
+        for (side, bound) in bounds.iter_mut().enumerate() {
+            if slot.cqs[side].load(Relaxed) != NONE {
+                *bound = producer_counter(self.device, self.cqns[side])?;
+            }
+        }
         goodbye::forget_before(self.device, self.index, bounds);
         (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
         (self.rq.head, self.rq.tail) = (0, 0);
@@ -596,7 +603,14 @@ mod tests {
     /// Optional bits go out only for attributes that the verbs table lets through on this transition.
     #[test]
     fn optional_bits_follow_the_table() {
-        for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Gsi] {
+        for kind in [
+            QpKind::Rc,
+            QpKind::Uc,
+            QpKind::Ud,
+            QpKind::Gsi,
+            QpKind::XrcSend,
+            QpKind::XrcRecv,
+        ] {
             for from in QpState::ALL {
                 for to in QpState::ALL {
                     let bits = optional_bits(kind, from, to);

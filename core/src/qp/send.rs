@@ -30,15 +30,15 @@ use crate::slots::QpSlot;
 use bareverbs_firmware_cmds::numbers::RKey;
 
 /// WQE opcodes.
-mod op {
-    pub(super) const SEND_INVAL: u32 = 0x01;
-    pub(super) const RDMA_WRITE: u32 = 0x08;
-    pub(super) const RDMA_WRITE_IMM: u32 = 0x09;
-    pub(super) const SEND: u32 = 0x0a;
-    pub(super) const SEND_IMM: u32 = 0x0b;
-    pub(super) const RDMA_READ: u32 = 0x10;
-    pub(super) const ATOMIC_CS: u32 = 0x11;
-    pub(super) const ATOMIC_FA: u32 = 0x12;
+pub(super) mod op {
+    pub(in crate::qp) const SEND_INVAL: u32 = 0x01;
+    pub(in crate::qp) const RDMA_WRITE: u32 = 0x08;
+    pub(in crate::qp) const RDMA_WRITE_IMM: u32 = 0x09;
+    pub(in crate::qp) const SEND: u32 = 0x0a;
+    pub(in crate::qp) const SEND_IMM: u32 = 0x0b;
+    pub(in crate::qp) const RDMA_READ: u32 = 0x10;
+    pub(in crate::qp) const ATOMIC_CS: u32 = 0x11;
+    pub(in crate::qp) const ATOMIC_FA: u32 = 0x12;
 }
 
 /// The other doorbell register: BlueFlame registers come in pairs of 256 bytes.
@@ -173,7 +173,7 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
 impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data.
     #[inline(always)]
-    fn build<const FIXED: usize, D: Payload>(
+    pub(super) fn build<const FIXED: usize, D: Payload>(
         &mut self,
         wr_id: u64,
         opcode: u32,
@@ -246,6 +246,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let (id, flags) = (wr.wr_id, wr.flags);
         let inline = matches!(wr.data, SendData::Inline(_));
         match wr.op {
+            // The SRQ at the other side is not said.
+            _ if T::XRC => Err(PostError::Unsupported),
             SendOp::Send if T::CONNECTED => {
                 self.build::<16, D>(id, op::SEND, 0, flags, data, |_| {})
             }

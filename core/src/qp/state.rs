@@ -141,7 +141,7 @@ pub struct Transition {
 #[must_use]
 pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Transition> {
     use QpAttrMask as M;
-    use QpKind::{Gsi, Rc, Uc, Ud};
+    use QpKind::{Gsi, Rc, Uc, Ud, XrcRecv, XrcSend};
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 
     const NONE: QpAttrMask = M::empty();
@@ -161,6 +161,7 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
         .union(M::ACCESS_FLAGS)
         .union(M::PATH_MIG_STATE);
     const LIVE_RC: QpAttrMask = LIVE_UC.union(M::MIN_RNR_TIMER);
+    const RTS_TARGET: QpAttrMask = M::TIMEOUT.union(M::SQ_PSN);
     const LIVE_UD: QpAttrMask = M::CUR_STATE.union(M::QKEY);
     const SQD_UC: QpAttrMask = M::AV
         .union(M::ALT_PATH)
@@ -175,36 +176,44 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
         .union(M::MAX_QP_RD_ATOMIC)
         .union(M::MAX_DEST_RD_ATOMIC)
         .union(M::MIN_RNR_TIMER);
+    const SQD_INITIATOR: QpAttrMask =
+        SQD_RC.difference(M::MAX_DEST_RD_ATOMIC.union(M::MIN_RNR_TIMER));
+    const SQD_TARGET: QpAttrMask =
+        SQD_RC.difference(M::RETRY_CNT.union(M::RNR_RETRY).union(M::MAX_QP_RD_ATOMIC));
 
     let (required, optional) = match (from, to, kind) {
         (_, Reset, _) => (NONE, NONE),
         (Reset, Err, _) => return None,
         (_, Err, _) => (NONE, NONE),
 
-        (Reset, Init, Rc | Uc) => (INIT, NONE),
+        (Reset, Init, Rc | Uc | XrcSend | XrcRecv) => (INIT, NONE),
         (Reset, Init, Ud) => (INIT_UD, NONE),
         (Reset, Init, Gsi) => (INIT_GSI, NONE),
-        (Init, Init, Rc | Uc) => (NONE, INIT),
+        (Init, Init, Rc | Uc | XrcSend | XrcRecv) => (NONE, INIT),
         (Init, Init, Ud) => (NONE, INIT_UD),
         (Init, Init, Gsi) => (NONE, INIT_GSI),
 
-        (Init, Rtr, Rc) => (RTR_RC, RTR_OPT),
-        (Init, Rtr, Uc) => (RTR_UC, RTR_OPT),
+        (Init, Rtr, Rc | XrcRecv) => (RTR_RC, RTR_OPT),
+        (Init, Rtr, Uc | XrcSend) => (RTR_UC, RTR_OPT),
         (Init, Rtr, Ud | Gsi) => (NONE, INIT_GSI),
 
         (Rtr, Rts, Rc) => (RTS_RC, LIVE_RC),
+        (Rtr, Rts, XrcSend) => (RTS_RC, LIVE_UC),
+        (Rtr, Rts, XrcRecv) => (RTS_TARGET, LIVE_RC),
         (Rtr, Rts, Uc) => (M::SQ_PSN, LIVE_UC),
         (Rtr, Rts, Ud | Gsi) => (M::SQ_PSN, LIVE_UD),
-        (Rts, Rts, Rc) | (Sqd, Rts, Rc) => (NONE, LIVE_RC),
-        (Rts, Rts, Uc) | (Sqd, Rts, Uc) => (NONE, LIVE_UC),
+        (Rts | Sqd, Rts, Rc | XrcRecv) => (NONE, LIVE_RC),
+        (Rts | Sqd, Rts, Uc | XrcSend) => (NONE, LIVE_UC),
         (Rts, Rts, Ud | Gsi) | (Sqd, Rts, Ud | Gsi) => (NONE, LIVE_UD),
 
         (Rts, Sqd, _) => (NONE, M::EN_SQD_ASYNC_NOTIFY),
         (Sqd, Sqd, Rc) => (NONE, SQD_RC),
+        (Sqd, Sqd, XrcSend) => (NONE, SQD_INITIATOR),
+        (Sqd, Sqd, XrcRecv) => (NONE, SQD_TARGET),
         (Sqd, Sqd, Uc) => (NONE, SQD_UC),
         (Sqd, Sqd, Ud | Gsi) => (NONE, INIT_GSI),
 
-        (Sqe, Rts, Rc) => (NONE, NONE),
+        (Sqe, Rts, Rc | XrcSend | XrcRecv) => (NONE, NONE),
         (Sqe, Rts, Uc) => (NONE, M::CUR_STATE.union(M::ACCESS_FLAGS)),
         (Sqe, Rts, Ud | Gsi) => (NONE, LIVE_UD),
         _ => return None,
@@ -365,7 +374,25 @@ mod tests {
         rc SQE RTS: |
         uc SQE RTS: | CS AF
         ud SQE RTS: | CS QK
-        gsi SQE RTS: | CS QK";
+        gsi SQE RTS: | CS QK
+        ini RESET INIT: PK PT AF |
+        tgt RESET INIT: PK PT AF |
+        ini INIT INIT: | PK PT AF
+        tgt INIT INIT: | PK PT AF
+        ini INIT RTR: AV MT DQ RP | AP AF PK
+        tgt INIT RTR: AV MT DQ RP MD RN | AP AF PK
+        ini RTR RTS: TO RC RR SP MR | CS AP AF PM
+        tgt RTR RTS: TO SP | CS AP AF RN PM
+        ini RTS RTS: | CS AF AP PM
+        tgt RTS RTS: | CS AF AP PM RN
+        ini RTS SQD: | EN
+        tgt RTS SQD: | EN
+        ini SQD RTS: | CS AP AF PM
+        tgt SQD RTS: | CS AP AF RN PM
+        ini SQD SQD: | PT AV TO RC RR MR AP AF PK PM
+        tgt SQD SQD: | PT AV TO MD AP AF PK RN PM
+        ini SQE RTS: |
+        tgt SQE RTS: |";
 
     fn written_down() -> Vec<(QpKind, QpState, QpState, Transition)> {
         let mut rows = Vec::new();
@@ -376,6 +403,8 @@ mod tests {
                 "rc" => QpKind::Rc,
                 "uc" => QpKind::Uc,
                 "ud" => QpKind::Ud,
+                "ini" => QpKind::XrcSend,
+                "tgt" => QpKind::XrcRecv,
                 _ => QpKind::Gsi,
             };
             let mut state = || {
@@ -405,7 +434,14 @@ mod tests {
     #[test]
     fn table_is_complete() {
         let rows = written_down();
-        for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Gsi] {
+        for kind in [
+            QpKind::Rc,
+            QpKind::Uc,
+            QpKind::Ud,
+            QpKind::Gsi,
+            QpKind::XrcSend,
+            QpKind::XrcRecv,
+        ] {
             for from in QpState::ALL {
                 for to in QpState::ALL {
                     let empty = Transition {

@@ -19,6 +19,8 @@ pub struct SrqHandle<'d, P: Platform> {
     pub(crate) slot: &'d SrqSlot,
     pub(crate) index: u32,
     pub(crate) srqn: Srqn,
+    /// For XRC.
+    pub(crate) xrc: bool,
 }
 
 impl<'d, P: Platform> Srq<'d, P> {
@@ -31,6 +33,7 @@ impl<'d, P: Platform> Srq<'d, P> {
             slot: self.slot,
             index: self.index,
             srqn: self.srqn,
+            xrc: self.is_xrc(),
         }
     }
 }

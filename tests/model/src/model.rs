@@ -291,6 +291,7 @@ impl Model {
             cqs: device.cqs.len(),
             qps: device.qps.len(),
             srqs: device.srqs.len(),
+            xrcds: device.xrcds.len(),
         }
     }
 }
@@ -312,4 +313,6 @@ pub struct Objects {
     pub qps: usize,
     /// Shared receive queues.
     pub srqs: usize,
+    /// XRC domains.
+    pub xrcds: usize,
 }

@@ -11,3 +11,4 @@ mod rc_traffic;
 mod shared_receive_queues;
 mod threads;
 mod uc_traffic;
+mod xrc;
