@@ -175,9 +175,10 @@ impl Engine<'_> {
             return self.refuse_req(from, mad, req, RejectReason::INVALID_SERVICE_ID, &[]);
         };
         let listener = self.listeners[listener_index];
-        let transport = match req.transport {
-            0 => Transport::Rc,
-            1 if listener.accepts_uc => Transport::Uc,
+        let transport = match (req.transport, req.extended_transport) {
+            (0, _) if !listener.accepts_xrc => Transport::Rc,
+            (1, _) if listener.accepts_uc => Transport::Uc,
+            (3, 1) if listener.accepts_xrc => Transport::Xrc,
             _ => return self.refuse_req(from, mad, req, RejectReason::INVALID_TRANSPORT_TYPE, &[]),
         };
         if req.primary_remote_gid != from.local_gid {
@@ -361,7 +362,12 @@ impl Engine<'_> {
         {
             return Err(Ignored::Duplicate(Attribute::Rep));
         }
-        if let Some(old) = self.find_remote_qp(rep.local_qpn, rep.local_ca_guid) {
+        // A target's number stands elsewhere.
+        let remote_qpn = match self.slots[index].transport {
+            Transport::Xrc => rep.local_eecn,
+            Transport::Rc | Transport::Uc => rep.local_qpn,
+        };
+        if let Some(old) = self.find_remote_qp(remote_qpn, rep.local_ca_guid) {
             self.stale(old, now);
             let own = rep.remote_comm_id;
             let refusal = Rej {
@@ -378,7 +384,7 @@ impl Engine<'_> {
         slot.state = State::RepReceived;
         slot.remote_comm_id = rep.local_comm_id;
         slot.remote_guid = rep.local_ca_guid;
-        slot.remote_qpn = rep.local_qpn;
+        slot.remote_qpn = remote_qpn;
         slot.remote_psn = rep.starting_psn;
         slot.peer_responder_resources = rep.responder_resources;
         slot.peer_initiator_depth = rep.initiator_depth;

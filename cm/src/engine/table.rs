@@ -304,6 +304,20 @@ impl Engine<'_> {
         self.add_listener(service_id, backlog, accepts_uc, false, user)
     }
 
+    /// As [`listen`](Self::listen), for extended reliable connections and no others.
+    pub fn listen_xrc(
+        &mut self,
+        service_id: u64,
+        backlog: u32,
+        user: u64,
+    ) -> Result<ListenerId, CmError> {
+        let listener = self.add_listener(service_id, backlog, false, false, user)?;
+        if let Some(slot) = self.listeners.get_mut(listener.index as usize) {
+            slot.accepts_xrc = true;
+        }
+        Ok(listener)
+    }
+
     pub(super) fn add_listener(
         &mut self,
         service_id: u64,
@@ -328,6 +342,7 @@ impl Engine<'_> {
         listener.used = true;
         listener.generation = listener.generation.wrapping_add(1);
         listener.accepts_uc = accepts_uc;
+        listener.accepts_xrc = false;
         listener.datagrams = datagrams;
         listener.service_id = service_id;
         listener.user = user;

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::retry::bounded;
 use super::slot::{Answer, NIL, ReplySlot, tx};
-use super::types::{Address, State, Transmit};
+use super::types::{Address, State, Transmit, Transport};
 use super::{Engine, exponent};
 use crate::mad::{
     Apr, Attribute, ClassPortInfo, Drep, Dreq, Header, MAD_LEN, Message, Mra, Rej, Rep, Req, Rtu,
@@ -72,6 +72,8 @@ impl Engine<'_> {
     fn write(&self, index: usize, bit: u8, mad: &mut [u8; MAD_LEN]) -> Option<Attribute> {
         let slot = &self.slots[index];
         let tid = slot.transaction_id;
+        // An initiator takes no requests and a target makes none: what is about them is left out, as Linux leaves it out.
+        let xrc = slot.transport == Transport::Xrc;
         match bit {
             tx::REQ => {
                 let path = &slot.address;
@@ -83,19 +85,20 @@ impl Engine<'_> {
                     service_id: slot.service_id,
                     local_ca_guid: self.config.node_guid,
                     local_qpn: slot.local_qpn,
-                    responder_resources: slot.responder_resources,
+                    responder_resources: if xrc { 0 } else { slot.responder_resources },
                     initiator_depth: slot.initiator_depth,
                     remote_cm_response_timeout: slot.remote_response,
                     transport: slot.transport as u8,
+                    extended_transport: xrc.into(),
                     flow_control: slot.flow_control.into(),
                     starting_psn: slot.local_psn,
                     local_cm_response_timeout: slot.local_response,
-                    retry_count: slot.retry_count,
+                    retry_count: if xrc { 0 } else { slot.retry_count },
                     pkey: path.pkey,
                     path_mtu: slot.path_mtu,
-                    rnr_retry_count: slot.rnr_retry_count,
+                    rnr_retry_count: if xrc { 0 } else { slot.rnr_retry_count },
                     max_cm_retries: slot.max_retries,
-                    srq: slot.srq.into(),
+                    srq: (slot.srq && !xrc).into(),
                     primary_local_lid: lid,
                     primary_remote_lid: lid,
                     primary_local_gid: path.local_gid,
@@ -146,19 +149,20 @@ impl Engine<'_> {
                     vendor_id_low,
                     local_comm_id: slot.local_comm_id,
                     remote_comm_id: slot.remote_comm_id,
-                    local_qpn: slot.local_qpn,
+                    local_qpn: if xrc { 0 } else { slot.local_qpn },
+                    local_eecn: if xrc { slot.local_qpn } else { 0 },
                     starting_psn: slot.local_psn,
                     responder_resources: slot.responder_resources,
-                    initiator_depth: slot.initiator_depth,
+                    initiator_depth: if xrc { 0 } else { slot.initiator_depth },
                     target_ack_delay: self.config.ack_delay,
                     failover_accepted: if slot.link == NIL && !slot.failover_refused {
                         0
                     } else {
                         self.failover(index) as u8
                     },
-                    flow_control: slot.flow_control.into(),
+                    flow_control: (slot.flow_control && !xrc).into(),
                     rnr_retry_count: slot.rnr_retry_count,
-                    srq: slot.srq.into(),
+                    srq: (slot.srq || xrc).into(),
                     local_ca_guid: self.config.node_guid,
                     private_data: slot.private(),
                     ..Rep::ZERO

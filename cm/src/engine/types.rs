@@ -57,6 +57,8 @@ pub enum Transport {
     Rc = 0,
     /// Unreliable connection.
     Uc = 1,
+    /// Extended reliable connection: initiator on the active side, target on the passive one.
+    Xrc = 3,
 }
 
 /// Where a connection stands (IBTA volume 1, chapter 12.9).

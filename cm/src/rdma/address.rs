@@ -10,7 +10,7 @@ use super::error::RdmaError;
 use super::gsi;
 use super::resolver::{AddressChange, Neighbour, Resolution, Resolver};
 use super::slot::{NIL, Target};
-use super::types::{CmId, EventType, IdState, PortSpace};
+use super::types::{CmId, EventType, IdState, IdType, PortSpace};
 
 /// Service ID of a port (`rdma_get_service_id`): the port space and the port.
 pub(super) const fn service_id(port_space: PortSpace, port: u16) -> u64 {
@@ -62,6 +62,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// that nobody fetched are refused; 0 and too great a value stand for the maximum.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        if self.ids[index].id_type == IdType::XrcSend {
+            return Err(RdmaError::WrongType {
+                call: "listen",
+                id_type: IdType::XrcSend,
+            });
+        }
         match self.ids[index].state {
             IdState::Idle => {
                 self.bind_addr(id, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?
@@ -95,6 +101,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             // The backlog is kept per id, not per port.
             None if port_space.is_datagram() => {
                 self.engine.listen_sidr(service, u32::MAX, service)?
+            }
+            None if self.ids[index].id_type == IdType::XrcRecv => {
+                self.engine.listen_xrc(service, u32::MAX, service)?
             }
             None => self.engine.listen(service, u32::MAX, false, service)?,
         };

@@ -10,9 +10,9 @@ use super::error::RdmaError;
 use super::resolver::Resolver;
 use super::types::{
     ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, CmId, ConnParam, DEVICE_MAX, IdState,
-    REJECT_PRIVATE_DATA_MAX,
+    IdType, REJECT_PRIVATE_DATA_MAX,
 };
-use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State};
+use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State, Transport};
 use crate::mad::{CmaHeader, RejectReason};
 
 /// What `accept` decided about READs and atomics.
@@ -75,6 +75,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 state,
             });
         }
+        if slot.id_type == IdType::XrcRecv {
+            return Err(RdmaError::WrongType {
+                call: "connect",
+                id_type: slot.id_type,
+            });
+        }
         if slot.port_space.is_datagram() {
             return self.ask_for_service(id, param.map_or(&[][..], |param| param.private_data));
         }
@@ -110,6 +116,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             now,
             &ConnectParams {
                 service_id: service_id(slot.port_space, peer.port()),
+                transport: if slot.id_type.is_xrc() {
+                    Transport::Xrc
+                } else {
+                    Transport::Rc
+                },
                 local_qpn: qp_num,
                 path_mtu: slot.path_mtu,
                 packet_life_time: slot.packet_life_time,

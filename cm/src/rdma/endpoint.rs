@@ -11,7 +11,7 @@ use super::error::RdmaError;
 use super::qp::QpInit;
 use super::resolver::Resolver;
 use super::slot::{Saved, Target};
-use super::types::{CmId, EventType, IdState};
+use super::types::{CmId, EventType, IdState, IdType};
 
 /// How long librdmacm gives each step of address resolution here.
 const RESOLVE: Duration = Duration::from_millis(2000);
@@ -33,7 +33,19 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         pd: Option<&'d Pd<'d, P>>,
         init: Option<&mut QpInit<'_, 'd, P>>,
     ) -> Result<CmId, RdmaError> {
-        let id = self.create_id(None, 0, address.port_space)?;
+        let id_type = IdType::of_port_space(address.port_space);
+        self.create_ep_of(address, id_type, pd, init)
+    }
+
+    /// The same with the type of the QP, as librdmacm takes it from `ai_qp_type`: for extended reliable connections.
+    pub fn create_ep_of(
+        &mut self,
+        address: &AddrInfo,
+        id_type: IdType,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<CmId, RdmaError> {
+        let id = self.create_id_of(None, 0, address.port_space, id_type)?;
         match self.prepare_ep(id, address, pd, init) {
             Ok(()) => Ok(id),
             Err(error) => {

@@ -12,7 +12,7 @@ use bareverbs_core::{
 };
 
 use super::extended::ExtendedAttribute;
-use super::types::{EventType, IdState, PortSpace};
+use super::types::{EventType, IdState, IdType, PortSpace};
 use crate::engine;
 use crate::ip::HostError;
 use crate::mad::{MadError, RejectReason, SidrStatus};
@@ -124,6 +124,13 @@ pub enum RdmaError {
         /// The id's port space.
         port_space: PortSpace,
     },
+    /// The call is not for ids of this type.
+    WrongType {
+        /// The call.
+        call: &'static str,
+        /// The id's type.
+        id_type: IdType,
+    },
     /// The datagram service has another Q_Key than the id's QP, which will not receive from it.
     WrongQkey {
         /// The id's.
@@ -207,6 +214,7 @@ impl RdmaError {
             | Self::SrqExists
             | Self::NoSrq
             | Self::WrongPortSpace { .. }
+            | Self::WrongType { .. }
             | Self::WrongQkey { .. }
             | Self::NoNetworkHeader
             | Self::Mad(_)
@@ -323,6 +331,9 @@ impl fmt::Display for RdmaError {
             Self::NoNetworkHeader => f.write_str("the datagram has no network header"),
             Self::WrongPortSpace { call, port_space } => {
                 write!(f, "{call} on an id of port space {port_space:?}")
+            }
+            Self::WrongType { call, id_type } => {
+                write!(f, "{call} on an id of type {id_type:?}")
             }
             Self::Unreachable => f.write_str("the other end did not answer"),
             Self::Event { event, status } => write!(f, "{event} with status {status}"),

@@ -171,11 +171,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let parent = &mut self.ids[listener];
         parent.unread += 1;
         let (target, context) = (parent.target, parent.context);
+        let id_type = parent.id_type;
         let (tos, ack_timeout, min_rnr_timer) =
             (parent.tos, parent.ack_timeout, parent.min_rnr_timer);
         let (timers, auto_mra) = (parent.timers, parent.auto_mra);
         let slot = &mut self.ids[index];
         slot.start(target, context, port_space);
+        slot.id_type = id_type;
         slot.passive = true;
         slot.bound = true;
         slot.state = IdState::Connect;

@@ -4,12 +4,13 @@ use core::fmt;
 
 use bareverbs_core::Platform;
 use bareverbs_core::pd::Pd;
+use bareverbs_core::xrc::Xrcd;
 
 use super::RdmaCm;
 use super::error::RdmaError;
 use super::qp::QpInit;
 use super::resolver::Resolver;
-use super::types::CmId;
+use super::types::{CmId, IdType};
 
 /// Operations of a send queue (`enum ibv_qp_create_send_ops_flags`), with their values.
 pub mod send_ops {
@@ -60,13 +61,13 @@ pub enum ExtendedAttribute {
 }
 
 impl ExtendedAttribute {
-    const fn is_supported(self, datagrams: bool) -> bool {
+    const fn is_supported(self, id_type: IdType) -> bool {
         match self {
             Self::SendOps(ops) => {
-                let possible = if datagrams {
-                    DATAGRAM_OPS
-                } else {
-                    RELIABLE_OPS
+                let possible = match id_type {
+                    IdType::Ud => DATAGRAM_OPS,
+                    IdType::Rc | IdType::XrcSend => RELIABLE_OPS,
+                    IdType::XrcRecv => 0,
                 };
                 ops & !possible == 0
             }
@@ -97,6 +98,8 @@ pub struct QpInitEx<'a, 'd, P: Platform> {
     pub init: QpInit<'a, 'd, P>,
     /// The PD; the id's or the default one if there is none.
     pub pd: Option<&'d Pd<'d, P>>,
+    /// The XRC domain of a target; that of the id's SRQ or the default one if there is none.
+    pub xrcd: Option<&'d Xrcd<'d, P>>,
     /// The rest.
     pub extended: &'a [ExtendedAttribute],
 }
@@ -106,6 +109,7 @@ impl<P: Platform> Default for QpInitEx<'_, '_, P> {
         Self {
             init: QpInit::default(),
             pd: None,
+            xrcd: None,
             extended: &[],
         }
     }
@@ -119,14 +123,20 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         id: CmId,
         init: &mut QpInitEx<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
-        let datagrams = self.slot(id)?.port_space.is_datagram();
+        let id_type = self.slot(id)?.id_type;
         let refused = init
             .extended
             .iter()
-            .find(|attribute| !attribute.is_supported(datagrams));
+            .find(|attribute| !attribute.is_supported(id_type));
         if let Some(&attribute) = refused {
             return Err(RdmaError::UnsupportedAttribute(attribute));
         }
-        self.create_qp(id, init.pd, &mut init.init)
+        if init.xrcd.is_some() && id_type != IdType::XrcRecv {
+            return Err(RdmaError::WrongType {
+                call: "create_qp_ex with an XRC domain",
+                id_type,
+            });
+        }
+        self.create_qp_in(id, init.pd, init.xrcd, &mut init.init)
     }
 }

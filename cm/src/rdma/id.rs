@@ -6,7 +6,7 @@ use super::RdmaCm;
 use super::error::RdmaError;
 use super::resolver::Resolver;
 use super::slot::{IdSlot, NIL, Pending, Queue, Target};
-use super::types::{ChannelId, CmId, EventType, IdOption, IdState, PortSpace, Route};
+use super::types::{ChannelId, CmId, EventType, IdOption, IdState, IdType, PortSpace, Route};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates an event channel (`rdma_create_event_channel`).
@@ -50,12 +50,37 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         context: u64,
         port_space: PortSpace,
     ) -> Result<CmId, RdmaError> {
+        self.create_id_of(
+            channel,
+            context,
+            port_space,
+            IdType::of_port_space(port_space),
+        )
+    }
+
+    /// The same with the type of its QP: the one that the port space is made for, or in [`PortSpace::Ib`] one end of an
+    /// extended reliable connection (which librdmacm creates by `rdma_create_ep` alone, from the type in its hints).
+    pub fn create_id_of(
+        &mut self,
+        channel: Option<ChannelId>,
+        context: u64,
+        port_space: PortSpace,
+        id_type: IdType,
+    ) -> Result<CmId, RdmaError> {
         if let Some(channel) = channel {
             self.channel(channel)?;
+        }
+        let usual = id_type == IdType::of_port_space(port_space);
+        if !usual && !(id_type.is_xrc() && port_space == PortSpace::Ib) {
+            return Err(RdmaError::WrongPortSpace {
+                call: "create_id_of",
+                port_space,
+            });
         }
         let index = self.take_slot()?;
         let target = channel.map_or(Target::Id(index), Target::Channel);
         self.ids[index as usize].start(target, context, port_space);
+        self.ids[index as usize].id_type = id_type;
         self.count_user(target, true);
         Ok(self.id_of(index as usize))
     }
@@ -123,6 +148,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         slot.send_cq = None;
         slot.recv_cq = None;
         slot.pd = None;
+        slot.xrcd = None;
         slot.saved = None;
         slot.used = false;
         slot.generation = slot.generation.wrapping_add(1);

@@ -121,6 +121,7 @@ mod stale;
 mod timers;
 mod types;
 mod verbs;
+mod xrc;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -139,11 +140,12 @@ pub use port::{Inbox, SharedPort};
 pub use qp::{Endpoint, QpInit};
 pub use resolver::{AddressChange, Neighbour, Resolution, Resolver, StaticNeighbours};
 pub use slot::{ChannelSlot, IdSlot, Resources, Storage};
+pub use srq::SrqInit;
 pub use types::{
     ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent,
-    ConnParam, DEVICE_MAX, EventType, IdOption, IdState, PortSpace, REJECT_PRIVATE_DATA_MAX, Route,
-    TraceEntry, UD_ACCEPT_PRIVATE_DATA_MAX, UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent,
-    event_str,
+    ConnParam, DEVICE_MAX, EventType, IdOption, IdState, IdType, PortSpace,
+    REJECT_PRIVATE_DATA_MAX, Route, TraceEntry, UD_ACCEPT_PRIVATE_DATA_MAX,
+    UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent, event_str,
 };
 
 pub use crate::mad::Ece;
@@ -582,12 +584,17 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
                 group.detach(slot.and_then(|slot| slot.qp.as_mut()));
             }
         }
+        // What ids share goes after all its users.
         for slot in self.ids.iter_mut() {
             slot.qp = None;
+            slot.saved = None;
+        }
+        for slot in self.ids.iter_mut() {
+            slot.srq = None;
             slot.send_cq = None;
             slot.recv_cq = None;
             slot.pd = None;
-            slot.saved = None;
+            slot.xrcd = None;
             slot.used = false;
             slot.generation = slot.generation.wrapping_add(1);
         }

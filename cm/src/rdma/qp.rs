@@ -5,9 +5,10 @@ use bareverbs_core::mr::Access;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{
     CreateQpError, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState, QpType, Rc,
-    RecvQueue, Ud,
+    RecvQueue, Ud, XrcRecv, XrcSend,
 };
 use bareverbs_core::srq::SrqHandle;
+use bareverbs_core::xrc::Xrcd;
 use bareverbs_core::{Gid, Mtu, Platform, Qpn};
 
 use super::RdmaCm;
@@ -16,7 +17,7 @@ use super::error::RdmaError;
 use super::gsi::ah_attr;
 use super::resolver::Resolver;
 use super::slot::PdOf;
-use super::types::{CmId, IdState, UDP_QKEY};
+use super::types::{CmId, IdState, IdType, UDP_QKEY};
 use crate::engine::{ConnectionId, QpParams};
 
 /// What a QP shall be (`struct ibv_qp_init_attr`, as `rdma_create_qp` takes it): CQs are optional.
@@ -55,11 +56,12 @@ impl<P: Platform> Default for QpInit<'_, '_, P> {
 /// The same for a while: what a listener keeps for its connections.
 #[derive(Debug)]
 pub(super) struct KeptInit<'d, P: Platform> {
-    send_cq: Option<CqHandle<'d, P>>,
-    recv_cq: Option<CqHandle<'d, P>>,
-    srq: Option<SrqHandle<'d, P>>,
+    pub(super) send_cq: Option<CqHandle<'d, P>>,
+    pub(super) recv_cq: Option<CqHandle<'d, P>>,
+    pub(super) srq: Option<SrqHandle<'d, P>>,
+    pub(super) xrcd: Option<&'d Xrcd<'d, P>>,
     pub(super) cap: QpCap,
-    sq_sig_all: bool,
+    pub(super) sq_sig_all: bool,
 }
 
 impl<P: Platform> Clone for KeptInit<'_, P> {
@@ -79,17 +81,23 @@ impl<'d, P: Platform> QpInit<'_, 'd, P> {
             send_cq: self.send_cq.map(Cq::handle),
             recv_cq: self.recv_cq.map(Cq::handle),
             srq: self.srq.clone(),
+            xrcd: None,
             cap: self.cap,
             sq_sig_all: self.sq_sig_all,
         }
     }
 }
 
-/// The QP of an id; its port space decides which.
+/// A CQ of the manager's, if there is one, and a handle of it or of the caller's.
+pub(super) type OwnCq<'d, P> = (Option<Cq<'d, P>>, CqHandle<'d, P>);
+
+/// The QP of an id; its type decides which.
 #[derive(Debug)]
 pub(super) enum IdQp<'d, P: Platform> {
     Rc(Qp<'d, P, Rc>),
     Ud(Qp<'d, P, Ud>),
+    XrcSend(Qp<'d, P, XrcSend>),
+    XrcRecv(Qp<'d, P, XrcRecv>),
 }
 
 impl<'d, P: Platform> IdQp<'d, P> {
@@ -97,6 +105,8 @@ impl<'d, P: Platform> IdQp<'d, P> {
         match self {
             Self::Rc(qp) => qp.qpn(),
             Self::Ud(qp) => qp.qpn(),
+            Self::XrcSend(qp) => qp.qpn(),
+            Self::XrcRecv(qp) => qp.qpn(),
         }
     }
 
@@ -104,6 +114,8 @@ impl<'d, P: Platform> IdQp<'d, P> {
         match self {
             Self::Rc(qp) => qp.has_srq(),
             Self::Ud(qp) => qp.has_srq(),
+            Self::XrcSend(qp) => qp.has_srq(),
+            Self::XrcRecv(qp) => qp.has_srq(),
         }
     }
 
@@ -111,13 +123,17 @@ impl<'d, P: Platform> IdQp<'d, P> {
         match self {
             Self::Rc(qp) => qp.state(),
             Self::Ud(qp) => qp.state(),
+            Self::XrcSend(qp) => qp.state(),
+            Self::XrcRecv(qp) => qp.state(),
         }
     }
 
-    fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+    pub(super) fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         match self {
             Self::Rc(qp) => qp.modify(attr, mask),
             Self::Ud(qp) => qp.modify(attr, mask),
+            Self::XrcSend(qp) => qp.modify(attr, mask),
+            Self::XrcRecv(qp) => qp.modify(attr, mask),
         }
     }
 
@@ -125,6 +141,8 @@ impl<'d, P: Platform> IdQp<'d, P> {
         match self {
             Self::Rc(qp) => qp.recv_queue(),
             Self::Ud(qp) => qp.recv_queue(),
+            Self::XrcSend(qp) => qp.recv_queue(),
+            Self::XrcRecv(qp) => qp.recv_queue(),
         }
     }
 }
@@ -153,8 +171,19 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         pd: Option<&'d Pd<'d, P>>,
         init: &mut QpInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
+        self.create_qp_in(id, pd, None, init)
+    }
+
+    pub(super) fn create_qp_in(
+        &mut self,
+        id: CmId,
+        pd: Option<&'d Pd<'d, P>>,
+        xrcd: Option<&'d Xrcd<'d, P>>,
+        init: &mut QpInit<'_, 'd, P>,
+    ) -> Result<(), RdmaError> {
         let index = self.index(id)?;
         let mut kept = init.keep();
+        kept.xrcd = xrcd;
         let mut created = self.create_kept_qp(index, pd, &mut kept);
         if let Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })) = created {
             // QPs that were destroyed wait until their CQs are looked at.
@@ -180,22 +209,18 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return Err(RdmaError::NotBound);
         }
         // Everything is kept aside until all of it is there, so that a failure leaves nothing behind.
+        match self.ids[index].id_type {
+            IdType::XrcSend => return self.create_initiator(index, pd, init),
+            IdType::XrcRecv => return self.create_target(index, init),
+            IdType::Rc | IdType::Ud => {}
+        }
         let pd = self.pd_for(index, pd)?;
-        let device = self.device;
-        // A CQ goes after its handle, which counts as a user of it.
-        let make = |given: &Option<CqHandle<'d, P>>, cqe: u32| match given {
-            Some(given) => Ok((None, given.clone())),
-            None => device.create_cq(CqInit::new(cqe.max(1))).map(|cq| {
-                let handle = cq.handle();
-                (Some(cq), handle)
-            }),
-        };
         let own_srq = self.ids[index].srq.as_ref().map(|srq| srq.srq.handle());
         let takes_own = init.srq.is_none() && own_srq.is_some();
         let srq = init.srq.clone().or(own_srq);
         let shared = srq.as_ref().map_or(0, SrqHandle::max_wr);
-        let (own_send, send_cq) = make(&init.send_cq, init.cap.max_send_wr)?;
-        let (own_recv, recv_cq) = make(&init.recv_cq, init.cap.max_recv_wr.max(shared))?;
+        let (own_send, send_cq) = self.cq_for(&init.send_cq, init.cap.max_send_wr)?;
+        let (own_recv, recv_cq) = self.cq_for(&init.recv_cq, init.cap.max_recv_wr.max(shared))?;
         let mut attr = QpInitHandles {
             send_cq,
             recv_cq,
@@ -234,6 +259,20 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
+    /// The CQ given, or one of the manager's, which goes after its handle: that counts as a user of it.
+    pub(super) fn cq_for(
+        &self,
+        given: &Option<CqHandle<'d, P>>,
+        cqe: u32,
+    ) -> Result<OwnCq<'d, P>, RdmaError> {
+        if let Some(given) = given {
+            return Ok((None, given.clone()));
+        }
+        let cq = self.device.create_cq(CqInit::new(cqe.max(1)))?;
+        let handle = cq.handle();
+        Ok((Some(cq), handle))
+    }
+
     /// Destroys the QP of an id, its automatic CQs, and its share of the default PD (`rdma_destroy_qp`).
     pub fn destroy_qp(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.index(id)?;
@@ -241,8 +280,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let slot = &mut self.ids[index];
         slot.qp = None;
         slot.send_cq = None;
-        slot.recv_cq = None;
+        // That of an XRC SRQ is the SRQ's.
+        if slot.srq.as_ref().is_none_or(|srq| !srq.srq.is_xrc()) {
+            slot.recv_cq = None;
+        }
         slot.pd = None;
+        slot.xrcd = None;
         if let Some(srq) = &mut slot.srq {
             srq.own_qp = false;
         }
@@ -257,6 +300,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 call: "endpoint",
                 port_space: slot.port_space,
             }),
+            Some(IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => Err(RdmaError::WrongType {
+                call: "endpoint",
+                id_type: slot.id_type,
+            }),
             Some(IdQp::Rc(qp)) => Ok(Endpoint {
                 qp,
                 send_cq: slot.send_cq.as_mut(),
@@ -270,10 +317,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
         let slot = self.slot_mut(id)?;
         match &mut slot.qp {
-            Some(IdQp::Rc(_)) => Err(RdmaError::WrongPortSpace {
-                call: "ud_endpoint",
-                port_space: slot.port_space,
-            }),
+            Some(IdQp::Rc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
+                Err(RdmaError::WrongPortSpace {
+                    call: "ud_endpoint",
+                    port_space: slot.port_space,
+                })
+            }
             Some(IdQp::Ud(qp)) => Ok(Endpoint {
                 qp,
                 send_cq: slot.send_cq.as_mut(),
@@ -336,7 +385,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    fn init_attr(&self, index: usize) -> (QpAttr, QpAttrMask) {
+    pub(super) fn init_attr(&self, index: usize) -> (QpAttr, QpAttrMask) {
         if self.ids[index].port_space.is_datagram() {
             let attr = QpAttr {
                 qp_state: QpState::Init,
@@ -392,9 +441,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             | QpAttrMask::AV
             | QpAttrMask::PATH_MTU
             | QpAttrMask::DEST_QPN
-            | QpAttrMask::RQ_PSN
-            | QpAttrMask::MAX_DEST_RD_ATOMIC
-            | QpAttrMask::MIN_RNR_TIMER;
+            | QpAttrMask::RQ_PSN;
+        // An initiator has no requests to answer.
+        let mask = match slot.id_type {
+            IdType::XrcSend => mask,
+            _ => mask | QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
+        };
         (attr, mask)
     }
 
@@ -415,12 +467,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             timeout: slot.ack_timeout.unwrap_or(params.ack_timeout),
             ..QpAttr::DEFAULT
         };
-        let mask = QpAttrMask::STATE
-            | QpAttrMask::SQ_PSN
-            | QpAttrMask::MAX_QP_RD_ATOMIC
-            | QpAttrMask::RETRY_CNT
-            | QpAttrMask::RNR_RETRY
-            | QpAttrMask::TIMEOUT;
+        let mask = QpAttrMask::STATE | QpAttrMask::SQ_PSN | QpAttrMask::TIMEOUT;
+        // A target makes no requests.
+        let mask = match slot.id_type {
+            IdType::XrcRecv => mask,
+            _ => {
+                mask | QpAttrMask::MAX_QP_RD_ATOMIC | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY
+            }
+        };
         (attr, mask)
     }
 

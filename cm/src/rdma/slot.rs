@@ -11,7 +11,10 @@ use super::error::RdmaError;
 use super::multicast::GroupSlot;
 use super::qp::{IdQp, KeptInit};
 use super::srq::IdSrq;
-use super::types::{ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, PortSpace};
+use super::types::{
+    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,
+};
+use super::xrc::XrcdOf;
 use crate::engine::{
     Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, SidrId, SidrSlot, Slot, Timers,
 };
@@ -106,6 +109,7 @@ pub struct IdSlot<'d, P: Platform> {
 
     pub(super) state: IdState,
     pub(super) port_space: PortSpace,
+    pub(super) id_type: IdType,
     /// Multicast groups that it is in.
     pub(super) groups: u16,
     pub(super) passive: bool,
@@ -154,6 +158,8 @@ pub struct IdSlot<'d, P: Platform> {
     pub(super) send_cq: Option<Cq<'d, P>>,
     pub(super) recv_cq: Option<Cq<'d, P>>,
     pub(super) pd: Option<PdOf<'d, P>>,
+    /// Of an XRC target.
+    pub(super) xrcd: Option<XrcdOf<'d, P>>,
     pub(super) saved: Option<Saved<'d, P>>,
 }
 
@@ -181,6 +187,7 @@ impl<P: Platform> IdSlot<'_, P> {
         private: [0; ACCEPT_PRIVATE_DATA_MAX],
         state: IdState::Idle,
         port_space: PortSpace::Tcp,
+        id_type: IdType::Rc,
         groups: 0,
         passive: false,
         accepted: false,
@@ -229,6 +236,7 @@ impl<P: Platform> IdSlot<'_, P> {
         send_cq: None,
         recv_cq: None,
         pd: None,
+        xrcd: None,
         saved: None,
     };
 
@@ -244,6 +252,7 @@ impl<P: Platform> IdSlot<'_, P> {
         self.private_len = 0;
         self.state = IdState::Idle;
         self.port_space = port_space;
+        self.id_type = IdType::of_port_space(port_space);
         self.groups = 0;
         self.passive = false;
         self.accepted = false;

@@ -1,14 +1,17 @@
 //! The SRQs of ids.
 
 use bareverbs_core::Platform;
+use bareverbs_core::cq::{Cq, CqInit};
 use bareverbs_core::pd::Pd;
 use bareverbs_core::srq::{Srq, SrqAttr, SrqError, SrqHandle};
+use bareverbs_core::xrc::Xrcd;
 
 use super::RdmaCm;
 use super::error::RdmaError;
 use super::resolver::Resolver;
 use super::slot::PdOf;
-use super::types::{CmId, IdState};
+use super::types::{CmId, IdState, IdType};
+use super::xrc::XrcdOf;
 
 /// The SRQ of an id.
 #[derive(Debug)]
@@ -16,14 +19,47 @@ pub(super) struct IdSrq<'d, P: Platform> {
     // In the order in which they have to go.
     pub(super) srq: Srq<'d, P>,
     pub(super) pd: PdOf<'d, P>,
+    /// One for XRC has it.
+    xrcd: Option<XrcdOf<'d, P>>,
     /// The id's own QP receives from it.
     pub(super) own_qp: bool,
 }
 
+impl<'d, P: Platform> IdSrq<'d, P> {
+    pub(super) fn xrcd(&self) -> Option<&XrcdOf<'d, P>> {
+        self.xrcd.as_ref()
+    }
+}
+
+/// What an SRQ shall be, in full (`struct ibv_srq_init_attr_ex`). Its type is that of the id: XRC for [`IdType::XrcRecv`].
+#[derive(Debug)]
+pub struct SrqInit<'a, 'd, P: Platform> {
+    /// Sizes: asked for, then given.
+    pub attr: SrqAttr,
+    /// The PD; the id's or the default one if there is none.
+    pub pd: Option<&'d Pd<'d, P>>,
+    /// For XRC the domain; the default one if there is none.
+    pub xrcd: Option<&'d Xrcd<'d, P>>,
+    /// For XRC the CQ; one of `attr.max_wr` entries is made if there is none, with events on.
+    pub cq: Option<&'a Cq<'d, P>>,
+}
+
+impl<P: Platform> SrqInit<'_, '_, P> {
+    /// An SRQ of these sizes.
+    pub const fn new(attr: SrqAttr) -> Self {
+        Self {
+            attr,
+            pd: None,
+            xrcd: None,
+            cq: None,
+        }
+    }
+}
+
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates the SRQ of an id (`rdma_create_srq`), in `pd` or the default PD; `attr` says afterwards what the hardware
-    /// gives. The id has to be bound, be it to the wildcard, and may be a listener, which is how the
-    /// connections of one come to share an SRQ: each takes its [`srq_handle`](Self::srq_handle).
+    /// gives. The id has to be bound, be it to the wildcard, and may be a listener, which is how the connections of one
+    /// come to share an SRQ: each takes its [`srq_handle`](Self::srq_handle).
     ///
     /// A QP that is created on the id later uses it, and [`post_recv`](Self::post_recv) posts to it, QP or not.
     pub fn create_srq(
@@ -31,6 +67,23 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         id: CmId,
         pd: Option<&'d Pd<'d, P>>,
         attr: &mut SrqAttr,
+    ) -> Result<(), RdmaError> {
+        let mut init = SrqInit {
+            pd,
+            ..SrqInit::new(*attr)
+        };
+        self.create_srq_ex(id, &mut init)?;
+        *attr = init.attr;
+        Ok(())
+    }
+
+    /// The same with all attributes (`rdma_create_srq_ex`). On an id of type [`IdType::XrcRecv`] the SRQ is one for XRC: the
+    /// targets of all connections in its domain receive into it, and what arrives completes in its CQ
+    /// ([`get_recv_comp`](Self::get_recv_comp) on this id, if the CQ is the manager's).
+    pub fn create_srq_ex(
+        &mut self,
+        id: CmId,
+        init: &mut SrqInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
         let index = self.index(id)?;
         if self.ids[index].srq.is_some() {
@@ -40,24 +93,75 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if self.ids[index].state == IdState::Idle {
             return Err(RdmaError::NotBound);
         }
-        let pd = self.pd_for(index, pd)?;
-        let srq = pd.get().create_srq(attr)?;
-        self.ids[index].srq = Some(IdSrq {
+        let id_type = self.ids[index].id_type;
+        let pd = self.pd_for(index, init.pd)?;
+        if id_type != IdType::XrcRecv {
+            if init.xrcd.is_some() || init.cq.is_some() {
+                return Err(RdmaError::WrongType {
+                    call: "create_srq_ex with an XRC domain or a CQ",
+                    id_type,
+                });
+            }
+            let srq = pd.get().create_srq(&mut init.attr)?;
+            self.ids[index].srq = Some(IdSrq {
+                srq,
+                pd,
+                xrcd: None,
+                own_qp: false,
+            });
+            return Ok(());
+        }
+        let xrcd = self.xrcd_for(index, init.xrcd)?;
+        let make = |cqe: u32| self.device.create_cq(CqInit::new(cqe.max(1)));
+        let (srq, own_cq) = match init.cq {
+            Some(cq) => (
+                pd.get().create_xrc_srq(xrcd.get(), cq, &mut init.attr)?,
+                None,
+            ),
+            None => {
+                let cq = make(init.attr.max_wr)?;
+                let srq = pd.get().create_xrc_srq(xrcd.get(), &cq, &mut init.attr)?;
+                (srq, Some(cq))
+            }
+        };
+        let slot = &mut self.ids[index];
+        slot.srq = Some(IdSrq {
             srq,
             pd,
+            xrcd: Some(xrcd),
             own_qp: false,
         });
+        slot.recv_cq = own_cq;
         Ok(())
     }
 
     /// Destroys the SRQ of an id (`rdma_destroy_srq`): EBUSY while QPs receive from it, or handles of it are about.
     pub fn destroy_srq(&mut self, id: CmId) -> Result<(), RdmaError> {
         let slot = self.slot_mut(id)?;
-        let IdSrq { srq, pd, own_qp } = slot.srq.take().ok_or(RdmaError::NoSrq)?;
-        srq.destroy().map_err(|(srq, error)| {
-            slot.srq = Some(IdSrq { srq, pd, own_qp });
-            RdmaError::Srq(error)
-        })
+        let IdSrq {
+            srq,
+            pd,
+            xrcd,
+            own_qp,
+        } = slot.srq.take().ok_or(RdmaError::NoSrq)?;
+        let own_cq = srq.is_xrc();
+        match srq.destroy() {
+            Ok(()) => {
+                if own_cq {
+                    slot.recv_cq = None;
+                }
+                Ok(())
+            }
+            Err((srq, error)) => {
+                slot.srq = Some(IdSrq {
+                    srq,
+                    pd,
+                    xrcd,
+                    own_qp,
+                });
+                Err(error.into())
+            }
+        }
     }
 
     /// The SRQ of an id (`id->srq`).

@@ -74,6 +74,34 @@ impl PortSpace {
     }
 }
 
+/// What QP an id has (`enum ibv_qp_type` of `struct rdma_cm_id`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdType {
+    /// For reliable connections; of port spaces for connections.
+    Rc,
+    /// For datagrams; of port spaces for datagrams.
+    Ud,
+    /// The connecting end of an extended reliable connection; in [`PortSpace::Ib`].
+    XrcSend,
+    /// The listening and accepting end of one; in [`PortSpace::Ib`].
+    XrcRecv,
+}
+
+impl IdType {
+    /// What a port space is made for.
+    pub const fn of_port_space(port_space: PortSpace) -> Self {
+        if port_space.is_datagram() {
+            Self::Ud
+        } else {
+            Self::Rc
+        }
+    }
+
+    pub(super) const fn is_xrc(self) -> bool {
+        matches!(self, Self::XrcSend | Self::XrcRecv)
+    }
+}
+
 /// The Q_Key of all datagrams between ids (`RDMA_UDP_QKEY`).
 pub const UDP_QKEY: u32 = 0x0123_4567;
 

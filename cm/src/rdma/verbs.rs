@@ -278,13 +278,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
         let slot = self.slot_mut(id)?;
-        if slot.qp.is_none() {
-            return Err(RdmaError::NoQp);
-        }
         let cq = match side {
             Side::Send => slot.send_cq.as_mut(),
             Side::Recv => slot.recv_cq.as_mut(),
         };
+        if cq.is_none() && slot.qp.is_none() {
+            return Err(RdmaError::NoQp);
+        }
         let cq = cq.ok_or(RdmaError::WrongMode {
             call: "get_comp without a CQ of the manager's",
         })?;

@@ -22,6 +22,7 @@ fn what_a_qp_has_is_accepted() {
     let mut init = QpInitEx {
         init: qp(),
         pd: Some(pd),
+        xrcd: None,
         extended: &[
             ExtendedAttribute::SendOps(ops),
             ExtendedAttribute::CreateFlags(0),
@@ -76,6 +77,7 @@ fn what_no_qp_has_is_refused() {
         let mut init = QpInitEx {
             init: qp(),
             pd: None,
+            xrcd: None,
             extended: &[ExtendedAttribute::SendOps(send_ops::SEND), attribute],
         };
         let error = pair.cms[0].create_qp_ex(id, &mut init).unwrap_err();
