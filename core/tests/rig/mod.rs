@@ -62,7 +62,8 @@ pub(crate) fn fake(issi: u32) -> Fake {
     Fake::with(|inner| {
         inner.issi = issi;
         for caps in [&mut inner.hca, &mut inner.hca_max] {
-            caps.set_max_wqe_sz_sq(1024)
+            caps.set_xrc(true)
+                .set_max_wqe_sz_sq(1024)
                 .set_max_wqe_sz_rq(512)
                 .set_log_max_cq_sz(22)
                 .set_log_max_srq_sz(15)
@@ -177,7 +178,7 @@ impl Rig {
                 };
                 objects.srqs.insert(number, srq);
             }
-            Opcode::CreateMkey | Opcode::AllocPd => {}
+            Opcode::CreateMkey | Opcode::AllocPd | Opcode::AllocXrcd | Opcode::CreateXrcSrq => {}
             Opcode::QueryCq => {
                 let cq = objects.cqs[&(posted.dword(8) & 0xff_ffff)];
                 output[0x10 + 0x2c..][..4]
