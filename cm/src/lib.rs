@@ -21,15 +21,15 @@
 //! |---|---|---|
 //! | `rdma_create_event_channel` | [`create_event_channel`](rdma::RdmaCm::create_event_channel) | done. `cm_modes`: `migration_moves_events` |
 //! | `rdma_destroy_event_channel` | [`destroy_event_channel`](rdma::RdmaCm::destroy_event_channel) | done; refuses while ids use it. `cm_modes`: `migration_moves_events` |
-//! | `rdma_create_id` | [`create_id`](rdma::RdmaCm::create_id) | done; `RDMA_PS_IB` over IP addresses, with RC QPs. `cm_datagrams`: `port_spaces_are_apart` |
+//! | `rdma_create_id` | [`create_id`](rdma::RdmaCm::create_id), [`create_id_of`](rdma::RdmaCm::create_id_of) for XRC | done; `RDMA_PS_IB` over IP addresses, with RC and XRC QPs. `cm_datagrams`: `port_spaces_are_apart`; `cm_xrc`: `kinds_do_not_mix` |
 //! | `rdma_destroy_id` | [`destroy_id`](rdma::RdmaCm::destroy_id) | done; never waits for events, destroys a QP that is left. `cm_multicast`: `groups_end_with_their_ids` |
-//! | `rdma_create_ep` | [`create_ep`](rdma::RdmaCm::create_ep) | done. `cm_modes`, `cm_datagrams`: `synchronous_endpoints`; `cm_srq`: `endpoints_keep_queues_for_their_connections` |
+//! | `rdma_create_ep` | [`create_ep`](rdma::RdmaCm::create_ep), [`create_ep_of`](rdma::RdmaCm::create_ep_of) for XRC | done. `cm_modes`, `cm_datagrams`, `cm_xrc`: `synchronous_endpoints`; `cm_srq`: `endpoints_keep_queues_for_their_connections` |
 //! | `rdma_destroy_ep` | [`destroy_ep`](rdma::RdmaCm::destroy_ep) | done. `cm_modes`: `synchronous_endpoints` |
 //! | `rdma_bind_addr` | [`bind_addr`](rdma::RdmaCm::bind_addr) | done; no privileged ports. `cm_modes`: `calls_in_the_wrong_state_are_einval` |
 //! | `rdma_resolve_addr` | [`resolve_addr`](rdma::RdmaCm::resolve_addr) | done over a [`Resolver`](rdma::Resolver): [`NeighbourDiscovery`](rdma::NeighbourDiscovery) for ARP and ND, or a table; multicast groups too. `cm_neighbours`, `cm_multicast`: `a_resolved_group_over_the_ethernet_queue` |
 //! | `rdma_resolve_route` | [`resolve_route`](rdma::RdmaCm::resolve_route) | done on RoCE; path records on InfiniBand later. `cm`: `connect_talk_disconnect` |
-//! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC, and UD in `RDMA_PS_UDP` and `IPOIB`. `cm_datagrams`: `a_service_is_found_and_answers` |
-//! | `rdma_create_qp_ex` | [`create_qp_ex`](rdma::RdmaCm::create_qp_ex) | done; an attribute that no QP here has is refused by its name; XRC later. `cm_extended`: `what_a_qp_has_is_accepted`, `what_no_qp_has_is_refused` |
+//! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC; UD in `RDMA_PS_UDP` and `IPOIB`; XRC. `cm_datagrams`: `a_service_is_found_and_answers`; `cm_xrc`: `initiators_reach_the_queues_of_listeners` |
+//! | `rdma_create_qp_ex` | [`create_qp_ex`](rdma::RdmaCm::create_qp_ex) | done: PD, XRC domain, send operations; an attribute that no QP here has is refused by its name. `cm_extended`: `what_a_qp_has_is_accepted`, `what_no_qp_has_is_refused`; `cm_xrc`: `given_domains_and_queues` |
 //! | `rdma_destroy_qp` | [`destroy_qp`](rdma::RdmaCm::destroy_qp) | done. `cm_multicast`: `groups_end_with_their_ids` |
 //! | `rdma_connect` | [`connect`](rdma::RdmaCm::connect) | done; datagram services by SIDR. `cm_datagrams`: `a_service_is_found_and_answers`, `nobody_answers` |
 //! | `rdma_establish` | [`establish`](rdma::RdmaCm::establish) | done. `cm_modes`: `external_qp` |
@@ -48,22 +48,22 @@
 //! | `rdma_get_src_port`, `rdma_get_dst_port` | [`get_src_port`](rdma::RdmaCm::get_src_port), [`get_dst_port`](rdma::RdmaCm::get_dst_port) | done; in host order. `cm_datagrams`: `a_service_is_found_and_answers` |
 //! | `rdma_get_local_addr`, `rdma_get_peer_addr` | [`get_local_addr`](rdma::RdmaCm::get_local_addr), [`get_peer_addr`](rdma::RdmaCm::get_peer_addr) | done. `cm_datagrams`: `a_service_is_found_and_answers` |
 //! | `rdma_get_devices`, `rdma_free_devices` | | not needed: they list the devices that the system has opened. Here the application opens each function itself, by a [`Platform`](bareverbs_core::Platform), and makes a manager on it ([`RdmaCm::new`](rdma::RdmaCm::new)), so that the list is its own |
-//! | `rdma_set_option` | [`set_option`](rdma::RdmaCm::set_option) | done: TOS, REUSEADDR, AFONLY, ACK_TIMEOUT, and two more; IB PATH later |
+//! | `rdma_set_option` | [`set_option`](rdma::RdmaCm::set_option) | done: TOS, REUSEADDR, AFONLY, ACK_TIMEOUT, and two more; IB PATH later. `cm_options`: `options_reach_the_qp`, `addresses_are_shared_by_those_who_say_so` |
 //! | `rdma_migrate_id` | [`migrate_id`](rdma::RdmaCm::migrate_id) | done. `cm_modes`: `migration_moves_events` |
 //! | `rdma_getaddrinfo`, `rdma_freeaddrinfo` | [`rdma::getaddrinfo`] | done for numeric hosts and ports. `cm_modes`: `synchronous_endpoints` |
 //! | `rdma_resolve_addrinfo`, `rdma_query_addrinfo` | | not needed: they ask DNS, or the subnet's service records, in the background. There is no name service below an operating system: [`rdma::getaddrinfo`] takes numeric hosts only, and has its answer at once |
 //! | `rdma_init_qp_attr` | [`init_qp_attr`](rdma::RdmaCm::init_qp_attr) | done. `cm_modes`: `external_qp`; `cm_datagrams`: `external_qps` |
 //! | `rdma_set_local_ece`, `rdma_get_remote_ece` | [`set_local_ece`](rdma::RdmaCm::set_local_ece), [`get_remote_ece`](rdma::RdmaCm::get_remote_ece) | done. `cm_ece`: `options_go_both_ways` |
-//! | `rdma_create_srq`, `_ex`, `rdma_destroy_srq` | [`create_srq`](rdma::RdmaCm::create_srq), [`destroy_srq`](rdma::RdmaCm::destroy_srq) | done; XRC later. `cm_srq`: `connections_share_their_listeners_queue`, `an_id_with_a_queue_of_its_own` |
+//! | `rdma_create_srq`, `_ex`, `rdma_destroy_srq` | [`create_srq`](rdma::RdmaCm::create_srq), [`create_srq_ex`](rdma::RdmaCm::create_srq_ex), [`destroy_srq`](rdma::RdmaCm::destroy_srq) | done; the type is that of the id, and destroying is refused while there are users. `cm_srq`: `connections_share_their_listeners_queue`, `an_id_with_a_queue_of_its_own`; `cm_xrc`: `initiators_reach_the_queues_of_listeners`, `given_domains_and_queues` |
 //! | `rdma_reg_msgs`, `_read`, `_write` | [`reg_msgs`](rdma::RdmaCm::reg_msgs), [`reg_read`](rdma::RdmaCm::reg_read), [`reg_write`](rdma::RdmaCm::reg_write) | done; they give memory, see [`rdma`]. `cm`: `rdma_read_and_write` |
 //! | `rdma_dereg_mr` | dropping the buffer | done. `cm_srq`: `connections_share_their_listeners_queue` |
-//! | `rdma_post_recv`, `rdma_post_recvv` | [`post_recv`](rdma::RdmaCm::post_recv), [`post_recvv`](rdma::RdmaCm::post_recvv) | done. `cm_lists`: `messages_in_pieces` |
+//! | `rdma_post_recv`, `rdma_post_recvv` | [`post_recv`](rdma::RdmaCm::post_recv), [`post_recvv`](rdma::RdmaCm::post_recvv) | done; to the id's SRQ if it has one. `cm_lists`: `messages_in_pieces`; `cm_srq`: `connections_share_their_listeners_queue` |
 //! | `rdma_post_send`, `rdma_post_sendv` | [`post_send`](rdma::RdmaCm::post_send), [`post_sendv`](rdma::RdmaCm::post_sendv), [`post_send_inline`](rdma::RdmaCm::post_send_inline) | done. `cm_lists`: `messages_in_pieces` |
 //! | `rdma_post_read`, `rdma_post_readv` | [`post_read`](rdma::RdmaCm::post_read), [`post_readv`](rdma::RdmaCm::post_readv) | done. `cm`: `rdma_read_and_write`; `cm_lists`: `messages_in_pieces` |
 //! | `rdma_post_write`, `rdma_post_writev` | [`post_write`](rdma::RdmaCm::post_write), [`post_writev`](rdma::RdmaCm::post_writev) | done. `cm`: `rdma_read_and_write`; `cm_lists`: `messages_in_pieces` |
 //! | `rdma_post_ud_send` | [`post_ud_send`](rdma::RdmaCm::post_ud_send) | done. `cm_datagrams`: `a_service_is_found_and_answers` |
 //! | `ibv_init_ah_from_wc` (libibverbs) | [`ah_attr_from_wc`](rdma::RdmaCm::ah_attr_from_wc) | done. `cm_datagrams`: `the_way_back_needs_a_header` |
-//! | `rdma_get_send_comp`, `rdma_get_recv_comp` | [`get_send_comp`](rdma::RdmaCm::get_send_comp), [`get_recv_comp`](rdma::RdmaCm::get_recv_comp), each with `_until` | done. `cm_modes`: `synchronous_endpoints` |
+//! | `rdma_get_send_comp`, `rdma_get_recv_comp` | [`get_send_comp`](rdma::RdmaCm::get_send_comp), [`get_recv_comp`](rdma::RdmaCm::get_recv_comp), each with `_until` | done. `cm_modes`, `cm_xrc`: `synchronous_endpoints` |
 //! | rsockets | | not planned |
 //!
 //! # The man pages, point by point
@@ -75,15 +75,15 @@
 //!
 //! **rdma_create_ep(3).** On the active side address and route are resolved and, with attributes, a QP is created, in the
 //! given PD or a default one; [`connect`](rdma::RdmaCm::connect) may follow at once. On the passive side (`passive` in
-//! [`AddrInfo`](rdma::AddrInfo)) PD and attributes, with the CQs and the SRQ in them, are saved, and each id that [`get_request`](rdma::RdmaCm::get_request) gives
-//! has a QP made from them; [`listen`](rdma::RdmaCm::listen) may follow at once, without `bind_addr`. The id is synchronous
-//! until [`migrate_id`](rdma::RdmaCm::migrate_id). Released by [`destroy_ep`](rdma::RdmaCm::destroy_ep). If a step fails
-//! nothing is left behind.
+//! [`AddrInfo`](rdma::AddrInfo)) PD and attributes, with the CQs and the SRQ in them, are saved, and each id that
+//! [`get_request`](rdma::RdmaCm::get_request) gives has a QP made from them; [`listen`](rdma::RdmaCm::listen) may follow at
+//! once, without `bind_addr`. The id is synchronous until [`migrate_id`](rdma::RdmaCm::migrate_id). Released
+//! by [`destroy_ep`](rdma::RdmaCm::destroy_ep). If a step fails nothing is left behind.
 //!
 //! **rdma_create_qp(3).** The id has to be bound to the device (EINVAL otherwise; librdmacm crashes). The QP is moved through
 //! its states by the library; after its creation receives may be posted. With an SRQ on the id, or in the attributes, they
-//! are posted there. Without a PD the default one is used, of which
-//! there is one per device. CQs are optional: those that are absent are made with the queues' sizes and with events, and
+//! are posted there. Without a PD the default one is used, of which there is one per device, and a target without a domain
+//! is in the default XRC domain. CQs are optional: those that are absent are made with the queues' sizes and with events, and
 //! are to be had by [`endpoint`](rdma::RdmaCm::endpoint). The actual capabilities come back in the attributes. One QP per
 //! id.
 //!

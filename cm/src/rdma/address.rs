@@ -590,10 +590,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 continue;
             }
             let (ours, theirs) = (address.ip(), local.ip());
-            if ours.is_ipv4() != theirs.is_ipv4()
-                && (af_only || other.af_only || ours.is_ipv4() || theirs.is_ipv4())
-            {
-                continue;
+            if ours.is_ipv4() != theirs.is_ipv4() {
+                // The IPv6 wildcard stands for IPv4 as well, unless it was told not to.
+                let (v6, only) = if ours.is_ipv6() {
+                    (ours, af_only)
+                } else {
+                    (theirs, other.af_only)
+                };
+                if only || !v6.is_unspecified() {
+                    continue;
+                }
             }
             if ours == theirs && !ours.is_unspecified() {
                 return Err(RdmaError::AddrInUse(address));

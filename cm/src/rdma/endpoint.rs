@@ -138,12 +138,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             .saved
             .as_ref()
             .map(|saved| (saved.pd, saved.init.clone()));
-        if let Some((pd, mut init)) = saved {
-            if let Err(error) = self.create_kept_qp(child, pd, &mut init) {
-                // Destroying the id refuses the request.
-                self.destroy_id(id)?;
-                return Err(error);
-            }
+        if let Some((pd, mut init)) = saved
+            && let Err(error) = self.create_kept_qp(child, pd, &mut init)
+        {
+            // Destroying the id refuses the request.
+            self.destroy_id(id)?;
+            return Err(error);
         }
         Ok(id)
     }

@@ -70,8 +70,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if let Some(channel) = channel {
             self.channel(channel)?;
         }
-        let usual = id_type == IdType::of_port_space(port_space);
-        if !usual && !(id_type.is_xrc() && port_space == PortSpace::Ib) {
+        let fits = id_type == IdType::of_port_space(port_space)
+            || id_type.is_xrc() && port_space == PortSpace::Ib;
+        if !fits {
             return Err(RdmaError::WrongPortSpace {
                 call: "create_id_of",
                 port_space,

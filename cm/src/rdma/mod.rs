@@ -67,12 +67,21 @@
 //! service (SIDR), and `Established` says where to send ([`UdEvent`]). The service's side learns who asked, not from which QP:
 //! that is in the first datagram's completion, and the way back in the 40 bytes before it ([`ah_attr_from_wc`](RdmaCm::ah_attr_from_wc)).
 //!
+//! # Shared receive queues
+//!
+//! [`create_srq`](RdmaCm::create_srq) gives an id an SRQ, which its QP takes, and which QPs of other ids take by
+//! [`srq_handle`](RdmaCm::srq_handle): that is how the connections of a listener share one. On an id of type
+//! [`IdType::XrcRecv`] it is an XRC SRQ. Each of its connections has a target, which has no queues; the other ends, of type
+//! [`IdType::XrcSend`], name the SRQ in each request ([`xrc_endpoint`](RdmaCm::xrc_endpoint)), and learn its number
+//! from the application, in the private data.
+//!
 //! # Where it differs
 //!
 //! * Events own their data; acknowledging one is dropping it, and nothing ever waits for that.
 //! * Ids are generational handles: a destroyed one is a clean error.
 //! * A full backlog is refused (REJ 3), not ignored.
-//! * [`destroy_id`](RdmaCm::destroy_id) destroys the QP and automatic CQs that are still there.
+//! * [`destroy_id`](RdmaCm::destroy_id) destroys the QP, the SRQ and automatic CQs that are still there, unless others use the
+//!   SRQ.
 //! * Every timer can be set ([`IdOption`]), and the RNR NAK timer is 0.64 ms rather than 655 ms.
 //!
 //! ```no_run

@@ -353,9 +353,7 @@ fn domains_are_borders() {
             assert!(o.cq.poll().unwrap().is_none());
             assert_eq!(t.qp.query().unwrap().attr.qp_state, QpState::Err);
             // From the beginning, with the same queues.
-            for qp in [&mut a.qp] {
-                qp.modify(&QpAttr::DEFAULT, QpAttrMask::STATE).unwrap();
-            }
+            a.qp.modify(&QpAttr::DEFAULT, QpAttrMask::STATE).unwrap();
             t.qp.modify(&QpAttr::DEFAULT, QpAttrMask::STATE).unwrap();
             connect(lab, &mut a, &mut t);
             let queue = a.qp.send_queue();
@@ -375,7 +373,6 @@ fn domains_are_borders() {
 #[test]
 fn queues_go_in_order() {
     lab(|lab| {
-        let device = lab.sides[1].device;
         let mut a = initiator(lab);
         let mut t = target(lab);
         let Owner {
@@ -438,7 +435,6 @@ fn queues_go_in_order() {
         cq.destroy().map_err(|(_, error)| error).unwrap();
         drop(buffer);
         pd.dealloc().map_err(|(_, error)| error).unwrap();
-        let _ = device;
     });
 }
 
@@ -632,7 +628,6 @@ fn every_command_may_fail() {
     let mut refused = 0;
     for nth in 0..used as u32 {
         lab(|lab| {
-            let device = lab.sides[0].device;
             lab.world.with_model(0, |model| {
                 model.faults_mut().commands.push(CommandRule::nth(
                     nth,
@@ -648,7 +643,6 @@ fn every_command_may_fail() {
             lab.world
                 .with_model(0, |model| model.faults_mut().commands.clear());
             life(lab).unwrap_or_else(|error| panic!("command {nth}: {error}"));
-            let _ = device;
         });
     }
     assert!(refused > 9, "{refused}");
