@@ -67,15 +67,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    env_logger::init();
-    let options = Options::parse();
-    match options.addresses.run(&options) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|options: &Options| options.addresses.run(options))
 }
 
 impl Program for Options {

@@ -2,12 +2,13 @@
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
 use std::sync::mpsc;
 
 use bareverbs::verbs::{Mac, Mtu, Platform};
 use bareverbs_in_process::Builder;
 use bareverbs_vfio::{PciAddress, VfioDevice};
-use clap::Args;
+use clap::{Args, Parser};
 
 use crate::model::Plugged;
 use crate::node::{self, About, Cm, Settings};
@@ -272,8 +273,20 @@ impl Cards {
     }
 }
 
+/// The whole of a program: runs it as its command line says.
+pub(crate) fn main<A: Program + Parser, T>(run: impl FnOnce(&A) -> Result<T>) -> ExitCode {
+    env_logger::init();
+    match run(&A::parse()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(A::NAME, &*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Says why a program failed, unless that was said when it came up.
-pub(crate) fn tell(name: &str, error: &(dyn Error + Send + Sync + 'static)) {
+fn tell(name: &str, error: &(dyn Error + Send + Sync + 'static)) {
     if !error.is::<Told>() {
         eprintln!("{name}: {error}");
     }

@@ -39,7 +39,6 @@ use std::process::ExitCode;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver};
 use bareverbs::verbs::Platform;
-use clap::Parser;
 use cli::Options;
 use node::{About, Cm};
 use program::Program;
@@ -51,15 +50,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
 
 fn main() -> ExitCode {
-    env_logger::init();
-    let options = Options::parse();
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(run)
 }
 
 fn run(options: &Options) -> Result<()> {

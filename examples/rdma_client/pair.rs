@@ -41,14 +41,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main() -> ExitCode {
-    env_logger::init();
-    match Options::parse().run() {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(Options::run)
 }
 
 impl Options {

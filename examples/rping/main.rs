@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::Platform;
-use clap::Parser;
 use cli::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{About, Cm};
@@ -36,15 +35,7 @@ use program::Program;
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
-    env_logger::init();
-    let options = Options::parse();
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(run)
 }
 
 fn run(options: &Options) -> Result<()> {

@@ -68,15 +68,7 @@ struct Echoed {
 }
 
 fn main() -> ExitCode {
-    env_logger::init();
-    let options = Options::parse();
-    match options.addresses.run(&options) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|options: &Options| options.addresses.run(options))
 }
 
 impl Options {

@@ -1,51 +1,33 @@
 //! The connections of one end, from the first event to the last.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use bareverbs::cm::rdma::{
-    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, QpInit, SendFlags,
+    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, SendFlags,
 };
-use bareverbs::verbs::mr::Buffer;
-use bareverbs::verbs::qp::QpCap;
-use bareverbs::verbs::{Platform, Wc, WcStatus};
+use bareverbs::verbs::Platform;
 
 use crate::Result;
+use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
 use crate::node::Cm;
-
-/// How long the other end may take for anything.
-const SILENCE: Duration = Duration::from_secs(30);
-const RESOLVE: Duration = Duration::from_secs(2);
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
-    pub(crate) connections: usize,
-    /// Each way of each connection.
-    pub(crate) messages: u32,
-    /// Bytes of a message.
-    pub(crate) size: usize,
+    /// Messages each way of each connection.
+    pub(crate) amount: Amount,
     pub(crate) tos: Option<u8>,
     pub(crate) ack_timeout: Option<u8>,
     /// Change the event channel.
     pub(crate) migrate: bool,
 }
 
-/// What was done.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exchanged {
-    pub(crate) connections: usize,
-    /// Messages, on all of them.
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-}
-
 /// One connection.
 struct Peer<'d, P: Platform> {
     id: CmId,
     connected: bool,
-    /// Room for a message that is received, and after it for one that is sent; if there is a queue pair.
-    memory: Option<Buffer<'d, P>>,
+    /// If there is a queue pair.
+    messages: Option<Messages<'d, P>>,
 }
 
 pub(crate) struct Connections<'c, 's, 'd, P: Platform> {
@@ -68,8 +50,8 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
             cm,
             plan,
             channel,
-            peers: Vec::with_capacity(plan.connections),
-            connecting: plan.connections,
+            peers: Vec::with_capacity(plan.amount.connections()),
+            connecting: plan.amount.connections(),
             connected: 0,
             done: Exchanged::default(),
         })
@@ -85,7 +67,8 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
             .cm
             .create_id(Some(self.channel), u64::MAX, PortSpace::Tcp)?;
         self.cm.bind_addr(listener, address)?;
-        self.cm.listen(listener, self.plan.connections as u32)?;
+        self.cm
+            .listen(listener, self.plan.amount.connections() as u32)?;
         listening();
         // The first client comes when it likes.
         let event = self.cm.get_cm_event(self.channel)?;
@@ -94,8 +77,8 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
             self.next_event()?;
         }
         for number in 0..self.peers.len() {
-            if let Some(memory) = &self.peers[number].memory {
-                memory.copy_in(self.plan.size, &text(number, self.plan.size))?;
+            if let Some(messages) = &self.peers[number].messages {
+                messages.say(&text(number, self.plan.amount.size()))?;
             }
         }
         self.send()?;
@@ -120,14 +103,14 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
 
     /// The client's part.
     pub(crate) fn work(mut self, here: IpAddr, server: SocketAddr) -> Result<Exchanged> {
-        for number in 0..self.plan.connections {
+        for number in 0..self.plan.amount.connections() {
             let id = self
                 .cm
                 .create_id(Some(self.channel), number as u64, PortSpace::Tcp)?;
             self.peers.push(Peer {
                 id,
                 connected: false,
-                memory: None,
+                messages: None,
             });
             let here = SocketAddr::new(here, 0);
             self.cm.resolve_addr(id, Some(here), server, RESOLVE)?;
@@ -150,8 +133,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
     }
 
     fn next_event(&mut self) -> Result<()> {
-        let deadline = self.cm.now() + SILENCE;
-        let event = self.cm.get_cm_event_until(self.channel, deadline)?;
+        let event = next_event(self.cm, self.channel)?;
         self.handle(&event)
     }
 
@@ -174,7 +156,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
                     }),
                 )?;
             }
-            EventType::ConnectRequest if self.peers.len() == self.plan.connections => {
+            EventType::ConnectRequest if self.peers.len() == self.plan.amount.connections() => {
                 self.cm.reject(id, &[])?;
                 self.cm.destroy_id(id)?;
             }
@@ -183,7 +165,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
                 self.peers.push(Peer {
                     id,
                     connected: false,
-                    memory: None,
+                    messages: None,
                 });
                 self.cm.set_context(id, number as u64)?;
                 if let Some(exponent) = self.plan.ack_timeout {
@@ -223,50 +205,37 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
 
     /// Makes the queue pair of a connection and room for all the messages.
     fn prepare(&mut self, number: usize) -> Result<()> {
-        let Plan { messages, size, .. } = self.plan;
-        let id = self.peers[number].id;
-        let mut init = QpInit {
-            cap: QpCap {
-                max_send_wr: messages.max(1),
-                max_recv_wr: messages.max(1),
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
-            sq_sig_all: true,
-            ..QpInit::default()
+        let amount = self.plan.amount;
+        let room = Room {
+            size: amount.size(),
+            header: 0,
+            sends: amount.messages(),
+            receives: amount.messages(),
+            // They are all the same.
+            places: 1,
         };
-        self.cm.create_qp(id, None, &mut init)?;
-        if messages > 0 {
-            let memory = self.cm.reg_msgs(id, 2 * size)?;
-            for _ in 0..messages {
-                // All into one place: they are all the same.
-                self.cm.post_recv(id, 0, &memory, 0, size)?;
-            }
-            self.peers[number].memory = Some(memory);
-        }
+        let peer = &mut self.peers[number];
+        peer.messages = Some(Messages::new(self.cm, peer.id, room)?);
         Ok(())
     }
 
     /// The client says what it was told.
     fn answer(&self) -> Result<()> {
-        let mut message = vec![0; self.plan.size];
-        for memory in self.peers.iter().filter_map(|peer| peer.memory.as_ref()) {
-            memory.copy_out(0, &mut message)?;
-            memory.copy_in(self.plan.size, &message)?;
+        for messages in self.peers.iter().filter_map(|peer| peer.messages.as_ref()) {
+            messages.say(&messages.heard(0)?.1)?;
         }
         Ok(())
     }
 
     /// The server was told what it had said: rdma-core's client has one place for what it hears and what it says.
     fn compare(&self) -> Result<()> {
-        let mut message = vec![0; self.plan.size];
+        let amount = self.plan.amount;
         for (number, peer) in self.peers.iter().enumerate() {
-            if let Some(memory) = &peer.memory {
-                memory.copy_out(0, &mut message)?;
-                if message != text(number, self.plan.size) {
-                    return Err(format!("connection {number}: another message came back").into());
-                }
+            if let Some(messages) = &peer.messages
+                && amount.messages() > 0
+                && messages.heard(0)?.1 != text(number, amount.size())
+            {
+                return Err(format!("connection {number}: another message came back").into());
             }
         }
         Ok(())
@@ -274,38 +243,28 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
 
     /// Sends everything at once.
     fn send(&mut self) -> Result<()> {
-        let Plan { messages, size, .. } = self.plan;
-        for Peer { id, memory, .. } in &self.peers {
-            if let Some(memory) = memory {
-                for _ in 0..messages {
-                    self.cm
-                        .post_send(*id, 0, memory, size, size, SendFlags::empty())?;
-                    self.done.sent += 1;
-                }
+        for messages in self.peers.iter().filter_map(|peer| peer.messages.as_ref()) {
+            for _ in 0..messages.sends() {
+                let sge = messages.sge()?;
+                self.cm
+                    .post_sendv(messages.id(), 0, &[sge], SendFlags::empty())?;
+                self.done.sent += 1;
             }
         }
         Ok(())
     }
 
     fn acknowledged(&mut self) -> Result<()> {
-        for peer in &self.peers {
-            for _ in 0..self.plan.messages {
-                let deadline = self.cm.now() + SILENCE;
-                check(&self.cm.get_send_comp_until(peer.id, deadline)?, "send")?;
-            }
+        for messages in self.peers.iter().filter_map(|peer| peer.messages.as_ref()) {
+            messages.sent(self.cm)?;
         }
         Ok(())
     }
 
     fn receive(&mut self) -> Result<()> {
-        for peer in &self.peers {
-            for _ in 0..self.plan.messages {
-                let deadline = self.cm.now() + SILENCE;
-                let wc = self.cm.get_recv_comp_until(peer.id, deadline)?;
-                check(&wc, "receive")?;
-                if wc.byte_len as usize != self.plan.size {
-                    return Err(format!("a message of {} bytes came", wc.byte_len).into());
-                }
+        for messages in self.peers.iter().filter_map(|peer| peer.messages.as_ref()) {
+            for _ in 0..self.plan.amount.messages() {
+                messages.receive(self.cm)?;
                 self.done.received += 1;
             }
         }
@@ -325,23 +284,11 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
     }
 
     fn finish(mut self) -> Result<Exchanged> {
-        for Peer { id, memory, .. } in self.peers.drain(..) {
-            drop(memory);
+        for Peer { id, messages, .. } in self.peers.drain(..) {
+            drop(messages);
             self.cm.destroy_id(id)?;
         }
         self.cm.destroy_event_channel(self.channel)?;
         Ok(self.done)
     }
-}
-
-/// The server's message on a connection.
-fn text(number: usize, size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at + 7 * number + 1) as u8).collect()
-}
-
-fn check(wc: &Wc, what: &str) -> Result<()> {
-    if wc.status == WcStatus::Success {
-        return Ok(());
-    }
-    Err(format!("{what} failed: {}", wc.status).into())
 }

@@ -4,6 +4,8 @@
 #[path = "../common/addresses.rs"]
 mod addresses;
 mod connections;
+#[path = "../common/exchange.rs"]
+mod exchange;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]
@@ -21,9 +23,9 @@ use std::process::ExitCode;
 use addresses::Addresses;
 use bareverbs::verbs::Platform;
 use clap::Parser;
-use connections::{Connections, Exchanged, Plan};
-use node::{About, Cm};
-use program::Program;
+use connections::{Connections, Plan};
+use exchange::{Amount, Exchange, Exchanged};
+use node::Cm;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -37,15 +39,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 struct Options {
     #[command(flatten)]
     addresses: Addresses,
-    /// Connections.
-    #[arg(short = 'c', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    connections: u16,
-    /// Messages each way of each connection, all posted at once.
-    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=8192))]
-    messages: u32,
-    /// Bytes of a message.
-    #[arg(short = 'S', value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=16 << 20))]
-    size: u32,
+    #[command(flatten)]
+    amount: Amount,
     /// Type of service.
     #[arg(short = 't', value_name = "TOS")]
     tos: Option<u8>,
@@ -61,46 +56,25 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    env_logger::init();
-    let options = Options::parse();
-    match options.addresses.run(&options) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|options: &Options| options.addresses.run(options))
 }
 
 impl Options {
     fn plan(&self) -> Plan {
         Plan {
-            connections: self.connections.into(),
-            messages: if self.size == 0 { 0 } else { self.messages },
-            size: self.size as usize,
+            amount: self.amount,
             tos: self.tos,
             ack_timeout: self.ack_timeout,
             migrate: self.migrate,
         }
     }
-
-    fn tell(&self, end: &str, exchanged: &Exchanged) {
-        println!(
-            "{end}: {} connections, {} messages of {} bytes sent and {} received",
-            exchanged.connections, exchanged.sent, self.size, exchanged.received
-        );
-    }
 }
 
-impl Program for Options {
-    type Served = Exchanged;
-    type Found = Exchanged;
-
+impl Exchange for Options {
     const NAME: &'static str = "ucmatose";
-    const CLIENT: usize = 1;
 
-    fn connections(&self) -> usize {
-        self.connections.into()
+    fn amount(&self) -> Amount {
+        self.amount
     }
 
     fn serve<P: Platform>(
@@ -110,32 +84,20 @@ impl Program for Options {
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         let address = SocketAddr::new(address, self.port);
-        let exchanged = Connections::new(cm, self.plan())?.serve(address, listening)?;
-        self.tell("server", &exchanged);
-        Ok(exchanged)
+        Connections::new(cm, self.plan())?.serve(address, listening)
     }
 
     fn work<P: Platform>(
         &self,
         cm: &mut Cm<'_, '_, P>,
-        _: &About,
         [here, server]: [IpAddr; 2],
         _: bool,
     ) -> Result<Exchanged> {
         let server = SocketAddr::new(server, self.port);
-        let exchanged = Connections::new(cm, self.plan())?.work(here, server)?;
-        self.tell("client", &exchanged);
-        Ok(exchanged)
+        Connections::new(cm, self.plan())?.work(here, server)
     }
 
     fn announce(&self, address: IpAddr) {
         println!("listening on {address} port {}", self.port);
-    }
-
-    fn compare(&self, served: &Exchanged, found: &Exchanged) -> Result<()> {
-        if served == found {
-            return Ok(());
-        }
-        Err(format!("the server counts {served:?}, the client {found:?}").into())
     }
 }

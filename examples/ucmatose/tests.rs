@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser};
 
 use super::Options;
-use super::connections::Exchanged;
+use super::exchange::Exchanged;
 
 fn run(line: &str) -> Exchanged {
     let words = ["ucmatose"].into_iter().chain(line.split_whitespace());

@@ -3,6 +3,10 @@
 
 #[path = "../common/addresses.rs"]
 mod addresses;
+#[path = "../common/datagrams.rs"]
+mod datagrams;
+#[path = "../common/exchange.rs"]
+mod exchange;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]
@@ -22,9 +26,9 @@ use addresses::Addresses;
 use bareverbs::cm::rdma::PortSpace;
 use bareverbs::verbs::Platform;
 use clap::Parser;
-use node::{About, Cm};
-use nodes::{Exchanged, Nodes, Plan};
-use program::Program;
+use exchange::{Amount, Exchange, Exchanged};
+use node::Cm;
+use nodes::{Nodes, Plan};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -38,77 +42,38 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 struct Options {
     #[command(flatten)]
     addresses: Addresses,
-    /// Pairs of queue pairs.
-    #[arg(short = 'c', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    connections: u16,
-    /// Messages each way of each pair, all posted at once.
-    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=8192))]
-    messages: u32,
-    /// Bytes of a message; one packet has to hold it.
-    #[arg(short = 'S', value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    size: u32,
+    #[command(flatten)]
+    amount: Amount,
     /// Type of service.
     #[arg(short = 't', value_name = "TOS")]
     tos: Option<u8>,
     /// Port space: udp (0x0111) or ipoib (0x0002).
-    #[arg(short = 'p', value_name = "SPACE", default_value = "udp", value_parser = parse_port_space)]
+    #[arg(short = 'p', value_name = "SPACE", default_value = "udp", value_parser = datagrams::parse_port_space)]
     port_space: PortSpace,
     /// Port.
     #[arg(long, value_name = "PORT", default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 }
 
-fn parse_port_space(text: &str) -> std::result::Result<PortSpace, String> {
-    let number = text
-        .strip_prefix("0x")
-        .and_then(|digits| u16::from_str_radix(digits, 16).ok());
-    match (text, number) {
-        ("udp", _) | (_, Some(0x0111)) => Ok(PortSpace::Udp),
-        ("ipoib", _) | (_, Some(0x0002)) => Ok(PortSpace::Ipoib),
-        _ => Err("udp (0x0111) or ipoib (0x0002)".into()),
-    }
-}
-
 fn main() -> ExitCode {
-    env_logger::init();
-    let options = Options::parse();
-    match options.addresses.run(&options) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            program::tell(Options::NAME, &*error);
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|options: &Options| options.addresses.run(options))
 }
 
 impl Options {
     fn plan(&self) -> Plan {
         Plan {
-            connections: self.connections.into(),
-            messages: self.messages,
-            size: self.size as usize,
+            amount: self.amount,
             tos: self.tos,
             port_space: self.port_space,
         }
     }
-
-    fn tell(&self, end: &str, exchanged: &Exchanged) {
-        println!(
-            "{end}: {} queue pairs, {} datagrams of {} bytes sent and {} received",
-            exchanged.connections, exchanged.sent, self.size, exchanged.received
-        );
-    }
 }
 
-impl Program for Options {
-    type Served = Exchanged;
-    type Found = Exchanged;
-
+impl Exchange for Options {
     const NAME: &'static str = "udaddy";
-    const CLIENT: usize = 1;
 
-    fn connections(&self) -> usize {
-        self.connections.into()
+    fn amount(&self) -> Amount {
+        self.amount
     }
 
     fn serve<P: Platform>(
@@ -118,32 +83,20 @@ impl Program for Options {
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         let address = SocketAddr::new(address, self.port);
-        let exchanged = Nodes::new(cm, self.plan())?.serve(address, listening)?;
-        self.tell("server", &exchanged);
-        Ok(exchanged)
+        Nodes::new(cm, self.plan())?.serve(address, listening)
     }
 
     fn work<P: Platform>(
         &self,
         cm: &mut Cm<'_, '_, P>,
-        _: &About,
         [here, server]: [IpAddr; 2],
         both: bool,
     ) -> Result<Exchanged> {
         let server = SocketAddr::new(server, self.port);
-        let exchanged = Nodes::new(cm, self.plan())?.work(here, server, both)?;
-        self.tell("client", &exchanged);
-        Ok(exchanged)
+        Nodes::new(cm, self.plan())?.work(here, server, both)
     }
 
     fn announce(&self, address: IpAddr) {
         println!("listening on {address} port {}", self.port);
-    }
-
-    fn compare(&self, served: &Exchanged, found: &Exchanged) -> Result<()> {
-        if served == found {
-            return Ok(());
-        }
-        Err(format!("the server counts {served:?}, the client {found:?}").into())
     }
 }

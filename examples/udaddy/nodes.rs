@@ -4,58 +4,32 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{
-    ChannelId, CmEvent, CmId, EventType, IdOption, PortSpace, QpInit, RdmaError, SendFlags,
-    UDP_QKEY,
+    ChannelId, CmEvent, CmId, EventType, IdOption, PortSpace, RdmaError, UDP_QKEY,
 };
-use bareverbs::verbs::mr::Buffer;
-use bareverbs::verbs::qp::{Destination, QpCap, SendData, SendOp, SendWr};
-use bareverbs::verbs::{AddressHandle, Platform, Qpn, Wc, WcFlags, WcStatus};
+use bareverbs::verbs::{Platform, Qpn, Wc, WcFlags};
 
 use crate::Result;
+use crate::datagrams::{self, GRH, There};
+use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
 use crate::node::Cm;
 
-/// How long the other end may take for anything.
-const SILENCE: Duration = Duration::from_secs(30);
-const RESOLVE: Duration = Duration::from_secs(2);
 /// How long to wait before a resolver is asked again.
 const AGAIN: Duration = Duration::from_millis(10);
-/// The network header that arrives in front of a datagram.
-const GRH: usize = 40;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
-    pub(crate) connections: usize,
-    /// Each way of each pair.
-    pub(crate) messages: u32,
-    /// Bytes of a message.
-    pub(crate) size: usize,
+    /// Messages each way of each pair of queue pairs.
+    pub(crate) amount: Amount,
     pub(crate) tos: Option<u8>,
     pub(crate) port_space: PortSpace,
-}
-
-/// What was done.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exchanged {
-    pub(crate) connections: usize,
-    /// Datagrams of all of them.
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-}
-
-/// Where a node sends to.
-struct There {
-    ah: AddressHandle,
-    destination: Qpn,
-    qkey: u32,
 }
 
 /// One queue pair.
 struct Node<'d, P: Platform> {
     id: CmId,
     there: Option<There>,
-    /// Room for a datagram that is received, and after it for one that is sent; if there are any.
-    memory: Option<Buffer<'d, P>>,
+    messages: Option<Messages<'d, P>>,
 }
 
 pub(crate) struct Nodes<'c, 's, 'd, P: Platform> {
@@ -71,20 +45,14 @@ pub(crate) struct Nodes<'c, 's, 'd, P: Platform> {
 
 impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
     pub(crate) fn new(cm: &'c mut Cm<'s, 'd, P>, plan: Plan) -> Result<Self> {
-        let limit = cm.port().active_mtu.bytes() as usize;
-        if plan.messages > 0 && plan.size > limit {
-            let size = plan.size;
-            return Err(
-                format!("-S: {size} bytes do not fit the port's MTU, which is {limit}").into(),
-            );
-        }
+        datagrams::check_size(cm, plan.amount)?;
         let channel = cm.create_event_channel()?;
         Ok(Self {
             cm,
             plan,
             channel,
-            nodes: Vec::with_capacity(plan.connections),
-            waiting: plan.connections,
+            nodes: Vec::with_capacity(plan.amount.connections()),
+            waiting: plan.amount.connections(),
             done: Exchanged::default(),
         })
     }
@@ -103,16 +71,12 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         // The first client comes when it likes.
         let event = self.cm.get_cm_event(self.channel)?;
         self.handle(&event)?;
-        while self.waiting > 0 {
-            self.next_event()?;
-        }
+        self.wait_for_all()?;
         for number in 0..self.nodes.len() {
             self.receive(number)?;
             // What was heard goes back.
-            let mut message = vec![0; self.plan.size];
-            if let Some(memory) = &self.nodes[number].memory {
-                memory.copy_out(GRH, &mut message)?;
-                memory.copy_in(GRH + self.plan.size, &message)?;
+            if let Some(messages) = &self.nodes[number].messages {
+                messages.say(&messages.heard(0)?.1)?;
             }
         }
         for number in 0..self.nodes.len() {
@@ -129,7 +93,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         server: SocketAddr,
         verify: bool,
     ) -> Result<Exchanged> {
-        for number in 0..self.plan.connections {
+        for number in 0..self.plan.amount.connections() {
             let space = self.plan.port_space;
             let id = self
                 .cm
@@ -141,13 +105,10 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
             let here = SocketAddr::new(here, 0);
             self.cm.resolve_addr(id, Some(here), server, RESOLVE)?;
         }
-        while self.waiting > 0 {
-            self.next_event()?;
-        }
+        self.wait_for_all()?;
         for number in 0..self.nodes.len() {
-            if let Some(memory) = &self.nodes[number].memory {
-                let at = GRH + self.plan.size;
-                memory.copy_in(at, &text(number, self.plan.size))?;
+            if let Some(messages) = &self.nodes[number].messages {
+                messages.say(&text(number, self.plan.amount.size()))?;
             }
             self.send(number)?;
         }
@@ -164,14 +125,16 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         self.nodes.push(Node {
             id,
             there: None,
-            memory: None,
+            messages: None,
         });
     }
 
-    fn next_event(&mut self) -> Result<()> {
-        let deadline = self.cm.now() + SILENCE;
-        let event = self.cm.get_cm_event_until(self.channel, deadline)?;
-        self.handle(&event)
+    fn wait_for_all(&mut self) -> Result<()> {
+        while self.waiting > 0 {
+            let event = next_event(self.cm, self.channel)?;
+            self.handle(&event)?;
+        }
+        Ok(())
     }
 
     fn handle(&mut self, event: &CmEvent) -> Result<()> {
@@ -182,7 +145,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
                 self.prepare(event.context as usize)?;
                 self.cm.connect(id, None)?;
             }
-            EventType::ConnectRequest if self.nodes.len() == self.plan.connections => {
+            EventType::ConnectRequest if self.nodes.len() == self.plan.amount.connections() => {
                 self.cm.reject(id, &[])?;
                 self.cm.destroy_id(id)?;
             }
@@ -196,12 +159,8 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
                 self.ready();
             }
             EventType::Established => {
-                let ah = self.cm.device().create_ah(&event.ud.ah_attr)?;
-                self.nodes[event.context as usize].there = Some(There {
-                    ah,
-                    destination: Qpn::from_low_bits(event.ud.qp_num),
-                    qkey: event.ud.qkey,
-                });
+                let there = There::told(self.cm, &event.ud)?;
+                self.nodes[event.context as usize].there = Some(there);
                 self.ready();
             }
             failure => {
@@ -219,72 +178,38 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
 
     /// Makes the queue pair of an id and room for all its datagrams.
     fn prepare(&mut self, number: usize) -> Result<()> {
-        let Plan { messages, size, .. } = self.plan;
-        let id = self.nodes[number].id;
-        let mut init = QpInit {
-            cap: QpCap {
-                max_send_wr: messages.max(1),
-                max_recv_wr: messages.max(1),
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
-            ..QpInit::default()
+        let amount = self.plan.amount;
+        let room = Room {
+            size: amount.size(),
+            header: GRH,
+            sends: amount.messages(),
+            receives: amount.messages(),
+            // They are all the same.
+            places: 1,
         };
-        self.cm.create_qp(id, None, &mut init)?;
-        if messages > 0 {
-            let memory = self.cm.reg_msgs(id, GRH + 2 * size)?;
-            for _ in 0..messages {
-                // All into one place: they are all the same.
-                self.cm.post_recv(id, 0, &memory, 0, GRH + size)?;
-            }
-            self.nodes[number].memory = Some(memory);
-        }
+        let node = &mut self.nodes[number];
+        node.messages = Some(Messages::new(self.cm, node.id, room)?);
         Ok(())
     }
 
-    /// Sends all of a node's datagrams at once, each with the number of the queue pair to answer to.
     fn send(&mut self, number: usize) -> Result<()> {
-        let Plan { messages, size, .. } = self.plan;
-        let Node { id, there, memory } = &self.nodes[number];
-        let (Some(there), Some(memory)) = (there, memory) else {
-            return Ok(());
-        };
-        let sge = memory.sge(GRH + size, size).ok_or("no room to send from")?;
-        let qp = self.cm.ud_endpoint(*id)?.qp;
-        let own = qp.qpn().number();
-        for _ in 0..messages {
-            qp.send_queue().post(&SendWr {
-                wr_id: 0,
-                op: SendOp::SendToImm(
-                    Destination {
-                        ah: &there.ah,
-                        remote_qpn: there.destination,
-                        remote_qkey: there.qkey,
-                    },
-                    own,
-                ),
-                flags: SendFlags::SIGNALED,
-                data: SendData::Sges(&[sge]),
-            })?;
-        }
-        for _ in 0..messages {
-            let deadline = self.cm.now() + SILENCE;
-            check(&self.cm.get_send_comp_until(*id, deadline)?, "send")?;
-            self.done.sent += 1;
+        if let Node {
+            there: Some(there),
+            messages: Some(messages),
+            ..
+        } = &self.nodes[number]
+        {
+            self.done.sent += there.send(self.cm, messages)?;
         }
         Ok(())
     }
 
     fn receive(&mut self, number: usize) -> Result<()> {
-        let id = self.nodes[number].id;
-        for _ in 0..self.plan.messages {
-            let deadline = self.cm.now() + SILENCE;
-            let wc = self.cm.get_recv_comp_until(id, deadline)?;
-            check(&wc, "receive")?;
-            if wc.byte_len as usize != GRH + self.plan.size {
-                return Err(format!("a datagram of {} bytes came", wc.byte_len).into());
-            }
+        for _ in 0..self.plan.amount.messages() {
+            let Some(messages) = &self.nodes[number].messages else {
+                break;
+            };
+            let wc = messages.receive(self.cm)?;
             self.done.received += 1;
             if self.nodes[number].there.is_none() {
                 self.learn(number, &wc)?;
@@ -296,8 +221,8 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
     /// The first datagram tells the server where its client is.
     fn learn(&mut self, number: usize, wc: &Wc) -> Result<()> {
         let mut grh = [0; GRH];
-        if let Some(memory) = &self.nodes[number].memory {
-            memory.copy_out(0, &mut grh)?;
+        if let Some(messages) = &self.nodes[number].messages {
+            grh.copy_from_slice(&messages.heard(0)?.0);
         }
         let deadline = self.cm.now() + RESOLVE;
         let way = loop {
@@ -322,35 +247,24 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
     }
 
     fn compare(&self, number: usize) -> Result<()> {
-        let mut message = vec![0; self.plan.size];
-        match &self.nodes[number].memory {
-            Some(memory) => memory.copy_out(GRH, &mut message)?,
-            None => return Ok(()),
+        let amount = self.plan.amount;
+        match &self.nodes[number].messages {
+            Some(messages) if amount.messages() > 0 => {
+                if messages.heard(0)?.1 == text(number, amount.size()) {
+                    return Ok(());
+                }
+                Err(format!("queue pair {number}: another message came back").into())
+            }
+            _ => Ok(()),
         }
-        if message != text(number, self.plan.size) {
-            return Err(format!("queue pair {number}: another message came back").into());
-        }
-        Ok(())
     }
 
     fn finish(mut self) -> Result<Exchanged> {
-        for Node { id, memory, .. } in self.nodes.drain(..) {
-            drop(memory);
+        for Node { id, messages, .. } in self.nodes.drain(..) {
+            drop(messages);
             self.cm.destroy_id(id)?;
         }
         self.cm.destroy_event_channel(self.channel)?;
         Ok(self.done)
     }
-}
-
-/// The client's message of a node.
-fn text(number: usize, size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at + 7 * number + 1) as u8).collect()
-}
-
-fn check(wc: &Wc, what: &str) -> Result<()> {
-    if wc.status == WcStatus::Success {
-        return Ok(());
-    }
-    Err(format!("{what} failed: {}", wc.status).into())
 }

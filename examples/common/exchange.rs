@@ -1,0 +1,286 @@
+//! What programs have in common whose ends send each other messages over many queue pairs: how many, the messages of one
+//! queue pair, and what both ends count.
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, QpInit};
+use bareverbs::verbs::mr::{Buffer, Sge};
+use bareverbs::verbs::qp::QpCap;
+use bareverbs::verbs::{Platform, Wc, WcStatus};
+use clap::Args;
+
+use crate::node::{About, Cm};
+use crate::program::Program;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How long the other end may take for anything.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long an address or a route may take to be found.
+pub(crate) const RESOLVE: Duration = Duration::from_secs(2);
+
+/// How much is sent.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Amount {
+    /// Queue pairs of each end.
+    #[arg(short = 'c', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    connections: u16,
+    /// Messages of each queue pair, each way if they go both ways; all posted at once.
+    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=8192))]
+    messages: u32,
+    /// Bytes of a message. One packet has to hold a datagram.
+    #[arg(short = 'S', value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=16 << 20))]
+    size: u32,
+}
+
+impl Amount {
+    pub(crate) fn connections(self) -> usize {
+        self.connections.into()
+    }
+
+    /// None, if there is nothing in them.
+    pub(crate) fn messages(self) -> u32 {
+        if self.size == 0 { 0 } else { self.messages }
+    }
+
+    pub(crate) fn size(self) -> usize {
+        self.size as usize
+    }
+}
+
+/// What was done.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exchanged {
+    pub(crate) connections: usize,
+    /// Messages, of all of them.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// What such a program does at its ends.
+pub(crate) trait Exchange: Sync {
+    /// Its name.
+    const NAME: &'static str;
+
+    fn amount(&self) -> Amount;
+
+    /// What [`Program::serve`] does.
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Exchanged>;
+
+    /// What [`Program::work`] does.
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        ends: [IpAddr; 2],
+        both: bool,
+    ) -> Result<Exchanged>;
+
+    /// Says that the server waits for clients.
+    fn announce(&self, address: IpAddr);
+
+    /// Whether the client found what the server's count has to come with.
+    fn agree(&self, served: &Exchanged, found: &Exchanged) -> bool {
+        served == found
+    }
+
+    fn tell(&self, end: &str, exchanged: Exchanged) -> Exchanged {
+        let Exchanged {
+            connections,
+            sent,
+            received,
+        } = exchanged;
+        let size = self.amount().size;
+        println!(
+            "{end}: {connections} queue pairs, {sent} messages of {size} bytes sent and {received} received"
+        );
+        exchanged
+    }
+}
+
+impl<E: Exchange> Program for E {
+    type Served = Exchanged;
+    type Found = Exchanged;
+
+    const NAME: &'static str = E::NAME;
+    const CLIENT: usize = 1;
+
+    fn connections(&self) -> usize {
+        self.amount().connections()
+    }
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Exchanged> {
+        Exchange::serve(self, cm, address, listening).map(|done| self.tell("server", done))
+    }
+
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        _: &About,
+        ends: [IpAddr; 2],
+        both: bool,
+    ) -> Result<Exchanged> {
+        Exchange::work(self, cm, ends, both).map(|done| self.tell("client", done))
+    }
+
+    fn announce(&self, address: IpAddr) {
+        Exchange::announce(self, address);
+    }
+
+    fn compare(&self, served: &Exchanged, found: &Exchanged) -> Result<()> {
+        if self.agree(served, found) {
+            return Ok(());
+        }
+        Err(format!("the server counts {served:?}, the client {found:?}").into())
+    }
+}
+
+/// Waits for an event that has to come.
+pub(crate) fn next_event<P: Platform>(
+    cm: &mut Cm<'_, '_, P>,
+    channel: ChannelId,
+) -> Result<CmEvent> {
+    let deadline = cm.now() + SILENCE;
+    Ok(cm.get_cm_event_until(channel, deadline)?)
+}
+
+/// What is sent from a queue pair, if it is not what was heard.
+pub(crate) fn text(number: usize, size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at + 7 * number + 1) as u8).collect()
+}
+
+/// What a queue pair needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Bytes of a message.
+    pub(crate) size: usize,
+    /// Bytes that come in front of one.
+    pub(crate) header: usize,
+    pub(crate) sends: u32,
+    pub(crate) receives: u32,
+    /// What is received lies in so many places, one after the other and over again.
+    pub(crate) places: usize,
+}
+
+impl Room {
+    fn place(&self) -> usize {
+        self.header + self.size
+    }
+
+    /// Behind what is received lies what is sent.
+    fn end(&self) -> usize {
+        self.places * self.place()
+    }
+}
+
+/// The messages of a queue pair.
+pub(crate) struct Messages<'d, P: Platform> {
+    id: CmId,
+    room: Room,
+    /// If there are any.
+    memory: Option<Buffer<'d, P>>,
+}
+
+impl<'d, P: Platform> Messages<'d, P> {
+    /// Makes the queue pair of an id, and room for all its messages.
+    pub(crate) fn new(cm: &mut Cm<'_, 'd, P>, id: CmId, room: Room) -> Result<Self> {
+        let mut init = QpInit {
+            cap: QpCap {
+                max_send_wr: room.sends.max(1),
+                max_recv_wr: room.receives.max(1),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            sq_sig_all: true,
+            ..QpInit::default()
+        };
+        cm.create_qp(id, None, &mut init)?;
+        let mut memory = None;
+        if room.sends + room.receives > 0 {
+            memory = Some(cm.reg_msgs(id, room.end() + room.size)?);
+        }
+        if let Some(memory) = &memory {
+            for number in 0..room.receives as usize {
+                let place = number % room.places;
+                cm.post_recv(id, place as u64, memory, place * room.place(), room.place())?;
+            }
+        }
+        Ok(Self { id, room, memory })
+    }
+
+    pub(crate) const fn id(&self) -> CmId {
+        self.id
+    }
+
+    pub(crate) const fn sends(&self) -> u32 {
+        self.room.sends
+    }
+
+    /// Sets what is sent.
+    pub(crate) fn say(&self, message: &[u8]) -> Result<()> {
+        if let Some(memory) = &self.memory {
+            memory.copy_in(self.room.end(), message)?;
+        }
+        Ok(())
+    }
+
+    /// Where that is.
+    pub(crate) fn sge(&self) -> Result<Sge> {
+        let memory = self.memory.as_ref();
+        let sge = memory.and_then(|memory| memory.sge(self.room.end(), self.room.size));
+        sge.ok_or_else(|| "there is no room to send from".into())
+    }
+
+    /// What was received in a place: what came in front of the message, and the message.
+    pub(crate) fn heard(&self, place: usize) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut header = vec![0; self.room.place()];
+        if let Some(memory) = &self.memory {
+            memory.copy_out(place * self.room.place(), &mut header)?;
+        }
+        let message = header.split_off(self.room.header);
+        Ok((header, message))
+    }
+
+    /// Waits until all that was posted is sent.
+    pub(crate) fn sent(&self, cm: &mut Cm<'_, 'd, P>) -> Result<()> {
+        for _ in 0..self.room.sends {
+            let deadline = cm.now() + SILENCE;
+            check(&cm.get_send_comp_until(self.id, deadline)?, "send")?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a message.
+    pub(crate) fn receive(&self, cm: &mut Cm<'_, 'd, P>) -> Result<Wc> {
+        let deadline = cm.now() + SILENCE;
+        self.check(cm.get_recv_comp_until(self.id, deadline)?)
+    }
+
+    /// That a message came, and all of it.
+    pub(crate) fn check(&self, wc: Wc) -> Result<Wc> {
+        check(&wc, "receive")?;
+        if wc.byte_len as usize == self.room.place() {
+            return Ok(wc);
+        }
+        Err(format!("a message of {} bytes came", wc.byte_len).into())
+    }
+}
+
+fn check(wc: &Wc, what: &str) -> Result<()> {
+    if wc.status == WcStatus::Success {
+        return Ok(());
+    }
+    Err(format!("{what} failed: {}", wc.status).into())
+}
