@@ -1,0 +1,171 @@
+//! Datagrams to a multicast group, as rdma-core's `mckey` has them: whoever is in the group hears what anybody sends there.
+//! With the built-in model (the default) both ends run here.
+//!
+//! ```text
+//! mckey -c 3 -m ff15::7:1
+//! mckey --device vfio:0000:3b:00.0 -b 192.0.2.1 -m 239.192.7.1
+//! mckey --device vfio:0000:3b:00.1 -b 192.0.2.2 -m 239.192.7.1 -s
+//! ```
+
+#[path = "../common/datagrams.rs"]
+mod datagrams;
+#[path = "../common/exchange.rs"]
+mod exchange;
+mod members;
+#[path = "../common/model.rs"]
+mod model;
+#[path = "../common/node.rs"]
+mod node;
+#[path = "../common/place.rs"]
+mod place;
+#[path = "../common/program.rs"]
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::ExitCode;
+
+use bareverbs::cm::rdma::PortSpace;
+use bareverbs::verbs::Platform;
+use clap::Parser;
+use exchange::{Amount, Exchange, Exchanged};
+use members::{Group, Members};
+use node::Cm;
+use program::{Cards, Roles};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The group if none is named, which is nobody's in particular (RFC 2365).
+const SOME_GROUP: Ipv4Addr = Ipv4Addr::new(239, 192, 7, 1);
+/// The receiver's address for groups of IPv6, if both ends run here.
+const SOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+
+/// Datagrams to a multicast group.
+///
+/// A sender and a receiver run in this process, on two ConnectX models that are cabled together or on two cards, the
+/// receiver's named first, and each queue pair of the receiver has to hear all that those of the sender say. On one card,
+/// or with --link, one end runs: the sender with -s. A receiver's queue pairs then wait for -C messages each, whoever sent
+/// them.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "mckey", disable_version_flag = true)]
+struct Options {
+    /// The multicast group, 239.192.7.1 if not given.
+    #[arg(short = 'm', value_name = "ADDRESS")]
+    group: Option<IpAddr>,
+    /// The multicast group by its GID, which is joined without resolving an address, in place of -m.
+    #[arg(short = 'M', value_name = "GID", conflicts_with = "group")]
+    unmapped: Option<Ipv6Addr>,
+    /// Act as the sender.
+    #[arg(short = 's')]
+    sender: bool,
+    /// This end's address; the receiver's, if both ends are here.
+    #[arg(short = 'b', value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    #[command(flatten)]
+    amount: Amount,
+    /// Port space: udp (0x0111) or ipoib (0x0002).
+    #[arg(short = 'p', value_name = "SPACE", default_value = "udp", value_parser = datagrams::parse_port_space)]
+    port_space: PortSpace,
+    /// The sender joins as a send-only full member, of whom no switch is told.
+    #[arg(short = 'o')]
+    send_only: bool,
+    #[command(flatten)]
+    cards: Cards,
+}
+
+fn main() -> ExitCode {
+    program::main(Options::run)
+}
+
+impl Options {
+    fn run(&self) -> Result<Option<Exchanged>> {
+        self.cards.run(self, self.roles()?)
+    }
+
+    fn roles(&self) -> Result<Roles> {
+        let group = self.address();
+        if !group.is_multicast() {
+            return Err(format!("{group} is no multicast address").into());
+        }
+        let here = || self.bind.ok_or("-b: which address shall this end have?");
+        Ok(match (self.cards.one(), self.sender) {
+            (false, true) => return Err("both ends run here: leave -s away".into()),
+            (false, false) => Roles::Both {
+                client: None,
+                server: self
+                    .bind
+                    .or(group.is_ipv6().then_some(IpAddr::V6(SOME_ADDRESS))),
+            },
+            (true, false) => Roles::Server(here()?),
+            (true, true) => Roles::Client {
+                here: here()?,
+                server: group,
+            },
+        })
+    }
+
+    fn address(&self) -> IpAddr {
+        match self.unmapped {
+            Some(gid) => gid.to_canonical(),
+            None => self.group.unwrap_or(IpAddr::V4(SOME_GROUP)),
+        }
+    }
+
+    fn group(&self, send_only: bool) -> Group {
+        Group {
+            address: self.address(),
+            resolved: self.unmapped.is_none(),
+            port_space: self.port_space,
+            send_only,
+        }
+    }
+}
+
+impl Exchange for Options {
+    const NAME: &'static str = "mckey";
+
+    fn amount(&self) -> Amount {
+        self.amount
+    }
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Exchanged> {
+        let both = !self.cards.one();
+        let senders = if both { self.amount.connections() } else { 1 };
+        let mut members = Members::receivers(cm, self.group(false), self.amount, senders)?;
+        members.join(address)?;
+        listening();
+        members.receive(both)?;
+        members.leave()
+    }
+
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        [here, _]: [IpAddr; 2],
+        both: bool,
+    ) -> Result<Exchanged> {
+        let mut members = Members::senders(cm, self.group(self.send_only), self.amount)?;
+        members.join(here)?;
+        if !both {
+            members.settle()?;
+        }
+        members.send()?;
+        members.leave()
+    }
+
+    fn announce(&self, address: IpAddr) {
+        println!("listening on {address} to {}", self.address());
+    }
+
+    /// Each of the receiver's queue pairs heard what all of the sender's said.
+    fn agree(&self, served: &Exchanged, found: &Exchanged) -> bool {
+        served.connections == found.connections
+            && served.received == found.sent * served.connections as u64
+    }
+}
