@@ -3,6 +3,7 @@
 mod cm_pair;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bareverbs_cm::ip;
@@ -11,6 +12,8 @@ use bareverbs_core::{Device, EthernetInit, Platform, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use cm_pair::{MS, SECOND, device, mapped, qp};
 use connectx_model::Config as Card;
+use connectx_model::link::trace::Tracer;
+use connectx_model::link::{Cable, Link};
 
 const GRH: usize = 40;
 
@@ -51,8 +54,11 @@ struct Nodes<R> {
 }
 
 impl<R: Resolver> Nodes<R> {
-    fn new(resolver: impl Fn(&[&'static Device<'static, ModelPlatform>; 2], usize) -> R) -> Self {
-        let world = Builder::new()
+    fn new(
+        link: impl Link + 'static,
+        resolver: impl Fn(&[&'static Device<'static, ModelPlatform>; 2], usize) -> R,
+    ) -> Self {
+        let world = Builder::with_link(Box::new(link), 0)
             .function(Card::new(1))
             .function(Card::new(2))
             .stepped();
@@ -151,7 +157,7 @@ impl<R: Resolver> Nodes<R> {
 }
 
 fn watched() -> Nodes<Watched> {
-    Nodes::new(|devices, _| Watched {
+    Nodes::new(Cable::new(), |devices, _| Watched {
         neighbours: [0, 1]
             .map(|node| (cm_pair::ip(node), devices[node].mac().unwrap()))
             .to_vec(),
@@ -260,11 +266,12 @@ fn what_cannot_be_joined() {
     assert_eq!(errno_of(&mut nodes, connected, "239.0.0.9"), errno::EINVAL);
 }
 
-/// mckey: the group is resolved as an address, and joined; synchronous, over the port's own ARP and IGMP.
-#[test]
-fn a_resolved_group_over_the_ethernet_queue() {
-    let mut nodes = Nodes::new(|devices, node| {
-        let memory = Box::leak(Box::new(ip::Resources::<2, 4, 1, 4>::new()));
+/// Managers that tell whoever listens on the cable themselves.
+fn over_ethernet(
+    link: impl Link + 'static,
+) -> Nodes<NeighbourDiscovery<'static, 'static, ModelPlatform>> {
+    Nodes::new(link, |devices, node| {
+        let memory = Box::leak(Box::new(ip::Resources::<2, 4, 1, 8>::new()));
         let pd = Box::leak(Box::new(devices[node].default_pd().unwrap()));
         let mut host = NeighbourDiscovery::new(
             devices[node],
@@ -275,10 +282,21 @@ fn a_resolved_group_over_the_ethernet_queue() {
         )
         .expect("a queue");
         host.add_address(cm_pair::ip(node), 24, None).unwrap();
+        host.add_address(link_local(node), 64, None).unwrap();
         let end = devices[node].platform().now() + 10 * SECOND;
         host.wait_for_addresses(end).unwrap();
         host
-    });
+    })
+}
+
+fn link_local(node: usize) -> IpAddr {
+    IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, 0x11 + node as u16])
+}
+
+/// mckey: the group is resolved as an address, and joined; synchronous, over the port's own ARP and IGMP.
+#[test]
+fn a_resolved_group_over_the_ethernet_queue() {
+    let mut nodes = over_ethernet(Cable::new());
     let members = [0, 1].map(|node| {
         let cm = &mut nodes.cms[node];
         let id = cm.create_id(None, 0, PortSpace::Udp).unwrap();
@@ -320,4 +338,81 @@ fn ipv6_groups() {
     });
     assert_eq!(there.ah_attr.dmac, [0x33, 0x33, 0x89, 1, 2, 3]);
     assert!(nodes.arrives(sender, &there, member));
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .collect();
+    let byte = |pair: &[u32]| (pair[0] << 4 | pair[1]) as u8;
+    digits.chunks(2).map(byte).collect()
+}
+
+/// What switches go by, byte for byte: a member reports itself twice, however many ids it is there with, and tells when the
+/// last of them leaves. Who only sends says nothing.
+#[test]
+fn switches_are_told_by_igmp_and_mld() {
+    for (group, own, reported, left) in [
+        (
+            group(),
+            cm_pair::ip(1),
+            "01005e018203 02c900000002 0800 4600 0020 0000 0000 0102 a951 0a000002 ef818203 94040000
+             1600 787a ef818203 0000000000000000000000000000",
+            "01005e000002 02c900000002 0800 4600 0020 0000 0000 0102 3ad4 0a000002 e0000002 94040000
+             1700 777a ef818203 0000000000000000000000000000",
+        ),
+        (
+            "ff15::7:8901:203".parse().unwrap(),
+            link_local(1),
+            "333300000016 02c900000002 86dd 60000000 0024 00 01
+             fe800000000000000000000000000012 ff020000000000000000000000000016
+             3a 00 0502 0000 0100 8f 00 e4da 0000 0001
+             04 00 0000 ff150000000000000000000789010203",
+            "333300000016 02c900000002 86dd 60000000 0024 00 01
+             fe800000000000000000000000000012 ff020000000000000000000000000016
+             3a 00 0502 0000 0100 8f 00 e5da 0000 0001
+             03 00 0000 ff150000000000000000000789010203",
+        ),
+    ] {
+        let (tell, seen) = mpsc::channel();
+        let mut nodes = over_ethernet(Tracer::new(Cable::new(), move |_, from, frame: &[u8]| {
+            if from == 1 {
+                let _ = tell.send(frame.to_vec());
+            }
+        }));
+        let passed = |nodes: &mut Nodes<_>, time: Duration| -> Vec<Vec<u8>> {
+            let end = nodes.world.now() + time;
+            while nodes.world.now() < end {
+                nodes.cms[1].poll(nodes.cms[1].now()).unwrap();
+                nodes.world.advance(50 * MS);
+            }
+            seen.try_iter().collect()
+        };
+        passed(&mut nodes, 20 * SECOND);
+        let bound = |nodes: &mut Nodes<_>| {
+            let cm = &mut nodes.cms[1];
+            let id = cm.create_id(Some(nodes.channels[1]), 0, PortSpace::Udp).unwrap();
+            cm.bind_addr(id, SocketAddr::new(own, 0)).unwrap();
+            id
+        };
+        let ids = [0; 3].map(|_| bound(&mut nodes));
+        let send_only = JoinMulticast {
+            group,
+            send_only: true,
+            context: 0,
+        };
+        nodes.joined(1, ids[2], &send_only);
+        assert_eq!(passed(&mut nodes, 20 * SECOND), [[0; 0]; 0]);
+        for id in [ids[0], ids[1]] {
+            nodes.joined(1, id, &JoinMulticast { send_only: false, ..send_only });
+        }
+        let report = hex(reported);
+        assert_eq!(passed(&mut nodes, 20 * SECOND), [report.clone(), report]);
+        nodes.cms[1].leave_multicast(ids[0], group).unwrap();
+        nodes.cms[1].destroy_id(ids[2]).unwrap();
+        assert_eq!(passed(&mut nodes, 20 * SECOND), [[0; 0]; 0]);
+        nodes.cms[1].destroy_id(ids[1]).unwrap();
+        assert_eq!(passed(&mut nodes, 20 * SECOND), [hex(left)]);
+    }
 }
