@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 "rdma_server",
                 "cmtime",
                 "tcp_echo",
+                "mckey",
             ],
         )?,
     };

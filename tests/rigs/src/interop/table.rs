@@ -74,6 +74,32 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "multicast",
+        about: "our mckey against rdma-core's, each as sender and as receiver; who tells the switches of which group",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            shows: &[
+                // IGMPv2's report and leave, and MLDv2's of a group that is entered and left.
+                "ip.src == 10.0.0.2 && igmp.type == 0x16 && igmp.maddr == 239.192.7.1",
+                "ip.src == 10.0.0.2 && igmp.type == 0x17 && igmp.maddr == 239.192.7.1",
+                "icmpv6.mldr.mar.record_type == 4 && icmpv6.mldr.mar.multicast_address == ff15::7:1",
+                "icmpv6.mldr.mar.record_type == 3 && icmpv6.mldr.mar.multicast_address == ff15::7:1",
+                // The kernel's, and datagrams each way.
+                "ip.src == 10.0.0.1 && igmp.type == 0x22 && igmp.maddr == 239.192.7.1",
+                "ip.src == 10.0.0.1 && ip.dst == 239.192.7.1 && infiniband.bth.destqp == 0xffffff",
+                "ip.src == 10.0.0.3 && ip.dst == 239.192.7.1 && infiniband.bth.destqp == 0xffffff",
+            ],
+            script: script!("multicast"),
+            prints: &[
+                ("our receiver, rdma-core's sender, -C 10", "0107C0EF"),
+                ("Linux joins no group of IPv6", "Unknown error 524"),
+            ],
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "beside",
         about: "our tcp_echo answers Linux's ping, TCP and RDMA on one port, and is answered",
         functions: 0,

@@ -5,7 +5,12 @@ use std::path::Path;
 
 /// Has tshark dissect a capture in which there is RoCE among other things: the checks that were made, each with what was
 /// wrong. Both ends' packets have to be whole, mean the same to tshark and to our decoders, and have the right ICRC.
-pub(crate) fn judge(file: &Path, work: &Path) -> Result<Vec<(String, Vec<String>)>, String> {
+/// Each filter in `shows` has to let some frame pass.
+pub(crate) fn judge(
+    file: &Path,
+    shows: &[&str],
+    work: &Path,
+) -> Result<Vec<(String, Vec<String>)>, String> {
     tshark::need("tshark", "tshark", "--version")?;
     tshark::need("python3", "python3", "--version")?;
     let home = work.join("home");
@@ -33,6 +38,12 @@ pub(crate) fn judge(file: &Path, work: &Path) -> Result<Vec<(String, Vec<String>
         ));
     }
     let (_, wrong) = wrong_icrcs(file, &raw)?;
+    let mut missing = Vec::new();
+    for filter in shows {
+        if !tshark::passes(file, filter, &home)? {
+            missing.push((*filter).to_owned());
+        }
+    }
     let of = format!("{roce} RoCE packets, {}", file.display());
     Ok(vec![
         (format!("{of}: all are seen"), count),
@@ -42,5 +53,6 @@ pub(crate) fn judge(file: &Path, work: &Path) -> Result<Vec<(String, Vec<String>
             differences,
         ),
         (format!("{of}: ICRCs"), wrong),
+        (format!("{of}: what has to be among them"), missing),
     ])
 }

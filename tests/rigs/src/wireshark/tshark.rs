@@ -291,10 +291,7 @@ fn apt(arguments: &[&str]) -> Result<(), String> {
 
 /// Has a capture file dissected. `home` is an empty directory: nobody's preferences shall matter.
 pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
-    let mut command = Command::new("tshark");
-    command.env("HOME", home).env("XDG_CONFIG_HOME", home);
-    command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-    command.arg("-n").arg("-r").arg(file);
+    let mut command = reading(file, home);
     command.args(["-o", "ip.check_checksum:TRUE"]);
     for guesser in GUESSERS {
         command.args(["--disable-heuristic", guesser]);
@@ -304,19 +301,38 @@ pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
     for field in FIELDS {
         command.args(["-e", field]);
     }
-    let output = command.output().map_err(|e| format!("tshark: {e}"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "tshark: {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
-    }
-    String::from_utf8_lossy(&output.stdout)
+    said(&mut command)?
         .lines()
         .enumerate()
         .map(|(index, line)| parse(index, line))
         .collect()
+}
+
+/// Whether a display filter lets a frame of a capture file pass.
+pub(super) fn passes(file: &Path, filter: &str, home: &Path) -> Result<bool, String> {
+    let mut command = reading(file, home);
+    command.args(["-Y", filter, "-T", "fields", "-e", "frame.number"]);
+    Ok(!said(&mut command)?.is_empty())
+}
+
+fn reading(file: &Path, home: &Path) -> Command {
+    let mut command = Command::new("tshark");
+    command.env("HOME", home).env("XDG_CONFIG_HOME", home);
+    command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+    command.arg("-n").arg("-r").arg(file);
+    command
+}
+
+fn said(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("tshark: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!(
+        "tshark: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
 }
 
 fn parse(index: usize, line: &str) -> Result<Frame, String> {

@@ -55,6 +55,8 @@ pub(crate) struct Boot {
     pub(crate) here: Option<usize>,
     /// Whether what goes over that network is recorded, and shown to tshark.
     pub(crate) record: bool,
+    /// What the record has to show: filters of tshark's, each of which some frame passes.
+    pub(crate) shows: &'static [&'static str],
     /// Whether the first function shares its slot, and so its IOMMU group, with one that is not a card's.
     pub(crate) company: bool,
     /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
@@ -129,7 +131,9 @@ impl Scenario {
             }
             boot.check(&prefix, &ran.transcripts, &mut report);
             if boot.record {
-                for (what, problems) in wireshark::judge(&places.record(&prefix), sockets)? {
+                for (what, problems) in
+                    wireshark::judge(&places.record(&prefix), boot.shows, sockets)?
+                {
                     report.check(problems.is_empty(), || format!("{what}: {problems:#?}"));
                 }
             }

@@ -11,6 +11,7 @@ pub(crate) const BOOT: Boot = Boot {
     network: false,
     here: None,
     record: false,
+    shows: &[],
     company: false,
     buttons: false,
     known_end: None,
