@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub(crate) prefix: Option<u8>,
     /// Who is asked for hosts elsewhere.
     pub(crate) gateway: Option<IpAddr>,
+    /// The VLAN that this is in.
+    pub(crate) vlan: Option<u16>,
 }
 
 impl From<IpAddr> for Place {
@@ -40,6 +42,7 @@ impl From<IpAddr> for Place {
             address,
             prefix: None,
             gateway: None,
+            vlan: None,
         }
     }
 }
@@ -114,7 +117,8 @@ pub(crate) fn run<P: Platform + 'static, T>(
         memory.storage(),
     )?;
     let default = if place.address.is_ipv4() { 24 } else { 64 };
-    neighbours.add_address(place.address, place.prefix.unwrap_or(default), None)?;
+    let prefix = place.prefix.unwrap_or(default);
+    neighbours.add_address(place.address, prefix, place.vlan)?;
     neighbours.wait_for_addresses(device.platform().now() + LINK)?;
     if let Some(gateway) = place.gateway {
         neighbours.host().add_route(Route::default_over(gateway))?;

@@ -40,6 +40,9 @@ pub(crate) struct Cards {
     /// The router to hosts that are not on the link.
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
+    /// The VLAN that the address is in.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
     /// This end's MAC address, for a virtual function that was given none.
     #[arg(long, value_name = "MAC", value_parser = parse_mac)]
     mac: Option<Mac>,
@@ -203,11 +206,15 @@ impl Cards {
             platforms.reverse();
         }
         let [theirs, ours] = platforms;
+        let [here, there] = [client, server].map(|address| node::Place {
+            vlan: self.vlan,
+            ..address.into()
+        });
         let (listening, may_connect) = mpsc::channel();
 
         let (served, found) = std::thread::scope(|scope| {
             let served = scope.spawn(move || {
-                node::run(theirs, server.into(), settings, seed(), |cm, about| {
+                node::run(theirs, there, settings, seed(), |cm, about| {
                     program.serve(cm, server, &mut || {
                         // The client is gone only if it has failed, which it says itself.
                         let _ = listening.send(about.clone());
@@ -215,7 +222,7 @@ impl Cards {
                 })
                 .inspect_err(|error| eprintln!("{}: server: {error}", A::NAME))
             });
-            let found = node::run(ours, client.into(), settings, seed(), |cm, about| {
+            let found = node::run(ours, here, settings, seed(), |cm, about| {
                 let there = may_connect.recv().map_err(|_| "the server did not start")?;
                 program.introduce("Server", &there);
                 program.introduce("Client", about);
@@ -250,6 +257,7 @@ impl Cards {
             address: local,
             prefix: self.prefix,
             gateway: self.gateway,
+            vlan: self.vlan,
         };
         let settings = Settings {
             interrupts: self.interrupts,
