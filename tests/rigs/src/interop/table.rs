@@ -100,6 +100,26 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "vlan",
+        about: "our rping and mckey against rdma-core's in a VLAN, each in both parts, over IPv4 and IPv6",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            shows: &[
+                "vlan.id == 7 && ip.src == 10.7.0.2 && infiniband.cm.rep",
+                "vlan.id == 7 && ip.src == 10.7.0.1 && infiniband.cm.rep",
+                "vlan.id == 7 && ipv6.src == fd07::2 && infiniband.cm.rep",
+                "vlan.id == 7 && ipv6.src == fd07::1 && infiniband.cm.rep",
+                "vlan.id == 7 && ip.src == 10.7.0.2 && igmp.type == 0x16",
+                "vlan.id == 7 && ip.src == 10.7.0.1 && ip.dst == 239.192.7.1 && infiniband.bth.destqp == 0xffffff",
+                "vlan.id == 7 && ip.src == 10.7.0.3 && ip.dst == 239.192.7.1 && infiniband.bth.destqp == 0xffffff",
+            ],
+            script: script!("vlan"),
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "beside",
         about: "our tcp_echo answers Linux's ping, TCP and RDMA on one port, and is answered",
         functions: 0,
