@@ -132,7 +132,8 @@ pub struct Config {
     pub reject_overflow: bool,
     /// Say "invalid communication ID" to a REP that nobody waits for.
     pub reject_unknown: bool,
-    /// Timers for connections that arrive; the peer's REQ decides about retries and its response time.
+    /// Timers for connections that arrive; the peer's REQ decides about retries and its response time. In the RDMA CM also
+    /// those of ids that were not given others.
     pub timers: Timers,
     /// By how many percent, at most, early repetitions come earlier or later than they would: so that many who lose the
     /// same server at once do not come back at once. 0 keeps to the exact times.

@@ -112,6 +112,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .copy_from_slice(param.private_data);
 
         let now = self.now();
+        let defaults = self.engine.config().timers;
         let connection = self.engine.connect(
             now,
             &ConnectParams {
@@ -132,7 +133,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 retry_count: param.retry_count.min(7),
                 rnr_retry_count: param.rnr_retry_count.min(7),
                 srq,
-                timers: slot.timers.unwrap_or_default(),
+                timers: slot.timers.unwrap_or(defaults),
                 ece: slot.ece,
                 private_data: &data[..CmaHeader::LEN + param.private_data.len()],
                 user: id.to_user(),

@@ -46,10 +46,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let end = CmaHeader::LEN + private_data.len();
         data[CmaHeader::LEN..end].copy_from_slice(private_data);
         let now = self.now();
+        let defaults = self.engine.config().timers;
         let sidr = self.engine.sidr_request(
             now,
             &SidrParams {
-                timers: slot.timers.unwrap_or_default(),
+                timers: slot.timers.unwrap_or(defaults),
                 private_data: &data[..end],
                 user: id.to_user(),
                 ..SidrParams::new(service_id(slot.port_space, peer.port()), slot.address)

@@ -17,15 +17,15 @@ const SHORT: Timers = Timers {
     early: None,
 };
 
-/// Lets time pass at node 1 only. What it sent of one kind, in milliseconds from the first one.
-fn alone(pair: &mut Pair, time: Duration, what: Attribute) -> Vec<u128> {
+/// Lets time pass at one node only. What it sent of one kind, in milliseconds from the first one.
+fn alone(pair: &mut Pair, node: usize, time: Duration, what: Attribute) -> Vec<u128> {
     let end = pair.world.now() + time;
     while pair.world.now() < end {
         pair.world.advance(MS / 2);
-        let cm = &mut pair.cms[1];
+        let cm = &mut pair.cms[node];
         cm.poll(cm.now()).unwrap();
     }
-    let cm = &mut pair.cms[1];
+    let cm = &mut pair.cms[node];
     let sent: Vec<_> = std::iter::from_fn(|| cm.next_trace())
         .filter(|entry| entry.sent && entry.message == what)
         .map(|entry| entry.time)
@@ -62,7 +62,7 @@ fn timers_of_a_listener() {
         }
         let (_, theirs) = requested(&mut pair);
         pair.cms[1].accept(theirs, None).unwrap();
-        let times = alone(&mut pair, SECOND, Attribute::Rep);
+        let times = alone(&mut pair, 1, SECOND, Attribute::Rep);
         if own {
             paced(&times);
             pair.expect(1, EventType::Unreachable);
@@ -83,7 +83,7 @@ fn timers_of_an_accepting_id() {
     let option = IdOption::CmTimers(SHORT);
     pair.cms[1].set_option(theirs, option).unwrap();
     pair.cms[1].accept(theirs, None).unwrap();
-    paced(&alone(&mut pair, SECOND, Attribute::Rep));
+    paced(&alone(&mut pair, 1, SECOND, Attribute::Rep));
     pair.expect(1, EventType::Unreachable);
 
     let mut pair = Pair::new();
@@ -91,9 +91,32 @@ fn timers_of_an_accepting_id() {
     let (_, theirs) = pair.connected();
     pair.cms[1].set_option(theirs, option).unwrap();
     pair.cms[1].disconnect(theirs).unwrap();
-    paced(&alone(&mut pair, SECOND, Attribute::Dreq));
+    paced(&alone(&mut pair, 1, SECOND, Attribute::Dreq));
     let event = pair.expect(1, EventType::Disconnected);
     assert_eq!(event.status, -errno::ETIMEDOUT);
+}
+
+/// The manager's, which count for ids that were given none.
+#[test]
+fn timers_of_the_manager() {
+    let mut pair = Pair::new();
+    pair.cms[0].engine_config_mut().timers = SHORT;
+    let ours = pair.client();
+    pair.cms[0].connect(ours, None).unwrap();
+    // To the time for the answer comes that of the way, twice 268 ms.
+    let times = alone(&mut pair, 0, 2 * SECOND, Attribute::Req);
+    assert_eq!(times.len(), 3, "{times:?}");
+    assert!(times[1].abs_diff(554) <= 3 && times[2].abs_diff(1107) <= 3);
+    pair.expect(0, EventType::Unreachable);
+
+    let mut pair = Pair::new();
+    pair.listener();
+    pair.cms[1].engine_config_mut().timers.early = None;
+    let (_, theirs) = requested(&mut pair);
+    pair.cms[1].accept(theirs, None).unwrap();
+    // The other end's request decides about the rest: 4.3 s.
+    let times = alone(&mut pair, 1, SECOND, Attribute::Rep);
+    assert_eq!(times, [0]);
 }
 
 /// How the second REQ is answered while the application thinks: with an MRA or, if it wants to, not at all.
@@ -118,7 +141,7 @@ fn mra_of_a_listener_and_of_an_id() {
         }
         // The requester repeats itself twice in this time; an MRA stops that.
         pair.event_within(0, SECOND);
-        let times = alone(&mut pair, MS, Attribute::Mra);
+        let times = alone(&mut pair, 1, MS, Attribute::Mra);
         assert_eq!(times.len(), answers, "{listeners:?} {ids:?}");
     }
 }
