@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bareverbs::cm::engine::Timers;
-use bareverbs::cm::rdma::{
-    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, RdmaError,
-};
+use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, ConnParam, EventType, PortSpace, RdmaError};
 use bareverbs::verbs::Platform;
 
+use crate::in_step::{InStep, Stage};
 use crate::node::Cm;
 use crate::report::{Step, Times};
 use crate::{Result, queues};
@@ -26,8 +24,6 @@ pub(crate) struct Plan {
     pub(crate) server: SocketAddr,
     pub(crate) retries: u8,
     pub(crate) timeout: Duration,
-    /// No early repetitions.
-    pub(crate) patient: bool,
 }
 
 struct Connection {
@@ -43,6 +39,7 @@ pub(crate) struct Client<'c, 's, 'd, P: Platform> {
     channel: ChannelId,
     /// The context of an id is its place here.
     connections: Vec<Connection>,
+    in_step: Option<&'c mut InStep>,
     /// What is being waited for, and by how many.
     step: Step,
     waiting: usize,
@@ -50,13 +47,18 @@ pub(crate) struct Client<'c, 's, 'd, P: Platform> {
 }
 
 impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
-    pub(crate) fn new(cm: &'c mut Cm<'s, 'd, P>, plan: &'c Plan) -> Result<Self> {
+    pub(crate) fn new(
+        cm: &'c mut Cm<'s, 'd, P>,
+        plan: &'c Plan,
+        in_step: Option<&'c mut InStep>,
+    ) -> Result<Self> {
         let channel = cm.create_event_channel()?;
         Ok(Self {
             cm,
             plan,
             channel,
             connections: Vec::with_capacity(plan.connections),
+            in_step,
             step: Step::CreateId,
             waiting: 0,
             times: Times::new(plan.connections),
@@ -72,6 +74,7 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
             ..
         } = self.plan;
         let channel = self.channel;
+        self.reached(Stage::Begin)?;
         // A server that is asked for knows who asks. One that had announced itself would not know whom to answer, and lose
         // most of the requests that come at once while it finds out, which is not what is measured.
         self.cm.poll(self.cm.now())?;
@@ -99,16 +102,6 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         self.calls(Step::CreateQp, |cm, id| {
             cm.create_qp(id, None, &mut queues())
         })?;
-        if self.plan.patient {
-            let timers = Timers {
-                early: None,
-                ..Timers::default()
-            };
-            for connection in &self.connections {
-                self.cm
-                    .set_option(connection.id, IdOption::CmTimers(timers))?;
-            }
-        }
         let wishes = ConnParam {
             responder_resources: 1,
             initiator_depth: 1,
@@ -116,10 +109,12 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
             ..ConnParam::default()
         };
         self.steps(Step::Connect, |cm, id| cm.connect(id, Some(&wishes)))?;
+        self.reached(Stage::Connected)?;
         self.steps(Step::Disconnect, |cm, id| {
             cm.disconnect(id)?;
             cm.destroy_qp(id)
         })?;
+        self.reached(Stage::Disconnected)?;
         let failed = self.connections.iter().filter(|one| one.failed).count();
         self.connections
             .iter_mut()
@@ -131,6 +126,14 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
             return Err(format!("{failed} of {all} connections failed").into());
         }
         Ok(self.times)
+    }
+
+    /// Lets the server catch up.
+    fn reached(&mut self, stage: Stage) -> Result<()> {
+        match &mut self.in_step {
+            Some(in_step) => in_step.ask(self.cm, stage),
+            None => Ok(()),
+        }
     }
 
     /// A step that is done when the call returns.

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use bareverbs::cm::rdma::{CmId, EventType, PortSpace};
+use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace};
 use bareverbs::verbs::Platform;
 
+use crate::in_step::{InStep, Stage};
 use crate::node::Cm;
 use crate::{Result, queues};
 
@@ -13,19 +14,44 @@ const FRESH: u64 = 0;
 /// The context of what was accepted.
 const ACCEPTED: u64 = 1;
 
-/// Serves so many connections. How many were established.
+/// Serves so many connections in each round. How many were established.
 pub(crate) fn serve<P: Platform>(
     cm: &mut Cm<'_, '_, P>,
     address: SocketAddr,
-    connections: usize,
+    rounds: &[usize],
+    mut in_step: Option<InStep>,
     listening: &mut dyn FnMut(),
 ) -> Result<usize> {
     let channel = cm.create_event_channel()?;
     let listener = cm.create_id(Some(channel), FRESH, PortSpace::Tcp)?;
     cm.bind_addr(listener, address)?;
-    cm.listen(listener, connections as u32)?;
+    let most = rounds.iter().max().copied().unwrap_or_default();
+    cm.listen(listener, most as u32)?;
     listening();
-    let (mut established, mut left) = (0, connections);
+    let mut established = 0;
+    for &connections in rounds {
+        established += round(cm, channel, connections, &mut in_step)?;
+    }
+    if let Some(in_step) = in_step {
+        in_step.close(cm)?;
+    }
+    cm.destroy_id(listener)?;
+    cm.destroy_event_channel(channel)?;
+    Ok(established)
+}
+
+fn round<P: Platform>(
+    cm: &mut Cm<'_, '_, P>,
+    channel: ChannelId,
+    connections: usize,
+    in_step: &mut Option<InStep>,
+) -> Result<usize> {
+    let mut reached = |cm: &mut Cm<'_, '_, P>, stage| match in_step {
+        Some(in_step) => in_step.answer(cm, stage),
+        None => Ok(()),
+    };
+    reached(cm, Stage::Begin)?;
+    let (mut established, mut failed, mut left) = (0, 0, connections);
     while left > 0 {
         let event = cm.get_cm_event(channel)?;
         let id = event.id;
@@ -34,10 +60,15 @@ pub(crate) fn serve<P: Platform>(
                 if let Err(error) = accept(cm, id) {
                     eprintln!("cmtime: a connection is refused: {error}");
                     cm.destroy_id(id)?;
-                    left -= 1;
+                    (failed, left) = (failed + 1, left - 1);
                 }
             }
-            EventType::Established => established += 1,
+            EventType::Established => {
+                established += 1;
+                if established + failed == connections {
+                    reached(cm, Stage::Connected)?;
+                }
+            }
             EventType::Disconnected => {
                 cm.disconnect(id)?;
                 cm.destroy_id(id)?;
@@ -49,13 +80,12 @@ pub(crate) fn serve<P: Platform>(
                 eprintln!("cmtime: {failure}, {}", event.status);
                 if event.context == ACCEPTED {
                     cm.destroy_id(id)?;
-                    left -= 1;
+                    (failed, left) = (failed + 1, left - 1);
                 }
             }
         }
     }
-    cm.destroy_id(listener)?;
-    cm.destroy_event_channel(channel)?;
+    reached(cm, Stage::Disconnected)?;
     Ok(established)
 }
 

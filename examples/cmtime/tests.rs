@@ -25,6 +25,13 @@ fn every_connection_is_timed_in_every_step() {
 }
 
 #[test]
+fn both_ends_keep_in_step() {
+    let options = Options::parse_from(["cmtime", "-c", "20", "--in-step"]);
+    let times = options.addresses.run(&options).unwrap().unwrap();
+    assert_eq!(times.connections(), 20);
+}
+
+#[test]
 fn the_table_is_that_of_rdma_core() {
     let mut times = Times::new(2);
     for (number, took) in [3000, 5000]

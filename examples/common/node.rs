@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) mtu: Mtu,
     /// The MAC address to use instead of the port's.
     pub(crate) mac: Option<Mac>,
+    /// Send messages of the CM again at the negotiated interval only.
+    pub(crate) patient: bool,
     /// Room for so many connections at once.
     pub(crate) connections: usize,
 }
@@ -156,6 +158,9 @@ pub(crate) fn run<P: Platform + 'static, T>(
             groups: &mut slots(connections, || rdma::GroupSlot::EMPTY),
         };
         let mut cm = RdmaCm::new(&device, neighbours, config, storage)?;
+        if settings.patient {
+            cm.engine_config_mut().timers.early = None;
+        }
         work(&mut cm, &about)?
     };
     drop(pd);

@@ -34,6 +34,10 @@ pub(crate) struct Cards {
     /// Sleep until the card raises an interrupt, instead of polling it.
     #[arg(long)]
     interrupts: bool,
+    /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
+    /// peer that takes longer to answer than ours waits.
+    #[arg(long)]
+    patient: bool,
     /// So many bits of this end's address are those of all hosts on its link; 24 of IPv4, 64 of IPv6 if not given.
     #[arg(long, value_name = "BITS")]
     prefix: Option<u8>,
@@ -200,6 +204,7 @@ impl Cards {
             interrupts: self.interrupts,
             mtu: self.mtu.unwrap_or(Mtu::B4096),
             mac: None,
+            patient: self.patient,
             connections: program.connections(),
         };
         if A::CLIENT == 0 {
@@ -263,6 +268,7 @@ impl Cards {
             interrupts: self.interrupts,
             mtu: self.mtu.unwrap_or(Mtu::B1024),
             mac: self.mac,
+            patient: self.patient,
             connections: program.connections(),
         };
         node::run(platform, place, settings, seed(), |cm, about| {

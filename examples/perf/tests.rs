@@ -41,6 +41,7 @@ fn pair<S: Send, C>(
         interrupts: false,
         mtu: Mtu::B4096,
         mac: None,
+        patient: false,
         connections: 8,
     };
     let (listening, may_connect) = mpsc::channel();

@@ -26,9 +26,9 @@ pub(crate) struct Options {
     /// Refuse who wants to connect, and tell this.
     #[arg(long, value_name = "TEXT", requires = "server")]
     pub(crate) reject: Option<String>,
-    /// Ask for a connection again at the negotiated interval only, as Linux does, and not sooner.
-    #[arg(long)]
-    pub(crate) patient: bool,
+    /// Ask for a connection with this text, which rping's server has no use for, but perhaps another one.
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "client")]
+    pub(crate) private_data: String,
     /// Bytes of a message.
     #[arg(short = 'S', value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(26..=64 << 20))]
     pub(crate) size: u32,

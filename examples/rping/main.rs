@@ -144,7 +144,7 @@ fn ping<P: Platform, R: Resolver>(
         size: options.size as usize,
         count: options.count,
         validate,
-        patient: options.patient,
+        private_data: options.private_data.as_bytes(),
     };
     let began = cm.now();
     let mut slowest = Duration::ZERO;
@@ -158,10 +158,11 @@ fn ping<P: Platform, R: Resolver>(
     let pinged = ping::ping(cm, &address, wanted, connected, done)?;
     bar.finish_and_clear();
     if options.times > 1 && !options.json {
+        let took = cm.now() - began;
         println!(
-            "{} connections in {:?}, the slowest established after {:?}",
+            "{} connections in {took:?}, {:.0} per second, the slowest established after {:?}",
             options.times,
-            cm.now() - began,
+            f64::from(options.times) / took.as_secs_f64(),
             slowest.max(pinged.connect)
         );
     }

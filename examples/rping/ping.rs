@@ -6,9 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use bareverbs::cm::engine::Timers;
 use bareverbs::cm::mad::RejectReason;
-use bareverbs::cm::rdma::{AddrInfo, CmId, IdOption, RdmaCm, RdmaError, Resolver, SendFlags};
+use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, RdmaCm, RdmaError, Resolver, SendFlags};
 use bareverbs::verbs::mr::{Access, Buffer};
 use bareverbs::verbs::{Platform, RKey};
 
@@ -191,22 +190,22 @@ pub(crate) struct Pinged {
 
 /// What a client is to do.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<'a> {
     /// Bytes of a message.
     pub(crate) size: usize,
     /// Pings.
     pub(crate) count: u32,
     /// Compare what comes back.
     pub(crate) validate: bool,
-    /// Ask for the connection again at the negotiated interval only.
-    pub(crate) patient: bool,
+    /// What the server is told when it is asked for the connection.
+    pub(crate) private_data: &'a [u8],
 }
 
 /// Connects, pings, disconnects and cleans up.
 pub(crate) fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     mut connected: impl FnMut(&mut RdmaCm<'_, '_, P, R>, &Pinged),
     mut done: impl FnMut(u32, &[u8]),
 ) -> Result<Pinged> {
@@ -214,36 +213,30 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         size,
         count,
         validate,
-        patient,
+        private_data,
     } = wanted;
+    let param = ConnParam {
+        private_data,
+        ..ConnParam::default()
+    };
     let mut result = Pinged {
         times: Vec::with_capacity(count as usize),
         ..Pinged::default()
     };
     let commands = cm.device().commands_executed();
     let id = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
-    if patient {
-        let early = None;
-        cm.set_option(
-            id,
-            IdOption::CmTimers(Timers {
-                early,
-                ..Timers::default()
-            }),
-        )?;
-    }
     let registered = cm.device().commands_executed();
     let end = End::new(cm, id)?;
     let start = cm.reg_read(id, size)?;
     let sink = cm.reg_write(id, size)?;
     let registered = cm.device().commands_executed() - registered;
     result.connect_at = cm.now();
-    let mut outcome = cm.connect(id, None);
+    let mut outcome = cm.connect(id, Some(&param));
     if let Err(RdmaError::Rejected(RejectReason::STALE_CONNECTION)) = outcome {
         // The server has a connection to a queue pair of this number, of a process that did not end in order.
         cm.renew_qp(id, &mut End::<P>::queues())?;
         end.expect_message(cm)?;
-        outcome = cm.connect(id, None);
+        outcome = cm.connect(id, Some(&param));
     }
     if let Err(error) = outcome {
         return Err(refusal(cm, id, error));
