@@ -8,6 +8,7 @@ const PAIR: Boot = Boot {
     processors: 1,
     here: Some(1),
     network: true,
+    limit: 15,
     ..BOOT
 };
 
@@ -29,9 +30,10 @@ pub(super) const ALL: &[Scenario] = &[
         rounds: &[Boot {
             script: script!("many"),
             prints: &[(
-                "a thousand connections to rdma-core's server",
-                "1000 connections in",
+                "ten thousand connections to their server",
+                "10000 connections in",
             )],
+            limit: 20,
             ..PAIR
         }],
         ..SCENARIO
@@ -57,6 +59,10 @@ pub(super) const ALL: &[Scenario] = &[
                 ("nobody listens there", "reason 8 (invalid service ID"),
                 ("nobody listens here", "RDMA_CM_EVENT_REJECTED, error 8"),
                 ("refused here", "RDMA_CM_EVENT_REJECTED, error 28"),
+                (
+                    "refused there",
+                    r#"reason 28 (rejected by the consumer), and says "\x00\x00\x02""#,
+                ),
             ],
             ..PAIR
         }],
@@ -69,6 +75,10 @@ pub(super) const ALL: &[Scenario] = &[
         rounds: &[Boot {
             record: true,
             script: script!("programs"),
+            prints: &[
+                ("cmtime, to our server", "Connect (50) test - no QPs"),
+                ("cmtime, to their server", "Accept (50) test - no QPs"),
+            ],
             ..PAIR
         }],
         ..SCENARIO

@@ -110,6 +110,8 @@ step() {
 start() {
     # What the server before had to say is no sign of this one.
     : > "$run/server"
+    # Nor is what is left of one that was killed, and may not be gone yet.
+    soon 30 "! { $2; }"
     setsid timeout -s KILL "$1" sh -c ". $helpers; $3" < /dev/null > "$run/server" 2>&1 &
     server=$!
     begun=yes
