@@ -9,7 +9,7 @@ use bareverbs::verbs::Platform;
 use crate::in_step::{InStep, Stage};
 use crate::node::Cm;
 use crate::report::{Step, Times};
-use crate::{Result, queues};
+use crate::{Result, completions, queues};
 
 /// How long nothing at all may happen.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -75,6 +75,7 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         } = self.plan;
         let channel = self.channel;
         self.reached(Stage::Begin)?;
+        let cq = completions(self.cm)?;
         // A server that is asked for knows who asks. One that had announced itself would not know whom to answer, and lose
         // most of the requests that come at once while it finds out, which is not what is measured.
         self.cm.poll(self.cm.now())?;
@@ -100,7 +101,7 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         })?;
         self.steps(Step::ResolveRoute, |cm, id| cm.resolve_route(id, timeout))?;
         self.calls(Step::CreateQp, |cm, id| {
-            cm.create_qp(id, None, &mut queues())
+            cm.create_qp(id, None, &mut queues(&cq))
         })?;
         let wishes = ConnParam {
             responder_resources: 1,

@@ -32,6 +32,7 @@ use std::time::Duration;
 use addresses::Addresses;
 use bareverbs::cm::rdma::QpInit;
 use bareverbs::verbs::Platform;
+use bareverbs::verbs::cq::{Cq, CqInit};
 use clap::Parser;
 use client::Client;
 use in_step::InStep;
@@ -158,7 +159,17 @@ impl Options {
     }
 }
 
-/// A queue pair for one request each way, with completion queues of its own.
-fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
-    QpInit::default()
+/// A queue pair for one request each way; as in rdma-core's `cmtime`, all have one completion queue, of which nobody asks
+/// anything.
+fn queues<'a, 'd, P: Platform>(cq: &'a Cq<'d, P>) -> QpInit<'a, 'd, P> {
+    QpInit {
+        send_cq: Some(cq),
+        recv_cq: Some(cq),
+        ..QpInit::default()
+    }
+}
+
+/// That completion queue.
+fn completions<'d, P: Platform>(cm: &Cm<'_, 'd, P>) -> Result<Cq<'d, P>> {
+    Ok(cm.device().create_cq(CqInit::new(1))?)
 }

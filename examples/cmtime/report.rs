@@ -28,6 +28,16 @@ impl Step {
         Self::Destroy,
     ];
 
+    /// What it takes to get a connection: rdma-core's "full connect".
+    const UNTIL_ESTABLISHED: [Self; 6] = [
+        Self::CreateId,
+        Self::Bind,
+        Self::ResolveAddr,
+        Self::ResolveRoute,
+        Self::CreateQp,
+        Self::Connect,
+    ];
+
     const fn name(self) -> &'static str {
         match self {
             Self::CreateId => "create id",
@@ -129,9 +139,10 @@ impl fmt::Display for Times {
         }
         writeln!(
             f,
-            "{} connections: {:.0}/s from connect to established, {:.0}/s in all steps",
+            "{} connections: {:.0}/s from connect to established, {:.0}/s from create id on, {:.0}/s in all steps",
             self.connections(),
             self.rate(&[Step::Connect]),
+            self.rate(&Step::UNTIL_ESTABLISHED),
             self.rate(&Step::ALL)
         )
     }

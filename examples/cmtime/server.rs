@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace};
 use bareverbs::verbs::Platform;
+use bareverbs::verbs::cq::Cq;
 
 use crate::in_step::{InStep, Stage};
 use crate::node::Cm;
-use crate::{Result, queues};
+use crate::{Result, completions, queues};
 
 /// The context of the listener, and of requests that were not answered.
 const FRESH: u64 = 0;
@@ -23,6 +24,7 @@ pub(crate) fn serve<P: Platform>(
     listening: &mut dyn FnMut(),
 ) -> Result<usize> {
     let channel = cm.create_event_channel()?;
+    let cq = completions(cm)?;
     let listener = cm.create_id(Some(channel), FRESH, PortSpace::Tcp)?;
     cm.bind_addr(listener, address)?;
     let most = rounds.iter().max().copied().unwrap_or_default();
@@ -30,7 +32,7 @@ pub(crate) fn serve<P: Platform>(
     listening();
     let mut established = 0;
     for &connections in rounds {
-        established += round(cm, channel, connections, &mut in_step)?;
+        established += round(cm, channel, &cq, connections, &mut in_step)?;
     }
     if let Some(in_step) = in_step {
         in_step.close(cm)?;
@@ -40,9 +42,10 @@ pub(crate) fn serve<P: Platform>(
     Ok(established)
 }
 
-fn round<P: Platform>(
-    cm: &mut Cm<'_, '_, P>,
+fn round<'d, P: Platform>(
+    cm: &mut Cm<'_, 'd, P>,
     channel: ChannelId,
+    cq: &Cq<'d, P>,
     connections: usize,
     in_step: &mut Option<InStep>,
 ) -> Result<usize> {
@@ -57,7 +60,7 @@ fn round<P: Platform>(
         let id = event.id;
         match event.event {
             EventType::ConnectRequest => {
-                if let Err(error) = accept(cm, id) {
+                if let Err(error) = accept(cm, id, cq) {
                     eprintln!("cmtime: a connection is refused: {error}");
                     cm.destroy_id(id)?;
                     (failed, left) = (failed + 1, left - 1);
@@ -89,8 +92,8 @@ fn round<P: Platform>(
     Ok(established)
 }
 
-fn accept<P: Platform>(cm: &mut Cm<'_, '_, P>, id: CmId) -> Result<()> {
+fn accept<'d, P: Platform>(cm: &mut Cm<'_, 'd, P>, id: CmId, cq: &Cq<'d, P>) -> Result<()> {
     cm.set_context(id, ACCEPTED)?;
-    cm.create_qp(id, None, &mut queues())?;
+    cm.create_qp(id, None, &mut queues(cq))?;
     Ok(cm.accept(id, None)?)
 }

@@ -56,6 +56,6 @@ fn the_table_is_that_of_rdma_core() {
     );
     assert_eq!(
         lines[9],
-        "2 connections: 200/s from connect to established, 200/s in all steps"
+        "2 connections: 200/s from connect to established, 200/s from create id on, 200/s in all steps"
     );
 }
