@@ -4,7 +4,7 @@ use super::super::stock_driver::Program;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const EXAMPLES: [&str; 3] = ["rping", "devinfo", "perf"];
+const EXAMPLES: [&str; 4] = ["rping", "devinfo", "perf", "cmtime"];
 
 /// Builds the examples and the driver's tests that need a device, without what only a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {

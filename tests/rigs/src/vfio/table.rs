@@ -193,6 +193,21 @@ pub(super) const ALL: &[Scenario] = &[
             ],
             ..MACHINE
         }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "cmtime",
+        about: "connections per second, beside those of rdma-core's cmtime on the stock driver in the same machine",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0, 1]],
+            // Threads of rdma-core's that never sleep take two.
+            processors: 4,
+            script: include_str!("scripts/cmtime.sh"),
+            prints: &[("beside each other", "note: ours is ")],
+            ..MACHINE
+        }],
+        ..SCENARIO
     },
     Scenario {
         name: "pair",
