@@ -28,6 +28,7 @@ pub(super) const ALL: &[Scenario] = &[
         about: "connections are made, used once and torn down, one after the other; nothing is sent twice",
         functions: 0,
         rounds: &[Boot {
+            record: true,
             script: script!("many"),
             prints: &[(
                 "ten thousand connections to their server",
@@ -42,7 +43,9 @@ pub(super) const ALL: &[Scenario] = &[
         name: "loss",
         about: "frames are lost, doubled, overtaken, late and damaged, and every byte arrives",
         functions: 0,
+        damaged: true,
         rounds: &[Boot {
+            record: true,
             script: script!("loss"),
             ..PAIR
         }],

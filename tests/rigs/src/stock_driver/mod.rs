@@ -5,7 +5,9 @@
 //! level or above, and whatever the model logs at warning level or above, is a failure, unless it is in the list that
 //! explains it; and so is a step of a script that never ran.
 //!
-//! Consoles, QEMU's and the model's logs and the frames between two functions are left in
+//! Frames between functions are recorded, and have to be to tshark what they are to our decoders.
+//!
+//! Consoles, QEMU's and the model's logs and these frames are left in
 //! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`.
 
 mod cpio;

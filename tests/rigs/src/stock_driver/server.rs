@@ -52,7 +52,7 @@ impl Server {
             command.arg("--socket").arg(socket);
         }
         if functions > 1 {
-            command.arg("--pcap").arg(logs.join("cable.pcap"));
+            command.arg("--pcap").arg(record(logs));
         }
         command
             .args(arguments)
@@ -128,6 +128,11 @@ impl Server {
             fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         Ok(text.lines().map(str::to_string).collect())
     }
+}
+
+/// Where what goes between functions is recorded, if there are more than one.
+pub(super) fn record(logs: &Path) -> PathBuf {
+    logs.join("cable.pcap")
 }
 
 /// The value of a name among `name=value` words.

@@ -2,7 +2,8 @@
 //!
 //! The machines are those of the stock-driver rig, with Intel's IOMMU and interrupt remapping; what runs in them is the
 //! programs of this repository, among Debian's. Whatever the kernel says at warning level or above, and whatever the
-//! model logs at warning level or above, is a failure, unless it is explained.
+//! model logs at warning level or above, is a failure, unless it is explained. What goes between functions is shown to
+//! tshark.
 //!
 //! Logs are left in `target/rigs/vfio/log/KERNEL/SCENARIO/`.
 

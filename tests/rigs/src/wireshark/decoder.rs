@@ -7,6 +7,10 @@ use connectx_model::roce::env::Encapsulation;
 use connectx_model::roce::opcode::{Operation, Service};
 use connectx_model::roce::packet::Packet;
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Range;
+
+/// The management class of communication.
+const CLASS_CM: u8 = 7;
 
 /// RoCE packets and, in them, CM messages; `None` for anything else.
 pub(super) fn view(frame: &[u8]) -> Result<Option<Vec<Field>>, String> {
@@ -16,8 +20,13 @@ pub(super) fn view(frame: &[u8]) -> Result<Option<Vec<Field>>, String> {
         Err(error) => return Err(error.to_string()),
     };
     let mut fields = headers(&packet);
+    base(&packet, &mut fields);
+    // Behind the base header tshark knows nothing of this service's packets.
+    if packet.repr.bth.opcode.service == Service::Xrc {
+        return Ok(Some(fields));
+    }
     transport(&packet, &mut fields);
-    if packet.repr.bth.destination_qpn == 1 {
+    if packet.repr.bth.destination_qpn <= 1 {
         mad(packet.payload, &mut fields)?;
     } else {
         fields.push(payload_field(packet.payload));
@@ -69,9 +78,8 @@ fn headers(packet: &Packet<'_>) -> Vec<Field> {
     fields
 }
 
-fn transport(packet: &Packet<'_>, fields: &mut Vec<Field>) {
-    let (bth, extended) = (&packet.repr.bth, &packet.repr.extended);
-    let operation = bth.opcode.operation;
+fn base(packet: &Packet<'_>, fields: &mut Vec<Field>) {
+    let bth = &packet.repr.bth;
     let pad = packet.payload.len().wrapping_neg() & 3;
     fields.extend([
         number("infiniband.bth.opcode", bth.opcode.byte()),
@@ -84,6 +92,11 @@ fn transport(packet: &Packet<'_>, fields: &mut Vec<Field>) {
         number("infiniband.bth.a", bth.ack_request),
         number("infiniband.bth.psn", bth.psn.get()),
     ]);
+}
+
+fn transport(packet: &Packet<'_>, fields: &mut Vec<Field>) {
+    let (bth, extended) = (&packet.repr.bth, &packet.repr.extended);
+    let operation = bth.opcode.operation;
     if bth.opcode.service == Service::Ud {
         fields.extend([
             number("infiniband.deth.q_key", extended.deth.qkey),
@@ -134,7 +147,27 @@ fn transport(packet: &Packet<'_>, fields: &mut Vec<Field>) {
     });
 }
 
+/// The common header of a management datagram whose class is not the CM's, which is all that our decoders know of it.
+fn foreign(mad: &[u8; MAD_LEN]) -> Vec<Field> {
+    let value = |at: Range<usize>| mad[at].iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    vec![
+        number("infiniband.mad.baseversion", value(0..1)),
+        number("infiniband.mad.mgmtclass", value(1..2)),
+        number("infiniband.mad.classversion", value(2..3)),
+        number("infiniband.mad.method", value(3..4)),
+        number("infiniband.mad.transactionid", value(8..16)),
+        number("infiniband.mad.attributeid", value(16..18)),
+        number("infiniband.mad.attributemodifier", value(20..24)),
+    ]
+}
+
 fn mad(payload: &[u8], fields: &mut Vec<Field>) -> Result<(), String> {
+    if let Some(other) = payload.first_chunk::<MAD_LEN>()
+        && other[1] != CLASS_CM
+    {
+        fields.extend(foreign(other));
+        return Ok(());
+    }
     let mad = Mad::new(payload).map_err(|e| e.to_string())?;
     let Header {
         method,

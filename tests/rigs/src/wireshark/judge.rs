@@ -1,58 +1,174 @@
 //! A recording of what this project and somebody else said to each other.
 
-use super::{EXPLAINED, difference, frames, remarks, tshark, wrong_icrcs};
+use super::sample::sample;
+use super::tshark::Frame;
+use super::{EXPLAINED, difference, frames, remarks, script, tshark, write};
 use std::path::Path;
 
-/// Has tshark dissect a capture in which there is RoCE among other things: the checks that were made, each with what was
-/// wrong. Both ends' packets have to be whole, mean the same to tshark and to our decoders, and have the right ICRC.
-/// Each filter in `shows` has to let some frame pass.
-pub(crate) fn judge(
-    file: &Path,
-    shows: &[&str],
-    work: &Path,
-) -> Result<Vec<(String, Vec<String>)>, String> {
+/// What tshark remarks on frames that are nobody's invention here: that addresses and streams look odd to it is no matter,
+/// but a checksum has to be right.
+const MATTERS: &str = "checksum";
+
+/// The check of the invariant CRCs.
+pub(super) const ICRCS: &str = "ICRCs";
+
+/// A recording, and what is expected of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recording<'a> {
+    pub(crate) file: &'a Path,
+    /// Each of these filters of tshark's has to let some frame pass.
+    pub(crate) shows: &'a [&'a str],
+    /// There has to be RoCE in it.
+    pub(crate) roce: bool,
+    /// Frames were damaged on purpose; those have a wrong ICRC.
+    pub(crate) damaged: bool,
+}
+
+/// What came of looking at one.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// What was looked at.
+    pub(crate) about: String,
+    /// How many frames were.
+    pub(super) shown: usize,
+    /// What was checked, and what was wrong with it.
+    pub(crate) checks: Vec<(&'static str, Vec<String>)>,
+}
+
+/// Has tshark dissect a recording in which there is RoCE among other things. Packets of all ends have to be whole, mean the
+/// same to tshark and to our decoders, and have the right ICRC. Of a long recording, the first frames of every kind.
+pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, String> {
     tshark::need("tshark", "tshark", "--version")?;
     tshark::need("python3", "python3", "--version")?;
     let home = work.join("home");
     std::fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
-    let capture = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let raw = frames(&capture)?;
-    let seen = tshark::dissect(file, &home)?;
-    let mut explained = vec![0; EXPLAINED.len()];
-    let (mut roce, mut remarked, mut differences) = (0, Vec::new(), Vec::new());
-    for (raw, seen) in raw.iter().zip(&seen) {
-        let Some((_, different)) = difference(raw, seen) else {
-            continue;
-        };
-        roce += 1;
-        remarked.extend(remarks(seen, &mut explained));
-        let at = seen.summary();
-        differences.extend(different.iter().map(|what| format!("{at}: {what}")));
+    let all =
+        std::fs::read(recording.file).map_err(|e| format!("{}: {e}", recording.file.display()))?;
+    let (sampled, [kept, of]) = sample(&all)?;
+    drop(all);
+    let file = work.join("sample.pcap");
+    write(&file, &sampled)?;
+    let raw = frames(&sampled)?;
+    let seen = tshark::dissect(&file, &home)?;
+    let icrcs = script(&file)?;
+
+    let mut findings = Findings::default();
+    for ((raw, seen), icrc) in raw.iter().zip(&seen).zip(&icrcs) {
+        findings.frame(raw, seen, icrc, recording.damaged);
     }
+    let Findings {
+        roce,
+        bad,
+        explained,
+        remarked,
+        different,
+        wrong,
+    } = findings;
     let mut count = Vec::new();
-    if seen.len() != raw.len() || roce == 0 {
+    if seen.len() != kept || icrcs.len() != kept || (recording.roce && roce == 0) {
         count.push(format!(
-            "{} frames, {} to tshark, {roce} of them RoCE",
-            raw.len(),
-            seen.len()
+            "{kept} frames, {} to tshark, {} to icrc.py, {roce} of them RoCE",
+            seen.len(),
+            icrcs.len()
         ));
     }
-    let (_, wrong) = wrong_icrcs(file, &raw)?;
+    if recording.damaged && bad == 0 {
+        count.push("none is damaged".to_owned());
+    }
     let mut missing = Vec::new();
-    for filter in shows {
-        if !tshark::passes(file, filter, &home)? {
+    for filter in recording.shows {
+        if !tshark::passes(recording.file, filter, &home)? {
             missing.push((*filter).to_owned());
         }
     }
-    let of = format!("{roce} RoCE packets, {}", file.display());
-    Ok(vec![
-        (format!("{of}: all are seen"), count),
-        (format!("{of}: tshark has no remarks"), remarked),
-        (
-            format!("{of}: tshark reads what our decoders read"),
-            differences,
-        ),
-        (format!("{of}: ICRCs"), wrong),
-        (format!("{of}: what has to be among them"), missing),
-    ])
+    let name = recording.file.file_name().unwrap_or_default();
+    let mut about = format!(
+        "{}: {of} frames, {kept} shown to tshark, {roce} of them RoCE",
+        name.display()
+    );
+    for ((text, _), times) in EXPLAINED.iter().zip(explained) {
+        if times > 0 {
+            about.push_str(&format!("; explained, {times} times: {text}"));
+        }
+    }
+    if recording.damaged {
+        about.push_str(&format!("; damaged: {bad}"));
+    }
+    Ok(Verdict {
+        about,
+        shown: kept,
+        checks: vec![
+            ("all are seen", count),
+            ("tshark has no remarks", remarked),
+            ("tshark reads what our decoders read", different),
+            (ICRCS, wrong),
+            ("what has to be among them", missing),
+        ],
+    })
+}
+
+/// What was found so far.
+struct Findings {
+    roce: usize,
+    bad: usize,
+    explained: Vec<usize>,
+    remarked: Vec<String>,
+    different: Vec<String>,
+    wrong: Vec<String>,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self {
+            roce: 0,
+            bad: 0,
+            explained: vec![0; EXPLAINED.len()],
+            remarked: Vec::new(),
+            different: Vec::new(),
+            wrong: Vec::new(),
+        }
+    }
+}
+
+impl Findings {
+    fn frame(&mut self, raw: &[u8], seen: &Frame, icrc: &str, damaged: bool) {
+        if icrc == "bad" {
+            self.bad += 1;
+            if !damaged {
+                self.wrong.push(seen.summary());
+            }
+            return;
+        }
+        let Some((_, different)) = difference(raw, seen) else {
+            // A bit that was turned may have made it something else.
+            if !damaged {
+                self.remarked.extend(remarks_on_others(seen));
+            }
+            return;
+        };
+        self.roce += 1;
+        if icrc != "ok" {
+            self.wrong.push(format!("{}: {icrc}", seen.summary()));
+        }
+        self.remarked.extend(remarks(seen, &mut self.explained));
+        let at = seen.summary();
+        let told = different.iter().map(|what| format!("{at}: {what}"));
+        self.different.extend(told);
+    }
+}
+
+/// What is wrong with a frame that is not RoCE.
+fn remarks_on_others(frame: &Frame) -> Vec<String> {
+    let whole = frame.all("_ws.malformed").is_empty();
+    let said = frame.all("_ws.expert.message").into_iter();
+    let wrong = said.filter(|message| message.to_lowercase().contains(MATTERS));
+    let at = |what: &str| {
+        let (number, protocols) = (frame.first("frame.number"), frame.first("frame.protocols"));
+        format!("frame {number}, {protocols}: {what}")
+    };
+    let mut problems: Vec<String> = wrong.map(at).collect();
+    if !whole {
+        problems.push(at("malformed"));
+    }
+    problems
 }

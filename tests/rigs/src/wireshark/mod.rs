@@ -5,12 +5,15 @@
 //! rules cut them. tshark dissects the recording, and every field of every frame has to be what was meant. Beside that
 //! our own decoders read the same frames, and frames of Linux's; both readings have to agree. The ICRC, which tshark does
 //! not verify, is recomputed by a few lines of Python.
+//!
+//! What the other rigs record is judged by both readings and the ICRCs as well: `judge.rs`.
 
 mod connections;
 mod decoder;
 mod expect;
 mod judge;
 mod packets;
+mod sample;
 mod scene;
 mod traffic;
 mod tshark;
@@ -23,10 +26,11 @@ use std::process::Command;
 use std::time::Instant;
 use tshark::Frame;
 
-pub(crate) use judge::judge;
+use judge::{ICRCS, Verdict};
+pub(crate) use judge::{Recording, judge};
 
 /// One line for the list of rigs.
-pub(crate) const ABOUT: &str = "what driver, CM and model put on the wire, as tshark reads it (--keep FILE copies the capture)";
+pub(crate) const ABOUT: &str = "what driver, CM and model put on the wire, as tshark reads it (--keep FILE copies the capture, --judge FILE reads another)";
 
 /// Frames of Linux 6.1.
 const GOLDEN: &str = "tests/model/tests/data/rxe61-guest-guest.pcap";
@@ -41,10 +45,12 @@ const EXPLAINED: &[(&str, &str)] = &[(
 /// Records, has it dissected, and compares.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let mut keep = None;
+    let mut others = Vec::new();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--keep" => keep = arguments.next().map(PathBuf::from),
+            "--judge" => others.extend(arguments.next().map(PathBuf::from)),
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
@@ -56,6 +62,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     std::fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
 
     let mut outcome = Outcome::default();
+    if !others.is_empty() {
+        for file in &others {
+            let recording = Recording {
+                file,
+                roce: true,
+                damaged: false,
+            };
+            tell(&mut outcome, &judge(recording, &work)?);
+        }
+        return Ok(outcome);
+    }
     let begun = Instant::now();
     let mut scene = Scene::new()?;
     let relations = connections::run(&mut scene)?;
@@ -93,7 +110,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     }
     two_readings(&mut outcome, "capture", &raw, &seen);
     icrcs(&mut outcome, &file, &raw)?;
-    icrcs_of_damaged(&mut outcome, &work.join("damaged.pcap"), &capture)?;
+    let damaged = work.join("damaged.pcap");
+    icrcs_of_damaged(&mut outcome, &damaged, &capture)?;
+    judged(&mut outcome, &work, &file, &damaged)?;
 
     println!("frames of Linux: {GOLDEN}");
     let golden = root.join(GOLDEN);
@@ -252,6 +271,30 @@ fn wrong_icrcs(file: &Path, raw: &[&[u8]]) -> Result<(usize, Vec<String>), Strin
     }
     let right = verdicts.iter().filter(|verdict| *verdict == "ok").count();
     Ok((right, problems))
+}
+
+fn tell(outcome: &mut Outcome, verdict: &Verdict) {
+    println!("{}", verdict.about);
+    for (what, problems) in &verdict.checks {
+        report(outcome, what, problems);
+    }
+}
+
+/// What judges other rigs' recordings has nothing against this one, and finds every frame of the damaged one.
+fn judged(outcome: &mut Outcome, work: &Path, whole: &Path, damaged: &Path) -> Result<(), String> {
+    let recording = |file, roce| Recording {
+        file,
+        roce,
+        damaged: false,
+    };
+    tell(outcome, &judge(recording(whole, true), work)?);
+    let verdict = judge(recording(damaged, false), work)?;
+    let wrong = verdict.checks.iter().find(|(what, _)| *what == ICRCS);
+    let found = wrong.map_or(0, |(_, problems)| problems.len());
+    outcome.check(found == verdict.shown, || {
+        format!("{found} of {} damaged frames were found", verdict.shown)
+    });
+    Ok(())
 }
 
 /// And the script would notice: the same capture with one bit of each frame turned, in front of the ICRC.

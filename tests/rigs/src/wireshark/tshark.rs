@@ -175,6 +175,10 @@ pub(super) const NOT_ASKED: &[(&str, &str)] = &[
         "tshark names them and says \"Dissector Not Implemented\"",
     ),
     (
+        "XRC",
+        "tshark 4.0 names the opcodes and dissects nothing behind the base header",
+    ),
+    (
         "infiniband.invariant.crc",
         "tshark shows the ICRC but never verifies it; icrc.py does",
     ),
@@ -292,7 +296,10 @@ fn apt(arguments: &[&str]) -> Result<(), String> {
 /// Has a capture file dissected. `home` is an empty directory: nobody's preferences shall matter.
 pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
     let mut command = reading(file, home);
-    command.args(["-o", "ip.check_checksum:TRUE"]);
+    for protocol in ["ip", "tcp", "udp"] {
+        let verify = format!("{protocol}.check_checksum:TRUE");
+        command.arg("-o").arg(verify);
+    }
     for guesser in GUESSERS {
         command.args(["--disable-heuristic", guesser]);
     }

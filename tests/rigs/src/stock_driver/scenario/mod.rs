@@ -8,9 +8,9 @@ use super::machine::{Places, Round};
 use super::plan;
 use super::provision::Provisions;
 use super::report::Report;
-use super::server::Server;
+use super::server::{self, Server};
 use super::transcript::{Step, Transcript};
-use crate::wireshark;
+use crate::wireshark::{self, Recording};
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,6 +32,10 @@ pub(crate) struct Scenario {
     pub(crate) functions: usize,
     /// The model's options.
     pub(crate) model: &'static [&'static str],
+    /// Whether there has to be RoCE in what is recorded of the wires.
+    pub(crate) roce: bool,
+    /// Whether frames are damaged there on purpose.
+    pub(crate) damaged: bool,
     /// What the model's log must have.
     pub(crate) says: &'static [&'static str],
     /// What the model may complain of here alone: text, reason.
@@ -131,17 +135,16 @@ impl Scenario {
             }
             boot.check(&prefix, &ran.transcripts, &mut report);
             if boot.record {
-                for (what, problems) in
-                    wireshark::judge(&places.record(&prefix), boot.shows, sockets)?
-                {
-                    report.check(problems.is_empty(), || format!("{what}: {problems:#?}"));
-                }
+                self.judge(&places.record(&prefix), boot.shows, sockets, &mut report)?;
             }
         }
         if let Some(how) = server.ended() {
             report.check(false, || format!("{}: {how}", self.name));
         }
         let log = server.stop()?;
+        if self.functions > 1 {
+            self.judge(&server::record(logs), &[], sockets, &mut report)?;
+        }
         for wanted in self.says {
             report.check(log.iter().any(|line| line.contains(wanted)), || {
                 format!("{}: the model does not say {wanted:?}", self.name)
@@ -165,6 +168,36 @@ impl Scenario {
             format!("{}: the model complains:\n  {first}", self.name)
         });
         Ok(report)
+    }
+
+    /// Shows tshark what went over a wire.
+    fn judge(
+        &self,
+        file: &Path,
+        shows: &[&str],
+        work: &Path,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let recording = Recording {
+            file,
+            shows,
+            roce: self.roce,
+            damaged: self.damaged,
+        };
+        let verdict = wireshark::judge(recording, work)?;
+        report.say(&format!("  {}", verdict.about));
+        for (what, problems) in verdict.checks {
+            report.check(problems.is_empty(), || {
+                let first = problems[..problems.len().min(20)].join("\n  ");
+                let name = self.name;
+                format!(
+                    "{name}: {}: {what}: {} not:\n  {first}",
+                    file.display(),
+                    problems.len()
+                )
+            });
+        }
+        Ok(())
     }
 }
 

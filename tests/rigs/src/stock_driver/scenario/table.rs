@@ -26,6 +26,8 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     about: "",
     functions: 1,
     model: &[],
+    roce: true,
+    damaged: false,
     says: &[],
     excuses: &[],
     rounds: &[],
@@ -56,6 +58,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "ethernet",
         about: "the network device between two machines: ping, VLAN, iperf3, ethtool, and what the cable does",
         functions: 2,
+        roce: false,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             script: include_str!("../scripts/ethernet.sh"),
@@ -163,6 +166,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "steering",
         about: "which frames the network device takes: addresses, VLANs, groups, all of them, and rules of ethtool",
         functions: 2,
+        roce: false,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             script: include_str!("../scripts/steering.sh"),
