@@ -37,10 +37,16 @@ const GOLDEN: &str = "tests/model/tests/data/rxe61-guest-guest.pcap";
 const ICRC: &str = include_str!("icrc.py");
 
 /// What tshark remarks on frames that are right, and why they are.
-const EXPLAINED: &[(&str, &str)] = &[(
-    "Illegal checksum value (0)",
-    "UDP over IPv6 wants a checksum, RoCE v2 does not: annex A17 leaves it 0 because the ICRC covers more, and so does Linux",
-)];
+const EXPLAINED: &[(&str, &str)] = &[
+    (
+        "Illegal checksum value (0)",
+        "UDP over IPv6 wants a checksum, RoCE v2 does not: annex A17 leaves it 0 because the ICRC covers more, and so does Linux",
+    ),
+    (
+        r#""Time To Live" only 1"#,
+        "rdma-core's ibv_ud_pingpong asks for one hop, and its peer is no farther",
+    ),
+];
 
 /// Records, has it dissected, and compares.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
