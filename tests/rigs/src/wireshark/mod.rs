@@ -72,6 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         for file in &others {
             let recording = Recording {
                 file,
+                shows: &[],
                 roce: true,
                 damaged: false,
             };
@@ -290,6 +291,7 @@ fn tell(outcome: &mut Outcome, verdict: &Verdict) {
 fn judged(outcome: &mut Outcome, work: &Path, whole: &Path, damaged: &Path) -> Result<(), String> {
     let recording = |file, roce| Recording {
         file,
+        shows: &[],
         roce,
         damaged: false,
     };
