@@ -2,10 +2,11 @@
 //!
 //! | module | what it is | what it knows |
 //! |---|---|---|
-//! | [`mad`] | the messages on the wire: a codec for all twelve and for the RDMA CM's header | nothing |
+//! | [`mad`] | the messages on the wire: a codec for all twelve, for the RDMA CM's header, and for subnet administration | nothing |
 //! | [`engine`] | the IB CM as a state machine: MADs and time in, MADs and events out | [`mad`] |
 //! | [`ip`] | the IP host of a port, without sockets: addresses, ARP, neighbour discovery, routes, groups, echo | nothing |
-//! | [`rdma`] | librdmacm's calls, with QP1 and the QPs of the connections | [`engine`], [`ip`] and the driver |
+//! | [`sa`] | asking subnet administration (InfiniBand) for paths and groups | [`mad`] |
+//! | [`rdma`] | librdmacm's calls, with QP1 and the QPs of the connections | [`engine`], [`ip`], [`sa`] and the driver |
 //!
 //! All capacities come from storage that the caller hands in, and 16 and 100,000 connections are the same code at the same
 //! cost: a connection takes at most 512 bytes, and its whole life (REQ, REP, RTU, DREQ, DREP, timewait; both ends) some
@@ -25,9 +26,9 @@
 //! | `rdma_destroy_id` | [`destroy_id`](rdma::RdmaCm::destroy_id) | done; never waits for events, destroys a QP that is left. `cm_multicast`: `groups_end_with_their_ids` |
 //! | `rdma_create_ep` | [`create_ep`](rdma::RdmaCm::create_ep), [`create_ep_of`](rdma::RdmaCm::create_ep_of) for XRC | done. `cm_modes`, `cm_datagrams`, `cm_xrc`: `synchronous_endpoints`; `cm_srq`: `endpoints_keep_queues_for_their_connections` |
 //! | `rdma_destroy_ep` | [`destroy_ep`](rdma::RdmaCm::destroy_ep) | done. `cm_modes`: `synchronous_endpoints` |
-//! | `rdma_bind_addr` | [`bind_addr`](rdma::RdmaCm::bind_addr) | done; no privileged ports. `cm_modes`: `calls_in_the_wrong_state_are_einval` |
-//! | `rdma_resolve_addr` | [`resolve_addr`](rdma::RdmaCm::resolve_addr) | done over a [`Resolver`](rdma::Resolver): [`NeighbourDiscovery`](rdma::NeighbourDiscovery) for ARP and ND, or a table; multicast groups too. `cm_neighbours`, `cm_multicast`: `a_resolved_group_over_the_ethernet_queue` |
-//! | `rdma_resolve_route` | [`resolve_route`](rdma::RdmaCm::resolve_route) | done on RoCE; path records on InfiniBand later. `cm`: `connect_talk_disconnect` |
+//! | `rdma_bind_addr` | [`bind_addr`](rdma::RdmaCm::bind_addr) | done; no privileged ports; `AF_IB` on InfiniBand ([`SockaddrIb`](rdma::SockaddrIb)). `cm_modes`: `calls_in_the_wrong_state_are_einval`; `cm_infiniband`: `addresses_that_do_not_go_here` |
+//! | `rdma_resolve_addr` | [`resolve_addr`](rdma::RdmaCm::resolve_addr) | done over a [`Resolver`](rdma::Resolver): [`NeighbourDiscovery`](rdma::NeighbourDiscovery) for ARP and ND, or a table; multicast groups too; GIDs on InfiniBand, where IP addresses are refused: IPoIB later. `cm_neighbours`, `cm_multicast`: `a_resolved_group_over_the_ethernet_queue` |
+//! | `rdma_resolve_route` | [`resolve_route`](rdma::RdmaCm::resolve_route) | done; path records on InfiniBand ([`SubnetAdministration`](rdma::SubnetAdministration)). `cm`: `connect_talk_disconnect`; `cm_infiniband`: `the_path_is_the_connections`, `dead`, `busy`, `malformed` |
 //! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC; UD in `RDMA_PS_UDP` and `IPOIB`; XRC. `cm_datagrams`: `a_service_is_found_and_answers`; `cm_xrc`: `initiators_reach_the_queues_of_listeners` |
 //! | `rdma_create_qp_ex` | [`create_qp_ex`](rdma::RdmaCm::create_qp_ex) | done: PD, XRC domain, send operations; an attribute that no QP here has is refused by its name. `cm_extended`: `what_a_qp_has_is_accepted`, `what_no_qp_has_is_refused`; `cm_xrc`: `given_domains_and_queues` |
 //! | `rdma_destroy_qp` | [`destroy_qp`](rdma::RdmaCm::destroy_qp) | done. `cm_multicast`: `groups_end_with_their_ids` |
@@ -40,17 +41,17 @@
 //! | `rdma_reject_ece` | [`reject_ece`](rdma::RdmaCm::reject_ece) | done. `cm_ece`: `options_are_refused` |
 //! | `rdma_notify` | [`notify`](rdma::RdmaCm::notify), [`handle_async_event`](rdma::RdmaCm::handle_async_event) | done. `cm_modes`: `external_qp` |
 //! | `rdma_disconnect` | [`disconnect`](rdma::RdmaCm::disconnect) | done. `cm`: `connect_talk_disconnect` |
-//! | `rdma_join_multicast`, `_ex`, `rdma_leave_multicast` | [`join_multicast`](rdma::RdmaCm::join_multicast), [`join_multicast_ex`](rdma::RdmaCm::join_multicast_ex), [`leave_multicast`](rdma::RdmaCm::leave_multicast) | done on RoCE v2, IPv6 groups included, which Linux refuses; the SA's groups on InfiniBand later. `cm_multicast`: `members_hear_and_nobody_else`, `ipv6_groups` |
+//! | `rdma_join_multicast`, `_ex`, `rdma_leave_multicast` | [`join_multicast`](rdma::RdmaCm::join_multicast), [`join_multicast_ex`](rdma::RdmaCm::join_multicast_ex), [`leave_multicast`](rdma::RdmaCm::leave_multicast) | done on RoCE v2, IPv6 groups included, which Linux refuses; and on InfiniBand. `cm_multicast`: `members_hear_and_nobody_else`, `ipv6_groups`; `cm_infiniband`: `members_hear_and_nobody_else`, `ids_share_the_ports_membership`, `groups_are_joined_again` |
 //! | `rdma_get_cm_event` | [`get_cm_event`](rdma::RdmaCm::get_cm_event), [`get_cm_event_until`](rdma::RdmaCm::get_cm_event_until), [`try_get_cm_event`](rdma::RdmaCm::try_get_cm_event) | done. `cm`: `connect_talk_disconnect` |
 //! | `rdma_ack_cm_event` | [`ack_cm_event`](rdma::RdmaCm::ack_cm_event), or dropping the event | done. `cm_lists`: `events_have_names_and_hold_nothing` |
 //! | `rdma_write_cm_event` | [`write_cm_event`](rdma::RdmaCm::write_cm_event) | done. `cm_modes`: `migration_moves_events` |
 //! | `rdma_event_str` | [`rdma::event_str`], `Display` of [`EventType`](rdma::EventType) | done. `cm_lists`: `events_have_names_and_hold_nothing` |
 //! | `rdma_get_src_port`, `rdma_get_dst_port` | [`get_src_port`](rdma::RdmaCm::get_src_port), [`get_dst_port`](rdma::RdmaCm::get_dst_port) | done; in host order. `cm_datagrams`: `a_service_is_found_and_answers` |
-//! | `rdma_get_local_addr`, `rdma_get_peer_addr` | [`get_local_addr`](rdma::RdmaCm::get_local_addr), [`get_peer_addr`](rdma::RdmaCm::get_peer_addr) | done. `cm_datagrams`: `a_service_is_found_and_answers` |
+//! | `rdma_get_local_addr`, `rdma_get_peer_addr` | [`get_local_addr`](rdma::RdmaCm::get_local_addr), [`get_peer_addr`](rdma::RdmaCm::get_peer_addr); [`get_local_ib_addr`](rdma::RdmaCm::get_local_ib_addr), [`get_peer_ib_addr`](rdma::RdmaCm::get_peer_ib_addr) | done. `cm_datagrams`: `a_service_is_found_and_answers` |
 //! | `rdma_get_devices`, `rdma_free_devices` | | not needed: they list the devices that the system has opened. Here the application opens each function itself, by a [`Platform`](bareverbs_core::Platform), and makes a manager on it ([`RdmaCm::new`](rdma::RdmaCm::new)), so that the list is its own |
-//! | `rdma_set_option` | [`set_option`](rdma::RdmaCm::set_option) | done: TOS, REUSEADDR, AFONLY, ACK_TIMEOUT, and two more; IB PATH later. `cm_options`: `options_reach_the_qp`, `addresses_are_shared_by_those_who_say_so` |
+//! | `rdma_set_option` | [`set_option`](rdma::RdmaCm::set_option) | done: TOS, REUSEADDR, AFONLY, ACK_TIMEOUT, IB PATH, and two more. `cm_options`: `options_reach_the_qp`, `addresses_are_shared_by_those_who_say_so`; `cm_infiniband`: `a_path_from_elsewhere` |
 //! | `rdma_migrate_id` | [`migrate_id`](rdma::RdmaCm::migrate_id) | done. `cm_modes`: `migration_moves_events` |
-//! | `rdma_getaddrinfo`, `rdma_freeaddrinfo` | [`rdma::getaddrinfo`] | done for numeric hosts and ports. `cm_modes`: `synchronous_endpoints` |
+//! | `rdma_getaddrinfo`, `rdma_freeaddrinfo` | [`rdma::getaddrinfo`] | done for numeric hosts, GIDs and ports. `cm_modes`, `cm_infiniband`: `synchronous_endpoints`; `cm_infiniband`: `numeric_gids` |
 //! | `rdma_resolve_addrinfo`, `rdma_query_addrinfo` | | not needed: they ask DNS, or the subnet's service records, in the background. There is no name service below an operating system: [`rdma::getaddrinfo`] takes numeric hosts only, and has its answer at once |
 //! | `rdma_init_qp_attr` | [`init_qp_attr`](rdma::RdmaCm::init_qp_attr) | done. `cm_modes`: `external_qp`; `cm_datagrams`: `external_qps` |
 //! | `rdma_set_local_ece`, `rdma_get_remote_ece` | [`set_local_ece`](rdma::RdmaCm::set_local_ece), [`get_remote_ece`](rdma::RdmaCm::get_remote_ece) | done. `cm_ece`: `options_go_both_ways` |
@@ -97,3 +98,4 @@ pub mod engine;
 pub mod ip;
 pub mod mad;
 pub mod rdma;
+pub mod sa;

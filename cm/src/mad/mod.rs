@@ -1,4 +1,5 @@
-//! The language of the connection manager: MADs of class 7 (IBTA volume 1, chapters 12 and 13).
+//! The language of the connection manager: MADs of class 7 (IBTA volume 1, chapters 12 and 13); in [`sa`] that of subnet
+//! administration.
 //!
 //! [`Mad`] is a checked view of 256 bytes from the wire; [`Message`] is what it says. Each message is a plain struct
 //! whose `parse` reads it and whose `emit` writes all 256 bytes of a MAD:
@@ -24,6 +25,7 @@ mod ece;
 mod fields;
 mod path;
 mod reject_info;
+pub mod sa;
 mod sidr;
 mod status;
 
@@ -71,7 +73,7 @@ pub enum MadError {
     },
     /// The base version is not 1.
     BaseVersion(u8),
-    /// The management class is not the CM's.
+    /// The management class is another one.
     Class(u8),
     /// The class version is not 2.
     ClassVersion(u8),
@@ -82,7 +84,7 @@ pub enum MadError {
         /// The attribute.
         attribute: u16,
     },
-    /// No CM message has this attribute.
+    /// No message of the class has this attribute.
     UnknownAttribute(u16),
     /// Another message than the one asked for.
     WrongMessage {
@@ -118,6 +120,8 @@ pub enum MadError {
     IpVersion(u8),
     /// Source and destination are of different address families.
     MixedFamilies,
+    /// The message spreads over several MADs.
+    Segmented,
 }
 
 impl fmt::Display for MadError {
@@ -125,13 +129,13 @@ impl fmt::Display for MadError {
         match *self {
             Self::Truncated { len, need } => write!(f, "{len} bytes where {need} are needed"),
             Self::BaseVersion(version) => write!(f, "MAD base version {version}, not 1"),
-            Self::Class(class) => write!(f, "management class {class:#04x}, not the CM's 0x07"),
-            Self::ClassVersion(version) => write!(f, "CM class version {version}, not 2"),
+            Self::Class(class) => write!(f, "management class {class:#04x} is another one"),
+            Self::ClassVersion(version) => write!(f, "class version {version}, not 2"),
             Self::Method { method, attribute } => {
                 write!(f, "method {method:#04x} with attribute {attribute:#06x}")
             }
             Self::UnknownAttribute(attribute) => {
-                write!(f, "no CM message has attribute {attribute:#06x}")
+                write!(f, "no message has attribute {attribute:#06x}")
             }
             Self::WrongMessage { found, wanted } => {
                 write!(f, "attribute {found:#06x} where {wanted:#06x} was expected")
@@ -151,6 +155,7 @@ impl fmt::Display for MadError {
             Self::MixedFamilies => {
                 f.write_str("source and destination are of different address families")
             }
+            Self::Segmented => f.write_str("the message spreads over several MADs"),
         }
     }
 }

@@ -1,0 +1,326 @@
+//! The questions that are under way.
+
+use core::time::Duration;
+
+use super::{Answer, Config, Ignored, Question, QuestionId, SaError};
+use crate::mad::sa::{
+    McMemberRecord, PathRecord, SaAttribute, SaHeader, SaMad, SaMethod, SaPortInfo, SaStatus,
+};
+use crate::mad::{MAD_LEN, MadError};
+
+/// LIDs of ports, and of groups.
+const PORT_LIDS: core::ops::Range<u16> = 1..0xc000;
+const GROUP_LIDS: core::ops::Range<u16> = 0xc000..0xffff;
+/// Membership of a partition apart from how.
+const PKEY_BASE: u16 = 0x7fff;
+/// Exponents of times have five bits everywhere else.
+const LONGEST_LIFE: u8 = 31;
+
+/// Where a question stands.
+#[derive(Debug, Clone, Copy)]
+enum Stand {
+    Free,
+    Asked,
+    Told(Result<Answer, SaError>),
+}
+
+/// Room for one question. Hand a slice of them to [`Client::new`].
+#[derive(Debug, Clone, Copy)]
+pub struct QuestionSlot {
+    stand: Stand,
+    question: Question,
+    transaction_id: u64,
+    next: Duration,
+    interval: Duration,
+    deadline: Duration,
+    /// The last that was heard is that there is too much to do.
+    busy: bool,
+}
+
+impl QuestionSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        stand: Stand::Free,
+        question: Question::PortInfo,
+        transaction_id: 0,
+        next: Duration::ZERO,
+        interval: Duration::ZERO,
+        deadline: Duration::ZERO,
+        busy: false,
+    };
+}
+
+impl Default for QuestionSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// Asks subnet administration. All calls look at every slot: give as many as there are to be questions at once, not more.
+#[derive(Debug)]
+pub struct Client<'s> {
+    config: Config,
+    slots: &'s mut [QuestionSlot],
+    asked: u64,
+}
+
+impl<'s> Client<'s> {
+    /// A client that has asked nothing.
+    pub fn new(config: Config, slots: &'s mut [QuestionSlot]) -> Self {
+        slots.fill(QuestionSlot::EMPTY);
+        Self {
+            config,
+            slots,
+            asked: 0,
+        }
+    }
+
+    /// Asks until `deadline`.
+    ///
+    /// # Errors
+    /// If there is no slot for it.
+    pub fn ask(
+        &mut self,
+        now: Duration,
+        question: &Question,
+        deadline: Duration,
+    ) -> Result<QuestionId, SaError> {
+        let capacity = self.slots.len();
+        let free = |slot: &&mut QuestionSlot| matches!(slot.stand, Stand::Free);
+        let slot = self.slots.iter_mut().find(free).ok_or(SaError::NoSlots {
+            what: "questions",
+            capacity,
+        })?;
+        self.asked += 1;
+        *slot = QuestionSlot {
+            stand: Stand::Asked,
+            question: *question,
+            // An odd multiplier: no name comes again.
+            transaction_id: self
+                .config
+                .seed
+                .wrapping_add(self.asked.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            next: now,
+            interval: self.config.first_interval,
+            deadline,
+            busy: false,
+        };
+        Ok(QuestionId(slot.transaction_id))
+    }
+
+    /// Lets a question that is under way have more time, if `deadline` is later than what it has.
+    pub fn extend(&mut self, id: QuestionId, deadline: Duration) {
+        if let Some(slot) = self.find(id.0) {
+            slot.deadline = slot.deadline.max(deadline);
+        }
+    }
+
+    /// What became of a question; `None` while it is under way. Can be had once.
+    pub fn outcome(&mut self, id: QuestionId) -> Option<Result<Answer, SaError>> {
+        let slot = self.find(id.0)?;
+        let Stand::Told(outcome) = slot.stand else {
+            return None;
+        };
+        slot.stand = Stand::Free;
+        Some(outcome)
+    }
+
+    /// Nobody wants to know any more.
+    pub fn cancel(&mut self, id: QuestionId) {
+        if let Some(slot) = self.find(id.0) {
+            slot.stand = Stand::Free;
+        }
+    }
+
+    /// Questions that are under way, or answered and not fetched.
+    pub fn in_use(&self) -> usize {
+        let used = |slot: &&QuestionSlot| !matches!(slot.stand, Stand::Free);
+        self.slots.iter().filter(used).count()
+    }
+
+    fn find(&mut self, transaction_id: u64) -> Option<&mut QuestionSlot> {
+        let named = |slot: &&mut QuestionSlot| {
+            slot.transaction_id == transaction_id && !matches!(slot.stand, Stand::Free)
+        };
+        self.slots.iter_mut().find(named)
+    }
+
+    /// Gives up what has taken too long.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        for slot in self.slots.iter_mut() {
+            if matches!(slot.stand, Stand::Asked) && now >= slot.deadline {
+                let error = if slot.busy {
+                    SaError::Status(SaStatus::BUSY)
+                } else {
+                    SaError::NoAnswer
+                };
+                slot.stand = Stand::Told(Err(error));
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) have to be called at the
+    /// latest.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let asked = |slot: &&QuestionSlot| matches!(slot.stand, Stand::Asked);
+        let due = |slot: &QuestionSlot| slot.next.min(slot.deadline);
+        self.slots.iter().filter(asked).map(due).min()
+    }
+
+    /// Writes the next MAD that is due, for QP1 of subnet administration. False if there is none.
+    pub fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
+        self.handle_timeout(now);
+        let longest = self.config.longest_interval;
+        for slot in self.slots.iter_mut() {
+            if !matches!(slot.stand, Stand::Asked) || now < slot.next {
+                continue;
+            }
+            slot.next = now.saturating_add(slot.interval);
+            slot.interval = slot.interval.saturating_mul(2).min(longest);
+            match slot.write(mad) {
+                Ok(()) => return true,
+                Err(error) => slot.stand = Stand::Told(Err(SaError::Mad(error))),
+            }
+        }
+        false
+    }
+
+    /// Takes a MAD of class 3 that came to QP1 from subnet administration.
+    ///
+    /// The error is for the curious: nothing needs to be done about a MAD that was ignored.
+    pub fn handle_mad(&mut self, now: Duration, mad: &[u8]) -> Result<(), Ignored> {
+        let mad = SaMad::new(mad).map_err(Ignored::Malformed)?;
+        let header = mad.header();
+        let transaction_id = header.transaction_id;
+        let slot = self
+            .find(transaction_id)
+            .filter(|slot| matches!(slot.stand, Stand::Asked) && slot.is_answered_by(&mad))
+            .ok_or(Ignored::Unexpected { transaction_id })?;
+        if header.status.is_busy() {
+            slot.busy = true;
+            // As if it had been asked just now.
+            slot.next = slot.next.max(now.saturating_add(slot.interval));
+            return Ok(());
+        }
+        slot.stand = Stand::Told(if header.status.is_success() {
+            slot.understand(&mad)
+        } else {
+            Err(SaError::Status(header.status))
+        });
+        Ok(())
+    }
+}
+
+impl QuestionSlot {
+    fn method(&self) -> SaMethod {
+        match self.question {
+            Question::PortInfo | Question::Path { .. } => SaMethod::Get,
+            Question::Member { method, .. } => method,
+        }
+    }
+
+    fn write(&self, mad: &mut [u8; MAD_LEN]) -> Result<(), MadError> {
+        let header = |components| SaHeader::request(self.method(), self.transaction_id, components);
+        match &self.question {
+            Question::PortInfo => SaPortInfo::default().emit(&header(0), mad),
+            Question::Path { wanted, components } => wanted.emit(&header(*components), mad),
+            Question::Member {
+                wanted, components, ..
+            } => wanted.emit(&header(*components), mad),
+        }
+    }
+
+    fn is_answered_by(&self, mad: &SaMad<'_>) -> bool {
+        let attribute = match self.question {
+            Question::PortInfo => SaAttribute::ClassPortInfo,
+            Question::Path { .. } => SaAttribute::PathRecord,
+            Question::Member { .. } => SaAttribute::McMemberRecord,
+        };
+        mad.attribute() == attribute && mad.header().method == self.method().response()
+    }
+
+    /// The answer, if it makes sense.
+    fn understand(&self, mad: &SaMad<'_>) -> Result<Answer, SaError> {
+        Ok(match &self.question {
+            Question::PortInfo => Answer::PortInfo(mad.port_info().map_err(SaError::Mad)?),
+            Question::Path { wanted, components } => {
+                let path = mad.path_record().map_err(SaError::Mad)?;
+                check_path(&path, wanted, *components)?;
+                Answer::Path(path)
+            }
+            Question::Member { method, wanted, .. } => {
+                let member = mad.mc_member_record().map_err(SaError::Mad)?;
+                check_member(&member, wanted, *method)?;
+                Answer::Member(member)
+            }
+        })
+    }
+}
+
+fn sensible(field: &'static str, good: bool, value: impl Into<u64>) -> Result<(), SaError> {
+    if good {
+        Ok(())
+    } else {
+        Err(SaError::Senseless {
+            field,
+            value: value.into(),
+        })
+    }
+}
+
+fn same_gid(
+    field: &'static str,
+    asked: bool,
+    wanted: &[u8; 16],
+    found: &[u8; 16],
+) -> Result<(), SaError> {
+    let low = u128::from_be_bytes(*found) as u64;
+    sensible(field, !asked || wanted == found, low)
+}
+
+fn same_partition(asked: bool, wanted: u16, found: u16) -> Result<(), SaError> {
+    let same = !asked || (wanted ^ found) & PKEY_BASE == 0;
+    sensible("pkey", same, found)
+}
+
+fn check_path(path: &PathRecord, wanted: &PathRecord, components: u64) -> Result<(), SaError> {
+    let asked = |component| components & component != 0;
+    same_gid("dgid", asked(PathRecord::DGID), &wanted.dgid, &path.dgid)?;
+    same_gid("sgid", asked(PathRecord::SGID), &wanted.sgid, &path.sgid)?;
+    same_partition(asked(PathRecord::PKEY), wanted.pkey, path.pkey)?;
+    check_path_fields(path)
+}
+
+/// Whether anybody could go this way.
+pub(crate) fn check_path_fields(path: &PathRecord) -> Result<(), SaError> {
+    sensible("dlid", PORT_LIDS.contains(&path.dlid), path.dlid)?;
+    sensible("slid", PORT_LIDS.contains(&path.slid), path.slid)?;
+    sensible("raw_traffic", path.raw_traffic == 0, path.raw_traffic)?;
+    check_quality(path.mtu, path.packet_life_time)
+}
+
+fn check_quality(mtu: u8, life: u8) -> Result<(), SaError> {
+    sensible("mtu", (1..=5).contains(&mtu), mtu)?;
+    sensible("packet_life_time", life <= LONGEST_LIFE, life)
+}
+
+fn check_member(
+    member: &McMemberRecord,
+    wanted: &McMemberRecord,
+    method: SaMethod,
+) -> Result<(), SaError> {
+    same_gid("mgid", true, &wanted.mgid, &member.mgid)?;
+    if method == SaMethod::Delete {
+        // Whatever else it says, it is over.
+        return Ok(());
+    }
+    same_gid(
+        "port_gid",
+        method == SaMethod::Set,
+        &wanted.port_gid,
+        &member.port_gid,
+    )?;
+    sensible("mlid", GROUP_LIDS.contains(&member.mlid), member.mlid)?;
+    same_partition(wanted.pkey != 0, wanted.pkey, member.pkey)?;
+    check_quality(member.mtu, member.packet_life_time)
+}

@@ -1,0 +1,172 @@
+//! Asking subnet administration, sans-I/O: questions, MADs and time go in, MADs and answers come out.
+//!
+//! ```
+//! use bareverbs_cm::mad::{MAD_LEN, sa::*};
+//! use bareverbs_cm::sa::*;
+//! use core::time::Duration;
+//!
+//! let mut slots = [QuestionSlot::EMPTY; 4];
+//! let mut client = Client::new(Config::new(42), &mut slots);
+//! let wanted = PathRecord { dgid: [2; 16], sgid: [1; 16], ..PathRecord::ZERO };
+//! let question = Question::Path { wanted, components: PathRecord::DGID | PathRecord::SGID };
+//! let now = Duration::ZERO;
+//! let id = client.ask(now, &question, Duration::from_secs(2))?;
+//! let mut mad = [0; MAD_LEN];
+//! assert!(client.poll_transmit(now, &mut mad));
+//!
+//! // At the other end.
+//! let asked = SaMad::new(&mad)?;
+//! let header = SaHeader { method: SaMethod::GetResp, ..asked.header() };
+//! let path = PathRecord { dlid: 2, slid: 1, mtu: 4, ..asked.path_record()? };
+//! let mut answer = [0; MAD_LEN];
+//! path.emit(&header, &mut answer)?;
+//!
+//! client.handle_mad(now, &answer)?;
+//! assert_eq!(client.outcome(id), Some(Ok(Answer::Path(path))));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! A question is repeated until it is answered or its time is up, at intervals that double; whoever is told that subnet
+//! administration is busy keeps that pace. All of it is one MAD each way: no answer of these is longer.
+
+mod client;
+
+use core::fmt;
+use core::time::Duration;
+
+pub(crate) use client::check_path_fields;
+pub use client::{Client, QuestionSlot};
+
+use crate::mad::MadError;
+use crate::mad::sa::{McMemberRecord, PathRecord, SaMethod, SaPortInfo, SaStatus};
+
+/// Settings of a [`Client`].
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Seed of the transaction IDs. Has to differ from boot to boot.
+    pub seed: u64,
+    /// Until a question is asked for the second time.
+    pub first_interval: Duration,
+    /// The longest time from one repetition to the next.
+    pub longest_interval: Duration,
+}
+
+impl Config {
+    /// The defaults: repeated after 100 ms, 200 ms and so on, up to a second.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            first_interval: Duration::from_millis(100),
+            longest_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What to ask. The components say what of the record counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// What subnet administration can do.
+    PortInfo,
+    /// A path.
+    Path {
+        /// What it has to be like.
+        wanted: PathRecord,
+        /// Bits of what of it counts.
+        components: u64,
+    },
+    /// A membership: `Get` looks at it, `Set` joins or makes a group, `Delete` leaves.
+    Member {
+        /// What to do.
+        method: SaMethod,
+        /// The membership.
+        wanted: McMemberRecord,
+        /// Bits of what of it counts.
+        components: u64,
+    },
+}
+
+/// What the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// What subnet administration can do.
+    PortInfo(SaPortInfo),
+    /// The path. Its LIDs, MTU, rate and life time make sense, and it is the path that was asked for.
+    Path(PathRecord),
+    /// The membership as it is now; of `Delete`, as it was. It is about the group and the port that were asked for.
+    Member(McMemberRecord),
+}
+
+/// Name of a question: its transaction ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QuestionId(pub(crate) u64);
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SaError {
+    /// Nobody answered in time.
+    NoAnswer,
+    /// The answer is no; [`SaStatus::BUSY`] if it was so until the time was up.
+    Status(SaStatus),
+    /// The answer makes no sense.
+    Senseless {
+        /// The field that does not.
+        field: &'static str,
+        /// Its value, or its low bits.
+        value: u64,
+    },
+    /// The question cannot be written.
+    Mad(MadError),
+    /// All slots are in use.
+    NoSlots {
+        /// What kind of slots.
+        what: &'static str,
+        /// How many there are.
+        capacity: usize,
+    },
+}
+
+impl fmt::Display for SaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer => f.write_str("subnet administration does not answer"),
+            Self::Status(status) => write!(f, "subnet administration says no: {status}"),
+            Self::Senseless { field, value } => write!(
+                f,
+                "the answer of subnet administration makes no sense: {field} = {value:#x}"
+            ),
+            Self::Mad(error) => error.fmt(f),
+            Self::NoSlots { what, capacity } => {
+                write!(f, "all {capacity} slots for {what} are in use")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SaError {}
+
+/// Why a MAD was not acted on. None of these needs an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ignored {
+    /// Not a MAD of subnet administration that is known here.
+    Malformed(MadError),
+    /// An answer to no question of ours, or to one that is answered.
+    Unexpected {
+        /// Its transaction.
+        transaction_id: u64,
+    },
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "malformed MAD: {error}"),
+            Self::Unexpected { transaction_id } => {
+                write!(f, "nothing was asked in transaction {transaction_id:#018x}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Ignored {}
