@@ -114,10 +114,9 @@ fn serve<P: Platform, R: Resolver>(
     listening: &mut dyn FnMut(),
 ) -> Result<u64> {
     let address = AddrInfo {
-        passive: true,
         port_space: PortSpace::Tcp,
-        src_addr: Some(address),
-        dst_addr: None,
+        src_addr: Some(address.into()),
+        ..AddrInfo::hints(true)
     };
     let listener = cm.create_ep(&address, None, None)?;
     cm.listen(listener, 4)?;
@@ -132,10 +131,10 @@ fn serve<P: Platform, R: Resolver>(
 /// The way from an address to a server.
 fn route(here: IpAddr, server: SocketAddr) -> AddrInfo {
     AddrInfo {
-        passive: false,
         port_space: PortSpace::Tcp,
-        src_addr: Some(SocketAddr::new(here, 0)),
-        dst_addr: Some(server),
+        src_addr: Some((here, 0).into()),
+        dst_addr: Some(server.into()),
+        ..AddrInfo::hints(false)
     }
 }
 

@@ -20,7 +20,7 @@ mod program;
 mod report;
 
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -56,10 +56,9 @@ impl Program for Options {
         listening: &mut dyn FnMut(),
     ) -> Result<Served> {
         let address = AddrInfo {
-            passive: true,
             port_space: PortSpace::Tcp,
-            src_addr: Some(SocketAddr::new(address, self.port)),
-            dst_addr: None,
+            src_addr: Some((address, self.port).into()),
+            ..AddrInfo::hints(true)
         };
         let clients = ping::Clients {
             times: self.times,
@@ -109,10 +108,10 @@ fn ping<P: Platform, R: Resolver>(
     about: &About,
 ) -> Result<Pinged> {
     let address = AddrInfo {
-        passive: false,
         port_space: PortSpace::Tcp,
-        src_addr: Some(SocketAddr::new(source, 0)),
-        dst_addr: Some(SocketAddr::new(server, options.port)),
+        src_addr: Some((source, 0).into()),
+        dst_addr: Some((server, options.port).into()),
+        ..AddrInfo::hints(false)
     };
     let bar = if options.json || options.verbose {
         ProgressBar::hidden()

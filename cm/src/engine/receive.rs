@@ -11,7 +11,39 @@ use crate::mad::{
     SidrRep, SidrReq, bounded, foreign_req,
 };
 
+/// LIDs from here on are no port's.
+const FIRST_MULTICAST_LID: u16 = 0xc000;
+
 pub(super) type Outcome = Result<(), Ignored>;
+
+/// The path of a request, as its receiver sees it. On RoCE the way back is for who moves the MADs to know; on InfiniBand the
+/// request has it, or, if it came through routers, the MAD that it came in.
+fn path_of(req: &Req<'_>, from: &Address) -> Address {
+    let path = Address {
+        remote_gid: req.primary_local_gid,
+        pkey: req.pkey,
+        flow_label: req.primary_flow_label,
+        traffic_class: req.primary_traffic_class,
+        service_level: req.primary_sl,
+        ..*from
+    };
+    if from.remote_lid == 0 {
+        return path;
+    }
+    let lid = |said: u16, seen: u16| {
+        if req.primary_subnet_local != 0 && (1..FIRST_MULTICAST_LID).contains(&said) {
+            said
+        } else {
+            seen
+        }
+    };
+    Address {
+        local_lid: lid(req.primary_remote_lid, from.local_lid),
+        remote_lid: lid(req.primary_local_lid, from.remote_lid),
+        hop_limit: req.primary_hop_limit,
+        ..path
+    }
+}
 
 impl Engine<'_> {
     /// Takes a MAD that came to QP1. `from` has this end as local and the sender as remote.
@@ -219,14 +251,7 @@ impl Engine<'_> {
         slot.listener_generation = listener.generation;
         slot.service_id = req.service_id;
         slot.transport = transport;
-        slot.address = Address {
-            remote_gid: req.primary_local_gid,
-            pkey: req.pkey,
-            flow_label: req.primary_flow_label,
-            traffic_class: req.primary_traffic_class,
-            service_level: req.primary_sl,
-            ..*from
-        };
+        slot.address = path_of(req, from);
         slot.remote_comm_id = req.local_comm_id;
         slot.remote_guid = req.local_ca_guid;
         slot.remote_qpn = req.local_qpn;

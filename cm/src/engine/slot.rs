@@ -176,6 +176,8 @@ impl Slot {
             local_gid: [0; 16],
             remote_gid: [0; 16],
             remote_mac: [0; 6],
+            local_lid: 0,
+            remote_lid: 0,
             pkey: 0,
             link: 0,
             flow_label: 0,

@@ -78,7 +78,7 @@ impl Engine<'_> {
             tx::REQ => {
                 let path = &slot.address;
                 // A path that can be routed has no LIDs to speak of.
-                let lid = if path.hop_limit > 1 { 0xffff } else { 0 };
+                let lid = |lid| if path.hop_limit > 1 { 0xffff } else { lid };
                 Req {
                     local_comm_id: slot.local_comm_id,
                     vendor_id: slot.ece.vendor_id,
@@ -99,8 +99,8 @@ impl Engine<'_> {
                     rnr_retry_count: if xrc { 0 } else { slot.rnr_retry_count },
                     max_cm_retries: slot.max_retries,
                     srq: (slot.srq && !xrc).into(),
-                    primary_local_lid: lid,
-                    primary_remote_lid: lid,
+                    primary_local_lid: lid(path.local_lid),
+                    primary_remote_lid: lid(path.remote_lid),
                     primary_local_gid: path.local_gid,
                     primary_remote_gid: path.remote_gid,
                     primary_flow_label: path.flow_label,

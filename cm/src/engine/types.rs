@@ -15,8 +15,12 @@ pub struct Address {
     pub local_gid: [u8; 16],
     /// GID of the other end.
     pub remote_gid: [u8; 16],
-    /// MAC address of the next hop to the other end.
+    /// MAC address of the next hop to the other end (RoCE).
     pub remote_mac: [u8; 6],
+    /// LID of this end; 0 on RoCE.
+    pub local_lid: u16,
+    /// LID of the other end; 0 on RoCE.
+    pub remote_lid: u16,
     /// Partition.
     pub pkey: u16,
     /// Whatever the mover of MADs wants back with each message: port, index in the GID table.
@@ -29,6 +33,16 @@ pub struct Address {
     pub hop_limit: u8,
     /// Service level.
     pub service_level: u8,
+}
+
+impl Address {
+    /// What tells one sender from another: its LID, where there is one, since its messages need not have its GID.
+    pub(super) fn peer(&self) -> [u8; 16] {
+        match self.remote_lid {
+            0 => self.remote_gid,
+            lid => u128::from(lid).to_be_bytes(),
+        }
+    }
 }
 
 /// Name of a connection: its local communication ID. A name is not used again for a long time.

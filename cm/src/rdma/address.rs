@@ -10,6 +10,7 @@ use super::error::RdmaError;
 use super::gsi;
 use super::resolver::{AddressChange, Neighbour, Resolution, Resolver};
 use super::slot::{NIL, Target};
+use super::sockaddr::SockAddr;
 use super::types::{CmId, EventType, IdState, IdType, PortSpace};
 
 /// Service ID of a port (`rdma_get_service_id`): the port space and the port.
@@ -25,10 +26,15 @@ const fn wildcard(like: IpAddr) -> IpAddr {
 }
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// Gives an id a local address (`rdma_bind_addr`). A wildcard address stands for all of the device's; port 0 for any
-    /// free one.
-    pub fn bind_addr(&mut self, id: CmId, address: SocketAddr) -> Result<(), RdmaError> {
+    /// Gives an id a local address (`rdma_bind_addr`): a `SocketAddr` on RoCE, a [`SockaddrIb`](super::SockaddrIb) on
+    /// InfiniBand. A wildcard address stands for all of the device's; port 0 for any free one.
+    pub fn bind_addr(&mut self, id: CmId, address: impl Into<SockAddr>) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        let (address, pkey) = self.inside(self.ids[index].port_space, address.into())?;
+        self.bind(index, address, pkey)
+    }
+
+    fn bind(&mut self, index: usize, address: SocketAddr, pkey: u16) -> Result<(), RdmaError> {
         let state = self.ids[index].state;
         if state != IdState::Idle {
             return Err(RdmaError::WrongState {
@@ -41,6 +47,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if specific && !self.is_own(ip) {
             return Err(RdmaError::NoDevice(ip));
         }
+        let pkey_index = self.pkey_index(pkey)?;
         let port = if address.port() == 0 {
             self.free_port(self.ids[index].port_space, ip)?
         } else {
@@ -52,6 +59,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.enter_port(index, port);
         let slot = &mut self.ids[index];
         slot.local = Some(address);
+        slot.address.pkey = pkey;
+        slot.pkey_index = pkey_index;
         slot.bound = specific;
         slot.any_source = !specific;
         slot.state = IdState::AddrBound;
@@ -70,7 +79,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         match self.ids[index].state {
             IdState::Idle => {
-                self.bind_addr(id, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?
+                self.bind_addr(id, self.any_address(self.ids[index].port_space))?;
             }
             IdState::AddrBound => {}
             state => {
@@ -180,21 +189,31 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Finds the way to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to whatever address leads there.
     /// What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
-    pub fn resolve_addr(
+    ///
+    /// On InfiniBand nobody needs to be asked for the way to a GID.
+    pub fn resolve_addr<A: Into<SockAddr>>(
         &mut self,
         id: CmId,
-        source: Option<SocketAddr>,
-        destination: SocketAddr,
+        source: Option<A>,
+        destination: A,
         timeout: Duration,
     ) -> Result<(), RdmaError> {
         let index = self.index(id)?;
+        let port_space = self.ids[index].port_space;
+        let (destination, pkey) = self.inside(port_space, destination.into())?;
+        let source = source.map(|source| self.inside(port_space, source.into()));
+        let source = source.transpose()?;
+        let (source, pkey) = match source {
+            Some((source, pkey)) => (Some(source), pkey),
+            None => (None, pkey),
+        };
         if source.is_some_and(|source| source.is_ipv4() != destination.is_ipv4()) {
             return Err(RdmaError::FamilyMismatch);
         }
         match self.ids[index].state {
             IdState::Idle => {
                 let source = source.unwrap_or(SocketAddr::new(wildcard(destination.ip()), 0));
-                self.bind_addr(id, source)?;
+                self.bind(index, source, pkey)?;
             }
             IdState::AddrBound => {
                 if self.ids[index]
@@ -215,17 +234,27 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         slot.peer = Some(destination);
         slot.state = IdState::AddrQuery;
+        self.start_asking(now, index, timeout);
+        self.complete(id)
+    }
+
+    fn start_asking(&mut self, now: Duration, index: usize, timeout: Duration) {
+        self.wishes += 1;
+        let slot = &mut self.ids[index];
+        slot.wish = self.wishes;
         slot.deadline = now.saturating_add(timeout);
         if !self.ask(now, index) {
             let slot = &mut self.ids[index];
             slot.waiting = true;
             slot.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
         }
-        self.complete(id)
     }
 
-    /// Asks for the way of an id in `AddrQuery`. False if the answer is still to come.
+    /// Asks for the way of an id in `AddrQuery`, or for its path in `RouteQuery`. False if the answer is still to come.
     fn ask(&mut self, now: Duration, index: usize) -> bool {
+        if self.ids[index].state == IdState::RouteQuery {
+            return self.ask_for_path(now, index);
+        }
         let outcome = match self.find_way(now, index) {
             Ok(true) => Ok(()),
             Ok(false) if now < self.ids[index].deadline => return false,
@@ -246,6 +275,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     fn find_way(&mut self, now: Duration, index: usize) -> Result<bool, RdmaError> {
+        if self.is_infiniband() {
+            return self.find_gids(index).map(|()| true);
+        }
         let slot = &self.ids[index];
         let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
             return Err(RdmaError::NotBound);
@@ -405,8 +437,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    /// Finds the path to the address that was resolved (`rdma_resolve_route`). On RoCE that needs no asking. What follows
-    /// is `RouteResolved`.
+    /// Finds the path to the address that was resolved (`rdma_resolve_route`). On RoCE that needs no asking, on InfiniBand the
+    /// resolver asks subnet administration. What follows is `RouteResolved` or `RouteError`.
     pub fn resolve_route(&mut self, id: CmId, timeout: Duration) -> Result<(), RdmaError> {
         let index = self.index(id)?;
         let state = self.ids[index].state;
@@ -422,6 +454,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 value: 0,
                 max: 0,
             });
+        }
+        if self.is_infiniband() {
+            return self.resolve_path(id, timeout);
         }
         let limit = self.config.max_path_mtu.number();
         let mtu = self.port.active_mtu.number().min(limit);
@@ -441,6 +476,19 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.complete(id)
     }
 
+    fn resolve_path(&mut self, id: CmId, timeout: Duration) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.port.sm_lid == 0 {
+            // There was no subnet manager yet when this was asked last.
+            self.refresh_port()?;
+        }
+        let now = self.now();
+        self.ids[index].state = IdState::RouteQuery;
+        self.start_asking(now, index, timeout);
+        self.flush(now)?;
+        self.complete(id)
+    }
+
     /// Local port (`rdma_get_src_port`); 0 if there is none yet.
     pub fn get_src_port(&self, id: CmId) -> Result<u16, RdmaError> {
         Ok(self.slot(id)?.local.map_or(0, |address| address.port()))
@@ -451,18 +499,23 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(self.slot(id)?.peer.map_or(0, |address| address.port()))
     }
 
-    /// Local address (`rdma_get_local_addr`).
+    /// Local address on RoCE (`rdma_get_local_addr`).
     pub fn get_local_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
-        Ok(self.slot(id)?.local)
+        let ip = !self.is_infiniband();
+        Ok(self.slot(id)?.local.filter(|_| ip))
     }
 
-    /// The other end's address (`rdma_get_peer_addr`).
+    /// The other end's address on RoCE (`rdma_get_peer_addr`).
     pub fn get_peer_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
-        Ok(self.slot(id)?.peer)
+        let ip = !self.is_infiniband();
+        Ok(self.slot(id)?.peer.filter(|_| ip))
     }
 
     /// Index and VLAN of the GID of one of the device's addresses.
     pub(super) fn own_entry(&self, address: IpAddr) -> Option<(u16, Option<u16>)> {
+        if self.is_infiniband() {
+            return self.is_own_gid(address).then_some((0, None));
+        }
         let gid = gsi::gid(address);
         let mut table = self.device.gid_table();
         table
@@ -472,6 +525,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Whether the device has this address.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        if self.is_infiniband() {
+            return self.is_own_gid(address);
+        }
         let gid = gsi::gid(address);
         let mut table = self.device.gid_table();
         table.any(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)

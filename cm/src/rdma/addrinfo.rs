@@ -3,19 +3,39 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use bareverbs_core::Gid;
+
+use super::sockaddr::{SockAddr, SockaddrIb};
 use super::types::PortSpace;
+use crate::mad::sa::PathRecord;
+
+/// Families of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressFamily {
+    /// IPv4 (`AF_INET`).
+    Inet,
+    /// IPv6 (`AF_INET6`).
+    Inet6,
+    /// GIDs (`AF_IB`).
+    Ib,
+}
 
 /// What `getaddrinfo` finds and `create_ep` takes (`struct rdma_addrinfo`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddrInfo {
     /// `RAI_PASSIVE`: for a listener.
     pub passive: bool,
+    /// In hints: how to read the host (`RAI_FAMILY` and `ai_family`); what looks like an IPv6 address may be a GID. `None` takes it
+    /// for an IP address.
+    pub family: Option<AddressFamily>,
     /// Port space.
     pub port_space: PortSpace,
     /// Local address, if it matters.
-    pub src_addr: Option<SocketAddr>,
+    pub src_addr: Option<SockAddr>,
     /// The other end's address; active side only.
-    pub dst_addr: Option<SocketAddr>,
+    pub dst_addr: Option<SockAddr>,
+    /// The path there, if it is known from elsewhere (`ai_route`); active side on InfiniBand only.
+    pub route: Option<PathRecord>,
 }
 
 impl AddrInfo {
@@ -23,9 +43,11 @@ impl AddrInfo {
     pub const fn hints(passive: bool) -> Self {
         Self {
             passive,
+            family: None,
             port_space: PortSpace::Tcp,
             src_addr: None,
             dst_addr: None,
+            route: None,
         }
     }
 }
@@ -38,6 +60,8 @@ pub enum AddrInfoError {
     Nothing,
     /// Not a numeric IPv4 or IPv6 address.
     Host,
+    /// The address is not of the family that the hints ask for.
+    Family,
     /// Not a port number.
     Service,
 }
@@ -47,8 +71,9 @@ impl AddrInfoError {
     pub const fn code(self) -> i32 {
         match self {
             Self::Nothing => 22,
-            // EAI_NONAME and EAI_SERVICE.
+            // EAI_NONAME, EAI_ADDRFAMILY and EAI_SERVICE.
             Self::Host => -2,
+            Self::Family => -9,
             Self::Service => -8,
         }
     }
@@ -58,6 +83,7 @@ impl fmt::Display for AddrInfoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "neither a host, nor a service, nor a source address was given",
+            Self::Family => "the host is of another address family than the hints",
             Self::Host => "the host is not a numeric IPv4 or IPv6 address",
             Self::Service => "the service is not a port number",
         })
@@ -68,7 +94,7 @@ impl core::error::Error for AddrInfoError {}
 
 /// Finds the address of `host` (numeric) and `service` (a port number), as a destination or, with `passive` in the hints,
 /// as the address to listen to. Without a host a listener gets the wildcard and the active side the loopback address, as
-/// getaddrinfo(3) has it.
+/// getaddrinfo(3) has it. With [`AddressFamily::Ib`] in the hints the host is a GID.
 pub fn getaddrinfo(
     host: Option<&str>,
     service: Option<&str>,
@@ -82,16 +108,25 @@ pub fn getaddrinfo(
         Some(service) => service.parse().map_err(|_| AddrInfoError::Service)?,
         None => 0,
     };
+    let family = hints.family.or(hints.src_addr.map(family_of));
     let ip = match host {
         Some(host) => host.parse::<IpAddr>().map_err(|_| AddrInfoError::Host)?,
-        None => match (hints.passive, hints.src_addr) {
-            (true, Some(SocketAddr::V6(_))) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            (true, _) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            (false, Some(SocketAddr::V6(_))) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            (false, _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        },
+        None => nobody(family.unwrap_or(AddressFamily::Inet), hints.passive),
     };
-    let address = SocketAddr::new(ip, port);
+    let fits = match hints.family {
+        None => true,
+        Some(AddressFamily::Inet) => ip.is_ipv4(),
+        Some(AddressFamily::Inet6 | AddressFamily::Ib) => ip.is_ipv6(),
+    };
+    if !fits {
+        return Err(AddrInfoError::Family);
+    }
+    let address = match (family, ip) {
+        (Some(AddressFamily::Ib), IpAddr::V6(gid)) => {
+            SockaddrIb::new(Gid::from_ipv6(gid), hints.port_space, port).into()
+        }
+        _ => SocketAddr::new(ip, port).into(),
+    };
     Ok(if hints.passive {
         let source = if host.is_none() && service.is_none() {
             hints.src_addr
@@ -109,4 +144,22 @@ pub fn getaddrinfo(
             ..hints
         }
     })
+}
+
+const fn family_of(address: SockAddr) -> AddressFamily {
+    match address {
+        SockAddr::Ip(SocketAddr::V4(_)) => AddressFamily::Inet,
+        SockAddr::Ip(SocketAddr::V6(_)) => AddressFamily::Inet6,
+        SockAddr::Ib(_) => AddressFamily::Ib,
+    }
+}
+
+/// Any address for a listener, the loopback address to connect to.
+const fn nobody(family: AddressFamily, passive: bool) -> IpAddr {
+    match (family, passive) {
+        (AddressFamily::Inet, true) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        (AddressFamily::Inet, false) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        (_, true) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        (_, false) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    }
 }

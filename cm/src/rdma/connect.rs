@@ -30,22 +30,28 @@ pub(super) fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
     }
 }
 
-/// The RDMA CM's header for a request from one address to another.
-pub(super) fn header(
-    local: SocketAddr,
-    peer: SocketAddr,
-) -> Result<[u8; CmaHeader::LEN], RdmaError> {
-    let header = CmaHeader {
-        source_port: local.port(),
-        source: local.ip(),
-        destination: peer.ip(),
-    };
-    let mut bytes = [0; CmaHeader::LEN];
-    header.emit(&mut bytes)?;
-    Ok(bytes)
-}
-
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Writes the RDMA CM's header for a request from one address to another; how long it is. InfiniBand's addresses need none.
+    pub(super) fn begin_request<const N: usize>(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        data: &mut [u8; N],
+    ) -> Result<usize, RdmaError> {
+        if self.is_infiniband() {
+            return Ok(0);
+        }
+        let header = CmaHeader {
+            source_port: local.port(),
+            source: local.ip(),
+            destination: peer.ip(),
+        };
+        let mut bytes = [0; CmaHeader::LEN];
+        header.emit(&mut bytes)?;
+        data[..CmaHeader::LEN].copy_from_slice(&bytes);
+        Ok(CmaHeader::LEN)
+    }
+
     /// A depth that was asked for, against what the device can: EINVAL above it.
     fn depth(name: &'static str, asked: u8, max: u8) -> Result<u8, RdmaError> {
         match asked {
@@ -94,7 +100,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             (None, None) => return Err(RdmaError::NoQp),
         };
         let param = param.copied().unwrap_or_default();
-        fits(param.private_data.len(), CONNECT_PRIVATE_DATA_MAX)?;
+        let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
+        let start = self.begin_request(local, peer, &mut data)?;
+        fits(param.private_data.len(), data.len() - start)?;
+        let end = start + param.private_data.len();
+        data[start..end].copy_from_slice(param.private_data);
         let responder_resources = Self::depth(
             "responder_resources",
             param.responder_resources,
@@ -105,11 +115,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             param.initiator_depth,
             self.max_initiator_depth,
         )?;
-
-        let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        data[..CmaHeader::LEN].copy_from_slice(&header(local, peer)?);
-        data[CmaHeader::LEN..CmaHeader::LEN + param.private_data.len()]
-            .copy_from_slice(param.private_data);
 
         let now = self.now();
         let defaults = self.engine.config().timers;
@@ -124,6 +129,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 },
                 local_qpn: qp_num,
                 path_mtu: slot.path_mtu,
+                rate: slot.rate,
                 packet_life_time: slot.packet_life_time,
                 ack_timeout: slot.ack_timeout,
                 responder_resources,
@@ -135,7 +141,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 srq,
                 timers: slot.timers.unwrap_or(defaults),
                 ece: slot.ece,
-                private_data: &data[..CmaHeader::LEN + param.private_data.len()],
+                private_data: &data[..end],
                 user: id.to_user(),
                 ..ConnectParams::new(slot.address)
             },

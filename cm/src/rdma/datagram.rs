@@ -8,7 +8,7 @@ use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
 
 use super::RdmaCm;
 use super::address::service_id;
-use super::connect::{fits, header};
+use super::connect::fits;
 use super::error::RdmaError;
 use super::events::Refusal;
 use super::gsi::{self, GRH, addresses, ah_attr};
@@ -18,7 +18,7 @@ use super::types::{
     UDP_QKEY,
 };
 use crate::engine::{Address, SidrEventKind, SidrId, SidrParams, SidrReply};
-use crate::mad::{CmaHeader, Ece, SidrReq, SidrStatus};
+use crate::mad::{Ece, SidrReq, SidrStatus};
 
 /// An engine's event, apart from its data.
 enum What {
@@ -42,9 +42,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NotBound);
         };
         let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
-        data[..CmaHeader::LEN].copy_from_slice(&header(local, peer)?);
-        let end = CmaHeader::LEN + private_data.len();
-        data[CmaHeader::LEN..end].copy_from_slice(private_data);
+        let start = self.begin_request(local, peer, &mut data)?;
+        let end = start + private_data.len();
+        data[start..end].copy_from_slice(private_data);
         let now = self.now();
         let defaults = self.engine.config().timers;
         let sidr = self.engine.sidr_request(
@@ -202,7 +202,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         address: Address,
         data: &[u8],
     ) -> Result<(), SidrStatus> {
-        let (header, user_data) = CmaHeader::parse(data).map_err(|_| SidrStatus::REJECTED)?;
+        let (header, user_data) = self
+            .open_request(&address, data)
+            .map_err(|_| SidrStatus::REJECTED)?;
         let index = self
             .adopt(service, &header, address)
             .map_err(|refusal| match refusal {
@@ -240,6 +242,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ///
     /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no way.
     pub fn ah_attr_from_wc(&mut self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
+        if self.is_infiniband() {
+            return self.ah_attr_from_local(wc, grh);
+        }
         let header = header_kind(grh).filter(|_| wc.flags.contains(WcFlags::GRH));
         let found = header.and_then(|kind| addresses(kind, grh));
         let Some((source, destination, traffic_class)) = found else {
@@ -257,10 +262,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             remote_mac: neighbour.mac,
             pkey: 0xffff,
             link: u32::from(link),
-            flow_label: 0,
             traffic_class,
             hop_limit: neighbour.hop_limit,
             service_level: wc.sl,
+            ..Address::default()
         }))
     }
 }

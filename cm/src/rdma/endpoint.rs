@@ -73,7 +73,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
         let destination = address.dst_addr.ok_or(RdmaError::NotBound)?;
         self.resolve_addr(id, address.src_addr, destination, RESOLVE)?;
-        self.resolve_route(id, RESOLVE)?;
+        match address.route {
+            Some(path) => self.use_path(id, &path)?,
+            None => self.resolve_route(id, RESOLVE)?,
+        }
         match init {
             Some(init) => self.create_qp(id, pd, init),
             None => Ok(()),

@@ -16,6 +16,7 @@ use super::types::{EventType, IdState, IdType, PortSpace};
 use crate::engine;
 use crate::ip::HostError;
 use crate::mad::{MadError, RejectReason, SidrStatus};
+use crate::sa::SaError;
 
 /// Error numbers of Linux, as far as librdmacm's calls give them.
 pub mod errno {
@@ -140,6 +141,19 @@ pub enum RdmaError {
     },
     /// The datagram has no network header in front, so that nobody knows where it came from.
     NoNetworkHeader,
+    /// The service of an address is not one of the id's port space.
+    WrongService {
+        /// The service.
+        service_id: u64,
+        /// The id's port space.
+        port_space: PortSpace,
+    },
+    /// The port is not in this partition.
+    NoSuchPartition(u16),
+    /// A path does not begin at the port.
+    NotOurLid(u16),
+    /// Subnet administration does not help.
+    Sa(SaError),
     /// The id is not in this multicast group.
     NotJoined(IpAddr),
     /// The id has a QP already.
@@ -216,6 +230,8 @@ impl RdmaError {
             | Self::WrongPortSpace { .. }
             | Self::WrongType { .. }
             | Self::WrongQkey { .. }
+            | Self::WrongService { .. }
+            | Self::NotOurLid(_)
             | Self::NoNetworkHeader
             | Self::Mad(_)
             | Self::OutOfRange(_) => EINVAL,
@@ -238,6 +254,10 @@ impl RdmaError {
             }
             Self::AddrNotAvailable(_) => EADDRNOTAVAIL,
             Self::NotJoined(_) => EADDRNOTAVAIL,
+            Self::NoSuchPartition(_) => ENODEV,
+            Self::Sa(SaError::NoAnswer) => ETIMEDOUT,
+            Self::Sa(SaError::NoSlots { .. }) => ENOMEM,
+            Self::Sa(_) => EINVAL,
             Self::NoDevice(_) => ENODEV,
             Self::FamilyMismatch => EAFNOSUPPORT,
             Self::NetUnreachable(_) => ENETUNREACH,
@@ -327,6 +347,16 @@ impl fmt::Display for RdmaError {
                 f,
                 "the service has Q_Key {theirs:#010x}, the id has {ours:#010x}"
             ),
+            Self::WrongService {
+                service_id,
+                port_space,
+            } => write!(
+                f,
+                "service {service_id:#x} is not one of port space {port_space:?}"
+            ),
+            Self::NoSuchPartition(pkey) => write!(f, "the port is not in partition {pkey:#06x}"),
+            Self::NotOurLid(lid) => write!(f, "LID {lid:#x} is not the port's"),
+            Self::Sa(error) => error.fmt(f),
             Self::NotJoined(group) => write!(f, "the id is not in {group}"),
             Self::NoNetworkHeader => f.write_str("the datagram has no network header"),
             Self::WrongPortSpace { call, port_space } => {
@@ -394,6 +424,7 @@ macro_rules! from {
 
 from! {
     MadError => Mad,
+    SaError => Sa,
     HostError => Host,
     GidError => Gid,
     EthernetError => Ethernet,

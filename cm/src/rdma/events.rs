@@ -7,7 +7,6 @@ use bareverbs_core::Platform;
 
 use super::RdmaCm;
 use super::error::{RdmaError, errno};
-use super::gsi::ah_attr;
 use super::resolver::Resolver;
 use super::slot::{Pending, Target};
 use super::types::{
@@ -124,7 +123,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     fn on_request(&mut self, connection: ConnectionId, data: &[u8]) -> Result<(), RejectReason> {
         // What Linux says to a bad header, too.
         let bad = |_: MadError| RejectReason::CONSUMER_DEFINED;
-        let (header, user_data) = CmaHeader::parse(data).map_err(bad)?;
         let service = self
             .engine
             .service_id(connection)
@@ -133,6 +131,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             Ok(params) => params.address,
             Err(_) => return Err(RejectReason::CONSUMER_DEFINED),
         };
+        let (header, user_data) = self.open_request(&address, data).map_err(bad)?;
         let index = self
             .adopt(service, &header, address)
             .map_err(|refusal| match refusal {
@@ -166,6 +165,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if self.ids[listener].unread >= self.ids[listener].backlog {
             return Err(Refusal::NoRoom);
         }
+        let pkey_index = self
+            .pkey_index(address.pkey)
+            .map_err(|_| Refusal::NobodyListens)?;
         let index = self.take_slot().map_err(|_| Refusal::NoRoom)? as usize;
         let listen_id = self.id_of(listener);
         let parent = &mut self.ids[listener];
@@ -189,10 +191,24 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.min_rnr_timer = min_rnr_timer;
         (slot.timers, slot.auto_mra) = (timers, auto_mra);
         slot.address = address;
+        slot.pkey_index = pkey_index;
         if matches!(target, Target::Channel(_)) {
             self.count_user(target, true);
         }
         Ok(index)
+    }
+
+    /// Who asks whom, and the application's part of the private data. InfiniBand's addresses are those of the path.
+    pub(super) fn open_request<'b>(
+        &self,
+        address: &Address,
+        data: &'b [u8],
+    ) -> Result<(CmaHeader, &'b [u8]), MadError> {
+        if self.is_infiniband() {
+            let most = data.len().min(ACCEPT_PRIVATE_DATA_MAX);
+            return Ok((Self::ends_of(address), &data[..most]));
+        }
+        CmaHeader::parse(data)
     }
 
     /// A REP: brings the QP up and confirms.
@@ -316,7 +332,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             EventType::ConnectRequest | EventType::Established if slot.port_space.is_datagram() => {
                 UdEvent {
-                    ah_attr: ah_attr(&slot.address),
+                    ah_attr: self.ah_attr_at(&slot.address, slot.rate),
                     qp_num: slot.remote_qpn,
                     qkey: slot.remote_qkey,
                 }

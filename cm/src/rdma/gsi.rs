@@ -4,17 +4,18 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
-use bareverbs_core::cq::{Cq, CqInit};
+use bareverbs_core::cq::{Completion, Cq, CqInit};
 use bareverbs_core::mr::{Access, Buffer};
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{
     Destination, Gsi, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, SendData, SendFlags,
     SendOp, SendWr,
 };
-use bareverbs_core::wc::{NetworkHeader, WcStatus};
-use bareverbs_core::{Device, Gid, Platform, Qpn, RoceVersion};
+use bareverbs_core::wc::{NetworkHeader, WcFlags, WcStatus};
+use bareverbs_core::{Device, Gid, LinkLayer, Platform, Qpn, RoceVersion};
 
 use super::error::RdmaError;
+use super::sockaddr::ANY_GID;
 use crate::engine::Address;
 use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
 
@@ -36,6 +37,7 @@ pub(super) struct GsiPort<'d, P: Platform> {
     send: Buffer<'d, P>,
     _pd: Pd<'d, P>,
     device: &'d Device<'d, P>,
+    infiniband: bool,
     /// Receive buffers.
     depth: u32,
     /// Bit per send buffer that is free.
@@ -54,6 +56,25 @@ pub(super) struct Received {
     pub(super) destination: IpAddr,
     pub(super) traffic_class: u8,
     pub(super) pkey: u16,
+    pub(super) local: Local,
+}
+
+/// What InfiniBand's link layer tells of a MAD; zeros on RoCE.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Local {
+    pub(super) slid: u16,
+    /// Low bits of the LID that it came to.
+    pub(super) path_bits: u8,
+    pub(super) service_level: u8,
+    /// It came with a global header, without which nothing is known of GIDs.
+    pub(super) global: bool,
+}
+
+/// What a completion tells of a MAD.
+struct Arrival {
+    kind: NetworkHeader,
+    pkey: u16,
+    local: Local,
 }
 
 impl<'d, P: Platform> GsiPort<'d, P> {
@@ -88,6 +109,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             send,
             _pd: pd,
             device,
+            infiniband: device.capabilities().link_layer() == LinkLayer::InfiniBand,
             depth,
             free: u64::MAX,
             armed: false,
@@ -169,13 +191,13 @@ impl<'d, P: Platform> GsiPort<'d, P> {
                 }
                 Some(completion) => {
                     let whole = completion.byte_len() as usize >= GRH + MAD_LEN;
-                    let arrived =
-                        whole.then(|| (completion.network_header(), completion.pkey_index()));
+                    let infiniband = self.infiniband;
+                    let arrived = whole.then(|| arrival(&completion, infiniband));
                     (completion.wr_id(), arrived)
                 }
             };
             let received = match arrived {
-                Some((kind, pkey)) => self.read(index as usize, kind, pkey)?,
+                Some(arrival) => self.read(index as usize, &arrival)?,
                 None => None,
             };
             self.post(index)?;
@@ -185,16 +207,16 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         }
     }
 
-    fn read(
-        &self,
-        index: usize,
-        kind: NetworkHeader,
-        pkey: u16,
-    ) -> Result<Option<Received>, RdmaError> {
+    fn read(&self, index: usize, arrival: &Arrival) -> Result<Option<Received>, RdmaError> {
         let at = index * RECV_STRIDE;
         let mut header = [0; GRH];
         self.recv.copy_out(at, &mut header)?;
-        let Some((source, destination, traffic_class)) = addresses(kind, &header) else {
+        let found = if self.infiniband && !arrival.local.global {
+            Some((ANY_GID, ANY_GID, 0))
+        } else {
+            addresses(arrival.kind, &header)
+        };
+        let Some((source, destination, traffic_class)) = found else {
             return Ok(None);
         };
         let mut mad = [0; MAD_LEN];
@@ -204,7 +226,8 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             source,
             destination,
             traffic_class,
-            pkey,
+            pkey: arrival.pkey,
+            local: arrival.local,
         }))
     }
 
@@ -233,8 +256,8 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(())
     }
 
-    /// Sends a MAD to QP1 at the other end of `address`.
-    pub(super) fn send(&mut self, address: &Address, mad: &[u8; MAD_LEN]) -> Result<(), RdmaError> {
+    /// Sends a MAD to QP1 at the other end of `path`.
+    pub(super) fn send(&mut self, path: &AhAttr, mad: &[u8; MAD_LEN]) -> Result<(), RdmaError> {
         let index = self.free.trailing_zeros();
         if index >= SENDS as u32 {
             return Err(RdmaError::Full {
@@ -242,7 +265,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
                 capacity: SENDS,
             });
         }
-        let ah = match self.device.create_ah(&ah_attr(address)) {
+        let ah = match self.device.create_ah(path) {
             Ok(ah) => ah,
             Err(error) => {
                 // The GID went away, or the path makes no sense: as if it had got lost on the wire.
@@ -295,7 +318,31 @@ impl<'d, P: Platform> GsiPort<'d, P> {
     }
 }
 
-/// The path as the device wants it.
+fn arrival(completion: &Completion<'_>, infiniband: bool) -> Arrival {
+    let local = if infiniband {
+        let wc = completion.to_wc();
+        Local {
+            slid: wc.slid,
+            path_bits: wc.dlid_path_bits,
+            service_level: wc.sl,
+            global: wc.flags.contains(WcFlags::GRH),
+        }
+    } else {
+        Local {
+            slid: 0,
+            path_bits: 0,
+            service_level: 0,
+            global: true,
+        }
+    };
+    Arrival {
+        kind: completion.network_header(),
+        pkey: completion.pkey_index(),
+        local,
+    }
+}
+
+/// The path as the device wants it, on RoCE.
 pub(super) fn ah_attr(address: &Address) -> AhAttr {
     AhAttr {
         dgid: Gid(address.remote_gid),

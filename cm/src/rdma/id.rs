@@ -196,6 +196,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Sets an option (`rdma_set_option`).
     pub fn set_option(&mut self, id: CmId, option: IdOption) -> Result<(), RdmaError> {
+        if let IdOption::IbPath(path) = option {
+            return self.use_path(id, &path);
+        }
         let slot = self.slot_mut(id)?;
         let state = slot.state;
         let wrong = Err(RdmaError::WrongState {
@@ -247,6 +250,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             IdOption::CmTimers(timers) => return self.set_cm_timers(id, &timers),
             IdOption::AutoMra(timeout) => return self.set_auto_mra(id, timeout),
+            IdOption::IbPath(_) => {}
         }
         Ok(())
     }

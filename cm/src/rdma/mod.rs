@@ -75,6 +75,16 @@
 //! [`IdType::XrcSend`], name the SRQ in each request ([`xrc_endpoint`](RdmaCm::xrc_endpoint)), and learn its number
 //! from the application, in the private data.
 //!
+//! # InfiniBand
+//!
+//! On an InfiniBand port ids have [`SockaddrIb`] for addresses: a GID, and a service that is a port of the id's port space. The
+//! resolver is a [`SubnetAdministration`], which asks for the path in [`resolve_route`](RdmaCm::resolve_route) and for groups in
+//! [`join_multicast`](RdmaCm::join_multicast), by MADs that the manager carries. Whoever knows the path from elsewhere gives it
+//! ([`IdOption::IbPath`]). Requests have no header of the RDMA CM, so that there is room for 92 bytes of private data.
+//!
+//! IP addresses (IPoIB) are refused there ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0 of
+//! the port's table, whatever the connection's own; the port's GID is that at index 0.
+//!
 //! # Where it differs
 //!
 //! * Events own their data; acknowledging one is dropping it, and nothing ever waits for that.
@@ -119,14 +129,17 @@ mod events;
 mod extended;
 mod gsi;
 mod id;
+mod infiniband;
 mod multicast;
 mod neighbours;
 mod port;
 mod qp;
 mod resolver;
 mod slot;
+mod sockaddr;
 mod srq;
 mod stale;
+mod subnet;
 mod timers;
 mod types;
 mod verbs;
@@ -136,9 +149,9 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr, VectorSet};
+use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet};
 
-pub use addrinfo::{AddrInfo, AddrInfoError, getaddrinfo};
+pub use addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
 pub use bareverbs_core::qp::SendFlags;
 pub use bareverbs_core::srq::SrqAttr;
 pub use error::{RdmaError, errno};
@@ -147,9 +160,14 @@ pub use multicast::{GroupSlot, JoinMulticast};
 pub use neighbours::NeighbourDiscovery;
 pub use port::{Inbox, SharedPort};
 pub use qp::{Endpoint, QpInit};
-pub use resolver::{AddressChange, Neighbour, Resolution, Resolver, StaticNeighbours};
+pub use resolver::{
+    AddressChange, Membership, Neighbour, PathQuery, Patience, Resolution, Resolver,
+    StaticNeighbours,
+};
 pub use slot::{ChannelSlot, IdSlot, Resources, Storage};
+pub use sockaddr::{SockAddr, SockaddrIb};
 pub use srq::SrqInit;
+pub use subnet::{MemberSlot, PathSlot, SubnetAdministration, SubnetResources, SubnetStorage};
 pub use types::{
     ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent,
     ConnParam, DEVICE_MAX, EventType, IdOption, IdState, IdType, PortSpace,
@@ -221,11 +239,15 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     resolver: R,
     config: Config,
     port: PortAttr,
+    /// The port's GID on InfiniBand; on RoCE there is a table of them.
+    gid: Gid,
     max_responder_resources: u8,
     max_initiator_depth: u8,
     free_head: u32,
     in_use: usize,
     wait_head: u32,
+    /// Waits for answers so far.
+    wishes: u64,
     rover: u16,
     removed: bool,
     trace: heapless::Deque<TraceEntry, TRACE>,
@@ -291,7 +313,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         );
         let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
         let rover = config.first_port + (engine.random() % u64::from(span)) as u16;
-        Ok(Self {
+        let mut cm = Self {
             device,
             gsi,
             engine,
@@ -301,16 +323,20 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             resolver,
             config,
             port,
+            gid: Gid::ZERO,
             max_responder_resources: power(caps.log_max_ra_res_qp()),
             max_initiator_depth: power(caps.log_max_ra_req_qp()),
             free_head: if count == 0 { NIL } else { 0 },
             in_use: 0,
             wait_head: NIL,
+            wishes: 0,
             rover,
             removed: false,
             trace: heapless::Deque::new(),
             parked: heapless::Deque::new(),
-        })
+        };
+        cm.refresh_port()?;
+        Ok(cm)
     }
 
     /// The device.
@@ -375,6 +401,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         if self.wait_head != NIL {
             self.ask_again(now);
         }
+        self.ask_for_groups(now);
         for _ in 0..self.parked.len() {
             if let Some(received) = self.parked.pop_front() {
                 self.take(now, received);
@@ -424,7 +451,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     }
 
     /// Tells the manager of an asynchronous event of the device. `CommunicationEstablished` stands in for an RTU that was
-    /// lost; after `DeviceFatal` every id sees `DeviceRemoval`; the others change nothing here.
+    /// lost; after `DeviceFatal` every id sees `DeviceRemoval`. On InfiniBand what changes of the port or its subnet manager
+    /// (`PortActive`, `LidChange`, `GidChange`, `ClientReregister`) makes the manager ask for everything anew and join its
+    /// groups again. The others change nothing here.
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
         match event {
             AsyncEvent::CommunicationEstablished { qpn } => {
@@ -437,6 +466,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 }
             }
             AsyncEvent::DeviceFatal(_) => self.remove(),
+            AsyncEvent::PortActive { .. }
+            | AsyncEvent::LidChange { .. }
+            | AsyncEvent::GidChange { .. }
+            | AsyncEvent::ClientReregister { .. } => self.port_changed(),
             _ => {}
         }
     }
@@ -500,6 +533,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// Hands a MAD to the engine, now or as soon as it is known where its sender is: a peer that knows us may be a stranger
     /// to us, and would send again only after seconds.
     fn take(&mut self, now: Duration, received: gsi::Received) {
+        if self.is_infiniband() {
+            return self.take_local(now, &received);
+        }
         let (source, destination) = (received.source, received.destination);
         let neighbour = match self.neighbour(now, destination, source) {
             Ok(Some(neighbour)) => neighbour,
@@ -539,14 +575,13 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 received.pkey
             },
             link: u32::from(index),
-            flow_label: 0,
             traffic_class: received.traffic_class,
             hop_limit,
-            service_level: 0,
+            ..Address::default()
         })
     }
 
-    /// Sends what the engine has to say.
+    /// Sends what the engine and the resolver have to say.
     fn flush(&mut self, now: Duration) -> Result<(), RdmaError> {
         let mut mad = [0; MAD_LEN];
         while self.gsi.can_send()? {
@@ -557,7 +592,12 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 .to_ipv6()
                 .to_canonical();
             self.note(true, transmit.repeated, peer, &mad);
-            self.gsi.send(&transmit.address, &mad)?;
+            let path = self.ah_attr(&transmit.address);
+            self.gsi.send(&path, &mad)?;
+        }
+        while self.gsi.can_send()? && self.resolver.poll_transmit(now, &mut mad) {
+            let path = self.ah_attr(&self.sa_address());
+            self.gsi.send(&path, &mad)?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! Multicast groups of ids for datagrams, on RoCE: the group's address is its GID, and the switches are told by the resolver
-//! (IGMP, MLD), so that there is nobody to ask.
+//! Multicast groups of ids for datagrams. On RoCE the group's address is its GID, and the switches are told by the resolver
+//! (IGMP, MLD), so that there is nobody to ask. On InfiniBand subnet administration makes the group, and says how to reach it.
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
 use bareverbs_core::{Gid, Platform};
@@ -10,10 +11,16 @@ use super::RdmaCm;
 use super::error::RdmaError;
 use super::gsi;
 use super::qp::IdQp;
-use super::resolver::{Neighbour, Resolver};
-use super::types::{CmId, EventType, IdState, UDP_QKEY, UdEvent};
+use super::resolver::{Membership, Neighbour, Resolver};
+use super::types::{CmId, EventType, IdState, PortSpace, UDP_QKEY, UdEvent};
+use crate::engine::Address;
 use crate::ip::{HostError, multicast_mac};
+use crate::mad::sa::{JoinState, McMemberRecord};
 
+/// How long subnet administration has to let the port in.
+const JOINING: Duration = Duration::from_secs(3);
+/// In a P_Key: full members hear limited ones, and the other way round.
+const FULL_MEMBER: u16 = 0x8000;
 /// The QP number that means all of a group's.
 const MULTICAST_QPN: u32 = 0xff_ffff;
 
@@ -28,6 +35,12 @@ pub struct GroupSlot {
     /// The id's QP receives what is sent to the group.
     attached: bool,
     send_only: bool,
+    qkey: u32,
+    /// On InfiniBand: what subnet administration knows of.
+    membership: Option<Membership>,
+    /// It has not answered yet; it has until then.
+    joining: bool,
+    until: Duration,
 }
 
 impl GroupSlot {
@@ -53,6 +66,10 @@ impl GroupSlot {
         },
         attached: false,
         send_only: false,
+        qkey: UDP_QKEY,
+        membership: None,
+        joining: false,
+        until: Duration::ZERO,
     };
 
     /// Takes a QP out of the group.
@@ -88,9 +105,46 @@ pub(super) fn way_to(group: IpAddr) -> Neighbour {
     Neighbour::new(multicast_mac(group))
 }
 
+/// The GID of a group on InfiniBand. As Linux' RDMA CM does it for IPv4: IPoIB's rule, but with a signature of its own for
+/// `PortSpace::Udp`, so that its groups and those of the IP stack are apart.
+fn mgid(port_space: PortSpace, group: IpAddr, pkey: u16) -> [u8; 16] {
+    match group {
+        IpAddr::V6(group) => group.octets(),
+        IpAddr::V4(group) => {
+            let signature = if port_space == PortSpace::Udp {
+                0x01
+            } else {
+                0x1b
+            };
+            let [a, b, c, d] = group.octets();
+            let [high, low] = (pkey | FULL_MEMBER).to_be_bytes();
+            [
+                0xff,
+                0x12,
+                0x40,
+                signature,
+                high,
+                low,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                a & 0xf,
+                b,
+                c,
+                d,
+            ]
+        }
+    }
+}
+
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Joins a multicast group (`rdma_join_multicast`). The id has to be bound to an address of the device. Its QP, if it has
     /// one, receives what is sent there from now on; another one has to be attached by the application.
+    ///
+    /// On InfiniBand an IPv6 group is a GID as it is, and an IPv4 one stands for the GID that Linux' RDMA CM makes of it.
     ///
     /// What follows is `MulticastJoin`, which says where to send ([`UdEvent`]) and has `context` in
     /// [`arg`](super::CmEvent::arg), or `MulticastError`.
@@ -137,7 +191,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !group.is_multicast() {
             return Err(RdmaError::Host(HostError::NotAGroup(group)));
         }
-        if group.is_ipv4() != source.is_ipv4() {
+        if group.is_ipv4() != source.is_ipv4() && !self.is_infiniband() {
             return Err(RdmaError::FamilyMismatch);
         }
         if self.group_of(id, group).is_some() {
@@ -149,6 +203,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             what: "multicast groups",
             capacity,
         })?;
+        if self.is_infiniband() {
+            return self.join_by_asking(index, place, join);
+        }
         let (link, vlan) = self.own_entry(source).ok_or(RdmaError::NoDevice(source))?;
         let now = self.now();
         if !join.send_only {
@@ -169,15 +226,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 port_num: 1,
                 ..AhAttr::default()
             },
-            attached: false,
             send_only: join.send_only,
+            ..GroupSlot::EMPTY
         };
         self.ids[index].failure = None;
-        let attached = match &mut self.ids[index].qp {
-            Some(IdQp::Ud(qp)) if !join.send_only => qp.attach_mcast(slot.path.dgid).map(|()| true),
-            _ => Ok(false),
-        };
-        match attached {
+        match self.attach(index, &slot) {
             Ok(attached) => {
                 slot.attached = attached;
                 self.groups[place] = slot;
@@ -188,10 +241,129 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 if !join.send_only {
                     self.resolver.leave_group(now, group, vlan)?;
                 }
-                self.push_failure(index, EventType::MulticastError, error.into());
+                self.push_failure(index, EventType::MulticastError, error);
             }
         }
         self.complete(id)
+    }
+
+    /// Lets an id's QP, if it has one, receive what is sent to a group.
+    fn attach(&mut self, index: usize, slot: &GroupSlot) -> Result<bool, RdmaError> {
+        match &mut self.ids[index].qp {
+            Some(IdQp::Ud(qp)) if !slot.send_only => {
+                qp.attach_mcast(slot.path.dgid)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Asks subnet administration to let the port in.
+    fn join_by_asking(
+        &mut self,
+        index: usize,
+        place: usize,
+        join: &JoinMulticast,
+    ) -> Result<(), RdmaError> {
+        let (id, slot) = (self.id_of(index), &self.ids[index]);
+        let pkey = slot.address.pkey;
+        let membership = Membership {
+            mgid: mgid(slot.port_space, join.group, pkey),
+            port_gid: self.gid.0,
+            pkey,
+            qkey: UDP_QKEY,
+            traffic_class: slot.tos,
+            join_state: if join.send_only {
+                JoinState::SendOnlyFullMember
+            } else {
+                JoinState::FullMember
+            },
+        };
+        let now = self.now();
+        let until = now.saturating_add(JOINING);
+        self.resolver.join(now, &membership, until)?;
+        self.ids[index].failure = None;
+        self.ids[index].groups += 1;
+        self.groups[place] = GroupSlot {
+            owner: Some(id),
+            group: join.group,
+            context: join.context,
+            send_only: join.send_only,
+            membership: Some(membership),
+            joining: true,
+            until,
+            ..GroupSlot::EMPTY
+        };
+        self.ask_for_groups(now);
+        self.flush(now)?;
+        self.complete(id)
+    }
+
+    /// Looks what became of the groups that were asked for, and of those that were asked for again.
+    pub(super) fn ask_for_groups(&mut self, now: Duration) {
+        if !self.is_infiniband() {
+            return;
+        }
+        for place in 0..self.groups.len() {
+            let slot = &self.groups[place];
+            let (Some(owner), Some(membership)) = (slot.owner, slot.membership) else {
+                continue;
+            };
+            let (joining, until) = (slot.joining, slot.until);
+            let Ok(index) = self.index(owner) else {
+                continue;
+            };
+            let outcome = match self.resolver.membership(now, &membership) {
+                Ok(Some(record)) if joining => self.enter_group(index, place, &record),
+                Ok(None) if joining && now >= until => Err(RdmaError::TimedOut),
+                Ok(_) => continue,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = outcome {
+                if let Err(error) = self.leave_place(index, place) {
+                    log::warn!("a group could not be left: {error}");
+                }
+                self.push_failure(index, EventType::MulticastError, error);
+            }
+        }
+    }
+
+    /// The port is in the group; now the QP.
+    fn enter_group(
+        &mut self,
+        index: usize,
+        place: usize,
+        record: &McMemberRecord,
+    ) -> Result<(), RdmaError> {
+        let (ours, theirs) = (self.ids[index].qkey, record.qkey);
+        if ours != 0 && ours != theirs {
+            return Err(RdmaError::WrongQkey { ours, theirs });
+        }
+        let address = Address {
+            remote_gid: record.mgid,
+            local_lid: self.port.lid,
+            remote_lid: record.mlid,
+            flow_label: record.flow_label,
+            traffic_class: record.traffic_class,
+            // Packets to groups always have a global header.
+            hop_limit: record.hop_limit.max(1),
+            service_level: record.sl,
+            ..Address::default()
+        };
+        let path = self.ah_attr_at(&address, record.rate);
+        let slot = GroupSlot {
+            path: AhAttr {
+                hop_limit: record.hop_limit,
+                ..path
+            },
+            qkey: record.qkey,
+            joining: false,
+            ..self.groups[place]
+        };
+        let attached = self.attach(index, &slot)?;
+        self.groups[place] = GroupSlot { attached, ..slot };
+        self.push_with(index, EventType::MulticastJoin, 0, place as u64);
+        Ok(())
     }
 
     /// Leaves a multicast group (`rdma_leave_multicast`). An event of it that was not fetched is dropped.
@@ -221,14 +393,19 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             group,
             vlan,
             send_only,
+            membership,
             ..
         } = *slot;
         *slot = GroupSlot::EMPTY;
         self.ids[index].groups -= 1;
+        let now = self.now();
+        if let Some(membership) = membership {
+            self.resolver.leave(now, &membership);
+            return self.flush(now);
+        }
         if send_only {
             return Ok(());
         }
-        let now = self.now();
         self.resolver.leave_group(now, group, vlan)
     }
 
@@ -268,7 +445,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 let ud = UdEvent {
                     ah_attr: slot.path,
                     qp_num: MULTICAST_QPN,
-                    qkey: UDP_QKEY,
+                    qkey: slot.qkey,
                 };
                 (ud, slot.context)
             }

@@ -14,7 +14,6 @@ use bareverbs_core::{Gid, Mtu, Platform, Qpn};
 use super::RdmaCm;
 use super::connect::Depths;
 use super::error::RdmaError;
-use super::gsi::ah_attr;
 use super::resolver::Resolver;
 use super::slot::PdOf;
 use super::types::{CmId, IdState, IdType, UDP_QKEY};
@@ -390,6 +389,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             let attr = QpAttr {
                 qp_state: QpState::Init,
                 qkey: UDP_QKEY,
+                pkey_index: self.ids[index].pkey_index,
                 port_num: 1,
                 ..QpAttr::DEFAULT
             };
@@ -405,6 +405,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let attr = QpAttr {
             qp_state: QpState::Init,
             qp_access_flags: access,
+            pkey_index: self.ids[index].pkey_index,
             port_num: 1,
             ..QpAttr::DEFAULT
         };
@@ -428,7 +429,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let attr = QpAttr {
             qp_state: QpState::Rtr,
             qp_access_flags: self.access(resources),
-            ah_attr: ah_attr(&params.address),
+            ah_attr: self.ah_attr_at(&params.address, params.rate),
             path_mtu: Mtu::from_number(params.path_mtu).unwrap_or(Mtu::B256),
             dest_qp_num: Qpn::from_low_bits(params.dest_qpn),
             rq_psn: params.rq_psn,

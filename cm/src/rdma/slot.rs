@@ -129,7 +129,13 @@ pub struct IdSlot<'d, P: Platform> {
     pub(super) auto_mra: Option<Option<u8>>,
     /// How often a refusal as stale may still be answered with another QP.
     pub(super) stale_retries: u8,
+    /// Which of all waits for answers this one is, and until when.
+    pub(super) wish: u64,
     pub(super) deadline: Duration,
+    /// Index of the partition (InfiniBand).
+    pub(super) pkey_index: u16,
+    /// Static rate of the path, in the IBTA's codes.
+    pub(super) rate: u8,
     pub(super) address: Address,
     pub(super) path_mtu: u8,
     pub(super) packet_life_time: u8,
@@ -204,11 +210,16 @@ impl<P: Platform> IdSlot<'_, P> {
         timers: None,
         auto_mra: None,
         stale_retries: 0,
+        wish: 0,
         deadline: Duration::ZERO,
+        pkey_index: 0,
+        rate: 0,
         address: Address {
             local_gid: [0; 16],
             remote_gid: [0; 16],
             remote_mac: [0; 6],
+            local_lid: 0,
+            remote_lid: 0,
             pkey: 0xffff,
             link: 0,
             flow_label: 0,
@@ -269,6 +280,8 @@ impl<P: Platform> IdSlot<'_, P> {
         self.timers = None;
         self.auto_mra = None;
         self.stale_retries = 0;
+        self.pkey_index = 0;
+        self.rate = 0;
         self.address = Self::EMPTY.address;
         self.path_mtu = 0;
         self.packet_life_time = DEFAULT_PACKET_LIFE_TIME;

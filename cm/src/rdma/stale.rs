@@ -8,7 +8,6 @@ use bareverbs_core::cq::Cq;
 use bareverbs_core::qp::{Qp, QpState, Rc};
 
 use super::RdmaCm;
-use super::connect::header;
 use super::error::RdmaError;
 use super::qp::{IdQp, QpInit};
 use super::resolver::Resolver;
@@ -123,10 +122,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         };
         let qp = slot.qp.as_ref().ok_or(RdmaError::NoQp)?;
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        let len = usize::from(slot.private_len).min(CONNECT_PRIVATE_DATA_MAX);
-        data[..CmaHeader::LEN].copy_from_slice(&header(local, peer)?);
-        data[CmaHeader::LEN..CmaHeader::LEN + len].copy_from_slice(&slot.private[..len]);
-        let data = &data[..CmaHeader::LEN + len];
+        let start = self.begin_request(local, peer, &mut data)?;
+        let len = usize::from(slot.private_len).min(data.len() - start);
+        data[start..start + len].copy_from_slice(&slot.private[..len]);
+        let data = &data[..start + len];
         let new = self.engine.retry(now, old, qp.qpn().number(), data)?;
         let _ = self.engine.release(now, old);
         self.ids[index].connection = Some(new);

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use bareverbs_core::ah::AhAttr;
 
 use crate::engine::Timers;
+use crate::mad::sa::PathRecord;
 use crate::mad::{Attribute, CmaHeader, Rej, Rep, SidrRep};
 
 /// An RDMA identifier (`struct rdma_cm_id *`), conceptually the socket of RDMA. Generational: one that was destroyed is
@@ -116,6 +117,8 @@ pub enum IdState {
     AddrQuery,
     /// Knows the way to an address.
     AddrResolved,
+    /// Looks for the path.
+    RouteQuery,
     /// Knows the path.
     RouteResolved,
     /// Connecting, or connected; with datagrams, asking for a service, or knowing it.
@@ -208,7 +211,8 @@ pub const fn event_str(event: EventType) -> &'static str {
     event.as_str()
 }
 
-/// The most private data that `connect` takes: what a REQ has beside the RDMA CM's header.
+/// The most private data that `connect` takes: what a REQ has beside the RDMA CM's header. InfiniBand's addresses need no header,
+/// so that there are 36 bytes more.
 pub const CONNECT_PRIVATE_DATA_MAX: usize = CmaHeader::REQ_PRIVATE_DATA_MAX;
 /// The most private data that `connect` takes on an id for datagrams.
 pub const UD_CONNECT_PRIVATE_DATA_MAX: usize = CmaHeader::SIDR_REQ_PRIVATE_DATA_MAX;
@@ -350,6 +354,9 @@ pub enum IdOption {
     AfOnly(bool),
     /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`).
     AckTimeout(u8),
+    /// The path to the address that was resolved, for who has it from elsewhere; in place of `resolve_route`, and followed by
+    /// `RouteResolved` (`RDMA_OPTION_IB_PATH`).
+    IbPath(PathRecord),
     /// The RNR NAK timer of the QP. Not in librdmacm, where it stays at 0, which is 655 ms.
     MinRnrTimer(u8),
     /// The CM's timers. Not in librdmacm, where they cannot be set. May be set at any time, and counts from the next message

@@ -215,10 +215,10 @@ impl Engine<'_> {
         req: &SidrReq<'_>,
     ) -> Outcome {
         let seed = self.hash_seed;
-        let gid = &from.remote_gid;
+        let peer = &from.peer();
         if let Some(index) = self
             .sidr
-            .find_asked(req.request_id, req.service_id, gid, seed)
+            .find_asked(req.request_id, req.service_id, peer, seed)
         {
             let slot = &mut self.sidr.slots[index];
             if slot.state == SidrState::Answered {
@@ -281,7 +281,7 @@ impl Engine<'_> {
         let index = self
             .sidr
             .find(rep.request_id, self.salt)
-            .filter(|index| self.sidr.slots[*index].address.remote_gid == from.remote_gid);
+            .filter(|index| self.sidr.slots[*index].address.peer() == from.peer());
         let Some(index) = index else {
             return Err(Ignored::Unexpected(Attribute::SidrRep));
         };

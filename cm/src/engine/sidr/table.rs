@@ -323,10 +323,10 @@ impl<'s> Table<'s> {
         self.find(id.0, salt)
     }
 
-    fn bucket(&self, request_id: u32, gid: &[u8; 16], seed: u64) -> usize {
+    fn bucket(&self, request_id: u32, peer: &[u8; 16], seed: u64) -> usize {
         let [high, low] = [0, 8].map(|at| {
             let mut half = [0; 8];
-            half.copy_from_slice(&gid[at..at + 8]);
+            half.copy_from_slice(&peer[at..at + 8]);
             u64::from_be_bytes(half)
         });
         let mut value = (low ^ seed).wrapping_mul(0xff51_afd7_ed55_8ccd) ^ high;
@@ -339,14 +339,14 @@ impl<'s> Table<'s> {
         &self,
         request_id: u32,
         service_id: u64,
-        gid: &[u8; 16],
+        peer: &[u8; 16],
         seed: u64,
     ) -> Option<usize> {
-        let mut index = self.slots.get(self.bucket(request_id, gid, seed))?.head;
+        let mut index = self.slots.get(self.bucket(request_id, peer, seed))?.head;
         while let Some(slot) = self.slots.get(index as usize) {
             if slot.request_id == request_id
                 && slot.service_id == service_id
-                && slot.address.remote_gid == *gid
+                && slot.address.peer() == *peer
             {
                 return Some(index as usize);
             }
@@ -357,14 +357,14 @@ impl<'s> Table<'s> {
 
     pub(super) fn enter(&mut self, index: usize, seed: u64) {
         let slot = &self.slots[index];
-        let bucket = self.bucket(slot.request_id, &slot.address.remote_gid, seed);
+        let bucket = self.bucket(slot.request_id, &slot.address.peer(), seed);
         let next = core::mem::replace(&mut self.slots[bucket].head, index as u32);
         self.slots[index].hash_next = next;
     }
 
     fn leave(&mut self, index: usize, seed: u64) {
         let slot = &self.slots[index];
-        let bucket = self.bucket(slot.request_id, &slot.address.remote_gid, seed);
+        let bucket = self.bucket(slot.request_id, &slot.address.peer(), seed);
         let next = slot.hash_next;
         if self.slots[bucket].head == index as u32 {
             self.slots[bucket].head = next;
