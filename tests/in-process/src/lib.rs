@@ -11,6 +11,7 @@
 
 mod memory;
 mod platform;
+pub mod subnet;
 mod world;
 
 pub use memory::Accounting;

@@ -54,6 +54,8 @@ pub struct Config {
     pub port_type: PortType,
     /// The port's local identifier, if it is an InfiniBand port.
     pub lid: u16,
+    /// The local identifier of the subnet's manager.
+    pub sm_lid: u16,
     /// The port's MAC address.
     pub mac: [u8; 6],
     /// Node GUID.
@@ -123,6 +125,7 @@ impl Config {
             board_id: *b"BRV_0000000001\0\0",
             port_type: PortType::Ethernet,
             lid: u16::from(unit).max(1),
+            sm_lid: 1,
             mac,
             node_guid: guid,
             port_guid: guid | 1,

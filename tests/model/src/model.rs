@@ -200,6 +200,11 @@ impl Model {
         device.health.well() && (commands || device.has_work())
     }
 
+    /// The subnet has its manager somewhere else from now on. The driver is not told.
+    pub fn set_sm_lid(&mut self, lid: u16) {
+        self.device.config.sm_lid = lid;
+    }
+
     /// Plugs the cable in or out.
     pub fn set_link(&mut self, host: &mut dyn Host, up: bool) {
         self.with_io(host, |device, io| {

@@ -203,7 +203,7 @@ pub(super) fn query_hca(
         // What software may set and clear.
         .set_cap_mask1_field_select(CAP_MASK1_SOFTWARE)
         .set_lid(device.config.lid)
-        .set_sm_lid(1)
+        .set_sm_lid(device.config.sm_lid)
         .set_subnet_timeout(18);
     Ok(())
 }

@@ -1,0 +1,224 @@
+//! An InfiniBand subnet in one switch, with a responder for subnet administration behind a port of its own.
+//!
+//! What it answers is written from the records' tables, with nothing of the library's: offsets, not fields.
+
+mod administration;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use connectx_model::link::{Link, Switch, Timing};
+use connectx_model::roce::env::Encapsulation;
+use connectx_model::roce::packet::{Bth, Deth, Extended, ICRC_LEN, Packet, Repr};
+use connectx_model::roce::transport::{GSI_QKEY, GSI_QPN};
+
+pub use administration::{Administration, Group, Path, Port};
+
+/// LID of subnet administration: what the models have for the subnet manager's.
+pub const SA_LID: u16 = 1;
+
+/// A management datagram.
+pub type Datagram = [u8; 256];
+
+/// What becomes of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The question gets lost.
+    QuestionLost,
+    /// The answer gets lost; what was asked for is done.
+    AnswerLost,
+    /// The answer comes so much later.
+    Late(Duration),
+    /// There is too much to do.
+    Busy,
+    /// The answer is no, with this status.
+    Status(u16),
+    /// A byte of the answer is another one.
+    Mangled {
+        /// Which byte of the MAD.
+        at: usize,
+        /// What it is.
+        byte: u8,
+    },
+    /// It comes twice.
+    Twice,
+}
+
+/// What a test and the link share.
+#[derive(Debug, Default)]
+pub struct State {
+    /// What subnet administration knows.
+    pub administration: Administration,
+    /// It does not answer at all.
+    pub dead: bool,
+    /// What becomes of the next answers, one each.
+    pub faults: VecDeque<Fault>,
+    /// All questions that came, and all answers that were sent.
+    pub questions: Vec<Datagram>,
+    /// See `questions`.
+    pub answers: Vec<Datagram>,
+    /// All frames, if they are to be kept.
+    pub frames: Option<Vec<Vec<u8>>>,
+    outbox: Vec<(Duration, Vec<u8>)>,
+}
+
+/// A handle on a subnet.
+#[derive(Debug, Clone, Default)]
+pub struct Subnet(Arc<Mutex<State>>);
+
+impl Subnet {
+    /// Looks at the subnet, or sets its faults.
+    pub fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        f(&mut self.lock())
+    }
+
+    /// The link of a world with so many functions.
+    #[must_use]
+    pub fn link(&self, functions: usize) -> Box<dyn Link> {
+        Box::new(Fabric {
+            switch: Switch::new(functions + 1, Timing::default()),
+            port: functions,
+            subnet: self.clone(),
+            frame: Vec::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Fabric {
+    switch: Switch,
+    port: usize,
+    subnet: Subnet,
+    frame: Vec<u8>,
+}
+
+impl Fabric {
+    fn serve(&mut self, now: Duration) {
+        let mut state = self.subnet.lock();
+        while self.switch.receive(self.port, now, &mut self.frame) {
+            state.take(&self.frame, now);
+        }
+        let (due, later) = std::mem::take(&mut state.outbox)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
+        state.outbox = later;
+        for (_, frame) in due {
+            state.keep(&frame);
+            self.switch.send(self.port, &frame, now);
+        }
+    }
+}
+
+impl Link for Fabric {
+    fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
+        self.subnet.lock().keep(frame);
+        self.switch.send(from, frame, now);
+        self.serve(now);
+    }
+
+    fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool {
+        self.serve(now);
+        self.switch.receive(to, now, frame)
+    }
+
+    fn next_arrival(&self) -> Option<Duration> {
+        let late = self.subnet.lock().outbox.iter().map(|(at, _)| *at).min();
+        self.switch.next_arrival().into_iter().chain(late).min()
+    }
+}
+
+impl State {
+    fn keep(&mut self, frame: &[u8]) {
+        if let Some(frames) = &mut self.frames {
+            frames.push(frame.to_vec());
+        }
+    }
+
+    fn take(&mut self, frame: &[u8], now: Duration) {
+        let Ok(packet) = Packet::parse(frame) else {
+            return;
+        };
+        let to = packet.repr.headers.path.destination_mac;
+        let for_us = to[..3] == [0x02, 0x1b, 0] && to[4..] == SA_LID.to_be_bytes();
+        let Ok(asked) = Datagram::try_from(packet.payload) else {
+            return;
+        };
+        let gsi = packet.repr.bth.destination_qpn == GSI_QPN
+            && packet.repr.extended.deth.qkey == GSI_QKEY;
+        // Class 3.
+        if !for_us || !gsi || asked[1] != 3 {
+            return;
+        }
+        self.questions.push(asked);
+        if self.dead {
+            return;
+        }
+        let fault = self.faults.pop_front();
+        if fault == Some(Fault::QuestionLost) {
+            return;
+        }
+        let refused = match fault {
+            Some(Fault::Busy) => Some(1),
+            Some(Fault::Status(status)) => Some(status),
+            _ => None,
+        };
+        let Some(mut answer) = self.administration.answer(&asked, refused) else {
+            return;
+        };
+        let (mut at, mut times) = (now, 1);
+        match fault {
+            Some(Fault::AnswerLost) => times = 0,
+            Some(Fault::Late(by)) => at = now + by,
+            Some(Fault::Mangled { at, byte }) => answer[at] = byte,
+            Some(Fault::Twice) => times = 2,
+            _ => {}
+        }
+        let frame = back(&packet, &answer);
+        for _ in 0..times {
+            self.answers.push(answer);
+            self.outbox.push((at, frame.clone()));
+        }
+    }
+}
+
+/// The answer, on the way that the question came.
+fn back(packet: &Packet<'_>, answer: &Datagram) -> Vec<u8> {
+    let mut headers = packet.repr.headers;
+    let path = &mut headers.path;
+    std::mem::swap(&mut path.source_mac, &mut path.destination_mac);
+    if let Encapsulation::V1 {
+        source,
+        destination,
+    } = &mut path.encapsulation
+    {
+        std::mem::swap(source, destination);
+    }
+    let reply = Repr {
+        headers,
+        bth: Bth {
+            destination_qpn: packet.repr.extended.deth.source_qpn,
+            ..packet.repr.bth
+        },
+        extended: Extended {
+            deth: Deth {
+                qkey: GSI_QKEY,
+                source_qpn: GSI_QPN,
+            },
+            ..Extended::default()
+        },
+    };
+    let mut frame = vec![0; reply.header_len() + answer.len() + ICRC_LEN];
+    let filled = reply.emit(&mut frame, answer.len(), |payload| {
+        payload.copy_from_slice(answer);
+        Ok::<_, Infallible>(())
+    });
+    match filled {
+        Ok(_) => frame,
+        Err(never) => match never {},
+    }
+}

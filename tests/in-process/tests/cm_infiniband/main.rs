@@ -1,0 +1,8 @@
+//! The RDMA CM on InfiniBand ports: paths, connections, datagrams and groups, against a responder for subnet administration.
+
+mod support;
+
+mod connections;
+mod groups;
+mod paths;
+mod trouble;
