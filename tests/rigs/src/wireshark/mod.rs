@@ -15,6 +15,7 @@ mod judge;
 mod packets;
 mod sample;
 mod scene;
+mod subnet;
 mod traffic;
 mod tshark;
 
@@ -120,6 +121,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let damaged = work.join("damaged.pcap");
     icrcs_of_damaged(&mut outcome, &damaged, &capture)?;
     judged(&mut outcome, &work, &file, &damaged)?;
+    subnet::run(&mut outcome, &work, &home)?;
 
     println!("frames of Linux: {GOLDEN}");
     let golden = root.join(GOLDEN);
