@@ -1,0 +1,108 @@
+//! The command line, by words:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `server`, `client=ADDRESS` | which end of `rping` runs here; a client is told where the server is |
+//! | `address=ADDRESS/PREFIX` | this end's address; a prefix of 24 or 64 bits if none is given |
+//! | `gateway=ADDRESS` | the router to hosts elsewhere |
+//! | `port=PORT` | 7174 if not given |
+//! | `count=COUNT` | pings of a client |
+//! | `size=BYTES` | of a message |
+//! | `mtu=BYTES` | the largest path MTU to ask for, 1024 if not given |
+//! | `interrupts` | sleep until the card raises an interrupt, instead of polling it |
+//! | `log=LEVEL` | what goes to the console: `info` if not given |
+
+use core::net::IpAddr;
+
+use bareverbs_core::Mtu;
+use log::LevelFilter;
+
+use crate::error::Failure;
+
+/// The longest message.
+pub(crate) const SIZE_MAX: u32 = 1 << 20;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Where the server is; `None` for the server itself.
+    pub(crate) server: Option<IpAddr>,
+    pub(crate) address: IpAddr,
+    pub(crate) prefix: u8,
+    pub(crate) gateway: Option<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) count: u32,
+    pub(crate) size: u32,
+    pub(crate) mtu: Mtu,
+    pub(crate) interrupts: bool,
+    pub(crate) log: LevelFilter,
+}
+
+impl Options {
+    pub(crate) fn parse(line: &'static str) -> Result<Self, Failure> {
+        let mut role: Option<Option<IpAddr>> = None;
+        let mut address = None;
+        let mut prefix = None;
+        let mut gateway = None;
+        let (mut port, mut count, mut size) = (7174, 100, 4096);
+        let mut mtu = Mtu::B1024;
+        let mut interrupts = false;
+        let mut log = LevelFilter::Info;
+        for word in line.split_ascii_whitespace() {
+            let wrong = || Failure::Option(word);
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            match name {
+                "server" => role = Some(None),
+                "client" => role = Some(Some(parse(value).ok_or_else(wrong)?)),
+                "address" => {
+                    let (host, bits) = match value.split_once('/') {
+                        Some((host, bits)) => (host, Some(parse(bits).ok_or_else(wrong)?)),
+                        None => (value, None),
+                    };
+                    address = Some(parse::<IpAddr>(host).ok_or_else(wrong)?);
+                    prefix = bits;
+                }
+                "gateway" => gateway = Some(parse(value).ok_or_else(wrong)?),
+                "port" => port = parse(value).filter(|port| *port != 0).ok_or_else(wrong)?,
+                "count" => count = parse(value).ok_or_else(wrong)?,
+                "size" => {
+                    let fits = |size: &u32| (26..=SIZE_MAX).contains(size);
+                    size = parse(value).filter(fits).ok_or_else(wrong)?;
+                }
+                "mtu" => mtu = parse(value).and_then(mtu_of).ok_or_else(wrong)?,
+                "interrupts" if value.is_empty() => interrupts = true,
+                "log" => log = parse(value).ok_or_else(wrong)?,
+                _ => return Err(wrong()),
+            }
+        }
+        let server = role.ok_or(Failure::Missing("server or client="))?;
+        let address = address.ok_or(Failure::Missing("address="))?;
+        if let Some(server) = server
+            && server.is_ipv4() != address.is_ipv4()
+        {
+            return Err(Failure::Families(address, server));
+        }
+        Ok(Self {
+            server,
+            address,
+            prefix: prefix.unwrap_or(if address.is_ipv4() { 24 } else { 64 }),
+            gateway,
+            port,
+            count,
+            size,
+            mtu,
+            interrupts,
+            log,
+        })
+    }
+}
+
+fn parse<T: core::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+fn mtu_of(bytes: u32) -> Option<Mtu> {
+    (1..=5)
+        .filter_map(Mtu::from_number)
+        .find(|mtu| u32::from(mtu.bytes()) == bytes)
+}
