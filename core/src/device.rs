@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::xrc::{DefaultXrcd, XrcBase};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
+use bareverbs_firmware_cmds::opcode::Opcode;
 use spin::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -101,10 +102,16 @@ pub(crate) struct DefaultPd {
 #[derive(Debug)]
 #[must_use = "the command's slot stays taken until it is polled to its end"]
 pub struct PendingCommand<C> {
-    ticket: Ticket,
-    op_mod: u16,
+    posted: Posted,
     tail_len: usize,
     command: PhantomData<fn() -> C>,
+}
+
+/// A command in flight, whichever it is.
+#[derive(Debug, Clone, Copy)]
+struct Posted {
+    ticket: Ticket,
+    op_mod: u16,
 }
 
 impl<'s, P: Platform> Device<'s, P> {
@@ -193,13 +200,30 @@ impl<'s, P: Platform> Device<'s, P> {
     pub fn execute_with<C: Command>(
         &self,
         command: &C,
-        mut tail_in: TailIn<'_>,
+        tail_in: TailIn<'_>,
         tail_out: &mut [u8],
     ) -> Result<C::Output, CommandError> {
+        let mut output = C::Output::new_zeroed();
+        let fixed_out = output.as_mut_bytes();
+        self.execute_bytes(C::OPCODE, command.as_bytes(), tail_in, fixed_out, tail_out)?;
+        Ok(output)
+    }
+
+    /// As [`execute_with`](Self::execute_with): once for all commands, of which there are many.
+    #[inline(never)]
+    fn execute_bytes(
+        &self,
+        opcode: Opcode,
+        fixed_in: &[u8],
+        mut tail_in: TailIn<'_>,
+        fixed_out: &mut [u8],
+        tail_out: &mut [u8],
+    ) -> Result<(), CommandError> {
         let started = self.platform.now();
         let mut patience = Patience::default();
-        let mut pending = loop {
-            match self.try_post(command, tail_in.reborrow(), tail_out.len()) {
+        let output_len = fixed_out.len().saturating_add(tail_out.len());
+        let posted = loop {
+            match self.try_post(opcode, fixed_in, tail_in.reborrow(), output_len) {
                 Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
                     let waited = self.platform.now().saturating_sub(started);
                     if waited >= self.config.command_timeout {
@@ -214,7 +238,7 @@ impl<'s, P: Platform> Device<'s, P> {
             let _ = self.poll();
         };
         loop {
-            if let Some(result) = self.poll_command(&mut pending, tail_out) {
+            if let Some(result) = self.poll_posted(opcode, posted, fixed_out, tail_out) {
                 return result;
             }
             self.pause(&mut patience);
@@ -249,26 +273,32 @@ impl<'s, P: Platform> Device<'s, P> {
         tail_in: TailIn<'_>,
         tail_len: usize,
     ) -> Result<PendingCommand<C>, CommandError> {
-        self.try_post(command, tail_in, tail_len)
+        let output_len = size_of::<C::Output>().saturating_add(tail_len);
+        let posted = self.try_post(C::OPCODE, command.as_bytes(), tail_in, output_len)?;
+        Ok(PendingCommand {
+            posted,
+            tail_len,
+            command: PhantomData,
+        })
     }
 
-    fn try_post<C: Command>(
+    #[inline(never)]
+    fn try_post(
         &self,
-        command: &C,
+        opcode: Opcode,
+        fixed: &[u8],
         tail_in: TailIn<'_>,
-        tail_len: usize,
-    ) -> Result<PendingCommand<C>, CommandError> {
-        let fixed = command.as_bytes();
+        output_len: usize,
+    ) -> Result<Posted, CommandError> {
         let op_mod = fixed
             .get(6..8)
             .and_then(|bytes| bytes.first_chunk())
             .map_or(0, |b| u16::from_be_bytes(*b));
         let error = |failure| CommandError {
-            opcode: C::OPCODE,
+            opcode,
             op_mod,
             failure,
         };
-        let output_len = size_of::<C::Output>().saturating_add(tail_len);
         let posted = self.with(|control| match control.failed() {
             Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
             None => {
@@ -276,7 +306,7 @@ impl<'s, P: Platform> Device<'s, P> {
                 queue.post(
                     &self.platform,
                     Lane::Ordinary,
-                    C::OPCODE,
+                    opcode,
                     fixed,
                     tail_in,
                     output_len,
@@ -284,12 +314,7 @@ impl<'s, P: Platform> Device<'s, P> {
             }
         });
         match posted {
-            Some(Ok(ticket)) => Ok(PendingCommand {
-                ticket,
-                op_mod,
-                tail_len,
-                command: PhantomData,
-            }),
+            Some(Ok(ticket)) => Ok(Posted { ticket, op_mod }),
             Some(Err(PostError::Full)) => Err(error(CommandFailure::QueueFull {
                 waited: Duration::ZERO,
             })),
@@ -305,22 +330,25 @@ impl<'s, P: Platform> Device<'s, P> {
         pending: &mut PendingCommand<C>,
         tail: &mut [u8],
     ) -> Option<Result<C::Output, CommandError>> {
-        let error = |failure| CommandError {
-            opcode: C::OPCODE,
-            op_mod: pending.op_mod,
-            failure,
-        };
         let mut output = C::Output::new_zeroed();
         let len = tail.len().min(pending.tail_len);
+        let fixed = output.as_mut_bytes();
+        let answer = self.poll_posted(C::OPCODE, pending.posted, fixed, &mut tail[..len])?;
+        Some(answer.map(|()| output))
+    }
+
+    #[inline(never)]
+    fn poll_posted(
+        &self,
+        opcode: Opcode,
+        posted: Posted,
+        fixed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Option<Result<(), CommandError>> {
         let answer = self.with(|control| {
             let serviced = control.service(&self.context());
             let queue = &mut control.queue;
-            let answer = queue.finish(
-                &self.platform,
-                pending.ticket,
-                output.as_mut_bytes(),
-                &mut tail[..len],
-            );
+            let answer = queue.finish(&self.platform, posted.ticket, fixed, tail);
             // An answer that is there counts, even from a device that has died since. One that is not will never come.
             answer.or_else(|| {
                 serviced
@@ -328,10 +356,12 @@ impl<'s, P: Platform> Device<'s, P> {
                     .map(|failed| Err(CommandFailure::Device(failed)))
             })
         });
-        match answer.unwrap_or(Some(Err(CommandFailure::Device(DeviceError::Closed))))? {
-            Ok(()) => Some(Ok(output)),
-            Err(failure) => Some(Err(error(failure))),
-        }
+        let answer = answer.unwrap_or(Some(Err(CommandFailure::Device(DeviceError::Closed))))?;
+        Some(answer.map_err(|failure| CommandError {
+            opcode,
+            op_mod: posted.op_mod,
+            failure,
+        }))
     }
 
     /// How many firmware commands were answered so far.
