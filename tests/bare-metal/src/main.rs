@@ -5,10 +5,9 @@
 //! It ends by itself, with QEMU's exit status 33 if all was well, and what was wrong on the serial console otherwise.
 #![no_std]
 #![no_main]
-// UNSAFETY: has the boot code, and is called by it.
-#![expect(unsafe_code)]
 
 mod acpi;
+mod boot;
 mod clock;
 mod console;
 mod error;
@@ -26,8 +25,6 @@ mod ping;
 mod port;
 mod start_info;
 
-use core::arch::global_asm;
-
 use acpi::Tables;
 use error::{Failure, MachineError};
 use exit::{Status, exit};
@@ -37,12 +34,8 @@ use options::Options;
 use pci::Ecam;
 use start_info::StartInfo;
 
-global_asm!(include_str!("boot.s"));
-
-/// Called by the boot code, with the address of the boot loader's start information, and what the cycle counter was at
-/// boot.
-#[unsafe(no_mangle)]
-extern "C" fn start(info: u64, boot: u64) -> ! {
+/// Everything, from the boot code on.
+fn main(info: u64, boot: u64) -> ! {
     console::init();
     interrupts::init();
     let done = run(info, boot);
@@ -85,13 +78,28 @@ fn run(info: u64, boot: u64) -> Result<(), Failure> {
         rate / 1_000_000
     );
     let ecam = Ecam::map(tables.ecam, tables.buses)?;
-    let card = ecam.find_card()?;
     if options.interrupts {
         interrupts::init_apic()?;
     }
-    let machine = Machine::new(card, &ecam, options.interrupts)?;
-    node::run(machine, &options, |cm| match options.server {
-        None => ping::serve(cm, &options),
-        Some(server) => ping::ping(cm, &options, server),
+    let mut attempt = 1;
+    loop {
+        let done = drive(&ecam, &options);
+        match done {
+            Err(failure) if attempt < options.attempts => {
+                log::error!("attempt {attempt} failed: {failure}");
+                attempt += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Finds the card, resets it, and runs `rping` on it.
+fn drive(ecam: &Ecam, options: &Options) -> Result<(), Failure> {
+    let card = ecam.find_card()?;
+    let machine = Machine::new(card, ecam, options.interrupts)?;
+    node::run(machine, options, |cm| match options.server {
+        None => ping::serve(cm, options),
+        Some(server) => ping::ping(cm, options, server),
     })
 }

@@ -9,10 +9,13 @@
 //! | `count=COUNT` | pings of a client |
 //! | `size=BYTES` | of a message |
 //! | `mtu=BYTES` | the largest path MTU to ask for, 1024 if not given |
+//! | `silence=SECONDS` | how long a peer may say nothing where it has to speak: 30 if not given |
+//! | `attempts=COUNT` | how often to reset the card and begin anew when something fails; 1 if not given |
 //! | `interrupts` | sleep until the card raises an interrupt, instead of polling it |
 //! | `log=LEVEL` | what goes to the console: `info` if not given |
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use bareverbs_core::Mtu;
 use log::LevelFilter;
@@ -34,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) count: u32,
     pub(crate) size: u32,
     pub(crate) mtu: Mtu,
+    pub(crate) silence: Duration,
+    pub(crate) attempts: u32,
     pub(crate) interrupts: bool,
     pub(crate) log: LevelFilter,
 }
@@ -46,6 +51,7 @@ impl Options {
         let mut gateway = None;
         let (mut port, mut count, mut size) = (7174, 100, 4096);
         let mut mtu = Mtu::B1024;
+        let (mut silence, mut attempts) = (30, 1);
         let mut interrupts = false;
         let mut log = LevelFilter::Info;
         for word in line.split_ascii_whitespace() {
@@ -70,6 +76,10 @@ impl Options {
                     size = parse(value).filter(fits).ok_or_else(wrong)?;
                 }
                 "mtu" => mtu = parse(value).and_then(mtu_of).ok_or_else(wrong)?,
+                "silence" => silence = parse(value).ok_or_else(wrong)?,
+                "attempts" => {
+                    attempts = parse(value).filter(|count| *count != 0).ok_or_else(wrong)?;
+                }
                 "interrupts" if value.is_empty() => interrupts = true,
                 "log" => log = parse(value).ok_or_else(wrong)?,
                 _ => return Err(wrong()),
@@ -91,6 +101,8 @@ impl Options {
             count,
             size,
             mtu,
+            silence: Duration::from_secs(silence),
+            attempts,
             interrupts,
             log,
         })

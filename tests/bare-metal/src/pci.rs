@@ -147,7 +147,7 @@ impl Ecam {
 
     /// A function level reset, if the function can do it. What it forgets is written again.
     fn reset(&self, at: PciAddress, express: u16) -> Result<(), MachineError> {
-        // SAFETY (of all accesses): registers of the header, and of the capability, of a function that is there.
+        // SAFETY: registers of the header, and of the capability, of a function that is there.
         let read = |offset| unsafe { self.read(at, offset) };
         if read(express + DEVICE_CAPABILITIES) & CAN_RESET == 0 {
             log::warn!("{}: it cannot be reset", Place(at));

@@ -20,8 +20,6 @@ use crate::options::Options;
 
 /// An advertisement: address, key, size, all big-endian.
 const ADVERT: usize = 16;
-/// How long a peer may be silent where it has to speak.
-const SILENCE: Duration = Duration::from_secs(30);
 /// Bytes that are made or compared at a time.
 const PIECE: usize = 256;
 
@@ -61,6 +59,8 @@ struct End<'d> {
     id: CmId,
     /// Advertisements arrive here.
     inbox: Buffer<'d, Machine>,
+    /// How long the peer may be silent.
+    silence: Duration,
 }
 
 impl<'d> End<'d> {
@@ -79,15 +79,15 @@ impl<'d> End<'d> {
     }
 
     /// Makes room for a message, which has to be done before there is a connection.
-    fn new(cm: &mut Cm<'_, 'd>, id: CmId) -> Result<Self, Failure> {
+    fn new(cm: &mut Cm<'_, 'd>, id: CmId, silence: Duration) -> Result<Self, Failure> {
         let inbox = cm.reg_msgs(id, ADVERT)?;
         cm.post_recv(id, 0, &inbox, 0, ADVERT)?;
-        Ok(Self { id, inbox })
+        Ok(Self { id, inbox, silence })
     }
 
     /// Waits for the completion of what was posted.
     fn posted(&self, cm: &mut Cm<'_, 'd>, what: &'static str) -> Result<(), Failure> {
-        let deadline = cm.now() + SILENCE;
+        let deadline = cm.now() + self.silence;
         check(&cm.get_send_comp_until(self.id, deadline)?, what)
     }
 
@@ -97,8 +97,8 @@ impl<'d> End<'d> {
     }
 
     /// The other end's next advertisement. `None`: it has disconnected.
-    fn hear(&self, cm: &mut Cm<'_, 'd>, patience: Duration) -> Result<Option<Advert>, Failure> {
-        let end = cm.now().saturating_add(patience);
+    fn hear(&self, cm: &mut Cm<'_, 'd>) -> Result<Option<Advert>, Failure> {
+        let end = cm.now() + self.silence;
         let wc = loop {
             if let Some(wc) = cm.try_get_recv_comp(self.id)? {
                 break wc;
@@ -107,7 +107,7 @@ impl<'d> End<'d> {
                 return Ok(None);
             }
             if cm.now() >= end {
-                return Err(Failure::Silent(patience));
+                return Err(Failure::Silent(self.silence));
             }
             // For either.
             cm.wait(end)?;
@@ -160,15 +160,15 @@ pub(crate) fn serve(cm: &mut Cm<'_, '_>, options: &Options) -> Result<(), Failur
     cm.listen(listener, 4)?;
     log::info!("listening on {} port {}", options.address, options.port);
     let id = cm.get_request(listener)?;
-    let pings = serve_one(cm, id, options.size)?;
+    let pings = serve_one(cm, id, options)?;
     cm.destroy_ep(listener)?;
     log::info!("rping server: {pings} pings");
     Ok(())
 }
 
-fn serve_one(cm: &mut Cm<'_, '_>, id: CmId, size: u32) -> Result<u32, Failure> {
-    let end = End::new(cm, id)?;
-    let access = Access::LOCAL_WRITE;
+fn serve_one(cm: &mut Cm<'_, '_>, id: CmId, options: &Options) -> Result<u32, Failure> {
+    let end = End::new(cm, id, options.silence)?;
+    let (size, access) = (options.size, Access::LOCAL_WRITE);
     let buffer = cm
         .pd(id)?
         .alloc_buffer(size as usize, access)
@@ -179,7 +179,7 @@ fn serve_one(cm: &mut Cm<'_, '_>, id: CmId, size: u32) -> Result<u32, Failure> {
         wanted => Err(Failure::TooLong { wanted, room: size }),
     };
     let mut pings = 0;
-    while let Some(source) = end.hear(cm, Duration::MAX)? {
+    while let Some(source) = end.hear(cm)? {
         let wanted = len(source)?;
         let (flags, there) = (SendFlags::SIGNALED, source.addr);
         cm.post_read(id, 0, &buffer, 0, wanted, flags, there, source.rkey)?;
@@ -187,7 +187,7 @@ fn serve_one(cm: &mut Cm<'_, '_>, id: CmId, size: u32) -> Result<u32, Failure> {
         first_operation(pings);
         end.tell(cm, Advert::of(&buffer))?;
 
-        let sink = end.hear(cm, SILENCE)?.ok_or(Failure::Disconnected(pings))?;
+        let sink = end.hear(cm)?.ok_or(Failure::Disconnected(pings))?;
         let wanted = len(sink)?;
         cm.post_write(id, 0, &buffer, 0, wanted, flags, sink.addr, sink.rkey)?;
         end.posted(cm, "RDMA WRITE")?;
@@ -210,7 +210,7 @@ pub(crate) fn ping(cm: &mut Cm<'_, '_>, options: &Options, server: IpAddr) -> Re
     };
     let size = options.size as usize;
     let id = cm.create_ep(&address, None, Some(&mut End::queues()))?;
-    let end = End::new(cm, id)?;
+    let end = End::new(cm, id, options.silence)?;
     let start = cm.reg_read(id, size)?;
     let sink = cm.reg_write(id, size)?;
     let began = cm.now();
@@ -226,8 +226,7 @@ pub(crate) fn ping(cm: &mut Cm<'_, '_>, options: &Options, server: IpAddr) -> Re
         fill(&start, number)?;
         for buffer in [&start, &sink] {
             end.tell(cm, Advert::of(buffer))?;
-            end.hear(cm, SILENCE)?
-                .ok_or(Failure::Disconnected(number))?;
+            end.hear(cm)?.ok_or(Failure::Disconnected(number))?;
         }
         first_operation(number);
         compare(&start, &sink, number)?;

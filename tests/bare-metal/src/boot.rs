@@ -1,0 +1,15 @@
+//! The boot code, and what it calls.
+
+// UNSAFETY: has the boot code, which runs before anything that Rust relies on, and gives the function that it calls a name.
+#![expect(unsafe_code)]
+
+use core::arch::global_asm;
+
+global_asm!(include_str!("boot.s"));
+
+/// Called by the boot code, with the address of the boot loader's start information, and what the cycle counter was at
+/// boot.
+#[unsafe(no_mangle)]
+extern "C" fn start(info: u64, cycles: u64) -> ! {
+    crate::main(info, cycles)
+}
