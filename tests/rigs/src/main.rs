@@ -2,6 +2,7 @@
 //!
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 
+mod bare_metal;
 mod interop;
 mod layouts;
 mod stock_driver;
@@ -36,6 +37,11 @@ struct Rig {
 }
 
 const RIGS: &[Rig] = &[
+    Rig {
+        name: "bare-metal",
+        about: bare_metal::ABOUT,
+        run: bare_metal::run,
+    },
     Rig {
         name: "interop",
         about: interop::ABOUT,

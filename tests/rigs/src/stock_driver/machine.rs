@@ -30,7 +30,7 @@ const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_ti
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);
 
 /// A child process that does not outlive its handle.
-pub(super) struct Process(pub(super) Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -40,7 +40,7 @@ impl Drop for Process {
     }
 }
 
-pub(super) fn spawn(command: &mut Command) -> Result<Process, String> {
+pub(crate) fn spawn(command: &mut Command) -> Result<Process, String> {
     command
         .spawn()
         .map(Process)

@@ -20,7 +20,7 @@ mod server;
 mod transcript;
 
 use super::Outcome;
-use provision::{Kernel, Provisions};
+use provision::Kernel;
 use report::Report;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+pub(crate) use machine::{Process, spawn};
+pub(crate) use provision::{Provisions, empty};
 #[cfg(test)]
 pub(crate) use scenario::check_plans;
 pub(crate) use scenario::{BOOT, Boot, SCENARIO, Scenario};
+pub(crate) use server::Server;
 
 pub(crate) const ABOUT: &str =
     "Linux's own mlx5 driver in QEMU guests, on the model (slow: boots machines; downloads once)";
@@ -111,17 +114,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
 pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String> {
     let started = Instant::now();
     let request = Request::parse(arguments, rig.scenarios)?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let directory = root.join("target/rigs/stock-driver");
-    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let directory = directory
-        .canonicalize()
-        .map_err(|error| error.to_string())?;
-    // Two at a time would be too slow for their time limits.
-    let lock = directory.join("lock");
-    let lock = fs::File::create(&lock)
-        .and_then(|file| file.lock().map(|()| file))
-        .map_err(|error| format!("{}: {error}", lock.display()))?;
+    let directory = directory()?;
+    let lock = lock(&directory)?;
 
     let mut provisions = Vec::new();
     for &kernel in &request.kernels {
@@ -129,7 +123,7 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
         println!("{}", found.about);
         provisions.push((kernel, found));
     }
-    build_server(&root)?;
+    build_server(&root())?;
     println!("ready after {} s", started.elapsed().as_secs());
 
     let wanted = || rig.scenarios.iter().filter(|known| request.wants(known));
@@ -158,6 +152,40 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
         passed: report.passed,
         failed: report.failed,
     })
+}
+
+/// What a rig with machines of another kind needs: QEMU, and the model's server, built. As long as the file is open, no
+/// other rig boots machines.
+pub(crate) fn prepare() -> Result<(Provisions, fs::File), String> {
+    let lock = lock(&directory()?)?;
+    let provisions = provisions()?;
+    build_server(&root())?;
+    Ok((provisions, lock))
+}
+
+/// What was fetched, or is fetched now.
+pub(crate) fn provisions() -> Result<Provisions, String> {
+    provision::provision(&directory()?, Kernel::Stable)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where everything is that was fetched.
+fn directory() -> Result<PathBuf, String> {
+    let directory = root().join("target/rigs/stock-driver");
+    fs::create_dir_all(&directory)
+        .and_then(|()| directory.canonicalize())
+        .map_err(|error| error.to_string())
+}
+
+/// Two rigs at a time would be too slow for their time limits.
+fn lock(directory: &Path) -> Result<fs::File, String> {
+    let lock = directory.join("lock");
+    fs::File::create(&lock)
+        .and_then(|file| file.lock().map(|()| file))
+        .map_err(|error| format!("{}: {error}", lock.display()))
 }
 
 /// A scenario on a kernel.

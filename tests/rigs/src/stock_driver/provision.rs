@@ -115,7 +115,7 @@ impl Kernel {
 }
 
 /// Where things are, once they are there.
-pub(super) struct Provisions {
+pub(crate) struct Provisions {
     /// QEMU's packages, unpacked.
     qemu: PathBuf,
     pub(super) kernel: PathBuf,
@@ -126,7 +126,7 @@ pub(super) struct Provisions {
 
 impl Provisions {
     /// QEMU with its own C library and data.
-    pub(super) fn qemu(&self) -> Command {
+    pub(crate) fn qemu(&self) -> Command {
         let mut command = under(
             &self.qemu,
             "usr/bin/qemu-system-x86_64",
@@ -198,7 +198,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
 }
 
 /// An empty directory, whatever was there.
-pub(super) fn empty(directory: &Path) -> Result<(), String> {
+pub(crate) fn empty(directory: &Path) -> Result<(), String> {
     let gone = match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         result => result,

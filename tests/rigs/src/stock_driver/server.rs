@@ -12,18 +12,18 @@ use std::time::Duration;
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The model, serving; or none, where nobody has a function of it.
-pub(super) struct Server {
+pub(crate) struct Server {
     /// `None` once it was killed, and where there is none.
     process: Option<Process>,
     /// What it prints.
     lines: Receiver<String>,
-    pub(super) sockets: Vec<PathBuf>,
+    pub(crate) sockets: Vec<PathBuf>,
     log: PathBuf,
 }
 
 impl Server {
     /// Starts the model with this many functions, and waits until it listens. Logs go to `logs`, sockets to `sockets`.
-    pub(super) fn start(
+    pub(crate) fn start(
         logs: &Path,
         sockets: &Path,
         functions: usize,
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// Has something happen to a function, or to all at once: `die` kills the model.
-    pub(super) fn tell(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
         if line == "die" {
             self.process = None;
             return Ok(());
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// What the model knows of a function: the value of a name in its line about it.
-    pub(super) fn ask(&mut self, function: &str, name: &str) -> Result<String, String> {
+    pub(crate) fn ask(&mut self, function: &str, name: &str) -> Result<String, String> {
         self.tell(&format!("state {function}"))?;
         let begins = format!("state {function} ");
         loop {
@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// How it ended by itself, which it never should.
-    pub(super) fn ended(&mut self) -> Option<String> {
+    pub(crate) fn ended(&mut self) -> Option<String> {
         let process = self.process.as_mut()?;
         match process.0.try_wait() {
             Ok(None) => None,
@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// Ends it. What it logged.
-    pub(super) fn stop(self) -> Result<Vec<String>, String> {
+    pub(crate) fn stop(self) -> Result<Vec<String>, String> {
         let Self { process, log, .. } = self;
         drop(process);
         let text =

@@ -1,0 +1,135 @@
+//! The image: how it is built, that it has no allocator, and how large it is.
+
+use super::super::Outcome;
+use super::setup::root;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const TARGET: &str = "x86_64-unknown-none";
+
+/// Parts of the image, and what they may have, in KiB. What is aimed at for the code is 256.
+const BUDGETS: [(&str, u64); 5] = [
+    (".text", 320),
+    (".rodata", 72),
+    (".data", 8),
+    (".bss", 80),
+    (".stack", 260),
+];
+
+/// What an allocator would be called by.
+const ALLOCATOR: [&str; 4] = [
+    "__rust_alloc",
+    "__rust_dealloc",
+    "__rg_alloc",
+    "__rdl_alloc",
+];
+
+/// Where cargo puts what it builds: this program is there as well.
+fn target_dir() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let directory = program.parent().and_then(Path::parent);
+    Ok(directory.ok_or("this program is nowhere")?.to_path_buf())
+}
+
+/// Where the image is, once it was built.
+pub(super) fn path() -> Result<PathBuf, String> {
+    let program = Path::new(TARGET).join("release/bare-metal");
+    Ok(target_dir()?.join(program))
+}
+
+/// Builds the image, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
+pub(super) fn build() -> Result<PathBuf, String> {
+    let library = library()?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    // Its directory has the target and the linker's options, which these variables would take the place of.
+    for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        command.env_remove(variable);
+    }
+    command
+        .current_dir(root().join("tests/bare-metal"))
+        .args(["build", "--quiet", "--locked", "--release", "--target-dir"])
+        .arg(target_dir()?)
+        .args(["-Z", "build-std=core"])
+        .args(["-Z", "build-std-features=compiler-builtins-mem"])
+        // -Z is for nightly compilers, which the first makes of this one; the second says where the sources are.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
+    match command.status() {
+        Ok(status) if status.success() => path(),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}
+
+/// The sources of `core`, fetched if they are not there yet.
+fn library() -> Result<PathBuf, String> {
+    let version = output(Command::new("rustc").arg("--version"))?;
+    let version = version.split(' ').nth(1).unwrap_or_default().to_string();
+    let sources = format!("target/ci/rust-src/usr/src/rustc-{version}/library");
+    let root = root().canonicalize().map_err(|error| error.to_string())?;
+    let library = root.join(sources);
+    if !library.join("core/src/lib.rs").exists() {
+        let mut fetch = Command::new("bash");
+        output(fetch.current_dir(&root).args([".ci/run", "rust_src"]))?;
+    }
+    Ok(library)
+}
+
+/// Looks for an allocator, and holds the sizes against their budgets.
+pub(super) fn judge(image: &Path, outcome: &mut Outcome) -> Result<(), String> {
+    let symbols = output(Command::new("nm").arg(image))?;
+    let names = || symbols.lines().filter_map(|line| line.split(' ').nth(2));
+    // Without symbols there would be none of an allocator either.
+    outcome.check(names().any(|name| name == "start"), || {
+        format!("{}: it has no symbols", image.display())
+    });
+    let found: Vec<&str> = names()
+        .filter(|name| ALLOCATOR.iter().any(|part| name.contains(part)))
+        .collect();
+    outcome.check(found.is_empty(), || {
+        format!("the image has an allocator: {found:?}")
+    });
+    let sizes = output(Command::new("size").arg("-A").arg(image))?;
+    for (part, budget) in BUDGETS {
+        let bytes = size(&sizes, part).ok_or_else(|| format!("the image has no {part}"))?;
+        println!("{part:<8} {bytes:>7} bytes of {:>7}", budget << 10);
+        outcome.check(bytes <= budget << 10, || {
+            format!("{part} has {bytes} bytes, and {budget} KiB are its budget")
+        });
+    }
+    Ok(())
+}
+
+/// The size of a section in `size -A`'s table.
+fn size(table: &str, section: &str) -> Option<u64> {
+    let mut rows = table.lines().map(str::split_whitespace);
+    rows.find_map(|mut words| (words.next() == Some(section)).then(|| words.next())?)
+        .and_then(|bytes| bytes.parse().ok())
+}
+
+/// Runs a program to its end. What it printed.
+fn output(command: &mut Command) -> Result<String, String> {
+    let done = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_by_section() {
+        let table = "image  :\nsection   size      addr\n.text   409600   2097152\n.data     392   2568192\n";
+        assert_eq!(size(table, ".text"), Some(409_600));
+        assert_eq!(size(table, ".data"), Some(392));
+        assert_eq!(size(table, ".bss"), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! A program that runs beside this one: the lines that it prints, and how it ends.
+
+use super::super::stock_driver::{Process, spawn};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+pub(super) struct Program {
+    name: String,
+    process: Process,
+    lines: Receiver<String>,
+    said: Vec<String>,
+    log: File,
+}
+
+/// One that has ended.
+pub(super) struct Ended {
+    /// Its exit status; `None` if it was killed.
+    pub(super) status: Option<i32>,
+    /// What it printed.
+    pub(super) said: Vec<String>,
+}
+
+impl Ended {
+    /// The rest of the first line that has this text, behind it.
+    pub(super) fn after(&self, text: &str) -> Option<&str> {
+        let mut found = self.said.iter().filter_map(|line| line.split_once(text));
+        found.next().map(|(_, rest)| rest)
+    }
+}
+
+impl Program {
+    /// Starts it. What it prints goes to `NAME.log` as well.
+    pub(super) fn start(command: &mut Command, logs: &Path, name: &str) -> Result<Self, String> {
+        let file = |end: &str| {
+            let path = logs.join(format!("{name}{end}"));
+            File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file(".errors.log")?);
+        let mut process = spawn(command)?;
+        let out = process.0.stdout.take().ok_or("no standard output")?;
+        let (sender, lines) = mpsc::channel();
+        // Ends with the program, or with the first line that nobody reads any more.
+        std::thread::spawn(move || {
+            let lines = BufReader::new(out).lines().map_while(Result::ok);
+            lines.map(|line| sender.send(line)).find(Result::is_err)
+        });
+        Ok(Self {
+            name: name.to_string(),
+            process,
+            lines,
+            said: Vec::new(),
+            log: file(".log")?,
+        })
+    }
+
+    /// Waits until it prints a line with this text.
+    pub(super) fn until(&mut self, text: &str, limit: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.next(deadline)? {
+                Some(line) if line.contains(text) => return Ok(()),
+                Some(_) => {}
+                None => {
+                    let last = self.said.iter().rev().take(5).rev();
+                    let last: Vec<&str> = last.map(String::as_str).collect();
+                    let last = last.join("\n  ");
+                    let name = &self.name;
+                    return Err(format!("{name} ended without {text:?}:\n  {last}"));
+                }
+            }
+        }
+    }
+
+    /// Waits for its end.
+    pub(super) fn end(mut self, limit: Duration) -> Result<Ended, String> {
+        let deadline = Instant::now() + limit;
+        while self.next(deadline)?.is_some() {}
+        // Its output is closed, so that it is about to end.
+        let status = self.process.0.wait();
+        let status = status.map_err(|error| format!("{}: {error}", self.name))?;
+        Ok(Ended {
+            status: status.code(),
+            said: self.said,
+        })
+    }
+
+    /// The next line; `None` if there are no more.
+    fn next(&mut self, deadline: Instant) -> Result<Option<&str>, String> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
+            Ok(line) => {
+                let written = writeln!(self.log, "{line}");
+                written.map_err(|error| format!("{}: {error}", self.name))?;
+                self.said.push(line.trim_end().to_string());
+                Ok(self.said.last().map(String::as_str))
+            }
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                let last = self.said.last().map_or("nothing", String::as_str);
+                Err(format!(
+                    "{} takes too long; it said last: {last}",
+                    self.name
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! What unikernels do with each other and with our `rping` on this computer.
+
+use super::super::Outcome;
+use super::super::stock_driver::{self, Server};
+use super::program::{Ended, Program};
+use super::setup::Setup;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// QEMU's exit status when the unikernel says that all is well, and that something failed.
+pub(super) const GOOD: i32 = 33;
+const FAILED: i32 = 35;
+
+/// Enough on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Of the stack, in bytes.
+const STACK_BUDGET: u64 = 176 << 10;
+
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    about: &'static str,
+    work: fn(&mut Scene<'_>) -> Result<(), String>,
+}
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "server",
+        about: "our rping on Linux is the unikernel's client, over IPv4 and IPv6, polled and by interrupts",
+        work: server,
+    },
+    Scenario {
+        name: "client",
+        about: "our rping on Linux is the unikernel's server",
+        work: client,
+    },
+    Scenario {
+        name: "two",
+        about: "two unikernels on one cable",
+        work: two,
+    },
+    Scenario {
+        name: "loss",
+        about: "frames between two unikernels are lost, doubled, overtaken, late and damaged",
+        work: loss,
+    },
+    Scenario {
+        name: "peer",
+        about: "the peer vanishes: a client says so and ends, a server goes on with the next client",
+        work: peer,
+    },
+    Scenario {
+        name: "reset",
+        about: "a server's function is reset by somebody else, and falls off the bus: it begins anew, or says so",
+        work: reset,
+    },
+];
+
+impl Scenario {
+    pub(super) fn run(&self, setup: &Setup, outcome: &mut Outcome) {
+        println!("{}: {}", self.name, self.about);
+        let mut scene = Scene {
+            setup,
+            name: self.name,
+            rounds: 0,
+            outcome,
+        };
+        if let Err(why) = (self.work)(&mut scene) {
+            outcome.check(false, || format!("{}: {why}", self.name));
+        }
+    }
+}
+
+/// A scenario that runs.
+struct Scene<'a> {
+    setup: &'a Setup,
+    name: &'static str,
+    rounds: usize,
+    outcome: &'a mut Outcome,
+}
+
+/// A model with some functions, and where its files are.
+struct Model {
+    server: Server,
+    logs: PathBuf,
+    sockets: PathBuf,
+}
+
+impl Model {
+    /// The wire's two ends, as the model and a program at the other end have it.
+    fn wires(sockets: &std::path::Path) -> [String; 2] {
+        let (near, far) = (sockets.join("near"), sockets.join("far"));
+        let wire = |local: &PathBuf, remote: &PathBuf| {
+            format!("unix:{},{}", local.display(), remote.display())
+        };
+        [wire(&near, &far), wire(&far, &near)]
+    }
+
+    /// Ends it. What it complained of is a failure, unless what was done to it is an excuse.
+    fn end(self, scene: &mut Scene<'_>, excuses: &[&str]) -> Result<(), String> {
+        let log = self.server.stop()?;
+        fs::remove_dir_all(&self.sockets).map_err(|error| error.to_string())?;
+        // A panic has no level in front.
+        let harmless = ["[INFO", "[DEBUG", "[TRACE"].iter().chain(excuses);
+        let complains = |line: &&String| !harmless.clone().any(|text| line.contains(text));
+        let first: Vec<&String> = log.iter().filter(complains).take(10).collect();
+        let name = scene.name;
+        scene.outcome.check(first.is_empty(), || {
+            format!("{name}: the model complains: {first:#?}")
+        });
+        Ok(())
+    }
+}
+
+impl Scene<'_> {
+    /// A model of two cards with a cable between them, or of one whose port is on a wire.
+    fn model(&mut self, functions: usize, arguments: &[&str]) -> Result<Model, String> {
+        self.rounds += 1;
+        let round = format!("{}-{}", self.name, self.rounds);
+        let logs = self.setup.logs.join(&round);
+        // The names of sockets are short of room.
+        let sockets = format!("unikernel-{}-{round}", std::process::id());
+        let sockets = std::env::temp_dir().join(sockets);
+        for directory in [&logs, &sockets] {
+            stock_driver::empty(directory)?;
+        }
+        let [near, _] = Model::wires(&sockets);
+        let link = ["--link", &near, "--first-unit", "9"];
+        let all: Vec<&str> = match functions {
+            1 => link.iter().chain(arguments).copied().collect(),
+            _ => arguments.to_vec(),
+        };
+        let server = Server::start(&logs, &sockets, functions, &all)?;
+        Ok(Model {
+            server,
+            logs,
+            sockets,
+        })
+    }
+
+    fn boot(&self, model: &Model, function: usize, words: &str) -> Result<Program, String> {
+        let role = words.split(['=', ' ']).next().unwrap_or_default();
+        let name = format!("{function}-{role}");
+        let socket = &model.server.sockets[function];
+        self.setup.boot(&model.logs, &name, socket, words)
+    }
+
+    /// Our `rping` on this computer, at the other end of the wire.
+    fn rping(&self, model: &Model, arguments: &str) -> Result<Program, String> {
+        let [_, far] = Model::wires(&model.sockets);
+        let mut command = Command::new(self.setup.ours.join("rping"));
+        command.args(["--link", &far, "--interrupts", "-V"]);
+        command.args(arguments.split(' '));
+        Program::start(&mut command, &model.logs, "rping")
+    }
+
+    /// That a unikernel ended as it should.
+    fn check(&mut self, who: &str, program: Program, status: i32) -> Result<Ended, String> {
+        let ended = program.end(LIMIT)?;
+        let name = self.name;
+        self.outcome.check(ended.status == Some(status), || {
+            let last = ended.said.last().map_or("nothing", String::as_str);
+            let found = ended.status;
+            format!("{name}: {who}: exit status {found:?}, not {status}; it said last: {last}")
+        });
+        let micros = ended.after("boot to first RDMA operation: ");
+        let stack = ended.after("stack high-water mark: ").unwrap_or_default();
+        let used = stack.split(' ').next().and_then(|used| used.parse().ok());
+        self.outcome.check(used.is_some_and(|used: u64| used <= STACK_BUDGET), || {
+            format!("{name}: {who}: the stack's budget is {STACK_BUDGET} bytes, and {used:?} were used")
+        });
+        println!(
+            "  {who}: boot to first RDMA operation {}, stack {} of {STACK_BUDGET} bytes",
+            micros.unwrap_or("never"),
+            used.unwrap_or_default()
+        );
+        Ok(ended)
+    }
+
+    /// That it said something.
+    fn says(&mut self, who: &str, ended: &Ended, text: &str) {
+        let name = self.name;
+        self.outcome.check(ended.after(text).is_some(), || {
+            format!("{name}: {who} did not say {text:?}")
+        });
+    }
+}
+
+/// Words for the command line, and for our `rping`: the network, bytes of a message, and whether to sleep.
+const WAYS: [(&str, &str, &str); 3] = [
+    ("10.0.0.", "4096", ""),
+    ("fd00::", "64", " interrupts"),
+    ("10.0.0.", "65535", " interrupts"),
+];
+
+fn server(scene: &mut Scene<'_>) -> Result<(), String> {
+    for (net, size, how) in WAYS {
+        let model = scene.model(1, &[])?;
+        let words = format!("server address={net}2 size={size}{how}");
+        let mut unikernel = scene.boot(&model, 0, &words)?;
+        unikernel.until("listening on", LIMIT)?;
+        let arguments = format!("-c -a {net}2 -I {net}3 -C 50 -S {size}");
+        let linux = scene.rping(&model, &arguments)?.end(LIMIT)?;
+        scene.outcome.check(linux.status == Some(0), || {
+            format!("server: rping's exit status is {:?}", linux.status)
+        });
+        let ended = scene.check(&words, unikernel, GOOD)?;
+        scene.says("the server", &ended, "rping server: 50 pings");
+        model.end(scene, &[])?;
+    }
+    Ok(())
+}
+
+fn client(scene: &mut Scene<'_>) -> Result<(), String> {
+    for (net, size, how) in WAYS {
+        let model = scene.model(1, &[])?;
+        let mut linux = scene.rping(&model, &format!("-s -a {net}2 -S {size}"))?;
+        linux.until("listening on", LIMIT)?;
+        let words = format!("client={net}2 address={net}3 count=50 size={size}{how}");
+        let unikernel = scene.boot(&model, 0, &words)?;
+        let ended = scene.check(&words, unikernel, GOOD)?;
+        scene.says("the client", &ended, "rping client: 50 pings");
+        let linux = linux.end(LIMIT)?;
+        scene.outcome.check(linux.status == Some(0), || {
+            format!("client: rping's exit status is {:?}", linux.status)
+        });
+        model.end(scene, &[])?;
+    }
+    Ok(())
+}
+
+/// A server and its client, to their good end.
+fn pair(scene: &mut Scene<'_>, model: &Model, words: &str) -> Result<(), String> {
+    let mut server = scene.boot(model, 0, "server address=10.0.0.1 interrupts")?;
+    server.until("listening on", LIMIT)?;
+    let words = format!("client=10.0.0.1 address=10.0.0.2 interrupts {words}");
+    let client = scene.boot(model, 1, &words)?;
+    let ended = scene.check("client", client, GOOD)?;
+    scene.says("the client", &ended, " bytes verified");
+    let ended = scene.check("server", server, GOOD)?;
+    scene.says("the server", &ended, "rping server: ");
+    Ok(())
+}
+
+fn two(scene: &mut Scene<'_>) -> Result<(), String> {
+    let model = scene.model(2, &[])?;
+    pair(scene, &model, "count=100")?;
+    model.end(scene, &[])
+}
+
+fn loss(scene: &mut Scene<'_>) -> Result<(), String> {
+    let faults = "loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01,corrupt=0.01,max-delay=5ms";
+    let model = scene.model(2, &["--fault", faults, "--seed", "7"])?;
+    pair(scene, &model, "count=100")?;
+    model.end(scene, &[])
+}
+
+fn peer(scene: &mut Scene<'_>) -> Result<(), String> {
+    let model = scene.model(2, &[])?;
+    // More pings than there is time for.
+    let words = "client=10.0.0.1 address=10.0.0.2 interrupts silence=3 count=10000000";
+    let serve = "server address=10.0.0.1 interrupts silence=3 attempts=2";
+    let first = "boot to first RDMA operation";
+
+    let mut server = scene.boot(&model, 0, serve)?;
+    server.until("listening on", LIMIT)?;
+    let mut client = scene.boot(&model, 1, words)?;
+    client.until(first, LIMIT)?;
+    drop(client);
+    server.until("attempt 1 failed: ", LIMIT)?;
+    server.until("listening on", LIMIT)?;
+    let again = "client=10.0.0.1 address=10.0.0.2 interrupts count=10";
+    let client = scene.boot(&model, 1, again)?;
+    scene.check("the next client", client, GOOD)?;
+    let ended = scene.check("the server", server, GOOD)?;
+    scene.says("the server", &ended, "rping server: 10 pings");
+
+    let mut server = scene.boot(&model, 0, serve)?;
+    server.until("listening on", LIMIT)?;
+    let mut client = scene.boot(&model, 1, words)?;
+    client.until(first, LIMIT)?;
+    drop(server);
+    let ended = scene.check("a client without its server", client, FAILED)?;
+    let why = ended.after("failed: ").unwrap_or_default().to_string();
+    println!("    {why}");
+    scene.says("the client", &ended, "failed: ");
+    model.end(scene, &[])
+}
+
+fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
+    let mut model = scene.model(2, &[])?;
+    let serve = "server address=10.0.0.1 interrupts silence=3 attempts=2";
+    let words = "client=10.0.0.1 address=10.0.0.2 interrupts silence=3 attempts=5 count=2000";
+    let first = "boot to first RDMA operation";
+    let mut server = scene.boot(&model, 0, serve)?;
+    server.until("listening on", LIMIT)?;
+    let mut client = scene.boot(&model, 1, words)?;
+    client.until(first, LIMIT)?;
+    model.server.tell("restart 0")?;
+    server.until("attempt 1 failed: ", LIMIT)?;
+    let client = scene.check("the client", client, GOOD)?;
+    scene.says("the client", &client, "attempt 1 failed: ");
+    scene.says("the client", &client, "rping client: 2000 pings");
+    let server = scene.check("the server", server, GOOD)?;
+    let why = server.after("attempt 1 failed: ").unwrap_or_default();
+    println!("    {why}");
+    scene.says("the server", &server, "rping server: 2000 pings");
+
+    let mut server = scene.boot(&model, 0, "server address=10.0.0.1 interrupts")?;
+    server.until("listening on", LIMIT)?;
+    model.server.tell("vanish 0")?;
+    let server = scene.check("a server whose card fell off the bus", server, FAILED)?;
+    let why = server.after("failed: ").unwrap_or_default();
+    println!("    {why}");
+    // Before it knows that the function was reset, the driver rings as before.
+    model.end(scene, &["which is no UAR"])
+}
