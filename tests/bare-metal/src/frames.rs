@@ -32,7 +32,7 @@ impl Frames {
 
     /// Manages this memory from here on, as far as it is whole frames.
     pub(crate) fn manage(&mut self, memory: &Range<u64>) {
-        self.first = memory.start.next_multiple_of(FRAME) / FRAME;
+        self.first = memory.start.div_ceil(FRAME);
         self.count = (memory.end / FRAME)
             .saturating_sub(self.first)
             .min(MOST as u64) as usize;

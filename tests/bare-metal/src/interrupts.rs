@@ -92,13 +92,15 @@ pub(crate) fn init() {
         // An available 64-bit task state segment.
         SEGMENTS[3] = limit | (task & 0xff_ffff) << 16 | 0x89 << 40 | (task >> 24 & 0xff) << 56;
         SEGMENTS[4] = task >> 32;
-        for number in 0..TRAPS {
+        let mut gates = [[0; 2]; TRAPS];
+        for (number, gate) in gates.iter_mut().enumerate() {
             let entry = (&raw const traps) as u64 + 16 * number as u64;
             // Exceptions on the emergency stack, interrupts on that which is in use.
             let stack = u64::from(number < 32);
             let low = entry & 0xffff | 8 << 16 | stack << 32 | 0x8e << 40;
-            GATES[number] = [low | (entry >> 16 & 0xffff) << 48, entry >> 32];
+            *gate = [low | (entry >> 16 & 0xffff) << 48, entry >> 32];
         }
+        GATES = gates;
         let segments = Pointer {
             limit: size_of::<[u64; 5]>() as u16 - 1,
             base: (&raw const SEGMENTS) as u64,

@@ -116,5 +116,5 @@ fn parse<T: core::str::FromStr>(text: &str) -> Option<T> {
 fn mtu_of(bytes: u32) -> Option<Mtu> {
     (1..=5)
         .filter_map(Mtu::from_number)
-        .find(|mtu| u32::from(mtu.bytes()) == bytes)
+        .find(|mtu| mtu.bytes() == bytes)
 }
