@@ -251,8 +251,22 @@ fn two(scene: &mut Scene<'_>) -> Result<(), String> {
 
 fn loss(scene: &mut Scene<'_>) -> Result<(), String> {
     let faults = "loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01,corrupt=0.01,max-delay=5ms";
-    let model = scene.model(2, &["--fault", faults, "--seed", "7"])?;
+    let mut model = scene.model(2, &["--fault", faults, "--seed", "7"])?;
     pair(scene, &model, "count=100")?;
+    model.server.tell("faults")?;
+    // Whoever answers this has logged that.
+    model.server.ask("0", "commands")?;
+    let log = fs::read_to_string(model.logs.join("model.log"));
+    let log = log.map_err(|error| error.to_string())?;
+    let befell = log.lines().find(|line| line.contains(" dropped, "));
+    let befell = befell.unwrap_or_default();
+    println!("    {befell}");
+    let all = ["dropped", "duplicated", "reordered", "delayed", "corrupted"];
+    let missing = |kind: &&str| !befell.contains(*kind) || befell.contains(&format!(" 0 {kind}"));
+    let missing = all.iter().find(|kind| missing(kind));
+    scene.outcome.check(missing.is_none(), || {
+        format!("loss: not a frame was {missing:?}: {befell}")
+    });
     model.end(scene, &[])
 }
 
