@@ -8,8 +8,6 @@
     rdma link add rdma0 type rxe netdev $card &&
     until_true "grep -q fd00:0000:0000:0000:0000:0000:0000:0001 /sys/class/infiniband/rdma0/ports/1/gids/*" &&
     until_true "grep -q ffff:0a00:0001 /sys/class/infiniband/rdma0/ports/1/gids/*" && ibv_devinfo -v'
-# Nothing here shall wait for it with its time running out.
-meet
 
 # This computer is there at once: its first server would run out of time while the guest boots. Who waits for the other one
 # does so for longer than any step may take.
