@@ -1,6 +1,9 @@
 # rdma-core's programs and ours of the same name.
 # An emulated machine may take longer to answer a hundred requests than our first repetition waits.
 here="--link $wire --interrupts --patient"
+# A server that nobody asked after has to find out first whom to answer, and keeps eight messages meanwhile: more that come
+# at once are lost, and come again. A guest that does not remember the server before asks.
+ask='ip neighbour flush all'
 for program in 'ucmatose -c 100' 'ucmatose -c 10 -C 20 -S 2000' 'udaddy -c 10' 'rdma_client'; do
     name=${program%% *}
     server=$program
@@ -8,7 +11,7 @@ for program in 'ucmatose -c 100' 'ucmatose -c 10 -C 20 -S 2000' 'udaddy -c 10' '
     own=-b
     [ "$name" != rdma_client ] || own=-s
     serving=1
-    duet 180 "$program, to our server" "$ready" "$ours/$server $here $own 10.0.0.2" "$program -s 10.0.0.2"
+    duet 180 "$program, to our server" "$ready" "$ours/$server $here $own 10.0.0.2" "$ask; $program -s 10.0.0.2"
     serving=0
     duet 180 "$program, to their server" listening_cm "$server" "$ours/$program $here -b 10.0.0.3 -s 10.0.0.1"
 done
