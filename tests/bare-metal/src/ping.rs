@@ -4,10 +4,10 @@
 //! server writes there what it read (RDMA WRITE) and says so; the client compares the two.
 
 use core::fmt::Write;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use core::time::Duration;
 
-use bareverbs_cm::rdma::{AddrInfo, CmId, IdState, PortSpace, QpInit, RdmaError, SendFlags};
+use bareverbs_cm::rdma::{AddrInfo, CmId, IdState, QpInit, RdmaError, SendFlags};
 use bareverbs_core::mr::{Access, Buffer};
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::{RKey, Wc, WcStatus};
@@ -151,10 +151,8 @@ fn first_operation(ping: u32) {
 /// Listens, and serves one client until it disconnects.
 pub(crate) fn serve(cm: &mut Cm<'_, '_>, options: &Options) -> Result<(), Failure> {
     let address = AddrInfo {
-        passive: true,
-        port_space: PortSpace::Tcp,
-        src_addr: Some(SocketAddr::new(options.address, options.port)),
-        dst_addr: None,
+        src_addr: Some((options.address, options.port).into()),
+        ..AddrInfo::hints(true)
     };
     let listener = cm.create_ep(&address, None, Some(&mut End::queues()))?;
     cm.listen(listener, 4)?;
@@ -203,10 +201,9 @@ fn serve_one(cm: &mut Cm<'_, '_>, id: CmId, options: &Options) -> Result<u32, Fa
 /// Connects, pings, verifies every byte, and disconnects.
 pub(crate) fn ping(cm: &mut Cm<'_, '_>, options: &Options, server: IpAddr) -> Result<(), Failure> {
     let address = AddrInfo {
-        passive: false,
-        port_space: PortSpace::Tcp,
-        src_addr: Some(SocketAddr::new(options.address, 0)),
-        dst_addr: Some(SocketAddr::new(server, options.port)),
+        src_addr: Some((options.address, 0).into()),
+        dst_addr: Some((server, options.port).into()),
+        ..AddrInfo::hints(false)
     };
     let size = options.size as usize;
     let id = cm.create_ep(&address, None, Some(&mut End::queues()))?;
