@@ -9,7 +9,7 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// Parts of the image, and what they may have, in KiB. What is aimed at for the code is 256.
 const BUDGETS: [(&str, u64); 5] = [
-    (".text", 352),
+    (".text", 368),
     (".rodata", 72),
     (".data", 8),
     (".bss", 80),

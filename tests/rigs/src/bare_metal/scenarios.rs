@@ -16,7 +16,7 @@ const FAILED: i32 = 35;
 /// Enough on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Of the stack, in bytes.
-const STACK_BUDGET: u64 = 176 << 10;
+const STACK_BUDGET: u64 = 192 << 10;
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,
