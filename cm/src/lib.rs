@@ -15,7 +15,7 @@
 //! # librdmacm, function by function
 //!
 //! *done*: with the semantics of its man page, as far as the table does not say otherwise; then a test of it, in
-//! `tests/in-process/tests`. *later*: not in this version.
+//! `tests/in-process/tests`.
 //! The calls are methods of [`RdmaCm`](rdma::RdmaCm) unless they have a path.
 //!
 //! | librdmacm | here | state |
@@ -41,7 +41,7 @@
 //! | `rdma_reject_ece` | [`reject_ece`](rdma::RdmaCm::reject_ece) | done. `cm_ece`: `options_are_refused` |
 //! | `rdma_notify` | [`notify`](rdma::RdmaCm::notify), [`handle_async_event`](rdma::RdmaCm::handle_async_event) | done. `cm_modes`: `external_qp` |
 //! | `rdma_disconnect` | [`disconnect`](rdma::RdmaCm::disconnect) | done. `cm`: `connect_talk_disconnect` |
-//! | `rdma_join_multicast`, `_ex`, `rdma_leave_multicast` | [`join_multicast`](rdma::RdmaCm::join_multicast), [`join_multicast_ex`](rdma::RdmaCm::join_multicast_ex), [`leave_multicast`](rdma::RdmaCm::leave_multicast) | done on RoCE v2, IPv6 groups included, which Linux refuses; and on InfiniBand. `cm_multicast`: `members_hear_and_nobody_else`, `ipv6_groups`; `cm_infiniband`: `members_hear_and_nobody_else`, `ids_share_the_ports_membership`, `groups_are_joined_again` |
+//! | `rdma_join_multicast`, `_ex`, `rdma_leave_multicast` | [`join_multicast`](rdma::RdmaCm::join_multicast), [`join_multicast_ex`](rdma::RdmaCm::join_multicast_ex), [`leave_multicast`](rdma::RdmaCm::leave_multicast) | done on RoCE v2, IPv6 groups included, which Linux refuses; and on InfiniBand. `cm_multicast`: `members_hear_and_nobody_else`, `ipv6_groups`, `switches_are_told_by_igmp_and_mld`; `cm_infiniband`: `members_hear_and_nobody_else`, `ids_share_the_ports_membership`, `groups_are_joined_again` |
 //! | `rdma_get_cm_event` | [`get_cm_event`](rdma::RdmaCm::get_cm_event), [`get_cm_event_until`](rdma::RdmaCm::get_cm_event_until), [`try_get_cm_event`](rdma::RdmaCm::try_get_cm_event) | done. `cm`: `connect_talk_disconnect` |
 //! | `rdma_ack_cm_event` | [`ack_cm_event`](rdma::RdmaCm::ack_cm_event), or dropping the event | done. `cm_lists`: `events_have_names_and_hold_nothing` |
 //! | `rdma_write_cm_event` | [`write_cm_event`](rdma::RdmaCm::write_cm_event) | done. `cm_modes`: `migration_moves_events` |
@@ -49,7 +49,7 @@
 //! | `rdma_get_src_port`, `rdma_get_dst_port` | [`get_src_port`](rdma::RdmaCm::get_src_port), [`get_dst_port`](rdma::RdmaCm::get_dst_port) | done; in host order. `cm_datagrams`: `a_service_is_found_and_answers` |
 //! | `rdma_get_local_addr`, `rdma_get_peer_addr` | [`get_local_addr`](rdma::RdmaCm::get_local_addr), [`get_peer_addr`](rdma::RdmaCm::get_peer_addr); [`get_local_ib_addr`](rdma::RdmaCm::get_local_ib_addr), [`get_peer_ib_addr`](rdma::RdmaCm::get_peer_ib_addr) | done. `cm_datagrams`: `a_service_is_found_and_answers` |
 //! | `rdma_get_devices`, `rdma_free_devices` | | not needed: they list the devices that the system has opened. Here the application opens each function itself, by a [`Platform`](bareverbs_core::Platform), and makes a manager on it ([`RdmaCm::new`](rdma::RdmaCm::new)), so that the list is its own |
-//! | `rdma_set_option` | [`set_option`](rdma::RdmaCm::set_option) | done: TOS, REUSEADDR, AFONLY, ACK_TIMEOUT, IB PATH, and two more. `cm_options`: `options_reach_the_qp`, `addresses_are_shared_by_those_who_say_so`; `cm_infiniband`: `a_path_from_elsewhere` |
+//! | `rdma_set_option` | [`set_option`](rdma::RdmaCm::set_option) | done: TOS, REUSEADDR, AFONLY, ACK_TIMEOUT, IB PATH, and three more. `cm_options`: `options_reach_the_qp`, `addresses_are_shared_by_those_who_say_so`; `cm_infiniband`: `a_path_from_elsewhere` |
 //! | `rdma_migrate_id` | [`migrate_id`](rdma::RdmaCm::migrate_id) | done. `cm_modes`: `migration_moves_events` |
 //! | `rdma_getaddrinfo`, `rdma_freeaddrinfo` | [`rdma::getaddrinfo`] | done for numeric hosts, GIDs and ports. `cm_modes`, `cm_infiniband`: `synchronous_endpoints`; `cm_infiniband`: `numeric_gids` |
 //! | `rdma_resolve_addrinfo`, `rdma_query_addrinfo` | | not needed: they ask DNS, or the subnet's service records, in the background. There is no name service below an operating system: [`rdma::getaddrinfo`] takes numeric hosts only, and has its answer at once |
