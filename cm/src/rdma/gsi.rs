@@ -232,10 +232,17 @@ impl<'d, P: Platform> GsiPort<'d, P> {
     }
 
     /// Whether there is a send buffer. If not, an event comes when there is one.
+    #[inline]
     pub(super) fn can_send(&mut self) -> Result<bool, RdmaError> {
-        if self.free == 0 {
-            self.reap()?;
+        if self.free != 0 {
+            return Ok(true);
         }
+        self.find_room()
+    }
+
+    #[cold]
+    fn find_room(&mut self) -> Result<bool, RdmaError> {
+        self.reap()?;
         if self.free == 0 && self.device.config().interrupts {
             self.send_cq.take_event();
             self.send_cq.arm(false);

@@ -595,7 +595,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             let path = self.ah_attr(&transmit.address);
             self.gsi.send(&path, &mad)?;
         }
-        while self.gsi.can_send()? && self.resolver.poll_transmit(now, &mut mad) {
+        while self.is_infiniband()
+            && self.gsi.can_send()?
+            && self.resolver.poll_transmit(now, &mut mad)
+        {
             let path = self.ah_attr(&self.sa_address());
             self.gsi.send(&path, &mad)?;
         }
