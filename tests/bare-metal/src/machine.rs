@@ -1,34 +1,22 @@
-//! The platform seam on the machine itself: BAR 0 where it is mapped, page frames as DMA memory, the cycle counter, and
-//! the processor's interrupts.
+//! The platform seam on the machine itself: BAR 0 where it is mapped, page frames as DMA memory, the kernel's clock, and
+//! its interrupts.
 //!
 //! Memory is mapped at its physical address, and there is no IOMMU, so that what the host and the device see is the same.
 
-// UNSAFETY: implements the platform seam; reads and writes device registers through raw pointers.
+// UNSAFETY: implements the platform seam, and clears page frames.
 #![expect(unsafe_code)]
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
-use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 
 use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
-
-use crate::error::MachineError;
-use crate::frames::{FRAME, FRAMES};
-use crate::pci::{Card, Ecam};
-use crate::{clock, interrupts, paging};
-
-/// Of an entry of the MSI-X table: its length, and where address, data and mask are.
-const ENTRY: usize = 16;
-const ENTRY_ADDRESS: usize = 0;
-const ENTRY_DATA: usize = 8;
-const ENTRY_CONTROL: usize = 12;
+use kernel::{Card, Ecam, FRAME, FRAMES, MachineError, Registers, clock, interrupts};
 
 /// A card, and the machine that it is in.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    bar: *mut u8,
-    bar_len: usize,
+    registers: Registers,
     device_id: u16,
     vectors: u16,
 }
@@ -36,57 +24,17 @@ pub(crate) struct Machine {
 impl Machine {
     /// Maps the card's registers; with `interrupts`, sets its vectors up.
     pub(crate) fn new(card: Card, ecam: &Ecam, interrupts: bool) -> Result<Self, MachineError> {
-        let bar = paging::map_registers(&card.bar)?;
-        let mut machine = Self {
-            bar,
-            bar_len: (card.bar.end - card.bar.start) as usize,
-            device_id: card.device_id,
-            vectors: 0,
+        let device_id = card.device_id;
+        let registers = Registers::map(&card.bar)?;
+        let vectors = match interrupts {
+            true => card.enable_msix(ecam, &registers)?,
+            false => 0,
         };
-        if interrupts {
-            machine.enable_msix(card, ecam)?;
-        }
-        Ok(machine)
-    }
-
-    /// Gives each vector its message.
-    fn enable_msix(&mut self, card: Card, ecam: &Ecam) -> Result<(), MachineError> {
-        let missing = MachineError::NoMsix(card.at);
-        let mut msix = card.msix.ok_or(missing)?;
-        let table = msix.table_offset() as usize;
-        let count = msix.table_size().min(interrupts::CARD_VECTORS);
-        let end = table.saturating_add(usize::from(msix.table_size()) * ENTRY);
-        if msix.table_bar() != 0 || end > self.bar_len {
-            return Err(missing);
-        }
-        msix.set_function_mask(true, ecam);
-        msix.set_enabled(true, ecam);
-        for vector in 0..count {
-            let (address, data) = interrupts::message(vector);
-            let entry = table + usize::from(vector) * ENTRY;
-            // PCI's registers are little-endian.
-            let fields = [
-                (ENTRY_ADDRESS, address as u32),
-                (ENTRY_ADDRESS + 4, (address >> 32) as u32),
-                (ENTRY_DATA, data),
-                (ENTRY_CONTROL, 0),
-            ];
-            for (field, value) in fields {
-                self.write_be32(entry + field, value.swap_bytes());
-            }
-        }
-        msix.set_function_mask(false, ecam);
-        self.vectors = count;
-        Ok(())
-    }
-
-    /// Where a register of `size` bytes is, if it is aligned and in the BAR.
-    #[inline(always)]
-    fn register<T>(&self, offset: usize) -> Option<*mut T> {
-        let size = size_of::<T>();
-        // The length is a multiple of the size, so that an aligned register that starts in the BAR ends there.
-        let inside = offset & (size - 1) == 0 && offset < self.bar_len;
-        inside.then(|| self.bar.wrapping_add(offset).cast())
+        Ok(Self {
+            registers,
+            device_id,
+            vectors,
+        })
     }
 }
 
@@ -94,42 +42,27 @@ fn frames_of(len: usize) -> usize {
     len.div_ceil(FRAME as usize).max(1)
 }
 
-// SAFETY: registers are single volatile accesses to the mapped, uncached BAR, which x86 keeps in order among themselves
-// and after earlier stores to memory; fences keep the compiler from moving them; nothing outside the BAR is touched. DMA
-// memory is page frames, which are given to one caller at a time, zeroed, mapped, contiguous, and where the device sees
-// them, as there is no IOMMU. The clock is the cycle counter, which does not go back.
+// SAFETY: registers are single accesses to the mapped BAR, in order among themselves and after earlier writes to memory, as
+// `Registers` says; nothing outside the BAR is touched. DMA memory is page frames, which are given to one caller at a time,
+// zeroed, mapped, contiguous, and where the device sees them, as there is no IOMMU. The clock does not go back.
 unsafe impl Platform for Machine {
     fn bar_len(&self) -> usize {
-        self.bar_len
+        self.registers.len()
     }
 
     #[inline]
     fn read_be32(&self, offset: usize) -> u32 {
-        let Some(register) = self.register::<u32>(offset) else {
-            return u32::MAX;
-        };
-        // SAFETY: `register` is aligned and mapped, and reading a register is what it is there for.
-        let value = unsafe { register.read_volatile() };
-        compiler_fence(Ordering::SeqCst);
-        u32::from_be(value)
+        u32::from_be(self.registers.read32(offset))
     }
 
     #[inline]
     fn write_be32(&self, offset: usize, value: u32) {
-        compiler_fence(Ordering::SeqCst);
-        if let Some(register) = self.register::<u32>(offset) {
-            // SAFETY: `register` is aligned and mapped for writing.
-            unsafe { register.write_volatile(value.to_be()) };
-        }
+        self.registers.write32(offset, value.to_be());
     }
 
     #[inline]
     fn write_be64(&self, offset: usize, value: u64) {
-        compiler_fence(Ordering::SeqCst);
-        if let Some(register) = self.register::<u64>(offset) {
-            // SAFETY: as above.
-            unsafe { register.write_volatile(value.to_be()) };
-        }
+        self.registers.write64(offset, value.to_be());
     }
 
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
@@ -187,6 +120,8 @@ unsafe impl Platform for Machine {
             self.relax();
             return true;
         }
-        interrupts::wait(vectors, deadline)
+        let wanted = (0..self.vectors).filter(|&vector| vectors.contains(vector));
+        let wanted = wanted.fold(0, |bits, vector| bits | 1 << vector);
+        interrupts::wait(wanted, deadline)
     }
 }

@@ -7,8 +7,9 @@ use bareverbs_cm::ip::{self, Route};
 use bareverbs_cm::rdma::{self, IdSlot, NeighbourDiscovery, RdmaCm, RdmaError};
 use bareverbs_core::{Config, Device, EthernetInit, PortState, Resources};
 
-use crate::clock;
-use crate::error::Failure;
+use kernel::clock;
+
+use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Options;
 

@@ -20,7 +20,7 @@ use core::time::Duration;
 use bareverbs_core::Mtu;
 use log::LevelFilter;
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 /// The longest message.
 pub(crate) const SIZE_MAX: u32 = 1 << 20;
@@ -58,7 +58,7 @@ impl Options {
             let wrong = || Failure::Option(word);
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
-                "server" => role = Some(None),
+                "server" if value.is_empty() => role = Some(None),
                 "client" => role = Some(Some(parse(value).ok_or_else(wrong)?)),
                 "address" => {
                     let (host, bits) = match value.split_once('/') {
@@ -117,4 +117,80 @@ fn mtu_of(bytes: u32) -> Option<Mtu> {
     (1..=5)
         .filter_map(Mtu::from_number)
         .find(|mtu| mtu.bytes() == bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_nothing_but_an_address() {
+        let options = Options::parse("server address=10.0.0.2").unwrap();
+        assert_eq!(options.server, None);
+        assert_eq!(options.address, IpAddr::from([10, 0, 0, 2]));
+        assert_eq!((options.prefix, options.port), (24, 7174));
+        assert_eq!((options.count, options.size), (100, 4096));
+        assert_eq!((options.mtu, options.attempts), (Mtu::B1024, 1));
+        assert_eq!(options.silence, Duration::from_secs(30));
+        assert!(!options.interrupts && options.gateway.is_none());
+    }
+
+    #[test]
+    fn a_client_with_everything() {
+        let line = "client=fd00::1 address=fd00::2/48 gateway=fd00::3 port=1 count=7 size=26 mtu=4096 silence=2 \
+                    attempts=3 interrupts log=debug";
+        let options = Options::parse(line).unwrap();
+        assert_eq!(options.server, Some("fd00::1".parse().unwrap()));
+        assert_eq!(options.address, "fd00::2".parse::<IpAddr>().unwrap());
+        assert_eq!(options.gateway, Some("fd00::3".parse().unwrap()));
+        assert_eq!((options.prefix, options.port, options.count), (48, 1, 7));
+        assert_eq!((options.size, options.mtu), (26, Mtu::B4096));
+        assert_eq!((options.silence.as_secs(), options.attempts), (2, 3));
+        assert!(options.interrupts);
+        assert_eq!(options.log, LevelFilter::Debug);
+    }
+
+    #[test]
+    fn words_that_mean_nothing() {
+        for word in [
+            "serve",
+            "server=10.0.0.1",
+            "client=",
+            "client=host",
+            "address=10.0.0.2/x",
+            "address=10.0.0.256",
+            "gateway",
+            "port=0",
+            "port=65536",
+            "count=-1",
+            "size=25",
+            "size=1048577",
+            "mtu=1500",
+            "silence=soon",
+            "attempts=0",
+            "interrupts=no",
+            "log=loud",
+            "=",
+        ] {
+            let found = Options::parse(word).unwrap_err();
+            assert!(
+                matches!(found, Failure::Option(said) if said == word),
+                "{word}: {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_that_are_missing_or_do_not_go_together() {
+        for (line, said) in [
+            ("", "the command line has no server or client="),
+            ("server", "the command line has no address="),
+            (
+                "client=10.0.0.1 address=fd00::2",
+                "fd00::2 and 10.0.0.1 are of two families",
+            ),
+        ] {
+            assert_eq!(Options::parse(line).unwrap_err().to_string(), said);
+        }
+    }
 }

@@ -11,8 +11,9 @@ use pci_types::{
     Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciAddress, PciHeader,
 };
 
+use crate::arch::{clock, interrupts, paging};
 use crate::error::{MachineError, Place};
-use crate::{clock, paging};
+use crate::registers::Registers;
 
 const MELLANOX: u16 = 0x15b3;
 /// Bytes of configuration space that a function has, and a bus.
@@ -25,11 +26,17 @@ const DEVICE_CONTROL: u16 = 8;
 const RESET: u32 = 1 << 15;
 /// How long a function may take to come back (PCI Express base specification, 6.6.2).
 const RESET_TIME: Duration = Duration::from_millis(100);
+/// Of an entry of the MSI-X table: its length, and where address, data and mask are.
+const ENTRY: usize = 16;
+const ENTRY_ADDRESS: usize = 0;
+const ENTRY_DATA: usize = 8;
+const ENTRY_CONTROL: usize = 12;
 /// More capabilities than fit: a list that goes round.
 const CAPABILITIES: usize = 48;
 
 /// The enhanced configuration access mechanism.
-pub(crate) struct Ecam {
+#[derive(Debug)]
+pub struct Ecam {
     base: *mut u8,
     buses: RangeInclusive<u8>,
 }
@@ -71,7 +78,7 @@ impl Ecam {
     }
 
     /// The first card of ours: an endpoint whose maker is Mellanox.
-    pub(crate) fn find_card(&self) -> Result<Card, MachineError> {
+    pub fn find_card(&self) -> Result<Card, MachineError> {
         for at in self.functions() {
             let header = PciHeader::new(at);
             let (vendor, device_id) = header.id(self);
@@ -193,10 +200,43 @@ impl ConfigRegionAccess for Ecam {
 }
 
 /// A card that was found: reset, decoding its addresses, and bus master.
-pub(crate) struct Card {
-    pub(crate) at: PciAddress,
-    pub(crate) device_id: u16,
+#[derive(Debug)]
+pub struct Card {
+    at: PciAddress,
+    /// Its device ID; its maker is Mellanox.
+    pub device_id: u16,
     /// Where BAR 0 is.
-    pub(crate) bar: Range<u64>,
-    pub(crate) msix: Option<MsixCapability>,
+    pub bar: Range<u64>,
+    msix: Option<MsixCapability>,
+}
+
+impl Card {
+    /// Gives each vector its message. `registers` is BAR 0. How many vectors there are.
+    pub fn enable_msix(mut self, ecam: &Ecam, registers: &Registers) -> Result<u16, MachineError> {
+        let missing = MachineError::NoMsix(self.at);
+        let msix = self.msix.as_mut().ok_or(missing)?;
+        let table = msix.table_offset() as usize;
+        let count = msix.table_size().min(interrupts::CARD_VECTORS);
+        let end = table.saturating_add(usize::from(msix.table_size()) * ENTRY);
+        if msix.table_bar() != 0 || end > registers.len() {
+            return Err(missing);
+        }
+        msix.set_function_mask(true, ecam);
+        msix.set_enabled(true, ecam);
+        for vector in 0..count {
+            let (address, data) = interrupts::message(vector);
+            let entry = table + usize::from(vector) * ENTRY;
+            let fields = [
+                (ENTRY_ADDRESS, address as u32),
+                (ENTRY_ADDRESS + 4, (address >> 32) as u32),
+                (ENTRY_DATA, data),
+                (ENTRY_CONTROL, 0),
+            ];
+            for (field, value) in fields {
+                registers.write32(entry + field, value.to_le());
+            }
+        }
+        msix.set_function_mask(false, ecam);
+        Ok(count)
+    }
 }

@@ -1,22 +1,31 @@
 //! What the firmware and the boot loader left in memory, as bytes, before the memory is anybody else's.
 
 // UNSAFETY: makes slices of addresses.
-#![expect(unsafe_code)]
+#![cfg_attr(target_os = "none", expect(unsafe_code))]
 
-/// The boot code maps so much of the address space to itself.
-const MAPPED: u64 = 4 << 30;
+/// Memory by physical address.
+pub(crate) trait Memory {
+    /// `length` bytes at an address, if they are there.
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
+}
 
-/// `length` bytes at a physical address, if they are mapped at boot: below 4 GiB, and not at 0.
-///
-/// Only used until memory is given out, so that nobody writes there.
-pub(crate) fn bytes(address: u64, length: usize) -> Option<&'static [u8]> {
-    let end = address.checked_add(length as u64)?;
-    if address == 0 || end > MAPPED {
-        return None;
+/// What the boot code mapped. Only used until memory is given out, so that nobody writes there.
+#[cfg(target_os = "none")]
+pub(crate) struct AtBoot;
+
+#[cfg(target_os = "none")]
+impl Memory for AtBoot {
+    fn bytes(&self, address: u64, length: usize) -> Option<&'static [u8]> {
+        /// The boot code maps so much of the address space to itself.
+        const MAPPED: u64 = 4 << 30;
+        let end = address.checked_add(length as u64)?;
+        if address == 0 || end > MAPPED {
+            return None;
+        }
+        // SAFETY: the boot code mapped everything below 4 GiB. What is no memory there reads as something, and nobody
+        // writes to what is: this image is the only program, and gives out no memory yet.
+        Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) })
     }
-    // SAFETY: the boot code mapped everything below 4 GiB. What is no memory there reads as something, and nobody writes
-    // to what is: this image is the only program, and gives out no memory yet.
-    Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) })
 }
 
 /// A number in bytes, if it is there.
@@ -29,4 +38,24 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u64::from_le_bytes(*bytes))
+}
+
+/// Memory that tests write: zeros, wherever nothing else was put.
+#[cfg(test)]
+pub(crate) struct Fake(pub(crate) Vec<u8>);
+
+#[cfg(test)]
+impl Fake {
+    pub(crate) fn put(&mut self, address: u64, bytes: &[u8]) {
+        let start = address as usize;
+        self.0[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+impl Memory for Fake {
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(address).ok().filter(|&start| start != 0)?;
+        self.0.get(start..start.checked_add(length)?)
+    }
 }

@@ -12,8 +12,9 @@ use bareverbs_core::mr::{Access, Buffer};
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::{RKey, Wc, WcStatus};
 
-use crate::clock;
-use crate::error::Failure;
+use kernel::clock;
+
+use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::node::Cm;
 use crate::options::Options;

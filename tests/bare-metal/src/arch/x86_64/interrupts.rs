@@ -8,11 +8,10 @@ use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use bareverbs_core::VectorSet;
-
+use super::exit::exit;
+use super::{clock, paging, port};
 use crate::error::MachineError;
-use crate::exit::{Status, exit};
-use crate::{clock, paging, port};
+use crate::run::Status;
 
 global_asm!(include_str!("traps.s"));
 
@@ -21,8 +20,8 @@ const TRAPS: usize = 64;
 const TIMER: u8 = 0x2f;
 /// The first of the card's.
 const CARD: u8 = 0x30;
-/// How many the card has at most.
-pub(crate) const CARD_VECTORS: u16 = 15;
+/// How many vectors the card has at most.
+pub const CARD_VECTORS: u16 = 15;
 const SPURIOUS: u8 = 0x3f;
 
 /// The local APIC, and its registers.
@@ -122,8 +121,8 @@ pub(crate) fn init() {
     }
 }
 
-/// Sets the local APIC up, so that there can be interrupts.
-pub(crate) fn init_apic() -> Result<(), MachineError> {
+/// Sets the local APIC up, so that there can be interrupts other than exceptions.
+pub fn enable() -> Result<(), MachineError> {
     paging::map_registers(&(APIC..APIC + 4096))?;
     // SAFETY: nobody uses the old interrupt controllers, which are masked; the rest are registers of the APIC of the only
     // processor in use.
@@ -174,13 +173,11 @@ pub(crate) fn message(vector: u16) -> (u64, u32) {
     (APIC | id << 12, u32::from(CARD) + u32::from(vector))
 }
 
-/// Sleeps until one of the vectors was raised since the last wait for it, or until `deadline`. Whether one was.
-pub(crate) fn wait(vectors: VectorSet, deadline: Duration) -> bool {
-    let wanted = (0..CARD_VECTORS).filter(|&vector| vectors.contains(vector));
-    let wanted = wanted.fold(0u64, |bits, vector| bits | 1 << vector);
+/// Sleeps until one of the vectors, a bit each, was raised since the last wait for it, or until `deadline`. Whether one was.
+pub fn wait(vectors: u64, deadline: Duration) -> bool {
     loop {
         // Interrupts are off, so that none is missed between here and the sleep.
-        if RAISED.fetch_and(!wanted, Ordering::AcqRel) & wanted != 0 {
+        if RAISED.fetch_and(!vectors, Ordering::AcqRel) & vectors != 0 {
             return true;
         }
         let now = clock::since_boot();

@@ -11,5 +11,5 @@ global_asm!(include_str!("boot.s"));
 /// boot.
 #[unsafe(no_mangle)]
 extern "C" fn start(info: u64, cycles: u64) -> ! {
-    crate::main(info, cycles)
+    crate::run::run(info, cycles)
 }

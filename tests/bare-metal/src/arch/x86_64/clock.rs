@@ -10,8 +10,8 @@ use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
+use super::port;
 use crate::error::MachineError;
-use crate::port;
 
 /// The rate of the power management timer, and the bits that it has at least.
 const TIMER_HZ: u64 = 3_579_545;
@@ -26,13 +26,15 @@ static BOOT: AtomicU64 = AtomicU64::new(0);
 static RATE: AtomicU64 = AtomicU64::new(0);
 
 /// The cycle counter.
-pub(crate) fn cycles() -> u64 {
+#[must_use]
+pub fn cycles() -> u64 {
     // SAFETY: every processor with 64 bits has the instruction, and nothing forbids it here.
     unsafe { _rdtsc() }
 }
 
-/// Time since boot; it stands still until the clock is [set](calibrate).
-pub(crate) fn since_boot() -> Duration {
+/// Time since boot; it stands still until the clock is set.
+#[must_use]
+pub fn since_boot() -> Duration {
     let rate = RATE.load(Ordering::Relaxed);
     let passed = cycles().saturating_sub(BOOT.load(Ordering::Relaxed));
     match (passed.checked_div(rate), passed.checked_rem(rate)) {
@@ -50,11 +52,14 @@ pub(crate) fn rate() -> u64 {
     RATE.load(Ordering::Relaxed)
 }
 
-/// Finds out how fast the cycle counter is. `boot` is what it was at boot, `timer` the power management timer's port.
-pub(crate) fn calibrate(boot: u64, timer: u16) -> Result<u64, MachineError> {
+/// The power management timer's port.
+pub(crate) struct Source(pub(crate) u16);
+
+/// Finds out how fast the cycle counter is, which was this far at boot.
+pub(crate) fn init(timer: Source, boot: u64) -> Result<u64, MachineError> {
     BOOT.store(boot, Ordering::Relaxed);
     // SAFETY: reading the timer changes nothing.
-    let read = || unsafe { port::read_u32(timer) } & TIMER_MASK;
+    let read = || unsafe { port::read_u32(timer.0) } & TIMER_MASK;
     let mut before = 0;
     for _ in 0..ATTEMPTS {
         let (cycles, ticks) = measure(read, TIMER_MASK, SPAN).ok_or(MachineError::ClockStands)?;

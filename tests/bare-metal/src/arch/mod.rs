@@ -1,0 +1,6 @@
+//! What belongs to one architecture: the same modules with the same functions for each.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::*;

@@ -1,0 +1,16 @@
+//! The order of accesses to registers: x86 keeps those to uncached memory in order among themselves and after earlier
+//! stores to memory. Only the compiler has to be held back.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+
+/// What was written to memory before is there before a register is written.
+#[inline(always)]
+pub(crate) fn before_write() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Memory is read after the register that was read before.
+#[inline(always)]
+pub(crate) fn after_read() {
+    compiler_fence(Ordering::SeqCst);
+}

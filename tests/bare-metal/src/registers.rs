@@ -1,0 +1,82 @@
+//! A function's registers in memory: a BAR that is mapped.
+
+// UNSAFETY: reads and writes device registers through raw pointers.
+#![expect(unsafe_code)]
+
+use core::ops::Range;
+
+use crate::arch::paging;
+use crate::arch::registers::{after_read, before_write};
+use crate::error::MachineError;
+
+/// Mapped registers. Each access is one, of the size asked for, in program order, and comes after earlier writes to memory.
+/// Numbers are as the processor sees them: PCI's own registers are little-endian, a ConnectX's are big-endian.
+#[derive(Debug)]
+pub struct Registers {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Registers {
+    /// Maps them, uncached, for this value alone.
+    pub fn map(place: &Range<u64>) -> Result<Self, MachineError> {
+        let start = paging::map_registers(place)?;
+        let len = (place.end - place.start) as usize;
+        Ok(Self { start, len })
+    }
+
+    /// Their length in bytes.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reads one. All ones if there is none, or if `offset` is not a multiple of 4.
+    #[inline]
+    #[must_use]
+    pub fn read32(&self, offset: usize) -> u32 {
+        let Some(register) = self.at::<u32>(offset) else {
+            return u32::MAX;
+        };
+        // SAFETY: `register` is aligned and mapped, and reading a register is what it is there for.
+        let value = unsafe { register.read_volatile() };
+        after_read();
+        value
+    }
+
+    /// Writes one. Nothing happens if there is none, or if `offset` is not a multiple of 4.
+    #[inline]
+    pub fn write32(&self, offset: usize, value: u32) {
+        before_write();
+        if let Some(register) = self.at::<u32>(offset) {
+            // SAFETY: `register` is aligned and mapped for writing.
+            unsafe { register.write_volatile(value) };
+        }
+    }
+
+    /// Writes one of 64 bits. Nothing happens if there is none, or if `offset` is not a multiple of 8.
+    #[inline]
+    pub fn write64(&self, offset: usize, value: u64) {
+        before_write();
+        if let Some(register) = self.at::<u64>(offset) {
+            // SAFETY: as above.
+            unsafe { register.write_volatile(value) };
+        }
+    }
+
+    /// Where a register is, if it is aligned and all of it is there.
+    #[inline(always)]
+    fn at<T>(&self, offset: usize) -> Option<*mut T> {
+        let size = size_of::<T>();
+        // BARs are whole pages, so that an aligned register that starts in one ends there.
+        let inside = offset & (size - 1) == 0 && offset < self.len;
+        inside.then(|| self.start.wrapping_add(offset).cast())
+    }
+}
