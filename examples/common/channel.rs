@@ -1,17 +1,58 @@
-//! Short messages of one length over a connection, for what the two ends of a program have to tell each other.
+//! Short messages of one length over a connection, for what the two ends of a program have to tell each other. Without an
+//! operating system as well: the unikernel has this file too.
 
-use std::error::Error;
-use std::time::Duration;
+use core::fmt;
+use core::time::Duration;
 
-use bareverbs::cm::rdma::{CmId, IdState, QpInit, RdmaCm, Resolver, SendFlags};
+use bareverbs::cm::rdma::{CmId, IdState, QpInit, RdmaCm, RdmaError, Resolver, SendFlags};
 use bareverbs::verbs::mr::Buffer;
 use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, Wc, WcStatus};
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+type Result<T> = core::result::Result<T, ChannelError>;
 
-/// How long a peer may be silent where it has to speak.
+/// How long a peer may usually be silent where it has to speak.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+
+/// Why a message did not get through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ChannelError {
+    /// The connection manager, or a verb.
+    Rdma(RdmaError),
+    /// A work request failed.
+    Completion {
+        /// Which.
+        what: &'static str,
+        status: WcStatus,
+        vendor: u8,
+    },
+    /// A message has another length than all messages have.
+    Length { found: u32, due: usize },
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rdma(error) => error.fmt(f),
+            Self::Completion {
+                what,
+                status,
+                vendor,
+            } => write!(f, "{what} failed: {status} (vendor error {vendor:#x})"),
+            Self::Length { found, due } => {
+                write!(f, "a message of {found} bytes where {due} are due")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ChannelError {}
+
+impl From<RdmaError> for ChannelError {
+    fn from(error: RdmaError) -> Self {
+        Self::Rdma(error)
+    }
+}
 
 /// What came of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +69,8 @@ pub(crate) struct Channel<'d, P: Platform, const LEN: usize> {
     pub(crate) id: CmId,
     /// Messages arrive here.
     inbox: Buffer<'d, P>,
+    /// How long what was posted may take.
+    silence: Duration,
 }
 
 impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
@@ -45,10 +88,15 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         }
     }
 
-    /// Makes room for a message, which has to be done before there is a connection.
-    pub(crate) fn new<R: Resolver>(cm: &mut RdmaCm<'_, 'd, P, R>, id: CmId) -> Result<Self> {
+    /// Makes room for a message, which has to be done before there is a connection. The peer may be silent for so long where
+    /// it has to speak.
+    pub(crate) fn new<R: Resolver>(
+        cm: &mut RdmaCm<'_, 'd, P, R>,
+        id: CmId,
+        silence: Duration,
+    ) -> Result<Self> {
         let inbox = cm.reg_msgs(id, LEN)?;
-        let channel = Self { id, inbox };
+        let channel = Self { id, inbox, silence };
         channel.expect_message(cm)?;
         Ok(channel)
     }
@@ -62,9 +110,9 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     pub(crate) fn sent<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
-        what: &str,
+        what: &'static str,
     ) -> Result<()> {
-        let deadline = cm.now() + SILENCE;
+        let deadline = cm.now() + self.silence;
         check(&cm.get_send_comp_until(self.id, deadline)?, what)
     }
 
@@ -94,10 +142,15 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         }
         check(&wc, "receive")?;
         if wc.byte_len as usize != LEN {
-            return Err(format!("a message of {} bytes where {LEN} are due", wc.byte_len).into());
+            return Err(ChannelError::Length {
+                found: wc.byte_len,
+                due: LEN,
+            });
         }
         let mut bytes = [0; LEN];
-        self.inbox.copy_out(0, &mut bytes)?;
+        self.inbox
+            .copy_out(0, &mut bytes)
+            .map_err(RdmaError::from)?;
         self.expect_message(cm)?;
         Ok(Heard::Message(bytes))
     }
@@ -113,13 +166,13 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 }
 
-fn check(wc: &Wc, what: &str) -> Result<()> {
+fn check(wc: &Wc, what: &'static str) -> Result<()> {
     if wc.status == WcStatus::Success {
         return Ok(());
     }
-    Err(format!(
-        "{what} failed: {} (vendor error {:#x})",
-        wc.status, wc.vendor_err
-    )
-    .into())
+    Err(ChannelError::Completion {
+        what,
+        status: wc.status,
+        vendor: wc.vendor_err,
+    })
 }

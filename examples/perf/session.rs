@@ -110,7 +110,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         limits: Limits,
     ) -> Result<Self> {
         let id = cm.create_ep(address, None, Some(&mut Channel::queues()))?;
-        let control = Channel::new(cm, id)?;
+        let control = Channel::new(cm, id, SILENCE)?;
         let (inbox, outbox) = boxes(cm, id, limits)?;
         let hello = Hello::Session {
             largest: limits.largest,
@@ -157,7 +157,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             }
         };
         cm.create_qp(id, None, &mut Channel::queues())?;
-        let control = Channel::new(cm, id)?;
+        let control = Channel::new(cm, id, SILENCE)?;
         let (inbox, outbox) = boxes(cm, id, limits)?;
         let session = seed();
         let welcome = Welcome {
@@ -349,7 +349,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// As the server: answers.
     pub(crate) fn answer(&mut self, answer: &Answer) -> Result<()> {
-        self.control.tell(self.cm, &answer.to_bytes())
+        Ok(self.control.tell(self.cm, &answer.to_bytes())?)
     }
 
     /// Takes the connections down, if the other end is there to take part. `result` is what the session came to.

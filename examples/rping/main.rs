@@ -26,10 +26,11 @@ use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::Platform;
+use channel::SILENCE;
 use cli::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{About, Cm};
-use ping::{Pinged, Served};
+use ping::{Message, Pinged, Step};
 use program::Program;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -43,7 +44,7 @@ fn run(options: &Options) -> Result<()> {
 }
 
 impl Program for Options {
-    type Served = Served;
+    type Served = u32;
     type Found = Pinged;
 
     const NAME: &'static str = "rping";
@@ -54,7 +55,7 @@ impl Program for Options {
         cm: &mut Cm<'_, '_, P>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
-    ) -> Result<Served> {
+    ) -> Result<u32> {
         let address = AddrInfo {
             port_space: PortSpace::Tcp,
             src_addr: Some((address, self.port).into()),
@@ -63,12 +64,15 @@ impl Program for Options {
         let clients = ping::Clients {
             times: self.times,
             reject: self.reject.as_deref().map(str::as_bytes),
+            size: self.size,
+            silence: [SILENCE, Duration::MAX],
         };
-        ping::serve(cm, &address, self.size, clients, listening, |number| {
-            if self.verbose {
-                println!("server: ping {number} served");
-            }
-        })
+        let pings = ping::serve(cm, &address, clients, |step| match step {
+            Step::Listening => listening(),
+            Step::Served(number) if self.verbose => println!("server: ping {number} served"),
+            Step::Served(_) | Step::Read => {}
+        })?;
+        Ok(pings)
     }
 
     fn work<P: Platform>(
@@ -91,9 +95,9 @@ impl Program for Options {
         println!("listening on {address} port {}", self.port);
     }
 
-    fn compare(&self, &Served { pings }: &Served, pinged: &Pinged) -> Result<()> {
-        let made = pinged.times.len() * self.times as usize;
-        if pings as usize == made {
+    fn compare(&self, &pings: &u32, pinged: &Pinged) -> Result<()> {
+        let made = u64::from(pinged.pings) * u64::from(self.times);
+        if u64::from(pings) == made {
             return Ok(());
         }
         Err(format!("the server counts {pings} pings, the client {made}").into())
@@ -129,13 +133,18 @@ fn ping<P: Platform, R: Resolver>(
             report::messages(&heading, so_far.connect_at, &trace(cm));
         }
     };
-    let done = |number: u32, sent: &[u8]| {
+    let mut times = Vec::with_capacity(options.count as usize);
+    let done = |message: &Message, took: Duration| {
         bar.inc(1);
+        times.push(took);
         if options.verbose && !options.json {
-            let text = sent.iter().take(64).take_while(|&&byte| byte != 0);
+            let text = (0..64)
+                .map(|index| message.at(index))
+                .take_while(|&byte| byte != 0);
             println!(
-                "client: ping {number}: {}",
-                text.map(|&byte| char::from(byte)).collect::<String>()
+                "client: ping {}: {}",
+                message.number,
+                text.map(char::from).collect::<String>()
             );
         }
     };
@@ -144,6 +153,7 @@ fn ping<P: Platform, R: Resolver>(
         count: options.count,
         validate,
         private_data: options.private_data.as_bytes(),
+        silence: SILENCE,
     };
     let began = cm.now();
     let mut slowest = Duration::ZERO;
@@ -167,6 +177,7 @@ fn ping<P: Platform, R: Resolver>(
     }
     let summary = report::Summary {
         pinged: &pinged,
+        times: &times,
         size: options.size,
         bring_up_commands: about.commands,
     };

@@ -1,19 +1,108 @@
-//! The ping-pong itself, message for message what rdma-core's `rping` does, so that either end can be that program.
+//! The ping-pong itself, message for message what rdma-core's `rping` does, so that either end can be that program. It
+//! allocates nothing: the unikernel has this file too.
 //!
 //! The client advertises a buffer; the server reads it (RDMA READ) and says so; the client advertises a second one; the
 //! server writes there what it read (RDMA WRITE) and says so; the client compares the two.
 
-use std::error::Error;
-use std::time::Duration;
+use core::fmt::{self, Write};
+use core::time::Duration;
 
 use bareverbs::cm::mad::RejectReason;
 use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, RdmaCm, RdmaError, Resolver, SendFlags};
 use bareverbs::verbs::mr::{Access, Buffer};
 use bareverbs::verbs::{Platform, RKey};
 
-use crate::channel::{Channel, Heard, SILENCE};
+use crate::channel::{Channel, ChannelError, Heard};
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+type Result<T> = core::result::Result<T, PingError>;
+
+/// Why the pings ended too early.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PingError {
+    /// The connection, or what was posted to it.
+    Channel(ChannelError),
+    /// The server refused.
+    Refused(RdmaError, Told),
+    /// The other end has said nothing for so long.
+    Silent(Duration),
+    /// The other end disconnected in the middle of this ping.
+    Disconnected(u32),
+    /// The client wants more bytes than there is room for.
+    TooLong { wanted: u32, room: u32 },
+    /// What came back is not what was sent.
+    Mismatch {
+        ping: u32,
+        at: usize,
+        sent: u8,
+        received: u8,
+    },
+}
+
+/// The beginning of what the other end told beside its reason.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    bytes: [u8; 48],
+    len: u8,
+}
+
+impl Told {
+    fn new(data: &[u8]) -> Self {
+        let mut bytes = [0; 48];
+        // The field is padded with zeros, and nobody knows how many of them were meant.
+        let len = data.iter().rposition(|&byte| byte != 0);
+        let len = len.map_or(0, |at| at + 1).min(bytes.len());
+        bytes[..len].copy_from_slice(&data[..len]);
+        Self {
+            bytes,
+            len: len as u8,
+        }
+    }
+}
+
+impl fmt::Display for PingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Channel(error) => error.fmt(f),
+            Self::Refused(error, Told { len: 0, .. }) => error.fmt(f),
+            Self::Refused(error, Told { bytes, len }) => {
+                write!(
+                    f,
+                    "{error}, and says \"{}\"",
+                    bytes[..usize::from(*len)].escape_ascii()
+                )
+            }
+            Self::Silent(patience) => write!(f, "the other end has said nothing for {patience:?}"),
+            Self::Disconnected(ping) => write!(f, "the other end disconnected in ping {ping}"),
+            Self::TooLong { wanted, room } => write!(
+                f,
+                "the client wants {wanted} bytes, there is room for {room}"
+            ),
+            Self::Mismatch {
+                ping,
+                at,
+                sent,
+                received,
+            } => write!(
+                f,
+                "ping {ping}: byte {at} came back as {received:#04x}, not {sent:#04x}"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for PingError {}
+
+impl From<ChannelError> for PingError {
+    fn from(error: ChannelError) -> Self {
+        Self::Channel(error)
+    }
+}
+
+impl From<RdmaError> for PingError {
+    fn from(error: RdmaError) -> Self {
+        Self::Channel(error.into())
+    }
+}
 
 /// An advertisement: address, key, size, all big-endian.
 const ADVERT: usize = 16;
@@ -27,9 +116,9 @@ fn advert<'d, P: Platform, R: Resolver>(
     patience: Duration,
 ) -> Result<Option<Advert>> {
     match end.message(cm, patience)? {
-        Heard::Message(bytes) => Ok(Some(Advert::from_bytes(&bytes))),
+        Heard::Message(bytes) => Ok(Some(Advert::from_bytes(bytes))),
         Heard::Disconnected => Ok(None),
-        Heard::Nothing => Err(format!("the other end has said nothing for {patience:?}").into()),
+        Heard::Nothing => Err(PingError::Silent(patience)),
     }
 }
 
@@ -50,120 +139,105 @@ impl Advert {
     }
 
     fn to_bytes(self) -> [u8; ADVERT] {
-        let mut bytes = [0; ADVERT];
-        bytes[0..8].copy_from_slice(&self.addr.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.rkey.0.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.size.to_be_bytes());
-        bytes
+        let rkey = u128::from(self.rkey.0) << 32;
+        (u128::from(self.addr) << 64 | rkey | u128::from(self.size)).to_be_bytes()
     }
 
-    fn from_bytes(bytes: &[u8; ADVERT]) -> Self {
-        let word = |at: usize| {
-            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
+    fn from_bytes(bytes: [u8; ADVERT]) -> Self {
+        let bits = u128::from_be_bytes(bytes);
         Self {
-            addr: u64::from(word(0)) << 32 | u64::from(word(4)),
-            rkey: RKey(word(8)),
-            size: word(12),
+            addr: (bits >> 64) as u64,
+            rkey: RKey((bits >> 32) as u32),
+            size: bits as u32,
         }
     }
 }
 
-/// What a server did.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Served {
-    pub(crate) pings: u32,
-}
-
-/// Whom a server waits for.
+/// Whom a server waits for, and what it has for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clients<'a> {
     /// So many, one after the other.
     pub(crate) times: u32,
     /// They are refused, and told this.
     pub(crate) reject: Option<&'a [u8]>,
+    /// Bytes of a message at most.
+    pub(crate) size: u32,
+    /// How long they may be silent where they have to speak, and between pings.
+    pub(crate) silence: [Duration; 2],
 }
 
-/// Listens, serves one client after the other until it disconnects, and cleans up. `listening` is called once clients may
-/// come.
+/// How far a server is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// Clients may come.
+    Listening,
+    /// An RDMA READ was done.
+    Read,
+    /// This ping was served, from 1.
+    Served(u32),
+}
+
+/// Listens, serves one client after the other until it disconnects, and cleans up. How many pings were served.
 pub(crate) fn serve<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
-    size: u32,
     clients: Clients<'_>,
-    listening: impl FnOnce(),
-    mut ping: impl FnMut(u32),
-) -> Result<Served> {
+    mut step: impl FnMut(Step),
+) -> Result<u32> {
     let listener = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
     cm.listen(listener, 16)?;
-    listening();
-    let mut served = Served::default();
+    step(Step::Listening);
+    let mut pings = 0;
     for _ in 0..clients.times {
         let id = cm.get_request(listener)?;
         if let Some(why) = clients.reject {
             cm.reject(id, why)?;
             cm.destroy_ep(id)?;
         } else {
-            serve_one(cm, id, size, &mut served, &mut ping)?;
+            serve_one(cm, id, &clients, &mut pings, &mut step)?;
         }
     }
     cm.destroy_ep(listener)?;
-    Ok(served)
+    Ok(pings)
 }
 
 fn serve_one<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     id: CmId,
-    size: u32,
-    served: &mut Served,
-    ping: &mut impl FnMut(u32),
+    clients: &Clients<'_>,
+    pings: &mut u32,
+    step: &mut impl FnMut(Step),
 ) -> Result<()> {
-    let end = End::new(cm, id)?;
+    let [silence, between] = clients.silence;
+    let room = clients.size;
+    let end = End::new(cm, id, silence)?;
     let buffer = cm
         .pd(id)?
-        .alloc_buffer(size as usize, Access::LOCAL_WRITE)?;
+        .alloc_buffer(room as usize, Access::LOCAL_WRITE)
+        .map_err(RdmaError::from)?;
     cm.accept(id, None)?;
-
-    let read_or_write = |asked: &Advert| match asked.size {
-        wanted if wanted <= size => Ok(wanted as usize),
-        wanted => Err(format!(
-            "the client wants {wanted} bytes, there is room for {size} (-S)"
-        )),
+    let len = |asked: &Advert| match asked.size {
+        wanted if wanted <= room => Ok(wanted as usize),
+        wanted => Err(PingError::TooLong { wanted, room }),
     };
-    while let Some(source) = advert(&end, cm, Duration::MAX)? {
-        let len = read_or_write(&source)?;
-        cm.post_read(
-            id,
-            0,
-            &buffer,
-            0,
-            len,
-            SendFlags::SIGNALED,
-            source.addr,
-            source.rkey,
-        )?;
+    let go_ahead = Advert::of(&buffer).to_bytes();
+    while let Some(source) = advert(&end, cm, between)? {
+        let wanted = len(&source)?;
+        let (flags, there) = (SendFlags::SIGNALED, source.addr);
+        cm.post_read(id, 0, &buffer, 0, wanted, flags, there, source.rkey)?;
         end.sent(cm, "RDMA READ")?;
-        let go_ahead = Advert::of(&buffer).to_bytes();
+        step(Step::Read);
         end.tell(cm, &go_ahead)?;
 
-        let Some(sink) = advert(&end, cm, SILENCE)? else {
+        let Some(sink) = advert(&end, cm, silence)? else {
             break;
         };
-        let len = read_or_write(&sink)?;
-        cm.post_write(
-            id,
-            0,
-            &buffer,
-            0,
-            len,
-            SendFlags::SIGNALED,
-            sink.addr,
-            sink.rkey,
-        )?;
+        let wanted = len(&sink)?;
+        cm.post_write(id, 0, &buffer, 0, wanted, flags, sink.addr, sink.rkey)?;
         end.sent(cm, "RDMA WRITE")?;
         end.tell(cm, &go_ahead)?;
-        served.pings += 1;
-        ping(served.pings);
+        *pings += 1;
+        step(Step::Served(*pings));
     }
     cm.disconnect(id)?;
     drop((buffer, end));
@@ -172,10 +246,10 @@ fn serve_one<P: Platform, R: Resolver>(
 }
 
 /// What a client did.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Pinged {
-    /// Round trip of each ping.
-    pub(crate) times: Vec<Duration>,
+    /// Pings that came back.
+    pub(crate) pings: u32,
     /// Bytes that came back and were compared.
     pub(crate) verified: u64,
     /// From the call of `connect` to its return.
@@ -199,34 +273,29 @@ pub(crate) struct Wanted<'a> {
     pub(crate) validate: bool,
     /// What the server is told when it is asked for the connection.
     pub(crate) private_data: &'a [u8],
+    /// How long the server may be silent where it has to speak.
+    pub(crate) silence: Duration,
 }
 
-/// Connects, pings, disconnects and cleans up.
+/// Connects, pings, disconnects and cleans up. `done` is called after each ping, with what was sent and the time that it
+/// took to come back.
 pub(crate) fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
     wanted: Wanted<'_>,
     mut connected: impl FnMut(&mut RdmaCm<'_, '_, P, R>, &Pinged),
-    mut done: impl FnMut(u32, &[u8]),
+    mut done: impl FnMut(&Message, Duration),
 ) -> Result<Pinged> {
-    let Wanted {
-        size,
-        count,
-        validate,
-        private_data,
-    } = wanted;
+    let Wanted { size, silence, .. } = wanted;
     let param = ConnParam {
-        private_data,
+        private_data: wanted.private_data,
         ..ConnParam::default()
     };
-    let mut result = Pinged {
-        times: Vec::with_capacity(count as usize),
-        ..Pinged::default()
-    };
+    let mut result = Pinged::default();
     let commands = cm.device().commands_executed();
     let id = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
     let registered = cm.device().commands_executed();
-    let end = End::new(cm, id)?;
+    let end = End::new(cm, id, silence)?;
     let start = cm.reg_read(id, size)?;
     let sink = cm.reg_write(id, size)?;
     let registered = cm.device().commands_executed() - registered;
@@ -238,42 +307,30 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         end.expect_message(cm)?;
         outcome = cm.connect(id, Some(&param));
     }
-    if let Err(error) = outcome {
-        return Err(refusal(cm, id, error));
-    }
+    outcome.map_err(|error| refusal(cm, id, error))?;
     result.connect = cm.now() - result.connect_at;
     result.commands = cm.device().commands_executed() - commands - registered;
     connected(cm, &result);
 
-    let (mut sent, mut received) = (vec![0; size], vec![0; size]);
     let began = cm.now();
-    for number in 0..count {
+    for number in 0..wanted.count {
+        let message = Message::new(number, size);
         let at = cm.now();
-        fill(&mut sent, number);
-        start.copy_in(0, &sent)?;
-        end.tell(cm, &Advert::of(&start).to_bytes())?;
-        advert(&end, cm, SILENCE)?.ok_or("the server disconnected")?;
-        end.tell(cm, &Advert::of(&sink).to_bytes())?;
-        advert(&end, cm, SILENCE)?.ok_or("the server disconnected")?;
-        result.times.push(cm.now() - at);
-        if validate {
-            sink.copy_out(0, &mut received)?;
-            if let Some(at) = sent
-                .iter()
-                .zip(&received)
-                .position(|(sent, received)| sent != received)
-            {
-                let (sent, received) = (sent[at], received[at]);
-                return Err(format!(
-                    "ping {number}: byte {at} came back as {received:#04x}, not {sent:#04x}"
-                )
-                .into());
-            }
+        message.write(&start)?;
+        for buffer in [&start, &sink] {
+            end.tell(cm, &Advert::of(buffer).to_bytes())?;
+            let heard = advert(&end, cm, silence)?;
+            heard.ok_or(PingError::Disconnected(number))?;
+        }
+        let took = cm.now() - at;
+        if wanted.validate {
+            message.compare(&sink)?;
             result.verified += size as u64;
             // What is there now must not pass for the answer to the next ping.
-            sink.fill(0, size, 0)?;
+            sink.fill(0, size, 0).map_err(RdmaError::from)?;
         }
-        done(number, &sent);
+        result.pings += 1;
+        done(&message, took);
     }
     result.elapsed = cm.now() - began;
     let commands = cm.device().commands_executed();
@@ -292,42 +349,179 @@ fn refusal<P: Platform, R: Resolver>(
     cm: &RdmaCm<'_, '_, P, R>,
     id: CmId,
     error: RdmaError,
-) -> Box<dyn Error + Send + Sync> {
-    let told = match (error, cm.event(id)) {
+) -> PingError {
+    match (error, cm.event(id)) {
         (RdmaError::Rejected(_), Ok(Some(event))) => {
-            let data = event.private_data();
-            // The field is padded with zeros, and nobody knows how many of them were meant.
-            let len = data
-                .iter()
-                .rposition(|&byte| byte != 0)
-                .map_or(0, |at| at + 1);
-            data[..len].escape_ascii().to_string()
+            PingError::Refused(error, Told::new(event.private_data()))
         }
-        _ => String::new(),
-    };
-    match told.as_str() {
-        "" => error.into(),
-        told => format!("{error}, and says \"{told}\"").into(),
+        _ => error.into(),
     }
 }
 
-/// The pattern of rping: a heading with the number of the ping, then characters from one that moves on with every ping.
-fn fill(message: &mut [u8], number: u32) {
-    let heading = format!("rdma-ping-{number}: ");
-    let (first, last) = (b'A', b'z');
-    let mut character = first + (number % u32::from(last - first + 1)) as u8;
-    let heading = heading.as_bytes();
-    let len = heading.len().min(message.len());
-    message[..len].copy_from_slice(&heading[..len]);
-    for byte in &mut message[len..] {
-        *byte = character;
-        character = if character == last {
-            first
-        } else {
-            character + 1
-        };
+/// Bytes of a message that are made or compared at a time.
+const PIECE: usize = 256;
+
+/// The message of a ping: a heading with its number, then characters from one that moves on with every ping, and a zero.
+pub(crate) struct Message {
+    /// Which ping, from 0.
+    pub(crate) number: u32,
+    heading: Heading,
+    len: usize,
+}
+
+impl Message {
+    fn new(number: u32, len: usize) -> Self {
+        let mut heading = Heading::default();
+        // It fits: 12 characters, at most 10 digits.
+        let _ = write!(heading, "rdma-ping-{number}: ");
+        Self {
+            number,
+            heading,
+            len,
+        }
     }
-    if let Some(end) = message.last_mut() {
-        *end = 0;
+
+    /// The byte at an index.
+    pub(crate) fn at(&self, index: usize) -> u8 {
+        self.piece(index)[0]
+    }
+
+    /// The bytes from an index on; what is behind the message is not to be used.
+    fn piece(&self, at: usize) -> [u8; PIECE] {
+        let (first, last) = (b'A', b'z');
+        let count = u64::from(last - first) + 1;
+        let heading = self.heading.bytes();
+        let behind = at.saturating_sub(heading.len()) as u64;
+        let mut character = first + ((u64::from(self.number) + behind) % count) as u8;
+        let mut bytes = [0; PIECE];
+        for (index, byte) in (at..).zip(&mut bytes) {
+            *byte = match heading.get(index) {
+                Some(&byte) => byte,
+                None => character,
+            };
+            character = match character {
+                same if index < heading.len() => same,
+                end if end == last => first,
+                other => other + 1,
+            };
+        }
+        let end = self.len.checked_sub(at + 1);
+        if let Some(end) = end.and_then(|end| bytes.get_mut(end)) {
+            *end = 0;
+        }
+        bytes
+    }
+
+    fn write<P: Platform>(&self, to: &Buffer<'_, P>) -> Result<()> {
+        for at in (0..self.len).step_by(PIECE) {
+            let fits = PIECE.min(self.len - at);
+            let piece = &self.piece(at)[..fits];
+            to.copy_in(at, piece).map_err(RdmaError::from)?;
+        }
+        Ok(())
+    }
+
+    /// That it is what came back.
+    fn compare<P: Platform>(&self, with: &Buffer<'_, P>) -> Result<()> {
+        let mut received = [0; PIECE];
+        for at in (0..self.len).step_by(PIECE) {
+            let fits = PIECE.min(self.len - at);
+            let piece = &mut received[..fits];
+            with.copy_out(at, piece).map_err(RdmaError::from)?;
+            let mut pairs = self.piece(at).into_iter().zip(piece);
+            if let Some(offset) = pairs.position(|(sent, received)| sent != *received) {
+                return Err(PingError::Mismatch {
+                    ping: self.number,
+                    at: at + offset,
+                    sent: self.at(at + offset),
+                    received: received[offset],
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A short text.
+#[derive(Default)]
+struct Heading {
+    bytes: [u8; 24],
+    len: usize,
+}
+
+impl Heading {
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl Write for Heading {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.len..self.len + text.len());
+        room.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(number: u32, len: usize) -> Vec<u8> {
+        let message = Message::new(number, len);
+        let whole: Vec<u8> = (0..len).map(|index| message.at(index)).collect();
+        for at in (0..len).step_by(PIECE - 1) {
+            let piece = message.piece(at);
+            assert!(
+                piece.starts_with(&whole[at..len.min(at + PIECE)]),
+                "at {at}"
+            );
+        }
+        whole
+    }
+
+    #[test]
+    fn messages_are_rdma_cores() {
+        assert_eq!(text(0, 32), b"rdma-ping-0: ABCDEFGHIJKLMNOPQR\0");
+        assert_eq!(text(7, 26), b"rdma-ping-7: HIJKLMNOPQRS\0");
+        // The characters go round: 58 from A to z.
+        assert_eq!(text(58 + 57, 20), b"rdma-ping-115: zABC\0");
+        // A message that is too short for its heading ends like all others.
+        assert_eq!(text(7, 5), b"rdma\0");
+        let long = text(1, 1000);
+        assert_eq!((long[13 + 57], long[13 + 58], long[999]), (b'A', b'B', 0));
+    }
+
+    #[test]
+    fn advertisements_are_big_endian() {
+        let advert = Advert {
+            addr: 0x0102_0304_0506_0708,
+            rkey: RKey(0x090a_0b0c),
+            size: 0x0d0e_0f10,
+        };
+        let bytes = advert.to_bytes();
+        assert_eq!(bytes, core::array::from_fn(|index| index as u8 + 1));
+        assert_eq!(Advert::from_bytes(bytes).to_bytes(), bytes);
+    }
+
+    #[test]
+    fn what_was_told_ends_with_its_last_byte_that_is_not_zero() {
+        let mut data = [0; 148];
+        data[..5].copy_from_slice(b"no\0!\n");
+        let error = PingError::Refused(
+            RdmaError::Rejected(RejectReason::CONSUMER_DEFINED),
+            Told::new(&data),
+        );
+        assert!(
+            error.to_string().ends_with(r#"and says "no\x00!\n""#),
+            "{error}"
+        );
+        let error = PingError::Refused(
+            RdmaError::Rejected(RejectReason::CONSUMER_DEFINED),
+            Told::new(&[0; 148]),
+        );
+        assert!(!error.to_string().contains("says"), "{error}");
+        assert_eq!(Told::new(&[1; 148]).len, 48);
     }
 }

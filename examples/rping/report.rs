@@ -45,6 +45,8 @@ pub(crate) fn messages(heading: &str, start: Duration, trace: &[TraceEntry]) {
 /// The numbers of a run.
 pub(crate) struct Summary<'a> {
     pub(crate) pinged: &'a Pinged,
+    /// Round trip of each ping.
+    pub(crate) times: &'a [Duration],
     pub(crate) size: u32,
     pub(crate) bring_up_commands: u64,
 }
@@ -52,7 +54,7 @@ pub(crate) struct Summary<'a> {
 impl Summary<'_> {
     /// READ, WRITE, and the four SENDs of each ping.
     fn operations(&self) -> u64 {
-        self.pinged.times.len() as u64 * 6
+        u64::from(self.pinged.pings) * 6
     }
 
     fn per_second(&self, count: u64) -> f64 {
@@ -60,7 +62,7 @@ impl Summary<'_> {
     }
 
     fn latencies(&self) -> [Duration; 3] {
-        let mut times = self.pinged.times.clone();
+        let mut times = self.times.to_vec();
         times.sort_unstable();
         let at = |share: f64| {
             times
@@ -75,13 +77,13 @@ impl Summary<'_> {
     /// For people.
     pub(crate) fn print(&self) {
         let [min, p50, p99] = self.latencies();
-        let pings = self.pinged.times.len();
+        let pings = self.pinged.pings;
         println!("Results");
         println!(
             "  pings       {pings} of {} bytes, each read, written back, and announced by 4 messages",
             self.size
         );
-        if self.pinged.verified == pings as u64 * u64::from(self.size) {
+        if self.pinged.verified == u64::from(pings) * u64::from(self.size) {
             println!("  verified    {} bytes, every one", self.pinged.verified);
         } else {
             println!("  verified    nothing (-V verifies)");
@@ -89,7 +91,7 @@ impl Summary<'_> {
         println!(
             "  rate        {:.0} operations/s, {:.1} MB/s each way",
             self.per_second(self.operations()),
-            self.per_second(pings as u64 * u64::from(self.size)) / 1e6
+            self.per_second(u64::from(pings) * u64::from(self.size)) / 1e6
         );
         println!(
             "  latency     of a ping: min {}, p50 {}, p99 {}",
@@ -116,7 +118,7 @@ impl Summary<'_> {
                 r#""latency_ns":{{"min":{},"p50":{},"p99":{}}},"connect_ns":{},"#,
                 r#""commands":{{"bring_up":{},"connection":{}}}}}"#
             ),
-            self.pinged.times.len(),
+            self.pinged.pings,
             self.size,
             self.pinged.verified,
             self.per_second(self.operations()),

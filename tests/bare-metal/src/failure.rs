@@ -2,12 +2,13 @@
 
 use core::fmt;
 use core::net::IpAddr;
-use core::time::Duration;
 
-use bareverbs_cm::rdma::RdmaError;
-use bareverbs_core::error::{CloseError, CommandError, DeviceError, OpenError};
-use bareverbs_core::{PortState, WcStatus};
+use bareverbs::cm::rdma::RdmaError;
+use bareverbs::verbs::PortState;
+use bareverbs::verbs::error::{CloseError, CommandError, DeviceError, OpenError};
 use kernel::MachineError;
+
+use crate::ping::PingError;
 
 /// Why a run failed.
 #[derive(Debug)]
@@ -30,41 +31,8 @@ pub(crate) enum Failure {
     Port(PortState),
     /// The connection manager, or a verb.
     Rdma(RdmaError),
-    /// The server refused, and told this many bytes beside its reason.
-    Refused(RdmaError, usize),
-    /// A work request failed.
-    Completion {
-        /// Which.
-        what: &'static str,
-        /// How.
-        status: WcStatus,
-        /// What the vendor says of it.
-        vendor: u8,
-    },
-    /// The other end has said nothing for so long.
-    Silent(Duration),
-    /// The other end disconnected in the middle of this ping.
-    Disconnected(u32),
-    /// A message has another length than all messages have.
-    MessageLength(u32),
-    /// The client wants more bytes than there is room for.
-    TooLong {
-        /// What it wants.
-        wanted: u32,
-        /// The room.
-        room: u32,
-    },
-    /// What came back is not what was sent.
-    Mismatch {
-        /// In which ping.
-        ping: u32,
-        /// At which byte.
-        at: usize,
-        /// What was sent.
-        sent: u8,
-        /// What came back.
-        received: u8,
-    },
+    /// The pings ended too early.
+    Ping(PingError),
     /// Addresses of different families do not meet.
     Families(IpAddr, IpAddr),
 }
@@ -81,32 +49,7 @@ impl fmt::Display for Failure {
             Self::Device(error) => error.fmt(f),
             Self::Port(state) => write!(f, "the port is {state:?}"),
             Self::Rdma(error) => error.fmt(f),
-            Self::Refused(error, told) => write!(f, "{error}, with {told} bytes of explanation"),
-            Self::Completion {
-                what,
-                status,
-                vendor,
-            } => {
-                write!(f, "{what} failed: {status} (vendor error {vendor:#x})")
-            }
-            Self::Silent(patience) => write!(f, "the other end has said nothing for {patience:?}"),
-            Self::Disconnected(ping) => write!(f, "the other end disconnected in ping {ping}"),
-            Self::MessageLength(len) => write!(f, "a message of {len} bytes"),
-            Self::TooLong { wanted, room } => {
-                write!(
-                    f,
-                    "the client wants {wanted} bytes, there is room for {room}"
-                )
-            }
-            Self::Mismatch {
-                ping,
-                at,
-                sent,
-                received,
-            } => write!(
-                f,
-                "ping {ping}: byte {at} came back as {received:#04x}, not {sent:#04x}"
-            ),
+            Self::Ping(error) => error.fmt(f),
             Self::Families(ours, theirs) => write!(f, "{ours} and {theirs} are of two families"),
         }
     }
@@ -129,4 +72,5 @@ from! {
     CommandError => Command,
     DeviceError => Device,
     RdmaError => Rdma,
+    PingError => Ping,
 }

@@ -10,7 +10,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use core::time::Duration;
 
-use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
+use bareverbs::verbs::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
 use kernel::{Card, Ecam, FRAME, FRAMES, MachineError, Registers, clock, interrupts};
 
 /// A card, and the machine that it is in.

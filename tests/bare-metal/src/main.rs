@@ -8,13 +8,17 @@
     expect(dead_code, reason = "what needs no machine is tested on the host")
 )]
 
+#[path = "../../../examples/common/channel.rs"]
+mod channel;
 mod failure;
 #[cfg(target_os = "none")]
 mod machine;
 #[cfg(target_os = "none")]
 mod node;
 mod options;
-#[cfg(target_os = "none")]
+#[path = "../../../examples/rping/ping.rs"]
 mod ping;
 #[cfg(target_os = "none")]
 mod program;
+#[cfg(target_os = "none")]
+mod rping;

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use bareverbs_cm::engine::{ListenerSlot, ReplySlot, Slot};
-use bareverbs_cm::ip::{self, Route};
-use bareverbs_cm::rdma::{self, IdSlot, NeighbourDiscovery, RdmaCm, RdmaError};
-use bareverbs_core::{Config, Device, EthernetInit, PortState, Resources};
+use bareverbs::cm::engine::{ListenerSlot, ReplySlot, Slot};
+use bareverbs::cm::ip::{self, Route};
+use bareverbs::cm::rdma::{self, IdSlot, NeighbourDiscovery, RdmaCm, RdmaError};
+use bareverbs::verbs::{Config, Device, EthernetInit, PortState, Resources};
 
 use kernel::clock;
 

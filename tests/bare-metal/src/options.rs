@@ -17,9 +17,10 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use bareverbs_core::Mtu;
+use bareverbs::verbs::Mtu;
 use log::LevelFilter;
 
+use crate::channel::SILENCE;
 use crate::failure::Failure;
 
 /// The longest message.
@@ -51,7 +52,7 @@ impl Options {
         let mut gateway = None;
         let (mut port, mut count, mut size) = (7174, 100, 4096);
         let mut mtu = Mtu::B1024;
-        let (mut silence, mut attempts) = (30, 1);
+        let (mut silence, mut attempts) = (SILENCE.as_secs(), 1);
         let mut interrupts = false;
         let mut log = LevelFilter::Info;
         for word in line.split_ascii_whitespace() {

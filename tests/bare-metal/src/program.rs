@@ -5,7 +5,7 @@ use kernel::{Boot, Ecam, interrupts};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Options;
-use crate::{node, ping};
+use crate::{node, rping};
 
 kernel::entry!(main);
 
@@ -33,7 +33,7 @@ fn drive(ecam: &Ecam, options: &Options) -> Result<(), Failure> {
     let card = ecam.find_card()?;
     let machine = Machine::new(card, ecam, options.interrupts)?;
     node::run(machine, options, |cm| match options.server {
-        None => ping::serve(cm, options),
-        Some(server) => ping::ping(cm, options, server),
+        None => rping::serve(cm, options),
+        Some(server) => rping::ping(cm, options, server),
     })
 }
