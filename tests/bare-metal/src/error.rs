@@ -15,6 +15,14 @@ pub enum MachineError {
     NoAcpi,
     /// ACPI lacks this table, or it is too short.
     NoTable(&'static str),
+    /// There is no device tree where it should be.
+    NoDeviceTree,
+    /// The device tree lacks this, or has it of a kind that is not known here.
+    NoTree(&'static str),
+    /// Devices do not see what is in the processor's caches.
+    NotCoherent,
+    /// There are not enough bus numbers or addresses for this function.
+    NoRoom(PciAddress),
     /// A counter does not count.
     ClockStands,
     /// No two measurements of the cycle counter agree.
@@ -40,6 +48,12 @@ impl fmt::Display for MachineError {
             Self::NoMemory => f.write_str("there is no memory beside the image"),
             Self::NoAcpi => f.write_str("there are no ACPI tables"),
             Self::NoTable(name) => write!(f, "ACPI has no usable table {name}"),
+            Self::NoDeviceTree => f.write_str("there is no device tree"),
+            Self::NoTree(name) => write!(f, "the device tree has no usable {name}"),
+            Self::NotCoherent => f.write_str("PCI functions do not see the processor's caches"),
+            Self::NoRoom(at) => {
+                write!(f, "{}: no bus number or address is left for it", Place(*at))
+            }
             Self::ClockStands => f.write_str("a timer stands still"),
             Self::ClockUnsteady => f.write_str("the cycle counter is not steady"),
             Self::AddressTooHigh(address) => write!(f, "{address:#x} cannot be mapped"),

@@ -14,6 +14,7 @@
 
 #[cfg(target_os = "none")]
 mod arch;
+mod assign;
 #[cfg(target_os = "none")]
 mod console;
 mod error;

@@ -11,7 +11,9 @@ use pci_types::{
     Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciAddress, PciHeader,
 };
 
+use crate::arch::registers::after_configuration;
 use crate::arch::{clock, interrupts, paging};
+use crate::assign::functions;
 use crate::error::{MachineError, Place};
 use crate::registers::Registers;
 
@@ -46,7 +48,7 @@ impl Ecam {
     pub(crate) fn map(base: u64, buses: RangeInclusive<u8>) -> Result<Self, MachineError> {
         let first = base.saturating_add(u64::from(*buses.start()) * BUS);
         let end = base.saturating_add((u64::from(*buses.end()) + 1) * BUS);
-        paging::map_registers(&(first..end))?;
+        paging::map_configuration(&(first..end))?;
         Ok(Self {
             base: base as *mut u8,
             buses,
@@ -64,17 +66,8 @@ impl Ecam {
 
     /// All functions of all buses.
     fn functions(&self) -> impl Iterator<Item = PciAddress> {
-        let devices = self
-            .buses
-            .clone()
-            .flat_map(|bus| (0..32).map(move |device| (bus, device)));
-        devices.flat_map(move |(bus, device)| {
-            let first = PciHeader::new(PciAddress::new(0, bus, device, 0));
-            let there = first.id(self).0 != u16::MAX;
-            let many = there && first.has_multiple_functions(self);
-            let count = if many { 8 } else { u8::from(there) };
-            (0..count).map(move |function| PciAddress::new(0, bus, device, function))
-        })
+        let buses = self.buses.clone();
+        buses.flat_map(|bus| functions(self, bus))
     }
 
     /// The first card of ours: an endpoint whose maker is Mellanox.
@@ -82,9 +75,6 @@ impl Ecam {
         for at in self.functions() {
             let header = PciHeader::new(at);
             let (vendor, device_id) = header.id(self);
-            if vendor == u16::MAX {
-                continue;
-            }
             let (_, class, subclass, _) = header.revision_and_class(self);
             log::debug!(
                 "{}: {vendor:04x}:{device_id:04x}, class {class:02x}{subclass:02x}",
@@ -195,6 +185,7 @@ impl ConfigRegionAccess for Ecam {
         if let Some(register) = self.register(at, offset) {
             // SAFETY: as above, and the caller's promise.
             unsafe { register.write_volatile(value) };
+            after_configuration();
         }
     }
 }
@@ -224,7 +215,7 @@ impl Card {
         msix.set_function_mask(true, ecam);
         msix.set_enabled(true, ecam);
         for vector in 0..count {
-            let (address, data) = interrupts::message(vector);
+            let (address, data) = interrupts::message(vector).ok_or(missing)?;
             let entry = table + usize::from(vector) * ENTRY;
             let fields = [
                 (ENTRY_ADDRESS, address as u32),

@@ -3,6 +3,9 @@
 // UNSAFETY: makes slices of addresses.
 #![cfg_attr(target_os = "none", expect(unsafe_code))]
 
+#[cfg(target_os = "none")]
+use crate::arch::paging::AT_BOOT;
+
 /// Memory by physical address.
 pub(crate) trait Memory {
     /// `length` bytes at an address, if they are there.
@@ -16,25 +19,25 @@ pub(crate) struct AtBoot;
 #[cfg(target_os = "none")]
 impl Memory for AtBoot {
     fn bytes(&self, address: u64, length: usize) -> Option<&'static [u8]> {
-        /// The boot code maps so much of the address space to itself.
-        const MAPPED: u64 = 4 << 30;
         let end = address.checked_add(length as u64)?;
-        if address == 0 || end > MAPPED {
+        if address < AT_BOOT.start || end > AT_BOOT.end {
             return None;
         }
-        // SAFETY: the boot code mapped everything below 4 GiB. What is no memory there reads as something, and nobody
-        // writes to what is: this image is the only program, and gives out no memory yet.
+        // SAFETY: the boot code mapped it. What is no memory there reads as something, and nobody writes to what is: this
+        // image is the only program, and gives out no memory yet.
         Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) })
     }
 }
 
 /// A number in bytes, if it is there.
+#[cfg(any(not(target_os = "none"), target_arch = "x86_64"))]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*bytes))
 }
 
 /// As [`u32_at`].
+#[cfg(any(not(target_os = "none"), target_arch = "x86_64"))]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u64::from_le_bytes(*bytes))

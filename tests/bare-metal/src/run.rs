@@ -10,6 +10,7 @@ use spin::Once;
 
 use crate::arch::exit::exit;
 use crate::arch::{self, clock, interrupts, paging};
+use crate::assign::assign;
 use crate::error::MachineError;
 use crate::frames::FRAMES;
 use crate::pci::Ecam;
@@ -84,9 +85,13 @@ fn bring_up(info: u64, cycles: u64) -> Result<Boot, MachineError> {
         (machine.memory.end - machine.memory.start) >> 20,
         rate / 1_000_000
     );
+    let ecam = Ecam::map(machine.ecam, machine.buses.clone())?;
+    if let Some(windows) = &machine.windows {
+        assign(&ecam, &machine.buses, windows)?;
+    }
     Ok(Boot {
         command_line: command_line.text(),
-        ecam: Ecam::map(machine.ecam, machine.buses)?,
+        ecam,
     })
 }
 

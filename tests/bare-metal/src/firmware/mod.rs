@@ -1,10 +1,15 @@
 //! What boot loaders and firmware tell about the machine.
 
+#[cfg(any(not(target_os = "none"), target_arch = "x86_64"))]
 pub(crate) mod acpi;
+#[cfg(any(not(target_os = "none"), target_arch = "aarch64"))]
+pub(crate) mod device_tree;
+#[cfg(any(not(target_os = "none"), target_arch = "x86_64"))]
 pub(crate) mod start_info;
 
 use core::ops::{Range, RangeInclusive};
 
+use crate::assign::Windows;
 use crate::error::MachineError;
 
 /// The machine, as far as somebody has to tell. `C` is what the clock needs.
@@ -17,6 +22,8 @@ pub(crate) struct Description<C> {
     pub(crate) ecam: u64,
     /// The buses that it has.
     pub(crate) buses: RangeInclusive<u8>,
+    /// Addresses for PCI functions, if nobody gave them any.
+    pub(crate) windows: Option<Windows>,
     /// What the clock needs.
     pub(crate) clock: C,
 }

@@ -167,10 +167,11 @@ fn write(offset: usize, value: u32) {
     unsafe { register(offset).write_volatile(value) }
 }
 
-/// What a card writes where to raise its vector (MSI-X address and data).
-pub(crate) fn message(vector: u16) -> (u64, u32) {
+/// What a card writes where to raise its vector (MSI-X address and data), if it has that one.
+pub(crate) fn message(vector: u16) -> Option<(u64, u32)> {
     let id = u64::from(read(APIC_ID) >> 24);
-    (APIC | id << 12, u32::from(CARD) + u32::from(vector))
+    let data = u32::from(CARD) + u32::from(vector);
+    (vector < CARD_VECTORS).then_some((APIC | id << 12, data))
 }
 
 /// Sleeps until one of the vectors, a bit each, was raised since the last wait for it, or until `deadline`. Whether one was.

@@ -25,6 +25,7 @@ pub(crate) fn describe(info: u64) -> Result<Description<clock::Source>, MachineE
         memory: largest_behind(&image::whole(), info.ram())?,
         ecam: tables.ecam,
         buses: tables.buses,
+        windows: None,
         clock: clock::Source(tables.timer),
     })
 }

@@ -22,6 +22,9 @@ const LARGE_PAGE: u64 = 2 << 20;
 /// What the canonical lower half and the physical addresses of today's processors have in common.
 const HIGHEST: u64 = 1 << 46;
 
+/// What the boot code maps to itself: everything below 4 GiB, of which 0 is nobody's.
+pub(crate) const AT_BOOT: Range<u64> = 1..4 << 30;
+
 bitflags! {
     /// What may be done with a page.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,9 @@ pub(crate) fn init() -> Result<(), MachineError> {
     *root = Some(table);
     Ok(())
 }
+
+/// Maps PCI's configuration space: as device registers.
+pub(crate) use map_registers as map_configuration;
 
 /// Maps device registers at their physical address, in whole pages.
 pub(crate) fn map_registers(range: &Range<u64>) -> Result<*mut u8, MachineError> {

@@ -9,6 +9,12 @@ pub(crate) fn before_write() {
     compiler_fence(Ordering::SeqCst);
 }
 
+/// What was written to configuration space is there before anything else is done.
+#[inline(always)]
+pub(crate) fn after_configuration() {
+    compiler_fence(Ordering::SeqCst);
+}
+
 /// Memory is read after the register that was read before.
 #[inline(always)]
 pub(crate) fn after_read() {

@@ -1,0 +1,28 @@
+//! The order of accesses to registers and to memory, which the processor chooses if nobody says. Devices are in the outer
+//! shareable domain.
+
+// UNSAFETY: barriers are instructions.
+#![expect(unsafe_code)]
+
+use core::arch::asm;
+
+/// What was written to memory before is there before a register is written.
+#[inline(always)]
+pub(crate) fn before_write() {
+    // SAFETY: a barrier between stores; it changes no register. The compiler moves no access to memory over it.
+    unsafe { asm!("dmb oshst", options(nostack, preserves_flags)) };
+}
+
+/// What was written to configuration space is there before anything else is done.
+#[inline(always)]
+pub(crate) fn after_configuration() {
+    // SAFETY: waits for what was written; it changes no register.
+    unsafe { asm!("dsb osh", options(nostack, preserves_flags)) };
+}
+
+/// Memory is read after the register that was read before.
+#[inline(always)]
+pub(crate) fn after_read() {
+    // SAFETY: a barrier behind loads; it changes no register. The compiler moves no access to memory over it.
+    unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) };
+}
