@@ -1,20 +1,54 @@
-//! The image: how it is built, that it has no allocator, and how large it is.
+//! The images: how they are built, that they have no allocator, and how large they are.
 
 use super::super::Outcome;
 use super::setup::root;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const TARGET: &str = "x86_64-unknown-none";
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Machine {
+    X86,
+    Arm,
+}
 
-/// Parts of the image, and what they may have, in KiB. What is aimed at for the code is 256.
-const BUDGETS: [(&str, u64); 5] = [
-    (".text", 368),
-    (".rodata", 72),
-    (".data", 8),
-    (".bss", 80),
-    (".stack", 260),
-];
+impl Machine {
+    pub(super) const ALL: [Self; 2] = [Self::X86, Self::Arm];
+
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Arm => "aarch64",
+        }
+    }
+
+    fn target(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-unknown-none",
+            Self::Arm => "aarch64-unknown-none",
+        }
+    }
+
+    /// Parts of the image, and what they may have, in KiB. What is aimed at for the code is 256. Instructions of aarch64 all
+    /// have the same length.
+    fn budgets(self) -> [(&'static str, u64); 5] {
+        let (text, rodata) = match self {
+            Self::X86 => (368, 72),
+            Self::Arm => (384, 80),
+        };
+        [
+            (".text", text),
+            (".rodata", rodata),
+            (".data", 8),
+            (".bss", 80),
+            (".stack", 260),
+        ]
+    }
+}
 
 /// What an allocator would be called by.
 const ALLOCATOR: [&str; 4] = [
@@ -31,18 +65,18 @@ fn target_dir() -> Result<PathBuf, String> {
     Ok(directory.ok_or("this program is nowhere")?.to_path_buf())
 }
 
-/// Where the image is, once it was built.
-pub(super) fn path() -> Result<PathBuf, String> {
-    let program = Path::new(TARGET).join("release/bare-metal");
+/// Where an image is, once it was built.
+pub(super) fn path(machine: Machine) -> Result<PathBuf, String> {
+    let program = Path::new(machine.target()).join("release/bare-metal");
     Ok(target_dir()?.join(program))
 }
 
-/// Builds the image, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
-pub(super) fn build() -> Result<PathBuf, String> {
+/// Builds an image, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
+pub(super) fn build(machine: Machine) -> Result<(), String> {
     let library = library()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Its directory has the target and the linker's options, which these variables would take the place of.
+    // Its directory has the linker's options, which these variables would take the place of.
     for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         command.env_remove(variable);
     }
@@ -50,13 +84,14 @@ pub(super) fn build() -> Result<PathBuf, String> {
         .current_dir(root().join("tests/bare-metal"))
         .args(["build", "--quiet", "--locked", "--release", "--target-dir"])
         .arg(target_dir()?)
+        .args(["--target", machine.target()])
         .args(["-Z", "build-std=core"])
         .args(["-Z", "build-std-features=compiler-builtins-mem"])
         // -Z is for nightly compilers, which the first makes of this one; the second says where the sources are.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     match command.status() {
-        Ok(status) if status.success() => path(),
+        Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command:?}: {status}")),
         Err(error) => Err(format!("{command:?}: {error}")),
     }
@@ -77,8 +112,9 @@ fn library() -> Result<PathBuf, String> {
 }
 
 /// Looks for an allocator, and holds the sizes against their budgets.
-pub(super) fn judge(image: &Path, outcome: &mut Outcome) -> Result<(), String> {
-    let symbols = output(Command::new("nm").arg(image))?;
+pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), String> {
+    let (image, name) = (path(machine)?, machine.name());
+    let symbols = output(Command::new("nm").arg(&image))?;
     let names = || symbols.lines().filter_map(|line| line.split(' ').nth(2));
     // Without symbols there would be none of an allocator either.
     outcome.check(names().any(|name| name == "start"), || {
@@ -88,14 +124,17 @@ pub(super) fn judge(image: &Path, outcome: &mut Outcome) -> Result<(), String> {
         .filter(|name| ALLOCATOR.iter().any(|part| name.contains(part)))
         .collect();
     outcome.check(found.is_empty(), || {
-        format!("the image has an allocator: {found:?}")
+        format!("{name}: the image has an allocator: {found:?}")
     });
-    let sizes = output(Command::new("size").arg("-A").arg(image))?;
-    for (part, budget) in BUDGETS {
-        let bytes = size(&sizes, part).ok_or_else(|| format!("the image has no {part}"))?;
-        println!("{part:<8} {bytes:>7} bytes of {:>7}", budget << 10);
+    let sizes = output(Command::new("size").arg("-A").arg(&image))?;
+    for (part, budget) in machine.budgets() {
+        let bytes = size(&sizes, part).ok_or_else(|| format!("{name}: there is no {part}"))?;
+        println!(
+            "{name:<7} {part:<8} {bytes:>7} bytes of {:>7}",
+            budget << 10
+        );
         outcome.check(bytes <= budget << 10, || {
-            format!("{part} has {bytes} bytes, and {budget} KiB are its budget")
+            format!("{name}: {part} has {bytes} bytes, and {budget} KiB are its budget")
         });
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! `cargo rig bare-metal`: the unikernel of `tests/bare-metal` on the device model, in machines that QEMU emulates: against
-//! our `rping` on Linux, against another unikernel, and against Linux's RDMA CM and its RoCE in software.
+//! `cargo rig bare-metal`: the unikernel of `tests/bare-metal` on the device model, in machines that QEMU emulates, x86-64
+//! and aarch64: against our `rping` on Linux, against another unikernel, and against Linux's RDMA CM and its RoCE in software.
 //!
-//! The image is built here, without an allocator, and its parts are held against their budgets. Consoles and logs are left
+//! The images are built here, without an allocator, and their parts are held against their budgets. Consoles and logs are left
 //! in `target/rigs/bare-metal/log/`.
 
 mod image;
@@ -16,7 +16,8 @@ use setup::Setup;
 pub(crate) const ABOUT: &str =
     "the unikernel on the model, with Linux and another one as its peers (boots machines)";
 
-/// Runs all scenarios, or those that are named. `boot WIRE WORD...` boots the unikernel alone, with its port on a wire.
+/// Runs all scenarios, or those that are named. `boot MACHINE WIRE WORD...` boots the unikernel alone, with its
+/// port on a wire.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if let Some(("boot", words)) = arguments
         .split_first()
@@ -38,7 +39,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
 
     let mut outcome = Outcome::default();
     let setup = Setup::new()?;
-    image::judge(&setup.image, &mut outcome)?;
+    for machine in image::Machine::ALL {
+        image::judge(machine, &mut outcome)?;
+    }
     for scenario in scenarios::ALL.iter().filter(|known| wanted(known.name)) {
         scenario.run(&setup, &mut outcome);
     }

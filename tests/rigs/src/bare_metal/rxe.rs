@@ -4,8 +4,8 @@ use super::super::Outcome;
 use super::super::stock_driver::{
     self, BOOT, Boot, Process, Rig, SCENARIO, Scenario, Server, spawn,
 };
-use super::image;
-use super::setup::{logs, machine};
+use super::image::Machine;
+use super::setup::{logs, qemu};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -55,10 +55,14 @@ pub(super) fn run() -> Result<Outcome, String> {
 
 /// Boots the image that there is, with the port of its card on a wire; its console is this program's standard output.
 pub(super) fn boot(words: &[String]) -> Result<Outcome, String> {
-    let (wire, words) = words.split_first().ok_or("boot WIRE WORD...")?;
+    let usage = "boot MACHINE WIRE WORD...";
+    let [machine, wire, words @ ..] = words else {
+        return Err(usage.to_string());
+    };
+    let machine = Machine::by_name(machine).ok_or(usage)?;
     let directory = std::env::temp_dir().join(format!("unikernel-{}", std::process::id()));
     fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let ended = run_on(wire, &words.join(" "), &directory);
+    let ended = run_on(machine, wire, &words.join(" "), &directory);
     fs::remove_dir_all(&directory).map_err(|error| error.to_string())?;
     let status = ended?;
     let mut outcome = Outcome::default();
@@ -68,10 +72,15 @@ pub(super) fn boot(words: &[String]) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-fn run_on(wire: &str, words: &str, directory: &Path) -> Result<Option<i32>, String> {
+fn run_on(
+    machine: Machine,
+    wire: &str,
+    words: &str,
+    directory: &Path,
+) -> Result<Option<i32>, String> {
     let model = Server::start(directory, directory, 1, &["--link", wire])?;
     let provisions = stock_driver::provisions()?;
-    let mut command = machine(&provisions, &image::path()?, &model.sockets[0], words);
+    let mut command = qemu(machine, &provisions, &model.sockets[0], words)?;
     let Process(child) = &mut spawn(&mut command)?;
     let status = child.wait().map_err(|error| error.to_string())?;
     for line in model.stop()? {

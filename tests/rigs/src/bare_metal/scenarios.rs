@@ -2,6 +2,7 @@
 
 use super::super::Outcome;
 use super::super::stock_driver::{self, Server};
+use super::image::Machine;
 use super::program::{Ended, Program};
 use super::setup::Setup;
 use std::fs;
@@ -55,6 +56,11 @@ pub(super) const ALL: &[Scenario] = &[
         about: "a server's function is reset by somebody else, and falls off the bus: it begins anew, or says so",
         work: reset,
     },
+    Scenario {
+        name: "aarch64",
+        about: "on aarch64: server and client of our rping on Linux, of x86-64, and of each other with frames lost; a reset",
+        work: aarch64,
+    },
 ];
 
 impl Scenario {
@@ -62,6 +68,7 @@ impl Scenario {
         println!("{}: {}", self.name, self.about);
         let mut scene = Scene {
             setup,
+            machines: [Machine::X86; 2],
             name: self.name,
             rounds: 0,
             outcome,
@@ -75,6 +82,8 @@ impl Scenario {
 /// A scenario that runs.
 struct Scene<'a> {
     setup: &'a Setup,
+    /// Which machine has which of the model's cards.
+    machines: [Machine; 2],
     name: &'static str,
     rounds: usize,
     outcome: &'a mut Outcome,
@@ -143,7 +152,8 @@ impl Scene<'_> {
         let role = words.split(['=', ' ']).next().unwrap_or_default();
         let name = format!("{function}-{role}");
         let socket = &model.server.sockets[function];
-        self.setup.boot(&model.logs, &name, socket, words)
+        let machine = self.machines[function];
+        self.setup.boot(machine, &model.logs, &name, socket, words)
     }
 
     /// Our `rping` on this computer, at the other end of the wire.
@@ -188,46 +198,58 @@ impl Scene<'_> {
 }
 
 /// Words for the command line, and for our `rping`: the network, bytes of a message, and whether to sleep.
-const WAYS: [(&str, &str, &str); 3] = [
+type Way = (&'static str, &'static str, &'static str);
+
+const WAYS: [Way; 3] = [
     ("10.0.0.", "4096", ""),
     ("fd00::", "64", " interrupts"),
     ("10.0.0.", "65535", " interrupts"),
 ];
 
 fn server(scene: &mut Scene<'_>) -> Result<(), String> {
-    for (net, size, how) in WAYS {
-        let model = scene.model(1, &[])?;
-        let words = format!("server address={net}2 size={size}{how}");
-        let mut unikernel = scene.boot(&model, 0, &words)?;
-        unikernel.until("listening on", LIMIT)?;
-        let arguments = format!("-c -a {net}2 -I {net}3 -C 50 -S {size}");
-        let linux = scene.rping(&model, &arguments)?.end(LIMIT)?;
-        scene.outcome.check(linux.status == Some(0), || {
-            format!("server: rping's exit status is {:?}", linux.status)
-        });
-        let ended = scene.check(&words, unikernel, GOOD)?;
-        scene.says("the server", &ended, "rping server: 50 pings");
-        model.end(scene, &[])?;
-    }
-    Ok(())
+    WAYS.into_iter().try_for_each(|way| serve(scene, way))
 }
 
 fn client(scene: &mut Scene<'_>) -> Result<(), String> {
-    for (net, size, how) in WAYS {
-        let model = scene.model(1, &[])?;
-        let mut linux = scene.rping(&model, &format!("-s -a {net}2 -S {size}"))?;
-        linux.until("listening on", LIMIT)?;
-        let words = format!("client={net}2 address={net}3 count=50 size={size}{how}");
-        let unikernel = scene.boot(&model, 0, &words)?;
-        let ended = scene.check(&words, unikernel, GOOD)?;
-        scene.says("the client", &ended, "rping client: 50 pings");
-        let linux = linux.end(LIMIT)?;
-        scene.outcome.check(linux.status == Some(0), || {
-            format!("client: rping's exit status is {:?}", linux.status)
-        });
-        model.end(scene, &[])?;
-    }
-    Ok(())
+    WAYS.into_iter().try_for_each(|way| ping(scene, way))
+}
+
+fn serve(scene: &mut Scene<'_>, (net, size, how): Way) -> Result<(), String> {
+    let model = scene.model(1, &[])?;
+    let words = format!("server address={net}2 size={size}{how}");
+    let mut unikernel = scene.boot(&model, 0, &words)?;
+    unikernel.until("listening on", LIMIT)?;
+    let arguments = format!("-c -a {net}2 -I {net}3 -C 50 -S {size}");
+    let linux = scene.rping(&model, &arguments)?.end(LIMIT)?;
+    let name = scene.name;
+    scene.outcome.check(linux.status == Some(0), || {
+        format!(
+            "{name}: rping's exit status as client is {:?}",
+            linux.status
+        )
+    });
+    let ended = scene.check(&words, unikernel, GOOD)?;
+    scene.says("the server", &ended, "rping server: 50 pings");
+    model.end(scene, &[])
+}
+
+fn ping(scene: &mut Scene<'_>, (net, size, how): Way) -> Result<(), String> {
+    let model = scene.model(1, &[])?;
+    let mut linux = scene.rping(&model, &format!("-s -a {net}2 -S {size}"))?;
+    linux.until("listening on", LIMIT)?;
+    let words = format!("client={net}2 address={net}3 count=50 size={size}{how}");
+    let unikernel = scene.boot(&model, 0, &words)?;
+    let ended = scene.check(&words, unikernel, GOOD)?;
+    scene.says("the client", &ended, "rping client: 50 pings");
+    let linux = linux.end(LIMIT)?;
+    let name = scene.name;
+    scene.outcome.check(linux.status == Some(0), || {
+        format!(
+            "{name}: rping's exit status as server is {:?}",
+            linux.status
+        )
+    });
+    model.end(scene, &[])
 }
 
 /// A server and its client, to their good end.
@@ -329,4 +351,20 @@ fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
     println!("    {why}");
     // Before it knows that the function was reset, the driver rings as before.
     model.end(scene, &["which is no UAR"])
+}
+
+fn aarch64(scene: &mut Scene<'_>) -> Result<(), String> {
+    scene.machines = [Machine::Arm; 2];
+    let [polled, short, long] = WAYS;
+    serve(scene, polled)?;
+    serve(scene, short)?;
+    ping(scene, polled)?;
+    ping(scene, long)?;
+    loss(scene)?;
+    reset(scene)?;
+    for machines in [[Machine::Arm, Machine::X86], [Machine::X86, Machine::Arm]] {
+        scene.machines = machines;
+        two(scene)?;
+    }
+    Ok(())
 }

@@ -1,8 +1,8 @@
-//! What scenarios need: QEMU, the model's server, the image, and our programs on Linux.
+//! What scenarios need: QEMU, the model's server, the images, and our programs on Linux.
 
 use super::super::stock_driver::{self, Provisions};
 use super::super::vfio::programs;
-use super::image;
+use super::image::{self, Machine};
 use super::program::Program;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,6 @@ use std::process::Command;
 
 pub(super) struct Setup {
     provisions: Provisions,
-    pub(super) image: PathBuf,
     /// Where this repository's programs are.
     pub(super) ours: PathBuf,
     /// Where logs go.
@@ -32,11 +31,13 @@ pub(super) fn logs() -> PathBuf {
 impl Setup {
     pub(super) fn new() -> Result<Self, String> {
         let (provisions, lock) = stock_driver::prepare()?;
-        let image = image::build()?;
+        provisions.fetch_aarch64()?;
+        for machine in Machine::ALL {
+            image::build(machine)?;
+        }
         let ours = programs::examples(&root(), &["rping"])?;
         Ok(Self {
             provisions,
-            image,
             ours,
             logs: logs(),
             _lock: lock,
@@ -46,44 +47,53 @@ impl Setup {
     /// Boots the unikernel with a function of the model and a command line.
     pub(super) fn boot(
         &self,
+        machine: Machine,
         logs: &Path,
         name: &str,
         socket: &Path,
         words: &str,
     ) -> Result<Program, String> {
-        let mut command = machine(&self.provisions, &self.image, socket, words);
+        let mut command = qemu(machine, &self.provisions, socket, words)?;
         Program::start(&mut command, logs, name)
     }
 }
 
 /// QEMU's command line for a machine with one card and nothing that is not needed.
-pub(super) fn machine(
+pub(super) fn qemu(
+    machine: Machine,
     provisions: &Provisions,
-    image: &Path,
     socket: &Path,
     words: &str,
-) -> Command {
-    let mut command = provisions.qemu();
+) -> Result<Command, String> {
     let memory = "memory-backend-memfd,id=memory,size=256M,share=on";
+    let mut command = match machine {
+        Machine::X86 => {
+            let mut command = provisions.qemu();
+            command
+                .args(["-M", "q35", "-cpu", "Nehalem"])
+                .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+            command
+        }
+        Machine::Arm => {
+            let mut command = provisions.qemu_aarch64();
+            command
+                .args(["-M", "virt", "-cpu", "cortex-a72"])
+                .args(["-semihosting-config", "enable=on,target=native"]);
+            command
+        }
+    };
     command
-        .args(["-M", "q35", "-accel", "tcg", "-cpu", "Nehalem"])
-        .args([
-            "-m",
-            "256",
-            "-object",
-            memory,
-            "-numa",
-            "node,memdev=memory",
-        ])
+        .args(["-accel", "tcg", "-m", "256", "-object", memory])
+        .args(["-numa", "node,memdev=memory"])
         .args(["-nodefaults", "-no-reboot", "-display", "none"])
         .args(["-serial", "stdio"])
-        .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
         .args(["-device", "pcie-root-port,id=port0,chassis=0,slot=0"]);
     let card = format!(
         r#"{{"driver":"vfio-user-pci","id":"card0","bus":"port0","socket":{{"type":"unix","path":"{}"}}}}"#,
         socket.display()
     );
     command.arg("-device").arg(card);
-    command.arg("-kernel").arg(image).args(["-append", words]);
-    command
+    command.arg("-kernel").arg(image::path(machine)?);
+    command.args(["-append", words]);
+    Ok(command)
 }

@@ -137,10 +137,46 @@ impl Provisions {
         }
         command
     }
+
+    /// QEMU for aarch64, [fetched](fetch_aarch64) before, with the other one's libraries and data.
+    pub(crate) fn qemu_aarch64(&self) -> Command {
+        let program = self.aarch64().join("usr/bin/qemu-system-aarch64");
+        let mut command = under(&self.qemu, &program, "qemu-system-aarch64");
+        command.arg("-L").arg(self.qemu.join("usr/share/qemu"));
+        command
+    }
+
+    /// Fetches QEMU for aarch64, if it is not there yet: one package, as it depends on what the other one depends on.
+    pub(crate) fn fetch_aarch64(&self) -> Result<(), String> {
+        let part = self.aarch64();
+        let stamp = part.join("stamp");
+        // Where the other one is made anew, so is this.
+        let recipe = fs::read_to_string(self.qemu.join("stamp"));
+        let recipe = recipe.map_err(|error| format!("{}: {error}", self.qemu.display()))?;
+        let found = fs::read_to_string(&stamp).unwrap_or_default();
+        if found.starts_with(&recipe) {
+            return Ok(());
+        }
+        println!("provisioning {}", part.display());
+        empty(&part)?;
+        let apt = Apt::new(part.parent().unwrap_or(&part))?;
+        let packages = part.join("debs");
+        for deb in apt.fetch(&packages, &["qemu-system-arm/trixie-backports"])? {
+            unpack(&deb, &part)?;
+        }
+        fs::remove_dir_all(&packages).map_err(|error| error.to_string())?;
+        let version = output(self.qemu_aarch64().arg("--version"))?;
+        let version = version.lines().next().unwrap_or_default();
+        fs::write(&stamp, format!("{recipe}{version}\n")).map_err(|error| error.to_string())
+    }
+
+    fn aarch64(&self) -> PathBuf {
+        self.qemu.with_file_name("qemu-aarch64")
+    }
 }
 
-/// A program of an unpacked tree, called by `name`, run with that tree's dynamic linker and libraries.
-fn under(root: &Path, program: &str, name: &str) -> Command {
+/// A program of an unpacked tree, or of elsewhere, called by `name`, run with that tree's dynamic linker and libraries.
+fn under(root: &Path, program: impl AsRef<Path>, name: &str) -> Command {
     let mut command = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
     command
         .arg("--library-path")
