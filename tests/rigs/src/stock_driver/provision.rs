@@ -138,7 +138,7 @@ impl Provisions {
         command
     }
 
-    /// QEMU for aarch64, [fetched](fetch_aarch64) before, with the other one's libraries and data.
+    /// QEMU for aarch64, [fetched](Self::fetch_aarch64) before, with the other one's libraries and data.
     pub(crate) fn qemu_aarch64(&self) -> Command {
         let program = self.aarch64().join("usr/bin/qemu-system-aarch64");
         let mut command = under(&self.qemu, &program, "qemu-system-aarch64");

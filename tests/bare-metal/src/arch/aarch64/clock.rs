@@ -29,7 +29,7 @@ pub fn cycles() -> u64 {
     cycles
 }
 
-/// Time since boot; it stands still until the clock is [set](init).
+/// Time since boot; it stands still until the clock is set.
 #[must_use]
 pub fn since_boot() -> Duration {
     let rate = RATE.load(Ordering::Relaxed);
