@@ -93,6 +93,7 @@ pub mod ah;
 pub mod capabilities;
 mod command_queue;
 mod config;
+pub mod conformance;
 mod control;
 pub mod cq;
 pub mod device;

@@ -484,7 +484,10 @@ fn head<T: FromBytes + FromZeros>(image: &[u8]) -> T {
     T::read_from_prefix(image).map_or_else(|_| T::new_zeroed(), |(caps, _)| caps)
 }
 
-fn wait_for_firmware<P: Platform>(platform: &P, timeout: Duration) -> Result<(), OpenError> {
+pub(crate) fn wait_for_firmware<P: Platform>(
+    platform: &P,
+    timeout: Duration,
+) -> Result<(), OpenError> {
     let step = OpenStep::Firmware;
     let started = platform.now();
     loop {

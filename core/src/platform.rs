@@ -3,6 +3,8 @@
 //! Three implementations exist from the start: Linux VFIO (`bareverbs-vfio`), the in-process device model (for tests and
 //! examples), and bare metal. The driver is generic over [`Platform`] and monomorphised: on VFIO and on bare metal a
 //! doorbell is one volatile store.
+//!
+//! Whoever implements it for another machine lets [`conformance`](crate::conformance) judge it.
 
 // UNSAFETY: the trait is the promise that device memory and registers behave; its methods pass raw memory on.
 #![expect(unsafe_code)]
@@ -136,14 +138,14 @@ pub unsafe trait Platform {
     ///
     /// # Implementation safety
     /// One 32-bit bus access, not merged, repeated or moved relative to other register accesses. An `offset` outside
-    /// the BAR must not touch memory; it reads all ones.
+    /// the BAR, or one that is not aligned, must not touch memory; it reads all ones.
     fn read_be32(&self, offset: usize) -> u32;
 
     /// Writes the big-endian 32-bit register at `offset` (a multiple of 4) of BAR 0.
     ///
     /// # Implementation safety
     /// As [`read_be32`](Self::read_be32); and all earlier writes to DMA memory are visible to the device before it
-    /// sees this write. An `offset` outside the BAR is ignored.
+    /// sees this write. An `offset` outside the BAR, or one that is not aligned, is ignored.
     fn write_be32(&self, offset: usize, value: u32);
 
     /// Writes the big-endian 64-bit register at `offset` (a multiple of 8) of BAR 0: the data path's doorbell.

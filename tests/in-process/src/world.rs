@@ -521,6 +521,11 @@ impl State {
     }
 }
 
+/// Whether so many bytes at `offset` are an access of the bus to this function.
+fn is_register(model: &Model, offset: u64, len: usize) -> bool {
+    offset.is_multiple_of(len as u64) && offset < model.config().bar_size
+}
+
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A test that panicked while it held the lock has failed already; the others want their turn.
@@ -547,7 +552,11 @@ impl Shared {
         let mut state = self.lock();
         state.tick(self.started);
         let function = &mut state.functions[index];
-        function.model.bar_read(&mut function.port, offset, data);
+        if is_register(&function.model, offset, data.len()) {
+            function.model.bar_read(&mut function.port, offset, data);
+        } else {
+            data.fill(0xff);
+        }
     }
 
     #[inline(never)]
@@ -556,6 +565,9 @@ impl Shared {
         state.tick(self.started);
         let now = state.now;
         let function = &mut state.functions[index];
+        if !is_register(&function.model, offset, data.len()) {
+            return;
+        }
         function.model.advance(&mut function.port, now);
         function.model.bar_write(&mut function.port, offset, data);
         function.model.advance(&mut function.port, now);

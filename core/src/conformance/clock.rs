@@ -1,0 +1,54 @@
+//! The clock: every time-out of the driver and every timer of the connection manager is on it.
+
+use core::time::Duration;
+
+use super::breach::{Breach, ConformanceError};
+use crate::platform::Platform;
+
+/// The driver's finest deadline is 10 ms away, and the connection manager's timers are not much finer.
+const COARSEST: Duration = Duration::from_millis(1);
+/// Steps that are looked at: on a busy machine some are long because the processor was somewhere else.
+const STEPS: usize = 16;
+/// How often `relax` may be called without the clock moving.
+const MOST_TURNS: u32 = 20_000_000;
+/// How often the clock is read without waiting.
+const READS: usize = 10_000;
+
+/// The smallest step that was seen.
+pub(super) fn check<P: Platform>(platform: &P) -> Result<Duration, ConformanceError> {
+    let mut before = platform.now();
+    for _ in 0..READS {
+        before = next(platform, before)?;
+    }
+    let mut smallest = Duration::MAX;
+    for _ in 0..STEPS {
+        let mut turns = 0;
+        let now = loop {
+            platform.relax();
+            turns += 1;
+            let now = next(platform, before)?;
+            if now > before {
+                break now;
+            }
+            if turns == MOST_TURNS {
+                return Err(Breach::ClockStands { at: now, turns }.into());
+            }
+        };
+        smallest = smallest.min(now - before);
+        before = now;
+    }
+    if smallest > COARSEST {
+        let step = smallest;
+        let limit = COARSEST;
+        return Err(Breach::ClockCoarse { step, limit }.into());
+    }
+    Ok(smallest)
+}
+
+fn next<P: Platform>(platform: &P, before: Duration) -> Result<Duration, ConformanceError> {
+    let after = platform.now();
+    if after < before {
+        return Err(Breach::ClockWentBack { before, after }.into());
+    }
+    Ok(after)
+}

@@ -1,0 +1,141 @@
+//! BAR 0: the init segment, and what lies around it.
+
+// UNSAFETY: gives DMA memory back.
+#![expect(unsafe_code)]
+
+use core::alloc::Layout;
+
+use bareverbs_firmware_cmds::cmdq::COMMAND_INTERFACE_REVISION;
+use bareverbs_firmware_cmds::init_segment::{
+    CMDIF_REV_FW_SUB, CMDQ_ADDR_H, CMDQ_ADDR_L_SZ, CommandQueueRegister, FW_REV, SIZE, VANISHED,
+    command_interface_revision,
+};
+
+use super::breach::{Breach, ConformanceError};
+use crate::platform::{Dma, DmaError, Platform};
+
+/// The init segment's pages, and one page of doorbells at least.
+const LEAST: usize = SIZE.next_multiple_of(4096) + 4096;
+/// How often a register is read that does not change.
+const READS: usize = 100;
+/// Another queue's address, which no register may ever hold: above it the interface's state, "full", is 0.
+const FOREIGN_HIGH: u32 = 0x00c0_ffee;
+const FOREIGN_LOW: u32 = 0x5a5a_5000;
+
+/// What can be seen by reading. The BAR's length.
+pub(super) fn read<P: Platform>(platform: &P) -> Result<usize, ConformanceError> {
+    let len = platform.bar_len();
+    if len < LEAST {
+        let needed = LEAST;
+        return Err(Breach::BarTooShort { len, needed }.into());
+    }
+    for offset in [FW_REV, CMDIF_REV_FW_SUB] {
+        let first = platform.read_be32(offset);
+        if first == VANISHED {
+            return Err(Breach::NoDevice { offset }.into());
+        }
+        for _ in 0..READS {
+            let then = platform.read_be32(offset);
+            if then != first {
+                return Err(Breach::RegisterChanges {
+                    offset,
+                    first,
+                    then,
+                }
+                .into());
+            }
+        }
+    }
+    let offset = CMDIF_REV_FW_SUB;
+    let value = platform.read_be32(offset);
+    let is_known = |value| command_interface_revision(value) == COMMAND_INTERFACE_REVISION;
+    if !is_known(value) && is_known(value.swap_bytes()) {
+        return Err(Breach::ReadOrder { offset, value }.into());
+    }
+    let last = usize::MAX & !3;
+    for offset in [len, len + FW_REV + 4, len + CMDQ_ADDR_L_SZ, last - 4, last] {
+        let value = platform.read_be32(offset);
+        if value != u32::MAX {
+            return Err(Breach::ReadOutside { offset, value }.into());
+        }
+    }
+    for offset in [FW_REV + 1, FW_REV + 2, CMDIF_REV_FW_SUB + 3, len - 2] {
+        let value = platform.read_be32(offset);
+        if value != u32::MAX {
+            return Err(Breach::ReadUnaligned { offset, value }.into());
+        }
+    }
+    Ok(len)
+}
+
+/// A page whose address the device was told.
+pub(super) struct Told(Dma);
+
+impl Told {
+    /// Once the device was told another one.
+    pub(super) fn free<P: Platform>(self, platform: &P) {
+        // SAFETY: the page is this platform's, nobody has used it, and the device knows of another one by now.
+        unsafe { platform.dma_free(self.0) };
+    }
+}
+
+/// What can be seen by writing: where the device takes its commands from, as bring-up writes it. Nothing is asked of the
+/// device, so that it looks at nothing. Whether it reads back what was written; if not, nothing is seen.
+pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), ConformanceError> {
+    let (size, align) = (4096, 4096);
+    let no_memory = |error| Breach::AllocRefused { size, align, error };
+    let layout = Layout::from_size_align(size, align).map_err(|_| DmaError::OutOfMemory);
+    let page = layout
+        .and_then(|layout| platform.dma_alloc(layout))
+        .map_err(no_memory)?;
+    let (high, low) = ((page.iova >> 32) as u32, page.iova as u32);
+    let address = || {
+        let low = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ)).address_low();
+        u64::from(platform.read_be32(CMDQ_ADDR_H)) << 32 | u64::from(low)
+    };
+    platform.write_be32(CMDQ_ADDR_H, high);
+    platform.write_be32(CMDQ_ADDR_L_SZ, low);
+    let written = page.iova;
+    let found = address();
+    let told = Told(page);
+    if found == 0 {
+        return Ok((false, told));
+    }
+    if found != written {
+        return Err(Breach::WriteOrder { written, found }.into());
+    }
+    let len = platform.bar_len();
+    let both = u64::from(FOREIGN_HIGH) << 32 | u64::from(FOREIGN_LOW);
+    let behind = len + CMDQ_ADDR_H;
+    let unaligned = CMDQ_ADDR_H + 2;
+    type Write<'a> = &'a dyn Fn();
+    let writes: [(usize, usize, Write<'_>); 4] = [
+        (behind, 4, &|| {
+            platform.write_be32(behind, FOREIGN_HIGH);
+            platform.write_be32(behind + 4, FOREIGN_LOW);
+        }),
+        (behind, 8, &|| platform.write_be64(behind, both)),
+        (unaligned, 4, &|| {
+            platform.write_be32(unaligned, FOREIGN_HIGH);
+            platform.write_be32(unaligned + 4, FOREIGN_LOW);
+        }),
+        // The register behind the address rings for commands, and 0 is for none.
+        (CMDQ_ADDR_L_SZ, 8, &|| {
+            platform.write_be64(CMDQ_ADDR_L_SZ, u64::from(FOREIGN_LOW) << 32);
+        }),
+    ];
+    for (offset, size, write) in writes {
+        write();
+        let found = address();
+        if found != written {
+            return Err(Breach::WriteNotIgnored {
+                offset,
+                size,
+                written,
+                found,
+            }
+            .into());
+        }
+    }
+    Ok((true, told))
+}

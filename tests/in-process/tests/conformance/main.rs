@@ -1,0 +1,3 @@
+//! The conformance test of the platform seam: the platform on the model passes it, and one that breaks a duty does not.
+
+mod passes;
