@@ -79,15 +79,21 @@ impl Told {
     }
 }
 
+/// A page, if possible at an address that, the wrong way round, asks for the interface state "full" as well.
+fn page<P: Platform>(platform: &P) -> Result<Dma, Breach> {
+    let size = 4096;
+    let alloc = |align| {
+        let layout = Layout::from_size_align(size, align).map_err(|_| DmaError::OutOfMemory);
+        let page = layout.and_then(|layout| platform.dma_alloc(layout));
+        page.map_err(|error| Breach::AllocRefused { size, align, error })
+    };
+    alloc(1 << 19).or_else(|_| alloc(size))
+}
+
 /// What can be seen by writing: where the device takes its commands from, as bring-up writes it. Nothing is asked of the
 /// device, so that it looks at nothing. Whether it reads back what was written; if not, nothing is seen.
 pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), ConformanceError> {
-    let (size, align) = (4096, 4096);
-    let no_memory = |error| Breach::AllocRefused { size, align, error };
-    let layout = Layout::from_size_align(size, align).map_err(|_| DmaError::OutOfMemory);
-    let page = layout
-        .and_then(|layout| platform.dma_alloc(layout))
-        .map_err(no_memory)?;
+    let page = page(platform)?;
     let (high, low) = ((page.iova >> 32) as u32, page.iova as u32);
     let address = || {
         let low = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ)).address_low();
