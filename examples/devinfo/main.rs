@@ -4,10 +4,12 @@
 //! cargo run --example devinfo                                  the device model, which is built in
 //! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
 //! cargo run --example devinfo -- --selftest                    does it work? No cable is needed
+//! cargo run --example devinfo -- --conformance                 does what is below the driver work?
 //! ```
 //!
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
+mod conformance;
 #[path = "../common/place.rs"]
 mod place;
 mod report;
@@ -48,6 +50,9 @@ struct Arguments {
     /// is needed.
     #[arg(long, conflicts_with_all = ["json", "bind", "unbind"])]
     selftest: bool,
+    /// Holds the platform below the driver (VFIO, or the device model's) against its duties, polled and with interrupts.
+    #[arg(long, conflicts_with_all = ["json", "bind", "unbind", "selftest"])]
+    conformance: bool,
     /// What the device model's port speaks.
     #[arg(long, value_enum, default_value = "ethernet")]
     model_port: ModelPort,
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
         rebind(&arguments)
     } else if arguments.selftest {
         try_out(&arguments)
+    } else if arguments.conformance {
+        conform(&arguments)
     } else {
         show(&arguments)
     };
@@ -96,20 +103,28 @@ fn rebind(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A card that is not there. For its self test it has no cable.
-fn model(arguments: &Arguments) -> World {
+/// A world with a card that is not there.
+fn model(arguments: &Arguments, vectors: u16) -> World {
+    Builder::new()
+        .function(card(arguments))
+        .interrupts(vectors)
+        .threaded()
+}
+
+/// Its tests need no cable, and it has none then.
+fn card(arguments: &Arguments) -> Card {
     let mut card = Card::new(1);
-    card.link_up = !arguments.selftest;
+    card.link_up = !arguments.selftest && !arguments.conformance;
     if arguments.model_port == ModelPort::Infiniband {
         card = card.infiniband();
     }
-    Builder::new().function(card).interrupts(1).threaded()
+    card
 }
 
 fn show(arguments: &Arguments) -> Result<()> {
     let report = match arguments.device {
         Place::Model => {
-            let world = model(arguments);
+            let world = model(arguments, 1);
             let part = Card::new(1).device_id;
             Report::of(world.platform(0), "model0", part)?
         }
@@ -130,11 +145,24 @@ fn show(arguments: &Arguments) -> Result<()> {
 fn try_out(arguments: &Arguments) -> Result<()> {
     match arguments.device {
         Place::Model => {
-            let world = model(arguments);
+            let world = model(arguments, 1);
             selftest::run(|| Ok(world.platform(0)))
         }
         Place::Vfio(address) => {
             selftest::run(|| Ok(VfioDevice::open_with(address, Options::with_vectors(1))?))
         }
     }
+}
+
+fn conform(arguments: &Arguments) -> Result<()> {
+    conformance::run(|vectors| match arguments.device {
+        Place::Model => {
+            let world = model(arguments, vectors);
+            conformance::judge(&world.platform(0))
+        }
+        Place::Vfio(address) => {
+            let options = Options::with_vectors(vectors);
+            conformance::judge(&VfioDevice::open_with(address, options)?)
+        }
+    })
 }

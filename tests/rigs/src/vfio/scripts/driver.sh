@@ -11,6 +11,12 @@ step 60 'self test' "/ours/devinfo --device vfio:$first --selftest"
 step 60 'self test with no cable' "host link 0 down; until_true '/ours/devinfo --device vfio:$first | grep -q PORT_DOWN' &&
     /ours/devinfo --device vfio:$first --selftest; status=\$?; host link 0 up; exit \$status"
 
+# What the platform promises the driver: polled and by interrupts, with huge pages and without.
+for pages in 0 64; do
+    step 120 "platform, $pages huge pages" "echo $pages > /proc/sys/vm/nr_hugepages; [ \$(cat /proc/sys/vm/nr_hugepages) = $pages ] &&
+        /ours/devinfo --device vfio:$second --conformance"
+done
+
 # What the driver promises, on one function.
 step 240 'tests' "BAREVERBS_DEVICE=vfio:$first /ours/on_device --ignored --test-threads=1"
 
