@@ -5,7 +5,7 @@ use super::super::stock_driver::{
     self, BOOT, Boot, Process, Rig, SCENARIO, Scenario, Server, spawn,
 };
 use super::image::Machine;
-use super::setup::{logs, qemu};
+use super::setup::{UNIKERNEL, logs, qemu};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn run_on(
 ) -> Result<Option<i32>, String> {
     let model = Server::start(directory, directory, 1, &["--link", wire])?;
     let provisions = stock_driver::provisions()?;
-    let mut command = qemu(machine, &provisions, &model.sockets[0], words)?;
+    let mut command = qemu(machine, UNIKERNEL, &provisions, &model.sockets[0], words)?;
     let Process(child) = &mut spawn(&mut command)?;
     let status = child.wait().map_err(|error| error.to_string())?;
     for line in model.stop()? {

@@ -27,6 +27,11 @@ pub(super) struct Scenario {
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
+        name: "conformance",
+        about: "the platform is held against its duties, polled and by interrupts",
+        work: conformance,
+    },
+    Scenario {
         name: "server",
         about: "our rping on Linux is the unikernel's client, over IPv4 and IPv6, polled and by interrupts",
         work: server,
@@ -205,6 +210,29 @@ const WAYS: [Way; 3] = [
     ("fd00::", "64", " interrupts"),
     ("10.0.0.", "65535", " interrupts"),
 ];
+
+fn conformance(scene: &mut Scene<'_>) -> Result<(), String> {
+    for machine in Machine::ALL {
+        for (words, found) in [
+            ("", "bytes moved by the device; polled"),
+            ("interrupts", "; sleeps for "),
+        ] {
+            let model = scene.model(2, &[])?;
+            let socket = &model.server.sockets[0];
+            let setup = scene.setup;
+            let program =
+                setup.boot_program(machine, "conformance", &model.logs, "0", socket, words)?;
+            let who = format!("{} {words}", machine.name());
+            let ended = scene.check(&who, program, GOOD)?;
+            scene.says("the test", &ended, found);
+            if let Some(report) = ended.after("conformance: BAR of ") {
+                println!("    BAR of {report}");
+            }
+            model.end(scene, &[])?;
+        }
+    }
+    Ok(())
+}
 
 fn server(scene: &mut Scene<'_>) -> Result<(), String> {
     WAYS.into_iter().try_for_each(|way| serve(scene, way))

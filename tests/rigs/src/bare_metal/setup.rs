@@ -18,6 +18,9 @@ pub(super) struct Setup {
     _lock: File,
 }
 
+/// The program that is the unikernel.
+pub(super) const UNIKERNEL: &str = "bare-metal";
+
 /// The repository.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -53,7 +56,20 @@ impl Setup {
         socket: &Path,
         words: &str,
     ) -> Result<Program, String> {
-        let mut command = qemu(machine, &self.provisions, socket, words)?;
+        self.boot_program(machine, UNIKERNEL, logs, name, socket, words)
+    }
+
+    /// Boots another program of the unikernel's package.
+    pub(super) fn boot_program(
+        &self,
+        machine: Machine,
+        program: &str,
+        logs: &Path,
+        name: &str,
+        socket: &Path,
+        words: &str,
+    ) -> Result<Program, String> {
+        let mut command = qemu(machine, program, &self.provisions, socket, words)?;
         Program::start(&mut command, logs, name)
     }
 }
@@ -61,6 +77,7 @@ impl Setup {
 /// QEMU's command line for a machine with one card and nothing that is not needed.
 pub(super) fn qemu(
     machine: Machine,
+    program: &str,
     provisions: &Provisions,
     socket: &Path,
     words: &str,
@@ -93,7 +110,8 @@ pub(super) fn qemu(
         socket.display()
     );
     command.arg("-device").arg(card);
-    command.arg("-kernel").arg(image::path(machine)?);
+    let image = image::path(machine)?.with_file_name(program);
+    command.arg("-kernel").arg(image);
     command.args(["-append", words]);
     Ok(command)
 }
