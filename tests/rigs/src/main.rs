@@ -53,6 +53,11 @@ const RIGS: &[Rig] = &[
         run: layouts::run,
     },
     Rig {
+        name: "porting",
+        about: bare_metal::porting::ABOUT,
+        run: bare_metal::porting::run,
+    },
+    Rig {
         name: "stock-driver",
         about: stock_driver::ABOUT,
         run: stock_driver::run,

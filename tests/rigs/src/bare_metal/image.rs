@@ -98,7 +98,7 @@ pub(super) fn build(machine: Machine) -> Result<(), String> {
 }
 
 /// The sources of `core`, fetched if they are not there yet.
-fn library() -> Result<PathBuf, String> {
+pub(super) fn library() -> Result<PathBuf, String> {
     let version = output(Command::new("rustc").arg("--version"))?;
     let version = version.split(' ').nth(1).unwrap_or_default().to_string();
     let sources = format!("target/ci/rust-src/usr/src/rustc-{version}/library");

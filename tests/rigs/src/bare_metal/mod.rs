@@ -5,6 +5,7 @@
 //! in `target/rigs/bare-metal/log/`.
 
 mod image;
+pub(crate) mod porting;
 mod program;
 mod rxe;
 mod scenarios;
