@@ -9,7 +9,8 @@
 //! | [`cm`] | the IB connection manager and the RDMA CM (librdmacm) |
 //! | [`platform`] | the seam to implement where the library is to run |
 //!
-//! On Linux, `bareverbs-vfio` implements the seam over VFIO. `examples/rping` is the whole way from a BAR to a
+//! On Linux, `bareverbs-vfio` implements the seam over VFIO; for another kernel
+//! [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) is the way, and [`verbs::conformance`] the test. `examples/rping` is the whole way from a BAR to a
 //! connection, on two device models in one process.
 #![no_std]
 #![forbid(unsafe_code)]

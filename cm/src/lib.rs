@@ -12,6 +12,9 @@
 //! cost: a connection takes at most 512 bytes, and its whole life (REQ, REP, RTU, DREQ, DREP, timewait; both ends) some
 //! 7,200 instructions in the engine.
 //!
+//! Where it runs is the driver's [`Platform`](bareverbs_core::Platform)'s business:
+//! [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) goes from a kernel with nothing to a connection.
+//!
 //! # librdmacm, function by function
 //!
 //! *done*: with the semantics of its man page, as far as the table does not say otherwise; then a test of it, in

@@ -22,6 +22,11 @@
 //! }
 //! ```
 //!
+//! # Another kernel
+//!
+//! [`Platform`] is all that the driver needs of the world around it. [`conformance`] holds an implementation of it against
+//! its duties, and [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) makes one, step by step.
+//!
 //! # Who drives
 //!
 //! Nothing runs in the background. [`Device::poll`] moves everything on that is not data: page requests of the firmware,

@@ -83,7 +83,7 @@ fn shape<P: Platform>(
     if !(12..=LARGEST_SHIFT).contains(&shift) {
         return Err(Breach::PageShift { shift });
     }
-    let expected = (address + len - 1 >> shift) - (address >> shift) + 1;
+    let expected = ((address + len - 1) >> shift) - (address >> shift) + 1;
     if mapping.pages != expected {
         return Err(Breach::Pages {
             address,

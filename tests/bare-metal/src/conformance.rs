@@ -4,7 +4,6 @@
 //! It is a program of its own, so that `rping` does not carry it.
 #![no_std]
 #![no_main]
-
 // UNSAFETY: makes memory of page frames.
 #![expect(unsafe_code)]
 
@@ -12,8 +11,8 @@ mod machine;
 
 use core::fmt;
 
-use bareverbs_core::Resources;
-use bareverbs_core::conformance::{self, ConformanceError, MEMORY_LEN, Options};
+use bareverbs::verbs::Resources;
+use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options};
 use kernel::{Boot, FRAME, FRAMES, MachineError, interrupts};
 
 use machine::Machine;

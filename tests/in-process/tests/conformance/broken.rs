@@ -148,7 +148,7 @@ unsafe impl Platform for Broken {
         let len = self.inner.bar_len();
         match self.fault {
             Fault::NoDevice => u32::MAX,
-            Fault::UnstableRegister if reads % 50 == 0 => !self.inner.read_be32(offset),
+            Fault::UnstableRegister if reads.is_multiple_of(50) => !self.inner.read_be32(offset),
             Fault::ReadSwapped => self.inner.read_be32(offset).swap_bytes(),
             Fault::ReadWrapsAround => self.inner.read_be32(offset % len),
             Fault::ReadRoundsDown => self.inner.read_be32(offset & !3),
