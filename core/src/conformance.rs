@@ -63,7 +63,7 @@ use pattern::Region;
 pub const MEMORY_LEN: usize = 160 << 10;
 
 /// How long the device may take for anything but its start.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How thorough the test is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub fn run<P: Platform>(
     options: Options,
 ) -> Result<Report, ConformanceError> {
     let mut config = Config::DEFAULT;
-    config.command_timeout = 2 * PATIENCE;
+    config.command_timeout = PATIENCE;
     let region = Region::new(memory);
 
     let bar_len = registers::read(platform)?;

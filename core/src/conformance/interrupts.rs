@@ -15,7 +15,7 @@ use bareverbs_firmware_cmds::hca::QueryIssiIn;
 /// How long a wait is in which nothing happens.
 const NAP: Duration = Duration::from_millis(20);
 /// How much later than its deadline a wait may end, and how late a wait that need not wait: a busy machine is late.
-const LATEST: Duration = Duration::from_secs(2);
+const LATEST: Duration = Duration::from_secs(5);
 /// Completions that are slept for.
 const ROUNDS: usize = 8;
 

@@ -93,6 +93,7 @@ fn allocated_memory() {
         SamePointer => DmaAlloc, Breach::PointersOverlap { .. },
         SameIova => DmaAlloc, Breach::IovasOverlap { .. },
         IovaOverlaps => DmaAlloc, Breach::IovasOverlap { .. },
+        Aliased => DmaAlloc, Breach::MemoryShared { .. },
         Absurd => DmaAlloc, Breach::AllocAbsurd { .. },
         FreeLeaks => DmaFree, Breach::FreeKeeps { .. },
         LargeNotContiguous => DmaAlloc, Breach::Refused { path: Path::AllocatedToAllocated, .. },

@@ -6,12 +6,15 @@
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bareverbs_core::VectorSet;
 use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform};
 use bareverbs_in_process::ModelPlatform;
+use memmap2::MmapRaw;
 
 /// What it does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,7 @@ pub(crate) enum Fault {
     SamePointer,
     SameIova,
     IovaOverlaps,
+    Aliased,
     Absurd,
     FreeLeaks,
     IovaElsewhere,
@@ -72,6 +76,23 @@ const LEAST_MEMORY: usize = 4 << 20;
 /// Mappings that a leaking platform has room for.
 const MOST_MAPPINGS: usize = 100;
 
+/// The same page of a file, at two places.
+fn twins() -> std::io::Result<[MmapRaw; 2]> {
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("twins-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    std::fs::remove_file(&path)?;
+    file.set_len(4096)?;
+    Ok([MmapRaw::map_raw(&file)?, MmapRaw::map_raw(&file)?])
+}
+
 /// The model's platform, with a fault.
 pub(crate) struct Broken {
     inner: ModelPlatform,
@@ -83,6 +104,8 @@ pub(crate) struct Broken {
     given: RefCell<Vec<(u64, Dma)>>,
     ever: Cell<usize>,
     mapped: Cell<usize>,
+    /// A page that is mapped twice.
+    twins: [MmapRaw; 2],
 }
 
 impl Broken {
@@ -95,6 +118,7 @@ impl Broken {
             given: RefCell::new(Vec::new()),
             ever: Cell::new(0),
             mapped: Cell::new(0),
+            twins: twins().expect("a file that can be mapped"),
         }
     }
 
@@ -209,6 +233,12 @@ unsafe impl Platform for Broken {
                 // SAFETY: the memory is this long, and is never given back.
                 let mapping = unsafe { self.inner.dma_map(pages) }?;
                 told.iova = self.inner.page_iova(&mapping, 0);
+            }
+            Fault::Aliased if (size, layout.align()) == (4096, 4096) => {
+                let of_this = given.iter().filter(|(_, dma)| dma.layout == layout);
+                if let Some(twin) = self.twins.get(of_this.count()) {
+                    told.ptr = NonNull::new(twin.as_mut_ptr()).expect("mapped memory");
+                }
             }
             _ => {}
         }
