@@ -24,6 +24,7 @@ use crate::gid::{GidTable, Mac};
 use crate::health;
 use crate::page_chunk::PageChunk;
 use crate::platform::{DmaError, Mapping, Platform, VectorSet};
+use crate::qp::blue_flame::BlueFlame;
 use crate::slots::Tables;
 
 /// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
@@ -48,6 +49,8 @@ pub struct Device<'s, P: Platform> {
     pub(crate) tables: Tables<'s>,
     pub(crate) capabilities: Capabilities,
     pub(crate) uar: UarIndex,
+    /// Where short WQEs of QPs are written, if the platform has write-combining pages.
+    pub(crate) blue_flame: BlueFlame,
     /// Event queues for completions.
     pub(crate) completion_eqs: heapless::Vec<Eqn, { crate::control::MAX_EQS }>,
     /// The device's default protection domain, and how many hold it.
@@ -131,6 +134,7 @@ impl<'s, P: Platform> Device<'s, P> {
             tables,
             capabilities,
             uar: UarIndex::from_low_bits(0),
+            blue_flame: BlueFlame::none(),
             completion_eqs: heapless::Vec::new(),
             default_pd: Mutex::new(DefaultPd::default()),
             xrc_base: Mutex::new(XrcBase::default()),
@@ -159,9 +163,17 @@ impl<'s, P: Platform> Device<'s, P> {
         &self.capabilities
     }
 
-    /// The UAR page with the doorbells.
+    /// The UAR page with the doorbells, which is uncached.
     pub(crate) fn uar(&self) -> UarIndex {
         self.uar
+    }
+
+    /// The UAR page with the doorbells of QPs: the same, or the write-combining one.
+    pub(crate) fn qp_uar(&self) -> UarIndex {
+        match self.blue_flame.uar() {
+            Some(uar) if P::WRITE_COMBINING => uar,
+            _ => self.uar,
+        }
     }
 
     /// The event queue for completions of vector `vector` (modulo the number of vectors).

@@ -23,7 +23,7 @@ use bareverbs_firmware_cmds::numbers::{Eqn, UarIndex};
 use bareverbs_firmware_cmds::pages::QueryPagesIn;
 use bareverbs_firmware_cmds::register::{AccessRegisterIn, RegisterHostEndianness};
 use bareverbs_firmware_cmds::status::Status;
-use bareverbs_firmware_cmds::uar::AllocUarIn;
+use bareverbs_firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
 use bareverbs_firmware_cmds::values::{
     AccessRegister, CAPABILITY_GROUP_SIZE, CapabilityGroup, CapabilityMode, CmdifChecksum,
     QueryPages, RegisterId,
@@ -44,6 +44,7 @@ use crate::health;
 use crate::pages::{PageSupply, SupplyError};
 use crate::platform::Platform;
 use crate::port::LinkLayer;
+use crate::qp::blue_flame::BlueFlame;
 use crate::slots::Tables;
 
 /// Firmware starts slowly; between two looks at whether it has, the platform relaxes this often.
@@ -143,6 +144,9 @@ impl<'s, P: Platform> Device<'s, P> {
         self.set_driver_version()?;
         self.enable_roce()?;
         self.alloc_uar()?;
+        if P::WRITE_COMBINING {
+            self.alloc_blue_flame()?;
+        }
         self.create_eqs()
     }
 
@@ -381,14 +385,44 @@ impl<'s, P: Platform> Device<'s, P> {
         let answer = self.execute(&AllocUarIn::new()).at(step)?;
         self.uar = UarIndex::from_low_bits(answer.uar());
         self.reached.uar = true;
-        // Page 0 is the init segment, and a page outside the BAR would swallow every doorbell.
-        let end = self.uar.bar_offset() + UAR_SIZE;
-        if answer.uar() == 0 || end > self.platform.bar_len() {
-            let value = u64::from(answer.uar());
+        self.check_uar(self.uar)
+    }
+
+    /// Page 0 is the init segment, and a page outside the BAR would swallow every doorbell.
+    fn check_uar(&self, uar: UarIndex) -> Result<(), OpenError> {
+        let end = uar.bar_offset() + UAR_SIZE;
+        if uar.number() == 0 || end > self.platform.bar_len() {
+            let value = u64::from(uar.number());
             let field = "uar";
-            return fail(step, OpenFailure::Value { field, value });
+            return fail(OpenStep::AllocUar, OpenFailure::Value { field, value });
         }
         Ok(())
+    }
+
+    /// A second page, write-combining, if the device has BlueFlame registers. The first page stays uncached, and the
+    /// device would mix up their doorbells if they were the same.
+    fn alloc_blue_flame(&mut self) -> Result<(), OpenError> {
+        let caps = &self.capabilities.hca;
+        let log_size = caps.log_bf_reg_size();
+        if !caps.bf() || !BlueFlame::fits(log_size) {
+            return Ok(());
+        }
+        let step = OpenStep::AllocUar;
+        let answer = self.execute(&AllocUarIn::new()).at(step)?;
+        let uar = UarIndex::from_low_bits(answer.uar());
+        self.check_uar(uar)?;
+        if uar == self.uar {
+            let (field, value) = ("uar", u64::from(uar.number()));
+            return fail(step, OpenFailure::Value { field, value });
+        }
+        if self.platform.set_write_combining(uar.bar_offset(), true) {
+            self.blue_flame = BlueFlame::new(uar, log_size);
+            return Ok(());
+        }
+        log::warn!("the platform has no write-combining page: doorbells instead of BlueFlame");
+        let mut dealloc = DeallocUarIn::new();
+        dealloc.set_uar(uar.number());
+        self.execute(&dealloc).at(step).map(drop)
     }
 
     /// The first event queue takes everything, completions included if there are no others.

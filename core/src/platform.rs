@@ -154,6 +154,39 @@ pub unsafe trait Platform {
     /// As [`write_be32`](Self::write_be32). One 64-bit access where the machine has one, otherwise the high half first.
     fn write_be64(&self, offset: usize, value: u64);
 
+    /// Whether doorbell pages can be mapped write-combining, for BlueFlame. Where it is `false`, nothing of it is compiled.
+    ///
+    /// vfio-pci maps BARs uncached, prefetchable ones as well, so there it stays `false`. Who maps the BAR itself sets it,
+    /// and implements [`set_write_combining`](Self::set_write_combining) and [`write_combining`](Self::write_combining).
+    const WRITE_COMBINING: bool = false;
+
+    /// Maps the page of 4 KiB at `offset` of BAR 0 write-combining (`true`), or uncached again, as all of the BAR was at
+    /// first (`false`). Returns whether it is write-combining now; the driver does without where it cannot be.
+    ///
+    /// # Implementation safety
+    /// The page is mapped once: no other mapping of it, with another memory type, is used as long as this one is. The
+    /// driver does not touch the page during the call, and nothing but
+    /// [`write_combining`](Self::write_combining) as long as the answer was `true`.
+    fn set_write_combining(&self, offset: usize, on: bool) -> bool {
+        let _ = (offset, on);
+        false
+    }
+
+    /// Writes `words` to the write-combining page that has `offset`: one word, which is a doorbell, or a WQE of several
+    /// times 64 bytes at a multiple of 64. The words have their bytes in the order in which they are to arrive.
+    ///
+    /// # Implementation safety
+    /// In this order: all earlier writes to DMA memory are visible to the device before it sees this write, as with
+    /// [`write_be64`](Self::write_be64) (x86-64: `sfence`; aarch64: `dmb oshst`); each word is one aligned 64-bit store,
+    /// the lowest address first; everything is on its way to the device when the call returns, so that nothing that is
+    /// written later arrives before it or is combined with it (x86-64: `sfence`; aarch64: `dsb st`). A burst may arrive in
+    /// pieces all the same: the device then fetches the WQE. What lies outside the BAR is ignored.
+    ///
+    /// The driver never has two calls for the same 64 bytes under way at once, but for single words.
+    fn write_combining(&self, offset: usize, words: &[u64]) {
+        let _ = (offset, words);
+    }
+
     /// Allocates memory for host and device, zeroed. `layout`'s alignment holds for both addresses.
     ///
     /// # Implementation safety
@@ -237,6 +270,14 @@ unsafe impl<P: Platform + ?Sized> Platform for &P {
     #[inline]
     fn write_be64(&self, offset: usize, value: u64) {
         (**self).write_be64(offset, value);
+    }
+    const WRITE_COMBINING: bool = P::WRITE_COMBINING;
+    fn set_write_combining(&self, offset: usize, on: bool) -> bool {
+        (**self).set_write_combining(offset, on)
+    }
+    #[inline]
+    fn write_combining(&self, offset: usize, words: &[u64]) {
+        (**self).write_combining(offset, words);
     }
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
         (**self).dma_alloc(layout)

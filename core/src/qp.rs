@@ -28,6 +28,7 @@
 //! ```
 
 pub mod attr;
+pub(crate) mod blue_flame;
 pub mod caps;
 pub(crate) mod create;
 mod init;

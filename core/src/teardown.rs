@@ -70,6 +70,12 @@ impl<P: Platform> Device<'_, P> {
             Some(error) => trouble.note(CloseFailure::Device(error)),
             None => self.tear_down_in_order(&mut trouble),
         }
+        if P::WRITE_COMBINING
+            && let Some(uar) = self.blue_flame.uar()
+        {
+            // The QPs are gone, and the page may be the next driver's for CQs.
+            self.platform.set_write_combining(uar.bar_offset(), false);
+        }
         let pages_lost = self.pages_given();
         // Only an order without any trouble says for sure that the function no longer reaches memory.
         let mut quiet = trouble.first.is_none()
@@ -131,6 +137,13 @@ impl<P: Platform> Device<'_, P> {
                     }
                 }
             }
+        }
+        if P::WRITE_COMBINING
+            && let Some(uar) = self.blue_flame.uar()
+        {
+            let mut dealloc = DeallocUarIn::new();
+            dealloc.set_uar(uar.number());
+            self.step(trouble, &dealloc);
         }
         if self.reached.uar {
             let mut dealloc = DeallocUarIn::new();

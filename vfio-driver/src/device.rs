@@ -246,6 +246,9 @@ impl Drop for VfioDevice {
 // nothing is touched. DMA memory is the caller's alone, mapped at the address that is reported, zeroed and aligned for
 // both (`dma.rs`), and stays until it is freed. The clock is monotonic.
 unsafe impl Platform for VfioDevice {
+    // `WRITE_COMBINING` stays `false`: vfio-pci lets BARs be mapped uncached only (`vfio_pci_core_mmap`), prefetchable ones
+    // as well.
+
     #[inline]
     fn bar_len(&self) -> usize {
         self.bar.len()

@@ -343,8 +343,8 @@ fn create_with<'d, P: Platform, T: QpType>(
             heads: part(layout.sq_heads).cast(),
             record: part(layout.record + 4).cast(),
             slot,
-            platform: device.platform(),
-            doorbell: (device.uar().bar_offset() + doorbell::SEND) as u32,
+            device,
+            doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
             qpn_high: qpn.number() << 8,
             mask: (sizes.sq_blocks.max(1) - 1) as u16,
             wr_mask: (layout.wr_entries - 1) as u16,
@@ -355,6 +355,10 @@ fn create_with<'d, P: Platform, T: QpType>(
             max_inline: sizes.cap.max_inline_data as u16,
             max_sge: sizes.cap.max_send_sge as u8,
             always: if plan.sq_sig_all { 0x8 } else { 0 },
+            blue_flame: match P::WRITE_COMBINING {
+                true => device.blue_flame.blocks(),
+                false => 0,
+            },
             kind: PhantomData,
         },
         rq: RecvQueue {
@@ -436,7 +440,7 @@ fn context<P: Platform, T: QpType>(
         qpc.set_no_sq(true).set_user_index(NO_USER_INDEX);
         return (command, numbers);
     }
-    qpc.set_uar_page(device.uar().number())
+    qpc.set_uar_page(device.qp_uar().number())
         .set_user_index(index)
         .set_log_page_size(pages.log_page_size())
         .set_page_offset(pages.page_offset())

@@ -6,7 +6,8 @@
 //!
 //! **Doorbell.** Once per batch: barrier, doorbell record (16 bits of the block counter), and the first eight bytes of
 //! the last *complete* WQE to the UAR. A work request that fails half-way leaves nothing behind that a doorbell would
-//! name, since neither counter moves before the WQE is whole.
+//! name, since neither counter moves before the WQE is whole. On platforms with write-combining doorbell pages a batch of
+//! one short WQE is written there whole (`blue_flame.rs`).
 //!
 //! **Room.** Counted in work requests, as libibverbs counts: the ring is sized for `max_send_wr` of the largest. The
 //! poller moves the tail in the QP's slot; this side looks there only when its own copy says full.
@@ -20,6 +21,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ah::EXTENDED;
+use crate::device::Device;
 use crate::dma::write_barrier;
 use crate::mr::Sge;
 use crate::platform::Platform;
@@ -54,7 +56,8 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) heads: *const AtomicU32,
     pub(crate) record: *mut u32,
     pub(crate) slot: &'d QpSlot,
-    pub(crate) platform: &'d P,
+    /// For its doorbells.
+    pub(crate) device: &'d Device<'d, P>,
     pub(crate) doorbell: u32,
     /// QP number in bits 31:8.
     pub(crate) qpn_high: u32,
@@ -74,6 +77,8 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) max_sge: u8,
     /// What every control segment's flags contain: the completion bits, with `sq_sig_all`.
     pub(crate) always: u8,
+    /// Blocks of the longest WQE that goes to the device by BlueFlame; 0 on an uncached doorbell page.
+    pub(crate) blue_flame: u8,
     pub(crate) kind: PhantomData<fn() -> T>,
 }
 
@@ -135,6 +140,24 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     pub fn free(&self) -> u32 {
         let outstanding = self.head.wrapping_sub(self.slot.sq_tail.load(Acquire));
         u32::from(self.room).saturating_sub(outstanding)
+    }
+
+    /// Rings on a write-combining page for `posted` work requests, of which the first lies at block `first`: a single one
+    /// that fits goes there itself. Of a list the device has to fetch all but one anyway.
+    // Out of line: with it the batch would be kept in memory until it is dropped.
+    #[inline(never)]
+    fn ring_write_combining(&mut self, first: u32, posted: u32, last: u64) {
+        let (platform, register) = (self.device.platform(), &self.device.blue_flame);
+        let blocks = self.block.wrapping_sub(first);
+        if posted == 1
+            && blocks <= self.blue_flame.into()
+            // SAFETY: this queue's ring, and the WQE in it is complete.
+            && unsafe { register.write(platform, self.ring, self.mask, first, blocks) }
+        {
+            return;
+        }
+        platform.write_combining(self.doorbell as usize, &[last.to_be()]);
+        self.doorbell ^= DOORBELL_FLIP;
     }
 
     /// The room behind `head`, now that completions may have been polled.
@@ -220,15 +243,18 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             return;
         }
         let queue = &mut *self.queue;
-        queue.block = self.block;
-        queue.head = self.head;
+        let first = core::mem::replace(&mut queue.block, self.block);
+        let head = core::mem::replace(&mut queue.head, self.head);
         write_barrier();
         // SAFETY: the QP's doorbell record, which lives as long as the QP; the second dword is the send queue's.
         unsafe { queue.record.write_volatile((self.block & 0xffff).to_be()) };
-        queue
-            .platform
-            .write_be64(queue.doorbell as usize, self.last);
-        queue.doorbell ^= DOORBELL_FLIP;
+        if P::WRITE_COMBINING && queue.blue_flame != 0 {
+            queue.ring_write_combining(first, self.head.wrapping_sub(head), self.last);
+        } else {
+            let platform = queue.device.platform();
+            platform.write_be64(queue.doorbell as usize, self.last);
+            queue.doorbell ^= DOORBELL_FLIP;
+        }
         self.last = 0;
     }
 
