@@ -88,6 +88,9 @@ pub struct Config {
     pub page_chunk: u32,
     /// How long the `initializing` bit stays set after power-on and reset.
     pub boot_time: Duration,
+    /// The way to the card combines writes to send registers, and a line that is not full waits for that long. For
+    /// emulated machines, which do not; those that do hand bursts to [`Model::bar_write`](crate::Model::bar_write).
+    pub combining: Option<Duration>,
     /// How long a command takes at least.
     pub command_time: Duration,
     /// Whether set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
@@ -142,6 +145,7 @@ impl Config {
             init_pages: 8,
             page_chunk: 8,
             boot_time: Duration::from_millis(1),
+            combining: None,
             command_time: Duration::ZERO,
             strict: true,
             general,
@@ -159,6 +163,16 @@ impl Config {
     pub fn without_netdev(mut self) -> Self {
         for caps in [&mut self.general, &mut self.general_max] {
             caps.set_eth_net_offloads(false).set_nic_flow_table(false);
+        }
+        self
+    }
+
+    /// The same card with BlueFlame, which it only has where the way to it may combine writes: the vendor's drivers test
+    /// for that when they see it.
+    #[must_use]
+    pub fn with_blue_flame(mut self) -> Self {
+        for caps in [&mut self.general, &mut self.general_max] {
+            caps.set_bf(true);
         }
         self
     }

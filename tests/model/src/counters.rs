@@ -41,6 +41,11 @@ pub struct Stats {
     pub commands_failed: u64,
     /// Doorbells of send queues.
     pub doorbells: u64,
+    /// WQEs that were executed as they came through a BlueFlame register.
+    pub blue_flame: u64,
+    /// WQEs that came through a BlueFlame register, and had to be fetched: not all of them came, or not when it was their
+    /// turn.
+    pub blue_flame_missed: u64,
     /// Doorbells that named nothing, or came through another queue's UAR, or made no sense.
     pub bad_doorbells: u64,
     /// Completions written.

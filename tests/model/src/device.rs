@@ -1,5 +1,6 @@
 //! The device's state, in one place, and what holds it together: events, contexts, deadlines.
 
+use crate::blue_flame::Front;
 use crate::caps::Caps;
 use crate::command::queue::CommandQueue;
 use crate::config::Config;
@@ -109,6 +110,8 @@ pub(crate) struct Device {
     pub(crate) cmdq: CommandQueue,
     pub(crate) pages: Pages,
     pub(crate) uars: Table<Uar>,
+    /// What is between the bus and the doorbell registers, if bursts can come.
+    pub(crate) front: Option<Box<Front>>,
     pub(crate) pds: Table<Domain>,
     pub(crate) transport_domains: Table<Domain>,
     pub(crate) xrcds: Table<Domain>,
@@ -171,6 +174,7 @@ impl Device {
             cmdq: CommandQueue::new(&config),
             pages: Pages::new(&config),
             uars: Table::new(FIRST_UAR, uars),
+            front: Front::new(&config).map(Box::new),
             pds: Table::new(1, 1 << caps.general.log_max_pd()),
             transport_domains: Table::new(1, 1 << caps.general.log_max_transport_domain()),
             xrcds: Table::new(1, 1 << caps.general.log_max_xrcd()),
@@ -334,6 +338,9 @@ impl Device {
         }
         self.leaks.append(&mut leaks);
         self.uars.clear();
+        if let Some(front) = &mut self.front {
+            front.begun = None;
+        }
         self.pds.clear();
         self.transport_domains.clear();
         self.xrcds.clear();

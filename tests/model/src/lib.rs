@@ -27,7 +27,9 @@
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
 mod bar;
+mod blue_flame;
 mod caps;
+mod combine;
 mod command;
 pub mod config;
 pub mod counters;

@@ -1,6 +1,8 @@
 //! The card: what the bus, the cable and the clock do to it.
 
 use crate::bar;
+use crate::blue_flame::Front;
+use crate::combine::Combiner;
 use crate::config::Config;
 use crate::counters::Stats;
 use crate::device::{Device, Leak};
@@ -8,6 +10,7 @@ use crate::fault::Faults;
 use crate::host::Host;
 use crate::io::Io;
 use crate::pci::{ConfigEffect, Pci};
+use crate::uar;
 use core::time::Duration;
 
 /// A ConnectX-5-like physical function.
@@ -59,7 +62,10 @@ impl Model {
 
     /// A read of 1, 2, 4 or 8 bytes in BAR 0. All registers are big-endian: `data` is as it lies on the bus, lowest address
     /// first.
-    pub fn bar_read(&mut self, _host: &mut dyn Host, offset: u64, data: &mut [u8]) {
+    pub fn bar_read(&mut self, host: &mut dyn Host, offset: u64, data: &mut [u8]) {
+        if self.device.front.is_some() {
+            self.empty_combined(host);
+        }
         if self.pci.memory_enabled() {
             bar::read(&mut self.device, &self.pci, offset, data);
         } else {
@@ -69,6 +75,47 @@ impl Model {
 
     /// A write of 1, 2, 4 or 8 bytes in BAR 0, or of up to 64 bytes if the bus combined them.
     pub fn bar_write(&mut self, host: &mut dyn Host, offset: u64, data: &[u8]) {
+        if self.device.front.is_some() {
+            self.write_combined(host, offset, data);
+        } else {
+            self.bus_write(host, offset, data);
+        }
+    }
+
+    /// A write on its way through what may combine it.
+    #[inline(never)]
+    fn write_combined(&mut self, host: &mut dyn Host, offset: u64, data: &[u8]) {
+        let now = self.device.now;
+        let front = self.device.front.as_mut();
+        let Some(combiner) = front.and_then(|front| front.combiner.as_mut()) else {
+            return self.bus_write(host, offset, data);
+        };
+        let writes = if uar::is_send_register(offset) {
+            combiner.store(now, offset, data)
+        } else {
+            let mut writes = combiner.empty();
+            writes.push((offset, data.to_vec()));
+            writes
+        };
+        for (offset, data) in writes {
+            self.bus_write(host, offset, &data);
+        }
+    }
+
+    /// A read empties what combines writes.
+    #[inline(never)]
+    fn empty_combined(&mut self, host: &mut dyn Host) {
+        let front = self.device.front.as_mut();
+        let combiner = front.and_then(|front| front.combiner.as_mut());
+        let writes = combiner.map(Combiner::empty);
+        for (offset, data) in writes.into_iter().flatten() {
+            self.bus_write(host, offset, &data);
+        }
+    }
+
+    /// A write as the bus brings it.
+    #[inline]
+    fn bus_write(&mut self, host: &mut dyn Host, offset: u64, data: &[u8]) {
         if !self.pci.memory_enabled() || self.device.health.vanished {
             return;
         }
@@ -115,6 +162,7 @@ impl Model {
     /// the BAR come back as they were, everything else is as at power-on.
     pub fn function_reset(&mut self) {
         if !self.device.health.vanished {
+            self.device.front = Front::new(&self.device.config).map(Box::new);
             self.device.reset();
             self.pci.reset(&self.device.config, true);
         }
@@ -182,10 +230,14 @@ impl Model {
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
         let timer = device.timers.first().map(|&(at, _)| at);
         let held_back = device.held_back.first().map(|&(at, _)| at);
-        [commands, boot, busy, drain, timer, held_back]
+        let first = [commands, boot, busy, drain, timer, held_back]
             .into_iter()
             .flatten()
-            .min()
+            .min();
+        match &device.front {
+            Some(front) => first.into_iter().chain(front.deadline()).min(),
+            None => first,
+        }
     }
 
     /// Whether [`advance`](Self::advance) has something to do at the time that it was last told.

@@ -1,5 +1,6 @@
 //! Queue pairs: queues in the host's memory, states, doorbells, and what the transport has to know of them.
 
+use crate::blue_flame::Written;
 use crate::device::Device;
 use crate::force_loopback;
 use crate::infiniband::LocalDestination;
@@ -50,6 +51,8 @@ pub(crate) struct Qp {
     /// Next block to fetch, and where the posted ones end.
     pub(crate) sq_next: u16,
     pub(crate) sq_posted: u16,
+    /// The next one, if it came through a register.
+    pub(crate) written: Option<Box<Written>>,
     pub(crate) rq_next: u16,
     pub(crate) rq_posted: u16,
     pub(crate) place: Place,

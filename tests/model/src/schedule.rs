@@ -1,5 +1,6 @@
 //! The running of queue pairs: whose turn it is, timers, and the flushing of what is left in error.
 
+use crate::blue_flame::Front;
 use crate::device::Device;
 use crate::eq::event;
 use crate::io::Io;
@@ -161,6 +162,7 @@ impl Device {
             let blocks = u16::from(control[7] & 0x3f).div_ceil(4).clamp(1, left);
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.sq_next = index.wrapping_add(blocks);
+                qp.written = None;
             }
             self.send_completed(
                 io,
@@ -250,6 +252,11 @@ impl Device {
             && self.looped.is_empty()
     }
 
+    fn front_is_late(&self, now: Duration) -> bool {
+        let late = |front: &Front| front.deadline().is_some_and(|at| at <= now);
+        self.front.as_deref().is_some_and(late)
+    }
+
     /// Whether anything but commands is due.
     pub(crate) fn has_work(&self) -> bool {
         let now = self.now;
@@ -259,12 +266,16 @@ impl Device {
         !self.idle()
             || due(&self.timers)
             || due(&self.held_back)
+            || self.front_is_late(now)
             || !self.draining.is_empty() && self.drain_at <= now
     }
 
     /// Timers that have come, events held back for long enough, and receive queues to be drained.
     pub(crate) fn run_timers(&mut self, io: &mut Io<'_>) {
         let now = self.now;
+        if self.front_is_late(now) {
+            self.front_late(io);
+        }
         while let Some(&(deadline, qpn)) = self.timers.first() {
             if deadline > now {
                 break;

@@ -38,9 +38,14 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
+/// Whether an offset in the BAR is one of those that drivers map write-combining, if any.
+pub(crate) fn is_send_register(offset: u64) -> bool {
+    offset >= u64::from(FIRST_UAR) << 12 && (BLUE_FLAME..BLUE_FLAME_END).contains(&(offset & 0xfff))
+}
+
 impl Device {
     /// A doorbell of a queue pair's send queue or of an Ethernet one: their numbers do not overlap.
-    fn send_doorbell(&mut self, io: &mut Io<'_>, index: u32, second: u32) {
+    pub(crate) fn send_doorbell(&mut self, io: &mut Io<'_>, index: u32, second: u32) {
         let number = second >> 8;
         if self.nic.sqs.contains(number) {
             self.ethernet_doorbell(io, index, number);
@@ -51,6 +56,13 @@ impl Device {
 
     /// A write into a doorbell page. Returns whether it meant something.
     pub(crate) fn uar_write(&mut self, io: &mut Io<'_>, index: u32, at: u64, data: &[u8]) -> bool {
+        if self.front.is_some() && self.uars.contains(index) {
+            let start = (BLUE_FLAME..BLUE_FLAME_END).contains(&at) && at.is_multiple_of(HALF);
+            let room = start.then_some(HALF as usize);
+            if self.blue_flame_write(io, index, at, data, room) {
+                return true;
+            }
+        }
         let Some(uar) = self.uars.get_mut(index) else {
             log::warn!("doorbell in page {index:#x}, which is no UAR");
             self.stats.bad_doorbells += 1;
@@ -70,7 +82,8 @@ impl Device {
             (EQ_UPDATE, _) => self.eq_doorbell(io, index, first, false),
             (BLUE_FLAME..BLUE_FLAME_END, second) => match ((at - BLUE_FLAME) % HALF, second) {
                 // The second word names the queue, whether both come at once or one after the other; the first says
-                // nothing that is not in the WQE. The rest of a BlueFlame write is the WQE, which is in memory as well.
+                // nothing that is not in the WQE. The rest of a BlueFlame write in pieces is the WQE, which is in memory as
+                // well.
                 (0, Some(second)) => self.send_doorbell(io, index, second),
                 (4, None) => self.send_doorbell(io, index, first),
                 _ => {}

@@ -138,12 +138,12 @@ fn poke(node: &mut Node, random: &mut Random) {
         3 => random.below(33 << 20),
         _ => random.next(),
     };
-    let mut data = [0; 8];
+    let mut data = [0; 64];
     random.fill(&mut data);
     if random.one_in(2) {
-        data = (random.interesting() << 8).to_be_bytes();
+        data[..8].copy_from_slice(&(random.interesting() << 8).to_be_bytes());
     }
-    let len = [1, 2, 4, 8][random.below(4) as usize];
+    let len = [1, 2, 4, 8, 64][random.below(5) as usize];
     // The command queue stays where it is, and the card is not told to stop.
     let moves = offset < 0x20 + 8;
     if random.one_in(2) || moves {
@@ -165,6 +165,7 @@ fn random_commands_and_registers() {
             supported_issi: 1 << (seed % 3 != 0) as u32,
             ..match seed % 5 {
                 0 => Config::new(1).virtual_function(),
+                1 | 2 => Config::new(1).with_blue_flame(),
                 _ => Config::new(1),
             }
         });

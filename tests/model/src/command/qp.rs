@@ -146,6 +146,7 @@ impl Qp {
             sq_start: 0,
             sq_next: 0,
             sq_posted: 0,
+            written: None,
             rq_next: 0,
             rq_posted: 0,
             place: crate::pages::Place::default(),

@@ -87,6 +87,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         ring,
         next: 0,
         posted: 0,
+        written: None,
         queued: false,
         place,
     });
@@ -119,6 +120,7 @@ pub(super) fn modify(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Modify
     if next == QueueState::Reset {
         sq.next = 0;
         sq.posted = 0;
+        sq.written = None;
     }
     device.wake_sq(number);
     Ok(())

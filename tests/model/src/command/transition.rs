@@ -402,6 +402,7 @@ pub(super) fn to_reset(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Qp2R
     *qp.context.secondary_address_path_mut() = Ads::ZERO;
     qp.sq_next = 0;
     qp.sq_posted = 0;
+    qp.written = None;
     qp.rq_next = 0;
     qp.rq_posted = 0;
     qp.broken = false;

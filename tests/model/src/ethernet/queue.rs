@@ -1,5 +1,6 @@
 //! The objects: queues with their states, and what points to them.
 
+use crate::blue_flame::Written;
 use crate::host::IommuFault;
 use crate::io::Io;
 use crate::mkey::Accessor;
@@ -87,6 +88,8 @@ pub(crate) struct Sq {
     /// Next block to fetch, and where the posted ones end.
     pub(crate) next: u16,
     pub(crate) posted: u16,
+    /// The next one, if it came through a register.
+    pub(crate) written: Option<Box<Written>>,
     /// In the ready list.
     pub(crate) queued: bool,
     pub(crate) place: Place,
