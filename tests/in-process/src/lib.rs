@@ -13,7 +13,9 @@ mod memory;
 mod platform;
 pub mod subnet;
 mod world;
+mod write_combining;
 
 pub use memory::Accounting;
 pub use platform::ModelPlatform;
-pub use world::{Builder, Wire, World};
+pub use world::{Builder, Wire, World, bring_up};
+pub use write_combining::WriteCombining;

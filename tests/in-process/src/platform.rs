@@ -17,6 +17,13 @@ pub struct ModelPlatform {
     pub(crate) index: usize,
 }
 
+impl ModelPlatform {
+    /// A write as the bus brings it: 4 or 8 bytes, or up to 64 that were combined.
+    pub(crate) fn write_bus(&self, offset: usize, data: &[u8]) {
+        self.shared.bar_write(self.index, offset as u64, data);
+    }
+}
+
 // SAFETY: registers go to the model at once and in order, under one lock; memory comes from the world's table, which keeps
 // it until it is given back, and which the device's accesses are checked against.
 unsafe impl Platform for ModelPlatform {

@@ -2,7 +2,7 @@
 
 use crate::memory::{Accounting, Memory};
 use crate::platform::ModelPlatform;
-use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Storage, VectorSet};
+use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Platform, Storage, VectorSet};
 use connectx_model::host::{Host, IommuFault};
 use connectx_model::link::datagram;
 use connectx_model::link::fault::{Faulty, Rates};
@@ -207,14 +207,7 @@ impl World {
         storage: Storage<'s>,
         addresses: &[IpAddr],
     ) -> Device<'s, ModelPlatform> {
-        let device = Device::open(self.platform(index), config, storage).expect("bring-up");
-        let mac = device.mac().expect("MAC");
-        for (index, &address) in (0..).zip(addresses) {
-            device
-                .set_gid(index, GidEntry::roce_v2(address.into(), mac))
-                .expect("GID");
-        }
-        device
+        bring_up(self.platform(index), config, storage, addresses)
     }
 
     /// Looks into a model, or sets its faults.
@@ -285,6 +278,26 @@ impl World {
     pub fn limit_memory(&self, index: usize, budget: Option<usize>) {
         self.shared.lock().functions[index].port.memory.budget = budget;
     }
+}
+
+/// Brings the driver up on a platform over a function and gives it these addresses, as RoCE v2.
+///
+/// # Panics
+/// If the driver does not come up, or the table is too short.
+pub fn bring_up<'s, P: Platform>(
+    platform: P,
+    config: DriverConfig,
+    storage: Storage<'s>,
+    addresses: &[IpAddr],
+) -> Device<'s, P> {
+    let device = Device::open(platform, config, storage).expect("bring-up");
+    let mac = device.mac().expect("MAC");
+    for (index, &address) in (0..).zip(addresses) {
+        device
+            .set_gid(index, GidEntry::roce_v2(address.into(), mac))
+            .expect("GID");
+    }
+    device
 }
 
 impl Drop for World {

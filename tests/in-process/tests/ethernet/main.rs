@@ -3,6 +3,8 @@
 #[path = "../verbs/lab.rs"]
 #[allow(dead_code, reason = "verbs use more of it")]
 mod lab;
+#[path = "../verbs/seam.rs"]
+mod seam;
 
 mod errors;
 mod forged;

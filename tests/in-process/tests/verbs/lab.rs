@@ -7,14 +7,16 @@ use bareverbs_core::{
     QpCap, QpInitAttr, QpState, QpType, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Wc,
     WcOpcode, WcStatus,
 };
-use bareverbs_in_process::{Builder, ModelPlatform, World};
+use bareverbs_in_process::{Builder, World, bring_up};
 use connectx_model::Config as Card;
 use connectx_model::Objects;
 use connectx_model::link::Cable;
 
+use crate::seam::{self, Seam};
+
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-pub(crate) type Card0<'d> = Device<'d, ModelPlatform>;
+pub(crate) type Card0<'d> = Device<'d, Seam>;
 
 /// The two sides.
 pub(crate) struct Lab<'d> {
@@ -25,16 +27,16 @@ pub(crate) struct Lab<'d> {
 /// One card with a PD.
 pub(crate) struct Side<'d> {
     pub(crate) device: &'d Card0<'d>,
-    pub(crate) pd: Pd<'d, ModelPlatform>,
+    pub(crate) pd: Pd<'d, Seam>,
     pub(crate) gid: Gid,
     pub(crate) mac: [u8; 6],
 }
 
 /// A QP with a CQ of its own and a buffer.
 pub(crate) struct End<'d, T: QpType> {
-    pub(crate) qp: Qp<'d, ModelPlatform, T>,
-    pub(crate) cq: Cq<'d, ModelPlatform>,
-    pub(crate) buffer: Buffer<'d, ModelPlatform>,
+    pub(crate) qp: Qp<'d, Seam, T>,
+    pub(crate) cq: Cq<'d, Seam>,
+    pub(crate) buffer: Buffer<'d, Seam>,
 }
 
 pub(crate) const CAP: QpCap = QpCap {
@@ -53,8 +55,8 @@ pub(crate) const ALL: Access = Access::LOCAL_WRITE
 /// Runs a test in virtual time; `card` may change the cards.
 pub(crate) fn lab_with(card: impl Fn(Card) -> Card, test: impl FnOnce(&Lab<'_>)) {
     let world = Builder::new()
-        .function(card(Card::new(1)))
-        .function(card(Card::new(2)))
+        .function(card(seam::card(Card::new(1))))
+        .function(card(seam::card(Card::new(2))))
         .stepped();
     run(&world, test);
 }
@@ -68,8 +70,8 @@ pub(crate) fn lab(test: impl FnOnce(&Lab<'_>)) {
 pub(crate) fn bad_cable(seed: u64, test: impl FnOnce(&Lab<'_>)) {
     let builder = Builder::with_link(Box::new(Cable::new()), seed);
     let world = builder
-        .function(Card::new(1))
-        .function(Card::new(2))
+        .function(seam::card(Card::new(1)))
+        .function(seam::card(Card::new(2)))
         .stepped();
     run(&world, test);
 }
@@ -84,7 +86,8 @@ pub(crate) fn run(world: &World, test: impl FnOnce(&Lab<'_>)) {
         let [first, second] = &mut resources;
         let open = |node: usize, storage| {
             let address = [10, 0, 0, node as u8 + 1].into();
-            world.open(node, Config::DEFAULT, storage, &[address])
+            let platform = seam::platform(world, node);
+            bring_up(platform, Config::DEFAULT, storage, &[address])
         };
         let devices = [open(0, first.storage()), open(1, second.storage())];
         {
@@ -136,7 +139,7 @@ impl<'d> Lab<'d> {
         node: usize,
         cap: QpCap,
         cqe: u32,
-        srq: Option<&Srq<'d, ModelPlatform>>,
+        srq: Option<&Srq<'d, Seam>>,
     ) -> End<'d, T> {
         let side = &self.sides[node];
         let cq = side.device.create_cq(CqInit::new(cqe)).expect("CQ");
@@ -183,7 +186,7 @@ impl<'d> Lab<'d> {
     /// Moves a QP to RTS; what `change` does to the attributes counts.
     pub(crate) fn to_rts<T: QpType>(
         &self,
-        qp: &mut Qp<'d, ModelPlatform, T>,
+        qp: &mut Qp<'d, Seam, T>,
         node: usize,
         remote: bareverbs_core::Qpn,
         change: &dyn Fn(&mut QpAttr),
@@ -227,11 +230,11 @@ impl<'d> Lab<'d> {
 
     /// Polls a CQ until there is a completion; both cards run meanwhile.
     #[track_caller]
-    pub(crate) fn wait(&self, cq: &mut Cq<'d, ModelPlatform>) -> Wc {
+    pub(crate) fn wait(&self, cq: &mut Cq<'d, Seam>) -> Wc {
         self.try_wait(cq, 20_000 * MS).expect("a completion")
     }
 
-    pub(crate) fn try_wait(&self, cq: &mut Cq<'d, ModelPlatform>, limit: Duration) -> Option<Wc> {
+    pub(crate) fn try_wait(&self, cq: &mut Cq<'d, Seam>, limit: Duration) -> Option<Wc> {
         let end = self.world.now() + limit;
         loop {
             if let Some(completion) = cq.poll().expect("the CQ works") {

@@ -8,6 +8,7 @@ mod lab;
 mod memory_keys;
 mod queries_and_limits;
 mod rc_traffic;
+mod seam;
 mod shared_receive_queues;
 mod threads;
 mod uc_traffic;

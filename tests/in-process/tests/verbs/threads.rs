@@ -3,6 +3,7 @@
 use bareverbs_core::{CqInit, Inline, QpAttr, QpAttrMask, QpInitAttr, QpState, Rc, WcStatus};
 
 use crate::lab::{self, CAP, End, SIGNALED, SILENT};
+use crate::seam;
 
 /// The two halves of a QP and its CQ on three threads, over the threaded device.
 #[test]
@@ -10,8 +11,8 @@ fn halves_on_threads() {
     use bareverbs_in_process::Builder;
     use connectx_model::Config as Card;
     let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
+        .function(seam::card(Card::new(1)))
+        .function(seam::card(Card::new(2)))
         .threaded();
     lab::run(&world, |lab| {
         const COUNT: u64 = 2000;
@@ -61,8 +62,8 @@ fn destroying_while_another_thread_polls() {
     use connectx_model::Config as Card;
     use std::sync::atomic::{AtomicBool, Ordering};
     let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
+        .function(seam::card(Card::new(1)))
+        .function(seam::card(Card::new(2)))
         .threaded();
     lab::run(&world, |lab| {
         let side = &lab.sides[0];

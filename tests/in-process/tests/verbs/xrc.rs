@@ -5,13 +5,13 @@ use bareverbs_core::{
     QpAttr, QpAttrMask, QpInitAttr, QpState, Rc, Remote, SendData, SendFlags, SendOp, SendWr, Sge,
     Srq, SrqAttr, SrqError, Wc, WcFlags, WcOpcode, WcStatus, XrcRecv, XrcSend, Xrcd,
 };
-use bareverbs_in_process::ModelPlatform;
 use connectx_model::fault::{CommandFault, CommandRule};
 use connectx_model::syndrome::Status;
 
 use crate::lab::{ALL, CAP, LENGTHS, Lab, MS, SIGNALED, lab, lab_with, ok, pattern};
+use crate::seam::Seam;
 
-type Buf<'d> = Buffer<'d, ModelPlatform>;
+type Buf<'d> = Buffer<'d, Seam>;
 
 fn sizes(max_wr: u32) -> SrqAttr {
     SrqAttr {
@@ -23,23 +23,23 @@ fn sizes(max_wr: u32) -> SrqAttr {
 
 /// An initiator on node 0.
 struct Initiator<'d> {
-    qp: Qp<'d, ModelPlatform, XrcSend>,
-    cq: Cq<'d, ModelPlatform>,
+    qp: Qp<'d, Seam, XrcSend>,
+    cq: Cq<'d, Seam>,
     buffer: Buf<'d>,
 }
 
 /// What one of the processes at node 1 has. In the order in which it has to go.
 struct Owner<'d> {
-    srq: Srq<'d, ModelPlatform>,
-    cq: Cq<'d, ModelPlatform>,
+    srq: Srq<'d, Seam>,
+    cq: Cq<'d, Seam>,
     buffer: Buf<'d>,
-    pd: Pd<'d, ModelPlatform>,
+    pd: Pd<'d, Seam>,
 }
 
 /// The target of node 1, in its domain.
 struct Target<'d> {
-    qp: Qp<'d, ModelPlatform, XrcRecv>,
-    domain: Xrcd<'d, ModelPlatform>,
+    qp: Qp<'d, Seam, XrcRecv>,
+    domain: Xrcd<'d, Seam>,
 }
 
 fn initiator<'d>(lab: &Lab<'d>) -> Initiator<'d> {
@@ -59,7 +59,7 @@ fn initiator<'d>(lab: &Lab<'d>) -> Initiator<'d> {
     Initiator { qp, cq, buffer }
 }
 
-fn owner<'d>(lab: &Lab<'d>, domain: &Xrcd<'d, ModelPlatform>, max_wr: u32) -> Owner<'d> {
+fn owner<'d>(lab: &Lab<'d>, domain: &Xrcd<'d, Seam>, max_wr: u32) -> Owner<'d> {
     let device = lab.sides[1].device;
     let pd = device.alloc_pd().unwrap();
     let cq = device.create_cq(CqInit::new(63)).unwrap();

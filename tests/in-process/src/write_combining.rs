@@ -1,0 +1,151 @@
+//! The platform of a machine that maps doorbell pages write-combining.
+
+// UNSAFETY: implements the seam's unsafe trait by passing everything on.
+#![expect(unsafe_code)]
+
+use crate::platform::ModelPlatform;
+use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+/// "No page".
+const NONE: usize = usize::MAX;
+
+/// One function of a world, one page of which may be write-combining.
+///
+/// What the driver does against the seam's rules is a panic: to touch that page otherwise, or another one so.
+#[derive(Clone)]
+pub struct WriteCombining {
+    inner: ModelPlatform,
+    page: Arc<AtomicUsize>,
+    /// Bytes that the bus takes at a time; 0 if no page can be mapped so.
+    burst: usize,
+}
+
+impl WriteCombining {
+    /// On a machine that combines what it is given at once.
+    #[must_use]
+    pub fn new(inner: ModelPlatform) -> Self {
+        Self {
+            inner,
+            page: Arc::new(AtomicUsize::new(NONE)),
+            burst: LINE,
+        }
+    }
+
+    /// On a machine whose buffers are always emptied too early: everything arrives in pieces of eight bytes.
+    #[must_use]
+    pub fn in_pieces(inner: ModelPlatform) -> Self {
+        let burst = size_of::<u64>();
+        Self {
+            burst,
+            ..Self::new(inner)
+        }
+    }
+
+    /// On a machine that could, and does not.
+    #[must_use]
+    pub fn refusing(inner: ModelPlatform) -> Self {
+        Self {
+            burst: 0,
+            ..Self::new(inner)
+        }
+    }
+
+    /// The write-combining page.
+    #[must_use]
+    pub fn page(&self) -> Option<usize> {
+        Some(self.page.load(Ordering::Relaxed)).filter(|&page| page != NONE)
+    }
+
+    #[track_caller]
+    fn uncached(&self, offset: usize) {
+        assert_ne!(
+            Some(offset & !(PAGE - 1)),
+            self.page(),
+            "the page of {offset:#x} is not uncached"
+        );
+    }
+}
+
+// SAFETY: every duty is passed on to the model's platform, whose registers take writes at once and in order.
+unsafe impl Platform for WriteCombining {
+    const WRITE_COMBINING: bool = true;
+
+    fn set_write_combining(&self, offset: usize, on: bool) -> bool {
+        assert!(offset.is_multiple_of(PAGE) && offset < self.bar_len());
+        if on && self.burst == 0 {
+            return false;
+        }
+        let (before, after) = if on { (NONE, offset) } else { (offset, NONE) };
+        let swapped =
+            self.page
+                .compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+        assert_eq!(swapped, Ok(before), "one page at a time");
+        on
+    }
+
+    fn write_combining(&self, offset: usize, words: &[u64]) {
+        assert_eq!(Some(offset & !(PAGE - 1)), self.page());
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let wqe = bytes.len().is_multiple_of(LINE) && offset.is_multiple_of(LINE);
+        assert!(!bytes.is_empty() && (wqe || words.len() == 1 && offset.is_multiple_of(8)));
+        for (number, burst) in bytes.chunks(self.burst).enumerate() {
+            self.inner.write_bus(offset + number * self.burst, burst);
+        }
+    }
+
+    fn bar_len(&self) -> usize {
+        self.inner.bar_len()
+    }
+    fn device_id(&self) -> Option<u16> {
+        self.inner.device_id()
+    }
+    fn read_be32(&self, offset: usize) -> u32 {
+        self.uncached(offset);
+        self.inner.read_be32(offset)
+    }
+    fn write_be32(&self, offset: usize, value: u32) {
+        self.uncached(offset);
+        self.inner.write_be32(offset, value);
+    }
+    fn write_be64(&self, offset: usize, value: u64) {
+        self.uncached(offset);
+        self.inner.write_be64(offset, value);
+    }
+    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
+        self.inner.dma_alloc(layout)
+    }
+    unsafe fn dma_free(&self, dma: Dma) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_free(dma) }
+    }
+    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_map(region) }
+    }
+    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
+        self.inner.page_iova(mapping, index)
+    }
+    unsafe fn dma_unmap(&self, mapping: Mapping) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.dma_unmap(mapping) }
+    }
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+    fn relax(&self) {
+        self.inner.relax();
+    }
+    fn interrupt_vectors(&self) -> u16 {
+        self.inner.interrupt_vectors()
+    }
+    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
+        self.inner.wait_interrupt(vectors, deadline)
+    }
+}
