@@ -101,18 +101,21 @@ fn check(world: &World, index: usize) -> Result<(), String> {
 /// What a driver that is gone must not have left, as the card sees it.
 fn tell_state(world: &World, index: usize) -> Result<(), String> {
     check(world, index)?;
-    let (commands, reach, master) = world.with(index, |Function { model, port }| {
+    let (stats, reach, master) = world.with(index, |Function { model, port }| {
         (
-            model.stats().commands,
+            model.stats(),
             port.memory.reach(),
             u8::from(model.is_bus_master()),
         )
     });
     // Whoever asks waits for a line, which has to be out before the next question.
     let mut out = io::stdout().lock();
+    let (commands, doorbells) = (stats.commands, stats.doorbells);
+    let (blue_flame, missed) = (stats.blue_flame, stats.blue_flame_missed);
     writeln!(
         out,
-        "state {index} commands={commands} reach={reach} master={master}"
+        "state {index} commands={commands} reach={reach} master={master} doorbells={doorbells} \
+         blue-flame={blue_flame} blue-flame-missed={missed}"
     )
     .and_then(|()| out.flush())
     .map_err(|error| error.to_string())

@@ -38,6 +38,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use vfio_user::Server;
 use world::{Wiring, World};
 
@@ -152,6 +153,10 @@ fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
             if serve.vf_without_mac.contains(&index) {
                 config = config.without_addresses();
             }
+            if serve.blue_flame {
+                config = config.with_blue_flame();
+            }
+            config.combining = serve.combining.map(Duration::from_micros);
             config.boot_pages = serve.boot_pages.unwrap_or(config.boot_pages);
             config.init_pages = serve.init_pages.unwrap_or(config.init_pages);
             config.page_chunk = serve.page_chunk.unwrap_or(config.page_chunk);

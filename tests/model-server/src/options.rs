@@ -80,6 +80,13 @@ pub(crate) struct Serve {
     /// Take commands with bits set that the model does not know, as newer drivers send them
     #[arg(long)]
     pub(crate) lenient: bool,
+    /// Cards that take WQEs from their doorbell registers, if they come in bursts of 64 bytes
+    #[arg(long)]
+    pub(crate) blue_flame: bool,
+    /// Combine writes to doorbell registers, which emulated processors do not, and let what does not fill a burst wait for
+    /// so many microseconds
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub(crate) combining: Option<u64>,
     /// Record frames as they are sent, before faults, in this pcap file; it is whole whenever the server is killed
     #[arg(long)]
     pub(crate) pcap: Option<PathBuf>,

@@ -65,7 +65,8 @@ exchange() {
 }
 
 # ask FUNCTION WHAT: leaves in $answer what the model knows of a function: how many `commands` it completed, how many bytes
-# of memory are in its `reach`, whether it is bus `master`.
+# of memory are in its `reach`, whether it is bus `master`, how many `doorbells` of send queues it saw, and of the requests
+# that came through them how many it took as they came (`blue-flame`) or had to fetch (`blue-flame-missed`).
 asked=0
 ask() {
     asked=$((asked + 1))

@@ -13,6 +13,10 @@ const DRIVER: &[(&str, &str)] = &[
         "Linux 6.1 mentions that flow entries cannot lead to lower levels, which only tc's offloaded actions would do",
     ),
     (
+        "Write combining is not supported",
+        "newer kernels tell what their test of it found, which a scenario makes it find",
+    ),
+    (
         "hrtimer: interrupt took",
         "the kernel measures how long the machine that emulates it left it alone, and tells once",
     ),

@@ -95,6 +95,32 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "blueflame",
+        about: "requests in doorbell registers: the driver's test, and rdma-core's ping-pongs, on a bus that combines writes",
+        functions: 2,
+        model: &["--blue-flame", "--combining", "2000"],
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: concat!("combining=yes\n", include_str!("../scripts/blueflame.sh")),
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "blueflame-in-pieces",
+        about: "the same on a bus that does not: the driver finds that out",
+        functions: 2,
+        model: &["--blue-flame"],
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: concat!("combining=no\n", include_str!("../scripts/blueflame.sh")),
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "cm",
         about: "librdmacm's programs between two machines",
         functions: 2,
