@@ -29,6 +29,8 @@ pub enum MachineError {
     ClockUnsteady,
     /// Page tables reach not so far.
     AddressTooHigh(u64),
+    /// The processor, or the address, has no write-combining pages.
+    NoWriteCombining,
     /// No page frame is left.
     OutOfMemory,
     /// There is no ConnectX on the PCI bus.
@@ -57,6 +59,7 @@ impl fmt::Display for MachineError {
             Self::ClockStands => f.write_str("a timer stands still"),
             Self::ClockUnsteady => f.write_str("the cycle counter is not steady"),
             Self::AddressTooHigh(address) => write!(f, "{address:#x} cannot be mapped"),
+            Self::NoWriteCombining => f.write_str("no page can be write-combining"),
             Self::OutOfMemory => f.write_str("no page frame is left"),
             Self::NoCard => f.write_str("there is no ConnectX"),
             Self::NoBar(at) => write!(f, "{}: BAR 0 is no memory", Place(*at)),

@@ -43,9 +43,31 @@ fn frames_of(len: usize) -> usize {
 }
 
 // SAFETY: registers are single accesses to the mapped BAR, in order among themselves and after earlier writes to memory, as
-// `Registers` says; nothing outside the BAR is touched. DMA memory is page frames, which are given to one caller at a time,
+// `Registers` says; nothing outside the BAR is touched; a page of it is mapped once, and flushed before and after it is
+// written when it is write-combining. DMA memory is page frames, which are given to one caller at a time,
 // zeroed, mapped, contiguous, and where the device sees them, as there is no IOMMU. The clock does not go back.
 unsafe impl Platform for Machine {
+    const WRITE_COMBINING: bool = true;
+
+    fn set_write_combining(&self, offset: usize, on: bool) -> bool {
+        match self.registers.map_write_combining(offset, on) {
+            Ok(()) => {
+                let how = if on { "write-combining" } else { "uncached" };
+                log::info!("doorbell page {offset:#x} is {how}");
+                on
+            }
+            Err(error) => {
+                log::warn!("doorbell page {offset:#x}: {error}");
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn write_combining(&self, offset: usize, words: &[u64]) {
+        self.registers.write_combining(offset, words);
+    }
+
     fn bar_len(&self) -> usize {
         self.registers.len()
     }

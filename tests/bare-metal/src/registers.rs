@@ -6,8 +6,9 @@
 use core::ops::Range;
 
 use crate::arch::paging;
-use crate::arch::registers::{after_read, before_write};
+use crate::arch::registers::{after_read, before_write, flush_write_combining};
 use crate::error::MachineError;
+use crate::frames::FRAME;
 
 /// Mapped registers. Each access is one, of the size asked for, in program order, and comes after earlier writes to memory.
 /// Numbers are as the processor sees them: PCI's own registers are little-endian, a ConnectX's are big-endian.
@@ -69,6 +70,32 @@ impl Registers {
             // SAFETY: as above.
             unsafe { register.write_volatile(value) };
         }
+    }
+
+    /// Maps the page at `offset` write-combining, or uncached again. Then nothing but
+    /// [`write_combining`](Self::write_combining) belongs there.
+    pub fn map_write_combining(&self, offset: usize, on: bool) -> Result<(), MachineError> {
+        let page = self.at::<u64>(offset & !(FRAME as usize - 1));
+        let page = page.ok_or(MachineError::NoWriteCombining)?;
+        flush_write_combining();
+        paging::map_write_combining(page as u64, on)
+    }
+
+    /// Writes words to a page that is write-combining, the lowest address first, after everything that was written to
+    /// memory, and so that nothing that comes later is combined with it. Nothing happens if not all of them are there, or if
+    /// `offset` is not a multiple of 8.
+    #[inline]
+    pub fn write_combining(&self, offset: usize, words: &[u64]) {
+        let fits = offset.saturating_add(size_of_val(words)) <= self.len;
+        let Some(first) = self.at::<u64>(offset).filter(|_| fits) else {
+            return;
+        };
+        flush_write_combining();
+        for (index, &word) in words.iter().enumerate() {
+            // SAFETY: the first is aligned, and all of them are mapped for writing.
+            unsafe { first.add(index).write_volatile(word) };
+        }
+        flush_write_combining();
     }
 
     /// Where a register is, if it is aligned and all of it is there.

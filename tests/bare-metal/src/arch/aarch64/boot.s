@@ -50,7 +50,8 @@ boot:
 at_el1:
     mrs x20, cntvct_el0
 
-    ldr x0, =0x0004ff           // memory attributes: 0 write-back, 1 device nGnRE, 2 device nGnRnE
+    // Memory attributes: 0 write-back, 1 device nGnRE, 2 device nGnRnE, 3 normal memory that is not cached.
+    ldr x0, =0x440004ff
     msr mair_el1, x0
     // 48 bits, 4 KiB pages, tables walked in write-back, outer shareable memory; no upper half; as many physical bits as
     // there are, up to 48.

@@ -43,6 +43,8 @@ bitflags! {
         const TABLE = 1 << 1;
         const DEVICE_EARLY = 1 << 2;
         const DEVICE = 2 << 2;
+        /// Normal memory that is not cached: stores may be gathered.
+        const COMBINING = 3 << 2;
         const READ_ONLY = 1 << 7;
         const OUTER_SHAREABLE = 2 << 8;
         const ACCESSED = 1 << 10;
@@ -59,6 +61,11 @@ impl Page {
     const DATA: Self = Self::MEMORY.union(Self::NO_EXECUTE);
     const REGISTERS: Self = Self::VALID
         .union(Self::DEVICE_EARLY)
+        .union(Self::ACCESSED)
+        .union(Self::NO_EXECUTE);
+    /// Device registers whose stores may be gathered.
+    const COMBINING_REGISTERS: Self = Self::VALID
+        .union(Self::COMBINING)
         .union(Self::ACCESSED)
         .union(Self::NO_EXECUTE);
     const CONFIGURATION: Self = Self::VALID
@@ -117,6 +124,66 @@ pub(crate) fn map_registers(range: &Range<u64>) -> Result<*mut u8, MachineError>
 /// Maps PCI's configuration space, in the same way.
 pub(crate) fn map_configuration(range: &Range<u64>) -> Result<*mut u8, MachineError> {
     map(range, Page::CONFIGURATION)
+}
+
+/// Maps a small page of registers, which are mapped, write-combining, or uncached again.
+///
+/// The page has one type at a time: what becomes of a page that is mapped twice, with two types, Arm's and Intel's manuals
+/// leave open. The processor may read such a page unasked, which changes nothing in a page of doorbells.
+pub(crate) fn map_write_combining(at: u64, on: bool) -> Result<(), MachineError> {
+    let missing = MachineError::NoWriteCombining;
+    let root = ROOT.lock();
+    let mut table = root.ok_or(missing)?;
+    for level in (1..4).rev() {
+        if level == 1 {
+            split(entry(table, at, level), at)?;
+        }
+        table = next_table(table, at, level)?.ok_or(missing)?;
+    }
+    let page = match on {
+        true => Page::COMBINING_REGISTERS,
+        false => Page::REGISTERS,
+    };
+    let entry = entry(table, at, 0);
+    // SAFETY: an entry of one of our tables, which nobody else changes: `ROOT` is locked.
+    if unsafe { entry.read_volatile() } & Page::VALID.bits() == 0 {
+        return Err(missing);
+    }
+    replace(entry, at, at & ADDRESS | page.union(Page::TABLE).bits());
+    Ok(())
+}
+
+/// Makes a table of small pages of a large one, if there is one: the same pages, with the same rights.
+fn split(entry: *mut u64, at: u64) -> Result<(), MachineError> {
+    // SAFETY: as in `map_page`.
+    let found = unsafe { entry.read_volatile() };
+    if found & Page::VALID.bits() == 0 || found & Page::TABLE.bits() != 0 {
+        return Ok(());
+    }
+    let table = new_table()?;
+    for index in 0..ENTRIES {
+        let small = (found | Page::TABLE.bits()) + index * FRAME;
+        // SAFETY: an entry of the new table.
+        unsafe {
+            (table as *mut u64)
+                .add(index as usize)
+                .write_volatile(small)
+        };
+    }
+    replace(entry, at, table | (Page::VALID | Page::TABLE).bits());
+    Ok(())
+}
+
+/// Changes an entry through which `at` is reached, which is nothing in between: the processor must not know the old one
+/// and the new one at the same time. Only registers are reached through it, which nobody touches meanwhile.
+fn replace(entry: *mut u64, at: u64, new: u64) {
+    // SAFETY: as in `map_page`; there is one processor, which forgets the old entry before there is a new one.
+    unsafe {
+        entry.write_volatile(0);
+        asm!("dsb ishst", "tlbi vaae1, {}", "dsb nsh", "isb", in(reg) at >> 12, options(nostack, preserves_flags));
+        entry.write_volatile(new);
+        asm!("dsb ishst", "isb", options(nostack, preserves_flags));
+    }
 }
 
 fn map(range: &Range<u64>, page: Page) -> Result<*mut u8, MachineError> {

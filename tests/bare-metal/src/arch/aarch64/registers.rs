@@ -26,3 +26,12 @@ pub(crate) fn after_read() {
     // SAFETY: a barrier behind loads; it changes no register. The compiler moves no access to memory over it.
     unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) };
 }
+
+/// What was written before, to memory or to write-combining pages, is there, or on its way to the device, before anything
+/// that is written later, and is not combined with it. `dmb oshst` would keep the order, but not make the processor part
+/// with what it gathers.
+#[inline(always)]
+pub(crate) fn flush_write_combining() {
+    // SAFETY: waits for what was written; it changes no register. The compiler moves no access to memory over it.
+    unsafe { asm!("dsb st", options(nostack, preserves_flags)) };
+}

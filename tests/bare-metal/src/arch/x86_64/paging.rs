@@ -5,6 +5,7 @@
 #![expect(unsafe_code)]
 
 use core::arch::asm;
+use core::arch::x86_64::__cpuid;
 use core::ops::Range;
 
 use bitflags::bitflags;
@@ -19,6 +20,13 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// Of the entry of a large page.
 const LARGE: u64 = 1 << 7;
 const LARGE_PAGE: u64 = 2 << 20;
+/// The page attribute table: a model-specific register of eight memory types, of a byte each. The first four are what
+/// they have always been, and so are the others until somebody changes them.
+const ATTRIBUTES: u32 = 0x277;
+const COMBINING_SHIFT: u32 = 4 * 8;
+const WRITE_COMBINING: u64 = 1;
+/// What CPUID says in EDX of processors that have it.
+const HAS_ATTRIBUTES: u32 = 1 << 16;
 /// What the canonical lower half and the physical addresses of today's processors have in common.
 const HIGHEST: u64 = 1 << 46;
 
@@ -33,6 +41,8 @@ bitflags! {
         const WRITABLE = 1 << 1;
         /// Strongly uncached: the last of the four memory types that a page has without further ado.
         const UNCACHED = 1 << 3 | 1 << 4;
+        /// Of a small page: the fifth memory type of the page attribute table, which is made write-combining.
+        const COMBINING = 1 << 7;
         const NO_EXECUTE = 1 << 63;
     }
 }
@@ -43,6 +53,8 @@ impl Page {
     const DATA: Self = Self::CONSTANTS.union(Self::WRITABLE);
     /// Device registers.
     pub(crate) const REGISTERS: Self = Self::DATA.union(Self::UNCACHED);
+    /// Device registers whose stores may be gathered.
+    const COMBINING_REGISTERS: Self = Self::DATA.union(Self::COMBINING);
 }
 
 /// The tables in force, by the address of the first.
@@ -77,6 +89,85 @@ pub(crate) fn map_registers(range: &Range<u64>) -> Result<*mut u8, MachineError>
     let root = root.ok_or(MachineError::OutOfMemory)?;
     map_in(root, range, Page::REGISTERS)?;
     Ok(range.start as *mut u8)
+}
+
+/// Maps a small page of registers, which are mapped, write-combining, or uncached again.
+///
+/// The page has one type at a time: what becomes of a page that is mapped twice, with two types, Intel's and Arm's manuals
+/// leave open. The processor may read such a page unasked, which changes nothing in a page of doorbells.
+pub(crate) fn map_write_combining(at: u64, on: bool) -> Result<(), MachineError> {
+    let missing = MachineError::NoWriteCombining;
+    let root = ROOT.lock();
+    let mut table = root.ok_or(missing)?;
+    if on && !attribute_is_write_combining() {
+        return Err(missing);
+    }
+    for level in (1..4).rev() {
+        if level == 1 {
+            split(entry(table, at, level))?;
+        }
+        table = next_table(table, at, level)?.ok_or(missing)?;
+    }
+    let page = match on {
+        true => Page::COMBINING_REGISTERS,
+        false => Page::REGISTERS,
+    };
+    let entry = entry(table, at, 0);
+    // SAFETY: an entry of one of our tables, which nobody else changes: `ROOT` is locked.
+    if unsafe { entry.read_volatile() } & Page::PRESENT.bits() == 0 {
+        return Err(missing);
+    }
+    // SAFETY: as above. It has pointed to this page before, which is registers, so that no cache has anything of it; and
+    // there is one processor, which forgets the old entry, and what it knew of a large page.
+    unsafe {
+        entry.write_volatile(at & ADDRESS | page.bits());
+        asm!("invlpg [{}]", in(reg) at, options(nostack));
+    }
+    Ok(())
+}
+
+/// Makes a table of small pages of a large one, if there is one: the same pages, with the same rights.
+fn split(entry: *mut u64) -> Result<(), MachineError> {
+    // SAFETY: as in `map_page`.
+    let found = unsafe { entry.read_volatile() };
+    if found & Page::PRESENT.bits() == 0 || found & LARGE == 0 {
+        return Ok(());
+    }
+    let table = new_table()?;
+    for index in 0..ENTRIES {
+        let small = (found & !LARGE) + index * FRAME;
+        // SAFETY: an entry of the new table.
+        unsafe {
+            (table as *mut u64)
+                .add(index as usize)
+                .write_volatile(small)
+        };
+    }
+    let flags = Page::PRESENT | Page::WRITABLE;
+    // SAFETY: as in `map_page`.
+    unsafe { entry.write_volatile(table | flags.bits()) };
+    Ok(())
+}
+
+/// Makes the fifth memory type write-combining. As long as no page has it, nothing is in any cache because of it.
+fn attribute_is_write_combining() -> bool {
+    // Each processor with 64 bits has the instruction.
+    if __cpuid(1).edx & HAS_ATTRIBUTES == 0 {
+        return false;
+    }
+    let (mut low, mut high): (u32, u32);
+    // SAFETY: the register is there, as the processor says.
+    unsafe {
+        asm!("rdmsr", in("ecx") ATTRIBUTES, out("eax") low, out("edx") high, options(nomem, nostack));
+    }
+    let types = u64::from(high) << 32 | u64::from(low);
+    let types = types & !(0xff << COMBINING_SHIFT) | WRITE_COMBINING << COMBINING_SHIFT;
+    (low, high) = (types as u32, (types >> 32) as u32);
+    // SAFETY: as above. Of the types only one changes, that no page has that was not given it by `map_write_combining`.
+    unsafe {
+        asm!("wrmsr", in("ecx") ATTRIBUTES, in("eax") low, in("edx") high, options(nostack));
+    }
+    true
 }
 
 /// Maps a range to itself. What of it is mapped already stays as it is.
