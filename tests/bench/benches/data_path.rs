@@ -18,7 +18,7 @@ use bareverbs_bench::callgrind;
 use bareverbs_bench::peer::{self, Peer};
 use bareverbs_bench::report::{Row, print, verdict};
 use bareverbs_core::{QpSlot, Rc, RecvQueue, SendQueue};
-use platform::{Bench, Setup};
+use platform::{Bench, Setup, blue_flame};
 
 /// Operations of a measured batch; a queue holds four times as many.
 pub(crate) const BATCH: usize = 256;
@@ -39,6 +39,21 @@ const ROWS: &[(&str, &str, Peer)] = &[
     ("READ, 1 SGE", "read", peer::READ),
     ("UD SEND, 1 SGE", "send_ud", peer::SEND_UD),
     ("SEND x16 per doorbell, each", "send_16", peer::SEND_16),
+    (
+        "RC SEND, 1 SGE, BlueFlame",
+        "send_blue_flame",
+        peer::SEND_BLUE_FLAME,
+    ),
+    (
+        "SEND inline 32, BlueFlame",
+        "send_inline_blue_flame",
+        peer::SEND_INLINE_BLUE_FLAME,
+    ),
+    (
+        "WRITE inline 64, BlueFlame",
+        "write_inline_blue_flame",
+        peer::WRITE_INLINE_BLUE_FLAME,
+    ),
     ("post_recv", "recv", peer::RECV),
     ("post_recv x16, each", "recv_16", peer::RECV_16),
     ("poll 1 (wr_id, status)", "poll", peer::POLL),
@@ -115,8 +130,10 @@ fn run() {
     let setup = Setup::new();
     let mut bench = Bench::new(&setup);
     bench.check_bytes();
+    let combining = Setup::new();
     for _ in 0..ROUNDS {
         bench.round();
+        blue_flame(&combining);
     }
 }
 

@@ -41,6 +41,13 @@ pub const WRITE: Peer = peer(247.0, Some(168.0), 123.0, 70.0);
 pub const READ: Peer = peer(247.0, Some(181.0), 123.0, 70.0);
 /// UD SEND, one entry.
 pub const SEND_UD: Peer = peer(280.0, None, 140.0, 100.0);
+/// RC SEND, one entry, through a BlueFlame register, as the peers' posts all are. Both sides load and store each word of the
+/// WQE's blocks by itself, which is why half is the aim here and not the gate.
+pub const SEND_BLUE_FLAME: Peer = peer(235.0, None, 141.0, 117.0);
+/// SEND of 32 bytes inline, so.
+pub const SEND_INLINE_BLUE_FLAME: Peer = peer(263.0, Some(170.0), 158.0, 131.0);
+/// RDMA WRITE of 64 bytes inline, so: two blocks.
+pub const WRITE_INLINE_BLUE_FLAME: Peer = peer(299.0, Some(179.0), 224.0, 149.0);
 /// SEND, sixteen to a doorbell, each.
 pub const SEND_16: Peer = peer(117.0, None, 58.0, 30.0);
 /// One receive.

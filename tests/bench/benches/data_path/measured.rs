@@ -8,9 +8,10 @@ use bareverbs_core::{
     SendFlags, SendOp, SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
 };
 
-use crate::platform::Counting;
+use crate::platform::{Combining, Counting};
 
 type Sends<'d> = SendQueue<'d, Counting, Rc>;
+type Combined<'d> = SendQueue<'d, Combining, Rc>;
 type Datagrams<'d> = SendQueue<'d, Counting, Ud>;
 
 /// The loop of all others round an empty function.
@@ -67,6 +68,13 @@ posting! {
     (send_ud, op_send_ud, Datagrams<'_>, |queue, id, ah: &AddressHandle, sge: Sge| {
         let to = Destination { ah, remote_qpn: Qpn::from_low_bits(0x42), remote_qkey: 0x1111_1111 };
         queue.batch().send_to(id, SIGNALED, to, sge)
+    });
+    (send_blue_flame, op_send_blue_flame, Combined<'_>, |queue, id, sge: Sge| queue.batch().send(id, SIGNALED, sge));
+    (send_inline_blue_flame, op_send_inline_blue_flame, Combined<'_>, |queue, id, data: &[u8]| {
+        queue.batch().send(id, SIGNALED, Inline(data))
+    });
+    (write_inline_blue_flame, op_write_inline_blue_flame, Combined<'_>, |queue, id, remote: Remote, data: &[u8]| {
+        queue.batch().write(id, SIGNALED, remote, Inline(data))
     });
     (recv, op_recv, RecvQueue<'_>, |queue, id, sge: &Sge| queue.post(id, std::slice::from_ref(sge)));
 }

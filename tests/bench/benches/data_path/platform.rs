@@ -31,10 +31,31 @@ const REMOTE: Remote = Remote {
     rkey: RKey(0xaabb_cc01),
 };
 
-/// The scripted device with doorbells of plain memory.
-pub(crate) struct Counting {
+/// The scripted device with doorbells of plain memory, and with a page of them that is taken for write-combining or not.
+pub(crate) struct Doorbells<const COMBINING: bool> {
     fake: Fake,
     uar: Page,
+    combining: Page,
+}
+
+/// As on vfio-pci.
+pub(crate) type Counting = Doorbells<false>;
+/// As on bare metal.
+pub(crate) type Combining = Doorbells<true>;
+
+/// The second UAR.
+const COMBINING_PAGE: usize = 0x4000;
+
+/// What empties a write-combining buffer.
+#[inline]
+fn flush() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor with 64 bits has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 struct Page([UnsafeCell<u64>; 512]);
@@ -43,7 +64,31 @@ struct Page([UnsafeCell<u64>; 512]);
 unsafe impl Sync for Page {}
 
 // SAFETY: as the scripted device's; a doorbell is one store.
-unsafe impl Platform for Counting {
+unsafe impl<const COMBINING: bool> Platform for Doorbells<COMBINING> {
+    const WRITE_COMBINING: bool = COMBINING;
+    fn set_write_combining(&self, offset: usize, on: bool) -> bool {
+        on && COMBINING && offset == COMBINING_PAGE
+    }
+    #[inline]
+    fn write_combining(&self, offset: usize, words: &[u64]) {
+        let first = offset.wrapping_sub(COMBINING_PAGE) / 8;
+        flush();
+        if let Some(registers) = self.combining.0.get(first..first + words.len()) {
+            let (lines, rest) = words.as_chunks::<8>();
+            let (places, last) = registers.as_chunks::<8>();
+            for (line, places) in lines.iter().zip(places) {
+                for (register, &word) in places.iter().zip(line) {
+                    // SAFETY: plain memory of ours.
+                    unsafe { register.get().write_volatile(word) };
+                }
+            }
+            for (register, &word) in last.iter().zip(rest) {
+                // SAFETY: as above.
+                unsafe { register.get().write_volatile(word) };
+            }
+        }
+        flush();
+    }
     fn bar_len(&self) -> usize {
         self.fake.bar_len()
     }
@@ -91,6 +136,7 @@ unsafe impl Platform for Counting {
 #[derive(Debug, Default)]
 struct Rings {
     next: u32,
+    uars: u32,
     /// By number: ring, log of its size, completions written.
     cqs: HashMap<u32, (u64, u8, u32)>,
     /// By number: ring, create command.
@@ -98,8 +144,8 @@ struct Rings {
 }
 
 /// The opened device.
-pub(crate) struct Setup {
-    device: Device<'static, Counting>,
+pub(crate) struct Setup<const COMBINING: bool = false> {
+    device: Device<'static, Doorbells<COMBINING>>,
     rings: Arc<Mutex<Rings>>,
 }
 
@@ -128,6 +174,13 @@ fn answer(rings: &Mutex<Rings>, posted: &Posted) -> Action {
             rings.qps.insert(number, (ring, create));
         }
         Some(Opcode::AllocPd) => {}
+        Some(Opcode::AllocUar) => {
+            // Pages 3 and 4 of the BAR.
+            let mut output = vec![0; posted.output_len.max(16)];
+            output[11] = 3 + rings.uars as u8;
+            rings.uars += 1;
+            return Action::Answer(output);
+        }
         _ => return Action::Normal,
     }
     rings.next += 1;
@@ -136,21 +189,24 @@ fn answer(rings: &Mutex<Rings>, posted: &Posted) -> Action {
     Action::Answer(output)
 }
 
-impl Setup {
+impl<const COMBINING: bool> Setup<COMBINING> {
     pub(crate) fn new() -> Self {
         let fake = Fake::with(|inner| {
             for caps in [&mut inner.hca, &mut inner.hca_max] {
                 caps.set_max_wqe_sz_sq(1024)
                     .set_max_wqe_sz_rq(512)
-                    .set_log_max_cq_sz(22);
+                    .set_log_max_cq_sz(22)
+                    .set_bf(COMBINING)
+                    .set_log_bf_reg_size(9);
             }
         });
         let rings = Arc::new(Mutex::new(Rings::default()));
         let script = rings.clone();
         fake.script(move |posted| answer(&script, posted));
-        let platform = Counting {
+        let platform = Doorbells {
             fake,
             uar: Page([const { UnsafeCell::new(0) }; 512]),
+            combining: Page([const { UnsafeCell::new(0) }; 512]),
         };
         // Left to the end of the process, as a program's main device is.
         let memory = Box::leak(Box::new(Resources::<4, 4, 0, 8>::new()));
@@ -186,7 +242,7 @@ const CAP: QpCap = QpCap {
     max_inline_data: 220,
 };
 
-fn to_rts<T: QpType>(qp: &mut Qp<'_, Counting, T>) {
+fn to_rts<P: Platform, T: QpType>(qp: &mut Qp<'_, P, T>) {
     for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
         let row = bareverbs_core::qp::transition(T::KIND, qp.state(), to).expect("a transition");
         let mut attr = QpAttr {
@@ -197,6 +253,40 @@ fn to_rts<T: QpType>(qp: &mut Qp<'_, Counting, T>) {
         qp.modify(&attr, row.required | QpAttrMask::STATE)
             .expect("modified");
     }
+}
+
+/// One batch of each operation that goes through a register, on a queue that holds them all.
+pub(crate) fn blue_flame(setup: &Setup<true>) {
+    let device = &setup.device;
+    let pd = device.alloc_pd().expect("PD");
+    let cq = device.create_cq(CqInit::new(BATCH as u32)).expect("CQ");
+    let mut init = QpInitAttr {
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap: CAP,
+        sq_sig_all: false,
+    };
+    let mut qp = pd.create_qp::<Rc>(&mut init).expect("QP");
+    to_rts(&mut qp);
+    let data: [u8; 64] = std::array::from_fn(|i| i as u8);
+    measured::send_blue_flame(qp.send_queue(), BATCH, black_box(SGE));
+    measured::send_inline_blue_flame(qp.send_queue(), BATCH, black_box(&data[..32]));
+    measured::write_inline_blue_flame(qp.send_queue(), BATCH, REMOTE, black_box(&data[..]));
+    // The last one's two blocks, in one of the second register's buffers.
+    let platform = device.platform();
+    let (_, create) = setup.rings.lock().expect("not poisoned").qps[&qp.qpn().number()];
+    let written = |word: usize| {
+        let register = &platform.combining.0[(0xa00 + 0x100) / 8 + word];
+        // SAFETY: plain memory of ours, which only this thread writes.
+        u64::from_be(unsafe { register.get().read_volatile() })
+    };
+    assert_eq!(create.qpc().uar_page(), 4);
+    assert_eq!(written(0) & 0xff_0000_00ff, 0x08_0000_0007);
+    assert_eq!(written(2), REMOTE.addr);
+    assert_eq!(written(4) >> 32, 0x8000_0040);
+    // Control and address segments take 32 bytes and the length 4: the last 4 bytes are at 96.
+    assert_eq!(written(12) >> 32, 0x3c3d_3e3f);
 }
 
 impl<'d> Bench<'d> {
