@@ -29,6 +29,7 @@
 //! | [`dma_alloc`](Platform::dma_alloc) | zeroed, also what was used before; both addresses aligned; pieces lie apart for host and device; impossible sizes are errors; what was freed comes back, for more bytes than there are |
 //! | [`dma_map`](Platform::dma_map) | pages cover regions of odd places and lengths, and lie apart |
 //! | the device's view | commands; a doorbell of 64 bits; RDMA WRITE and READ between allocated and mapped memory, over pages, every byte compared, also those around |
+//! | [`write_combining`](Platform::write_combining), if the platform and the device have it | these messages go that way |
 //! | interrupts, if there are any | a wait ends at its deadline, past or to come, and neither early nor late; a completion's interrupt ends a wait, and the next wait at once if it came in between |
 //!
 //! What cannot be seen from here: that memory is visible to the device *before* a register write that tells of it (a

@@ -19,6 +19,7 @@ pub enum Duty {
     ReadBe32,
     WriteBe32,
     WriteBe64,
+    WriteCombining,
     DmaAlloc,
     DmaFree,
     DmaMap,
@@ -38,6 +39,7 @@ impl Duty {
             Self::ReadBe32 => "read_be32",
             Self::WriteBe32 => "write_be32",
             Self::WriteBe64 => "write_be64",
+            Self::WriteCombining => "write_combining",
             Self::DmaAlloc => "dma_alloc",
             Self::DmaFree => "dma_free",
             Self::DmaMap => "dma_map",
@@ -62,6 +64,8 @@ impl fmt::Display for Duty {
 pub enum Path {
     /// It had no bytes: only the doorbell was rung, and a completion written.
     Doorbell,
+    /// It had no bytes, and was written to a doorbell page that is write-combining.
+    BlueFlame,
     /// From memory of [`dma_alloc`](crate::Platform::dma_alloc) to memory of the same.
     AllocatedToAllocated,
     /// From memory of [`dma_map`](crate::Platform::dma_map) to memory of `dma_alloc`, which was seen to work.
@@ -74,6 +78,7 @@ impl Path {
     const fn duty(self) -> Duty {
         match self {
             Self::Doorbell => Duty::WriteBe64,
+            Self::BlueFlame => Duty::WriteCombining,
             Self::AllocatedToAllocated => Duty::DmaAlloc,
             Self::MappedToAllocated | Self::AllocatedToMapped => Duty::PageIova,
         }
@@ -84,6 +89,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Doorbell => "no bytes",
+            Self::BlueFlame => "no bytes, by BlueFlame",
             Self::AllocatedToAllocated => "allocated to allocated memory",
             Self::MappedToAllocated => "mapped to allocated memory",
             Self::AllocatedToMapped => "allocated to mapped memory",

@@ -44,7 +44,11 @@ pub(super) fn check<P: Platform>(
     };
     // Without data all that it takes is the doorbell, and the memory that commands use as well.
     let nowhere = SendOp::Write(scene.remote(&to, 0));
-    scene.pair.execute(Path::Doorbell, nowhere, &[])?;
+    let path = match device.qp_uar() == device.uar() {
+        true => Path::Doorbell,
+        false => Path::BlueFlame,
+    };
+    scene.pair.execute(path, nowhere, &[])?;
     for round in 0..ROUNDS {
         scene.between_buffers(&from, &to, round, SHORT)?;
     }

@@ -23,8 +23,17 @@ const NONE: usize = usize::MAX;
 pub struct WriteCombining {
     inner: ModelPlatform,
     page: Arc<AtomicUsize>,
-    /// Bytes that the bus takes at a time; 0 if no page can be mapped so.
-    burst: usize,
+    kind: Kind,
+}
+
+/// What comes of writes to the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bursts,
+    Pieces,
+    Nothing,
+    /// There is no such page.
+    Refused,
 }
 
 impl WriteCombining {
@@ -34,27 +43,33 @@ impl WriteCombining {
         Self {
             inner,
             page: Arc::new(AtomicUsize::new(NONE)),
-            burst: LINE,
+            kind: Kind::Bursts,
+        }
+    }
+
+    fn of(inner: ModelPlatform, kind: Kind) -> Self {
+        Self {
+            kind,
+            ..Self::new(inner)
         }
     }
 
     /// On a machine whose buffers are always emptied too early: everything arrives in pieces of eight bytes.
     #[must_use]
     pub fn in_pieces(inner: ModelPlatform) -> Self {
-        let burst = size_of::<u64>();
-        Self {
-            burst,
-            ..Self::new(inner)
-        }
+        Self::of(inner, Kind::Pieces)
+    }
+
+    /// On a machine that breaks its duty: nothing arrives.
+    #[must_use]
+    pub fn losing(inner: ModelPlatform) -> Self {
+        Self::of(inner, Kind::Nothing)
     }
 
     /// On a machine that could, and does not.
     #[must_use]
     pub fn refusing(inner: ModelPlatform) -> Self {
-        Self {
-            burst: 0,
-            ..Self::new(inner)
-        }
+        Self::of(inner, Kind::Refused)
     }
 
     /// The write-combining page.
@@ -79,7 +94,7 @@ unsafe impl Platform for WriteCombining {
 
     fn set_write_combining(&self, offset: usize, on: bool) -> bool {
         assert!(offset.is_multiple_of(PAGE) && offset < self.bar_len());
-        if on && self.burst == 0 {
+        if on && self.kind == Kind::Refused {
             return false;
         }
         let (before, after) = if on { (NONE, offset) } else { (offset, NONE) };
@@ -95,8 +110,13 @@ unsafe impl Platform for WriteCombining {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let wqe = bytes.len().is_multiple_of(LINE) && offset.is_multiple_of(LINE);
         assert!(!bytes.is_empty() && (wqe || words.len() == 1 && offset.is_multiple_of(8)));
-        for (number, burst) in bytes.chunks(self.burst).enumerate() {
-            self.inner.write_bus(offset + number * self.burst, burst);
+        let burst = match self.kind {
+            Kind::Bursts => LINE,
+            Kind::Pieces => size_of::<u64>(),
+            Kind::Nothing | Kind::Refused => return,
+        };
+        for (number, data) in bytes.chunks(burst).enumerate() {
+            self.inner.write_bus(offset + number * burst, data);
         }
     }
 

@@ -2,4 +2,5 @@
 
 mod breaches;
 mod broken;
+mod combining;
 mod passes;

@@ -1,0 +1,50 @@
+//! Platforms with a write-combining doorbell page.
+
+use bareverbs_core::Resources;
+use bareverbs_core::conformance::{self, Breach, ConformanceError, Duty, Path, Report};
+use bareverbs_in_process::{Builder, ModelPlatform, WriteCombining};
+use connectx_model::Config as Card;
+
+use super::passes::{OPTIONS, memory};
+
+/// What the test says, and how many WQEs the card took from the page.
+fn judge(platform: fn(ModelPlatform) -> WriteCombining) -> (Result<Report, ConformanceError>, u64) {
+    let card = Card::new(1).with_blue_flame();
+    let world = Builder::new().function(card).interrupts(2).stepped();
+    let platform = platform(world.platform(0));
+    let mut resources = Resources::<2, 2, 0, 64>::new();
+    let report = conformance::run(&platform, memory(), resources.storage(), OPTIONS);
+    assert_eq!(platform.page(), None);
+    (
+        report,
+        world.with_model(0, |model| model.stats().blue_flame),
+    )
+}
+
+#[test]
+fn those_that_keep_to_the_trait() {
+    for (platform, combined) in [
+        (WriteCombining::new as fn(_) -> _, true),
+        (WriteCombining::in_pieces, false),
+        (WriteCombining::refusing, false),
+    ] {
+        let (report, taken) = judge(platform);
+        let report = report.unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.moved > 1_000_000, "{report}");
+        assert_eq!(taken > 60, combined, "{taken}");
+    }
+}
+
+#[test]
+fn one_whose_writes_do_not_arrive() {
+    let (report, taken) = judge(WriteCombining::losing);
+    let Err(ConformanceError::Breach(breach)) = report else {
+        panic!("{report:?}");
+    };
+    let path = Path::BlueFlame;
+    assert!(
+        matches!(breach, Breach::NoCompletion { path: found, .. } if found == path),
+        "{breach}"
+    );
+    assert_eq!((breach.duty(), taken), (Duty::WriteCombining, 0));
+}
