@@ -3,9 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    IPV4_HEADER_LEN, IPV6_HEADER_LEN, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr,
+    IPV4_HEADER_LEN, IPV6_HEADER_LEN, Icmpv4Message, Icmpv4Packet, Icmpv6Message, Icmpv6Packet,
     IpProtocol,
 };
 
@@ -30,23 +29,13 @@ impl Host<'_> {
             }
             IpProtocol::Icmp => {
                 let packet = Icmpv4Packet::new_checked(payload).ok()?;
-                let checks = ChecksumCapabilities::default();
-                let Icmpv4Repr::EchoRequest {
-                    ident,
-                    seq_no,
-                    data,
-                } = Icmpv4Repr::parse(&packet, &checks).ok()?
-                else {
+                let what = (packet.msg_type(), packet.msg_code());
+                if !packet.verify_checksum() || what != (Icmpv4Message::EchoRequest, 0) {
                     return None;
-                };
-                let answer = Icmpv4Repr::EchoReply {
-                    ident,
-                    seq_no,
-                    data,
-                };
+                }
                 self.check_ends(header, ip.src_addr.into(), ip.dst_addr.into())?;
                 let ends = (ip.dst_addr, ip.src_addr);
-                Some(self.echo_ipv4(header, ends, &answer, reply).unwrap_or(0))
+                Some(self.echo_ipv4(header, ends, payload, reply).unwrap_or(0))
             }
             _ => None,
         }
@@ -64,26 +53,21 @@ impl Host<'_> {
             return None;
         }
         let packet = Icmpv6Packet::new_checked(payload).ok()?;
-        let checks = ChecksumCapabilities::default();
-        match Icmpv6Repr::parse(&ip.src_addr, &ip.dst_addr, &packet, &checks).ok()? {
-            Icmpv6Repr::Ndisc(message) => self.receive_ndisc(now, header, &ip, &message, reply),
-            Icmpv6Repr::Mld(message) => {
-                self.receive_mld(now, header.vlan, &ip, &message)?;
+        if !packet.verify_checksum(&ip.src_addr, &ip.dst_addr) || packet.msg_code() != 0 {
+            return None;
+        }
+        match packet.msg_type() {
+            Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert => {
+                self.receive_ndisc(now, header, &ip, &packet, reply)
+            }
+            Icmpv6Message::MldQuery => {
+                self.receive_mld(now, header.vlan, &ip, &packet)?;
                 Some(0)
             }
-            Icmpv6Repr::EchoRequest {
-                ident,
-                seq_no,
-                data,
-            } => {
-                let answer = Icmpv6Repr::EchoReply {
-                    ident,
-                    seq_no,
-                    data,
-                };
+            Icmpv6Message::EchoRequest => {
                 self.check_ends(header, ip.src_addr.into(), ip.dst_addr.into())?;
                 let ends = (ip.dst_addr, ip.src_addr);
-                Some(self.echo_ipv6(header, ends, &answer, reply).unwrap_or(0))
+                Some(self.echo_ipv6(header, ends, payload, reply).unwrap_or(0))
             }
             _ => None,
         }
@@ -97,20 +81,21 @@ impl Host<'_> {
         good.then_some(())
     }
 
+    /// What was asked, as the answer.
     fn echo_ipv4(
         &self,
         header: &Header,
         (source, destination): (Ipv4Addr, Ipv4Addr),
-        answer: &Icmpv4Repr<'_>,
+        request: &[u8],
         reply: &mut [u8],
     ) -> Option<usize> {
-        let length = IPV4_HEADER_LEN + answer.buffer_len();
+        let length = IPV4_HEADER_LEN + request.len();
         self.back(header, IPV4).emit(reply, length, |packet| {
             emit_ipv4(packet, source, destination, IpProtocol::Icmp, |payload| {
-                answer.emit(
-                    &mut Icmpv4Packet::new_unchecked(payload),
-                    &ChecksumCapabilities::default(),
-                );
+                payload.copy_from_slice(request);
+                let mut answer = Icmpv4Packet::new_unchecked(payload);
+                answer.set_msg_type(Icmpv4Message::EchoReply);
+                answer.fill_checksum();
             });
         })
     }
@@ -119,10 +104,10 @@ impl Host<'_> {
         &self,
         header: &Header,
         (source, destination): (Ipv6Addr, Ipv6Addr),
-        answer: &Icmpv6Repr<'_>,
+        request: &[u8],
         reply: &mut [u8],
     ) -> Option<usize> {
-        let length = IPV6_HEADER_LEN + answer.buffer_len();
+        let length = IPV6_HEADER_LEN + request.len();
         self.back(header, IPV6).emit(reply, length, |packet| {
             let protocol = IpProtocol::Icmpv6;
             emit_ipv6(
@@ -132,12 +117,10 @@ impl Host<'_> {
                 protocol,
                 HOP_LIMIT,
                 |payload| {
-                    answer.emit(
-                        &source,
-                        &destination,
-                        &mut Icmpv6Packet::new_unchecked(payload),
-                        &ChecksumCapabilities::default(),
-                    );
+                    payload.copy_from_slice(request);
+                    let mut answer = Icmpv6Packet::new_unchecked(payload);
+                    answer.set_msg_type(Icmpv6Message::EchoReply);
+                    answer.fill_checksum(&source, &destination);
                 },
             );
         })

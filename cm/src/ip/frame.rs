@@ -63,6 +63,13 @@ impl Header {
         length: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Option<usize> {
+        let (payload, total) = self.write(frame, length)?;
+        fill(payload);
+        Some(total)
+    }
+
+    /// Writes the header. The payload, all zeros, and the length of the frame.
+    fn write<'f>(&self, frame: &'f mut [u8], length: usize) -> Option<(&'f mut [u8], usize)> {
         let at = if self.vlan.is_some() { 18 } else { 14 };
         let total = (at + length).max(SHORTEST);
         let frame = frame.get_mut(..total)?;
@@ -73,9 +80,9 @@ impl Header {
             frame[14..16].copy_from_slice(&vlan.to_be_bytes());
         }
         frame[at - 2..at].copy_from_slice(&self.kind.to_be_bytes());
-        frame[at..].fill(0);
-        fill(&mut frame[at..at + length]);
-        Some(total)
+        let payload = &mut frame[at..];
+        payload.fill(0);
+        Some((&mut payload[..length], total))
     }
 }
 
@@ -131,6 +138,16 @@ pub(super) fn emit_ipv4(
     protocol: IpProtocol,
     fill: impl FnOnce(&mut [u8]),
 ) {
+    fill(write_ipv4(buffer, source, destination, protocol));
+}
+
+/// Writes the header. The payload.
+fn write_ipv4(
+    buffer: &mut [u8],
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    protocol: IpProtocol,
+) -> &mut [u8] {
     let repr = Ipv4Repr {
         src_addr: source,
         dst_addr: destination,
@@ -140,7 +157,7 @@ pub(super) fn emit_ipv4(
     };
     let mut packet = Ipv4Packet::new_unchecked(&mut buffer[..]);
     repr.emit(&mut packet, &ChecksumCapabilities::default());
-    fill(packet.payload_mut());
+    &mut buffer[smoltcp::wire::IPV4_HEADER_LEN..]
 }
 
 /// Writes an IPv6 header before a payload that `fill` writes.
@@ -152,6 +169,17 @@ pub(super) fn emit_ipv6(
     hop_limit: u8,
     fill: impl FnOnce(&mut [u8]),
 ) {
+    fill(write_ipv6(buffer, source, destination, protocol, hop_limit));
+}
+
+/// Writes the header. The payload.
+fn write_ipv6(
+    buffer: &mut [u8],
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    protocol: IpProtocol,
+    hop_limit: u8,
+) -> &mut [u8] {
     let repr = Ipv6Repr {
         src_addr: source,
         dst_addr: destination,
@@ -161,5 +189,5 @@ pub(super) fn emit_ipv6(
     };
     let mut packet = Ipv6Packet::new_unchecked(&mut buffer[..]);
     repr.emit(&mut packet);
-    fill(packet.payload_mut());
+    &mut buffer[smoltcp::wire::IPV6_HEADER_LEN..]
 }

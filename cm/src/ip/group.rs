@@ -4,9 +4,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    Icmpv6Packet, Icmpv6Repr, IgmpPacket, IgmpRepr, IgmpVersion, IpProtocol, Ipv4Packet, Ipv6Repr,
+    Icmpv6Packet, IgmpPacket, IgmpRepr, IgmpVersion, IpProtocol, Ipv4Packet, Ipv6Repr,
     MldAddressRecordRepr, MldRecordType, MldRepr,
 };
 
@@ -260,22 +259,14 @@ impl Host<'_> {
         now: Duration,
         vlan: Option<u16>,
         ip: &Ipv6Repr,
-        message: &MldRepr<'_>,
+        query: &Icmpv6Packet<&[u8]>,
     ) -> Option<()> {
-        let MldRepr::Query {
-            max_resp_code,
-            mcast_addr,
-            ..
-        } = *message
-        else {
-            return None;
-        };
         if ip.hop_limit != 1 || !ip.src_addr.is_unicast_link_local() {
             return None;
         }
         // Codes from 0x8000 on are a floating-point form of longer times; sooner is early enough.
-        let within = Duration::from_millis(u64::from(max_resp_code.min(0x7fff)));
-        self.asked(now, mcast_addr.into(), vlan, within);
+        let within = Duration::from_millis(u64::from(query.max_resp_code().min(0x7fff)));
+        self.asked(now, query.mcast_addr().into(), vlan, within);
         Some(())
     }
 
@@ -369,7 +360,7 @@ impl Host<'_> {
         let source = own.find_map(|(ip, ..)| link_local(ip));
         let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let records = [MldAddressRecordRepr::new(record, group)];
-        let repr = Icmpv6Repr::Mld(MldRepr::ReportRecordReprs(&records));
+        let repr = MldRepr::ReportRecordReprs(&records);
         let destination = ALL_MLDV2_ROUTERS;
         let header = Header {
             destination: multicast_mac(destination.into()),
@@ -385,12 +376,9 @@ impl Host<'_> {
             emit_ipv6(packet, source, destination, protocol, 1, |payload| {
                 let (alert, payload) = payload.split_at_mut(IPV6_ALERT.len());
                 alert.copy_from_slice(&IPV6_ALERT);
-                repr.emit(
-                    &source,
-                    &destination,
-                    &mut Icmpv6Packet::new_unchecked(payload),
-                    &ChecksumCapabilities::default(),
-                );
+                let mut packet = Icmpv6Packet::new_unchecked(payload);
+                repr.emit(&mut packet);
+                packet.fill_checksum(&source, &destination);
             });
         })
     }

@@ -3,10 +3,9 @@
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    EthernetAddress, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv6Repr, NdiscNeighborFlags, NdiscRepr,
-    RawHardwareAddress,
+    EthernetAddress, IPV6_HEADER_LEN, Icmpv6Message, Icmpv6Packet, IpProtocol, Ipv6Repr,
+    NdiscNeighborFlags, NdiscOption, NdiscOptionType, RawHardwareAddress,
 };
 
 use super::frame::{Header, IPV6, emit_ipv6, multicast_mac, solicited_node};
@@ -16,6 +15,37 @@ use super::{Host, Mac, is_unicast};
 /// Neighbours are on the link: what was forwarded on its way is forged (RFC 4861 section 7.1).
 const HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// Bytes of a message before its options, and of an option with an Ethernet address.
+const FIXED_LEN: usize = 24;
+const OPTION_LEN: usize = 8;
+
+/// A message to send.
+struct Message {
+    what: Icmpv6Message,
+    flags: NdiscNeighborFlags,
+    target: Ipv6Addr,
+    /// The option in which our Ethernet address goes along.
+    with: Option<NdiscOptionType>,
+}
+
+/// The last address among a message's options that is of this type. `None` if the options make no sense: then the whole
+/// message counts for nothing.
+fn link_layer_address(
+    packet: &Icmpv6Packet<&[u8]>,
+    wanted: NdiscOptionType,
+) -> Option<Option<RawHardwareAddress>> {
+    let mut options = packet.payload();
+    let mut found = None;
+    while !options.is_empty() {
+        let option = NdiscOption::new_checked(options).ok()?;
+        if option.option_type() == wanted {
+            found = Some(option.link_layer_addr());
+        }
+        options = options.get(OPTION_LEN * usize::from(option.data_len())..)?;
+    }
+    Some(found)
+}
 
 fn mac_of(address: RawHardwareAddress) -> Option<Mac> {
     let mac: Mac = address.as_bytes().try_into().ok()?;
@@ -28,28 +58,20 @@ impl Host<'_> {
         now: Duration,
         header: &Header,
         ip: &Ipv6Repr,
-        message: &NdiscRepr<'_>,
+        packet: &Icmpv6Packet<&[u8]>,
         reply: &mut [u8],
     ) -> Option<usize> {
         if ip.hop_limit != HOP_LIMIT {
             return None;
         }
-        match *message {
-            NdiscRepr::NeighborSolicit {
-                target_addr,
-                lladdr,
-            } => self.receive_solicitation(now, header, ip, target_addr, lladdr, reply),
-            NdiscRepr::NeighborAdvert {
-                flags,
-                target_addr,
-                lladdr,
-            } => {
-                self.receive_advertisement(now, header, ip, flags, target_addr, lladdr)?;
-                Some(0)
-            }
-            // Routes are configured here.
-            _ => None,
+        let target = packet.target_addr();
+        if packet.msg_type() == Icmpv6Message::NeighborSolicit {
+            let source = link_layer_address(packet, NdiscOptionType::SourceLinkLayerAddr)?;
+            return self.receive_solicitation(now, header, ip, target, source, reply);
         }
+        let at = link_layer_address(packet, NdiscOptionType::TargetLinkLayerAddr)?;
+        self.receive_advertisement(now, header, ip, packet.neighbor_flags(), target, at)?;
+        Some(0)
     }
 
     fn receive_solicitation(
@@ -92,12 +114,13 @@ impl Host<'_> {
         };
         let mut flags = NdiscNeighborFlags::OVERRIDE;
         flags.set(NdiscNeighborFlags::SOLICITED, !probe);
-        let message = NdiscRepr::NeighborAdvert {
+        let message = Message {
+            what: Icmpv6Message::NeighborAdvert,
             flags,
-            target_addr: target,
-            lladdr: Some(EthernetAddress(self.mac).into()),
+            target,
+            with: Some(NdiscOptionType::TargetLinkLayerAddr),
         };
-        let sent = self.emit_ndisc(reply, to, vlan, (target, destination), message);
+        let sent = self.emit_ndisc(reply, to, vlan, (target, destination), &message);
         Some(sent.unwrap_or(0))
     }
 
@@ -154,11 +177,13 @@ impl Host<'_> {
                 (group, multicast_mac(IpAddr::V6(group)))
             }
         };
-        let message = NdiscRepr::NeighborSolicit {
-            target_addr: target,
-            lladdr: Some(EthernetAddress(self.mac).into()),
+        let message = Message {
+            what: Icmpv6Message::NeighborSolicit,
+            flags: NdiscNeighborFlags::empty(),
+            target,
+            with: Some(NdiscOptionType::SourceLinkLayerAddr),
         };
-        self.emit_ndisc(buffer, mac, vlan, (source, destination), message)
+        self.emit_ndisc(buffer, mac, vlan, (source, destination), &message)
     }
 
     /// Asks whether anybody has an address, without saying that we want it.
@@ -169,12 +194,14 @@ impl Host<'_> {
         vlan: Option<u16>,
     ) -> Option<usize> {
         let group = solicited_node(target);
-        let message = NdiscRepr::NeighborSolicit {
-            target_addr: target,
-            lladdr: None,
+        let message = Message {
+            what: Icmpv6Message::NeighborSolicit,
+            flags: NdiscNeighborFlags::empty(),
+            target,
+            with: None,
         };
         let mac = multicast_mac(IpAddr::V6(group));
-        self.emit_ndisc(buffer, mac, vlan, (Ipv6Addr::UNSPECIFIED, group), message)
+        self.emit_ndisc(buffer, mac, vlan, (Ipv6Addr::UNSPECIFIED, group), &message)
     }
 
     /// Tells everybody that an address is ours.
@@ -184,13 +211,14 @@ impl Host<'_> {
         address: Ipv6Addr,
         vlan: Option<u16>,
     ) -> Option<usize> {
-        let message = NdiscRepr::NeighborAdvert {
+        let message = Message {
+            what: Icmpv6Message::NeighborAdvert,
             flags: NdiscNeighborFlags::OVERRIDE,
-            target_addr: address,
-            lladdr: Some(EthernetAddress(self.mac).into()),
+            target: address,
+            with: Some(NdiscOptionType::TargetLinkLayerAddr),
         };
         let mac = multicast_mac(IpAddr::V6(ALL_NODES));
-        self.emit_ndisc(buffer, mac, vlan, (address, ALL_NODES), message)
+        self.emit_ndisc(buffer, mac, vlan, (address, ALL_NODES), &message)
     }
 
     /// The first IPv6 address in a VLAN.
@@ -209,16 +237,16 @@ impl Host<'_> {
         to: Mac,
         vlan: Option<u16>,
         (source, destination): (Ipv6Addr, Ipv6Addr),
-        message: NdiscRepr<'_>,
+        message: &Message,
     ) -> Option<usize> {
-        let repr = Icmpv6Repr::Ndisc(message);
         let header = Header {
             destination: to,
             source: self.mac,
             vlan,
             kind: IPV6,
         };
-        let length = smoltcp::wire::IPV6_HEADER_LEN + repr.buffer_len();
+        let options = message.with.map_or(0, |_| OPTION_LEN);
+        let length = IPV6_HEADER_LEN + FIXED_LEN + options;
         header.emit(buffer, length, |packet| {
             let protocol = IpProtocol::Icmpv6;
             emit_ipv6(
@@ -228,12 +256,18 @@ impl Host<'_> {
                 protocol,
                 HOP_LIMIT,
                 |payload| {
-                    repr.emit(
-                        &source,
-                        &destination,
-                        &mut Icmpv6Packet::new_unchecked(payload),
-                        &ChecksumCapabilities::default(),
-                    );
+                    // All of it was zeros.
+                    let mut packet = Icmpv6Packet::new_unchecked(payload);
+                    packet.set_msg_type(message.what);
+                    packet.set_neighbor_flags(message.flags);
+                    packet.set_target_addr(message.target);
+                    if let Some(kind) = message.with {
+                        let mut option = NdiscOption::new_unchecked(packet.payload_mut());
+                        option.set_option_type(kind);
+                        option.set_data_len((OPTION_LEN / 8) as u8);
+                        option.set_link_layer_addr(EthernetAddress(self.mac).into());
+                    }
+                    packet.fill_checksum(&source, &destination);
                 },
             );
         })
