@@ -57,7 +57,7 @@ pub trait Layout {
 /// # Panics
 /// If the field does not lie inside `bytes`; the layouts of this crate are checked when they are compiled.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub const fn get(bytes: &[u8], offset: u32, width: u32) -> u64 {
     let at = (offset / 32 * 4) as usize;
     let high = be32(bytes, at) as u64;
@@ -72,7 +72,7 @@ pub const fn get(bytes: &[u8], offset: u32, width: u32) -> u64 {
 /// # Panics
 /// If the field does not lie inside `bytes`, or (in debug builds) if `value` does not fit into `width` bits. Release
 /// builds keep the low bits.
-#[inline]
+#[inline(always)]
 pub const fn set(bytes: &mut [u8], offset: u32, width: u32, value: u64) {
     let at = (offset / 32 * 4) as usize;
     if width == 64 {
@@ -86,7 +86,7 @@ pub const fn set(bytes: &mut [u8], offset: u32, width: u32, value: u64) {
     put_be32(bytes, at, (word | (value & mask(width)) << shift) as u32);
 }
 
-#[inline]
+#[inline(always)]
 const fn mask(width: u32) -> u64 {
     if width >= 64 {
         u64::MAX
@@ -95,12 +95,12 @@ const fn mask(width: u32) -> u64 {
     }
 }
 
-#[inline]
+#[inline(always)]
 const fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-#[inline]
+#[inline(always)]
 const fn put_be32(bytes: &mut [u8], at: usize, value: u32) {
     let value = value.to_be_bytes();
     bytes[at] = value[0];

@@ -81,11 +81,18 @@ macro_rules! numbered {
         $(#[$number_meta:meta])* fn number;
     ) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $Name {
             $( $(#[$variant_meta])* #[doc = $crate::numbered::variant_doc!($style, $text, $value)] $Variant, )*
             /// A number that this crate has no name for.
             Unknown($T),
+        }
+
+        // A second set of names would say no more.
+        impl core::fmt::Debug for $Name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
         }
 
         impl $Name {
