@@ -5,9 +5,24 @@
 
 use super::{DATA, MAD_LEN};
 
+/// The dword at byte `at`.
+#[inline(always)]
+const fn dword(mad: &[u8; MAD_LEN], at: usize) -> u32 {
+    u32::from_be_bytes([mad[at], mad[at + 1], mad[at + 2], mad[at + 3]])
+}
+
+#[inline(always)]
+const fn put_dword(mad: &mut [u8; MAD_LEN], at: usize, value: u32) {
+    [mad[at], mad[at + 1], mad[at + 2], mad[at + 3]] = value.to_be_bytes();
+}
+
 /// Reads `W` bits at bit `BIT` of the MAD. Everything is constant at compile time, so it ends as one load and a shift.
 #[inline(always)]
 pub(super) const fn get<const BIT: usize, const W: usize>(mad: &[u8; MAD_LEN]) -> u64 {
+    if BIT % 32 + W <= 32 {
+        let shift = 32 - BIT % 32 - W;
+        return (dword(mad, BIT / 32 * 4) >> shift) as u64 & (u64::MAX >> (64 - W));
+    }
     let last = (BIT + W - 1) / 8;
     let mut value = 0u64;
     let mut byte = BIT / 8;
@@ -22,6 +37,14 @@ pub(super) const fn get<const BIT: usize, const W: usize>(mad: &[u8; MAD_LEN]) -
 #[inline(always)]
 #[must_use]
 pub(super) fn put<const BIT: usize, const W: usize>(mad: &mut [u8; MAD_LEN], value: u64) -> bool {
+    let fits = value & !(u64::MAX >> (64 - W)) == 0;
+    // Most fields lie in one dword, which is one load and one store.
+    if BIT % 32 + W <= 32 {
+        let (at, shift) = (BIT / 32 * 4, 32 - BIT % 32 - W);
+        let beside = if W == 32 { 0 } else { dword(mad, at) };
+        put_dword(mad, at, beside | (value as u32) << shift);
+        return fits;
+    }
     let first = BIT / 8;
     let last = (BIT + W - 1) / 8;
     let mut rest = value << ((last + 1) * 8 - (BIT + W));
@@ -34,15 +57,23 @@ pub(super) fn put<const BIT: usize, const W: usize>(mad: &mut [u8; MAD_LEN], val
         }
         byte -= 1;
     }
-    value & !(u64::MAX >> (64 - W)) == 0
+    fits
 }
 
 /// The `N` bytes at offset `D` of the CM data.
 #[inline(always)]
 pub(super) fn bytes<const D: usize, const N: usize>(mad: &[u8; MAD_LEN]) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&mad[DATA + D..DATA + D + N]);
-    out
+    const { assert!(DATA + D + N <= MAD_LEN) };
+    mad[DATA + D..].first_chunk().copied().unwrap_or([0; N])
+}
+
+/// Writes the `N` bytes at offset `D` of the CM data.
+#[inline(always)]
+pub(super) fn put_bytes<const D: usize, const N: usize>(mad: &mut [u8; MAD_LEN], bytes: &[u8; N]) {
+    const { assert!(DATA + D + N <= MAD_LEN) };
+    if let Some(at) = mad[DATA + D..].first_chunk_mut() {
+        *at = *bytes;
+    }
 }
 
 /// Declares a message: its attribute, its bit fields, its byte arrays and where its private data lies.
@@ -108,7 +139,7 @@ macro_rules! message {
                         return Err($crate::mad::MadError::FieldTooWide { field: stringify!($field), bits: $width });
                     }
                 )*
-                $( mad[$crate::mad::DATA + $at..$crate::mad::DATA + $at + $len].copy_from_slice(&self.$array); )*
+                $( $crate::mad::fields::put_bytes::<$at, $len>(mad, &self.$array); )*
                 let start = $crate::mad::DATA + $from;
                 mad[start..start + self.private_data.len()].copy_from_slice(self.private_data);
                 Ok(())

@@ -8,7 +8,8 @@ use core::time::Duration;
 
 use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
-use bareverbs_core::qp::{Destination, Remote, SendData, SendFlags, SendOp, SendWr};
+use bareverbs_core::qp::send::Batch;
+use bareverbs_core::qp::{Destination, Inline, Rc, Remote, SendFlags};
 use bareverbs_core::wc::Wc;
 use bareverbs_core::{Platform, Qpn, RKey};
 
@@ -76,7 +77,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         len: usize,
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
-        self.post_sendv(id, context, &[piece(buffer, offset, len)?], flags)
+        let sge = piece(buffer, offset, len)?;
+        Ok(self.batch(id)?.send(context, flags, sge)?)
     }
 
     /// Sends several pieces as one message (`rdma_post_sendv`).
@@ -87,15 +89,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         sges: &[Sge],
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
-        self.post(
-            id,
-            SendWr {
-                wr_id: context,
-                op: SendOp::Send,
-                flags,
-                data: SendData::Sges(sges),
-            },
-        )
+        let mut batch = self.batch(id)?;
+        match sges {
+            [sge] => batch.send(context, flags, *sge)?,
+            sges => batch.send(context, flags, sges)?,
+        }
+        Ok(())
     }
 
     /// Sends bytes that are copied into the work queue (`rdma_post_send` with `IBV_SEND_INLINE`).
@@ -106,15 +105,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         data: &[u8],
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
-        self.post(
-            id,
-            SendWr {
-                wr_id: context,
-                op: SendOp::Send,
-                flags,
-                data: SendData::Inline(data),
-            },
-        )
+        Ok(self.batch(id)?.send(context, flags, Inline(data))?)
     }
 
     /// Reads the other end's memory into a piece of a buffer (`rdma_post_read`).
@@ -130,14 +121,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         remote_addr: u64,
         rkey: RKey,
     ) -> Result<(), RdmaError> {
-        self.post_readv(
-            id,
-            context,
-            &[piece(buffer, offset, len)?],
-            flags,
-            remote_addr,
+        let sge = piece(buffer, offset, len)?;
+        let remote = Remote {
+            addr: remote_addr,
             rkey,
-        )
+        };
+        Ok(self.batch(id)?.read(context, flags, remote, &[sge])?)
     }
 
     /// Reads the other end's memory into several pieces (`rdma_post_readv`).
@@ -150,19 +139,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         remote_addr: u64,
         rkey: RKey,
     ) -> Result<(), RdmaError> {
-        let op = SendOp::Read(Remote {
+        let remote = Remote {
             addr: remote_addr,
             rkey,
-        });
-        self.post(
-            id,
-            SendWr {
-                wr_id: context,
-                op,
-                flags,
-                data: SendData::Sges(sges),
-            },
-        )
+        };
+        Ok(self.batch(id)?.read(context, flags, remote, sges)?)
     }
 
     /// Writes a piece of a buffer into the other end's memory (`rdma_post_write`).
@@ -178,14 +159,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         remote_addr: u64,
         rkey: RKey,
     ) -> Result<(), RdmaError> {
-        self.post_writev(
-            id,
-            context,
-            &[piece(buffer, offset, len)?],
-            flags,
-            remote_addr,
+        let sge = piece(buffer, offset, len)?;
+        let remote = Remote {
+            addr: remote_addr,
             rkey,
-        )
+        };
+        Ok(self.batch(id)?.write(context, flags, remote, sge)?)
     }
 
     /// Writes several pieces into the other end's memory (`rdma_post_writev`).
@@ -198,19 +177,16 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         remote_addr: u64,
         rkey: RKey,
     ) -> Result<(), RdmaError> {
-        let op = SendOp::Write(Remote {
+        let remote = Remote {
             addr: remote_addr,
             rkey,
-        });
-        self.post(
-            id,
-            SendWr {
-                wr_id: context,
-                op,
-                flags,
-                data: SendData::Sges(sges),
-            },
-        )
+        };
+        let mut batch = self.batch(id)?;
+        match sges {
+            [sge] => batch.write(context, flags, remote, *sge)?,
+            sges => batch.write(context, flags, remote, sges)?,
+        }
+        Ok(())
     }
 
     /// Sends a piece of a buffer as a datagram (`rdma_post_ud_send`) to the QP `remote_qpn` at the end of `ah`, with the Q_Key
@@ -228,21 +204,19 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         remote_qpn: u32,
     ) -> Result<(), RdmaError> {
         let sge = piece(buffer, offset, len)?;
-        let wr = SendWr {
-            wr_id: context,
-            op: SendOp::SendTo(Destination {
-                ah,
-                remote_qpn: Qpn::from_low_bits(remote_qpn),
-                remote_qkey: UDP_QKEY,
-            }),
-            flags,
-            data: SendData::Sges(&[sge]),
+        let to = Destination {
+            ah,
+            remote_qpn: Qpn::from_low_bits(remote_qpn),
+            remote_qkey: UDP_QKEY,
         };
-        Ok(self.ud_endpoint(id)?.qp.send_queue().post(&wr)?)
+        let mut batch = self.ud_endpoint(id)?.qp.send_queue().batch();
+        Ok(batch.send_to(context, flags, to, sge)?)
     }
 
-    fn post(&mut self, id: CmId, wr: SendWr<'_>) -> Result<(), RdmaError> {
-        Ok(self.endpoint(id)?.qp.send_queue().post(&wr)?)
+    /// Where an id's work requests go. Each call writes the one that it is about, so that a program carries those that it
+    /// uses, and none decides anew what it is.
+    fn batch(&mut self, id: CmId) -> Result<Batch<'_, 'd, P, Rc>, RdmaError> {
+        Ok(self.endpoint(id)?.qp.send_queue().batch())
     }
 
     /// Waits for the completion of a send (`rdma_get_send_comp`) in the CQ that the manager made, driving it.
