@@ -49,6 +49,8 @@ impl fmt::Display for ChannelError {
 impl core::error::Error for ChannelError {}
 
 impl From<RdmaError> for ChannelError {
+    #[cold]
+    #[inline(never)]
     fn from(error: RdmaError) -> Self {
         Self::Rdma(error)
     }

@@ -93,12 +93,16 @@ impl fmt::Display for PingError {
 impl core::error::Error for PingError {}
 
 impl From<ChannelError> for PingError {
+    #[cold]
+    #[inline(never)]
     fn from(error: ChannelError) -> Self {
         Self::Channel(error)
     }
 }
 
 impl From<RdmaError> for PingError {
+    #[cold]
+    #[inline(never)]
     fn from(error: RdmaError) -> Self {
         Self::Channel(error.into())
     }

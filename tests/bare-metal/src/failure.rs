@@ -3,11 +3,13 @@
 use core::fmt;
 use core::net::IpAddr;
 
+#[cfg(feature = "cm")]
 use bareverbs::cm::rdma::RdmaError;
 use bareverbs::verbs::PortState;
 use bareverbs::verbs::error::{CloseError, CommandError, DeviceError, OpenError};
 use kernel::MachineError;
 
+#[cfg(feature = "rping")]
 use crate::ping::PingError;
 
 /// Why a run failed.
@@ -30,8 +32,10 @@ pub(crate) enum Failure {
     /// The cable is not plugged in.
     Port(PortState),
     /// The connection manager, or a verb.
+    #[cfg(feature = "cm")]
     Rdma(RdmaError),
     /// The pings ended too early.
+    #[cfg(feature = "rping")]
     Ping(PingError),
     /// Addresses of different families do not meet.
     Families(IpAddr, IpAddr),
@@ -48,7 +52,9 @@ impl fmt::Display for Failure {
             Self::Command(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
             Self::Port(state) => write!(f, "the port is {state:?}"),
+            #[cfg(feature = "cm")]
             Self::Rdma(error) => error.fmt(f),
+            #[cfg(feature = "rping")]
             Self::Ping(error) => error.fmt(f),
             Self::Families(ours, theirs) => write!(f, "{ours} and {theirs} are of two families"),
         }
@@ -56,8 +62,11 @@ impl fmt::Display for Failure {
 }
 
 macro_rules! from {
-    ($($type:ty => $variant:ident),* $(,)?) => {
-        $(impl From<$type> for Failure {
+    ($($(#[$when:meta])? $type:ty => $variant:ident),* $(,)?) => {
+        $($(#[$when])?
+        impl From<$type> for Failure {
+            #[cold]
+            #[inline(never)]
             fn from(error: $type) -> Self {
                 Self::$variant(error)
             }
@@ -71,6 +80,8 @@ from! {
     CloseError => Close,
     CommandError => Command,
     DeviceError => Device,
+    #[cfg(feature = "cm")]
     RdmaError => Rdma,
+    #[cfg(feature = "rping")]
     PingError => Ping,
 }

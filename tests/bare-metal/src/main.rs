@@ -8,17 +8,29 @@
     expect(dead_code, reason = "what needs no machine is tested on the host")
 )]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+#[cfg_attr(
+    not(feature = "rping"),
+    expect(dead_code, reason = "its patience is that of all images")
+)]
 #[path = "../../../examples/common/channel.rs"]
 mod channel;
+#[cfg(all(target_os = "none", feature = "cm", not(feature = "rping")))]
+mod connect;
 mod failure;
 #[cfg(target_os = "none")]
 mod machine;
+#[cfg(all(target_os = "none", feature = "cm"))]
+mod manager;
 #[cfg(target_os = "none")]
 mod node;
 mod options;
+#[cfg(feature = "rping")]
 #[path = "../../../examples/rping/ping.rs"]
 mod ping;
 #[cfg(target_os = "none")]
 mod program;
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "rping"))]
 mod rping;

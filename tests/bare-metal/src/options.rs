@@ -27,6 +27,10 @@ use crate::failure::Failure;
 pub(crate) const SIZE_MAX: u32 = 1 << 20;
 
 /// What is asked for.
+#[cfg_attr(
+    not(feature = "rping"),
+    expect(dead_code, reason = "the words are the same in all images")
+)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     /// Where the server is; `None` for the server itself.

@@ -1,11 +1,13 @@
-//! What the program does: reads its command line, and runs `rping` on the card until it has worked, or for good.
+//! What the program does: reads its command line, and runs what it was built for (`rping`, if nothing else was said) on
+//! the card until it has worked, or for good.
 
+use bareverbs::verbs::Device;
 use kernel::{Boot, Ecam, interrupts};
 
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::node;
 use crate::options::Options;
-use crate::{node, rping};
 
 kernel::entry!(main);
 
@@ -28,12 +30,27 @@ fn main(boot: &Boot) -> Result<(), Failure> {
     }
 }
 
-/// Finds the card, resets it, and runs `rping` on it.
+/// Finds the card, resets it, and works with it.
 fn drive(ecam: &Ecam, options: &Options) -> Result<(), Failure> {
     let card = ecam.find_card()?;
     let machine = Machine::new(card, ecam, options.interrupts)?;
-    node::run(machine, options, |cm| match options.server {
-        None => rping::serve(cm, options),
-        Some(server) => rping::ping(cm, options, server),
+    node::run(machine, options, |device| work(device, options))
+}
+
+/// Without a connection manager there is no more to do than was done to bring the card up.
+#[cfg(not(feature = "cm"))]
+fn work(_: &Device<'_, Machine>, _: &Options) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[cfg(feature = "cm")]
+fn work(device: &Device<'_, Machine>, options: &Options) -> Result<(), Failure> {
+    #[cfg(not(feature = "rping"))]
+    use crate::connect::{call, serve};
+    #[cfg(feature = "rping")]
+    use crate::rping::{ping as call, serve};
+    crate::manager::run(device, options, |cm| match options.server {
+        None => serve(cm, options),
+        Some(server) => call(cm, options, server),
     })
 }

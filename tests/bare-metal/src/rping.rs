@@ -7,7 +7,7 @@ use bareverbs::cm::rdma::AddrInfo;
 use kernel::clock;
 
 use crate::failure::Failure;
-use crate::node::Cm;
+use crate::manager::Cm;
 use crate::options::Options;
 use crate::ping::{self, Clients, Message, Pinged, Step, Wanted};
 

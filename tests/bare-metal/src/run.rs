@@ -39,6 +39,13 @@ pub enum Status {
 
 /// Says how the program's main function ended, for [`entry!`](crate::entry).
 pub fn ended<E: Display>(done: Result<(), E>) -> Status {
+    match &done {
+        Ok(()) => say_how(None),
+        Err(failure) => say_how(Some(failure)),
+    }
+}
+
+fn say_how(failure: Option<&dyn Display>) -> Status {
     let stack = image::stack();
     log::info!(
         "stack high-water mark: {} of {} bytes; frames: at most {}",
@@ -46,12 +53,12 @@ pub fn ended<E: Display>(done: Result<(), E>) -> Status {
         stack.end - stack.start,
         FRAMES.lock().most_in_use()
     );
-    match done {
-        Ok(()) => {
+    match failure {
+        None => {
             log::info!("done");
             Status::Good
         }
-        Err(failure) => {
+        Some(failure) => {
             log::error!("failed: {failure}");
             Status::Failed
         }

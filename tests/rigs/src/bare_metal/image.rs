@@ -37,15 +37,15 @@ impl Machine {
     /// have the same length.
     fn budgets(self) -> [(&'static str, u64); 5] {
         let (text, rodata) = match self {
-            Self::X86 => (368, 72),
-            Self::Arm => (384, 80),
+            Self::X86 => (256, 60),
+            Self::Arm => (280, 64),
         };
         [
             (".text", text),
             (".rodata", rodata),
-            (".data", 8),
-            (".bss", 80),
-            (".stack", 260),
+            (".data", 38),
+            (".bss", 70),
+            (".stack", 132),
         ]
     }
 }
@@ -73,6 +73,43 @@ pub(super) fn path(machine: Machine) -> Result<PathBuf, String> {
 
 /// Builds an image, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
 pub(super) fn build(machine: Machine) -> Result<(), String> {
+    run(&mut cargo(machine, "rping")?)
+}
+
+/// Builds it with these features.
+pub(super) fn build_with(machine: Machine, features: &str) -> Result<(), String> {
+    run(cargo(machine, features)?.args(["--bin", "bare-metal"]))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}
+
+/// That a program which names `alloc` is refused, and for no other reason.
+pub(super) fn refuses_alloc(machine: Machine, outcome: &mut Outcome) -> Result<(), String> {
+    let mut command = cargo(machine, "alloc")?;
+    command.args(["--bin", "bare-metal"]);
+    let refused = command.stdin(Stdio::null()).output();
+    let refused = refused.map_err(|error| format!("{command:?}: {error}"))?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let errors = said.lines().filter(|line| line.starts_with("error"));
+    let errors: Vec<&str> = errors
+        .filter(|line| !line.starts_with("error: could not compile"))
+        .collect();
+    let wanted = ["error[E0463]: can't find crate for `alloc`"];
+    println!("  a program that names alloc: {errors:?}");
+    outcome.check(!refused.status.success() && errors == wanted, || {
+        format!("a program that names alloc is not refused for that: {said}")
+    });
+    Ok(())
+}
+
+/// Cargo, about to build an image with these features.
+fn cargo(machine: Machine, features: &str) -> Result<Command, String> {
     let library = library()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -85,16 +122,13 @@ pub(super) fn build(machine: Machine) -> Result<(), String> {
         .args(["build", "--quiet", "--locked", "--release", "--target-dir"])
         .arg(target_dir()?)
         .args(["--target", machine.target()])
+        .args(["--no-default-features", "--features", features])
         .args(["-Z", "build-std=core"])
         .args(["-Z", "build-std-features=compiler-builtins-mem"])
         // -Z is for nightly compilers, which the first makes of this one; the second says where the sources are.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(error) => Err(format!("{command:?}: {error}")),
-    }
+    Ok(command)
 }
 
 /// The sources of `core`, fetched if they are not there yet.
@@ -126,9 +160,8 @@ pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), Strin
     outcome.check(found.is_empty(), || {
         format!("{name}: the image has an allocator: {found:?}")
     });
-    let sizes = output(Command::new("size").arg("-A").arg(&image))?;
-    for (part, budget) in machine.budgets() {
-        let bytes = size(&sizes, part).ok_or_else(|| format!("{name}: there is no {part}"))?;
+    let sizes = sizes(machine, machine.budgets().map(|(part, _)| part))?;
+    for ((part, budget), bytes) in machine.budgets().into_iter().zip(sizes) {
         println!(
             "{name:<7} {part:<8} {bytes:>7} bytes of {:>7}",
             budget << 10
@@ -138,6 +171,19 @@ pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), Strin
         });
     }
     Ok(())
+}
+
+/// The sizes of the sections of the image that was built last.
+pub(super) fn sizes<const N: usize>(
+    machine: Machine,
+    sections: [&str; N],
+) -> Result<[u64; N], String> {
+    let table = output(Command::new("size").arg("-A").arg(path(machine)?))?;
+    let mut sizes = [0; N];
+    for (bytes, section) in sizes.iter_mut().zip(sections) {
+        *bytes = size(&table, section).ok_or_else(|| format!("the image has no {section}"))?;
+    }
+    Ok(sizes)
 }
 
 /// The size of a section in `size -A`'s table.

@@ -10,6 +10,7 @@ mod program;
 mod rxe;
 mod scenarios;
 mod setup;
+mod sizes;
 
 use super::Outcome;
 use setup::Setup;

@@ -25,6 +25,13 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    /// How much of its stack a unikernel used at most; all there is if it did not say.
+    pub(super) fn stack(&self) -> u64 {
+        let said = self.after("stack high-water mark: ").unwrap_or_default();
+        let used = said.split(' ').next().and_then(|used| used.parse().ok());
+        used.unwrap_or(u64::MAX)
+    }
+
     /// The rest of the first line that has this text, behind it.
     pub(super) fn after(&self, text: &str) -> Option<&str> {
         let mut found = self.said.iter().filter_map(|line| line.split_once(text));

@@ -5,6 +5,7 @@ use super::super::stock_driver::{self, Server};
 use super::image::Machine;
 use super::program::{Ended, Program};
 use super::setup::Setup;
+use super::sizes;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,9 +16,9 @@ pub(super) const GOOD: i32 = 33;
 const FAILED: i32 = 35;
 
 /// Enough on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 /// Of the stack, in bytes.
-const STACK_BUDGET: u64 = 192 << 10;
+const STACK_BUDGET: u64 = 64 << 10;
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,
@@ -30,6 +31,11 @@ pub(super) const ALL: &[Scenario] = &[
         name: "conformance",
         about: "the platform is held against its duties, polled and by interrupts",
         work: conformance,
+    },
+    Scenario {
+        name: "sizes",
+        about: "what each part of the library costs, and that nothing can allocate",
+        work: sizes::all,
     },
     Scenario {
         name: "server",
@@ -90,17 +96,17 @@ impl Scenario {
 }
 
 /// A scenario that runs.
-struct Scene<'a> {
+pub(super) struct Scene<'a> {
     setup: &'a Setup,
     /// Which machine has which of the model's cards.
     machines: [Machine; 2],
     name: &'static str,
     rounds: usize,
-    outcome: &'a mut Outcome,
+    pub(super) outcome: &'a mut Outcome,
 }
 
 /// A model with some functions, and where its files are.
-struct Model {
+pub(super) struct Model {
     server: Server,
     logs: PathBuf,
     sockets: PathBuf,
@@ -117,7 +123,7 @@ impl Model {
     }
 
     /// Ends it. What it complained of is a failure, unless what was done to it is an excuse.
-    fn end(self, scene: &mut Scene<'_>, excuses: &[&str]) -> Result<(), String> {
+    pub(super) fn end(self, scene: &mut Scene<'_>, excuses: &[&str]) -> Result<(), String> {
         let log = self.server.stop()?;
         fs::remove_dir_all(&self.sockets).map_err(|error| error.to_string())?;
         // A panic has no level in front.
@@ -134,7 +140,7 @@ impl Model {
 
 impl Scene<'_> {
     /// A model of two cards with a cable between them, or of one whose port is on a wire.
-    fn model(&mut self, functions: usize, arguments: &[&str]) -> Result<Model, String> {
+    pub(super) fn model(&mut self, functions: usize, arguments: &[&str]) -> Result<Model, String> {
         self.rounds += 1;
         let round = format!("{}-{}", self.name, self.rounds);
         let logs = self.setup.logs.join(&round);
@@ -158,7 +164,12 @@ impl Scene<'_> {
         })
     }
 
-    fn boot(&self, model: &Model, function: usize, words: &str) -> Result<Program, String> {
+    pub(super) fn boot(
+        &self,
+        model: &Model,
+        function: usize,
+        words: &str,
+    ) -> Result<Program, String> {
         let role = words.split(['=', ' ']).next().unwrap_or_default();
         let name = format!("{function}-{role}");
         let socket = &model.server.sockets[function];
@@ -176,7 +187,12 @@ impl Scene<'_> {
     }
 
     /// That a unikernel ended as it should.
-    fn check(&mut self, who: &str, program: Program, status: i32) -> Result<Ended, String> {
+    pub(super) fn check(
+        &mut self,
+        who: &str,
+        program: Program,
+        status: i32,
+    ) -> Result<Ended, String> {
         let ended = program.end(LIMIT)?;
         let name = self.name;
         self.outcome.check(ended.status == Some(status), || {
@@ -185,21 +201,22 @@ impl Scene<'_> {
             format!("{name}: {who}: exit status {found:?}, not {status}; it said last: {last}")
         });
         let micros = ended.after("boot to first RDMA operation: ");
-        let stack = ended.after("stack high-water mark: ").unwrap_or_default();
-        let used = stack.split(' ').next().and_then(|used| used.parse().ok());
-        self.outcome.check(used.is_some_and(|used: u64| used <= STACK_BUDGET), || {
-            format!("{name}: {who}: the stack's budget is {STACK_BUDGET} bytes, and {used:?} were used")
+        let used = ended.stack();
+        self.outcome.check(used <= STACK_BUDGET, || {
+            format!(
+                "{name}: {who}: the stack's budget is {STACK_BUDGET} bytes, and {used} were used"
+            )
         });
         println!(
             "  {who}: boot to first RDMA operation {}, stack {} of {STACK_BUDGET} bytes",
             micros.unwrap_or("never"),
-            used.unwrap_or_default()
+            used
         );
         Ok(ended)
     }
 
     /// That it said something.
-    fn says(&mut self, who: &str, ended: &Ended, text: &str) {
+    pub(super) fn says(&mut self, who: &str, ended: &Ended, text: &str) {
         let name = self.name;
         self.outcome.check(ended.after(text).is_some(), || {
             format!("{name}: {who} did not say {text:?}")

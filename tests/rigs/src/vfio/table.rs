@@ -93,7 +93,7 @@ pub(super) const ALL: &[Scenario] = &[
                 ("idle until a message comes", "s of processor time in "),
                 (
                     "a user with too little",
-                    "the limit on locked memory is 65536",
+                    "the limit on locked memory is 64 KiB",
                 ),
                 (
                     "a user without the file",
