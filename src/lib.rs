@@ -9,6 +9,15 @@
 //! | [`cm`] | the IB connection manager and the RDMA CM (librdmacm) |
 //! | [`platform`] | the seam to implement where the library is to run |
 //!
+//! What an image has no use for can be left out of it. All of these features are on unless they are turned off
+//! (`default-features = false`):
+//!
+//! | feature | what goes without it |
+//! |---|---|
+//! | `datagrams` | ids for datagrams (`RDMA_PS_UDP`, `RDMA_PS_IPOIB`) and multicast groups; requests for datagram services are not answered |
+//! | `infiniband` | InfiniBand's link layer: a port of that kind does not come up |
+//! | `xrc` | extended reliable connections |
+//!
 //! On Linux, `bareverbs-vfio` implements the seam over VFIO; for another kernel
 //! [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) is the way, and [`verbs::conformance`] the test. `examples/rping` is the whole way from a BAR to a
 //! connection, on two device models in one process.

@@ -43,7 +43,7 @@ impl Capabilities {
     #[must_use]
     pub const fn link_layer(&self) -> LinkLayer {
         match self.hca.port_type() {
-            0 => LinkLayer::InfiniBand,
+            0 if cfg!(feature = "infiniband") => LinkLayer::InfiniBand,
             _ => LinkLayer::Ethernet,
         }
     }
@@ -154,7 +154,7 @@ impl Capabilities {
     /// could be assigned.
     #[must_use]
     pub const fn has_xrc(&self) -> bool {
-        self.hca.xrc() && self.issi != 0
+        cfg!(feature = "xrc") && self.hca.xrc() && self.issi != 0
     }
 
     /// Whether atomics work, with their results in the host's byte order.

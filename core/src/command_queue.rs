@@ -238,6 +238,7 @@ impl CommandQueue {
         let (input_blocks, output_blocks) = (blocks_needed(input_len), blocks_needed(output_len));
         if input_blocks.max(output_blocks) > MAX_BLOCKS {
             let len = input_len.max(output_len);
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
             return Err(PostError::Failed(CommandFailure::TooLong { len }));
         }
         let urgent = lane == Lane::Pages;
@@ -393,6 +394,7 @@ impl CommandQueue {
                 "command {}: no answer within {waited:?}, slot {index} is retired",
                 slot.opcode
             );
+            let waited = waited.into();
             return Some(Err(CommandFailure::Timeout { waited }));
         }
         // The ownership bit was read first; what it guards must be read after it.

@@ -2,6 +2,10 @@
 
 use core::time::Duration;
 
+use spin::Mutex;
+
+use crate::control::Control;
+use crate::gid::GidTable;
 use crate::page_chunk::PageChunk;
 use crate::slots::{CqSlot, QpSlot, SrqSlot};
 
@@ -58,11 +62,40 @@ impl Default for Config {
     }
 }
 
-/// Memory of the caller that holds the state of a device's objects: its lengths are the limits.
+/// Room for what a device itself keeps, some 20 KiB: its command queue, its events, its copy of the GID table. The
+/// [`Device`](crate::Device) is small beside it, so that it can be handed on by value.
+///
+/// Opaque to the caller, who only provides the memory (see [`Storage`]).
+#[derive(Debug)]
+pub struct DeviceSlot {
+    /// `None` unless a function is up.
+    pub(crate) control: Mutex<Option<Control>>,
+    pub(crate) gids: Mutex<GidTable>,
+}
+
+impl DeviceSlot {
+    /// Empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            control: Mutex::new(None),
+            gids: Mutex::new(GidTable::new()),
+        }
+    }
+}
+
+impl Default for DeviceSlot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Memory of the caller that holds the state of a device and of its objects: its lengths are the limits.
 ///
 /// It is borrowed exclusively for as long as the device lives, so that no two devices can share it.
 #[derive(Debug)]
 pub struct Storage<'s> {
+    pub(crate) device: &'s DeviceSlot,
     pub(crate) qps: &'s [QpSlot],
     pub(crate) cqs: &'s [CqSlot],
     pub(crate) srqs: &'s [SrqSlot],
@@ -74,12 +107,14 @@ impl<'s> Storage<'s> {
     /// lent to the firmware, of which a ConnectX-5 wants tens of megabytes.
     #[must_use]
     pub const fn new(
+        device: &'s mut DeviceSlot,
         qps: &'s mut [QpSlot],
         cqs: &'s mut [CqSlot],
         srqs: &'s mut [SrqSlot],
         page_chunks: &'s mut [PageChunk],
     ) -> Self {
         Self {
+            device,
             qps,
             cqs,
             srqs,
@@ -91,6 +126,7 @@ impl<'s> Storage<'s> {
 /// [`Storage`] as arrays, for statics and for the stack.
 #[derive(Debug)]
 pub struct Resources<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize> {
+    device: DeviceSlot,
     qps: [QpSlot; QPS],
     cqs: [CqSlot; CQS],
     srqs: [SrqSlot; SRQS],
@@ -104,6 +140,7 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            device: DeviceSlot::new(),
             qps: [const { QpSlot::new() }; QPS],
             cqs: [const { CqSlot::new() }; CQS],
             srqs: [const { SrqSlot::new() }; SRQS],
@@ -115,6 +152,7 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
     #[must_use]
     pub const fn storage(&mut self) -> Storage<'_> {
         Storage::new(
+            &mut self.device,
             &mut self.qps,
             &mut self.cqs,
             &mut self.srqs,

@@ -549,10 +549,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             .cq_context_mut()
             .set_cq_period(period)
             .set_cq_max_count(count);
-        self.device
-            .execute(&command)
-            .map(|_| ())
-            .map_err(CqError::Command)
+        self.device.order(&command).map_err(CqError::Command)
     }
 
     /// How it was created.

@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 
 use crate::xrc::{DefaultXrcd, XrcBase};
-use bareverbs_firmware_cmds::command::Command;
+use bareverbs_firmware_cmds::command::{Command, EmptyOut};
+use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
 use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use spin::Mutex;
@@ -15,12 +16,12 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::capabilities::Capabilities;
 pub use crate::command_queue::TailIn;
 use crate::command_queue::{Lane, PostError, Ticket};
-use crate::config::Config;
+use crate::config::{Config, DeviceSlot, Storage};
 use crate::control::{Context, Control};
 use crate::dma::{DmaBuffer, DmaMemory};
-use crate::error::{CommandError, CommandFailure, DeviceError};
+use crate::error::{CommandError, CommandFailure, DeviceError, Millis};
 use crate::event::AsyncEvent;
-use crate::gid::{GidTable, Mac};
+use crate::gid::Mac;
 use crate::health;
 use crate::page_chunk::PageChunk;
 use crate::platform::{DmaError, Mapping, Platform, VectorSet};
@@ -44,6 +45,8 @@ const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 pub struct Device<'s, P: Platform> {
     pub(crate) platform: P,
     pub(crate) config: Config,
+    /// What is behind the locks that all of the control path takes.
+    pub(crate) slot: &'s DeviceSlot,
     pub(crate) page_chunks: &'s [PageChunk],
     /// The slots of QPs, CQs and SRQs.
     pub(crate) tables: Tables<'s>,
@@ -58,15 +61,12 @@ pub struct Device<'s, P: Platform> {
     /// What XRC QPs name.
     pub(crate) xrc_base: Mutex<XrcBase>,
     pub(crate) default_xrcd: Mutex<DefaultXrcd>,
-    pub(crate) gids: Mutex<GidTable>,
     /// Held while an entry of the GID table is written, so that table and shadow change in the same order.
     pub(crate) gid_writer: Mutex<()>,
     /// The MAC address that was set instead of the port's own.
     pub(crate) chosen_mac: Mutex<Option<Mac>>,
     /// Whether the root of receive steering is taken.
     pub(crate) steering_taken: AtomicBool,
-    /// `None` once the function was taken down.
-    pub(crate) control: Mutex<Option<Control>>,
     /// What bring-up has reached, for teardown.
     pub(crate) reached: Reached,
 }
@@ -122,28 +122,25 @@ impl<'s, P: Platform> Device<'s, P> {
     pub(crate) fn unopened(
         platform: P,
         config: Config,
-        page_chunks: &'s [PageChunk],
-        tables: Tables<'s>,
-        capabilities: Capabilities,
-        control: Control,
+        storage: Storage<'s>,
+        firmware: FirmwareVersion,
     ) -> Self {
         Self {
             platform,
             config,
-            page_chunks,
-            tables,
-            capabilities,
+            slot: storage.device,
+            page_chunks: storage.page_chunks,
+            tables: Tables::new(storage.qps, storage.cqs, storage.srqs),
+            capabilities: Capabilities::none(firmware),
             uar: UarIndex::from_low_bits(0),
             blue_flame: BlueFlame::none(),
             completion_eqs: heapless::Vec::new(),
             default_pd: Mutex::new(DefaultPd::default()),
             xrc_base: Mutex::new(XrcBase::default()),
             default_xrcd: Mutex::new(DefaultXrcd::default()),
-            gids: Mutex::new(GidTable::new(0)),
             gid_writer: Mutex::new(()),
             chosen_mac: Mutex::new(None),
             steering_taken: AtomicBool::new(false),
-            control: Mutex::new(Some(control)),
             reached: Reached::default(),
         }
     }
@@ -199,12 +196,35 @@ impl<'s, P: Platform> Device<'s, P> {
 
     /// Works on what the lock guards; `None` once the function was taken down.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Control) -> R) -> Option<R> {
-        self.control.lock().as_mut().map(work)
+        self.slot.control.lock().as_mut().map(work)
     }
 
     /// Executes a firmware command without tails and waits for its answer.
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Output, CommandError> {
-        self.execute_with(command, TailIn::None, &mut [])
+        let mut output = C::Output::new_zeroed();
+        self.execute_plain(C::OPCODE, command.as_bytes(), output.as_mut_bytes())?;
+        Ok(output)
+    }
+
+    /// Executes a firmware command whose answer says no more than that it was carried out.
+    pub(crate) fn order<C: Command>(&self, command: &C) -> Result<(), CommandError> {
+        const { assert!(size_of::<C::Output>() == EmptyOut::SIZE) };
+        self.order_bytes(C::OPCODE, command.as_bytes())
+    }
+
+    /// The same, for commands that are laid out alike.
+    pub(crate) fn order_bytes(&self, opcode: Opcode, fixed_in: &[u8]) -> Result<(), CommandError> {
+        let mut output = [0; EmptyOut::SIZE];
+        self.execute_bytes(opcode, fixed_in, TailIn::None, &mut output, &mut [])
+    }
+
+    fn execute_plain(
+        &self,
+        opcode: Opcode,
+        fixed_in: &[u8],
+        fixed_out: &mut [u8],
+    ) -> Result<(), CommandError> {
+        self.execute_bytes(opcode, fixed_in, TailIn::None, fixed_out, &mut [])
     }
 
     /// Executes a firmware command whose input continues with `tail_in` and whose output continues in `tail_out`, and
@@ -239,6 +259,7 @@ impl<'s, P: Platform> Device<'s, P> {
                 Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
                     let waited = self.platform.now().saturating_sub(started);
                     if waited >= self.config.command_timeout {
+                        let waited = waited.into();
                         let failure = CommandFailure::QueueFull { waited };
                         return Err(CommandError { failure, ..error });
                     }
@@ -327,9 +348,9 @@ impl<'s, P: Platform> Device<'s, P> {
         });
         match posted {
             Some(Ok(ticket)) => Ok(Posted { ticket, op_mod }),
-            Some(Err(PostError::Full)) => Err(error(CommandFailure::QueueFull {
-                waited: Duration::ZERO,
-            })),
+            Some(Err(PostError::Full)) => {
+                Err(error(CommandFailure::QueueFull { waited: Millis(0) }))
+            }
             Some(Err(PostError::Failed(failure))) => Err(error(failure)),
             None => Err(error(CommandFailure::Device(DeviceError::Closed))),
         }
@@ -469,13 +490,8 @@ mod tests {
     }
 
     #[test]
-    fn a_device_fits_on_a_small_stack() {
-        // Bring-up moves it, so its size counts on bare metal.
-        assert!(size_of::<Control>() < 16 << 10, "{}", size_of::<Control>());
-        assert!(
-            size_of::<GidTable>() < 12 << 10,
-            "{}",
-            size_of::<GidTable>()
-        );
+    fn a_device_slot_fits_on_a_small_stack() {
+        let size = size_of::<DeviceSlot>();
+        assert!(size < 22 << 10, "{size}");
     }
 }

@@ -8,6 +8,30 @@ pub use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
 
 use crate::platform::DmaError;
 
+/// How long something took: as the errors tell it, a quarter of a [`Duration`]. Errors are handed on by every step of the
+/// control path, and cost code at each that is in proportion to their size.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Millis(pub u32);
+
+impl From<Duration> for Millis {
+    /// The longest that fits, 49 days, for whatever is longer.
+    fn from(time: Duration) -> Self {
+        Self(u32::try_from(time.as_millis()).unwrap_or(u32::MAX))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(Millis(time): Millis) -> Self {
+        Self::from_millis(time.into())
+    }
+}
+
+impl fmt::Debug for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Duration::from(*self).fmt(f)
+    }
+}
+
 /// The device as a whole no longer works. Once it is reported it stays: only a function reset helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,7 +54,7 @@ pub enum DeviceError {
     /// The health counter stood still for longer than the configured limit: the firmware no longer runs.
     Stuck {
         /// For how long.
-        stalled: Duration,
+        stalled: Millis,
     },
     /// The register with the command queue's address holds another one: the function was reset behind the driver's back,
     /// and perhaps somebody else uses it now. It has forgotten every object, and every address of this driver's memory.
@@ -112,12 +136,10 @@ pub enum BadOutput {
         /// Index of the block.
         block: u32,
     },
-    /// A value in the answer is impossible.
-    Value {
-        /// Which one.
-        field: &'static str,
-        /// What came back.
-        value: u64,
+    /// More pages come back than were asked for.
+    TooManyPages {
+        /// How many come.
+        returned: u32,
     },
 }
 
@@ -133,7 +155,9 @@ impl fmt::Display for BadOutput {
             Self::BlockToken { block } => write!(f, "wrong token in output block {block}"),
             Self::EntrySignature => f.write_str("wrong signature of the entry"),
             Self::BlockSignature { block } => write!(f, "wrong signature of output block {block}"),
-            Self::Value { field, value } => write!(f, "{field} is {value:#x}"),
+            Self::TooManyPages { returned } => {
+                write!(f, "{returned} pages come back, more than were asked for")
+            }
         }
     }
 }
@@ -152,12 +176,12 @@ pub enum CommandFailure {
     /// No answer in time. The firmware may still carry it out, so its slot and memory stay reserved until the reset.
     Timeout {
         /// How long was waited.
-        waited: Duration,
+        waited: Millis,
     },
     /// No slot of the command queue became free in time.
     QueueFull {
         /// How long was waited.
-        waited: Duration,
+        waited: Millis,
     },
     /// The command interface refused the entry.
     Delivery(DeliveryStatus),
@@ -170,7 +194,7 @@ pub enum CommandFailure {
     /// The command is longer than the queue takes.
     TooLong {
         /// Its length in bytes.
-        len: usize,
+        len: u32,
     },
     /// The ticket is not (or no longer) one of a command in flight.
     UnknownTicket,
@@ -207,26 +231,32 @@ impl CommandError {
     }
 }
 
-impl fmt::Display for CommandError {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} op_mod {:#x}: ", self.opcode, self.op_mod)?;
-        match self.failure {
-            CommandFailure::Status { status, syndrome } => {
+        match self {
+            Self::Status { status, syndrome } => {
                 write!(f, "failed with status {status}, syndrome {syndrome:#x}")
             }
-            CommandFailure::Timeout { waited } => write!(f, "no answer within {waited:?}"),
-            CommandFailure::QueueFull { waited } => {
-                write!(f, "no free command slot within {waited:?}")
-            }
-            CommandFailure::Delivery(status) => write!(f, "not delivered: {status}"),
-            CommandFailure::BadOutput(what) => write!(f, "the answer is not valid: {what}"),
-            CommandFailure::Device(error) => write!(f, "{error}"),
-            CommandFailure::Memory(error) => write!(f, "no memory for the mailboxes: {error}"),
-            CommandFailure::TooLong { len } => {
-                write!(f, "{len} bytes are more than the queue takes")
-            }
-            CommandFailure::UnknownTicket => f.write_str("no such command in flight"),
+            Self::Timeout { waited } => write!(f, "no answer within {waited:?}"),
+            Self::QueueFull { waited } => write!(f, "no free command slot within {waited:?}"),
+            Self::Delivery(status) => write!(f, "not delivered: {status}"),
+            Self::BadOutput(what) => write!(f, "the answer is not valid: {what}"),
+            Self::Device(error) => error.fmt(f),
+            Self::Memory(error) => write!(f, "no memory for the mailboxes: {error}"),
+            Self::TooLong { len } => write!(f, "{len} bytes are more than the queue takes"),
+            Self::UnknownTicket => f.write_str("no such command in flight"),
         }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            opcode,
+            op_mod,
+            failure,
+        } = self;
+        write!(f, "{opcode} op_mod {op_mod:#x}: {failure}")
     }
 }
 

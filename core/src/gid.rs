@@ -153,7 +153,11 @@ impl fmt::Display for GidError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index { index, len } => write!(f, "GID index {index} of a table of {len}"),
-            Self::Entry(entry) => write!(f, "{entry:?} is not a possible GID table entry"),
+            Self::Entry(GidEntry { gid, vlan, .. }) => write!(
+                f,
+                "{gid} in VLAN {} is not a possible GID table entry",
+                vlan.unwrap_or(0)
+            ),
             Self::NoMac => f.write_str(NO_MAC),
             Self::NotRoce => f.write_str("the GIDs of an InfiniBand port are not the driver's"),
             Self::Version(version) => write!(f, "the device does not have RoCE {version:?}"),
@@ -179,13 +183,19 @@ pub(crate) struct GidTable {
 
 impl GidTable {
     /// An empty table.
-    pub(crate) const fn new(len: usize) -> Self {
-        let len = if len < MAX_GIDS { len } else { MAX_GIDS };
+    pub(crate) const fn new() -> Self {
         Self {
-            len,
+            len: 0,
             entries: [None; MAX_GIDS],
             used: [0; MAX_GIDS / 64],
         }
+    }
+
+    /// Makes it an empty one of this length.
+    pub(crate) fn clear(&mut self, len: usize) {
+        self.len = len.min(MAX_GIDS);
+        self.entries.fill(None);
+        self.used.fill(0);
     }
 
     fn set(&mut self, index: u16, entry: Option<GidEntry>) {
@@ -265,12 +275,12 @@ impl GidEntry {
 impl<P: Platform> Device<'_, P> {
     /// Entries that the GID table has; 0 on InfiniBand, where the subnet manager keeps it.
     pub fn gid_table_len(&self) -> usize {
-        self.gids.lock().len
+        self.slot.gids.lock().len
     }
 
     /// An entry of the GID table; `None` if it is empty or does not exist.
     pub fn port_gid(&self, index: u16) -> Option<GidEntry> {
-        let table = self.gids.lock();
+        let table = self.slot.gids.lock();
         *table.entries.get(..table.len)?.get(usize::from(index))?
     }
 
@@ -278,7 +288,12 @@ impl<P: Platform> Device<'_, P> {
     pub fn gid_table(&self) -> impl Iterator<Item = (u16, GidEntry)> + '_ {
         let mut from = 0;
         core::iter::from_fn(move || {
-            let (index, entry) = self.gids.lock().next(from).map(|(index, e)| (index, *e))?;
+            let (index, entry) = self
+                .slot
+                .gids
+                .lock()
+                .next(from)
+                .map(|(index, e)| (index, *e))?;
             from = index + 1;
             Some((index, entry))
         })
@@ -286,7 +301,7 @@ impl<P: Platform> Device<'_, P> {
 
     /// The first entry with this GID, encapsulation and VLAN.
     pub fn find_gid(&self, gid: &Gid, version: RoceVersion, vlan: Option<u16>) -> Option<u16> {
-        let table = self.gids.lock();
+        let table = self.slot.gids.lock();
         let mut used = table.used();
         let found = used
             .find(|(_, entry)| entry.gid == *gid && entry.version == version && entry.vlan == vlan);
@@ -295,7 +310,7 @@ impl<P: Platform> Device<'_, P> {
 
     /// The first entry that is not in use.
     pub fn free_gid_index(&self) -> Option<u16> {
-        let table = self.gids.lock();
+        let table = self.slot.gids.lock();
         let free = table
             .entries
             .iter()
@@ -337,8 +352,8 @@ impl<P: Platform> Device<'_, P> {
         set.set_roce_address_index(index);
         // Deleting is writing zeros.
         *set.roce_address_mut() = entry.map_or(RoceAddr::ZERO, GidEntry::to_firmware);
-        self.execute(&set).map_err(GidError::Command)?;
-        self.gids.lock().set(index, entry);
+        self.order(&set).map_err(GidError::Command)?;
+        self.slot.gids.lock().set(index, entry);
         Ok(())
     }
 

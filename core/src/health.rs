@@ -136,6 +136,7 @@ impl Health {
         }
         let stalled = now.saturating_sub(self.moved);
         if stalled >= config.health_stall {
+            let stalled = stalled.into();
             return Err(DeviceError::Stuck { stalled });
         }
         Ok(())

@@ -132,12 +132,12 @@ pub use ah::{AddressHandle, AhAttr, AhError};
 pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
-pub use config::{Config, Resources, Storage};
+pub use config::{Config, DeviceSlot, Resources, Storage};
 pub use cq::{Completion, Cq, CqError, CqHandle, CqInit};
 pub use device::{Device, PendingCommand, TailIn};
 pub use error::{
-    CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, OpenError, OpenFailure,
-    OpenStep,
+    CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, Millis, OpenError,
+    OpenFailure, OpenStep,
 };
 pub use ethernet::{
     EthernetError, EthernetInit, EthernetMtu, EthernetQueue, EthernetReceive, EthernetReceiveError,

@@ -158,7 +158,7 @@ impl Mkey {
     fn destroy<P: Platform>(&self, device: &Device<'_, P>) -> Result<(), CommandError> {
         let mut command = DestroyMkeyIn::new();
         command.set_mkey_index(self.key >> 8);
-        device.execute(&command).map(|_| ())
+        device.order(&command)
     }
 }
 

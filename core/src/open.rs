@@ -31,7 +31,6 @@ use bareverbs_firmware_cmds::values::{
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::capabilities::Capabilities;
 use crate::command_queue::{CommandQueue, SetUpError, TailIn};
 use crate::config::{Config, Storage};
 use crate::control::{Control, MAX_EQS};
@@ -39,13 +38,11 @@ use crate::device::{Device, Patience};
 use crate::eq::{self, EventQueue};
 use crate::error::{CommandError, CommandFailure, DeviceError, OpenError, OpenFailure, OpenStep};
 use crate::function::FunctionKind;
-use crate::gid::GidTable;
 use crate::health;
 use crate::pages::{PageSupply, SupplyError};
 use crate::platform::Platform;
 use crate::port::LinkLayer;
 use crate::qp::blue_flame::BlueFlame;
-use crate::slots::Tables;
 
 /// Firmware starts slowly; between two looks at whether it has, the platform relaxes this often.
 const TURNS_PER_LOOK: u32 = 16;
@@ -85,31 +82,9 @@ impl<'s, P: Platform> Device<'s, P> {
             return fail(OpenStep::Revision, OpenFailure::Revision { found });
         }
         let firmware = FirmwareVersion::from_registers(platform.read_be32(FW_REV), revision);
-        let queue =
-            CommandQueue::set_up(&platform, config.command_timeout).map_err(|error| OpenError {
-                step: OpenStep::CommandQueue,
-                failure: match error {
-                    SetUpError::Geometry {
-                        log_size,
-                        log_stride,
-                    } => OpenFailure::QueueGeometry {
-                        log_size,
-                        log_stride,
-                    },
-                    SetUpError::Memory(error) => OpenFailure::Memory(error),
-                },
-            })?;
-        let control = Control::new(&platform, queue, PageSupply::new(storage.page_chunks));
-        let tables = Tables::new(storage.qps, storage.cqs, storage.srqs);
-        let capabilities = Capabilities::none(firmware);
-        let mut device = Self::unopened(
-            platform,
-            config,
-            storage.page_chunks,
-            tables,
-            capabilities,
-            control,
-        );
+        start_queue(&platform, &config, &storage)?;
+        storage.device.gids.lock().clear(0);
+        let mut device = Self::unopened(platform, config, storage, firmware);
         match device.bring_up() {
             Ok(()) => {
                 log::info!(
@@ -129,6 +104,8 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 
+    // A stack frame of its own, as what follows it is to start where it did.
+    #[inline(never)]
     fn bring_up(&mut self) -> Result<(), OpenError> {
         // Once more: the firmware re-reads its configuration when it learns where the command queue is.
         wait_for_firmware(&self.platform, self.config.initialize_timeout)?;
@@ -151,9 +128,9 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 
     fn enable_hca(&mut self) -> Result<(), OpenError> {
-        let result = self.execute(&EnableHcaIn::new());
+        let result = self.order(&EnableHcaIn::new());
         self.reached.enabled = happened(&result);
-        result.at(OpenStep::EnableHca).map(drop)
+        result.at(OpenStep::EnableHca)
     }
 
     /// Asks for interface 1 outright, and what there is only if that is refused: firmware of this decade has it.
@@ -312,6 +289,10 @@ impl<'s, P: Platform> Device<'s, P> {
             let what = "CQE version 1";
             return fail(OpenStep::Capabilities, OpenFailure::Unsupported { what });
         }
+        if !cfg!(feature = "infiniband") && caps.port_type() == 0 {
+            let what = "an Ethernet port, and InfiniBand is left out of this build";
+            return fail(OpenStep::Capabilities, OpenFailure::Unsupported { what });
+        }
         self.capabilities.hca = caps;
         Ok(())
     }
@@ -346,15 +327,16 @@ impl<'s, P: Platform> Device<'s, P> {
         let mut image = [0; CAPABILITY_GROUP_SIZE];
         self.query_group(CapabilityGroup::Roce, CapabilityMode::Current, &mut image)?;
         let caps = head::<RoceCap>(&image);
-        self.gids = spin::Mutex::new(GidTable::new(usize::from(caps.roce_address_table_size())));
+        let len = usize::from(caps.roce_address_table_size());
+        self.slot.gids.lock().clear(len);
         self.capabilities.roce = Some(caps);
         Ok(())
     }
 
     fn init_hca(&mut self) -> Result<(), OpenError> {
-        let result = self.execute(&InitHcaIn::new());
+        let result = self.order(&InitHcaIn::new());
         self.reached.initialized = happened(&result);
-        result.at(OpenStep::InitHca).map(drop)
+        result.at(OpenStep::InitHca)
     }
 
     fn set_driver_version(&mut self) -> Result<(), OpenError> {
@@ -367,7 +349,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let room = &mut set.driver_version_mut()[..63];
         let len = version.len().min(room.len());
         room[..len].copy_from_slice(&version[..len]);
-        self.execute(&set).at(OpenStep::DriverVersion).map(drop)
+        self.order(&set).at(OpenStep::DriverVersion)
     }
 
     fn enable_roce(&mut self) -> Result<(), OpenError> {
@@ -377,7 +359,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let mut modify = ModifyNicVportContextIn::new();
         modify.field_select_mut().set_roce_en(true);
         modify.nic_vport_context_mut().set_roce_en(true);
-        self.execute(&modify).at(OpenStep::EnableRoce).map(drop)
+        self.order(&modify).at(OpenStep::EnableRoce)
     }
 
     fn alloc_uar(&mut self) -> Result<(), OpenError> {
@@ -504,6 +486,33 @@ impl<'s, P: Platform> Device<'s, P> {
             }
         }
     }
+}
+
+/// Sets the command queue up, and puts the control path's state where it stays. A function of its own, so that the stack
+/// is free of what passes through it before the first command goes.
+#[inline(never)]
+fn start_queue<P: Platform>(
+    platform: &P,
+    config: &Config,
+    storage: &Storage<'_>,
+) -> Result<(), OpenError> {
+    let queue =
+        CommandQueue::set_up(platform, config.command_timeout).map_err(|error| OpenError {
+            step: OpenStep::CommandQueue,
+            failure: match error {
+                SetUpError::Geometry {
+                    log_size,
+                    log_stride,
+                } => OpenFailure::QueueGeometry {
+                    log_size,
+                    log_stride,
+                },
+                SetUpError::Memory(error) => OpenFailure::Memory(error),
+            },
+        })?;
+    let control = Control::new(platform, queue, PageSupply::new(storage.page_chunks));
+    *storage.device.control.lock() = Some(control);
+    Ok(())
 }
 
 /// Whether a command was carried out, or may have been.

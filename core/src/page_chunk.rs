@@ -8,6 +8,7 @@
 #![expect(unsafe_code)]
 
 use core::alloc::Layout;
+use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -194,6 +195,15 @@ pub(crate) enum OfferError {
     Memory(DmaError),
     /// The storage has no chunk left.
     Chunks,
+}
+
+impl fmt::Display for OfferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(error) => error.fmt(f),
+            Self::Chunks => f.write_str("the storage has no page chunk left"),
+        }
+    }
 }
 
 /// Offers `pages` pages, with new memory from the platform as far as needed; all or none.

@@ -200,7 +200,7 @@ impl PageSupply {
             },
             ManagePages::CannotGive => {
                 if let Err(failure) = result {
-                    log::warn!("the firmware was not told that there are no pages: {failure:?}");
+                    log::warn!("the firmware was not told that there are no pages: {failure}");
                 }
             }
         }
@@ -242,10 +242,7 @@ impl PageSupply {
     ) {
         let function = &mut self.functions[in_flight.function];
         if entries > in_flight.pages {
-            let bad = BadOutput::Value {
-                field: "output_num_entries",
-                value: u64::from(entries),
-            };
+            let bad = BadOutput::TooManyPages { returned: entries };
             self.error = Some(refusal(ManagePages::Take, CommandFailure::BadOutput(bad)));
         }
         let mut returned = 0;
@@ -334,7 +331,7 @@ impl PageSupply {
                 posted
             }
             Err(error) => {
-                log::error!("the firmware asks for {wanted} pages for function {id}: {error:?}");
+                log::error!("the firmware asks for {wanted} pages for function {id}: {error}");
                 self.error = Some(match error {
                     OfferError::Memory(error) => SupplyError::Memory(error),
                     OfferError::Chunks => SupplyError::Chunks,
@@ -395,7 +392,7 @@ impl PageSupply {
             // The slot is lost to a command that timed out: no pages will ever be supplied again.
             Err(PostError::Full) => {
                 self.functions[function].wanted = 0;
-                let waited = queue.timeout();
+                let waited = queue.timeout().into();
                 self.error = Some(refusal(what, CommandFailure::QueueFull { waited }));
                 false
             }

@@ -75,11 +75,11 @@ impl<'d, P: Platform> Pd<'d, P> {
         let mut command = DeallocPdIn::new();
         command.set_pd(self.pdn.number());
         if !self.shared {
-            return self.device.execute(&command).map(|_| ());
+            return self.device.order(&command);
         }
         let mut default = self.device.default_pd.lock();
         if default.users == 1 {
-            self.device.execute(&command)?;
+            self.device.order(&command)?;
             default.pdn = None;
         }
         default.users = default.users.saturating_sub(1);

@@ -53,12 +53,12 @@ pub enum DmaError {
     OutOfMemory,
     /// No device addresses left.
     OutOfAddresses,
-    /// The limit on locked memory (`RLIMIT_MEMLOCK`), in bytes, stands in the way of `needed` bytes.
+    /// The limit on locked memory (`RLIMIT_MEMLOCK`) stands in the way. Both in KiB, as `ulimit -l` counts.
     LockedMemoryLimit {
         /// The limit in force.
-        limit: u64,
+        limit: u32,
         /// What would be needed in all.
-        needed: u64,
+        needed: u32,
     },
     /// The IOMMU driver takes no more mappings.
     TooManyMappings,
@@ -74,9 +74,8 @@ impl fmt::Display for DmaError {
             Self::LockedMemoryLimit { limit, needed } => {
                 write!(
                     f,
-                    "the limit on locked memory is {limit} bytes, {needed} are needed \
-                     (raise RLIMIT_MEMLOCK: `ulimit -l {}` or more)",
-                    needed.div_ceil(1024)
+                    "the limit on locked memory is {limit} KiB, {needed} are needed \
+                     (raise RLIMIT_MEMLOCK: `ulimit -l {needed}` or more)"
                 )
             }
             Self::TooManyMappings => {

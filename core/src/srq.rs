@@ -419,7 +419,7 @@ impl<P: Platform> Srq<'_, P> {
                     .set_op_mod(1)
                     .set_srq_number(self.srqn.number())
                     .set_lwm(limit as u16);
-                self.device.execute(&command).map(|_| ())
+                self.device.order(&command)
             }
             Object::Xrc { .. } => {
                 let mut command = ArmXrcSrqIn::new();
@@ -428,7 +428,7 @@ impl<P: Platform> Srq<'_, P> {
                     .set_op_mod(1)
                     .set_xrc_srqn(self.srqn.number())
                     .set_lwm(limit as u16);
-                self.device.execute(&command).map(|_| ())
+                self.device.order(&command)
             }
             Object::Rmp => {
                 let mut command = ModifyRmpIn::new();
@@ -440,7 +440,7 @@ impl<P: Platform> Srq<'_, P> {
                     .wq_mut()
                     .set_lwm(limit as u16)
                     .set_pd(self.pdn);
-                self.device.execute(&command).map(|_| ())
+                self.device.order(&command)
             }
         };
         result.map_err(SrqError::Command)
@@ -489,17 +489,17 @@ impl<P: Platform> Srq<'_, P> {
             Object::Srq => {
                 let mut command = DestroySrqIn::new();
                 command.set_srqn(self.srqn.number());
-                self.device.execute(&command).map(|_| ())
+                self.device.order(&command)
             }
             Object::Xrc { .. } => {
                 let mut command = DestroyXrcSrqIn::new();
                 command.set_xrc_srqn(self.srqn.number());
-                self.device.execute(&command).map(|_| ())
+                self.device.order(&command)
             }
             Object::Rmp => {
                 let mut command = DestroyRmpIn::new();
                 command.set_rmpn(self.srqn.number());
-                self.device.execute(&command).map(|_| ())
+                self.device.order(&command)
             }
         }
     }

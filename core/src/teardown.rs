@@ -87,7 +87,7 @@ impl<P: Platform> Device<'_, P> {
         if !quiet {
             quiet = self.disable_interface(patient);
         }
-        let Some(mut control) = self.control.get_mut().take() else {
+        let Some(mut control) = self.slot.control.lock().take() else {
             return Ok(());
         };
         // Pages that a silent but disabled function has not returned are not lost.
@@ -125,7 +125,7 @@ impl<P: Platform> Device<'_, P> {
         while let Some(eq) = self.with(|control| control.eqs.pop()).flatten() {
             let mut destroy = DestroyEqIn::new();
             destroy.set_eq_number(eq.eqn().0);
-            let result = self.execute(&destroy);
+            let result = self.order(&destroy);
             let memory = eq.into_memory();
             match result {
                 Ok(_) => memory.free(&self.platform),
@@ -162,7 +162,7 @@ impl<P: Platform> Device<'_, P> {
     /// Executes a command of teardown, unless the device has fallen silent.
     fn step<C: Command>(&self, trouble: &mut Trouble, command: &C) {
         if !trouble.silent
-            && let Err(error) = self.execute(command)
+            && let Err(error) = self.order(command)
         {
             trouble.command(error);
         }

@@ -43,7 +43,7 @@ use crate::error::CommandError;
 use crate::pd::Pd;
 use crate::platform::Platform;
 use crate::qp::create::{Plan, create};
-use crate::qp::{CreateQpError, Qp, QpCap, XrcRecv};
+use crate::qp::{CreateQpError, Qp, QpCap, QpKind, XrcRecv};
 use crate::srq::{Srq, SrqAttr, SrqError};
 use bareverbs_firmware_cmds::numbers::Xrcdn;
 
@@ -128,6 +128,7 @@ impl<'d, P: Platform> Xrcd<'d, P> {
     pub fn create_qp(&self) -> Result<Qp<'d, P, XrcRecv>, CreateQpError> {
         let mut cap = QpCap::default();
         create(Plan {
+            kind: QpKind::XrcRecv,
             device: self.device,
             pdn: None,
             xrcdn: Some(self.xrcdn),
@@ -137,6 +138,7 @@ impl<'d, P: Platform> Xrcd<'d, P> {
             cap: &mut cap,
             sq_sig_all: false,
         })
+        .map(Qp::of)
     }
 
     /// Deallocates it: `ibv_close_xrcd`. Gives it back if the firmware refuses, as it does while it is in use.
@@ -152,11 +154,11 @@ impl<'d, P: Platform> Xrcd<'d, P> {
         let mut command = DeallocXrcdIn::new();
         command.set_xrcd(self.xrcdn.number());
         if !self.shared {
-            return self.device.execute(&command).map(|_| ());
+            return self.device.order(&command);
         }
         let mut default = self.device.default_xrcd.lock();
         if default.users == 1 {
-            self.device.execute(&command)?;
+            self.device.order(&command)?;
             default.xrcdn = None;
         }
         default.users = default.users.saturating_sub(1);
@@ -166,7 +168,10 @@ impl<'d, P: Platform> Xrcd<'d, P> {
 
 impl<P: Platform> Drop for Xrcd<'_, P> {
     fn drop(&mut self) {
-        if let Err(error) = self.release() {
+        // Without XRC there is none.
+        if cfg!(feature = "xrc")
+            && let Err(error) = self.release()
+        {
             log::warn!("{} stays allocated: {error}", self.xrcdn);
             if self.shared {
                 // The next user starts afresh; this number is lost until the reset.

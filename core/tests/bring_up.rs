@@ -540,3 +540,10 @@ fn more_queue_pairs_are_asked_for_when_the_storage_has_room() {
         fake.assert_clean();
     }
 }
+
+/// Bring-up moves a device, and so do its callers; what is large is in the storage.
+#[test]
+fn a_device_is_small() {
+    let rest = size_of::<Device<'_, Fake>>() - size_of::<Fake>();
+    assert!(rest <= 1536, "{rest}");
+}

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use bareverbs_core::error::CommandFailure;
+use bareverbs_core::error::{CommandFailure, Millis};
 use bareverbs_core::{
     AsyncEvent, CommandError, Config, Device, DeviceError, Gid, GidEntry, Platform, Resources,
     RoceVersion,
@@ -397,9 +397,7 @@ fn health_problems_are_fatal_for_good() {
         ),
         (
             |fake| fake.lock().alive = false,
-            DeviceError::Stuck {
-                stalled: Duration::ZERO,
-            },
+            DeviceError::Stuck { stalled: Millis(0) },
         ),
     ];
     for (happen, expected) in cases {

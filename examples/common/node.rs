@@ -83,13 +83,14 @@ pub(crate) fn run<P: Platform + 'static, T>(
     let began = platform.now();
     // One QP and two CQs for each connection, and some for the manager.
     let connections = settings.connections;
+    let mut slot = verbs::DeviceSlot::new();
     let mut qps = slots(connections + 4, QpSlot::new);
     let mut cqs = slots(2 * connections + 8, CqSlot::new);
     let mut srqs = slots(1, SrqSlot::new);
     let mut chunks = slots(256, PageChunk::new);
     let mut config = Config::DEFAULT;
     config.interrupts = settings.interrupts;
-    let storage = verbs::Storage::new(&mut qps, &mut cqs, &mut srqs, &mut chunks);
+    let storage = verbs::Storage::new(&mut slot, &mut qps, &mut cqs, &mut srqs, &mut chunks);
     let device = Device::open(platform, config, storage)?;
     let commands = device.commands_executed();
     let bring_up = device.platform().now() - began;

@@ -161,8 +161,8 @@ fn a_refused_mapping_loses_nothing() {
     let books = Books::default();
     let memory = memory(&books);
     let limit = DmaError::LockedMemoryLimit {
-        limit: 65536,
-        needed: BLOCK as u64,
+        limit: 64,
+        needed: BLOCK as u32 >> 10,
     };
     books.fail_map.set(Some(limit));
     let mut page = vec![0u8; 4096];

@@ -45,6 +45,11 @@ const SMALLEST_BAR: u64 = 0x4000;
 const ENOMEM: i32 = 12;
 const ENOSPC: i32 = 28;
 
+/// Bytes in KiB, rounded up, as errors have them.
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
 fn os(step: &'static str) -> impl Fn(io::Error) -> OpenError {
     move |source| OpenError::Os { step, source }
 }
@@ -113,7 +118,10 @@ impl Container {
                     .saturating_add(len);
                 // The kernel says the same when it has no memory for its own tables.
                 match sysfs::locked_memory_limit(&limits) {
-                    Some(limit) if needed > limit => DmaError::LockedMemoryLimit { limit, needed },
+                    Some(limit) if needed > limit => DmaError::LockedMemoryLimit {
+                        limit: kib(limit),
+                        needed: kib(needed),
+                    },
                     _ => DmaError::OutOfMemory,
                 }
             }

@@ -115,12 +115,18 @@ impl Engine<'_> {
         }
     }
 
-    /// Messages that a connection's usual life does without.
+    /// Messages that a connection's usual life does without. Those of parts that the build lacks are ignored.
     #[cold]
     fn dispatch_other(&mut self, now: u64, from: &Address, mad: &Mad<'_>) -> Outcome {
         let attribute = mad.attribute();
         let bytes = mad.bytes();
         match attribute {
+            Attribute::SidrReq | Attribute::SidrRep if !cfg!(feature = "datagrams") => {
+                Err(Ignored::Unexpected(attribute))
+            }
+            Attribute::Lap | Attribute::Apr if !cfg!(feature = "infiniband") => {
+                Err(Ignored::Unexpected(attribute))
+            }
             Attribute::Mra => self.on_mra(now, mad, &Mra::read(bytes)),
             Attribute::Rej => {
                 let rej = bounded(Rej::read(bytes), |rej| rej.info_len);
@@ -273,7 +279,7 @@ impl Engine<'_> {
         slot.auto_mra = auto_mra.unwrap_or(0xff);
         slot.peer_ece = req.ece(mad.modifier());
         slot.store_received(ev::REQUEST, req.private_data);
-        if req.alternate_local_lid != 0 {
+        if cfg!(feature = "infiniband") && req.alternate_local_lid != 0 {
             self.note_alternate(index, mad);
         }
         self.enter(index);

@@ -275,6 +275,9 @@ impl Engine<'_> {
                 .ok()?;
                 Some(Attribute::Drep)
             }
+            // Nobody asks for what the build lacks.
+            Answer::Apr { .. } if !cfg!(feature = "infiniband") => None,
+            Answer::SidrRep { .. } if !cfg!(feature = "datagrams") => None,
             Answer::Apr {
                 local,
                 remote,

@@ -121,6 +121,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Acts on what the engine reports of datagram services.
     pub(super) fn work_on_services(&mut self, now: Duration) {
+        if !cfg!(feature = "datagrams") {
+            return;
+        }
         while let Some(event) = self.engine.poll_sidr_event() {
             let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
             let mut len = 0;

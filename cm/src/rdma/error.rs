@@ -415,6 +415,8 @@ impl core::error::Error for RdmaError {}
 macro_rules! from {
     ($($type:ty => $variant:ident),* $(,)?) => {
         $(impl From<$type> for RdmaError {
+            #[cold]
+            #[inline(never)]
             fn from(error: $type) -> Self {
                 Self::$variant(error)
             }
@@ -441,6 +443,8 @@ from! {
 }
 
 impl From<engine::CmError> for RdmaError {
+    #[cold]
+    #[inline(never)]
     fn from(error: engine::CmError) -> Self {
         match error {
             engine::CmError::PrivateDataTooLong { len, max } => {

@@ -183,6 +183,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             self.restart()?;
         }
         loop {
+            let infiniband = self.is_infiniband();
             let (index, arrived) = match self.recv_cq.poll()? {
                 None => return Ok(None),
                 Some(completion) if completion.status() != WcStatus::Success => {
@@ -191,7 +192,6 @@ impl<'d, P: Platform> GsiPort<'d, P> {
                 }
                 Some(completion) => {
                     let whole = completion.byte_len() as usize >= GRH + MAD_LEN;
-                    let infiniband = self.infiniband;
                     let arrived = whole.then(|| arrival(&completion, infiniband));
                     (completion.wr_id(), arrived)
                 }
@@ -207,11 +207,15 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         }
     }
 
+    fn is_infiniband(&self) -> bool {
+        cfg!(feature = "infiniband") && self.infiniband
+    }
+
     fn read(&self, index: usize, arrival: &Arrival) -> Result<Option<Received>, RdmaError> {
         let at = index * RECV_STRIDE;
         let mut header = [0; GRH];
         self.recv.copy_out(at, &mut header)?;
-        let found = if self.infiniband && !arrival.local.global {
+        let found = if self.is_infiniband() && !arrival.local.global {
             Some((ANY_GID, ANY_GID, 0))
         } else {
             addresses(arrival.kind, &header)

@@ -70,6 +70,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if let Some(channel) = channel {
             self.channel(channel)?;
         }
+        let datagrams = matches!(port_space, PortSpace::Udp | PortSpace::Ipoib);
+        if datagrams && !port_space.is_datagram() {
+            return Err(RdmaError::Unsupported("a datagram service in this build"));
+        }
+        let xrc = matches!(id_type, IdType::XrcSend | IdType::XrcRecv);
+        if xrc && !id_type.is_xrc() {
+            return Err(RdmaError::Unsupported("XRC in this build"));
+        }
         let fits = id_type == IdType::of_port_space(port_space)
             || id_type.is_xrc() && port_space == PortSpace::Ib;
         if !fits {
@@ -132,7 +140,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if let Some(connection) = self.ids[index].connection.take() {
             let _ = self.engine.release(now, connection);
         }
-        if let Some(sidr) = self.ids[index].sidr.take() {
+        if cfg!(feature = "datagrams")
+            && let Some(sidr) = self.ids[index].sidr.take()
+        {
             let _ = self.engine.sidr_release(now, sidr);
         }
         self.leave_groups(index);

@@ -54,7 +54,7 @@ fn static_rate(rate: u8, port_mbps: u32, supported: u16) -> u8 {
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Whether ids have GIDs for addresses here.
     pub(super) fn is_infiniband(&self) -> bool {
-        self.port.link_layer == LinkLayer::InfiniBand
+        cfg!(feature = "infiniband") && self.port.link_layer == LinkLayer::InfiniBand
     }
 
     /// An address as ids keep it, and its partition.

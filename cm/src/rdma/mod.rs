@@ -265,6 +265,7 @@ impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
 
 impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// Takes QP1 of the device and starts to answer.
+    #[inline(never)]
     pub fn new(
         device: &'d Device<'d, P>,
         resolver: R,

@@ -426,7 +426,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// The QP of an id goes, but not the id: it stays in its groups.
     pub(super) fn detach_groups(&mut self, index: usize) {
-        if self.ids[index].groups == 0 {
+        if !cfg!(feature = "datagrams") || self.ids[index].groups == 0 {
             return;
         }
         let id = self.id_of(index);

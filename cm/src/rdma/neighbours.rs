@@ -53,6 +53,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     ///
     /// # Errors
     /// If the port is no Ethernet port, lacks what is needed, or has an Ethernet queue already.
+    #[inline(never)]
     pub fn new(
         device: &'d Device<'d, P>,
         pd: &Pd<'d, P>,

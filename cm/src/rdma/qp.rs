@@ -209,9 +209,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
         // Everything is kept aside until all of it is there, so that a failure leaves nothing behind.
         match self.ids[index].id_type {
-            IdType::XrcSend => return self.create_initiator(index, pd, init),
-            IdType::XrcRecv => return self.create_target(index, init),
-            IdType::Rc | IdType::Ud => {}
+            IdType::XrcSend if cfg!(feature = "xrc") => {
+                return self.create_initiator(index, pd, init);
+            }
+            IdType::XrcRecv if cfg!(feature = "xrc") => return self.create_target(index, init),
+            _ => {}
         }
         let pd = self.pd_for(index, pd)?;
         let own_srq = self.ids[index].srq.as_ref().map(|srq| srq.srq.handle());

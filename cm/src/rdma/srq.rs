@@ -95,7 +95,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
         let id_type = self.ids[index].id_type;
         let pd = self.pd_for(index, init.pd)?;
-        if id_type != IdType::XrcRecv {
+        if !cfg!(feature = "xrc") || id_type != IdType::XrcRecv {
             if init.xrcd.is_some() || init.cq.is_some() {
                 return Err(RdmaError::WrongType {
                     call: "create_srq_ex with an XRC domain or a CQ",

@@ -58,9 +58,10 @@ pub enum PortSpace {
 }
 
 impl PortSpace {
-    /// Whether ids in it have UD QPs, which nothing connects: peers are found by SIDR.
+    /// Whether ids in it have UD QPs, which nothing connects: peers are found by SIDR. There are none in a build without
+    /// datagrams.
     pub const fn is_datagram(self) -> bool {
-        matches!(self, Self::Udp | Self::Ipoib)
+        cfg!(feature = "datagrams") && matches!(self, Self::Udp | Self::Ipoib)
     }
 
     /// The port space of a service ID.
@@ -99,7 +100,7 @@ impl IdType {
     }
 
     pub(super) const fn is_xrc(self) -> bool {
-        matches!(self, Self::XrcSend | Self::XrcRecv)
+        cfg!(feature = "xrc") && matches!(self, Self::XrcSend | Self::XrcRecv)
     }
 }
 

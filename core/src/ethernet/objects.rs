@@ -122,27 +122,27 @@ impl<'d, P: Platform> Object<'d, P> {
             Kind::TransportDomain => {
                 let mut command = DeallocTransportDomainIn::new();
                 command.set_transport_domain(number);
-                device.execute(&command).map(drop)
+                device.order(&command)
             }
             Kind::Tis => {
                 let mut command = DestroyTisIn::new();
                 command.set_tisn(number);
-                device.execute(&command).map(drop)
+                device.order(&command)
             }
             Kind::Tir => {
                 let mut command = DestroyTirIn::new();
                 command.set_tirn(number);
-                device.execute(&command).map(drop)
+                device.order(&command)
             }
             Kind::Sq => {
                 let mut command = DestroySqIn::new();
                 command.set_sqn(number);
-                device.execute(&command).map(drop)
+                device.order(&command)
             }
             Kind::Rq => {
                 let mut command = DestroyRqIn::new();
                 command.set_rqn(number);
-                device.execute(&command).map(drop)
+                device.order(&command)
             }
         }
     }

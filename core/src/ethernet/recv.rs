@@ -281,7 +281,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         let mut command = ModifyRqIn::new();
         command.set_rqn(self.queue.number()).set_rq_state(from);
         command.ctx_mut().set_state(to).set_vsd(true);
-        self.device.execute(&command).map(drop)
+        self.device.order(&command)
     }
 
     /// Whether a completion waits to be taken; most likely a frame.

@@ -435,7 +435,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         let mut command = ModifySqIn::new();
         command.set_sqn(self.queue.number()).set_sq_state(from);
         command.ctx_mut().set_state(to);
-        self.device.execute(&command).map(drop)
+        self.device.order(&command)
     }
 
     pub(super) fn destroy(&mut self) -> Result<(), CommandError> {

@@ -54,6 +54,22 @@ pub enum QpKind {
 }
 
 impl QpKind {
+    /// `qpc.st`.
+    pub(crate) const fn service(self) -> u8 {
+        match self {
+            Self::Rc => 0,
+            Self::Uc => 1,
+            Self::Ud => 2,
+            Self::XrcSend | Self::XrcRecv => 3,
+            Self::Gsi => 8,
+        }
+    }
+
+    /// Whether it is one end of an extended reliable connection. There are none in a build without them.
+    pub(crate) const fn is_xrc(self) -> bool {
+        cfg!(feature = "xrc") && matches!(self, Self::XrcSend | Self::XrcRecv)
+    }
+
     /// Bytes of a send WQE besides its data segments.
     const fn overhead(self) -> u32 {
         match self {

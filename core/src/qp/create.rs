@@ -11,20 +11,20 @@ use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qp2RstIn};
+use bareverbs_firmware_cmds::qp::CreateQpIn;
 
-use crate::cq::{CqHandle, count_user, goodbye};
+use crate::cq::{CqHandle, count_user};
 use crate::device::{Device, TailIn};
-use crate::dma::{DmaBuffer, DmaMemory};
-use crate::error::CommandError;
+use crate::dma::DmaMemory;
 use crate::mr::Access;
 use crate::pd::Pd;
 use crate::platform::{DmaError, Platform};
 use crate::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 use crate::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::qp::kind::QpType;
+use crate::qp::object::{DestroyQpError, QpObject};
 use crate::qp::recv::RecvQueue;
 use crate::qp::send::SendQueue;
 use crate::qp::state::QpState;
@@ -98,51 +98,8 @@ impl BlockLayout {
 pub struct Qp<'d, P: Platform, T: QpType> {
     pub(crate) sq: SendQueue<'d, P, T>,
     pub(crate) rq: RecvQueue<'d>,
-    pub(crate) device: &'d Device<'d, P>,
-    pub(crate) block: ManuallyDrop<DmaBuffer<'d, P>>,
-    /// Index of its slot: the device's user index.
-    pub(crate) index: u32,
-    pub(crate) qpn: Qpn,
-    pub(crate) pdn: Pdn,
-    pub(crate) sizes: QueueSizes,
-    pub(crate) state: QpState,
-    pub(crate) sq_sig_all: bool,
-    /// Numbers of the CQs, send and receive.
-    pub(crate) cqns: [u32; 2],
-    /// What modify has set so far and later transitions need again.
-    pub(crate) port: u8,
-    pub(crate) access: Access,
-    pub(crate) responder_depth: u8,
-    pub(crate) srq: Option<u32>,
-    /// Multicast groups that it is in.
-    pub(crate) groups: u32,
+    pub(crate) object: QpObject<'d, P>,
 }
-
-/// Why a QP was not destroyed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DestroyQpError {
-    /// It is in multicast groups.
-    Attached {
-        /// How many.
-        groups: u32,
-    },
-    /// The firmware refused.
-    Command(CommandError),
-}
-
-impl fmt::Display for DestroyQpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Attached { groups } => {
-                write!(f, "the QP is attached to {groups} multicast groups")
-            }
-            Self::Command(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for DestroyQpError {}
 
 impl<'d, P: Platform> Device<'d, P> {
     /// The device's limits on queues, for [`queue_sizes`].
@@ -189,6 +146,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             );
         }
         create(Plan {
+            kind: T::KIND,
             device: self.device,
             pdn: Some(self.pdn()),
             xrcdn: None,
@@ -198,11 +156,13 @@ impl<'d, P: Platform> Pd<'d, P> {
             cap: &mut init.cap,
             sq_sig_all: init.sq_sig_all,
         })
+        .map(Qp::of)
     }
 }
 
 /// What a QP is made of.
 pub(crate) struct Plan<'a, 'd, P: Platform> {
+    pub(crate) kind: QpKind,
     pub(crate) device: &'d Device<'d, P>,
     /// The base's, without one.
     pub(crate) pdn: Option<Pdn>,
@@ -216,7 +176,7 @@ pub(crate) struct Plan<'a, 'd, P: Platform> {
 }
 
 impl<P: Platform> Plan<'_, '_, P> {
-    fn check<T: QpType>(&self) -> Result<(), CreateQpError> {
+    fn check(&self) -> Result<(), CreateQpError> {
         let same = |other: &Device<'_, P>| core::ptr::addr_eq(self.device, other);
         let cqs = [self.send_cq, self.recv_cq];
         if !cqs.iter().flatten().all(|cq| same(cq.device))
@@ -225,8 +185,8 @@ impl<P: Platform> Plan<'_, '_, P> {
             return Err(CreateQpError::OtherDevice);
         }
         if let Some(srq) = self.srq {
-            if !matches!(T::KIND, QpKind::Rc | QpKind::Ud) {
-                return Err(CreateQpError::NoSrq { kind: T::KIND });
+            if !matches!(self.kind, QpKind::Rc | QpKind::Ud) {
+                return Err(CreateQpError::NoSrq { kind: self.kind });
             }
             if srq.xrc {
                 return Err(CreateQpError::XrcSrq);
@@ -236,7 +196,8 @@ impl<P: Platform> Plan<'_, '_, P> {
         if caps.hca.cqe_version() == 0 {
             return Err(CreateQpError::NoUserIndex);
         }
-        if T::XRC && !caps.has_xrc() {
+        let xrc = matches!(self.kind, QpKind::XrcSend | QpKind::XrcRecv);
+        if xrc && !caps.has_xrc() {
             return Err(CreateQpError::NoXrc);
         }
         Ok(())
@@ -244,11 +205,11 @@ impl<P: Platform> Plan<'_, '_, P> {
 }
 
 /// Creates a QP, with what the contexts of XRC name beside it.
-pub(crate) fn create<'d, P: Platform, T: QpType>(
+pub(crate) fn create<'d, P: Platform>(
     plan: Plan<'_, 'd, P>,
-) -> Result<Qp<'d, P, T>, CreateQpError> {
-    plan.check::<T>()?;
-    if !T::XRC {
+) -> Result<QpObject<'d, P>, CreateQpError> {
+    plan.check()?;
+    if !plan.kind.is_xrc() {
         return create_with(plan, None);
     }
     let device = plan.device;
@@ -260,15 +221,15 @@ pub(crate) fn create<'d, P: Platform, T: QpType>(
     created
 }
 
-fn create_with<'d, P: Platform, T: QpType>(
+fn create_with<'d, P: Platform>(
     plan: Plan<'_, 'd, P>,
     base: Option<XrcNumbers>,
-) -> Result<Qp<'d, P, T>, CreateQpError> {
+) -> Result<QpObject<'d, P>, CreateQpError> {
     let device = plan.device;
     let sizes = queue_sizes(
-        T::KIND,
+        plan.kind,
         plan.cap,
-        plan.srq.is_some() || T::XRC,
+        plan.srq.is_some() || plan.kind.is_xrc(),
         &device.queue_limits(),
     )
     .map_err(CreateQpError::Cap)?;
@@ -289,10 +250,10 @@ fn create_with<'d, P: Platform, T: QpType>(
     };
 
     let pages = RingPages::new(block.iova(), layout.rings.max(64));
-    let (command, numbers) = context::<P, T>(&plan, base, &sizes, index, &block, &layout);
+    let (command, numbers) = context(&plan, base, &sizes, index, &block, &layout);
     let mut list = |i: usize| pages.page(i);
     // A target has no memory.
-    let count = if T::KIND == QpKind::XrcRecv {
+    let count = if plan.kind == QpKind::XrcRecv {
         0
     } else {
         pages.len()
@@ -336,44 +297,10 @@ fn create_with<'d, P: Platform, T: QpType>(
     }
     slot.key.store(qpn.number(), Release);
 
-    Ok(Qp {
-        sq: SendQueue {
-            ring: part(layout.sq),
-            wr_ids: part(layout.sq_wr_ids).cast(),
-            heads: part(layout.sq_heads).cast(),
-            record: part(layout.record + 4).cast(),
-            slot,
-            device,
-            doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
-            qpn_high: qpn.number() << 8,
-            mask: (sizes.sq_blocks.max(1) - 1) as u16,
-            wr_mask: (layout.wr_entries - 1) as u16,
-            block: 0,
-            head: 0,
-            tail: 0,
-            room: 0,
-            max_inline: sizes.cap.max_inline_data as u16,
-            max_sge: sizes.cap.max_send_sge as u8,
-            always: if plan.sq_sig_all { 0x8 } else { 0 },
-            blue_flame: match P::WRITE_COMBINING {
-                true => device.blue_flame.blocks(),
-                false => 0,
-            },
-            kind: PhantomData,
-        },
-        rq: RecvQueue {
-            ring: part(0),
-            wr_ids: part(layout.rq_wr_ids).cast(),
-            record: part(layout.record).cast(),
-            slot,
-            head: 0,
-            tail: 0,
-            mask: sizes.rq_entries.max(1) - 1,
-            room: 0,
-            shift: sizes.rq_stride.max(16).ilog2() as u8,
-            max_sge: sizes.cap.max_recv_sge as u16,
-        },
+    Ok(QpObject {
+        kind: plan.kind,
         device,
+        slot,
         block: ManuallyDrop::new(block),
         index,
         qpn,
@@ -398,7 +325,7 @@ struct Numbers {
 }
 
 /// The command, in the context of which everything is named that the QP uses.
-fn context<P: Platform, T: QpType>(
+fn context<P: Platform>(
     plan: &Plan<'_, '_, P>,
     base: Option<XrcNumbers>,
     sizes: &QueueSizes,
@@ -415,7 +342,7 @@ fn context<P: Platform, T: QpType>(
         .unwrap_or(Pdn::from_low_bits(base.map_or(0, |base| base.pdn)));
     let mut command = CreateQpIn::new();
     let qpc = command.qpc_mut();
-    qpc.set_st(T::SERVICE)
+    qpc.set_st(plan.kind.service())
         .set_pm_state(3)
         .set_pd(pdn.number())
         .set_cqn_snd(cqns[0].unwrap_or(unused))
@@ -435,7 +362,7 @@ fn context<P: Platform, T: QpType>(
             .set_rq_type(1)
             .set_srqn_rmpn_xrqn(base.srqn);
     }
-    if T::KIND == QpKind::XrcRecv {
+    if plan.kind == QpKind::XrcRecv {
         // Its completions are the SRQs'.
         qpc.set_no_sq(true).set_user_index(NO_USER_INDEX);
         return (command, numbers);
@@ -450,7 +377,7 @@ fn context<P: Platform, T: QpType>(
         None => qpc.set_no_sq(true),
     };
     match (plan.srq, sizes.rq_entries.checked_ilog2()) {
-        _ if T::XRC => qpc,
+        _ if plan.kind.is_xrc() => qpc,
         (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn.number()),
         (None, Some(log)) => qpc
             .set_log_rq_size(log as u8)
@@ -461,40 +388,88 @@ fn context<P: Platform, T: QpType>(
 }
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
+    /// An object that was just created, with its queues.
+    pub(crate) fn of(object: QpObject<'d, P>) -> Self {
+        let (device, sizes) = (object.device, &object.sizes);
+        let layout = BlockLayout::new(sizes);
+        let base = object.block.ptr().as_ptr();
+        // SAFETY: offsets inside the block, by its layout.
+        let part = |offset: usize| unsafe { base.add(offset) };
+        Self {
+            sq: SendQueue {
+                ring: part(layout.sq),
+                wr_ids: part(layout.sq_wr_ids).cast(),
+                heads: part(layout.sq_heads).cast(),
+                record: part(layout.record + 4).cast(),
+                slot: object.slot,
+                device,
+                doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
+                qpn_high: object.qpn.number() << 8,
+                mask: (sizes.sq_blocks.max(1) - 1) as u16,
+                wr_mask: (layout.wr_entries - 1) as u16,
+                block: 0,
+                head: 0,
+                tail: 0,
+                room: 0,
+                max_inline: sizes.cap.max_inline_data as u16,
+                max_sge: sizes.cap.max_send_sge as u8,
+                always: if object.sq_sig_all { 0x8 } else { 0 },
+                blue_flame: match P::WRITE_COMBINING {
+                    true => device.blue_flame.blocks(),
+                    false => 0,
+                },
+                kind: PhantomData,
+            },
+            rq: RecvQueue {
+                ring: part(0),
+                wr_ids: part(layout.rq_wr_ids).cast(),
+                record: part(layout.record).cast(),
+                slot: object.slot,
+                head: 0,
+                tail: 0,
+                mask: sizes.rq_entries.max(1) - 1,
+                room: 0,
+                shift: sizes.rq_stride.max(16).ilog2() as u8,
+                max_sge: sizes.cap.max_recv_sge as u16,
+            },
+            object,
+        }
+    }
+
     /// Its number. (That of a GSI QP is the device's for the object; on the wire it is 1.)
     #[must_use]
     pub fn qpn(&self) -> Qpn {
-        self.qpn
+        self.object.qpn
     }
 
     /// Its state, as far as this side has moved it. The device moves it to ERR or SQE by itself; a query tells.
     #[must_use]
     pub fn state(&self) -> QpState {
-        self.state
+        self.object.state
     }
 
     /// What its queues hold.
     #[must_use]
     pub fn cap(&self) -> QpCap {
-        self.sizes.cap
+        self.object.sizes.cap
     }
 
     /// Whether it receives from an SRQ.
     #[must_use]
     pub fn has_srq(&self) -> bool {
-        self.srq.is_some()
+        self.object.srq.is_some()
     }
 
     /// The protection domain that it belongs to.
     #[must_use]
     pub fn pdn(&self) -> Pdn {
-        self.pdn
+        self.object.pdn
     }
 
     /// The device that it belongs to.
     #[must_use]
     pub fn device(&self) -> &'d Device<'d, P> {
-        self.device
+        self.object.device
     }
 
     /// The send half.
@@ -517,87 +492,16 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     /// Bytes of device memory that it holds: rings, records, side arrays.
     #[must_use]
     pub fn memory_len(&self) -> usize {
-        self.block.len()
+        self.object.block.len()
     }
 
     /// Destroys it: `ibv_destroy_qp`. Completions that were not polled yet are gone with it. Gives it back if the firmware
     /// refuses, or while it is in a multicast group.
     #[expect(clippy::result_large_err, reason = "the error gives the object back")]
     pub fn destroy(self) -> Result<(), (Self, DestroyQpError)> {
-        if self.groups != 0 {
-            let groups = self.groups;
-            return Err((self, DestroyQpError::Attached { groups }));
-        }
         let mut this = ManuallyDrop::new(self);
-        match this.destroy_in_device() {
-            Ok(()) => {
-                this.leave(true);
-                Ok(())
-            }
-            Err(error) => Err((
-                ManuallyDrop::into_inner(this),
-                DestroyQpError::Command(error),
-            )),
-        }
-    }
-
-    fn destroy_in_device(&self) -> Result<(), CommandError> {
-        if self.state != QpState::Reset {
-            // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
-            let mut reset = Qp2RstIn::new();
-            reset.set_qpn(self.qpn.number());
-            let _ = self.device.execute(&reset);
-        }
-        let mut destroy = DestroyQpIn::new();
-        destroy.set_qpn(self.qpn.number());
-        self.device.execute(&destroy).map(|_| ())
-    }
-
-    /// The host's part of destruction. `gone`: the device no longer uses the block.
-    fn leave(&mut self, gone: bool) {
-        // SAFETY: taken once; the queues, which point into it, are not used again.
-        let block = unsafe { ManuallyDrop::take(&mut self.block) };
-        let slot = self.sq.slot;
-        if gone {
-            goodbye::keep(
-                block.into_memory(),
-                &slot.block,
-                &slot.block_iova,
-                &slot.block_len,
-            );
-        } else {
-            block.quarantine();
-        }
-        let tables = &self.device.tables;
-        // Before the goodbye: the slot may belong to another QP right after it.
-        let cqs = [slot.cqs[0].load(Acquire), slot.cqs[1].load(Acquire)];
-        let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
-        goodbye::part(self.device, self.index);
-        // Only now may the CQs go: they have the goodbye on their lists.
-        for cq in cqs {
-            if let Some(cq) = tables.cqs.get(cq as usize) {
-                count_user(cq, false);
-            }
-        }
-        if let Some(srq) = srq {
-            srq.users.fetch_sub(1, AcqRel);
-        }
-        if T::XRC && gone {
-            self.device.give_xrc_base();
-        }
-    }
-}
-
-impl<P: Platform, T: QpType> Drop for Qp<'_, P, T> {
-    fn drop(&mut self) {
-        let gone = match self.destroy_in_device() {
-            Ok(()) => true,
-            Err(error) => {
-                log::warn!("{} stays with the device: {error}", self.qpn);
-                false
-            }
-        };
-        self.leave(gone);
+        let destroyed = this.object.destroy();
+        destroyed.map_err(|error| (ManuallyDrop::into_inner(this), error))
     }
 }
 
@@ -605,9 +509,9 @@ impl<P: Platform, T: QpType> fmt::Debug for Qp<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Qp")
             .field("kind", &T::KIND)
-            .field("qpn", &self.qpn)
-            .field("state", &self.state)
-            .field("cap", &self.sizes.cap)
+            .field("qpn", &self.object.qpn)
+            .field("state", &self.object.state)
+            .field("cap", &self.object.sizes.cap)
             .finish_non_exhaustive()
     }
 }

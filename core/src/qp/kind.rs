@@ -19,10 +19,7 @@ pub trait QpType: sealed::Sealed + Debug + 'static {
     const RELIABLE: bool;
     /// Whether work requests name the SRQ that they are for.
     #[doc(hidden)]
-    const XRC: bool = Self::SERVICE == XRC_SERVICE;
-    /// `qpc.st`.
-    #[doc(hidden)]
-    const SERVICE: u8;
+    const XRC: bool = Self::KIND.is_xrc();
 }
 
 /// A transport with one peer, and the same queue there for everything.
@@ -33,7 +30,7 @@ pub trait Reliable: Connected {}
 pub trait Datagram: QpType {}
 
 macro_rules! kinds {
-    ($($(#[$meta:meta])* $Name:ident: $service:literal, $connected:literal, $reliable:literal;)*) => {
+    ($($(#[$meta:meta])* $Name:ident: $connected:literal, $reliable:literal;)*) => {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +40,6 @@ macro_rules! kinds {
                 const KIND: QpKind = QpKind::$Name;
                 const CONNECTED: bool = $connected;
                 const RELIABLE: bool = $reliable;
-                const SERVICE: u8 = $service;
             }
         )*
     };
@@ -51,21 +47,18 @@ macro_rules! kinds {
 
 kinds! {
     /// Reliable connection.
-    Rc: 0, true, true;
+    Rc: true, true;
     /// Unreliable connection.
-    Uc: 1, true, false;
+    Uc: true, false;
     /// Unreliable datagram.
-    Ud: 2, false, false;
+    Ud: false, false;
     /// The general services interface: QP 1 of the port, for management datagrams.
-    Gsi: 8, false, false;
+    Gsi: false, false;
     /// The initiator of an extended reliable connection (`IBV_QPT_XRC_SEND`), which only sends.
-    XrcSend: 3, true, true;
+    XrcSend: true, true;
     /// Its target (`IBV_QPT_XRC_RECV`), which has no queues.
-    XrcRecv: 3, true, true;
+    XrcRecv: true, true;
 }
-
-/// `qpc.st` of extended reliable connections.
-const XRC_SERVICE: u8 = 3;
 
 impl Connected for Rc {}
 impl Connected for Uc {}

@@ -7,10 +7,14 @@
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
+use bareverbs_firmware_cmds::command::Command;
+use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::{
-    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, QueryQpIn, Rst2initQpIn,
-    Rtr2rtsQpIn, Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
+    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn, Rtr2rtsQpIn,
+    Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
 };
+
+use zerocopy::IntoBytes;
 
 use crate::ah::{self, AhAttr, AhError, connection_udp_sport};
 use crate::cq::{goodbye, producer_counter};
@@ -18,11 +22,11 @@ use crate::error::CommandError;
 use crate::gid::{Gid, RoceVersion};
 use crate::mr::Access;
 use crate::platform::Platform;
-use crate::port::Mtu;
 use crate::qp::attr::{QpAttr, QueriedQp};
 use crate::qp::caps::QpKind;
 use crate::qp::create::{BlockLayout, Qp};
 use crate::qp::kind::QpType;
+use crate::qp::object::QpObject;
 use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
 use crate::slots::{DEAD, NONE};
 use bareverbs_firmware_cmds::numbers::Qpn;
@@ -159,19 +163,53 @@ const fn log_depth(depth: u8) -> u8 {
     }
 }
 
-/// Executes one of the transition commands, which differ only in name.
-macro_rules! transition_command {
-    ($self:ident, $Command:ident, $qpc:ident, $opt:ident) => {{
-        let mut command = $Command::new();
-        command.set_qpn($self.qpn.number()).set_opt_param_mask($opt);
-        *command.qpc_mut() = $qpc;
-        $self.device.execute(&command).map(|_| ())
-    }};
+/// The command that makes a transition. All of them are laid out as [`Rst2initQpIn`] is.
+const fn transition_command(from: QpState, to: QpState) -> Option<Opcode> {
+    Some(match (from, to) {
+        (QpState::Reset, QpState::Init) => Rst2initQpIn::OPCODE,
+        (QpState::Init, QpState::Init) => Init2initQpIn::OPCODE,
+        (QpState::Init, QpState::Rtr) => Init2rtrQpIn::OPCODE,
+        (QpState::Rtr, QpState::Rts) => Rtr2rtsQpIn::OPCODE,
+        (QpState::Rts, QpState::Rts) => Rts2rtsQpIn::OPCODE,
+        (QpState::Sqe, QpState::Rts) => Sqerr2rtsQpIn::OPCODE,
+        (QpState::Sqd, QpState::Rts) => Sqd2rtsQpIn::OPCODE,
+        _ => return None,
+    })
 }
 
 impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays.
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let modified = self.object.modify(attr, mask);
+        self.follow();
+        if modified.is_ok() && self.object.state == QpState::Reset {
+            (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
+            (self.rq.head, self.rq.tail) = (0, 0);
+        }
+        modified
+    }
+
+    /// Asks the firmware for the attributes: `ibv_query_qp`. The state is noted, too, since the device may have moved it.
+    pub fn query(&mut self) -> Result<QueriedQp, ModifyError> {
+        let queried = self.object.query();
+        self.follow();
+        queried
+    }
+
+    /// Opens the queues that the state opens, and closes the others.
+    fn follow(&mut self) {
+        let cap = self.object.sizes.cap;
+        let state = self.object.state;
+        let receives = state != QpState::Reset;
+        // In ERR posting is allowed; what is posted is flushed.
+        let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
+        self.rq.room = if receives { cap.max_recv_wr } else { 0 };
+        self.sq.room = if sends { cap.max_send_wr as u16 } else { 0 };
+    }
+}
+
+impl<P: Platform> QpObject<'_, P> {
+    fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let mut from = self.state;
         if mask.contains(QpAttrMask::CUR_STATE) {
             // The device moves a QP to SQE by itself, and the caller may have learned it from a completion.
@@ -190,31 +228,29 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         } else {
             from
         };
-        state::check(T::KIND, from, to, mask).map_err(ModifyError::Transition)?;
+        state::check(self.kind, from, to, mask).map_err(ModifyError::Transition)?;
         self.check_values(attr, mask)?;
         match to {
             QpState::Reset => return self.reset(),
             QpState::Err => {
                 let mut command = Qp2ErrIn::new();
                 command.set_qpn(self.qpn.number());
-                self.device.execute(&command)?;
+                self.device.order(&command)?;
                 self.enter(to);
                 return Ok(());
             }
             _ => {}
         }
-        let qpc = self.context(attr, mask, from)?;
-        let opt = given_bits(mask) & optional_bits(T::KIND, from, to);
-        match (from, to) {
-            (QpState::Reset, QpState::Init) => transition_command!(self, Rst2initQpIn, qpc, opt),
-            (QpState::Init, QpState::Init) => transition_command!(self, Init2initQpIn, qpc, opt),
-            (QpState::Init, QpState::Rtr) => transition_command!(self, Init2rtrQpIn, qpc, opt),
-            (QpState::Rtr, QpState::Rts) => transition_command!(self, Rtr2rtsQpIn, qpc, opt),
-            (QpState::Rts, QpState::Rts) => transition_command!(self, Rts2rtsQpIn, qpc, opt),
-            (QpState::Sqe, QpState::Rts) => transition_command!(self, Sqerr2rtsQpIn, qpc, opt),
-            (QpState::Sqd, QpState::Rts) => transition_command!(self, Sqd2rtsQpIn, qpc, opt),
-            _ => return Err(ModifyError::NoCommand { from, to }),
-        }?;
+        let mut command = Rst2initQpIn::new();
+        self.describe(command.qpc_mut(), attr, mask, from)?;
+        let Some(opcode) = transition_command(from, to) else {
+            return Err(ModifyError::NoCommand { from, to });
+        };
+        command
+            .set_opcode(opcode.number())
+            .set_qpn(self.qpn.number())
+            .set_opt_param_mask(given_bits(mask) & optional_bits(self.kind, from, to));
+        self.device.order_bytes(opcode, command.as_bytes())?;
         if mask.contains(QpAttrMask::PORT) {
             self.port = attr.port_num;
         }
@@ -295,28 +331,33 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         Ok(())
     }
 
-    /// The context that a transition carries.
-    fn context(&self, attr: &QpAttr, mask: QpAttrMask, from: QpState) -> Result<Qpc, ModifyError> {
+    /// Fills in the context that a transition carries.
+    fn describe(
+        &self,
+        qpc: &mut Qpc,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+        from: QpState,
+    ) -> Result<(), ModifyError> {
         let caps = &self.device.capabilities().hca;
-        let mut qpc = Qpc::ZERO;
-        qpc.set_st(T::SERVICE)
+        qpc.set_st(self.kind.service())
             .set_pm_state(3)
             .set_pd(self.pdn.number())
             .set_cqn_snd(self.cqns[0])
             .set_cqn_rcv(self.cqns[1])
             .set_log_ack_req_freq(8);
-        match T::KIND {
+        match self.kind {
             QpKind::Gsi => qpc.set_mtu(1).set_log_msg_max(8),
             QpKind::Ud => qpc.set_mtu(5).set_log_msg_max(12),
             _ if mask.contains(QpAttrMask::PATH_MTU) => qpc
                 .set_mtu(attr.path_mtu.number())
                 .set_log_msg_max(caps.log_max_msg()),
-            _ => &mut qpc,
+            _ => &mut *qpc,
         };
-        if from == QpState::Reset && T::KIND != QpKind::XrcRecv {
+        if from == QpState::Reset && self.kind != QpKind::XrcRecv {
             let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
             qpc.set_dbr_addr(record);
-            if T::KIND == QpKind::Gsi {
+            if self.kind == QpKind::Gsi {
                 qpc.primary_address_path_mut().set_vhca_port_num(1);
             }
         }
@@ -367,9 +408,9 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
             qpc.set_log_rra_max(log_depth(attr.max_dest_rd_atomic));
         }
         if mask.intersects(QpAttrMask::ACCESS_FLAGS | QpAttrMask::MAX_DEST_RD_ATOMIC) {
-            self.access(&mut qpc, attr, mask)?;
+            self.access(qpc, attr, mask)?;
         }
-        Ok(qpc)
+        Ok(())
     }
 
     /// What the other side may do. Reads and atomics need responder resources, so they are off until their number is known
@@ -413,7 +454,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// InfiniBand link has stay 0.
     fn path(&self, path: &mut Ads, ah: &AhAttr, dest_qpn: Qpn) -> Result<(), AhError> {
         if ah.force_loopback {
-            if T::KIND != QpKind::Rc {
+            if self.kind != QpKind::Rc {
                 return Err(AhError::ForceLoopbackNotRc);
             }
             if !self.device.capabilities().has_force_loopback() {
@@ -458,14 +499,12 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
     fn reset(&mut self) -> Result<(), ModifyError> {
         let mut command = Qp2RstIn::new();
         command.set_qpn(self.qpn.number());
-        self.device.execute(&command)?;
-        let slot = self.sq.slot;
+        self.device.order(&command)?;
+        let slot = self.slot;
         // Completions that lie in the CQs are stale from here on; they are told from later ones by their index.
         slot.key
             .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
         self.state = QpState::Reset;
-        self.sq.room = 0;
-        self.rq.room = 0;
         let mut bounds = [0; 2];
         for (side, bound) in bounds.iter_mut().enumerate() {
             if slot.cqs[side].load(Relaxed) != NONE {
@@ -473,8 +512,6 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
             }
         }
         goodbye::forget_before(self.device, self.index, bounds);
-        (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
-        (self.rq.head, self.rq.tail) = (0, 0);
         for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
             counter.store(0, Relaxed);
         }
@@ -485,92 +522,14 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         Ok(())
     }
 
-    /// Notes the new state, and opens the queues that it opens.
-    fn enter(&mut self, state: QpState) {
+    /// Notes the new state.
+    pub(super) fn enter(&mut self, state: QpState) {
         if self.state == QpState::Reset && state == QpState::Init {
-            self.sq
-                .slot
+            self.slot
                 .key
                 .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
         }
         self.state = state;
-        let cap = self.sizes.cap;
-        let receives = state != QpState::Reset;
-        // In ERR posting is allowed; what is posted is flushed.
-        let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
-        self.rq.room = if receives { cap.max_recv_wr } else { 0 };
-        self.sq.room = if sends { cap.max_send_wr as u16 } else { 0 };
-    }
-
-    /// Asks the firmware for the attributes: `ibv_query_qp`. The state is noted, too, since the device may have moved it.
-    pub fn query(&mut self) -> Result<QueriedQp, ModifyError> {
-        let mut command = QueryQpIn::new();
-        command.set_qpn(self.qpn.number());
-        let out = self.device.execute(&command)?;
-        let qpc = out.qpc();
-        let Some(qp_state) = QpState::from_qpc(qpc.state()) else {
-            return Err(ModifyError::Value {
-                attribute: QpAttrMask::CUR_STATE,
-                value: qpc.state().into(),
-                limit: 7,
-            });
-        };
-        if qp_state != self.state && self.state != QpState::Reset && qp_state != QpState::Reset {
-            self.enter(qp_state);
-        }
-        let path = qpc.primary_address_path();
-        let mut access = Access::empty();
-        access.set(Access::REMOTE_WRITE, qpc.rwe());
-        access.set(Access::REMOTE_READ, qpc.rre());
-        access.set(Access::REMOTE_ATOMIC, qpc.rae());
-        let mac_high = path.rmac_47_32().to_be_bytes();
-        let mac_low = path.rmac_31_0().to_be_bytes();
-        let roce = self.device.capabilities().link_layer() == crate::port::LinkLayer::Ethernet;
-        let attr = QpAttr {
-            qp_state,
-            cur_qp_state: qp_state,
-            path_mtu: Mtu::from_number(qpc.mtu()).unwrap_or(Mtu::B256),
-            qkey: qpc.q_key(),
-            rq_psn: qpc.next_rcv_psn(),
-            sq_psn: qpc.next_send_psn(),
-            dest_qp_num: Qpn::from_low_bits(qpc.remote_qpn()),
-            qp_access_flags: access,
-            ah_attr: AhAttr {
-                dgid: Gid(*path.rgid_rip()),
-                sgid_index: path.src_addr_index().into(),
-                hop_limit: path.hop_limit(),
-                traffic_class: path.tclass(),
-                flow_label: path.flow_label(),
-                sl: if roce { path.eth_prio() } else { path.sl() },
-                static_rate: path.stat_rate(),
-                dmac: [
-                    mac_high[0],
-                    mac_high[1],
-                    mac_low[0],
-                    mac_low[1],
-                    mac_low[2],
-                    mac_low[3],
-                ],
-                dlid: path.rlid(),
-                src_path_bits: path.mlid(),
-                port_num: path.vhca_port_num(),
-                force_loopback: path.fl(),
-            },
-            pkey_index: path.pkey_index(),
-            max_rd_atomic: 1 << qpc.log_sra_max(),
-            max_dest_rd_atomic: 1 << qpc.log_rra_max(),
-            min_rnr_timer: qpc.min_rnr_nak(),
-            port_num: path.vhca_port_num(),
-            timeout: path.ack_timeout(),
-            retry_cnt: qpc.retry_count(),
-            rnr_retry: qpc.rnr_retry(),
-        };
-        Ok(QueriedQp {
-            attr,
-            cap: self.sizes.cap,
-            sq_sig_all: self.sq_sig_all,
-            sq_draining: qpc.state() == 7,
-        })
     }
 }
 
@@ -582,6 +541,28 @@ const fn pkey_table_len(code: u16) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bareverbs_firmware_cmds::command::EmptyOut;
+    use bareverbs_firmware_cmds::layout::Layout;
+
+    #[test]
+    fn transition_commands_are_laid_out_alike() {
+        fn same<C: Command>() {
+            let (one, all) = (C::DESCRIPTOR, Rst2initQpIn::DESCRIPTOR);
+            assert_eq!(one.size, all.size);
+            for field in one.fields {
+                let there = all.fields.iter().find(|there| there.name == field.name);
+                let there = there.map(|there| (there.offset, there.width));
+                assert_eq!(there, Some((field.offset, field.width)), "{}", one.name);
+            }
+            assert_eq!(size_of::<C::Output>(), EmptyOut::SIZE);
+        }
+        same::<Init2initQpIn>();
+        same::<Init2rtrQpIn>();
+        same::<Rtr2rtsQpIn>();
+        same::<Rts2rtsQpIn>();
+        same::<Sqerr2rtsQpIn>();
+        same::<Sqd2rtsQpIn>();
+    }
 
     #[test]
     fn depths_round_up() {

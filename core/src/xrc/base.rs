@@ -96,6 +96,9 @@ impl<P: Platform> Device<'_, P> {
 
     /// The device is closed: what could not be ended before is tried again, and given up.
     pub(crate) fn close_xrc_base(&self) {
+        if !cfg!(feature = "xrc") {
+            return;
+        }
         let mut base = self.xrc_base.lock();
         self.end_xrc_base(&mut base);
         self.abandon_xrc_base(&mut base);

@@ -1,5 +1,6 @@
 //! Alternate paths: in REQ and REP, and LAP and APR on an established connection (IBTA volume 1, chapter 12.8). InfiniBand
-//! only; whoever drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused.
+//! only; whoever drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused. A build without InfiniBand ignores
+//! LAP and APR.
 
 mod types;
 
@@ -20,10 +21,16 @@ use crate::mad::{Apr, AprStatus, Attribute, DATA, Lap, MAD_LEN, Mad, Req};
 impl Engine<'_> {
     /// Slot of the connection's alternate path, if it has one.
     fn alternate(&self, index: usize) -> Option<&AlternateSlot> {
+        if !cfg!(feature = "infiniband") {
+            return None;
+        }
         self.alternates.slots.get(self.slots[index].link as usize)
     }
 
     fn alternate_mut(&mut self, index: usize) -> Option<&mut AlternateSlot> {
+        if !cfg!(feature = "infiniband") {
+            return None;
+        }
         self.alternates
             .slots
             .get_mut(self.slots[index].link as usize)
@@ -31,7 +38,7 @@ impl Engine<'_> {
 
     /// The connection's slot for its alternate path, which it gets now if it has none.
     fn take_alternate(&mut self, index: usize) -> Option<&mut AlternateSlot> {
-        if self.slots[index].link == NIL {
+        if cfg!(feature = "infiniband") && self.slots[index].link == NIL {
             let free = self.alternates.free;
             let slot = self.alternates.slots.get_mut(free as usize)?;
             self.alternates.free = slot.next_free;
@@ -395,6 +402,9 @@ impl Engine<'_> {
         mad: &mut [u8; MAD_LEN],
     ) -> Option<Attribute> {
         const NOTHING: AlternateSlot = AlternateSlot::EMPTY;
+        if !cfg!(feature = "infiniband") {
+            return None;
+        }
         let slot = &self.slots[index];
         let alternate = self.alternate(index).unwrap_or(&NOTHING);
         if matches!(alternate.state, LapState::Sent | LapState::MraReceived) {

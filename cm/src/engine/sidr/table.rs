@@ -218,7 +218,7 @@ impl<'s> Table<'s> {
     /// Whether there is no request and no kept answer, and so no timer.
     #[inline]
     fn is_idle(&self) -> bool {
-        self.in_use == 0 && self.kept.first == NIL
+        !cfg!(feature = "datagrams") || self.in_use == 0 && self.kept.first == NIL
     }
 
     /// Whether nothing has to be done at this time. Costs next to nothing where nobody resolves services.
@@ -398,7 +398,7 @@ impl<'s> Table<'s> {
 
     #[inline]
     pub(in crate::engine) fn has_nothing_to_send(&self) -> bool {
-        self.tx.0 == NIL
+        !cfg!(feature = "datagrams") || self.tx.0 == NIL
     }
 
     /// Takes the next slot whose message is to be sent.

@@ -147,11 +147,12 @@ pub(crate) fn with_nodes<R>(
         cqs.resize_with(2 * connections + 4, CqSlot::new);
         let mut chunks = Vec::new();
         chunks.resize_with(256, PageChunk::new);
-        (qps, cqs, [const { SrqSlot::new() }; 1], chunks)
+        let slot = bareverbs_core::DeviceSlot::new();
+        (slot, qps, cqs, [const { SrqSlot::new() }; 1], chunks)
     });
     let mut node = 0;
-    let devices = storage.each_mut().map(|(qps, cqs, srqs, chunks)| {
-        let storage = bareverbs_core::Storage::new(qps, cqs, srqs, chunks);
+    let devices = storage.each_mut().map(|(slot, qps, cqs, srqs, chunks)| {
+        let storage = bareverbs_core::Storage::new(slot, qps, cqs, srqs, chunks);
         let device = world.open(node, quick(), storage, &[ip(node)]);
         node += 1;
         device
