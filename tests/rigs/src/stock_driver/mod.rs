@@ -94,12 +94,16 @@ impl<'a> Request<'a> {
         Ok(Self { kernels, scenarios })
     }
 
-    fn wants(&self, scenario: &Scenario) -> bool {
-        self.scenarios.is_empty() || self.scenarios.contains(&scenario.name)
+    /// Whether a scenario is to run on the first kernel, or on another one.
+    fn wants(&self, scenario: &Scenario, first: bool) -> bool {
+        match self.scenarios.as_slice() {
+            [] => first || !scenario.long,
+            named => named.contains(&scenario.name),
+        }
     }
 }
 
-/// Runs all scenarios, or those that are named, on each kernel asked for.
+/// Runs all scenarios, or those that are named, on each kernel asked for; the long ones, unless named, on the first.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let rig = Rig {
         name: "stock-driver",
@@ -126,11 +130,13 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
     build_server(&root())?;
     println!("ready after {} s", started.elapsed().as_secs());
 
-    let wanted = || rig.scenarios.iter().filter(|known| request.wants(known));
     let jobs: Vec<Job<'_>> = provisions
         .iter()
-        .flat_map(|(kernel, provisions)| {
-            wanted().map(|scenario| Job {
+        .enumerate()
+        .flat_map(|(index, (kernel, provisions))| {
+            let wants = |known: &&Scenario| request.wants(known, index == 0);
+            let wanted: Vec<&Scenario> = rig.scenarios.iter().filter(wants).collect();
+            wanted.into_iter().map(|scenario| Job {
                 scenario,
                 kernel: *kernel,
                 provisions,
@@ -275,20 +281,25 @@ mod tests {
         let parse = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
             Request::parse(&words, scenario::ALL).map(|request| {
-                let all = scenario::ALL.iter().filter(|known| request.wants(known));
-                (request.kernels.clone(), all.count())
+                let count = |first| {
+                    let wants = |known: &&Scenario| request.wants(known, first);
+                    scenario::ALL.iter().filter(wants).count()
+                };
+                (request.kernels.clone(), [count(true), count(false)])
             })
         };
-        let all = scenario::ALL.len();
+        let long = scenario::ALL.iter().filter(|known| known.long).count();
+        assert!(long > 0);
+        let all = [scenario::ALL.len(), scenario::ALL.len() - long];
         assert_eq!(parse(&[]), Ok((vec![Kernel::Stable], all)));
         assert_eq!(
             parse(&["--backports", "--stable"]),
             Ok((vec![Kernel::Backports, Kernel::Stable], all))
         );
-        assert_eq!(parse(&["probe"]), Ok((vec![Kernel::Stable], 1)));
+        assert_eq!(parse(&["probe"]), Ok((vec![Kernel::Stable], [1, 1])));
         assert_eq!(
-            parse(&["--bookworm", "probe", "iommu"]),
-            Ok((vec![Kernel::Old], 2))
+            parse(&["--bookworm", "probe", "perf"]),
+            Ok((vec![Kernel::Old], [2, 2]))
         );
         assert!(parse(&["--fast"]).is_err());
         assert!(parse(&["prob"]).is_err());

@@ -28,6 +28,8 @@ const NOTE: &str = "note: ";
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
+    /// Whether it takes minutes: unless it is named, it runs on the first of several kernels only.
+    pub(crate) long: bool,
     /// How many functions the model has.
     pub(crate) functions: usize,
     /// The model's options.

@@ -24,6 +24,7 @@ pub(crate) const BOOT: Boot = Boot {
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "",
     about: "",
+    long: false,
     functions: 1,
     model: &[],
     roce: true,
@@ -147,6 +148,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "perf",
         about: "perftest's programs between two machines",
+        long: true,
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
@@ -160,6 +162,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "accidents",
         about: "what happens to cards, cables and machines while there is traffic",
+        long: true,
         functions: 2,
         excuses: &[
             (
@@ -255,6 +258,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "hungry",
         about: "mlx5_ib ten times while the firmware asks for every page by event",
+        long: true,
         model: &[
             "--port-type",
             "ib",
