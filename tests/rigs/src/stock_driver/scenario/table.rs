@@ -99,7 +99,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "blueflame",
         about: "requests in doorbell registers: the driver's test, and rdma-core's ping-pongs, on a bus that combines writes",
         functions: 2,
-        model: &["--blue-flame", "--combining", "2000"],
+        model: &["--blue-flame", "--combining", "10000"],
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,

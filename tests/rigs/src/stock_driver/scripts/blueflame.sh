@@ -16,12 +16,22 @@ taken() {
     before=$answer
 }
 
-step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && modprobe rdma_ucm && netdev mlx5_core'
-step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
-    ip address add 192.168.1.'$mine'/24 dev $card &&
-    until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state" && rdma link'
 gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
-step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
+bring_up() {
+    step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && modprobe rdma_ucm && netdev mlx5_core'
+    step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
+        ip address add 192.168.1.'$mine'/24 dev $card &&
+        until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state" && rdma link'
+    step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
+}
+bring_up
+# The driver has patience for 100 ms, in which a busy computer may get nowhere. Nothing is lost by another try.
+for try in 2 3 4 5; do
+    ask $me blue-flame
+    [ "$combining" = yes ] && [ "$answer" = 0 ] || break
+    step 60 "unload before try $try" 'rmmod mlx5_ib mlx5_core'
+    bring_up
+done
 step 60 'indices' 'gid_index 2 0000:ffff:c0a8 > /run/v2'
 taken "the driver's test" 1
 meet
