@@ -14,10 +14,14 @@ use core::fmt;
 use bareverbs::verbs::Resources;
 use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options};
 use kernel::{Boot, FRAME, FRAMES, MachineError, interrupts};
+use spin::Mutex;
 
 use machine::Machine;
 
 kernel::entry!(main);
+
+/// What the driver keeps, with 64 MiB for the firmware. Static, as in `node.rs`.
+static RESOURCES: Mutex<Resources<2, 2, 0, 32>> = Mutex::new(Resources::new());
 
 /// Why the test did not pass.
 enum Failure {
@@ -56,8 +60,7 @@ fn main(boot: &Boot) -> Result<(), Failure> {
     }
     let machine = Machine::new(boot.ecam.find_card()?, &boot.ecam, with_interrupts)?;
     let memory = memory().ok_or(MachineError::OutOfMemory)?;
-    // 64 MiB for the firmware.
-    let mut resources = Resources::<2, 2, 0, 32>::new();
+    let mut resources = RESOURCES.lock();
     let options = Options::DEFAULT;
     let report = conformance::run(&machine, memory, resources.storage(), options)
         .map_err(Failure::Platform)?;
