@@ -25,10 +25,13 @@ bring_up() {
     step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
 }
 bring_up
-# The driver has patience for 100 ms, in which a busy computer may get nowhere. Nothing is lost by another try.
+# The driver has patience for 100 ms, in which a busy computer may get nowhere: then it tries again. No card rings before
+# there is a driver, so that none of this is planned.
 for try in 2 3 4 5; do
+    ask $me doorbells
+    rung=$answer
     ask $me blue-flame
-    [ "$combining" = yes ] && [ "$answer" = 0 ] || break
+    [ "$combining" = yes ] && [ "$rung" -gt 0 ] && [ "$answer" -eq 0 ] || break
     step 60 "unload before try $try" 'rmmod mlx5_ib mlx5_core'
     bring_up
 done
