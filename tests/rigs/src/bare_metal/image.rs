@@ -45,7 +45,7 @@ impl Machine {
             (".rodata", rodata),
             (".data", 38),
             (".bss", 70),
-            (".stack", 132),
+            (".stack", 260),
         ]
     }
 }
