@@ -10,6 +10,7 @@
 //! * **threaded** ([`Builder::threaded`]): a thread plays the device on the real clock, as a card would. For examples.
 
 mod memory;
+mod pass_on;
 mod platform;
 pub mod subnet;
 mod world;
@@ -19,3 +20,7 @@ pub use memory::Accounting;
 pub use platform::ModelPlatform;
 pub use world::{Builder, Wire, World, bring_up};
 pub use write_combining::WriteCombining;
+
+/// What [`pass_on`] names.
+#[doc(hidden)]
+pub use bareverbs_core::platform as seam;

@@ -3,13 +3,11 @@
 // UNSAFETY: implements the seam's unsafe trait by passing everything on.
 #![expect(unsafe_code)]
 
+use crate::pass_on;
 use crate::platform::ModelPlatform;
-use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
-use std::alloc::Layout;
-use std::ptr::NonNull;
+use bareverbs_core::platform::Platform;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 const PAGE: usize = 4096;
 const LINE: usize = 64;
@@ -120,12 +118,6 @@ unsafe impl Platform for WriteCombining {
         }
     }
 
-    fn bar_len(&self) -> usize {
-        self.inner.bar_len()
-    }
-    fn device_id(&self) -> Option<u16> {
-        self.inner.device_id()
-    }
     fn read_be32(&self, offset: usize) -> u32 {
         self.uncached(offset);
         self.inner.read_be32(offset)
@@ -138,34 +130,9 @@ unsafe impl Platform for WriteCombining {
         self.uncached(offset);
         self.inner.write_be64(offset, value);
     }
-    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        self.inner.dma_alloc(layout)
-    }
-    unsafe fn dma_free(&self, dma: Dma) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_free(dma) }
-    }
-    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_map(region) }
-    }
-    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        self.inner.page_iova(mapping, index)
-    }
-    unsafe fn dma_unmap(&self, mapping: Mapping) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_unmap(mapping) }
-    }
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-    fn relax(&self) {
-        self.inner.relax();
-    }
-    fn interrupt_vectors(&self) -> u16 {
-        self.inner.interrupt_vectors()
-    }
-    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
-        self.inner.wait_interrupt(vectors, deadline)
-    }
+
+    pass_on!(
+        inner: bar_len, device_id, dma_alloc, dma_free, dma_map, page_iova, dma_unmap, now, relax,
+        interrupt_vectors, wait_interrupt
+    );
 }

@@ -3,16 +3,12 @@
 // UNSAFETY: implements the platform seam by passing everything on, except for doorbells.
 #![expect(unsafe_code)]
 
-use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bareverbs_core::ah::{AddressHandle, AhAttr};
-use bareverbs_core::platform::{Dma, DmaError, Mapping};
 use bareverbs_core::{
     Config, Cq, CqInit, Device, Gid, GidEntry, LKey, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
     QpInitAttr, QpState, QpType, RKey, Rc, Remote, Resources, Sge, Ud,
@@ -20,6 +16,7 @@ use bareverbs_core::{
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::CreateQpIn;
+use bareverbs_in_process::pass_on;
 use zerocopy::FromBytes;
 
 use crate::support::{Action, Fake, Posted};
@@ -89,15 +86,6 @@ unsafe impl<const COMBINING: bool> Platform for Doorbells<COMBINING> {
         }
         flush();
     }
-    fn bar_len(&self) -> usize {
-        self.fake.bar_len()
-    }
-    fn read_be32(&self, offset: usize) -> u32 {
-        self.fake.read_be32(offset)
-    }
-    fn write_be32(&self, offset: usize, value: u32) {
-        self.fake.write_be32(offset, value);
-    }
     #[inline]
     fn write_be64(&self, offset: usize, value: u64) {
         // The UAR is page 3 of the BAR.
@@ -106,30 +94,11 @@ unsafe impl<const COMBINING: bool> Platform for Doorbells<COMBINING> {
             unsafe { register.get().write_volatile(value.to_be()) };
         }
     }
-    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        self.fake.dma_alloc(layout)
-    }
-    unsafe fn dma_free(&self, dma: Dma) {
-        // SAFETY: the caller's promise.
-        unsafe { self.fake.dma_free(dma) }
-    }
-    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.fake.dma_map(region) }
-    }
-    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        self.fake.page_iova(mapping, index)
-    }
-    unsafe fn dma_unmap(&self, mapping: Mapping) {
-        // SAFETY: the caller's promise.
-        unsafe { self.fake.dma_unmap(mapping) }
-    }
-    fn now(&self) -> Duration {
-        self.fake.now()
-    }
-    fn relax(&self) {
-        self.fake.relax();
-    }
+
+    pass_on!(
+        fake: bar_len, read_be32, write_be32, dma_alloc, dma_free, dma_map, page_iova, dma_unmap,
+        now, relax
+    );
 }
 
 /// Where the rings lie that the device made, by the order of creation.

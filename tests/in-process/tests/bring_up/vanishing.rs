@@ -3,18 +3,15 @@
 // UNSAFETY: one test platform passes everything on to another and counts doorbells.
 #![expect(unsafe_code)]
 
-use core::alloc::Layout;
-use core::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bareverbs_core::error::CommandFailure;
 use bareverbs_core::firmware_cmds::domain::DeallocPdIn;
-use bareverbs_core::platform::{Dma, DmaError, Mapping};
 use bareverbs_core::{
     AsyncEvent, CloseFailure, Config, Device, DeviceError, OpenFailure, Platform,
 };
-use bareverbs_in_process::{ModelPlatform, World};
+use bareverbs_in_process::{ModelPlatform, World, pass_on};
 use connectx_model::Config as Card;
 
 use crate::support::{Memory, alloc_pd, assert_nothing_held, world};
@@ -30,48 +27,17 @@ struct Vanishing<'w> {
 
 // SAFETY: every duty is the inner platform's.
 unsafe impl Platform for Vanishing<'_> {
-    fn bar_len(&self) -> usize {
-        self.inner.bar_len()
-    }
-    fn device_id(&self) -> Option<u16> {
-        self.inner.device_id()
-    }
-    fn read_be32(&self, offset: usize) -> u32 {
-        self.inner.read_be32(offset)
-    }
     fn write_be32(&self, offset: usize, value: u32) {
         if offset == CMD_DBELL && self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
             self.world.with_model(0, connectx_model::Model::vanish);
         }
         self.inner.write_be32(offset, value);
     }
-    fn write_be64(&self, offset: usize, value: u64) {
-        self.inner.write_be64(offset, value);
-    }
-    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        self.inner.dma_alloc(layout)
-    }
-    unsafe fn dma_free(&self, dma: Dma) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_free(dma) }
-    }
-    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_map(region) }
-    }
-    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        self.inner.page_iova(mapping, index)
-    }
-    unsafe fn dma_unmap(&self, mapping: Mapping) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_unmap(mapping) }
-    }
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-    fn relax(&self) {
-        self.inner.relax();
-    }
+
+    pass_on!(
+        inner: bar_len, device_id, read_be32, write_be64, dma_alloc, dma_free, dma_map, page_iova,
+        dma_unmap, now, relax
+    );
 }
 
 #[test]

@@ -4,14 +4,12 @@
 #![expect(unsafe_code)]
 
 use core::alloc::Layout;
-use core::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use bareverbs_core::platform::{Dma, DmaError, Mapping};
+use bareverbs_core::platform::{Dma, DmaError};
 use bareverbs_core::{Config, Device, EthernetQueue, Platform, Resources};
-use bareverbs_in_process::{Builder, ModelPlatform};
+use bareverbs_in_process::{Builder, ModelPlatform, pass_on};
 use connectx_model::Config as Card;
 
 use crate::support::{INIT, NONE, frame};
@@ -29,15 +27,6 @@ struct Forger {
 
 // SAFETY: every duty is the inner platform's.
 unsafe impl Platform for &Forger {
-    fn bar_len(&self) -> usize {
-        self.inner.bar_len()
-    }
-    fn read_be32(&self, offset: usize) -> u32 {
-        self.inner.read_be32(offset)
-    }
-    fn write_be32(&self, offset: usize, value: u32) {
-        self.inner.write_be32(offset, value);
-    }
     fn write_be64(&self, offset: usize, value: u64) {
         if !self.deaf.load(Ordering::Relaxed) {
             self.inner.write_be64(offset, value);
@@ -50,27 +39,10 @@ unsafe impl Platform for &Forger {
         }
         Ok(dma)
     }
-    unsafe fn dma_free(&self, dma: Dma) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_free(dma) }
-    }
-    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_map(region) }
-    }
-    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        self.inner.page_iova(mapping, index)
-    }
-    unsafe fn dma_unmap(&self, mapping: Mapping) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_unmap(mapping) }
-    }
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-    fn relax(&self) {
-        self.inner.relax();
-    }
+
+    pass_on!(
+        inner: bar_len, read_be32, write_be32, dma_free, dma_map, page_iova, dma_unmap, now, relax
+    );
 }
 
 /// SplitMix64.

@@ -3,18 +3,15 @@
 // UNSAFETY: a platform that passes everything on.
 #![expect(unsafe_code)]
 
-use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::platform::{Dma, DmaError, Mapping};
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::{Config, Device, GidEntry, Platform, VectorSet};
-use bareverbs_in_process::{Builder, ModelPlatform, World};
+use bareverbs_in_process::{Builder, ModelPlatform, World, pass_on};
 use connectx_model::Config as Card;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -72,9 +69,6 @@ pub(crate) struct Watched(ModelPlatform);
 
 // SAFETY: everything is the inner platform's.
 unsafe impl Platform for Watched {
-    fn bar_len(&self) -> usize {
-        self.0.bar_len()
-    }
     fn read_be32(&self, offset: usize) -> u32 {
         point(Place::Any);
         self.0.read_be32(offset)
@@ -87,24 +81,6 @@ unsafe impl Platform for Watched {
         point(Place::Any);
         self.0.write_be64(offset, value);
     }
-    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        self.0.dma_alloc(layout)
-    }
-    unsafe fn dma_free(&self, dma: Dma) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.dma_free(dma) }
-    }
-    unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.dma_map(region) }
-    }
-    fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        self.0.page_iova(mapping, index)
-    }
-    unsafe fn dma_unmap(&self, mapping: Mapping) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.dma_unmap(mapping) }
-    }
     fn now(&self) -> Duration {
         point(Place::Any);
         self.0.now()
@@ -113,13 +89,12 @@ unsafe impl Platform for Watched {
         point(Place::Any);
         self.0.relax();
     }
-    fn interrupt_vectors(&self) -> u16 {
-        self.0.interrupt_vectors()
-    }
     fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
         point(Place::Sleep);
         self.0.wait_interrupt(vectors, deadline)
     }
+
+    pass_on!(0: bar_len, dma_alloc, dma_free, dma_map, page_iova, dma_unmap, interrupt_vectors);
 }
 
 pub(crate) type Manager<P> = RdmaCm<'static, 'static, P, StaticNeighbours<'static>>;
