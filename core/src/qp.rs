@@ -41,6 +41,7 @@ mod query;
 pub mod recv;
 pub mod send;
 pub mod state;
+mod transition;
 pub mod wr;
 mod xrc;
 

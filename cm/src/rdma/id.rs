@@ -281,6 +281,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(self.slot(id)?.state)
     }
 
+    /// Whether its calls wait for what becomes of them, having no event channel.
+    pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
+        let index = self.index(id)?;
+        Ok(self.ids[index].target == Target::Id(index as u32))
+    }
+
     /// The two ends of an id.
     pub fn route(&self, id: CmId) -> Result<Route, RdmaError> {
         let slot = self.slot(id)?;

@@ -7,13 +7,8 @@
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
-use bareverbs_firmware_cmds::command::Command;
-use bareverbs_firmware_cmds::opcode::Opcode;
-use bareverbs_firmware_cmds::qp::{
-    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn, Rtr2rtsQpIn,
-    Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
-};
-
+use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
 use zerocopy::IntoBytes;
 
 use crate::ah::{self, AhAttr, AhError, connection_udp_sport};
@@ -28,8 +23,8 @@ use crate::qp::create::{BlockLayout, Qp};
 use crate::qp::kind::QpType;
 use crate::qp::object::QpObject;
 use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
+use crate::qp::transition::{given_bits, optional_bits, transition_command};
 use crate::slots::{DEAD, NONE};
-use bareverbs_firmware_cmds::numbers::Qpn;
 
 /// Why a QP was not modified. Its state is as before, unless a command went unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,82 +94,12 @@ impl From<CommandError> for ModifyError {
     }
 }
 
-/// Bits of `opt_param_mask` (`enum mlx5_qp_optpar`).
-mod opt {
-    pub(super) const RRE: u32 = 1 << 1;
-    pub(super) const RAE: u32 = 1 << 2;
-    pub(super) const RWE: u32 = 1 << 3;
-    pub(super) const PKEY_INDEX: u32 = 1 << 4;
-    pub(super) const Q_KEY: u32 = 1 << 5;
-    pub(super) const RNR_TIMEOUT: u32 = 1 << 6;
-    pub(super) const PM_STATE: u32 = 1 << 10;
-    pub(super) const PRI_PORT: u32 = 1 << 16;
-}
-
-/// Which optional bits a transition takes.
-const fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> u32 {
-    use QpState::{Init, Rtr, Rts, Sqd, Sqe};
-    const ACCESS: u32 = opt::RRE | opt::RAE | opt::RWE;
-    match (kind, from, to) {
-        (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Init) => {
-            ACCESS | opt::PKEY_INDEX | opt::PRI_PORT
-        }
-        (QpKind::Uc, Init, Init) => opt::RWE | opt::PKEY_INDEX | opt::PRI_PORT,
-        (QpKind::Ud | QpKind::Gsi, Init, Init) => opt::PKEY_INDEX | opt::Q_KEY | opt::PRI_PORT,
-        (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Rtr) => ACCESS | opt::PKEY_INDEX,
-        (QpKind::Uc, Init, Rtr) => opt::RWE | opt::PKEY_INDEX,
-        (QpKind::Ud | QpKind::Gsi, Init, Rtr) => opt::PKEY_INDEX | opt::Q_KEY,
-        (QpKind::Rc | QpKind::XrcRecv, Rtr | Rts | Sqd, Rts) => {
-            ACCESS | opt::PM_STATE | opt::RNR_TIMEOUT
-        }
-        (QpKind::XrcSend, Rtr | Rts | Sqd, Rts) => ACCESS | opt::PM_STATE,
-        (QpKind::Uc, Rtr | Rts | Sqd, Rts) => opt::RWE | opt::PM_STATE,
-        (QpKind::Uc, Sqe, Rts) => opt::RWE,
-        (QpKind::Ud | QpKind::Gsi, Rtr | Rts | Sqd | Sqe, Rts) => opt::Q_KEY,
-        _ => 0,
-    }
-}
-
-/// The bits that go with the attributes given.
-fn given_bits(mask: QpAttrMask) -> u32 {
-    let table = [
-        (QpAttrMask::ACCESS_FLAGS, opt::RRE | opt::RAE | opt::RWE),
-        (
-            QpAttrMask::MAX_DEST_RD_ATOMIC,
-            opt::RRE | opt::RAE | opt::RWE,
-        ),
-        (QpAttrMask::PKEY_INDEX, opt::PKEY_INDEX),
-        (QpAttrMask::QKEY, opt::Q_KEY),
-        (QpAttrMask::MIN_RNR_TIMER, opt::RNR_TIMEOUT),
-        (QpAttrMask::PATH_MIG_STATE, opt::PM_STATE),
-        (QpAttrMask::PORT, opt::PRI_PORT),
-    ];
-    table
-        .iter()
-        .filter(|(attribute, _)| mask.contains(*attribute))
-        .fold(0, |bits, (_, bit)| bits | bit)
-}
-
 /// The logarithm of a depth, rounded up: the device keeps powers of two.
 const fn log_depth(depth: u8) -> u8 {
     match depth {
         0 => 0,
         n => n.next_power_of_two().ilog2() as u8,
     }
-}
-
-/// The command that makes a transition. All of them are laid out as [`Rst2initQpIn`] is.
-const fn transition_command(from: QpState, to: QpState) -> Option<Opcode> {
-    Some(match (from, to) {
-        (QpState::Reset, QpState::Init) => Rst2initQpIn::OPCODE,
-        (QpState::Init, QpState::Init) => Init2initQpIn::OPCODE,
-        (QpState::Init, QpState::Rtr) => Init2rtrQpIn::OPCODE,
-        (QpState::Rtr, QpState::Rts) => Rtr2rtsQpIn::OPCODE,
-        (QpState::Rts, QpState::Rts) => Rts2rtsQpIn::OPCODE,
-        (QpState::Sqe, QpState::Rts) => Sqerr2rtsQpIn::OPCODE,
-        (QpState::Sqd, QpState::Rts) => Sqd2rtsQpIn::OPCODE,
-        _ => return None,
-    })
 }
 
 impl<P: Platform, T: QpType> Qp<'_, P, T> {
@@ -541,28 +466,6 @@ const fn pkey_table_len(code: u16) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bareverbs_firmware_cmds::command::EmptyOut;
-    use bareverbs_firmware_cmds::layout::Layout;
-
-    #[test]
-    fn transition_commands_are_laid_out_alike() {
-        fn same<C: Command>() {
-            let (one, all) = (C::DESCRIPTOR, Rst2initQpIn::DESCRIPTOR);
-            assert_eq!(one.size, all.size);
-            for field in one.fields {
-                let there = all.fields.iter().find(|there| there.name == field.name);
-                let there = there.map(|there| (there.offset, there.width));
-                assert_eq!(there, Some((field.offset, field.width)), "{}", one.name);
-            }
-            assert_eq!(size_of::<C::Output>(), EmptyOut::SIZE);
-        }
-        same::<Init2initQpIn>();
-        same::<Init2rtrQpIn>();
-        same::<Rtr2rtsQpIn>();
-        same::<Rts2rtsQpIn>();
-        same::<Sqerr2rtsQpIn>();
-        same::<Sqd2rtsQpIn>();
-    }
 
     #[test]
     fn depths_round_up() {
@@ -578,37 +481,6 @@ mod tests {
             (128, 7),
         ] {
             assert_eq!(log_depth(depth), log, "{depth}");
-        }
-    }
-
-    /// Optional bits go out only for attributes that the verbs table lets through on this transition.
-    #[test]
-    fn optional_bits_follow_the_table() {
-        for kind in [
-            QpKind::Rc,
-            QpKind::Uc,
-            QpKind::Ud,
-            QpKind::Gsi,
-            QpKind::XrcSend,
-            QpKind::XrcRecv,
-        ] {
-            for from in QpState::ALL {
-                for to in QpState::ALL {
-                    let bits = optional_bits(kind, from, to);
-                    let Some(row) = state::transition(kind, from, to) else {
-                        assert_eq!(bits, 0, "{kind:?} {from} {to}");
-                        continue;
-                    };
-                    let possible = given_bits(row.required | row.optional);
-                    // The kernel's masks name the port for GSI QPs as for all UD ones.
-                    let extra = if kind == QpKind::Gsi {
-                        opt::PRI_PORT
-                    } else {
-                        0
-                    };
-                    assert_eq!(bits & !(possible | extra), 0, "{kind:?} {from} {to}");
-                }
-            }
         }
     }
 }
