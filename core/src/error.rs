@@ -36,7 +36,8 @@ impl fmt::Debug for Millis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Registers read all ones: the function left the bus, or its memory decoding was turned off.
+    /// Registers read all ones: the function left the bus, or its memory decoding was turned off, as it is for a while when
+    /// somebody else resets the function.
     Gone,
     /// The interface state of the function is "disabled" or "in software reset" (`nic_interface` of the init segment).
     Disabled {
