@@ -71,14 +71,14 @@ pub(super) fn path(machine: Machine) -> Result<PathBuf, String> {
     Ok(target_dir()?.join(program))
 }
 
-/// Builds an image, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
-pub(super) fn build(machine: Machine) -> Result<(), String> {
-    run(&mut cargo(machine, "rping")?)
+/// Builds images, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
+pub(super) fn build(machines: &[Machine]) -> Result<(), String> {
+    run(&mut cargo(machines, "rping")?)
 }
 
 /// Builds it with these features.
 pub(super) fn build_with(machine: Machine, features: &str) -> Result<(), String> {
-    run(cargo(machine, features)?.args(["--bin", "bare-metal"]))
+    run(cargo(&[machine], features)?.args(["--bin", "bare-metal"]))
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
@@ -91,7 +91,7 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 /// That a program which names `alloc` is refused, and for no other reason.
 pub(super) fn refuses_alloc(machine: Machine, outcome: &mut Outcome) -> Result<(), String> {
-    let mut command = cargo(machine, "alloc")?;
+    let mut command = cargo(&[machine], "alloc")?;
     command.args(["--bin", "bare-metal"]);
     let refused = command.stdin(Stdio::null()).output();
     let refused = refused.map_err(|error| format!("{command:?}: {error}"))?;
@@ -108,8 +108,8 @@ pub(super) fn refuses_alloc(machine: Machine, outcome: &mut Outcome) -> Result<(
     Ok(())
 }
 
-/// Cargo, about to build an image with these features.
-fn cargo(machine: Machine, features: &str) -> Result<Command, String> {
+/// Cargo, about to build images with these features, all at once.
+fn cargo(machines: &[Machine], features: &str) -> Result<Command, String> {
     let library = library()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -121,7 +121,11 @@ fn cargo(machine: Machine, features: &str) -> Result<Command, String> {
         .current_dir(root().join("tests/bare-metal"))
         .args(["build", "--quiet", "--locked", "--release", "--target-dir"])
         .arg(target_dir()?)
-        .args(["--target", machine.target()])
+        .args(
+            machines
+                .iter()
+                .flat_map(|machine| ["--target", machine.target()]),
+        )
         .args(["--no-default-features", "--features", features])
         .args(["-Z", "build-std=core"])
         .args(["-Z", "build-std-features=compiler-builtins-mem"])

@@ -35,9 +35,7 @@ impl Setup {
     pub(super) fn new() -> Result<Self, String> {
         let (provisions, lock) = stock_driver::prepare()?;
         provisions.fetch_aarch64()?;
-        for machine in Machine::ALL {
-            image::build(machine)?;
-        }
+        image::build(&Machine::ALL)?;
         let ours = programs::examples(&root(), &["rping"])?;
         Ok(Self {
             provisions,

@@ -57,7 +57,7 @@ const PARTS: [Part; 4] = [
 /// Builds and boots all of them. What is built afterwards is the usual image again.
 pub(super) fn all(scene: &mut Scene<'_>) -> Result<(), String> {
     let done = PARTS.iter().try_for_each(|part| one(scene, part));
-    image::build(MACHINE)?;
+    image::build(&[MACHINE])?;
     done?;
     image::refuses_alloc(MACHINE, scene.outcome)
 }
