@@ -24,7 +24,11 @@ const HELPERS: &str = include_str!("guest/helpers.sh");
 
 /// The guest cannot find out how fast the emulated cycle counter is when the machine that emulates it is busy: its clock
 /// would run many times too fast, or stand still. Nor whether the timer works, and it would panic.
-const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_timer_check";
+///
+/// What begins with `mitigations` is left out because it costs an emulated processor a third of its time, and these tests
+/// are about nothing of it.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_timer_check mitigations=off nokaslr \
+                       randomize_kstack_offset=off init_on_alloc=0 cryptomgr.notests audit=0 apparmor=0 selinux=0 nowatchdog";
 
 /// How often it is looked whether the model is still there while nothing else happens.
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);

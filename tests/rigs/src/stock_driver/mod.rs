@@ -10,6 +10,7 @@
 //! Consoles, QEMU's and the model's logs and these frames are left in
 //! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`.
 
+mod bzimage;
 mod cpio;
 mod machine;
 mod plan;
@@ -97,13 +98,14 @@ impl<'a> Request<'a> {
     /// Whether a scenario is to run on the first kernel, or on another one.
     fn wants(&self, scenario: &Scenario, first: bool) -> bool {
         match self.scenarios.as_slice() {
-            [] => first || !scenario.long,
+            [] => first || scenario.every_kernel,
             named => named.contains(&scenario.name),
         }
     }
 }
 
-/// Runs all scenarios, or those that are named, on each kernel asked for; the long ones, unless named, on the first.
+/// Runs all scenarios on the first kernel that is asked for, and on others those in which kernels differ; or, if some are
+/// named, those on each.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let rig = Rig {
         name: "stock-driver",
@@ -288,9 +290,10 @@ mod tests {
                 (request.kernels.clone(), [count(true), count(false)])
             })
         };
-        let long = scenario::ALL.iter().filter(|known| known.long).count();
-        assert!(long > 0);
-        let all = [scenario::ALL.len(), scenario::ALL.len() - long];
+        let differ = |known: &&Scenario| known.every_kernel;
+        let differ = scenario::ALL.iter().filter(differ).count();
+        assert!(differ > 0);
+        let all = [scenario::ALL.len(), differ];
         assert_eq!(parse(&[]), Ok((vec![Kernel::Stable], all)));
         assert_eq!(
             parse(&["--backports", "--stable"]),

@@ -4,6 +4,7 @@
 //! apt works on a state of its own, signatures checked with the machine's keyring, and nothing is installed: packages are
 //! downloaded and unpacked. QEMU is newer than the machine's C library and runs under the one it came with.
 
+use super::bzimage;
 use super::cpio::Archive;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,6 +14,8 @@ use std::process::{Command, Stdio};
 
 /// Changes when what is unpacked changes, so that old caches are made anew.
 const RECIPE: &str = "2";
+/// The kernel's file. A guest whose stamp names another is made anew.
+const KERNEL: &str = "vmlinux";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// What is unpacked for the guest: programs, and the libraries they need.
@@ -193,7 +196,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
     let guest = directory.join(kernel.suite());
     let recipes = [
         format!("{RECIPE}\n"),
-        format!("{RECIPE}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n"),
+        format!("{RECIPE}\n{KERNEL}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n"),
     ];
     let stamps = [&qemu, &guest].map(|part| part.join("stamp"));
     let made = |index: usize| {
@@ -227,7 +230,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
     }
     Ok(Provisions {
         qemu,
-        kernel: guest.join("vmlinuz"),
+        kernel: guest.join(KERNEL),
         initrd: guest.join("initrd.cpio"),
         about: about.join("; "),
     })
@@ -278,7 +281,11 @@ fn provision_guest(apt: &Apt, directory: &Path, kernel: Kernel) -> Result<String
     let image = places.iter().map(|place| tree.join(place));
     let image = image.into_iter().find(|image| image.exists());
     let image = image.ok_or_else(|| format!("no kernel at {places:?} in its packages"))?;
-    copy(&image, &directory.join("vmlinuz"))?;
+    let failed = |why: String| format!("{}: {why}", image.display());
+    let packed = fs::read(&image).map_err(|error| failed(error.to_string()))?;
+    let unpacked = bzimage::kernel(&packed).map_err(failed)?;
+    let kernel = unpacked.as_deref().unwrap_or(&packed);
+    fs::write(directory.join(KERNEL), kernel).map_err(|error| failed(error.to_string()))?;
     modules(&tree, &guest, &release)?;
     let initrd = directory.join("initrd.cpio");
     fs::File::create(&initrd)

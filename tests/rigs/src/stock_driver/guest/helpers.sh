@@ -62,20 +62,19 @@ netdev() {
     return 1
 }
 
-# gid_index VERSION TEXT: the index of the first GID with the text in it, of this version of RoCE.
+# gid_index VERSION TEXT: the index of the first GID with the text in it, of this version of RoCE. There are hundreds, and a
+# process for each takes long.
 gid_index() {
     for entry in /sys/class/infiniband/mlx5_0/ports/1/gids/*; do
-        index=$(basename "$entry")
-        type=$(cat "${entry%/gids/*}/gid_attrs/types/$index" 2> /dev/null)
-        case "$1 $type" in
-        '1 IB/RoCE v1' | '2 RoCE v2')
-            if grep -q "$2" "$entry"; then
-                echo "$index"
-                return
-            fi
+        index=${entry##*/}
+        read -r type < "${entry%/gids/*}/gid_attrs/types/$index" && read -r gid < "$entry" || continue
+        case "$1 $type $gid" in
+        '1 IB/RoCE v1 '*"$2"* | '2 RoCE v2 '*"$2"*)
+            echo "$index"
+            return
             ;;
         esac
-    done
+    done 2> /dev/null
     return 1
 }
 

@@ -28,8 +28,8 @@ const NOTE: &str = "note: ";
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// Whether it takes minutes: unless it is named, it runs on the first of several kernels only.
-    pub(crate) long: bool,
+    /// Whether kernels differ in what it shows: any other, unless it is named, runs on the first of several kernels only.
+    pub(crate) every_kernel: bool,
     /// How many functions the model has.
     pub(crate) functions: usize,
     /// The model's options.

@@ -24,7 +24,7 @@ pub(crate) const BOOT: Boot = Boot {
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "",
     about: "",
-    long: false,
+    every_kernel: false,
     functions: 1,
     model: &[],
     roce: true,
@@ -58,6 +58,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "ethernet",
         about: "the network device between two machines: ping, VLAN, iperf3, ethtool, and what the cable does",
+        every_kernel: true,
         functions: 2,
         roce: false,
         rounds: &[Boot {
@@ -80,6 +81,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "roce",
         about: "rdma-core's ping-pongs between two machines, RoCE v1 and v2",
+        every_kernel: true,
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
@@ -148,7 +150,6 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "perf",
         about: "perftest's programs between two machines",
-        long: true,
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
@@ -162,7 +163,6 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "accidents",
         about: "what happens to cards, cables and machines while there is traffic",
-        long: true,
         functions: 2,
         excuses: &[
             (
@@ -207,6 +207,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "probe",
         about: "mlx5_core probes and removes ten times, then again in a second machine",
+        every_kernel: true,
         rounds: &[
             Boot {
                 script: include_str!("../scripts/probe.sh"),
@@ -229,6 +230,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         about: "the same with thousands of boot and init pages",
         model: &["--boot-pages", "1500", "--init-pages", "5000"],
         rounds: &[Boot {
+            processors: 1,
             script: include_str!("../scripts/probe.sh"),
             prints: &[("probe 10", "mlx5_core.rdma.0")],
             ..BOOT
@@ -238,8 +240,10 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "infiniband-port",
         about: "mlx5_ib on an InfiniBand port comes and goes",
+        every_kernel: true,
         model: &["--port-type", "ib"],
         rounds: &[Boot {
+            processors: 1,
             script: include_str!("../scripts/verbs.sh"),
             prints: &[
                 ("devinfo 1", "hca_id:\tmlx5_0"),
@@ -258,7 +262,6 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "hungry",
         about: "mlx5_ib ten times while the firmware asks for every page by event",
-        long: true,
         model: &[
             "--port-type",
             "ib",
@@ -271,6 +274,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ],
         says: &["asks for 1 pages", "asks for 300 pages"],
         rounds: &[Boot {
+            processors: 1,
             script: include_str!("../scripts/hungry.sh"),
             prints: &[("devinfo 10", "state:\t\t\tPORT_ACTIVE (4)")],
             ..BOOT
@@ -284,6 +288,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         // Single pages.
         says: &[" + 0x1000 to 0x"],
         rounds: &[Boot {
+            processors: 1,
             iommu: true,
             script: include_str!("../scripts/iommu.sh"),
             prints: &[("groups", "0000:01:00.0")],
@@ -294,6 +299,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "trouble",
         about: "the cable comes out, the function is reset, the firmware stops, the card falls off the bus",
+        every_kernel: true,
         model: &["--port-type", "ib"],
         rounds: &[Boot {
             complains: &[
@@ -360,6 +366,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "roce-port",
         about: "mlx5_ib on an Ethernet port, which is down until its network device is up",
         rounds: &[Boot {
+            processors: 1,
             script: include_str!("../scripts/verbs.sh"),
             prints: &[
                 ("devinfo 1", "hca_id:\tmlx5_0"),

@@ -10,7 +10,7 @@ step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "gr
 gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
 step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
 step 60 'versions' 'cd /sys/class/infiniband/mlx5_0/ports/1 && for gid in gids/*; do
-    type=$(cat gid_attrs/types/${gid#gids/} 2> /dev/null) && echo "${gid#gids/} $(cat $gid) $type"; done; true'
+    read -r type < gid_attrs/types/${gid#gids/} && read -r text < $gid && echo "${gid#gids/} $text $type"; done 2> /dev/null; true'
 step 60 'indices' 'for version in 1 2; do gid_index $version 0000:ffff:c0a8 > /run/v$version || exit; done
     gid_index 2 fd00: > /run/ipv6; grep . /run/v1 /run/v2 /run/ipv6'
 meet
