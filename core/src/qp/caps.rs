@@ -53,6 +53,18 @@ pub enum QpKind {
     XrcRecv,
 }
 
+#[cfg(test)]
+impl QpKind {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Rc,
+        Self::Uc,
+        Self::Ud,
+        Self::Gsi,
+        Self::XrcSend,
+        Self::XrcRecv,
+    ];
+}
+
 impl QpKind {
     /// `qpc.st`.
     pub(crate) const fn service(self) -> u8 {

@@ -434,14 +434,7 @@ mod tests {
     #[test]
     fn table_is_complete() {
         let rows = written_down();
-        for kind in [
-            QpKind::Rc,
-            QpKind::Uc,
-            QpKind::Ud,
-            QpKind::Gsi,
-            QpKind::XrcSend,
-            QpKind::XrcRecv,
-        ] {
+        for kind in QpKind::ALL {
             for from in QpState::ALL {
                 for to in QpState::ALL {
                     let empty = Transition {

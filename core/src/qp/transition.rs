@@ -109,14 +109,7 @@ mod tests {
     /// Optional bits go out only for attributes that the verbs table lets through on this transition.
     #[test]
     fn optional_bits_follow_the_table() {
-        for kind in [
-            QpKind::Rc,
-            QpKind::Uc,
-            QpKind::Ud,
-            QpKind::Gsi,
-            QpKind::XrcSend,
-            QpKind::XrcRecv,
-        ] {
+        for kind in QpKind::ALL {
             for from in QpState::ALL {
                 for to in QpState::ALL {
                     let bits = optional_bits(kind, from, to);
