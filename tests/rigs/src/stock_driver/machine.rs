@@ -155,6 +155,22 @@ impl Machine {
     }
 }
 
+/// Sends the machines a signal.
+fn signal(name: &str, machines: &[Machine]) -> Result<(), String> {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"kill -s "$@""#, "kill", name]);
+    command.args(
+        machines
+            .iter()
+            .map(|machine| machine.process.0.id().to_string()),
+    );
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}
+
 impl Round<'_> {
     /// Boots the machines, passes on what they say, and waits until all have ended.
     pub(super) fn run(
@@ -259,6 +275,13 @@ impl Round<'_> {
             machine.console.write_all(line.as_bytes()).map_err(fail)?;
             match machine.transcript.line(begun.elapsed(), &line) {
                 None => {}
+                Some(Word::Host("die")) => {
+                    // QEMU 11 aborts when what it sent was not read (`error_setv`), so nobody sends anything meanwhile.
+                    signal("STOP", &machines)?;
+                    let died = server.die();
+                    signal("CONT", &machines)?;
+                    died?;
+                }
                 Some(Word::Host(event)) => server.tell(event)?,
                 Some(Word::Monitor(line)) => machine.command(line).map_err(fail)?,
                 Some(Word::Ask(question)) => {

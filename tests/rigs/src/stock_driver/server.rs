@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the model may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -82,12 +82,25 @@ impl Server {
         })
     }
 
-    /// Has something happen to a function, or to all at once: `die` kills the model.
-    pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
-        if line == "die" {
-            self.process = None;
-            return Ok(());
+    /// Kills the model, once it has read and answered all that it was sent.
+    pub(super) fn die(&mut self) -> Result<(), String> {
+        let process = self.process.take();
+        let process = process.ok_or("there is no model any more")?;
+        let begun = Instant::now();
+        let mut before = Vec::new();
+        while begun.elapsed() < ANSWER {
+            let now = threads(process.0.id()).map_err(|error| format!("the model: {error}"))?;
+            // None ran since the last look, and none has anything to do.
+            if now == before && now.iter().all(|thread| thread.sleeps) {
+                return Ok(());
+            }
+            before = now;
         }
+        Err("the model does not come to rest".into())
+    }
+
+    /// Has something happen to a function, or to all at once.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
         let process = self.process.as_mut().ok_or("there is no model any more")?;
         let input = process.0.stdin.as_mut();
         let input = input.ok_or("the model has no standard input")?;
@@ -128,6 +141,28 @@ impl Server {
             fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         Ok(text.lines().map(str::to_string).collect())
     }
+}
+
+/// What a thread is up to.
+#[derive(PartialEq, Eq)]
+struct Thread {
+    sleeps: bool,
+    /// How often it fell asleep, in the kernel's words.
+    slept: Option<String>,
+}
+
+fn threads(process: u32) -> std::io::Result<Vec<Thread>> {
+    let entries = fs::read_dir(format!("/proc/{process}/task"))?;
+    entries
+        .map(|entry| {
+            let status = fs::read_to_string(entry?.path().join("status"))?;
+            let line = |name| status.lines().find(|line| line.starts_with(name));
+            Ok(Thread {
+                sleeps: line("State:").is_some_and(|state| state.contains("S (sleeping)")),
+                slept: line("voluntary_ctxt_switches:").map(str::to_string),
+            })
+        })
+        .collect()
 }
 
 /// Where what goes between functions is recorded, if there are more than one.
