@@ -1,5 +1,4 @@
-//! What is in a Linux `bzImage`: QEMU boots the kernel itself as well, and an emulated processor that need not unpack it
-//! gets there in two thirds of the time.
+//! What is in a Linux `bzImage`: QEMU boots the kernel itself as well, which saves an emulated processor the unpacking.
 
 use std::io::Read;
 

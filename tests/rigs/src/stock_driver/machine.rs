@@ -25,8 +25,8 @@ const HELPERS: &str = include_str!("guest/helpers.sh");
 /// The guest cannot find out how fast the emulated cycle counter is when the machine that emulates it is busy: its clock
 /// would run many times too fast, or stand still. Nor whether the timer works, and it would panic.
 ///
-/// What begins with `mitigations` is left out because it costs an emulated processor a third of its time, and these tests
-/// are about nothing of it.
+/// What begins with `mitigations` is left out because it costs an emulated processor a fifth of its time and more, and these
+/// tests are about nothing of it.
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_timer_check mitigations=off nokaslr \
                        randomize_kstack_offset=off init_on_alloc=0 cryptomgr.notests audit=0 apparmor=0 selinux=0 nowatchdog";
 
@@ -276,7 +276,7 @@ impl Round<'_> {
             match machine.transcript.line(begun.elapsed(), &line) {
                 None => {}
                 Some(Word::Host("die")) => {
-                    // QEMU 11 aborts when what it sent was not read (`error_setv`), so nobody sends anything meanwhile.
+                    // In the middle of a message QEMU 11 may abort (an assertion in `error_setv`), so nobody sends any meanwhile.
                     signal("STOP", &machines)?;
                     let died = server.die();
                     signal("CONT", &machines)?;
