@@ -3,13 +3,10 @@ here="--link $wire --interrupts"
 group=239.192.7.1
 # member: the kernel has joined the group, whose address it shows with the last byte first.
 member='grep -q 0107C0EF /proc/net/igmp'
-# rdma-core's sender takes its queue pairs down without waiting for what it has posted, and Linux loses what it has not sent
-# by then. It is to send more than it has to, so that enough gets through.
-more='-C 1000'
 for amount in '-C 10' '-c 3 -C 20 -S 1000'; do
     serving=1
     duet 120 "our receiver, rdma-core's sender, $amount" "$ready" "$ours/mckey $here -b 10.0.0.2 -m $group $amount" \
-        "mckey -s -b 10.0.0.1 -m $group $amount $more & sender=\$!
+        "$idly mckey -s -b 10.0.0.1 -m $group $amount & sender=\$!
         until_true '$member'; cat /proc/net/igmp; wait \$sender && ! $member"
     serving=0
     for how in "$amount" "$amount -o"; do
@@ -19,7 +16,7 @@ for amount in '-C 10' '-c 3 -C 20 -S 1000'; do
 done
 serving=1
 duet 120 "our receiver, rdma-core's sender that only sends" "$ready" "$ours/mckey $here -b 10.0.0.2 -m $group" \
-    "mckey -s -o -b 10.0.0.1 -m $group $more & sender=\$!
+    "$idly mckey -s -o -b 10.0.0.1 -m $group & sender=\$!
     until dead \$sender; do ! $member || exit; usleep 50000; done; wait \$sender"
 meet
 case $me in

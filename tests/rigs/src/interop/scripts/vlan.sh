@@ -10,10 +10,9 @@ for net in 10.7.0. fd07::; do
     duet 60 "our client, rdma-core's server, $net" listening_cm \
         "rping -s -a ${net}1 -C 20 -S 4096 -V" "$connect --vlan 7 -a ${net}1 -I ${net}3 -C 20 -S 4096 -V --patient"
 done
-# More than is needed: see the multicast scenario.
 here="--link $wire --interrupts --vlan 7"
 serving=1
-duet 120 "our mckey, rdma-core's sends" "$ready" "$ours/mckey $here -b 10.7.0.2" 'mckey -s -b 10.7.0.1 -m 239.192.7.1 -C 1000'
+duet 120 "our mckey, rdma-core's sends" "$ready" "$ours/mckey $here -b 10.7.0.2" "$idly mckey -s -b 10.7.0.1 -m 239.192.7.1"
 serving=0
 duet 120 "our mckey sends, rdma-core's hears" 'grep -q 0107C0EF /proc/net/igmp' \
     'mckey -b 10.7.0.1 -m 239.192.7.1' "$ours/mckey $here -s -b 10.7.0.3"
