@@ -174,7 +174,7 @@ impl<P: Platform> QpObject<'_, P> {
         command
             .set_opcode(opcode.number())
             .set_qpn(self.qpn.number())
-            .set_opt_param_mask(given_bits(mask) & optional_bits(self.kind, from, to));
+            .set_opt_param_mask((given_bits(mask) & optional_bits(self.kind, from, to)).bits());
         self.device.order_bytes(opcode, command.as_bytes())?;
         if mask.contains(QpAttrMask::PORT) {
             self.port = attr.port_num;

@@ -5,6 +5,7 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::{
     Init2initQpIn, Init2rtrQpIn, Rst2initQpIn, Rtr2rtsQpIn, Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
 };
+use bareverbs_firmware_cmds::values::OptParamMask as Opt;
 
 use crate::qp::caps::QpKind;
 use crate::qp::state::{QpAttrMask, QpState};
@@ -23,60 +24,46 @@ pub(super) const fn transition_command(from: QpState, to: QpState) -> Option<Opc
     })
 }
 
-/// Bits of `opt_param_mask` (`enum mlx5_qp_optpar`).
-mod opt {
-    pub(super) const RRE: u32 = 1 << 1;
-    pub(super) const RAE: u32 = 1 << 2;
-    pub(super) const RWE: u32 = 1 << 3;
-    pub(super) const PKEY_INDEX: u32 = 1 << 4;
-    pub(super) const Q_KEY: u32 = 1 << 5;
-    pub(super) const RNR_TIMEOUT: u32 = 1 << 6;
-    pub(super) const PM_STATE: u32 = 1 << 10;
-    pub(super) const PRI_PORT: u32 = 1 << 16;
-}
-
 /// Which optional bits a transition takes.
-pub(super) const fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> u32 {
+pub(super) fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> Opt {
     use QpState::{Init, Rtr, Rts, Sqd, Sqe};
-    const ACCESS: u32 = opt::RRE | opt::RAE | opt::RWE;
     match (kind, from, to) {
         (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Init) => {
-            ACCESS | opt::PKEY_INDEX | opt::PRI_PORT
+            Opt::ACCESS | Opt::PKEY_INDEX | Opt::PRI_PORT
         }
-        (QpKind::Uc, Init, Init) => opt::RWE | opt::PKEY_INDEX | opt::PRI_PORT,
-        (QpKind::Ud | QpKind::Gsi, Init, Init) => opt::PKEY_INDEX | opt::Q_KEY | opt::PRI_PORT,
-        (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Rtr) => ACCESS | opt::PKEY_INDEX,
-        (QpKind::Uc, Init, Rtr) => opt::RWE | opt::PKEY_INDEX,
-        (QpKind::Ud | QpKind::Gsi, Init, Rtr) => opt::PKEY_INDEX | opt::Q_KEY,
+        (QpKind::Uc, Init, Init) => Opt::RWE | Opt::PKEY_INDEX | Opt::PRI_PORT,
+        (QpKind::Ud | QpKind::Gsi, Init, Init) => Opt::PKEY_INDEX | Opt::Q_KEY | Opt::PRI_PORT,
+        (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Rtr) => {
+            Opt::ACCESS | Opt::PKEY_INDEX
+        }
+        (QpKind::Uc, Init, Rtr) => Opt::RWE | Opt::PKEY_INDEX,
+        (QpKind::Ud | QpKind::Gsi, Init, Rtr) => Opt::PKEY_INDEX | Opt::Q_KEY,
         (QpKind::Rc | QpKind::XrcRecv, Rtr | Rts | Sqd, Rts) => {
-            ACCESS | opt::PM_STATE | opt::RNR_TIMEOUT
+            Opt::ACCESS | Opt::PM_STATE | Opt::RNR_TIMEOUT
         }
-        (QpKind::XrcSend, Rtr | Rts | Sqd, Rts) => ACCESS | opt::PM_STATE,
-        (QpKind::Uc, Rtr | Rts | Sqd, Rts) => opt::RWE | opt::PM_STATE,
-        (QpKind::Uc, Sqe, Rts) => opt::RWE,
-        (QpKind::Ud | QpKind::Gsi, Rtr | Rts | Sqd | Sqe, Rts) => opt::Q_KEY,
-        _ => 0,
+        (QpKind::XrcSend, Rtr | Rts | Sqd, Rts) => Opt::ACCESS | Opt::PM_STATE,
+        (QpKind::Uc, Rtr | Rts | Sqd, Rts) => Opt::RWE | Opt::PM_STATE,
+        (QpKind::Uc, Sqe, Rts) => Opt::RWE,
+        (QpKind::Ud | QpKind::Gsi, Rtr | Rts | Sqd | Sqe, Rts) => Opt::Q_KEY,
+        _ => Opt::empty(),
     }
 }
 
 /// The bits that go with the attributes given.
-pub(super) fn given_bits(mask: QpAttrMask) -> u32 {
+pub(super) fn given_bits(mask: QpAttrMask) -> Opt {
     let table = [
-        (QpAttrMask::ACCESS_FLAGS, opt::RRE | opt::RAE | opt::RWE),
-        (
-            QpAttrMask::MAX_DEST_RD_ATOMIC,
-            opt::RRE | opt::RAE | opt::RWE,
-        ),
-        (QpAttrMask::PKEY_INDEX, opt::PKEY_INDEX),
-        (QpAttrMask::QKEY, opt::Q_KEY),
-        (QpAttrMask::MIN_RNR_TIMER, opt::RNR_TIMEOUT),
-        (QpAttrMask::PATH_MIG_STATE, opt::PM_STATE),
-        (QpAttrMask::PORT, opt::PRI_PORT),
+        (QpAttrMask::ACCESS_FLAGS, Opt::ACCESS),
+        (QpAttrMask::MAX_DEST_RD_ATOMIC, Opt::ACCESS),
+        (QpAttrMask::PKEY_INDEX, Opt::PKEY_INDEX),
+        (QpAttrMask::QKEY, Opt::Q_KEY),
+        (QpAttrMask::MIN_RNR_TIMER, Opt::RNR_TIMEOUT),
+        (QpAttrMask::PATH_MIG_STATE, Opt::PM_STATE),
+        (QpAttrMask::PORT, Opt::PRI_PORT),
     ];
     table
         .iter()
         .filter(|(attribute, _)| mask.contains(*attribute))
-        .fold(0, |bits, (_, bit)| bits | bit)
+        .fold(Opt::empty(), |bits, (_, bit)| bits | *bit)
 }
 
 #[cfg(test)]
@@ -114,17 +101,17 @@ mod tests {
                 for to in QpState::ALL {
                     let bits = optional_bits(kind, from, to);
                     let Some(row) = state::transition(kind, from, to) else {
-                        assert_eq!(bits, 0, "{kind:?} {from} {to}");
+                        assert_eq!(bits, Opt::empty(), "{kind:?} {from} {to}");
                         continue;
                     };
                     let possible = given_bits(row.required | row.optional);
                     // The kernel's masks name the port for GSI QPs as for all UD ones.
                     let extra = if kind == QpKind::Gsi {
-                        opt::PRI_PORT
+                        Opt::PRI_PORT
                     } else {
-                        0
+                        Opt::empty()
                     };
-                    assert_eq!(bits & !(possible | extra), 0, "{kind:?} {from} {to}");
+                    assert!((possible | extra).contains(bits), "{kind:?} {from} {to}");
                 }
             }
         }

@@ -14,6 +14,8 @@ bitflags! {
         const RAE = 1 << 2;
         /// Remote WRITE allowed.
         const RWE = 1 << 3;
+        /// All three.
+        const ACCESS = Self::RRE.bits() | Self::RAE.bits() | Self::RWE.bits();
         /// P_Key index.
         const PKEY_INDEX = 1 << 4;
         /// Q_Key.

@@ -16,47 +16,28 @@ use bareverbs_firmware_cmds::qp::{
     Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
 };
 use bareverbs_firmware_cmds::roce::RoceAddr;
-
-/// Bits of `opt_param_mask`.
-mod opt {
-    pub(super) const ALTERNATE_PATH: u32 = 1 << 0;
-    pub(super) const RRE: u32 = 1 << 1;
-    pub(super) const RAE: u32 = 1 << 2;
-    pub(super) const RWE: u32 = 1 << 3;
-    pub(super) const PKEY_INDEX: u32 = 1 << 4;
-    pub(super) const Q_KEY: u32 = 1 << 5;
-    pub(super) const RNR_TIMEOUT: u32 = 1 << 6;
-    pub(super) const PRIMARY_PATH: u32 = 1 << 7;
-    pub(super) const SRA_MAX: u32 = 1 << 8;
-    pub(super) const RRA_MAX: u32 = 1 << 9;
-    pub(super) const PM_STATE: u32 = 1 << 10;
-    pub(super) const RETRY_COUNT: u32 = 1 << 12;
-    pub(super) const RNR_RETRY: u32 = 1 << 13;
-    pub(super) const ACK_TIMEOUT: u32 = 1 << 14;
-    pub(super) const LAG_PORT: u32 = 1 << 15;
-    pub(super) const PORT: u32 = 1 << 16;
-    pub(super) const COUNTER_SET: u32 = 1 << 25;
-    pub(super) const ACCESS: u32 = RRE | RAE | RWE;
-}
+use bareverbs_firmware_cmds::values::OptParamMask as Opt;
 
 /// One transition.
 struct Transition {
     from: &'static [QpState],
     to: QpState,
     /// Optional attributes that it knows.
-    optional: u32,
+    optional: fn() -> Opt,
     required: fn(&mut Qpc, &Qpc),
 }
 
 const RST2INIT: Transition = Transition {
     from: &[QpState::Reset],
     to: QpState::Init,
-    optional: opt::ACCESS
-        | opt::PKEY_INDEX
-        | opt::Q_KEY
-        | opt::PORT
-        | opt::COUNTER_SET
-        | opt::LAG_PORT,
+    optional: || {
+        Opt::ACCESS
+            | Opt::PKEY_INDEX
+            | Opt::Q_KEY
+            | Opt::PRI_PORT
+            | Opt::COUNTER_SET_ID
+            | Opt::LAG_TX_AFF
+    },
     required: |to, from| {
         merge_port(to, from);
         to.set_rre(from.rre())
@@ -75,24 +56,28 @@ const RST2INIT: Transition = Transition {
 const INIT2INIT: Transition = Transition {
     from: &[QpState::Init],
     to: QpState::Init,
-    optional: opt::ACCESS
-        | opt::PKEY_INDEX
-        | opt::Q_KEY
-        | opt::PORT
-        | opt::COUNTER_SET
-        | opt::LAG_PORT,
+    optional: || {
+        Opt::ACCESS
+            | Opt::PKEY_INDEX
+            | Opt::Q_KEY
+            | Opt::PRI_PORT
+            | Opt::COUNTER_SET_ID
+            | Opt::LAG_TX_AFF
+    },
     required: |_, _| {},
 };
 
 const INIT2RTR: Transition = Transition {
     from: &[QpState::Init],
     to: QpState::Rtr,
-    optional: opt::ALTERNATE_PATH
-        | opt::ACCESS
-        | opt::PKEY_INDEX
-        | opt::Q_KEY
-        | opt::COUNTER_SET
-        | opt::LAG_PORT,
+    optional: || {
+        Opt::ALT_ADDR_PATH
+            | Opt::ACCESS
+            | Opt::PKEY_INDEX
+            | Opt::Q_KEY
+            | Opt::COUNTER_SET_ID
+            | Opt::LAG_TX_AFF
+    },
     required: |to, from| {
         merge_path(to.primary_address_path_mut(), from.primary_address_path());
         to.set_mtu(from.mtu())
@@ -107,13 +92,15 @@ const INIT2RTR: Transition = Transition {
 const RTR2RTS: Transition = Transition {
     from: &[QpState::Rtr],
     to: QpState::Rts,
-    optional: opt::ALTERNATE_PATH
-        | opt::ACCESS
-        | opt::Q_KEY
-        | opt::RNR_TIMEOUT
-        | opt::PM_STATE
-        | opt::COUNTER_SET
-        | opt::LAG_PORT,
+    optional: || {
+        Opt::ALT_ADDR_PATH
+            | Opt::ACCESS
+            | Opt::Q_KEY
+            | Opt::RNR_TIMEOUT
+            | Opt::PM_STATE
+            | Opt::COUNTER_SET_ID
+            | Opt::LAG_TX_AFF
+    },
     required: |to, from| {
         let timeout = from.primary_address_path().ack_timeout();
         to.primary_address_path_mut().set_ack_timeout(timeout);
@@ -124,36 +111,39 @@ const RTR2RTS: Transition = Transition {
     },
 };
 
-const LIVE: u32 = opt::ALTERNATE_PATH
-    | opt::ACCESS
-    | opt::PKEY_INDEX
-    | opt::Q_KEY
-    | opt::RNR_TIMEOUT
-    | opt::PM_STATE
-    | opt::RETRY_COUNT
-    | opt::RNR_RETRY
-    | opt::ACK_TIMEOUT
-    | opt::COUNTER_SET
-    | opt::LAG_PORT;
+/// What a QP takes that is in use.
+fn live() -> Opt {
+    Opt::ALT_ADDR_PATH
+        | Opt::ACCESS
+        | Opt::PKEY_INDEX
+        | Opt::Q_KEY
+        | Opt::RNR_TIMEOUT
+        | Opt::PM_STATE
+        | Opt::RETRY_COUNT
+        | Opt::RNR_RETRY
+        | Opt::ACK_TIMEOUT
+        | Opt::COUNTER_SET_ID
+        | Opt::LAG_TX_AFF
+}
 
 const RTS2RTS: Transition = Transition {
     from: &[QpState::Rts],
     to: QpState::Rts,
-    optional: LIVE,
+    optional: live,
     required: |_, _| {},
 };
 
 const SQERR2RTS: Transition = Transition {
     from: &[QpState::Sqe],
     to: QpState::Rts,
-    optional: opt::Q_KEY | opt::ACCESS,
+    optional: || Opt::Q_KEY | Opt::ACCESS,
     required: |_, _| {},
 };
 
 const SQD2RTS: Transition = Transition {
     from: &[QpState::Sqd],
     to: QpState::Rts,
-    optional: LIVE | opt::PRIMARY_PATH | opt::SRA_MAX | opt::RRA_MAX | opt::PORT,
+    optional: || live() | Opt::PRIMARY_ADDR_PATH | Opt::SRA_MAX | Opt::RRA_MAX | Opt::PRI_PORT,
     required: |_, _| {},
 };
 
@@ -175,56 +165,56 @@ fn merge_path(to: &mut Ads, from: &Ads) {
 }
 
 fn merge_optional(to: &mut Qpc, from: &Qpc, mask: u32) {
-    let has = |bit: u32| mask & bit != 0;
-    if has(opt::ALTERNATE_PATH) {
+    let has = |bit: Opt| mask & bit.bits() != 0;
+    if has(Opt::ALT_ADDR_PATH) {
         *to.secondary_address_path_mut() = *from.secondary_address_path();
     }
-    if has(opt::PRIMARY_PATH) {
+    if has(Opt::PRIMARY_ADDR_PATH) {
         merge_path(to.primary_address_path_mut(), from.primary_address_path());
     }
-    if has(opt::RRE) {
+    if has(Opt::RRE) {
         to.set_rre(from.rre());
     }
-    if has(opt::RWE) {
+    if has(Opt::RWE) {
         to.set_rwe(from.rwe());
     }
-    if has(opt::RAE) {
+    if has(Opt::RAE) {
         to.set_rae(from.rae()).set_atomic_mode(from.atomic_mode());
     }
-    if has(opt::PKEY_INDEX) {
+    if has(Opt::PKEY_INDEX) {
         let pkey = from.primary_address_path().pkey_index();
         to.primary_address_path_mut().set_pkey_index(pkey);
     }
-    if has(opt::PORT) {
+    if has(Opt::PRI_PORT) {
         let port = from.primary_address_path().vhca_port_num();
         to.primary_address_path_mut().set_vhca_port_num(port);
     }
-    if has(opt::ACK_TIMEOUT) {
+    if has(Opt::ACK_TIMEOUT) {
         let timeout = from.primary_address_path().ack_timeout();
         to.primary_address_path_mut().set_ack_timeout(timeout);
     }
-    if has(opt::Q_KEY) {
+    if has(Opt::Q_KEY) {
         to.set_q_key(from.q_key());
     }
-    if has(opt::RNR_TIMEOUT) {
+    if has(Opt::RNR_TIMEOUT) {
         to.set_min_rnr_nak(from.min_rnr_nak());
     }
-    if has(opt::SRA_MAX) {
+    if has(Opt::SRA_MAX) {
         to.set_log_sra_max(from.log_sra_max());
     }
-    if has(opt::RRA_MAX) {
+    if has(Opt::RRA_MAX) {
         to.set_log_rra_max(from.log_rra_max());
     }
-    if has(opt::PM_STATE) {
+    if has(Opt::PM_STATE) {
         to.set_pm_state(from.pm_state());
     }
-    if has(opt::RETRY_COUNT) {
+    if has(Opt::RETRY_COUNT) {
         to.set_retry_count(from.retry_count());
     }
-    if has(opt::RNR_RETRY) {
+    if has(Opt::RNR_RETRY) {
         to.set_rnr_retry(from.rnr_retry());
     }
-    if has(opt::COUNTER_SET) {
+    if has(Opt::COUNTER_SET_ID) {
         to.set_counter_set_id(from.counter_set_id());
     }
 }
@@ -246,7 +236,7 @@ fn apply(
     if ece != 0 {
         return Err(Syndrome::QpEce.into());
     }
-    if mask & !transition.optional != 0 {
+    if mask & !(transition.optional)().bits() != 0 {
         return Err(Syndrome::QpOptMask.into());
     }
     if from.st() != 0 && from.st() != qp.context.st() {

@@ -52,7 +52,7 @@ for options in '' --interrupts; do
         card=$first
         [ $victim = 0 ] || card=$second
         what="$victim${options:+ by interrupts}"
-        # As long as the kernel is at it, the function's registers read all ones.
+        # As long as the kernel is at it, the function's registers may read all ones.
         step 120 "reset of $what" "options=$options; pings=3; $traffic
             echo 1 > /sys/bus/pci/devices/$card/reset
             $(fails $victim 'somebody else reset the function\|the device is gone')"
