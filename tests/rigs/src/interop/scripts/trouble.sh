@@ -8,7 +8,9 @@ duet 180 'refused here' "$ready" "$serve -a 10.0.0.2 --reject 'not today'" "! $t
 # What runs for ever is killed after some pings. Its end is its own; that of the other one has to come by itself, and as an
 # error if not in order.
 pings='> "$run/pings" 2>&1 & victim=$!
-    until_true "grep -q \"ping.*5[: ]\" \"$run/pings\""; kill -KILL $victim; wait $victim; echo killed'
+    until_true "grep -q \"ping.*5[: ]\" \"$run/pings\""; kill -KILL $victim; wait $victim; echo killed
+    # The next one is not to be taken for this one before it writes.
+    : > "$run/pings"'
 in_order='status=$?; echo exit status $status; [ $status -le 1 ]'
 duet 180 'their client is killed' "$ready" "$serve -a 10.0.0.2; $in_order" "$to_us -v -C 1000000 $pings"
 duet 180 'and comes back' "$ready" "$serve -a 10.0.0.2" "$to_us -C 5"

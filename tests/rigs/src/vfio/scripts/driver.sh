@@ -40,7 +40,7 @@ duet 180 'perf in two processes' 'grep -q listening /run/server' \
 
 # Who waits sleeps, for a connection as for a message: it wakes once a second to see whether the card is well. The client
 # that says nothing is a stopped one, which is asked three times where it is before it is given up: five times more.
-serve="/ours/rping -s --device vfio:$first -a 10.0.0.1 --interrupts > /run/idle & p=\$!
+serve=": > /run/idle; /ours/rping -s --device vfio:$first -a 10.0.0.1 --interrupts > /run/idle & p=\$!
     until_true 'grep -q listening /run/idle'"
 connect="/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 --interrupts -v \
     -C 1000000 > /run/client & c=\$!; until_true 'grep -q \"ping 3:\" /run/client'; kill -STOP \$c"
