@@ -12,6 +12,12 @@ const PAIR: Boot = Boot {
     ..BOOT
 };
 
+/// `IB_WC_LOC_QP_OP_ERR`, as `rdma_rxe` reports a work request that it cannot carry out.
+const LOCAL_ERROR: &str = "non-flush error status = 2";
+const KEYS_GO_FIRST: &str = "the kernel destroys a killed process's objects in the reverse order of their creation \
+     (uverbs_destroy_ufile_hw): rping's memory keys before its queue pair, whose posted work requests then name keys that \
+     are gone (copy_data in rxe_mr.c gives -EINVAL)";
+
 /// What all scripts begin with, and one of them.
 macro_rules! script {
     ($name:literal) => {
@@ -65,6 +71,15 @@ pub(super) const ALL: &[Scenario] = &[
                 (
                     "refused there",
                     r#"reason 28 (rejected by the consumer), and says "\x00\x00\x02""#,
+                ),
+            ],
+            may_say: &[
+                ("their client is killed", LOCAL_ERROR, KEYS_GO_FIRST),
+                ("their server is killed", LOCAL_ERROR, KEYS_GO_FIRST),
+                (
+                    "our server is killed",
+                    "non-flush error status = 12",
+                    "a SEND that was under way is repeated until its retries are used up (IB_WC_RETRY_EXC_ERR)",
                 ),
             ],
             ..PAIR

@@ -45,8 +45,11 @@ pub(super) fn by_model(line: &str) -> Option<&'static str> {
 pub(in super::super) fn reason(known: &str, scenarios: &[Scenario]) -> &'static str {
     let excuses = scenarios.iter().flat_map(|scenario| scenario.excuses);
     let rounds = scenarios.iter().flat_map(|scenario| scenario.rounds);
-    let ends = rounds.filter_map(|boot| boot.known_end.as_ref());
-    let mut all = DRIVER.iter().chain(MODEL).chain(excuses).chain(ends);
+    let ends = rounds.clone().filter_map(|boot| boot.known_end.as_ref());
+    let allowed = rounds.flat_map(|boot| boot.may_say);
+    let allowed = allowed.map(|(_, text, reason)| (*text, *reason));
+    let all = DRIVER.iter().chain(MODEL).chain(excuses).chain(ends);
+    let mut all = all.copied().chain(allowed);
     all.find(|(text, _)| *text == known)
         .map_or("", |(_, reason)| reason)
 }

@@ -18,6 +18,7 @@ pub(crate) const BOOT: Boot = Boot {
     twice: None,
     prints: &[],
     complains: &[],
+    may_say: &[],
     limit: 7,
 };
 
