@@ -10,6 +10,8 @@
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
 mod conformance;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/place.rs"]
 mod place;
 mod report;
@@ -146,12 +148,13 @@ fn try_out(arguments: &Arguments) -> Result<()> {
     match arguments.device {
         Place::Model => {
             let world = model(arguments, 1);
-            selftest::run(|| Ok(world.platform(0)))
+            selftest::run(|| Ok(world.platform(0)))?;
         }
         Place::Vfio(address) => {
-            selftest::run(|| Ok(VfioDevice::open_with(address, Options::with_vectors(1))?))
+            selftest::run(|| Ok(VfioDevice::open_with(address, Options::with_vectors(1))?))?;
         }
     }
+    Ok(())
 }
 
 fn conform(arguments: &Arguments) -> Result<()> {

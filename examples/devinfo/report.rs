@@ -8,6 +8,7 @@ use bareverbs::verbs::{
 };
 
 use super::Result;
+use super::link::wait_for_link;
 
 /// How long a link may take to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
@@ -33,13 +34,7 @@ fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report> {
     let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
     let bring_up = device.platform().now() - begun;
     let commands = device.commands_executed();
-    let deadline = device.platform().now() + LINK;
-    let port = loop {
-        let port = device.query_port()?;
-        if port.state == PortState::Active || !device.wait(deadline)? {
-            break port;
-        }
-    };
+    let port = wait_for_link(&device, LINK)?;
     let adapter = device.query_adapter()?;
 
     let mut report = Report::default();

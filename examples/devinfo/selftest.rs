@@ -1,5 +1,7 @@
 //! Tries a card out, alone: two queue pairs whose packets the device hands from one to the other (force loopback), so that
-//! neither a cable nor an address is needed.
+//! neither a cable nor an address is needed. On a RoCE device without that capability (ConnectX-4 and ConnectX-4 Lx) the queue
+//! pairs are connected to the port's own GID and MAC address, which loops back inside the device too, but only while the link
+//! is up.
 
 mod pair;
 #[cfg(test)]
@@ -8,9 +10,12 @@ mod wrong;
 
 use std::time::Duration;
 
-use bareverbs::verbs::{Config, Device, LinkLayer, Mtu, Platform, PortState, Resources};
+use bareverbs::verbs::{
+    AhAttr, Config, Device, Gid, GidEntry, LinkLayer, Mtu, Platform, PortAttr, PortState, Resources,
+};
 
 use super::Result;
+use super::link::wait_for_link;
 use pair::{End, LARGEST, Op, Pair};
 use wrong::Wrong;
 
@@ -35,12 +40,30 @@ fn step<T>(name: &str, work: impl FnOnce() -> Result<(T, String)>) -> Result<T> 
     }
 }
 
-fn skip(name: &str, why: &str) {
-    println!("SKIP  {name:<12}{why}");
+/// A part of the test that this device, or its place in the machine, does not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    pub(crate) step: &'static str,
+    pub(crate) reason: String,
 }
 
-/// The whole test, step by step on standard output.
-pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<()> {
+impl Skipped {
+    fn new(step: &'static str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        println!("SKIP  {step:<12}{reason}");
+        Self { step, reason }
+    }
+}
+
+/// How packets get from one queue pair to the other.
+#[derive(Debug, Clone, Copy)]
+struct Loopback {
+    mtu: Mtu,
+    path: AhAttr,
+}
+
+/// The whole test, step by step on standard output. What had to be left out, if nothing failed.
+pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<Vec<Skipped>> {
     let mut resources = Box::new(Resources::<2, 2, 1, 64>::new());
     let storage = resources.storage();
     let device = step("open", || {
@@ -56,7 +79,7 @@ pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<()> {
         );
         Ok((device, note))
     })?;
-    operations(&device)?;
+    let skipped = operations(&device)?;
     step("close", || {
         let (events, unknown) = device.lost_and_unknown_events();
         let bytes = device.bytes_quarantined();
@@ -72,24 +95,79 @@ pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<()> {
         device.close()?;
         let note = format!("all {pages} pages returned, after {commands} commands");
         Ok(((), note))
-    })
+    })?;
+    Ok(skipped)
+}
+
+/// The loopback that the device has, or why it has none.
+fn loopback<P: Platform>(
+    device: &Device<'_, P>,
+    port: &PortAttr,
+) -> Result<std::result::Result<Loopback, String>> {
+    if device.capabilities().has_force_loopback() {
+        let path = AhAttr {
+            force_loopback: true,
+            ..AhAttr::default()
+        };
+        // Force loopback asks nothing of an Ethernet port.
+        let mtu = match port.link_layer {
+            LinkLayer::Ethernet => Mtu::B4096,
+            LinkLayer::InfiniBand => port.active_mtu,
+        };
+        return Ok(Ok(Loopback { mtu, path }));
+    }
+    let without = "the device has no force loopback (fl_rc_qp_when_roce_enabled, _disabled)";
+    if port.state != PortState::Active {
+        return Ok(Err(format!(
+            "{without}, and loopback by address needs the link, which is down: plug in a cable"
+        )));
+    }
+    let mac = device.mac()?;
+    if mac == [0; 6] {
+        return Ok(Err(format!(
+            "{without}, and loopback by address needs a MAC address, which this function was not given"
+        )));
+    }
+    let Some(sgid_index) = device.free_gid_index() else {
+        return Ok(Err(format!(
+            "{without}, and loopback by address needs a GID, for which the table has no room"
+        )));
+    };
+    let dgid = Gid::link_local(mac);
+    device.set_gid(sgid_index, GidEntry::roce_v2(dgid, mac))?;
+    let path = AhAttr {
+        dgid,
+        sgid_index,
+        hop_limit: 1,
+        dmac: mac,
+        ..AhAttr::default()
+    };
+    let mtu = port.active_mtu;
+    Ok(Ok(Loopback { mtu, path }))
 }
 
 /// Everything between open and close.
-fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<()> {
-    let mtu = step("port", || {
-        let port = device.query_port()?;
-        // Force loopback asks nothing of an Ethernet port.
-        let (kind, mtu) = match port.link_layer {
-            LinkLayer::Ethernet => ("Ethernet", Mtu::B4096),
-            LinkLayer::InfiniBand => ("InfiniBand", port.active_mtu),
+fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>> {
+    let forced = device.capabilities().has_force_loopback();
+    let port = step("port", || {
+        // Force loopback needs no link.
+        let patience = if forced { Duration::ZERO } else { PATIENCE };
+        let port = wait_for_link(device, patience)?;
+        let kind = match port.link_layer {
+            LinkLayer::Ethernet => "Ethernet",
+            LinkLayer::InfiniBand => "InfiniBand",
         };
         let state = match port.state {
             PortState::Active => "up",
-            PortState::Down => "down, which does not matter here",
-            _ => "not up yet, which does not matter here",
+            PortState::Down => "down",
+            _ => "not up yet",
         };
-        Ok((mtu, format!("{kind}, {state}")))
+        let matters = if forced && port.state != PortState::Active {
+            ", which does not matter here"
+        } else {
+            ""
+        };
+        Ok((port, format!("{kind}, {state}{matters}")))
     })?;
     let pd = device.alloc_pd()?;
     let mut pair = step("memory", || {
@@ -98,12 +176,50 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<()> {
         let note = format!("2 regions of {LARGEST} bytes, rkeys {a:#x} and {b:#x}");
         Ok((pair, note))
     })?;
+    let loopback = match loopback(device, &port)? {
+        Ok(loopback) => loopback,
+        Err(reason) => {
+            let without = "nothing is connected";
+            let mut skipped = vec![Skipped::new("connect", reason)];
+            for step in [
+                "send",
+                "write",
+                "read",
+                "atomics",
+                "interrupt",
+                "protection",
+                "recovery",
+            ] {
+                skipped.push(Skipped::new(step, without));
+            }
+            return Ok(skipped);
+        }
+    };
+    let skipped = exchange(device, &mut pair, &loopback)?;
+    if !forced {
+        device.del_gid(loopback.path.sgid_index)?;
+    }
+    Ok(skipped)
+}
+
+/// What two queue pairs do together.
+fn exchange<P: Platform>(
+    device: &Device<'_, P>,
+    pair: &mut Pair<'_, P>,
+    loopback: &Loopback,
+) -> Result<Vec<Skipped>> {
+    let mut skipped = Vec::new();
     step("connect", || {
-        pair.connect(mtu)?;
+        pair.connect(loopback)?;
         let [a, b] = pair.qpns();
+        let way = if loopback.path.force_loopback {
+            "force loopback".to_owned()
+        } else {
+            format!("loopback to the own address {}", loopback.path.dgid)
+        };
         let note = format!(
-            "{a} and {b} by force loopback, path MTU {} bytes",
-            mtu.bytes()
+            "{a} and {b} by {way}, path MTU {} bytes",
+            loopback.mtu.bytes()
         );
         Ok(((), note))
     })?;
@@ -119,7 +235,7 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<()> {
     if device.capabilities().has_atomics() {
         step("atomics", || Ok(((), pair.atomics()?)))?;
     } else {
-        skip("atomics", "the device has none");
+        skipped.push(Skipped::new("atomics", "the device has none"));
     }
     if device.platform().interrupt_vectors() > 0 {
         step("interrupt", || {
@@ -127,7 +243,7 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<()> {
             Ok(((), format!("a completion within {took:?}")))
         })?;
     } else {
-        skip("interrupt", "the platform has none");
+        skipped.push(Skipped::new("interrupt", "the platform has none"));
     }
     step("protection", || {
         let status = pair.wrong_key()?;
@@ -135,8 +251,9 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<()> {
         Ok(((), note))
     })?;
     step("recovery", || {
-        pair.connect(mtu)?;
+        pair.connect(loopback)?;
         pair.transfer(Op::Write, 4097)?;
         Ok(((), "the same queue pairs, connected anew".into()))
-    })
+    })?;
+    Ok(skipped)
 }

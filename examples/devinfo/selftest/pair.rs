@@ -1,16 +1,16 @@
-//! Two queue pairs of one device that talk to each other by force loopback.
+//! Two queue pairs of one device that talk to each other inside it.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use bareverbs::platform::VectorSet;
 use bareverbs::verbs::{
-    Access, AhAttr, AsyncEvent, Buffer, Cq, CqInit, Device, Mtu, Pd, Platform, Qp, QpAttr,
-    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qpn, RKey, Rc, RecvWr, Remote, SendData,
-    SendFlags, SendOp, SendWr, Wc, WcStatus,
+    Access, AsyncEvent, Buffer, Cq, CqInit, Device, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
+    QpInitAttr, QpState, QpType, Qpn, RKey, Rc, RecvWr, Remote, SendData, SendFlags, SendOp,
+    SendWr, Wc, WcStatus,
 };
 
-use super::{PATIENCE, Result, Wrong};
+use super::{Loopback, PATIENCE, Result, Wrong};
 
 /// The longest message: more than a thousand packets, the last of one byte.
 pub(super) const LARGEST: usize = (4 << 20) + 1;
@@ -71,15 +71,12 @@ impl<'d, P: Platform> End<'d, P> {
         Ok(Self { qp, cq, buffer })
     }
 
-    pub(super) fn connect(&mut self, peer: Qpn, mtu: Mtu) -> Result<()> {
+    pub(super) fn connect(&mut self, peer: Qpn, loopback: &Loopback) -> Result<()> {
         let mut attr = QpAttr {
-            path_mtu: mtu,
+            path_mtu: loopback.mtu,
             dest_qp_num: peer,
             qp_access_flags: self.buffer.access(),
-            ah_attr: AhAttr {
-                force_loopback: true,
-                ..AhAttr::default()
-            },
+            ah_attr: loopback.path,
             max_rd_atomic: 1,
             max_dest_rd_atomic: 1,
             min_rnr_timer: 1,
@@ -181,10 +178,10 @@ impl<P: Platform> Pair<'_, P> {
         self.0.each_ref().map(|end| end.qp.qpn())
     }
 
-    pub(super) fn connect(&mut self, mtu: Mtu) -> Result<()> {
+    pub(super) fn connect(&mut self, loopback: &Loopback) -> Result<()> {
         let [a, b] = self.qpns();
-        self.0[0].connect(b, mtu)?;
-        self.0[1].connect(a, mtu)
+        self.0[0].connect(b, loopback)?;
+        self.0[1].connect(a, loopback)
     }
 
     /// Moves a message and looks at every byte of it.

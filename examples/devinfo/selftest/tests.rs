@@ -81,11 +81,55 @@ fn what_does_not_work_is_named() {
         fails_at(unplugged(), |f| f.lose_interrupts = true),
         "interrupt"
     );
-    let mut old = unplugged();
-    for roce in [&mut old.roce, &mut old.roce_max] {
-        roce.set_fl_rc_qp_when_roce_enabled(false);
+}
+
+/// A card with neither of the bits for force loopback, as a ConnectX-4 Lx with firmware 14.12.1220 answers.
+fn without_force_loopback(mut card: Card) -> Card {
+    for general in [&mut card.general, &mut card.general_max] {
+        general.set_fl_rc_qp_when_roce_disabled(false);
     }
-    assert_eq!(fails_at(old, |_| {}), "connect");
+    for roce in [&mut card.roce, &mut card.roce_max] {
+        roce.set_fl_rc_qp_when_roce_enabled(false)
+            .set_fl_rc_qp_when_roce_disabled(false);
+    }
+    card
+}
+
+#[test]
+fn a_card_without_force_loopback_is_tested_through_its_own_address() {
+    let world = world(without_force_loopback(Card::new(1)), 1);
+    let before = world.accounting(0);
+    let skipped = run(|| Ok(world.platform(0))).expect("passed");
+    assert_eq!(skipped, []);
+    assert_eq!(world.accounting(0), before);
+    world.with_model(0, |model| {
+        assert_eq!(model.objects(), Objects::default());
+        assert!(model.leaks().is_empty(), "{:?}", model.leaks());
+        // Nothing of it has reached the cable.
+        assert_eq!(model.stats().frames_sent, 0);
+        assert_eq!(model.stats().frames_dropped, 0);
+    });
+}
+
+#[test]
+fn a_card_with_neither_force_loopback_nor_a_link_is_skipped_with_the_reason() {
+    let mut nameless = Card::new(1);
+    nameless.mac = [0; 6];
+    for (card, reason) in [
+        (unplugged(), "which is down: plug in a cable"),
+        (nameless, "needs a MAC address"),
+    ] {
+        let world = world(without_force_loopback(card), 1);
+        let skipped = run(|| Ok(world.platform(0))).expect("nothing failed");
+        let [first, rest @ ..] = &skipped[..] else {
+            panic!("nothing was skipped");
+        };
+        assert_eq!(first.step, "connect");
+        assert!(first.reason.contains("no force loopback"), "{first:?}");
+        assert!(first.reason.contains(reason), "{first:?}");
+        assert_eq!(rest.len(), 7, "{rest:?}");
+        world.with_model(0, |model| assert_eq!(model.objects(), Objects::default()));
+    }
 }
 
 /// A buffer in which something is not as it should be.
