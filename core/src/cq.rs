@@ -30,7 +30,7 @@ use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, write_barrier};
 use crate::error::{CommandError, DeviceError};
 use crate::platform::{DmaError, Platform};
-use crate::ring_pages::RingPages;
+use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{CQ_FAILED, CqSlot};
 use crate::wc::{Wc, cqe};
 use bareverbs_firmware_cmds::doorbell;
@@ -154,7 +154,7 @@ impl<'d, P: Platform> Device<'d, P> {
                 limit: tables.cqs.len(),
             });
         };
-        let pages = RingPages::new(memory.iova(), memory.len());
+        let pages = RingPages::new(memory.iova(), memory.len(), PageOffset::SixBits);
         let mut command = CreateCqIn::new();
         command
             .cq_context_mut()
@@ -459,7 +459,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             return Ok(());
         }
         let memory = ring_memory(self.device, size)?;
-        let pages = RingPages::new(memory.iova(), memory.len());
+        let pages = RingPages::new(memory.iova(), memory.len(), PageOffset::SixBits);
         let mut command = ModifyCqIn::new();
         // Resize: log size, page offset and page size are new.
         command

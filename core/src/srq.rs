@@ -34,7 +34,7 @@ use crate::platform::{DmaError, Platform};
 use crate::qp::caps::CapError;
 use crate::qp::recv::{check_list, put_list};
 use crate::qp::wr::{BadWr, PostError, RecvWr};
-use crate::ring_pages::RingPages;
+use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{NONE, SOURCE, SRQ_POSTED, SrqSlot};
 use bareverbs_firmware_cmds::numbers::{Srqn, Xrcdn};
 use context::RingContext;
@@ -247,8 +247,13 @@ impl<'d, P: Platform> Pd<'d, P> {
                 }
             }
         };
+        let field = match object {
+            Object::Rmp => PageOffset::FiveBits,
+            Object::Srq | Object::Xrc { .. } => PageOffset::SixBits,
+        };
+        let ring_len = entries as usize * stride as usize;
         let ring = RingContext {
-            pages: RingPages::new(memory.iova(), entries as usize * stride as usize),
+            pages: RingPages::new(memory.iova(), ring_len, field),
             log_entries: entries.ilog2() as u8,
             log_stride: stride.ilog2() as u8,
             record: memory.iova() + layout.record as u64,

@@ -18,7 +18,7 @@ use crate::dma::DmaBuffer;
 use crate::error::CommandError;
 use crate::ethernet::error::EthernetError;
 use crate::platform::{DmaError, Platform};
-use crate::ring_pages::RingPages;
+use crate::ring_pages::{PageOffset, RingPages};
 use bareverbs_firmware_cmds::srq::Wq;
 
 /// States of send and receive queues.
@@ -191,7 +191,7 @@ impl<'d, P: Platform> QueueMemory<'d, P> {
 
     /// Says in a context where it lies.
     pub(super) fn describe(&self, wq: &mut Wq) -> RingPages {
-        let pages = RingPages::new(self.buffer.iova(), self.ring);
+        let pages = RingPages::new(self.buffer.iova(), self.ring, PageOffset::FiveBits);
         wq.set_wq_type(CYCLIC)
             .set_page_offset(pages.page_offset())
             .set_log_wq_pg_sz(pages.log_page_size())

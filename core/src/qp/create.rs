@@ -28,7 +28,7 @@ use crate::qp::object::{DestroyQpError, QpObject};
 use crate::qp::recv::RecvQueue;
 use crate::qp::send::SendQueue;
 use crate::qp::state::QpState;
-use crate::ring_pages::RingPages;
+use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{NONE, QpSlot};
 use crate::srq::SrqHandle;
 use crate::xrc::{NO_USER_INDEX, XrcNumbers};
@@ -249,7 +249,7 @@ fn create_with<'d, P: Platform>(
         });
     };
 
-    let pages = RingPages::new(block.iova(), layout.rings.max(64));
+    let pages = RingPages::new(block.iova(), layout.rings.max(64), PageOffset::SixBits);
     let (command, numbers) = context(&plan, base, &sizes, index, &block, &layout);
     let mut list = |i: usize| pages.page(i);
     // A target has no memory.
@@ -334,7 +334,7 @@ fn context<P: Platform>(
     layout: &BlockLayout,
 ) -> (CreateQpIn, Numbers) {
     let device = plan.device;
-    let pages = RingPages::new(block.iova(), layout.rings.max(64));
+    let pages = RingPages::new(block.iova(), layout.rings.max(64), PageOffset::SixBits);
     let cqns = [plan.send_cq, plan.recv_cq].map(|cq| cq.map(|cq| cq.cqn.number()));
     let unused = base.map_or(0, |base| base.cqn);
     let pdn = plan

@@ -17,7 +17,7 @@ pub(crate) struct Ring {
 pub(crate) enum RingError {
     /// The list is shorter than the queue.
     Short,
-    /// The page size is beyond what addresses can say.
+    /// The page size is beyond what addresses can say, or a page of the list does not start at a multiple of it.
     PageSize,
 }
 
@@ -39,7 +39,7 @@ impl Ring {
         if ((list.len() / 8) as u64) < needed {
             return Err(RingError::Short);
         }
-        let pages = list
+        let pages: Vec<u64> = list
             .chunks_exact(8)
             .take(needed as usize)
             .map(|entry| {
@@ -49,6 +49,9 @@ impl Ring {
                     & !0xfff
             })
             .collect();
+        if pages.iter().any(|page| !page.is_multiple_of(1 << log_page)) {
+            return Err(RingError::PageSize);
+        }
         Ok(Self {
             pages,
             log_page,

@@ -89,3 +89,45 @@ fn shared_receive_queue() {
         );
     }
 }
+
+/// The ring of a receive memory pool lies anywhere in the memory; its context has 5 bits for the start in the first page,
+/// and all others have 6.
+#[test]
+fn receives_of_large_queues_are_read_where_they_are() {
+    lab_with(
+        |card| card,
+        |lab| {
+            let pool = lab.sides[1].pd.alloc_buffer(64, ALL).unwrap();
+            let mut ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
+            for place in 0..64u64 {
+                // Shifts what comes after it.
+                let space = lab.sides[1].pd.alloc_buffer(64, ALL).unwrap();
+                let mut attr = SrqAttr {
+                    max_wr: 16_383,
+                    max_sge: 1,
+                    srq_limit: 0,
+                };
+                let mut srq = lab.sides[1].pd.create_srq(&mut attr).unwrap();
+                ends[1] = lab.end_with::<Rc>(1, CAP, 63, Some(&srq));
+                ends[0] = lab.end::<Rc>(0, CAP);
+                lab.connect(&mut ends, &|_| {});
+                srq.post(place, &[pool.sge(0, 64).unwrap()]).unwrap();
+                ends[0].fill(0, 64, place);
+                let sge = ends[0].sge(0, 64);
+                let sender = &mut ends[0].qp;
+                let mut batch = sender.send_queue().batch();
+                batch.send(place, SIGNALED, sge).unwrap();
+                drop(batch);
+                ok(lab.wait(&mut ends[0].cq), place, WcOpcode::Send);
+                let wc = lab.wait(&mut ends[1].cq);
+                assert_eq!((wc.status, wc.wr_id), (WcStatus::Success, place));
+                let mut data = [0; 64];
+                pool.copy_out(0, &mut data).unwrap();
+                assert_eq!(data[..], pattern(64, place));
+                ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
+                srq.destroy().map_err(|(_, error)| error).unwrap();
+                drop(space);
+            }
+        },
+    );
+}
