@@ -332,8 +332,10 @@ pub enum OpenFailure {
     Memory(DmaError),
     /// The firmware needs more memory than the storage has chunks for.
     PageChunks {
-        /// Pages of 4 KiB that the firmware asked for.
-        needed: u32,
+        /// Pages of 4 KiB that the firmware wants by then, with those that it has.
+        pages: u32,
+        /// Chunks that would have sufficed for them.
+        sufficient: usize,
     },
     /// The firmware did not leave the "initializing" state.
     StillInitializing {
@@ -380,6 +382,21 @@ pub struct OpenError {
     pub failure: OpenFailure,
 }
 
+impl OpenError {
+    /// With how many page chunks in the [`Storage`](crate::Storage) it may go better, if they were too few: those that
+    /// would have sufficed, with room for what the firmware wants later. At an early step the firmware has not asked for
+    /// everything yet, so that the next attempt may want more again.
+    #[must_use]
+    pub fn page_chunks(&self) -> Option<usize> {
+        match self.failure {
+            OpenFailure::PageChunks { pages, sufficient } => {
+                Some(crate::PageChunk::count_for(pages).max(sufficient + 32))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.step.description())?;
@@ -387,9 +404,9 @@ impl fmt::Display for OpenError {
             OpenFailure::Command(error) => write!(f, "{error}"),
             OpenFailure::Device(error) => write!(f, "{error}"),
             OpenFailure::Memory(error) => write!(f, "{error}"),
-            OpenFailure::PageChunks { needed } => write!(
+            OpenFailure::PageChunks { pages, sufficient } => write!(
                 f,
-                "the firmware asks for {needed} pages, more than the storage has page chunks for"
+                "the firmware wants {pages} pages, for which {sufficient} page chunks would have sufficed"
             ),
             OpenFailure::StillInitializing { waited } => {
                 write!(f, "the firmware is still initializing after {waited:?}")

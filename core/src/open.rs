@@ -175,6 +175,7 @@ impl<'s, P: Platform> Device<'s, P> {
         if wanted == 0 {
             return Ok(());
         }
+        let given = self.pages_given();
         let (id, embedded_cpu) = (answer.function_id(), answer.embedded_cpu_function());
         self.with(|control| control.pages.request(id, embedded_cpu, i64::from(wanted)));
         let mut patience = Patience::default();
@@ -202,7 +203,11 @@ impl<'s, P: Platform> Device<'s, P> {
         match first_error {
             None => Ok(()),
             Some(SupplyError::Memory(error)) => fail(step, OpenFailure::Memory(error)),
-            Some(SupplyError::Chunks) => fail(step, OpenFailure::PageChunks { needed: pages }),
+            Some(SupplyError::Chunks { missing }) => {
+                let sufficient = self.page_chunks.len().saturating_add(missing);
+                let pages = pages.saturating_add(given);
+                fail(step, OpenFailure::PageChunks { pages, sufficient })
+            }
             Some(SupplyError::Command(error)) => Err(error).at(step),
         }
     }

@@ -51,6 +51,18 @@ impl PageChunk {
         }
     }
 
+    /// How many chunks are enough for a card whose firmware wants `pages` pages of 4 KiB until it is up (QUERY_PAGES, boot
+    /// and init), with room for what it wants later for the objects that are made: a quarter more, and 32 chunks, since at
+    /// run time it often asks for few pages at a time. A platform that has no runs of 2 MiB needs more.
+    ///
+    /// How many pages that is depends on the card and on the number of queue pairs: 12,868 for a ConnectX-4 Lx with 2^17.
+    /// [`OpenError::page_chunks`](crate::OpenError::page_chunks) says it after an attempt with too few.
+    #[must_use]
+    pub const fn count_for(pages: u32) -> usize {
+        let pages = pages as usize;
+        (pages + pages / 4).div_ceil(CHUNK_PAGES) + 32
+    }
+
     /// Forgets whatever an earlier device left.
     pub(crate) fn reset(&self) {
         self.pages.store(0, Relaxed);
@@ -194,14 +206,21 @@ pub(crate) enum OfferError {
     /// The platform has no memory.
     Memory(DmaError),
     /// The storage has no chunk left.
-    Chunks,
+    Chunks {
+        /// Pages for which there is none.
+        missing: u32,
+        /// Pages in the longest run that the platform had then, up to what a chunk takes.
+        run: usize,
+    },
 }
 
 impl fmt::Display for OfferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(error) => error.fmt(f),
-            Self::Chunks => f.write_str("the storage has no page chunk left"),
+            Self::Chunks { missing, .. } => {
+                write!(f, "the storage has no page chunks for {missing} of them")
+            }
         }
     }
 }
@@ -220,7 +239,8 @@ pub(crate) fn offer<P: Platform>(
         }
     }
     let mut size = CHUNK_PAGES;
-    for chunk in chunks.iter().filter(|chunk| chunk.len() == 0) {
+    let mut places = chunks.iter().filter(|chunk| chunk.len() == 0);
+    loop {
         let needed = (missing as usize).next_power_of_two().max(MIN_CHUNK_PAGES);
         let memory = loop {
             size = size.min(needed);
@@ -230,20 +250,24 @@ pub(crate) fn offer<P: Platform>(
                 Err(error) => break Err(error),
             }
         };
-        match memory {
-            Ok(memory) => chunk.adopt(memory),
-            Err(error) => {
-                withdraw(platform, chunks);
-                return Err(OfferError::Memory(error));
+        let error = match (memory, places.next()) {
+            (Ok(memory), Some(chunk)) => {
+                chunk.adopt(memory);
+                missing -= chunk.offer(missing);
+                if missing == 0 {
+                    return Ok(());
+                }
+                continue;
             }
-        }
-        missing -= chunk.offer(missing);
-        if missing == 0 {
-            return Ok(());
-        }
+            (Ok(memory), None) => {
+                memory.free(platform);
+                OfferError::Chunks { missing, run: size }
+            }
+            (Err(error), _) => OfferError::Memory(error),
+        };
+        withdraw(platform, chunks);
+        return Err(error);
     }
-    withdraw(platform, chunks);
-    Err(OfferError::Chunks)
 }
 
 /// Takes an offer back.

@@ -44,7 +44,10 @@ pub(crate) enum SupplyError {
     /// The platform has no memory.
     Memory(DmaError),
     /// The storage has no chunk left.
-    Chunks,
+    Chunks {
+        /// How many more would have been enough.
+        missing: usize,
+    },
     /// The firmware did not take the pages, or did not give any back.
     Command(CommandError),
 }
@@ -334,7 +337,11 @@ impl PageSupply {
                 log::error!("the firmware asks for {wanted} pages for function {id}: {error}");
                 self.error = Some(match error {
                     OfferError::Memory(error) => SupplyError::Memory(error),
-                    OfferError::Chunks => SupplyError::Chunks,
+                    OfferError::Chunks { missing, run } => {
+                        let later = (wanted - i64::from(pages)) as usize;
+                        let missing = (missing as usize + later).div_ceil(run);
+                        SupplyError::Chunks { missing }
+                    }
                 });
                 self.refused += 1;
                 self.functions[index].wanted = 0;

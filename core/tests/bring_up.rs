@@ -7,8 +7,8 @@ use std::time::Duration;
 use bareverbs_core::error::CommandFailure;
 use bareverbs_core::platform::DmaError;
 use bareverbs_core::{
-    CloseFailure, Config, Device, DeviceError, FunctionKind, OpenError, OpenFailure, OpenStep,
-    Resources,
+    CloseFailure, Config, Device, DeviceError, DeviceSlot, FunctionKind, OpenError, OpenFailure,
+    OpenStep, PageChunk, Resources, Storage,
 };
 use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -396,7 +396,11 @@ fn a_firmware_that_wants_more_than_the_storage_holds_is_told_so() {
     let fake = Fake::with(|inner| inner.boot_pages = 8 * 512 + 1);
     let error = open_error(&fake);
     assert_eq!(error.step, OpenStep::BootPages);
-    assert_eq!(error.failure, OpenFailure::PageChunks { needed: 4097 });
+    let too_few = OpenFailure::PageChunks {
+        pages: 4097,
+        sufficient: 9,
+    };
+    assert_eq!(error.failure, too_few);
     let last = fake
         .lock()
         .history
@@ -420,6 +424,57 @@ fn a_firmware_that_wants_more_than_the_storage_holds_is_told_so() {
         }
     ));
     fake.assert_clean();
+}
+
+/// As many page chunks as the refusal names are enough, one fewer is not; also where memory comes in short runs.
+#[test]
+fn too_few_page_chunks_are_refused_with_the_number_that_suffices() {
+    for largest in [usize::MAX, 256 << 10] {
+        for init_pages in [1, 500, 12_868, 70_000] {
+            let open = |count: usize| {
+                let fake = Fake::with(|inner| {
+                    inner.init_pages = init_pages;
+                    inner.largest = largest;
+                });
+                let mut slot = DeviceSlot::new();
+                let mut chunks: Vec<_> = (0..count).map(|_| PageChunk::new()).collect();
+                let storage = Storage::new(&mut slot, &mut [], &mut [], &mut [], &mut chunks);
+                let opened = Device::open(&fake, quick(), storage).map(drop);
+                fake.assert_clean();
+                opened
+            };
+            let what = format!("{init_pages} pages, runs of {largest:#x} bytes");
+            let mut count = 0;
+            // The firmware asks twice, so there are two refusals at most.
+            for _ in 0..2 {
+                let Err(error) = open(count) else {
+                    break;
+                };
+                let OpenFailure::PageChunks { pages, sufficient } = error.failure else {
+                    panic!("{what}: {error}");
+                };
+                let asked = if error.step == OpenStep::BootPages {
+                    700
+                } else {
+                    700 + init_pages
+                };
+                assert_eq!(pages, asked, "{what}");
+                assert!(sufficient > count, "{what}");
+                assert!(error.page_chunks() > Some(sufficient), "{what}");
+                assert!(
+                    error
+                        .to_string()
+                        .contains(&format!("{sufficient} page chunks"))
+                );
+                count = sufficient;
+            }
+            open(count).unwrap_or_else(|error| panic!("{what}, {count} chunks: {error}"));
+            open(count - 1).expect_err("one chunk fewer was enough");
+            if largest == usize::MAX {
+                assert!(PageChunk::count_for(700 + init_pages) >= count, "{what}");
+            }
+        }
+    }
 }
 
 #[test]
