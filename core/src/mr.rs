@@ -17,6 +17,7 @@ use crate::dma::DmaBuffer;
 use crate::error::CommandError;
 use crate::pd::Pd;
 use crate::platform::{DmaError, Mapping, Platform};
+use crate::qp::NO_ATOMICS;
 use bareverbs_firmware_cmds::numbers::{LKey, RKey};
 
 bitflags! {
@@ -30,7 +31,8 @@ bitflags! {
         const REMOTE_WRITE = 1 << 1;
         /// The other side may read here.
         const REMOTE_READ = 1 << 2;
-        /// The other side may do atomics here. Needs [`LOCAL_WRITE`](Self::LOCAL_WRITE) on memory.
+        /// The other side may do atomics here. Needs [`LOCAL_WRITE`](Self::LOCAL_WRITE) on memory, and a device with
+        /// [atomics](crate::Capabilities::has_atomics).
         const REMOTE_ATOMIC = 1 << 3;
         /// The other side may close the region's key, by a send with invalidate; it is this driver's flag, the verbs know it
         /// for memory windows and fast registration only. A closed key still has to be deregistered.
@@ -50,6 +52,9 @@ pub enum MrError {
         /// What was asked for.
         access: Access,
     },
+    /// [`Access::REMOTE_ATOMIC`] was asked for, and the device has no atomics as verbs define them
+    /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
+    NoAtomics,
     /// There is nothing to register.
     Empty,
     /// The region's device addresses (from `iova` on) would go round the end of the address space.
@@ -78,6 +83,7 @@ impl fmt::Display for MrError {
             Self::NeedsLocalWrite { access } => {
                 write!(f, "{access:?} needs LOCAL_WRITE as well")
             }
+            Self::NoAtomics => f.write_str(NO_ATOMICS),
             Self::Empty => f.write_str("an empty region cannot be registered"),
             Self::AddressWraps { iova, len } => {
                 write!(
@@ -162,7 +168,10 @@ impl Mkey {
     }
 }
 
-fn check_access(access: Access) -> Result<(), MrError> {
+fn check_access(access: Access, atomics: bool) -> Result<(), MrError> {
+    if access.contains(Access::REMOTE_ATOMIC) && !atomics {
+        return Err(MrError::NoAtomics);
+    }
     let remote = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     if access.intersects(remote) && !access.contains(Access::LOCAL_WRITE) {
         return Err(MrError::NeedsLocalWrite { access });
@@ -240,7 +249,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         iova: u64,
         access: Access,
     ) -> Result<Mr<'d, P>, MrError> {
-        check_access(access)?;
+        check_access(access, self.device.capabilities().has_atomics())?;
         let len = region.len();
         if len == 0 {
             return Err(MrError::Empty);
@@ -291,7 +300,7 @@ impl<'d, P: Platform> Pd<'d, P> {
 
     /// Allocates memory that the device can reach: safe to share with it, because it is never seen as a Rust reference.
     pub fn alloc_buffer(&self, len: usize, access: Access) -> Result<Buffer<'d, P>, MrError> {
-        check_access(access)?;
+        check_access(access, self.device.capabilities().has_atomics())?;
         if len == 0 {
             return Err(MrError::Empty);
         }
@@ -573,13 +582,13 @@ mod tests {
             Access::REMOTE_WRITE | Access::REMOTE_READ,
         ] {
             assert_eq!(
-                check_access(remote),
+                check_access(remote, true),
                 Err(MrError::NeedsLocalWrite { access: remote })
             );
-            assert_eq!(check_access(remote | Access::LOCAL_WRITE), Ok(()));
+            assert_eq!(check_access(remote | Access::LOCAL_WRITE, true), Ok(()));
         }
-        assert_eq!(check_access(Access::REMOTE_READ), Ok(()));
-        assert_eq!(check_access(Access::empty()), Ok(()));
+        assert_eq!(check_access(Access::REMOTE_READ, false), Ok(()));
+        assert_eq!(check_access(Access::empty(), false), Ok(()));
     }
 
     #[test]

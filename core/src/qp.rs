@@ -56,4 +56,5 @@ pub use payload::{Inline, Payload};
 pub use recv::RecvQueue;
 pub use send::SendQueue;
 pub use state::{QpAttrMask, QpState, Transition, TransitionError, transition};
+pub(crate) use wr::NO_ATOMICS;
 pub use wr::{BadWr, Destination, PostError, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr};

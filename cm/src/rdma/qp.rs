@@ -379,11 +379,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     fn access(&self, responder_resources: u8) -> Access {
-        if responder_resources > 0 {
-            Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
-        } else {
-            Access::REMOTE_WRITE
-        }
+        let mut access = Access::REMOTE_WRITE;
+        access.set(Access::REMOTE_READ, responder_resources > 0);
+        let atomics = responder_resources > 0 && self.device.capabilities().has_atomics();
+        access.set(Access::REMOTE_ATOMIC, atomics);
+        access
     }
 
     pub(super) fn init_attr(&self, index: usize) -> (QpAttr, QpAttrMask) {

@@ -418,6 +418,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                     true => device.blue_flame.blocks(),
                     false => 0,
                 },
+                atomics: device.capabilities().has_atomics(),
                 kind: PhantomData,
             },
             rq: RecvQueue {

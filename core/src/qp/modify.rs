@@ -359,13 +359,7 @@ impl<P: Platform> QpObject<'_, P> {
         qpc.set_rwe(allowed.contains(Access::REMOTE_WRITE))
             .set_rre(allowed.contains(Access::REMOTE_READ));
         if allowed.contains(Access::REMOTE_ATOMIC) {
-            let caps = self.device.capabilities();
-            // Compare-and-swap and fetch-and-add, as the IBTA defines them.
-            if !caps.hca.atomic()
-                || caps
-                    .atomic
-                    .is_none_or(|atomic| atomic.atomic_operations() & 3 != 3)
-            {
+            if !self.device.capabilities().has_atomics() {
                 return Err(ModifyError::Unsupported {
                     attribute: QpAttrMask::ACCESS_FLAGS,
                 });

@@ -79,6 +79,8 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) always: u8,
     /// Blocks of the longest WQE that goes to the device by BlueFlame; 0 on an uncached doorbell page.
     pub(crate) blue_flame: u8,
+    /// Whether atomics work as verbs promise.
+    pub(crate) atomics: bool,
     pub(crate) kind: PhantomData<fn() -> T>,
 }
 
@@ -182,7 +184,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 ///
 /// The methods are those of `ibv_wr_*`: one per operation, each available on the QP types that have it.
 pub struct Batch<'q, 'd, P: Platform, T: QpType> {
-    queue: &'q mut SendQueue<'d, P, T>,
+    pub(in crate::qp) queue: &'q mut SendQueue<'d, P, T>,
     /// The queue's counters, which it gets back when the doorbell is rung.
     block: u32,
     head: u32,
@@ -338,6 +340,9 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         compare: u64,
         data: &D,
     ) -> Result<(), PostError> {
+        if !self.queue.atomics {
+            return Err(PostError::NoAtomics);
+        }
         self.build::<48, D>(wr_id, opcode, 0, flags, data, |wqe| {
             // SAFETY: the middle 32 bytes of the WQE's first block.
             unsafe {

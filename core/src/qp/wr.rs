@@ -119,6 +119,9 @@ pub struct RecvWr<'a> {
     pub sges: &'a [Sge],
 }
 
+/// What a device lacks where [`Capabilities::has_atomics`](crate::Capabilities::has_atomics) says so.
+pub(crate) const NO_ATOMICS: &str = "the device has no 8-byte atomics in the host's byte order";
+
 /// Why a work request was not posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -151,6 +154,9 @@ pub enum PostError {
     },
     /// This transport has no such operation, or the operation takes no such data.
     Unsupported,
+    /// The device has no atomics whose results are in the host's byte order
+    /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
+    NoAtomics,
 }
 
 impl fmt::Display for PostError {
@@ -171,6 +177,7 @@ impl fmt::Display for PostError {
                 write!(f, "an entry of {length} bytes; below 2 GiB is possible")
             }
             Self::Unsupported => f.write_str("the transport has no such operation"),
+            Self::NoAtomics => f.write_str(NO_ATOMICS),
         }
     }
 }

@@ -119,6 +119,9 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         (swap_or_add, compare): (u64, u64),
         data: &D,
     ) -> Result<(), PostError> {
+        if !self.queue.atomics {
+            return Err(PostError::NoAtomics);
+        }
         self.build::<64, D>(wr_id, opcode, 0, flags, data, |wqe| {
             // SAFETY: the WQE's first block, all of it.
             unsafe {

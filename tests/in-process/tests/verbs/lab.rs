@@ -151,8 +151,17 @@ impl<'d> Lab<'d> {
             sq_sig_all: false,
         };
         let qp = side.pd.create_qp::<T>(&mut init).expect("QP");
-        let buffer = side.pd.alloc_buffer(1 << 16, ALL).expect("buffer");
+        let access = self.access(node);
+        let buffer = side.pd.alloc_buffer(1 << 16, access).expect("buffer");
         End { qp, cq, buffer }
+    }
+
+    /// All that the card can grant.
+    pub(crate) fn access(&self, node: usize) -> Access {
+        let mut access = ALL;
+        let atomics = self.sides[node].device.capabilities().has_atomics();
+        access.set(Access::REMOTE_ATOMIC, atomics);
+        access
     }
 
     /// Attributes of a connection from `node` to the other side, without the state.
@@ -164,7 +173,7 @@ impl<'d> Lab<'d> {
             rq_psn: 0xff_fff0,
             sq_psn: 0xff_fff0,
             dest_qp_num: remote_qpn,
-            qp_access_flags: ALL,
+            qp_access_flags: self.access(node),
             ah_attr: AhAttr {
                 dgid: other.gid,
                 sgid_index: 0,

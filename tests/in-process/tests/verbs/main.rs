@@ -1,5 +1,6 @@
 //! Verbs over the wire between two cards: every service, what arrives, and what goes wrong.
 
+mod atomics;
 mod completion_queues;
 mod damage;
 mod datagrams;
