@@ -9,6 +9,7 @@ pub(crate) mod goodbye;
 mod handle;
 mod raw;
 pub(crate) mod ring;
+pub(crate) mod shared;
 
 pub use completion::Completion;
 pub use error::CqError;
@@ -23,12 +24,13 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::time::Duration;
 
-use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
 
 use crate::cq::ring::{Ring, Unusual};
+use crate::cq::shared::SharedRing;
 use crate::device::{Device, TailIn};
 use crate::dma::{DmaBuffer, write_barrier};
-use crate::error::{CommandError, DeviceError};
+use crate::error::DeviceError;
 use crate::platform::{DmaError, Platform};
 use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{CQ_FAILED, CqSlot};
@@ -179,11 +181,14 @@ impl<'d, P: Platform> Device<'d, P> {
             }
         };
         tables.name_cq(index, cqn.number());
-        let record = records.ptr().as_ptr().cast();
-        let ring = Ring::new(memory.ptr(), size, record, tables.qps, tables.srqs);
+        let record = records.ptr().cast();
+        let ring = Ring::new(memory.ptr(), size, record.as_ptr(), tables.qps, tables.srqs);
+        let slot = &tables.cqs[index as usize];
+        // SAFETY: whatever takes this memory from the CQ takes it from the slot before.
+        *slot.ring.lock() = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
         Ok(Cq {
             ring: UnsafeCell::new(ring),
-            slot: &tables.cqs[index as usize],
+            slot,
             seen: 0,
             armed: None,
             cqn,
@@ -451,6 +456,10 @@ impl<'d, P: Platform> Cq<'d, P> {
             return Err(CqError::Unsupported);
         }
         let size = ring_size(self.device, cqe)?;
+        // Meanwhile nobody counts completions in the ring, which are about to get other indexes. What was counted before
+        // is dealt with first.
+        let mut shared = self.slot.ring.lock();
+        self.reap();
         let outstanding = self.outstanding();
         if outstanding >= size {
             return Err(CqError::TooManyOutstanding { outstanding });
@@ -481,6 +490,9 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
             return Err(CqError::Command(error));
         }
+        let record = self.records.ptr().cast();
+        // SAFETY: as at creation.
+        *shared = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
         self.move_to(memory, size);
         Ok(())
     }
@@ -571,6 +583,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         command.set_cqn(this.cqn.number());
         match this.device.execute(&command) {
             Ok(_) => {
+                *this.slot.ring.lock() = None;
                 this.device.tables.give_cq(this.index);
                 // SAFETY: taken once, `this` is not dropped.
                 unsafe {
@@ -582,16 +595,6 @@ impl<'d, P: Platform> Cq<'d, P> {
             Err(error) => Err((ManuallyDrop::into_inner(this), CqError::Command(error))),
         }
     }
-}
-
-/// The producer counter of a CQ, as the firmware knows it.
-pub(crate) fn producer_counter<P: Platform>(
-    device: &Device<'_, P>,
-    cqn: u32,
-) -> Result<u32, CommandError> {
-    let mut command = QueryCqIn::new();
-    command.set_cqn(cqn);
-    Ok(device.execute(&command)?.cq_context().producer_counter())
 }
 
 impl<P: Platform> Drop for Cq<'_, P> {
@@ -611,6 +614,7 @@ impl<P: Platform> Drop for Cq<'_, P> {
                     false
                 }
             };
+        *self.slot.ring.lock() = None;
         // SAFETY: taken once, here.
         let (memory, records) = unsafe {
             (

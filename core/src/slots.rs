@@ -12,6 +12,7 @@
 //! What arrives for an XRC SRQ completes in a CQ of the SRQ's, under the number of one QP or another. Such an SRQ takes a
 //! [`QpSlot`] beside its own, which stands for all of them, so that it too says goodbye to its CQ.
 
+use crate::cq::shared::SharedRing;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -71,7 +72,7 @@ pub struct QpSlot {
     pub(crate) links: [AtomicU32; 2],
     /// See [`goodbye`].
     pub(crate) flags: AtomicU32,
-    /// Producer counters of the CQs at the last reset: completions before them are stale.
+    /// How far the CQs had been filled at the last reset: completions before these indexes are stale.
     pub(crate) stale_before: [AtomicU32; 2],
     /// The QP's DMA block, while this slot and no handle owns it.
     pub(crate) block: AtomicPtr<u8>,
@@ -171,6 +172,8 @@ pub struct CqSlot {
     bucket: AtomicU32,
     /// Map by number: next in the chain (index + 1); free list link while free.
     next: AtomicU32,
+    /// Its ring while there is one, for those who look for completions of a QP that is reset.
+    pub(crate) ring: spin::Mutex<Option<SharedRing>>,
 }
 
 impl CqSlot {
@@ -185,6 +188,7 @@ impl CqSlot {
             syndrome: AtomicU8::new(0),
             bucket: AtomicU32::new(0),
             next: AtomicU32::new(0),
+            ring: spin::Mutex::new(None),
         }
     }
 
@@ -352,6 +356,7 @@ impl<'s> Tables<'s> {
             slot.attention.store(0, Relaxed);
             slot.bucket.store(0, Relaxed);
             slot.users.store(0, Relaxed);
+            *slot.ring.lock() = None;
         }
         for slot in srqs {
             slot.key.store(NONE, Relaxed);

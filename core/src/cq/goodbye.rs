@@ -95,19 +95,24 @@ pub(crate) fn part<P: Platform>(device: &Device<'_, P>, index: u32) {
     }
 }
 
-/// Tells the CQs that completions of this QP before the given producer counters are stale.
-pub(crate) fn forget_before<P: Platform>(device: &Device<'_, P>, index: u32, bounds: [u32; 2]) {
+/// Tells the CQs that the completions of this QP that they hold are stale.
+pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
     let tables = &device.tables;
     let Some(slot) = tables.qps.get(index as usize) else {
         return;
     };
     let cqs = [slot.cqs[0].load(Relaxed), slot.cqs[1].load(Relaxed)];
     let sides = if cqs[0] == cqs[1] { 1 } else { 2 };
-    for side in 0..sides {
-        slot.stale_before[side].store(bounds[side], Relaxed);
-        slot.flags.fetch_or(goodbye::RESET << side, AcqRel);
-        if let Some(cq) = tables.cqs.get(cqs[side] as usize) {
-            // Without an owner nobody would read the completions anyway.
+    for (side, &cq) in cqs.iter().enumerate().take(sides) {
+        let Some(cq) = tables.cqs.get(cq as usize) else {
+            continue;
+        };
+        // The lock keeps the completions where they are until the CQ's owner was told.
+        let ring = cq.ring.lock();
+        // Without an owner nobody reads the completions.
+        if let Some(ring) = &*ring {
+            slot.stale_before[side].store(ring.producer(), Relaxed);
+            slot.flags.fetch_or(goodbye::RESET << side, AcqRel);
             let _ = cq.push_goodbye(tables.qps, index, side);
         }
     }

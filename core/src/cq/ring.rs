@@ -186,7 +186,7 @@ impl<'d> Ring<'d> {
     /// Whether a byte with opcode and owner says that its CQE is the host's, in a pass with this parity: bit 0 has to equal
     /// the parity, and the high half must not be 0xf. One comparison for both.
     #[inline(always)]
-    const fn is_owned(op_own: u8, parity: u8) -> bool {
+    pub(crate) const fn is_owned(op_own: u8, parity: u8) -> bool {
         (op_own ^ parity).rotate_right(1) < cqe_op::INVALID << 3
     }
 

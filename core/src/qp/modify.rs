@@ -12,7 +12,7 @@ use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
 use zerocopy::IntoBytes;
 
 use crate::ah::{self, AhAttr, AhError, connection_udp_sport};
-use crate::cq::{goodbye, producer_counter};
+use crate::cq::goodbye;
 use crate::error::CommandError;
 use crate::gid::{Gid, RoceVersion};
 use crate::mr::Access;
@@ -24,7 +24,7 @@ use crate::qp::kind::QpType;
 use crate::qp::object::QpObject;
 use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
 use crate::qp::transition::{given_bits, optional_bits, transition_command};
-use crate::slots::{DEAD, NONE};
+use crate::slots::DEAD;
 
 /// Why a QP was not modified. Its state is as before, unless a command went unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -424,13 +424,7 @@ impl<P: Platform> QpObject<'_, P> {
         slot.key
             .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
         self.state = QpState::Reset;
-        let mut bounds = [0; 2];
-        for (side, bound) in bounds.iter_mut().enumerate() {
-            if slot.cqs[side].load(Relaxed) != NONE {
-                *bound = producer_counter(self.device, self.cqns[side])?;
-            }
-        }
-        goodbye::forget_before(self.device, self.index, bounds);
+        goodbye::forget(self.device, self.index);
         for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
             counter.store(0, Relaxed);
         }

@@ -86,8 +86,12 @@ pub struct Config {
     pub init_pages: u32,
     /// How many pages it asks for at a time when it runs out later; 0 makes it fail with "no resources" instead.
     pub page_chunk: u32,
+    /// QUERY_CQ does not tell of completions that the host has not taken, as its counters may lag behind.
+    pub cq_counters_lag: bool,
     /// How long the `initializing` bit stays set after power-on and reset.
     pub boot_time: Duration,
+    /// For how long the registers with the command queue's address give the former address back after a write.
+    pub latch_time: Duration,
     /// The way to the card combines writes to send registers, and a line that is not full waits for that long. For
     /// emulated machines, which do not; those that do hand bursts to [`Model::bar_write`](crate::Model::bar_write).
     pub combining: Option<Duration>,
@@ -144,7 +148,9 @@ impl Config {
             boot_pages: 16,
             init_pages: 8,
             page_chunk: 8,
+            cq_counters_lag: false,
             boot_time: Duration::from_millis(1),
+            latch_time: Duration::ZERO,
             combining: None,
             command_time: Duration::ZERO,
             strict: true,

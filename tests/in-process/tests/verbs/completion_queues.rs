@@ -4,7 +4,7 @@ use bareverbs_core::{
     AsyncEvent, CqError, Inline, QpAttr, QpAttrMask, QpState, Rc, SendFlags, WcOpcode, WcStatus,
 };
 
-use crate::lab::{CAP, End, MS, SIGNALED, SILENT, lab, ok};
+use crate::lab::{CAP, End, MS, SIGNALED, SILENT, lab, lab_with, ok};
 
 #[test]
 fn completion_events() {
@@ -159,4 +159,82 @@ fn resizing_under_traffic() {
             (0, 0)
         );
     });
+}
+
+/// The completions of a QP's life before RESET are found in the queue itself. The counters that QUERY_CQ gives may lag
+/// behind what was written.
+#[test]
+fn completions_of_a_former_life_are_forgotten_whatever_the_counters_say() {
+    lab_with(
+        |mut card| {
+            card.cq_counters_lag = true;
+            card
+        },
+        |lab| {
+            let mut ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
+            lab.connect(&mut ends, &|_| {});
+            for id in 0..3 {
+                ends[1].receive(100 + id, 0, 64);
+                let sender = &mut ends[0].qp;
+                let mut batch = sender.send_queue().batch();
+                batch.send(id, SIGNALED, Inline(b"before")).unwrap();
+            }
+            lab.pause(MS);
+            // One is taken, the others lie in both queues.
+            ok(lab.wait(&mut ends[0].cq), 0, WcOpcode::Send);
+            for end in &mut ends {
+                let reset = QpAttr {
+                    qp_state: QpState::Reset,
+                    ..QpAttr::DEFAULT
+                };
+                end.qp.modify(&reset, QpAttrMask::STATE).unwrap();
+            }
+            lab.connect(&mut ends, &|_| {});
+            for end in &mut ends {
+                assert_eq!(end.cq.poll().unwrap().map(|c| c.wr_id()), None);
+            }
+            ends[1].receive(200, 0, 64);
+            let sender = &mut ends[0].qp;
+            let mut batch = sender.send_queue().batch();
+            batch.send(7, SIGNALED, Inline(b"after")).unwrap();
+            drop(batch);
+            ok(lab.wait(&mut ends[0].cq), 7, WcOpcode::Send);
+            ok(lab.wait(&mut ends[1].cq), 200, WcOpcode::Recv);
+            for end in &ends {
+                assert_eq!(end.cq.garbage_completions(), 0);
+            }
+        },
+    );
+}
+
+/// A resize moves completions on by one index, and with them those that a reset left to be dropped.
+#[test]
+fn completions_of_a_former_life_are_forgotten_through_a_resize() {
+    lab_with(
+        |card| card,
+        |lab| {
+            let mut ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
+            lab.connect(&mut ends, &|_| {});
+            for id in 0..3 {
+                ends[1].receive(100 + id, 0, 64);
+                let sender = &mut ends[0].qp;
+                let mut batch = sender.send_queue().batch();
+                batch.send(id, SIGNALED, Inline(b"before")).unwrap();
+            }
+            lab.pause(MS);
+            for end in &mut ends {
+                let reset = QpAttr {
+                    qp_state: QpState::Reset,
+                    ..QpAttr::DEFAULT
+                };
+                end.qp.modify(&reset, QpAttrMask::STATE).unwrap();
+                end.cq.resize(300).unwrap();
+            }
+            lab.connect(&mut ends, &|_| {});
+            for end in &mut ends {
+                assert_eq!(end.cq.poll().unwrap().map(|c| c.wr_id()), None);
+                assert_eq!(end.cq.garbage_completions(), 0);
+            }
+        },
+    );
 }

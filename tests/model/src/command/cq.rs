@@ -109,6 +109,10 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryCq
     device.refresh_consumer(io, number);
     let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
     *call.output.cq_context_mut() = cq.shown();
+    if device.config.cq_counters_lag {
+        let context = call.output.cq_context_mut();
+        context.set_producer_counter(context.consumer_counter());
+    }
     super::put_pages(call.output_tail, cq.ring.pages()).ok_or(Syndrome::CqQueryOutput)?;
     Ok(())
 }
