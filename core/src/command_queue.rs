@@ -187,6 +187,11 @@ impl CommandQueue {
         })
     }
 
+    /// Where the device has its commands from.
+    pub(crate) fn address(&self) -> u64 {
+        self.entries.iova()
+    }
+
     /// Gives all memory back. The device no longer uses any of it.
     pub(crate) fn free<P: Platform>(self, platform: &P) {
         self.entries.free(platform);

@@ -63,13 +63,13 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new<P: Platform>(platform: &P, queue: CommandQueue, pages: PageSupply) -> Self {
         Self {
+            health: Health::new(platform, queue.address()),
             queue,
             pages,
             eqs: heapless::Vec::new(),
             events: heapless::Deque::new(),
             dropped_events: 0,
             unknown_events: 0,
-            health: Health::new(platform),
             failed: None,
             quarantine: heapless::Vec::new(),
             mappings: heapless::Vec::new(),

@@ -38,8 +38,10 @@ fn queue_address<P: Platform>(platform: &P, low: u32) -> u64 {
 pub(crate) struct Health {
     next_look: Duration,
     next: Duration,
-    /// The command queue's address as the registers give it back; 0 if they do not.
+    /// The command queue's address.
     queue: u64,
+    /// Whether the registers gave it back already. They may give back what was there before for a while, or nothing ever.
+    latched: bool,
     counter: u32,
     /// When the counter was last seen to move.
     moved: Duration,
@@ -48,13 +50,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// To be made once the device knows its command queue.
-    pub(crate) fn new<P: Platform>(platform: &P) -> Self {
+    /// To be made once the device was told that its commands are at `queue`.
+    pub(crate) fn new<P: Platform>(platform: &P, queue: u64) -> Self {
         let now = platform.now();
         Self {
             next_look: now,
             next: now,
-            queue: queue_address(platform, platform.read_be32(CMDQ_ADDR_L_SZ)),
+            queue,
+            latched: false,
             counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
             moved: now,
             complained: false,
@@ -104,7 +107,9 @@ impl Health {
         if register == VANISHED {
             return Err(DeviceError::Gone);
         }
-        if self.queue != 0 && queue_address(platform, register) != self.queue {
+        if queue_address(platform, register) == self.queue {
+            self.latched = true;
+        } else if self.latched {
             return Err(DeviceError::WasReset);
         }
         let interface = CommandQueueRegister(register).nic_interface();

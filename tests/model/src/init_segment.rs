@@ -21,9 +21,9 @@ impl Device {
         match offset {
             0x000 => u32::from(minor) << 16 | u32::from(major),
             0x004 => COMMAND_INTERFACE_REVISION << 16 | u32::from(sub),
-            ADDRESS_HIGH => (self.cmdq.address >> 32) as u32,
+            ADDRESS_HIGH => (self.cmdq.shown_address(self.now) >> 32) as u32,
             ADDRESS_LOW => {
-                (self.cmdq.address as u32 & !0xfff)
+                (self.cmdq.shown_address(self.now) as u32 & !0xfff)
                     | u32::from(self.health.interface) << 8
                     | u32::from(self.config.log_cmdq_size) << 4
                     | u32::from(self.config.log_cmdq_stride)
@@ -80,7 +80,8 @@ impl Device {
         match (value >> 8 & 7) as u8 {
             INTERFACE_FULL => {
                 self.health.interface = INTERFACE_FULL;
-                self.cmdq.program(address);
+                let latched = self.now + self.config.latch_time;
+                self.cmdq.program(address, self.now, latched);
             }
             // The driver gives up on the device without commands: nothing may touch its memory any more.
             INTERFACE_DISABLED => {

@@ -1,6 +1,8 @@
 //! A card that works: it comes up in every mode, and goes again and leaves nothing.
 
-use bareverbs_core::{Config, Device, LinkLayer, OpenStep, PortState};
+use std::time::Duration;
+
+use bareverbs_core::{Config, Device, DeviceError, LinkLayer, OpenStep, Platform, PortState};
 use connectx_model::Config as Card;
 
 use crate::support::{Memory, alloc_pd, assert_nothing_held, dealloc_pd, quick, world};
@@ -111,4 +113,34 @@ fn signatures_work_with_a_card_that_wants_them() {
         .expect("a signed answer of several blocks");
     device.close().expect("orderly");
     assert_nothing_held(&world, "signed");
+}
+
+/// The registers with the command queue's address may give back a former driver's for a while. That is no reset by
+/// another driver; one that comes later is noticed all the same.
+#[test]
+fn an_address_register_that_latches_late_is_no_reset() {
+    let mut card = Card::new(1);
+    card.latch_time = Duration::from_secs(2);
+    let world = world(card);
+    let mut memory = [Memory::new(), Memory::new()];
+    let [first, second] = &mut memory;
+    let device = Device::open(world.platform(0), quick(), first.storage()).expect("bring-up");
+    device.close().expect("orderly");
+    // Lies elsewhere than the first one did.
+    let device = Device::open(world.platform(0), quick(), second.storage()).expect("bring-up");
+    let end = device.platform().now() + Duration::from_secs(5);
+    while device.platform().now() < end {
+        device.poll().expect("healthy");
+        device.platform().relax();
+    }
+    world.with_model(0, |model| model.function_reset());
+    let end = device.platform().now() + Duration::from_secs(1);
+    let error = loop {
+        if let Err(error) = device.poll() {
+            break error;
+        }
+        assert!(device.platform().now() < end, "the reset goes unnoticed");
+        device.platform().relax();
+    };
+    assert_eq!(error, DeviceError::WasReset);
 }

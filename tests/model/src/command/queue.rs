@@ -32,6 +32,8 @@ enum Slot {
 #[derive(Debug)]
 pub(crate) struct CommandQueue {
     pub(crate) address: u64,
+    /// What the registers give back until then, and then: the address before this one.
+    former: (Duration, u64),
     /// High half of the address, until the low half comes.
     pub(crate) latch: u32,
     programmed: bool,
@@ -48,6 +50,7 @@ impl CommandQueue {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             address: 0,
+            former: (Duration::ZERO, 0),
             latch: 0,
             programmed: false,
             slots: vec![Slot::Idle; 1 << config.log_cmdq_size.min(5)],
@@ -58,8 +61,15 @@ impl CommandQueue {
         }
     }
 
-    /// The driver says where the queue lies.
-    pub(crate) fn program(&mut self, address: u64) {
+    /// The address as the registers give it back.
+    pub(crate) fn shown_address(&self, now: Duration) -> u64 {
+        let (until, former) = self.former;
+        if now < until { former } else { self.address }
+    }
+
+    /// The driver says where the queue lies; the registers give that back from `latched` on.
+    pub(crate) fn program(&mut self, address: u64, now: Duration, latched: Duration) {
+        self.former = (latched, self.shown_address(now));
         if self.slots.iter().any(|slot| *slot != Slot::Idle) {
             log::warn!("the command queue moves while commands are outstanding");
         }
