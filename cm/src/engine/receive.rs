@@ -1,11 +1,13 @@
 //! Acting on what arrives (IBTA volume 1, chapter 12.9.7; in detail as Linux's ib_cm does).
 
+use core::net::Ipv6Addr;
 use core::time::Duration;
 
 use super::calls::ack_timeout;
 use super::slot::{Answer, Cause, NIL, ev, tx};
 use super::types::{Address, Ignored, State, Transport};
 use super::{Engine, nanos};
+use crate::ip::is_unicast;
 use crate::mad::{
     Apr, Attribute, CLASS_VERSION, Drep, Dreq, Lap, Mad, Mra, Rej, RejectReason, Rep, Req, Rtu,
     SidrRep, SidrReq, bounded, foreign_req,
@@ -45,6 +47,16 @@ fn path_of(req: &Req<'_>, from: &Address) -> Address {
     }
 }
 
+/// Whether a request's GID can be that of one port which `ours` can reach: an address of one host, in both of them IPv4 or in
+/// neither. The connection, and all that this end says about it, would go there.
+pub(super) fn can_be_peer(gid: [u8; 16], ours: [u8; 16]) -> bool {
+    let (gid, ours) = (
+        Ipv6Addr::from(gid).to_canonical(),
+        Ipv6Addr::from(ours).to_canonical(),
+    );
+    is_unicast(gid) && gid.is_ipv4() == ours.is_ipv4()
+}
+
 impl Engine<'_> {
     /// Takes a MAD that came to QP1. `from` has this end as local and the sender as remote.
     ///
@@ -63,6 +75,21 @@ impl Engine<'_> {
             Ok(_) => {}
         }
         outcome
+    }
+
+    /// Refuses a REQ for a reason that the engine cannot know, so that no connection comes of it. `mad` has to be one.
+    #[cold]
+    pub fn refuse_request(
+        &mut self,
+        from: &Address,
+        mad: &[u8],
+        reason: RejectReason,
+    ) -> Result<Attribute, Ignored> {
+        self.stats.received += 1;
+        let mad = Mad::new(mad).map_err(Ignored::Malformed)?;
+        let req = Req::read(mad.bytes());
+        self.refuse_req(from, &mad, &req, reason, &from.local_gid)?;
+        Ok(Attribute::Req)
     }
 
     fn dispatch(&mut self, now: u64, from: &Address, mad: &[u8]) -> Result<Attribute, Ignored> {
@@ -220,6 +247,9 @@ impl Engine<'_> {
             _ => return self.refuse_req(from, mad, req, RejectReason::INVALID_TRANSPORT_TYPE, &[]),
         };
         if req.primary_remote_gid != from.local_gid {
+            return self.refuse_req(from, mad, req, RejectReason::INVALID_GID, &from.local_gid);
+        }
+        if !can_be_peer(req.primary_local_gid, from.local_gid) {
             return self.refuse_req(from, mad, req, RejectReason::INVALID_GID, &from.local_gid);
         }
         if req.alternate_local_lid != 0 && self.alternates.is_empty() {

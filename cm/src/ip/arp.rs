@@ -7,7 +7,7 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::frame::{ARP, BROADCAST, Header};
 use super::neighbour::Heard;
-use super::{Host, Mac};
+use super::{Host, Mac, is_unicast};
 
 /// One packet: who says what about whom.
 struct Arp {
@@ -37,7 +37,8 @@ impl Host<'_> {
         };
         let vlan = header.vlan;
         let source = IpAddr::V4(sender);
-        if mac[0] & 1 != 0 || mac == self.mac {
+        let group = !sender.is_unspecified() && !is_unicast(source);
+        if mac[0] & 1 != 0 || mac == self.mac || group {
             return None;
         }
         if !sender.is_unspecified() && self.address(source, vlan).is_some() {

@@ -457,10 +457,11 @@ fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
     }
 }
 
-/// Whether one machine can have this address.
-fn is_unicast(address: IpAddr) -> bool {
+/// Whether one machine can have this address: none of 0/8, 127/8, 224/4 and above, `::`, `::1`, ff00::/8 (and no IPv4 address
+/// in an IPv6 header). Sources of these kinds are forged, and nothing is sent back to them.
+pub(crate) fn is_unicast(address: IpAddr) -> bool {
     let odd = match address {
-        IpAddr::V4(address) => address.is_broadcast() || address.octets()[0] == 0,
+        IpAddr::V4(address) => matches!(address.octets()[0], 0 | 224..),
         IpAddr::V6(address) => address.to_ipv4_mapped().is_some(),
     };
     !(odd || address.is_unspecified() || address.is_multicast() || address.is_loopback())

@@ -140,7 +140,7 @@ impl Host<'_> {
         }
         let Some(way) = self
             .way(Some(source), destination)
-            .filter(|way| is_unicast(way.hop))
+            .filter(|way| is_unicast(way.hop) && !self.is_broadcast_of_link(way.hop))
         else {
             return Resolution::NoRoute;
         };
@@ -167,6 +167,12 @@ impl Host<'_> {
             }
             State::Reachable | State::Delay | State::Probe => found(mac, way.vlan),
         }
+    }
+
+    /// Whether there is a way to `destination` from the address `source` of ours. Nobody is asked for anything.
+    pub fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        self.way(Some(source), destination)
+            .is_some_and(|way| is_unicast(way.hop) && !self.is_broadcast_of_link(way.hop))
     }
 
     /// Forgets where a neighbour is, so that it is asked for when it is needed next.

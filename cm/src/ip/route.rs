@@ -124,6 +124,23 @@ impl Host<'_> {
         }
     }
 
+    /// Whether an IPv4 address stands for all hosts of a link that we are on (RFC 1122 section 3.2.1.3): its host part is all
+    /// ones, or all zeros as it was once.
+    pub(super) fn is_broadcast_of_link(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(ip) = address else {
+            return false;
+        };
+        let host_part = |slot: &AddressSlot| u32::MAX.checked_shr(slot.prefix.into()).unwrap_or(0);
+        self.addresses.iter().any(|slot| {
+            let mask = host_part(slot);
+            // Links of two hosts have no such address (RFC 3021).
+            slot.is_ready()
+                && slot.prefix < 31
+                && same_prefix(slot.ip, address, slot.prefix)
+                && (ip.to_bits() & mask == mask || ip.to_bits() & mask == 0)
+        })
+    }
+
     /// Our address with the longest prefix that `destination` shares.
     fn on_link(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<&AddressSlot> {
         self.addresses

@@ -12,6 +12,7 @@ use super::resolver::{AddressChange, Neighbour, Resolution, Resolver};
 use super::slot::NIL;
 use super::sockaddr::SockAddr;
 use super::types::{CmId, EventType, IdState, PortSpace};
+use crate::ip::is_unicast;
 
 /// Service ID of a port (`rdma_get_service_id`): the port space and the port.
 pub(super) const fn service_id(port_space: PortSpace, port: u16) -> u64 {
@@ -194,7 +195,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Loopback and wildcard destinations mean this device.
-    fn own_for_loopback(&self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
+    pub(super) fn own_for_loopback(&self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
         if destination.is_loopback() || destination.is_unspecified() {
             self.first_own(destination)
                 .ok_or(RdmaError::NoDevice(destination))
@@ -255,6 +256,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<Option<Neighbour>, RdmaError> {
+        if !is_unicast(destination) {
+            return Err(RdmaError::NetUnreachable(destination));
+        }
         if source == destination {
             return Ok(Some(Neighbour::new(self.port.mac)));
         }

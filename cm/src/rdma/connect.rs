@@ -44,7 +44,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let header = CmaHeader {
             source_port: local.port(),
             source: local.ip(),
-            destination: peer.ip(),
+            // A loopback address means nothing on the wire.
+            destination: self.own_for_loopback(peer.ip())?,
         };
         let mut bytes = [0; CmaHeader::LEN];
         header.emit(&mut bytes)?;

@@ -14,6 +14,7 @@ use super::types::{
     UdEvent,
 };
 use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
+use crate::ip::is_unicast;
 use crate::mad::{CmaHeader, MadError, RejectReason};
 
 /// Why a request does not reach an application.
@@ -156,7 +157,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<usize, Refusal> {
         let port = service as u16;
         // A wildcard listener stands for this device's addresses, not for any.
-        let ours = header.destination.is_loopback() || self.is_own(header.destination);
+        let ours = self.is_own(header.destination) && self.can_ask(header);
         let port_space = PortSpace::of_service(service).ok_or(Refusal::NobodyListens)?;
         let listener = self
             .find_listener(port_space, port, header.destination)
@@ -196,6 +197,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             self.count_user(target, true);
         }
         Ok(index)
+    }
+
+    /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
+    /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a way to it from the destination.
+    fn can_ask(&self, header: &CmaHeader) -> bool {
+        self.is_infiniband()
+            || header.source == header.destination
+            || is_unicast(header.source)
+                && self.resolver.has_route(header.destination, header.source)
     }
 
     /// Who asks whom, and the application's part of the private data. InfiniBand's addresses are those of the path.

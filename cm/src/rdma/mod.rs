@@ -180,7 +180,7 @@ pub use types::{
 pub use crate::mad::Ece;
 
 use crate::engine::{self, Address, Engine};
-use crate::mad::{Attribute, DATA, MAD_LEN};
+use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason, Req};
 use gsi::{GsiPort, SLICE};
 use slot::NIL;
 
@@ -554,9 +554,28 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         let Some(address) = self.address_of(neighbour, &received) else {
             return;
         };
-        if let Err(ignored) = self.engine.handle_mad(now, &address, &received.mad) {
+        let mad = &received.mad;
+        let taken = if self.names_a_stranger(destination, mad) {
+            self.engine
+                .refuse_request(&address, mad, RejectReason::INVALID_GID)
+        } else {
+            self.engine.handle_mad(now, &address, mad)
+        };
+        if let Err(ignored) = taken {
             log::debug!("from {source}: {ignored}");
         }
+    }
+
+    /// Whether a MAD is a REQ whose GID, to which all else would be sent, lies where no way leads, such as a link's broadcast
+    /// address. Linux looks for a route there as well (`roce_resolve_route_from_path`).
+    fn names_a_stranger(&self, destination: IpAddr, mad: &[u8; MAD_LEN]) -> bool {
+        if mad[16..18] != (Attribute::Req as u16).to_be_bytes() {
+            return false;
+        }
+        let gid = Gid(Req::read(mad).primary_local_gid)
+            .to_ipv6()
+            .to_canonical();
+        gid != destination && !self.resolver.has_route(destination, gid)
     }
 
     /// The path back to whoever sent a MAD.

@@ -281,6 +281,10 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
         self.host.resolve(now, source, destination)
     }
 
+    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        self.host.has_route(source, destination)
+    }
+
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         self.host.source_for(destination)
     }

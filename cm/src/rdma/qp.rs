@@ -9,7 +9,7 @@ use bareverbs_core::qp::{
 };
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::xrc::Xrcd;
-use bareverbs_core::{Gid, Mtu, Platform, Qpn};
+use bareverbs_core::{Mtu, Platform, Qpn};
 
 use super::RdmaCm;
 use super::connect::Depths;
@@ -489,7 +489,6 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         depths: Option<Depths>,
     ) -> Result<(), RdmaError> {
         let params = self.engine.qp_params(connection)?;
-        debug_assert_ne!(Gid(params.address.remote_gid), Gid::ZERO);
         let (rtr, rtr_mask) = self.rtr_attr(index, &params, depths);
         let (rts, rts_mask) = self.rts_attr(index, &params, depths);
         let qp = self.ids[index].qp.as_mut().ok_or(RdmaError::NoQp)?;

@@ -75,6 +75,13 @@ pub trait Resolver {
     /// The way to `destination` from `source`.
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution;
 
+    /// Whether there is a way to `destination` from `source`, an address of the port. Nobody is asked, nothing is kept: it is
+    /// for addresses that strangers name in their requests.
+    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        let _ = (source, destination);
+        true
+    }
+
     /// The local address to reach `destination` from; `None` leaves the choice to the GID table.
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         let _ = destination;
@@ -197,6 +204,10 @@ pub trait Resolver {
 impl<R: Resolver + ?Sized> Resolver for &mut R {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         (**self).resolve(now, source, destination)
+    }
+
+    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        (**self).has_route(source, destination)
     }
 
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {

@@ -1,0 +1,5 @@
+//! A manager among hosts that it does not know, that make mistakes, or that mean harm.
+
+mod addresses;
+mod bench;
+mod mutations;
