@@ -543,6 +543,38 @@ mod tests {
         );
     }
 
+    /// Firmware answers so, too, when there are no more objects of a kind; "no such object" alone misled.
+    #[test]
+    fn a_bad_resource_may_be_one_too_many() {
+        let mut output = EmptyOut::ZERO;
+        output.set_status(0x05);
+        assert_eq!(
+            lines(0x500, Direction::Output, &output.0, &[], Show::NonZero)[0],
+            "status = 0x5 (no such object, or no more of them to be had)"
+        );
+    }
+
+    /// The dwords between a QP's context and `wq_umem_valid`, as Linux 6.12 has them.
+    #[test]
+    fn the_umem_of_a_qp_is_not_unknown_bits() {
+        let mut input = CreateQpIn::new();
+        input.0[0x08] = 0x80;
+        input.0[0x100..0x108].copy_from_slice(&0x1234_5678_9abc_d000_u64.to_be_bytes());
+        input.0[0x108..0x10c].copy_from_slice(&7u32.to_be_bytes());
+        input.0[0x10c] = 0x80;
+        let expected = [
+            "opcode = 0x500 (CREATE_QP)",
+            "qpc_ext = 0x1",
+            "wq_umem_offset = 0x123456789abcd000",
+            "wq_umem_id = 0x7",
+            "wq_umem_valid = 0x1",
+        ];
+        assert_eq!(
+            lines(0x500, Direction::Input, &input.0, &input.0, Show::NonZero),
+            expected
+        );
+    }
+
     #[test]
     fn unknown_opcodes_are_raw() {
         let mut bytes = [0u8; 0x30];

@@ -118,10 +118,13 @@ layout! {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];
         bits uid, set_uid: u16 @ 0x00 [15:0];
         bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag qpc_ext, set_qpc_ext @ 0x08 [31];
         bits input_qpn, set_input_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
+        bits wq_umem_offset, set_wq_umem_offset: u64 @ 0x100 [63:0];
+        bits wq_umem_id, set_wq_umem_id: u32 @ 0x108 [31:0];
         flag wq_umem_valid, set_wq_umem_valid @ 0x10c [31];
         tail pas: 64 @ 0x110;
     }

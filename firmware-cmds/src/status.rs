@@ -108,7 +108,7 @@ impl Status {
             Self::BadOperation => "unknown or unsupported opcode or modifier",
             Self::BadParameter => "bad parameter",
             Self::BadSystemState => "the device is not in a state for this command",
-            Self::BadResource => "no such object",
+            Self::BadResource => "no such object, or no more of them to be had",
             Self::ResourceBusy => "the object is in use",
             Self::LimitExceeded => "a limit would be exceeded",
             Self::BadResourceState => "the object is not in a state for this command",

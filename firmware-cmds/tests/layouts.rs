@@ -26,6 +26,21 @@ const REASONS: &[(&str, &str, &str)] = &[
         "assert_var",
         "reserved in mlx5_ifc.h; `struct health_buffer` of device.h has it as assert_var[6] at 0",
     ),
+    (
+        "create_qp_in",
+        "qpc_ext",
+        "reserved in Linux 6.1; bit 0x40 in mlx5_ifc.h of Linux 6.12",
+    ),
+    (
+        "create_qp_in",
+        "wq_umem_offset",
+        "reserved in Linux 6.1; bits 0x800 to 0x83f in mlx5_ifc.h of Linux 6.12",
+    ),
+    (
+        "create_qp_in",
+        "wq_umem_id",
+        "reserved in Linux 6.1; bits 0x840 to 0x85f in mlx5_ifc.h of Linux 6.12",
+    ),
 ];
 
 struct Row {
