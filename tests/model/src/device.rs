@@ -21,11 +21,29 @@ use crate::srq::Srq;
 use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
 use crate::table::Table;
-use crate::uar::{FIRST_UAR, Uar};
+use crate::uar::Uar;
 use crate::vport::Vport;
+use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
+
+/// The first number of a queue pair.
+const FIRST_QPN: u32 = 0x40;
+
+/// How many event queues there can be: their numbers have 8 bits.
+fn most_eqs(config: &Config, general: &HcaCap) -> usize {
+    let wanted = match general.max_num_eqs() {
+        // Cards from before this field have what their numbers allow.
+        0 => 1 << general.log_max_eq(),
+        most => usize::from(most),
+    };
+    wanted.min(0x100usize.saturating_sub(config.first_eqn as usize))
+}
+
+fn most_qps(general: &HcaCap) -> usize {
+    (1usize << general.log_max_qp()).saturating_sub(FIRST_QPN as usize)
+}
 
 /// How far the function has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,7 +183,7 @@ impl Device {
         let vport = Vport::new(&config);
         let uars = usize::try_from(config.bar_size / 4096)
             .unwrap_or(usize::MAX)
-            .saturating_sub(FIRST_UAR as usize);
+            .saturating_sub(config.first_uar as usize);
         Self {
             now: Duration::ZERO,
             started: Duration::ZERO,
@@ -173,15 +191,15 @@ impl Device {
             issi: 0,
             cmdq: CommandQueue::new(&config),
             pages: Pages::new(&config),
-            uars: Table::new(FIRST_UAR, uars),
+            uars: Table::new(config.first_uar, uars),
             front: Front::new(&config).map(Box::new),
             pds: Table::new(1, 1 << caps.general.log_max_pd()),
             transport_domains: Table::new(1, 1 << caps.general.log_max_transport_domain()),
             xrcds: Table::new(1, 1 << caps.general.log_max_xrcd()),
             mkeys: Table::new(0x10, (1 << 24) - 0x20),
-            eqs: Table::new(0, usize::from(caps.general.max_num_eqs())),
+            eqs: Table::new(config.first_eqn, most_eqs(&config, &caps.general)),
             cqs: Table::new(0x400, 1 << caps.general.log_max_cq()),
-            qps: Table::new(0x40, (1 << caps.general.log_max_qp()) - 0x40),
+            qps: Table::new(FIRST_QPN, most_qps(&caps.general)),
             srqs: Table::new(1, 1 << caps.general.log_max_srq()),
             counters: Table::new(1, usize::from(caps.general.max_qp_cnt()).min(255)),
             gids: vec![RoceAddr::ZERO; usize::from(caps.roce.roce_address_table_size())],
@@ -225,6 +243,11 @@ impl Device {
         self.leaks = old.leaks;
         self.faults = old.faults;
         self.vport.link_up = link_up;
+    }
+
+    /// The driver has decided on capabilities: how many objects there can be.
+    pub(crate) fn apply_caps(&mut self) {
+        self.qps = Table::new(FIRST_QPN, most_qps(&self.caps.general));
     }
 
     /// Whether the function has come out of reset.

@@ -30,7 +30,8 @@ impl Device {
             }
             0x1fc => {
                 let initializing = !self.booted() || self.faults.never_boots;
-                u32::from(initializing) << 31 | RESET_SUPPORTED
+                let embedded_cpu = u32::from(self.config.embedded_cpu) << 23;
+                u32::from(initializing) << 31 | RESET_SUPPORTED | embedded_cpu
             }
             // Where the firmware stopped: all the same to a driver, but not zero when it did.
             0x220 if !self.health.well() => 0x0080_1234,

@@ -12,7 +12,7 @@
 //!
 //! | part | modelled | not modelled |
 //! |---|---|---|
-//! | PCI | BAR 0 with 1-, 2-, 4- and 8-byte accesses, PCI Express with function reset, MSI-X with masks and pending bits, bus master and memory enables | vendor-specific capability, SR-IOV, ROM |
+//! | PCI | BAR 0 with 1-, 2-, 4- and 8-byte accesses, PCI Express with function reset, MSI-X with masks and pending bits, bus master and memory enables | SR-IOV, ROM, the card's registers behind the vendor-specific capability |
 //! | virtual functions | as their own drivers see them: identity, no pages of their own, no say in the card's port, registers and addresses | what the physical function does for them: switching them on, their pages, rules and rates of the e-switch |
 //! | command interface | slots in parallel, chains of any length, tokens, delivery status, signatures in both directions, completion polled or by event | user contexts (`uid`) |
 //! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
@@ -29,6 +29,7 @@
 mod bar;
 mod blue_flame;
 mod caps;
+pub mod card;
 mod combine;
 mod command;
 pub mod config;
@@ -65,9 +66,11 @@ mod uar;
 mod umr;
 mod view;
 mod vport;
+mod vsc;
 mod wire;
 mod wqe;
 
+pub use card::Card;
 pub use config::{Config, FunctionKind, MsixMode, PortType};
 pub use counters::{Counts, Stats};
 pub use device::{Leak, ObjectKind};

@@ -90,7 +90,7 @@ impl Model {
         let Some(combiner) = front.and_then(|front| front.combiner.as_mut()) else {
             return self.bus_write(host, offset, data);
         };
-        let writes = if uar::is_send_register(offset) {
+        let writes = if uar::is_send_register(self.device.config.first_uar, offset) {
             combiner.store(now, offset, data)
         } else {
             let mut writes = combiner.empty();

@@ -2,6 +2,7 @@
 //! pending bits in BAR 0.
 
 use crate::config::{Config, MsixMode};
+use crate::vsc::{self, Vsc};
 
 const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u16 = 0x2;
@@ -12,6 +13,7 @@ const PCIE: usize = 0x60;
 const DEVICE_CONTROL: usize = PCIE + 0x08;
 const MSIX: usize = 0xa0;
 const MSIX_CONTROL: usize = MSIX + 2;
+const VSC: usize = 0xc0;
 /// BAR 0 page of the MSI-X table; the pending bits lie in the page behind it.
 pub(crate) const MSIX_TABLE: u64 = 0x3000;
 /// BAR 0 page of the pending bits.
@@ -50,6 +52,8 @@ pub(crate) struct Pci {
     vectors: Vec<Vector>,
     pending: Vec<bool>,
     mode: MsixMode,
+    /// The vendor-specific capability, if there is one.
+    vsc: Option<Vsc>,
 }
 
 impl Pci {
@@ -88,6 +92,10 @@ impl Pci {
         put(PCIE + 0x2c, &0x0000_000eu32.to_le_bytes());
         let vectors = usize::from(config.msix_vectors.clamp(1, 256));
         put(MSIX, &[0x11, 0x00]);
+        if config.vendor_specific_capability {
+            put(MSIX + 1, &[VSC as u8]);
+            put(VSC, &[vsc::ID, 0, vsc::LEN as u8, 0]);
+        }
         put(MSIX_CONTROL, &(vectors as u16 - 1).to_le_bytes());
         put(MSIX + 4, &(MSIX_TABLE as u32).to_le_bytes());
         put(MSIX + 8, &(MSIX_PENDING as u32).to_le_bytes());
@@ -112,6 +120,7 @@ impl Pci {
             vectors: vec![Vector::RESET; vectors],
             pending: vec![false; vectors],
             mode: config.msix_mode,
+            vsc: config.vendor_specific_capability.then(Vsc::default),
         }
     }
 
@@ -130,13 +139,30 @@ impl Pci {
     }
 
     /// Reads configuration space; beyond 256 bytes there are no extended capabilities.
-    pub(crate) fn read(&self, offset: usize, data: &mut [u8]) {
+    pub(crate) fn read(&mut self, offset: usize, data: &mut [u8]) {
+        if let Some((vsc, register)) = self.vsc_register(offset, data.len()) {
+            data.copy_from_slice(&vsc.read(register).to_le_bytes());
+            return;
+        }
         for (at, byte) in data.iter_mut().enumerate() {
             *byte = self.space.get(offset + at).copied().unwrap_or(0);
         }
     }
 
+    /// The register of the vendor-specific capability that a dword is; other accesses find nothing there.
+    fn vsc_register(&mut self, offset: usize, len: usize) -> Option<(&mut Vsc, usize)> {
+        let register = offset.checked_sub(VSC)?;
+        let dword = len == 4 && register.is_multiple_of(4) && (4..vsc::LEN).contains(&register);
+        Some((self.vsc.as_mut().filter(|_| dword)?, register))
+    }
+
     pub(crate) fn write(&mut self, offset: usize, data: &[u8]) -> ConfigEffect {
+        if let Some((vsc, register)) = self.vsc_register(offset, data.len())
+            && let Some(&value) = data.first_chunk()
+        {
+            vsc.write(register, u32::from_le_bytes(value));
+            return ConfigEffect::None;
+        }
         let control = self.word(MSIX_CONTROL);
         for (at, &byte) in data.iter().enumerate() {
             let at = offset + at;

@@ -4,9 +4,6 @@ use crate::device::Device;
 use crate::io::Io;
 use crate::pages::Place;
 
-/// The first index handed out: the pages before it are the init segment, the clock and the MSI-X table.
-pub(crate) const FIRST_UAR: u32 = 8;
-
 const CQ_ARM: u64 = 0x20;
 const EQ_ARM: u64 = 0x40;
 const EQ_UPDATE: u64 = 0x48;
@@ -39,8 +36,8 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Whether an offset in the BAR is one of those that drivers map write-combining, if any.
-pub(crate) fn is_send_register(offset: u64) -> bool {
-    offset >= u64::from(FIRST_UAR) << 12 && (BLUE_FLAME..BLUE_FLAME_END).contains(&(offset & 0xfff))
+pub(crate) fn is_send_register(first_uar: u32, offset: u64) -> bool {
+    offset >= u64::from(first_uar) << 12 && (BLUE_FLAME..BLUE_FLAME_END).contains(&(offset & 0xfff))
 }
 
 impl Device {

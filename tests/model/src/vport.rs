@@ -98,7 +98,7 @@ impl Vport {
             .iter()
             .fold(0, |all, &byte| all << 8 | u64::from(byte));
         context
-            .set_min_wqe_inline_mode(0)
+            .set_min_wqe_inline_mode(config.min_wqe_inline_mode)
             .set_mtu(config.mtu.saturating_add(MTU_OVERHEAD))
             .set_system_image_guid(config.system_image_guid)
             .set_port_guid(config.port_guid)

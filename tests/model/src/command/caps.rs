@@ -30,5 +30,6 @@ pub(super) fn set(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetHcaCapI
         return Err(Syndrome::CapTooLate.into());
     }
     device.caps.set(call.input.op_mod() >> 1, call.tail)?;
+    device.apply_caps();
     Ok(())
 }

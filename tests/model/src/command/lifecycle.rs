@@ -12,10 +12,31 @@ use bareverbs_firmware_cmds::hca::{
 /// The vendor's IEEE number, in QUERY_ADAPTER.
 const IEEE_VENDOR: u32 = 0x0000_02c9;
 
-pub(super) fn enable(device: &mut Device, _: &mut Io<'_>, call: Call<'_, EnableHcaIn>) -> Result {
-    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
-        return Err(Syndrome::OtherFunction.into());
+impl Device {
+    /// Whether a command names the function that it came from. Function 0 with `embedded_cpu_function` is the one of the
+    /// embedded cores, and without it the host's.
+    pub(super) fn own_function(&self, embedded_cpu: bool, id: u16) -> Result {
+        if embedded_cpu == self.config.embedded_cpu && id == 0 {
+            Ok(())
+        } else {
+            Err(Syndrome::OtherFunction.into())
+        }
     }
+
+    /// Whether a command is the embedded cores' and about the host's physical function, which they may enable and disable
+    /// (`mlx5_cmd_host_pf_enable_hca`). That function is not part of the model.
+    fn is_about_the_host(&self, embedded_cpu: bool, id: u16) -> bool {
+        self.config.embedded_cpu && self.stage != Stage::Disabled && !embedded_cpu && id == 0
+    }
+}
+
+pub(super) fn enable(device: &mut Device, _: &mut Io<'_>, call: Call<'_, EnableHcaIn>) -> Result {
+    let (embedded_cpu, id) = (call.input.embedded_cpu_function(), call.input.function_id());
+    if device.is_about_the_host(embedded_cpu, id) {
+        log::info!("the host's physical function is enabled");
+        return Ok(());
+    }
+    device.own_function(embedded_cpu, id)?;
     if device.stage != Stage::Disabled {
         return Err(Syndrome::AlreadyEnabled.into());
     }
@@ -28,9 +49,12 @@ pub(super) fn disable(
     io: &mut Io<'_>,
     call: Call<'_, DisableHcaIn>,
 ) -> Result {
-    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
-        return Err(Syndrome::OtherFunction.into());
+    let (embedded_cpu, id) = (call.input.embedded_cpu_function(), call.input.function_id());
+    if device.is_about_the_host(embedded_cpu, id) {
+        log::info!("the host's physical function is disabled");
+        return Ok(());
     }
+    device.own_function(embedded_cpu, id)?;
     if device.stage == Stage::Initialized {
         return Err(Syndrome::DisableWhileInitialized.into());
     }

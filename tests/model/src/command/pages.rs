@@ -60,16 +60,17 @@ impl Device {
 }
 
 pub(super) fn query(device: &mut Device, _: &mut Io<'_>, call: Call<'_, QueryPagesIn>) -> Result {
-    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
-        return Err(Syndrome::OtherFunction.into());
-    }
+    device.own_function(call.input.embedded_cpu_function(), call.input.function_id())?;
     let pages = match call.input.op_mod() {
         BOOT => device.boot_pages_missing(),
         INIT => device.init_pages_missing(),
         REGULAR => device.pages.asked as u32,
         _ => return Err(Syndrome::PagesOpMod.into()),
     };
-    call.output.set_function_id(0).set_num_pages(pages);
+    call.output
+        .set_embedded_cpu_function(device.config.embedded_cpu)
+        .set_function_id(0)
+        .set_num_pages(pages);
     Ok(())
 }
 
@@ -78,9 +79,7 @@ pub(super) fn manage(
     io: &mut Io<'_>,
     call: Call<'_, ManagePagesIn>,
 ) -> Result {
-    if call.input.embedded_cpu_function() || call.input.function_id() != 0 {
-        return Err(Syndrome::OtherFunction.into());
-    }
+    device.own_function(call.input.embedded_cpu_function(), call.input.function_id())?;
     if device.config.is_virtual() {
         return Err(Syndrome::PagesVirtual.into());
     }

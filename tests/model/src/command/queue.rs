@@ -399,9 +399,16 @@ impl Device {
         let mut request = bareverbs_firmware_cmds::pages::PagesReqEvent::ZERO;
         log::debug!("the firmware asks for {pages} pages");
         request.set_function_id(0).set_num_pages(pages as u32);
+        if self.config.embedded_cpu {
+            request.0[0] |= PAGES_OF_EMBEDDED_CPU;
+        }
         self.event(io, event::PAGE_REQUEST, 0, &request.0);
     }
 }
+
+/// In the first byte of a page request, which `mlx5_ifc` does not name: the pages are for the function of the embedded cores
+/// (`EC_FUNCTION_MASK` of Linux).
+const PAGES_OF_EMBEDDED_CPU: u8 = 0x80;
 
 /// Puts status and syndrome into an answer.
 fn answer(output: &mut [u8], reject: &Reject) {
