@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use bareverbs_in_process::{Builder, World};
 use clap::Args;
+use connectx_model::Card;
 use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::{self, Fault, Shown};
 use connectx_model::link::{Cable, Link};
@@ -15,6 +16,10 @@ use connectx_model::pcap::Capture;
 /// What the port of the model is plugged into, if not into another one's.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Plugged {
+    /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
+    /// connectx-5, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
+    #[arg(long, value_name = "NAME", default_value_t = Card::ConnectX5)]
+    pub(crate) card: Card,
     /// With --device model and one end: the wire that leads to the other one, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
     #[arg(long, value_name = "FAMILY:LOCAL,REMOTE")]
@@ -66,7 +71,7 @@ impl Plugged {
             eprintln!("faults {}, --fault-seed {seed}", Shown(rates));
         }
         let world = Builder::with_link(link, seed)
-            .function(connectx_model::Config::new(unit))
+            .function(connectx_model::Config::card(self.card, unit))
             .exit(wire)
             .interrupts(u16::from(interrupts))
             .threaded();

@@ -153,7 +153,7 @@ impl Cards {
     pub(crate) fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
         match (&self.device[..], roles) {
             ([Place::Model], Roles::Both { client, server }) => {
-                let card = |unit| connectx_model::Config::new(unit);
+                let card = |unit| connectx_model::Config::card(self.plugged.card, unit);
                 let builder = Builder::new().function(card(1)).function(card(2));
                 let vectors = u16::from(self.interrupts);
                 let world = builder.interrupts(vectors).threaded();

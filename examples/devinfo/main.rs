@@ -55,6 +55,10 @@ struct Arguments {
     /// Holds the platform below the driver (VFIO, or the device model's) against its duties, polled and with interrupts.
     #[arg(long, conflicts_with_all = ["json", "bind", "unbind", "selftest"])]
     conformance: bool,
+    /// The card that the device model is: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
+    /// connectx-7, bluefield, bluefield-ecpf or bluefield-vf.
+    #[arg(long, value_name = "NAME", default_value_t = connectx_model::Card::ConnectX5)]
+    card: connectx_model::Card,
     /// What the device model's port speaks.
     #[arg(long, value_enum, default_value = "ethernet")]
     model_port: ModelPort,
@@ -115,7 +119,7 @@ fn model(arguments: &Arguments, vectors: u16) -> World {
 
 /// Its tests need no cable, and it has none then.
 fn card(arguments: &Arguments) -> Card {
-    let mut card = Card::new(1);
+    let mut card = Card::card(arguments.card, 1);
     card.link_up = !arguments.selftest && !arguments.conformance;
     if arguments.model_port == ModelPort::Infiniband {
         card = card.infiniband();
@@ -127,7 +131,7 @@ fn show(arguments: &Arguments) -> Result<()> {
     let report = match arguments.device {
         Place::Model => {
             let world = model(arguments, 1);
-            let part = Card::new(1).device_id;
+            let part = card(arguments).device_id;
             Report::of(world.platform(0), "model0", part)?
         }
         Place::Vfio(address) => {

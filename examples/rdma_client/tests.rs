@@ -31,3 +31,12 @@ fn one_end_has_to_know_where_the_ends_are() {
         assert!(error.starts_with(missing), "{error}");
     }
 }
+
+/// A model that is another card than the default.
+#[test]
+fn the_model_is_the_card_that_is_asked_for() {
+    assert_eq!(run("--card connectx-4-lx"), Ok(Some(*REPLY)));
+    let words = ["rdma_client", "--card", "connectx-3"];
+    let error = Options::try_parse_from(words).unwrap_err().to_string();
+    assert!(error.contains("connectx-4-lx, connectx-4,"), "{error}");
+}

@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use connectx_model::Card;
 use connectx_model::link::datagram::Address;
 use connectx_model::link::setting::Fault;
 use std::path::PathBuf;
@@ -50,6 +51,10 @@ pub(crate) struct Serve {
     /// are wired together have to differ
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) first_unit: u8,
+    /// The card that every function is of: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
+    /// connectx-7, bluefield, bluefield-ecpf, bluefield-vf
+    #[arg(long, value_name = "NAME", default_value_t = Card::ConnectX5)]
+    pub(crate) card: Card,
     /// What the ports speak
     #[arg(long, value_enum, default_value = "eth")]
     pub(crate) port_type: PortType,
@@ -209,6 +214,9 @@ mod tests {
         );
         assert!(links(&["--socket", "0", "--fault", "loss=2"]).is_err());
         assert!(links(&["--socket", "0", "--first-unit", "0"]).is_err());
+        assert!(links(&["--socket", "0", "--card", "connectx-7"]).is_ok());
+        let error = links(&["--socket", "0", "--card", "connectx-3"]).unwrap_err();
+        assert!(error.contains("bluefield-ecpf"), "{error}");
         assert!(links(&[]).is_err());
     }
 }
