@@ -151,7 +151,7 @@ pub use mr::{Access, Buffer, Mr, MrError, Sge};
 pub use page_chunk::PageChunk;
 pub use pd::Pd;
 pub use platform::{Platform, VectorSet};
-pub use port::{LinkLayer, Mtu, PortAttr, PortState};
+pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError,
     PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType,

@@ -1,5 +1,7 @@
 //! The state and the attributes of the port.
 
+use core::fmt;
+
 use bareverbs_firmware_cmds::register::{AccessRegisterIn, PaosReg, PmtuReg, PtysReg};
 use bareverbs_firmware_cmds::status::Status;
 pub use bareverbs_firmware_cmds::values::Mtu;
@@ -15,6 +17,7 @@ use zerocopy::IntoBytes;
 use crate::command_queue::TailIn;
 use crate::device::Device;
 use crate::error::CommandError;
+use crate::function::FunctionKind;
 use crate::gid::{Gid, Mac};
 use crate::platform::Platform;
 
@@ -47,6 +50,35 @@ pub enum PortState {
     ActiveDefer,
     /// A number that the driver has no name for.
     Unknown(u8),
+}
+
+/// Whether there is a link, and what it is that keeps it down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkStatus {
+    /// There is a link.
+    Up,
+    /// The port's administrative state is down (PAOS, `admin_status`): another driver left it so, or firmware waits for a
+    /// driver. [`Device::set_link`] raises it.
+    AdminDown,
+    /// The function is virtual, and the administrative state of its port is down (QUERY_VPORT_STATE, `admin_state`); only
+    /// the driver of the physical function changes it.
+    VportAdminDown,
+    /// The port is up by administration and has no link: no cable, or nothing at its other end.
+    NoCarrier,
+}
+
+impl fmt::Display for LinkStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::AdminDown => "down by administration (PAOS)",
+            Self::VportAdminDown => {
+                "down by administration of the host's physical function: ip link set DEVICE vf NUMBER state auto"
+            }
+            Self::NoCarrier => "down without a carrier: is the cable plugged in, and the other end up?",
+        })
+    }
 }
 
 /// What the port speaks.
@@ -183,6 +215,32 @@ impl<P: Platform> Device<'_, P> {
         let mut pkey = Pkey::ZERO;
         self.execute_with(&query, TailIn::None, &mut pkey.0)?;
         Ok(pkey.pkey())
+    }
+
+    /// Asks whether there is a link and, if not, what keeps it down: the port's administration (PAOS; for a virtual function
+    /// QUERY_VPORT_STATE), or that nothing is at its other end. For saying why [`query_port`](Self::query_port) finds no
+    /// link.
+    pub fn query_link(&self) -> Result<LinkStatus, CommandError> {
+        if self.query_port()?.state != PortState::Down {
+            return Ok(LinkStatus::Up);
+        }
+        if self.function_kind() == FunctionKind::Virtual {
+            if self.capabilities().link_layer() == LinkLayer::Ethernet {
+                let vport = self.execute(&QueryVportStateIn::new())?;
+                if vport.admin_state() == VportState::Down.number() {
+                    return Ok(LinkStatus::VportAdminDown);
+                }
+            }
+            return Ok(LinkStatus::NoCarrier);
+        }
+        let mut paos = PaosReg::ZERO;
+        paos.set_local_port(PORT);
+        let paos = self.read_register(RegisterId::Paos, paos, PaosReg::as_mut_bytes)?;
+        let admin = paos.and_then(|paos| PortAdminState::from_number(paos.admin_status()));
+        Ok(match admin {
+            Some(PortAdminState::Down | PortAdminState::Disabled) => LinkStatus::AdminDown,
+            Some(PortAdminState::Up | PortAdminState::UpOnce) | None => LinkStatus::NoCarrier,
+        })
     }
 
     /// Brings the link up or takes it down (PAOS). An InfiniBand port whose firmware waits for a driver needs it. A virtual

@@ -12,6 +12,8 @@
 mod addresses;
 mod client;
 mod in_step;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

@@ -1,20 +1,28 @@
-//! Waiting for a port's link.
+//! Raising a port, and waiting for its link.
 
+use std::error::Error;
 use std::time::Duration;
 
-use bareverbs::verbs::{Device, Platform, PortAttr, PortState};
+use bareverbs::verbs::{Device, LinkStatus, Platform, PortAttr, PortState};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How often the port is asked, should its events be late.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Asks for the port until its link is up or so much time has passed, and says what it was at last. Asynchronous events that
-/// come meanwhile are consumed: every command's completion ends [`Device::wait`], so that a loop of that and
+/// Asks for the port until its link is up or so much time has passed, and says what it was at last. A port that is down by
+/// administration is raised first, if it is this function's own: another driver lowers it as it leaves. Asynchronous events
+/// that come meanwhile are consumed: every command's completion ends [`Device::wait`], so that a loop of that and
 /// [`Device::query_port`] would not sleep at all.
 pub(crate) fn wait_for_link<P: Platform>(
     device: &Device<'_, P>,
     patience: Duration,
-) -> crate::Result<PortAttr> {
+) -> Result<PortAttr> {
     let deadline = device.platform().now() + patience;
+    if !patience.is_zero() && device.query_link()? == LinkStatus::AdminDown {
+        log::info!("the port is down by administration: raising it");
+        device.set_link(true)?;
+    }
     loop {
         let port = device.query_port()?;
         let now = device.platform().now();

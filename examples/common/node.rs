@@ -12,6 +12,8 @@ use bareverbs::verbs::{
     QpSlot, SrqSlot,
 };
 
+use crate::link::wait_for_link;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How long the port may take to come up, and an address to be known to be nobody else's.
@@ -99,17 +101,10 @@ pub(crate) fn run<P: Platform + 'static, T>(
         device.set_mac(mac)?;
     }
     let mac = device.mac()?;
-    let deadline = device.platform().now() + LINK;
-    let port = loop {
-        let port = device.query_port()?;
-        if port.state == PortState::Active {
-            break port;
-        }
-        if device.platform().now() >= deadline {
-            return Err(format!("the port is {:?}; is the cable plugged in?", port.state).into());
-        }
-        device.wait(deadline)?;
-    };
+    let port = wait_for_link(&device, LINK)?;
+    if port.state != PortState::Active {
+        return Err(format!("the port is {:?}: {}", port.state, device.query_link()?).into());
+    }
     let mut memory = ip::Resources::<2, 64, 1, 16>::new();
     let pd = device.default_pd()?;
     let mut neighbours = NeighbourDiscovery::new(

@@ -27,7 +27,7 @@ use connectx_model::Config as Card;
 use place::Place;
 use report::Report;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Shows what an RDMA device can do, and whether it does.
 #[derive(Parser)]

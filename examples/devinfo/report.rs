@@ -65,7 +65,7 @@ fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report> {
     report.text(
         "state",
         match port.state {
-            PortState::Down => "PORT_DOWN (1)".into(),
+            PortState::Down => format!("PORT_DOWN (1), {}", device.query_link()?),
             PortState::Init => "PORT_INIT (2)".into(),
             PortState::Armed => "PORT_ARMED (3)".into(),
             PortState::Active => "PORT_ACTIVE (4)".into(),

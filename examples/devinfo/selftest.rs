@@ -119,7 +119,8 @@ fn loopback<P: Platform>(
     let without = "the device has no force loopback (fl_rc_qp_when_roce_enabled, _disabled)";
     if port.state != PortState::Active {
         return Ok(Err(format!(
-            "{without}, and loopback by address needs the link, which is down: plug in a cable"
+            "{without}, and loopback by address needs the link, which is {}",
+            device.query_link()?
         )));
     }
     let mac = device.mac()?;

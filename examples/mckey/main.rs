@@ -11,6 +11,8 @@
 mod datagrams;
 #[path = "../common/exchange.rs"]
 mod exchange;
+#[path = "../common/link.rs"]
+mod link;
 mod members;
 #[path = "../common/model.rs"]
 mod model;

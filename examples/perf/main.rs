@@ -17,6 +17,8 @@ mod echo;
 #[path = "../common/ends.rs"]
 mod ends;
 mod flow;
+#[path = "../common/link.rs"]
+mod link;
 mod measure;
 #[path = "../common/model.rs"]
 mod model;

@@ -3,6 +3,8 @@
 //! By default the server of `rdma_server` runs in this process too, on a second device model.
 
 mod client;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

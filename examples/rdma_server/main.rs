@@ -4,6 +4,8 @@
 
 #[path = "../rdma_client/client.rs"]
 mod client;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

@@ -8,6 +8,8 @@ mod channel;
 mod cli;
 #[path = "../common/ends.rs"]
 mod ends;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

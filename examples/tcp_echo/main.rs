@@ -6,6 +6,8 @@
 
 #[path = "../common/addresses.rs"]
 mod addresses;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

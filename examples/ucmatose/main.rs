@@ -6,6 +6,8 @@ mod addresses;
 mod connections;
 #[path = "../common/exchange.rs"]
 mod exchange;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

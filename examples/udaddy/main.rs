@@ -7,6 +7,8 @@ mod addresses;
 mod datagrams;
 #[path = "../common/exchange.rs"]
 mod exchange;
+#[path = "../common/link.rs"]
+mod link;
 #[path = "../common/model.rs"]
 mod model;
 #[path = "../common/node.rs"]

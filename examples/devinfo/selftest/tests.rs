@@ -111,12 +111,25 @@ fn a_card_without_force_loopback_is_tested_through_its_own_address() {
     });
 }
 
+/// Linux lowers the port of a card that it is done with.
+#[test]
+fn a_port_that_is_down_by_administration_is_raised() {
+    let mut card = without_force_loopback(Card::new(1));
+    card.admin_up = false;
+    let world = world(card, 1);
+    let skipped = run(|| Ok(world.platform(0))).expect("passed");
+    assert_eq!(skipped, []);
+}
+
 #[test]
 fn a_card_with_neither_force_loopback_nor_a_link_is_skipped_with_the_reason() {
     let mut nameless = Card::new(1);
     nameless.mac = [0; 6];
+    let mut lowered = Card::new(1).virtual_function();
+    lowered.admin_up = false;
     for (card, reason) in [
-        (unplugged(), "which is down: plug in a cable"),
+        (unplugged(), "which is down without a carrier"),
+        (lowered, "which is down by administration of the host"),
         (nameless, "needs a MAC address"),
     ] {
         let world = world(without_force_loopback(card), 1);

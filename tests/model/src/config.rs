@@ -77,6 +77,9 @@ pub struct Config {
     pub mtu: u16,
     /// Whether the cable is plugged in at power-on.
     pub link_up: bool,
+    /// The port's administrative state at power-on. Where it is down the firmware waits for a driver to raise the port; for
+    /// a virtual function the host has taken its port down.
+    pub admin_up: bool,
     /// ISSI levels offered: bit 0, bit 1.
     pub supported_issi: u32,
     /// Binary logarithm of the number of command slots.
@@ -162,6 +165,7 @@ impl Config {
             system_image_guid: 0,
             mtu: 4200,
             link_up: true,
+            admin_up: true,
             supported_issi: 0,
             log_cmdq_size: 0,
             log_cmdq_stride: 0,

@@ -107,7 +107,7 @@ impl Vport {
         Self {
             context,
             link_up: config.link_up,
-            admin_up: true,
+            admin_up: config.admin_up,
             mtu: config.mtu,
             traffic: PortTraffic::default(),
             ethernet: EthernetTraffic::default(),

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bareverbs_core::error::CommandFailure;
-use bareverbs_core::{AsyncEvent, CloseFailure, Device, DeviceError, Platform, PortState};
+use bareverbs_core::{
+    AsyncEvent, CloseFailure, Device, DeviceError, LinkStatus, Platform, PortState,
+};
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 use connectx_model::fault::{CommandFault, CommandRule};
@@ -35,6 +37,44 @@ fn a_health_error_reaches_whoever_waits() {
     let error = device.close().unwrap_err();
     assert_eq!(error.failure, CloseFailure::Device(fatal));
     assert_eq!(world.take_faults(0), []);
+}
+
+/// A port that another driver lowered looked as if its cable were out.
+#[test]
+fn a_port_down_by_administration_is_told_from_a_missing_cable() {
+    for (admin_up, link_up, expected) in [
+        (true, true, LinkStatus::Up),
+        (true, false, LinkStatus::NoCarrier),
+        (false, true, LinkStatus::AdminDown),
+        (false, false, LinkStatus::AdminDown),
+    ] {
+        for virtual_function in [false, true] {
+            let mut card = Card::new(1);
+            (card.admin_up, card.link_up) = (admin_up, link_up);
+            if virtual_function {
+                card = card.virtual_function();
+            }
+            let world = world(card);
+            let mut memory = Memory::new();
+            let device =
+                Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+            let found = device.query_link().expect("link");
+            match (virtual_function, expected) {
+                (true, LinkStatus::AdminDown) => assert_eq!(found, LinkStatus::VportAdminDown),
+                _ => assert_eq!(found, expected),
+            }
+            device.set_link(true).expect("asked");
+            let raised = device.query_link().expect("link");
+            match found {
+                LinkStatus::AdminDown if link_up => assert_eq!(raised, LinkStatus::Up),
+                LinkStatus::AdminDown => assert_eq!(raised, LinkStatus::NoCarrier),
+                // Neither a cable nor the host's decision is changed by asking.
+                _ => assert_eq!(raised, found),
+            }
+            device.close().expect("orderly");
+            assert_nothing_held(&world, "after close");
+        }
+    }
 }
 
 #[test]
