@@ -17,6 +17,8 @@ use crate::platform::{DmaError, Platform};
 const MAX_GIVE: u32 = 32 * 1024;
 /// Pages in one MANAGE_PAGES that takes.
 const MAX_TAKE: u32 = 512;
+/// Pages that a function can want, or give back, at a time.
+const MOST_WANTED: u32 = i32::MAX as u32;
 /// Functions (this one, its virtual functions, the embedded processor) that can have pages at a time.
 const MAX_FUNCTIONS: usize = 8;
 
@@ -26,8 +28,18 @@ struct Function {
     id: u16,
     embedded_cpu: bool,
     given: u32,
-    /// Still to be given (> 0) or taken back (< 0).
-    wanted: i64,
+    /// Still to be given.
+    to_give: u32,
+    /// Still to be taken back. What the firmware asks for and what it offers are counted apart: a command waits for the
+    /// one, and what it offered earlier does not help that command.
+    to_take: u32,
+}
+
+impl Function {
+    fn give_up(&mut self) {
+        self.to_give = 0;
+        self.to_take = 0;
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +112,8 @@ impl PageSupply {
 
     /// Whether nothing is in flight and nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && self.functions.iter().all(|function| function.wanted == 0)
+        let idle = |function: &Function| function.to_give == 0 && function.to_take == 0;
+        self.in_flight.is_none() && self.functions.iter().all(idle)
     }
 
     /// Why the last command failed, once.
@@ -115,21 +128,24 @@ impl PageSupply {
 
     /// Notes that a function wants pages (> 0), or that pages of it are to be taken back (< 0).
     pub(crate) fn request(&mut self, id: u16, embedded_cpu: bool, pages: i64) {
+        // Whoever asks without end gets no further than 2^31 pages.
+        let count = pages.unsigned_abs().min(MOST_WANTED.into()) as u32;
+        let (to_give, to_take) = if pages < 0 { (0, count) } else { (count, 0) };
         let known = self
             .functions
             .iter_mut()
             .find(|function| function.id == id && function.embedded_cpu == embedded_cpu);
         if let Some(function) = known {
-            // Whoever asks without end gets no further than 2^31 pages.
-            let limit = i64::from(i32::MAX);
-            function.wanted = function.wanted.saturating_add(pages).clamp(-limit, limit);
+            function.to_give = (function.to_give + to_give).min(MOST_WANTED);
+            function.to_take = (function.to_take + to_take).min(MOST_WANTED);
             return;
         }
         let function = Function {
             id,
             embedded_cpu,
             given: 0,
-            wanted: pages,
+            to_give,
+            to_take,
         };
         if self.functions.push(function).is_err() {
             self.refused += 1;
@@ -140,7 +156,8 @@ impl PageSupply {
     /// Asks for everything back that any function has.
     pub(crate) fn request_all_back(&mut self) {
         for function in &mut self.functions {
-            function.wanted = -i64::from(function.given);
+            function.to_give = 0;
+            function.to_take = function.given;
         }
     }
 
@@ -159,7 +176,7 @@ impl PageSupply {
         while let Some(index) = self
             .functions
             .iter()
-            .position(|function| function.wanted != 0)
+            .position(|function| function.to_give != 0 || function.to_take != 0)
         {
             if self.start(platform, chunks, queue, index) {
                 return;
@@ -198,7 +215,7 @@ impl PageSupply {
                 ),
                 Err(failure) => {
                     self.error = Some(refusal(ManagePages::Take, failure));
-                    self.functions[in_flight.function].wanted = 0;
+                    self.functions[in_flight.function].to_take = 0;
                 }
             },
             ManagePages::CannotGive => {
@@ -231,7 +248,7 @@ impl PageSupply {
         }
         if let Err(failure) = result {
             self.error = Some(refusal(ManagePages::Give, failure));
-            self.functions[in_flight.function].wanted = 0;
+            self.functions[in_flight.function].to_give = 0;
         }
     }
 
@@ -264,9 +281,9 @@ impl PageSupply {
         self.given = self.given.saturating_sub(returned);
         function.given = function.given.saturating_sub(returned);
         // The firmware gives what it can spare. When that is nothing, asking on at once would get nothing again.
-        function.wanted = match returned {
+        function.to_take = match returned {
             0 => 0,
-            _ => (function.wanted + i64::from(returned)).min(0),
+            _ => function.to_take.saturating_sub(returned),
         };
         page_chunk::free_unused(platform, chunks);
     }
@@ -282,17 +299,18 @@ impl PageSupply {
         let Function {
             id,
             embedded_cpu,
-            wanted,
+            to_give,
+            to_take,
             given,
         } = self.functions[index];
         let mut input = ManagePagesIn::new();
         input
             .set_function_id(id)
             .set_embedded_cpu_function(embedded_cpu);
-        if wanted < 0 {
-            let pages = wanted.unsigned_abs().min(u64::from(given.min(MAX_TAKE))) as u32;
+        if to_give == 0 {
+            let pages = to_take.min(given).min(MAX_TAKE);
             if pages == 0 {
-                self.functions[index].wanted = 0;
+                self.functions[index].to_take = 0;
                 return false;
             }
             input
@@ -308,7 +326,7 @@ impl PageSupply {
                 pages,
             );
         }
-        let pages = wanted.min(i64::from(MAX_GIVE)) as u32;
+        let pages = to_give.min(MAX_GIVE);
         match page_chunk::offer(platform, chunks, pages) {
             Ok(()) => {
                 input
@@ -327,24 +345,24 @@ impl PageSupply {
                     pages,
                 );
                 if posted {
-                    self.functions[index].wanted -= i64::from(pages);
+                    self.functions[index].to_give -= pages;
                 } else {
                     page_chunk::withdraw(platform, chunks);
                 }
                 posted
             }
             Err(error) => {
-                log::error!("the firmware asks for {wanted} pages for function {id}: {error}");
+                log::error!("the firmware asks for {to_give} pages for function {id}: {error}");
                 self.error = Some(match error {
                     OfferError::Memory(error) => SupplyError::Memory(error),
                     OfferError::Chunks { missing, run } => {
-                        let later = (wanted - i64::from(pages)) as usize;
+                        let later = (to_give - pages) as usize;
                         let missing = (missing as usize + later).div_ceil(run);
                         SupplyError::Chunks { missing }
                     }
                 });
                 self.refused += 1;
-                self.functions[index].wanted = 0;
+                self.functions[index].to_give = 0;
                 input.set_op_mod(ManagePages::CannotGive.number());
                 self.post(
                     platform,
@@ -398,13 +416,13 @@ impl PageSupply {
             }
             // The slot is lost to a command that timed out: no pages will ever be supplied again.
             Err(PostError::Full) => {
-                self.functions[function].wanted = 0;
+                self.functions[function].give_up();
                 let waited = queue.timeout().into();
                 self.error = Some(refusal(what, CommandFailure::QueueFull { waited }));
                 false
             }
             Err(PostError::Failed(failure)) => {
-                self.functions[function].wanted = 0;
+                self.functions[function].give_up();
                 self.error = Some(refusal(what, failure));
                 false
             }

@@ -76,6 +76,36 @@ fn pages_are_given_and_taken_back_on_request() {
     fake.assert_clean();
 }
 
+/// The firmware asks for pages, which a command waits for, while the driver is still taking back what it offered before.
+#[test]
+fn pages_asked_for_while_others_are_taken_back_are_given() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    request(&fake, -5);
+    device.poll().expect("MANAGE_PAGES is under way");
+    request(&fake, 8);
+    device.poll().expect("and this comes before its answer");
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 20 - 5 + 8);
+    // Nor does the one count against the other when both come at once.
+    fake.lock().history.clear();
+    request(&fake, -5);
+    request(&fake, 8);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 23 - 5 + 8);
+    let given: Vec<u32> = fake
+        .lock()
+        .history
+        .iter()
+        .filter(|posted| posted.op_mod == 1)
+        .map(|posted| posted.dword(12))
+        .collect();
+    assert_eq!(given, [8]);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
 #[test]
 fn a_request_that_cannot_be_met_is_answered() {
     let fake = Fake::new();
