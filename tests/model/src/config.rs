@@ -1,6 +1,7 @@
 //! What the modelled card is: identity, capabilities, how much memory it wants, how it starts.
 
 use crate::card::Card;
+use crate::unkind::Unkind;
 use bareverbs_firmware_cmds::caps::{
     AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
@@ -121,6 +122,8 @@ pub struct Config {
     /// Whether set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
     /// model does not know.
     pub strict: bool,
+    /// What it does with the freedom that the interface leaves it.
+    pub unkind: Unkind,
     /// General capabilities at power-on.
     pub general: HcaCap,
     /// The best that SET_HCA_CAP can ask for.
@@ -184,6 +187,7 @@ impl Config {
             combining: None,
             command_time: Duration::ZERO,
             strict: true,
+            unkind: Unkind::default(),
             general: HcaCap::ZERO,
             general_max: HcaCap::ZERO,
             roce: RoceCap::ZERO,

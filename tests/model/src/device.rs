@@ -22,6 +22,7 @@ use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
 use crate::table::Table;
 use crate::uar::Uar;
+use crate::unkind::Whims;
 use crate::vport::Vport;
 use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::roce::RoceAddr;
@@ -175,6 +176,7 @@ pub(crate) struct Device {
     pub(crate) scratch: Option<Scratch>,
     pub(crate) node_description: [u8; 64],
     pub(crate) wqe: Vec<u8>,
+    pub(crate) whims: Whims,
 }
 
 impl Device {
@@ -227,6 +229,7 @@ impl Device {
             scratch: Some(Scratch::new()),
             node_description: [0; 64],
             wqe: Vec::new(),
+            whims: Whims::new(&config.unkind),
             caps,
             config,
         }
@@ -252,7 +255,8 @@ impl Device {
 
     /// Whether the function has come out of reset.
     pub(crate) fn booted(&self) -> bool {
-        self.now >= self.started + self.config.boot_time
+        let booted = self.started + self.config.boot_time;
+        self.now >= booted.max(self.whims.initializing_until)
     }
 
     /// The free-running clock that the init segment and completions show.
@@ -387,6 +391,7 @@ impl Device {
         self.loopback.clear();
         self.forced.clear();
         self.looped.clear();
+        self.forget_late();
         self.pages.release_all();
         self.pages.asked = 0;
     }

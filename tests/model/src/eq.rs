@@ -82,8 +82,22 @@ impl Device {
         true
     }
 
-    /// Puts an entry into a queue and raises its interrupt if armed.
+    /// Puts an entry into a queue, in its turn.
     pub(crate) fn post_event(
+        &mut self,
+        io: &mut Io<'_>,
+        eqn: u32,
+        kind: u8,
+        sub: u8,
+        data: &[u8; 28],
+    ) {
+        if !self.put_off(eqn, kind, sub, data) {
+            self.write_event(io, eqn, kind, sub, data);
+        }
+    }
+
+    /// Puts an entry into a queue and raises its interrupt if armed.
+    pub(crate) fn write_event(
         &mut self,
         io: &mut Io<'_>,
         eqn: u32,
@@ -119,7 +133,8 @@ impl Device {
         self.stats.events += 1;
         if eq.armed {
             eq.armed = false;
-            io.interrupt(eq.context.intr());
+            let vector = eq.context.intr();
+            self.raise(io, vector);
         }
     }
 
@@ -153,7 +168,8 @@ impl Device {
         eq.armed = true;
         if ahead != 0 {
             eq.armed = false;
-            io.interrupt(eq.context.intr());
+            let vector = eq.context.intr();
+            self.raise(io, vector);
         }
     }
 }

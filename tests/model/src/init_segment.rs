@@ -59,7 +59,13 @@ impl Device {
         match offset {
             ADDRESS_HIGH => self.cmdq.latch = value,
             ADDRESS_LOW => self.address_low(value),
-            DOORBELL => self.cmdq.ring(value, self.now),
+            DOORBELL => {
+                let most = self.config.unkind.command_delay;
+                for slot in (0..32).filter(|slot| value >> slot & 1 != 0) {
+                    let at = self.now + self.whims.delay(most);
+                    self.cmdq.ring(1 << slot, at);
+                }
+            }
             // Clears the legacy interrupt, which this function does not have.
             0x200c => {}
             _ => {
@@ -83,6 +89,7 @@ impl Device {
                 self.health.interface = INTERFACE_FULL;
                 let latched = self.now + self.config.latch_time;
                 self.cmdq.program(address, self.now, latched);
+                self.whims.initializing_until = self.now + self.config.unkind.initialize_again;
             }
             // The driver gives up on the device without commands: nothing may touch its memory any more.
             INTERFACE_DISABLED => {

@@ -198,13 +198,15 @@ impl Model {
             if !device.health.well() || device.health.interface != 0 {
                 return;
             }
+            device.run_whims(io);
             device.run_timers(io);
             for _ in 0..TURNS {
-                if device.idle() {
+                if device.idle() || device.rests() {
                     break;
                 }
                 device.run_queues(io);
                 device.run_loopback(io);
+                device.rest();
             }
             // Pages become spare by commands only.
             if commands {
@@ -225,12 +227,16 @@ impl Model {
             return None;
         }
         let commands = device.cmdq.next_deadline(device.config.command_time);
-        let boot = (!device.booted()).then(|| device.started + device.config.boot_time);
-        let busy = (!device.idle()).then_some(device.now);
+        let boot = (!device.booted()).then(|| {
+            let booted = device.started + device.config.boot_time;
+            booted.max(device.whims.initializing_until)
+        });
+        let busy = (!device.idle()).then(|| device.rests_until());
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
         let timer = device.timers.first().map(|&(at, _)| at);
         let held_back = device.held_back.first().map(|&(at, _)| at);
-        let first = [commands, boot, busy, drain, timer, held_back]
+        let late = device.late_deadline();
+        let first = [commands, boot, busy, drain, timer, held_back, late]
             .into_iter()
             .flatten()
             .min();

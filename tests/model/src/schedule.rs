@@ -80,12 +80,14 @@ impl Device {
     /// Gives every QP that has something to do its turn. Returns whether something is left.
     pub(crate) fn run_queues(&mut self, io: &mut Io<'_>) -> bool {
         for _ in 0..self.ready.len() {
+            let (budget, others) = self.turn(RUN_BUDGET, self.ready.len());
+            self.ready.rotate_left(others);
             let Some(qpn) = self.ready.pop_front() else {
                 break;
             };
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.queued = false;
-                self.run_qp(io, qpn);
+                self.run_qp(io, qpn, budget);
             } else {
                 self.run_sq(io, qpn);
             }
@@ -93,7 +95,7 @@ impl Device {
         !self.ready.is_empty()
     }
 
-    fn run_qp(&mut self, io: &mut Io<'_>, qpn: u32) {
+    fn run_qp(&mut self, io: &mut Io<'_>, qpn: u32, budget: usize) {
         let now = self.now;
         let Some(qp) = self.qps.get_mut(qpn) else {
             return;
@@ -121,7 +123,7 @@ impl Device {
                 let mut scratch = self.scratch.take().unwrap_or_default();
                 let mut more = false;
                 self.with_transport(io, qpn, |transport, env| {
-                    more = transport.run(env, &mut scratch, now, RUN_BUDGET);
+                    more = transport.run(env, &mut scratch, now, budget);
                 });
                 self.scratch = Some(scratch);
                 if more {
@@ -263,7 +265,8 @@ impl Device {
         let due = |timers: &BTreeSet<(Duration, u32)>| {
             !timers.is_empty() && timers.first().is_some_and(|&(at, _)| at <= now)
         };
-        !self.idle()
+        !self.idle() && !self.rests()
+            || self.whim_is_due()
             || due(&self.timers)
             || due(&self.held_back)
             || self.front_is_late(now)

@@ -194,6 +194,12 @@ impl Device {
         let Some(opcode) = Opcode::from_number(number) else {
             return Err(unknown(number));
         };
+        if matches!(
+            opcode,
+            Opcode::DestroyCq | Opcode::DestroyEq | Opcode::DestroyQp | Opcode::Qp2Rst
+        ) {
+            self.catch_up(io);
+        }
         commands! { self, io, opcode, input, output:
             EnableHca, Disabled, lifecycle::enable;
             DisableHca, Enabled, lifecycle::disable;

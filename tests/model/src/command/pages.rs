@@ -145,6 +145,7 @@ fn take(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ManagePagesIn>) -> 
         let checked = device.pages.check_firmware(io);
         device.assert_context(checked)?;
     }
+    let count = device.returns(count);
     let pages = device.pages.take(count, device.config.init_pages, all);
     for (entry, page) in call.output_tail.chunks_exact_mut(8).zip(&pages) {
         entry.copy_from_slice(&page.to_be_bytes());

@@ -1,0 +1,530 @@
+//! Drawing cards.
+
+use core::fmt;
+use std::time::Duration;
+
+use connectx_model::link::rng::Rng;
+use connectx_model::{Config as Model, Unkind};
+
+use super::refusal::Refusal;
+
+const MICROSECOND: Duration = Duration::from_micros(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// Two cards on one cable.
+#[derive(Debug, Clone)]
+pub struct PairDraw {
+    /// What they were drawn from.
+    pub seed: u64,
+    /// The cards.
+    pub cards: [CardDraw; 2],
+    /// Interrupt vectors that the platform offers for each card; 0: polling.
+    pub vectors: u16,
+    /// Which card asks for the connection.
+    pub client: usize,
+}
+
+/// A card, and how its driver is set up.
+#[derive(Debug, Clone)]
+pub struct CardDraw {
+    /// The model's configuration.
+    pub model: Model,
+    /// The driver's.
+    pub driver: bareverbs_core::Config,
+    /// Chunks of page room that the driver has.
+    pub page_chunks: usize,
+    /// Atomic operations work on it, in the host's byte order.
+    pub atomics: bool,
+    /// Reliable connections can be looped back by force.
+    pub force_loopback: bool,
+    /// What may be refused on it, and why.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Draws, and remembers what a draw allows to be refused.
+struct Dice {
+    rng: Rng,
+    refusals: Vec<Refusal>,
+}
+
+impl Dice {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.rng.below(bound)
+    }
+
+    /// From `low` to `high`, both included; the ends come more often.
+    fn between(&mut self, low: u32, high: u32) -> u32 {
+        match self.below(6) {
+            0 => low,
+            1 => high,
+            _ => low + self.below(high - low + 1),
+        }
+    }
+
+    fn byte(&mut self, low: u8, high: u8) -> u8 {
+        self.between(low.into(), high.into()) as u8
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.below(n) == 0
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u32) as usize]
+    }
+
+    fn up_to(&mut self, most: Duration) -> Duration {
+        most.mul_f64(f64::from(self.below(1001)) / 1000.0)
+    }
+}
+
+impl PairDraw {
+    /// The two cards of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Dice {
+            rng: Rng::new(seed),
+            refusals: Vec::new(),
+        };
+        // The cable's: both ends of a path are set up for the same frames.
+        let mtu = dice.of(&[352, 576, 1024, 1500, 2048, 4200, 9000, 9978]);
+        let polled = dice.flip();
+        let mut cards = [0, 1].map(|unit| card(&mut dice, unit, mtu, polled));
+        let vectors = cards.iter().map(|card| card.model.msix_vectors).min();
+        let vectors = if polled {
+            0
+        } else {
+            vectors.unwrap_or(0).min(8)
+        };
+        for card in &mut cards {
+            card.refuse_event_queues(vectors);
+        }
+        Self {
+            seed,
+            vectors,
+            client: dice.below(2) as usize,
+            cards,
+        }
+    }
+}
+
+impl CardDraw {
+    /// Whether a step on this card may be refused so.
+    #[must_use]
+    pub fn may_refuse(&self, refusal: Refusal) -> bool {
+        self.refusals.contains(&refusal)
+    }
+
+    /// Event queues that the driver wants and the card does not have.
+    fn refuse_event_queues(&mut self, vectors: u16) {
+        let wanted = match vectors {
+            0 => self.driver.completion_event_queues,
+            _ => self.driver.completion_event_queues.min(vectors - 1),
+        };
+        if 1 + wanted > u16::from(self.model.general.max_num_eqs()) {
+            self.refusals.push(Refusal::EventQueues);
+        }
+    }
+}
+
+fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool) -> CardDraw {
+    dice.refusals.clear();
+    let mut model = Model::new(unit as u8 + 1);
+    model.mtu = mtu;
+    model.firmware = (
+        dice.between(12, 28) as u16,
+        dice.between(0, 99) as u16,
+        dice.between(0, 9999) as u16,
+    );
+    identity(dice, &mut model);
+    command_queue(dice, &mut model);
+    let page_chunks = pages(dice, &mut model);
+    limits(dice, &mut model);
+    switches(dice, &mut model);
+    roce(dice, &mut model);
+    let atomics = atomics(dice, &mut model);
+    model.unkind = unkind(dice);
+    model.cq_counters_lag = dice.flip();
+    if dice.one_in(3) {
+        model.latch_time = dice.up_to(5 * MS);
+    }
+    if !model.unkind.page_period.is_zero() && model.page_chunk == 0 {
+        // A firmware that cannot wait for pages cannot play with them either.
+        model.unkind.page_period = Duration::ZERO;
+    }
+    let roce_runs = model.general.roce();
+    let force_loopback = if roce_runs {
+        model.roce.fl_rc_qp_when_roce_enabled()
+    } else {
+        model.general.fl_rc_qp_when_roce_disabled()
+    };
+    CardDraw {
+        driver: driver(dice, polled),
+        page_chunks,
+        atomics,
+        force_loopback,
+        refusals: std::mem::take(&mut dice.refusals),
+        model,
+    }
+}
+
+/// What the card is, and where its registers are.
+fn identity(dice: &mut Dice, model: &mut Model) {
+    if dice.one_in(4) {
+        *model = model.clone().virtual_function();
+        if dice.one_in(8) {
+            *model = model.clone().without_addresses();
+        }
+    }
+    if dice.one_in(3) {
+        *model = model.clone().without_netdev();
+    }
+    if dice.one_in(4) {
+        // The platform cannot combine writes: nothing comes of it.
+        *model = model.clone().with_blue_flame();
+    }
+    model.bar_size = 1 << dice.between(16, 26);
+    model.msix_vectors = dice.of(&[1, 2, 3, 4, 8, 12, 16, 64]);
+    model.supported_issi = match dice.below(60) {
+        0 => {
+            dice.refusals.push(Refusal::Issi);
+            0b100
+        }
+        1..6 => 0b11,
+        6..10 => 0b01,
+        10..12 => 0,
+        _ => 0b10,
+    };
+    model.boot_time = match dice.below(8) {
+        0 => Duration::ZERO,
+        1 => dice.up_to(30_000 * MS),
+        _ => dice.up_to(20 * MS),
+    };
+}
+
+fn command_queue(dice: &mut Dice, model: &mut Model) {
+    let (size, stride) = match dice.below(60) {
+        0 => {
+            dice.refusals.push(Refusal::QueueGeometry);
+            dice.of(&[(0, 6), (5, 5), (5, 8), (4, 9), (3, 0)])
+        }
+        _ => {
+            let size = dice.byte(1, 5);
+            (size, dice.byte(6, 12 - size))
+        }
+    };
+    model.log_cmdq_size = size;
+    model.log_cmdq_stride = stride;
+    model.command_time = match dice.below(4) {
+        0 => dice.up_to(MS),
+        _ => Duration::ZERO,
+    };
+    let checksum = dice.of(&[0, 3]);
+    model.general_max.set_cmdif_checksum(checksum);
+}
+
+/// Pages of the firmware, and how many chunks there are for them.
+fn pages(dice: &mut Dice, model: &mut Model) -> usize {
+    if !model.is_virtual() {
+        model.boot_pages = match dice.below(40) {
+            0 => dice.between(3000, 5000),
+            1..4 => dice.between(100, 1100),
+            _ => dice.between(0, 40),
+        };
+        model.init_pages = match dice.below(60) {
+            0 => dice.between(8000, 13_000),
+            1..4 => dice.between(100, 1100),
+            // It cannot ask for more before there is an event queue.
+            _ => dice.between(1, 40),
+        };
+    }
+    model.page_chunk = match dice.below(8) {
+        0 => {
+            // It never asks: then what it wants at the start has to do.
+            model.init_pages = model.init_pages.max(40);
+            0
+        }
+        _ => dice.between(1, 70),
+    };
+    let needed = (model.boot_pages.div_ceil(512) + model.init_pages.div_ceil(512)) as usize;
+    if needed > 1 && dice.one_in(10) {
+        dice.refusals.push(Refusal::PageRoom);
+        return needed - 1;
+    }
+    // Every request of one page at run time may take a chunk of its own.
+    needed + 400
+}
+
+/// How many there can be of each object, and how large it can be.
+fn limits(dice: &mut Dice, model: &mut Model) {
+    let eqs = dice.of(&[1, 2, 3, 5, 8, 32, 64, 127]);
+    let log_eq = if dice.one_in(40) {
+        dice.refusals.push(Refusal::EventQueueSize);
+        dice.byte(2, 7)
+    } else {
+        dice.byte(8, 24)
+    };
+    let log_cq = if dice.one_in(30) {
+        dice.refusals.push(Refusal::CompletionQueueSize);
+        dice.byte(1, 6)
+    } else {
+        dice.byte(7, 22)
+    };
+    let log_qp = if dice.one_in(30) {
+        dice.refusals.push(Refusal::QueuePairSize);
+        dice.byte(1, 6)
+    } else {
+        dice.byte(7, 15)
+    };
+    let send_wqe = if dice.one_in(30) {
+        dice.refusals.push(Refusal::QueuePairSize);
+        dice.of(&[64, 128, 192])
+    } else {
+        64 * dice.between(4, 16) as u16
+    };
+    let receive_wqe = 16 << dice.below(8);
+    let number = |dice: &mut Dice, least: u8| dice.byte(least, 18);
+    let (qps, cqs, pds, srqs, mkeys) = (
+        number(dice, 7),
+        number(dice, 4),
+        number(dice, 2),
+        number(dice, 0),
+        number(dice, 6),
+    );
+    let cqe_version = if dice.one_in(60) {
+        dice.refusals.push(Refusal::CqeVersion);
+        0
+    } else {
+        1
+    };
+    let (requests, responses) = (dice.byte(0, 7), dice.byte(0, 7));
+    let (message, ack_delay) = (dice.byte(20, 31), dice.byte(0, 31));
+    let (pkeys, gids) = (dice.between(0, 5) as u16, dice.between(0, 4) as u16);
+    let frequency = dice.between(50, 2000);
+    let more_qps = qps.saturating_add(dice.byte(0, 3));
+    for caps in [&mut model.general, &mut model.general_max] {
+        caps.set_max_num_eqs(eqs)
+            .set_log_max_eq_sz(log_eq)
+            .set_log_max_cq_sz(log_cq)
+            .set_log_max_qp_sz(log_qp)
+            .set_max_wqe_sz_sq(send_wqe)
+            .set_max_wqe_sz_rq(receive_wqe)
+            .set_log_max_qp(qps)
+            .set_log_max_cq(cqs)
+            .set_log_max_pd(pds)
+            .set_log_max_srq(srqs)
+            .set_log_max_mkey(mkeys)
+            .set_cqe_version(cqe_version)
+            .set_log_max_ra_req_qp(requests)
+            .set_log_max_ra_res_qp(responses)
+            .set_log_max_msg(message)
+            .set_local_ca_ack_delay(ack_delay)
+            .set_pkey_table_size(pkeys)
+            .set_gid_table_size(gids)
+            .set_device_frequency_mhz(frequency)
+            .set_device_frequency_khz(frequency * 1000);
+    }
+    model.general_max.set_log_max_qp(more_qps);
+}
+
+/// What it has or has not.
+fn switches(dice: &mut Dice, model: &mut Model) {
+    let on: [bool; 10] = core::array::from_fn(|_| dice.flip());
+    for caps in [&mut model.general, &mut model.general_max] {
+        caps.set_cq_oi(on[0])
+            .set_cq_resize(on[1])
+            .set_cq_moderation(on[2])
+            .set_block_lb_mc(on[3])
+            .set_driver_version(on[4])
+            .set_out_of_seq_cnt(on[5])
+            .set_retransmission_q_counters(on[5])
+            .set_xrc(on[6])
+            .set_uc(on[7])
+            .set_vport_counters(on[8])
+            .set_fl_rc_qp_when_roce_disabled(on[9]);
+    }
+}
+
+fn roce(dice: &mut Dice, model: &mut Model) {
+    if dice.one_in(30) {
+        for caps in [&mut model.general, &mut model.general_max] {
+            caps.set_roce(false);
+        }
+        dice.refusals.push(Refusal::NoRoce);
+        return;
+    }
+    let versions = match dice.below(30) {
+        0 => {
+            dice.refusals.push(Refusal::NoRoceV2);
+            0b001
+        }
+        1..10 => 0b100,
+        _ => 0b101,
+    };
+    let table = match dice.below(40) {
+        0 => {
+            dice.refusals.push(Refusal::NoRoce);
+            0
+        }
+        _ => dice.of(&[1, 2, 3, 8, 16, 32, 100, 128, 254, 255]),
+    };
+    let loopback = dice.below(4);
+    let first_port = dice.between(0xc000, 0xfff0) as u16;
+    let last_port = dice.between(first_port.into(), 0xffff) as u16;
+    let own_port = dice.flip();
+    for caps in [&mut model.roce, &mut model.roce_max] {
+        caps.set_roce_version(versions)
+            .set_roce_address_table_size(table)
+            .set_fl_rc_qp_when_roce_enabled(loopback & 1 != 0)
+            .set_fl_rc_qp_when_roce_disabled(loopback & 2 != 0)
+            .set_r_roce_min_src_udp_port(first_port)
+            .set_r_roce_max_src_udp_port(last_port);
+    }
+    model.roce_max.set_sw_r_roce_src_udp_port(own_port);
+}
+
+/// Whether verbs has atomics on it.
+fn atomics(dice: &mut Dice, model: &mut Model) -> bool {
+    let has = !dice.one_in(4);
+    let endianness = !dice.one_in(4);
+    let operations = dice.of(&[0b11, 0b11, 0b11, 0b1111, 0b01, 0b10, 0]);
+    let sizes = dice.of(&[8, 8, 8, 0x18, 0x1f8, 0]);
+    for caps in [&mut model.general, &mut model.general_max] {
+        caps.set_atomic(has);
+    }
+    model
+        .atomic
+        .set_supported_atomic_req_8B_endianness_mode_1(endianness)
+        .set_atomic_operations(operations)
+        .set_atomic_size_qp(sizes);
+    has && endianness && operations & 0b11 == 0b11 && sizes & 8 != 0
+}
+
+/// Each kind of unkindness by itself, so that most cards have some.
+fn unkind(dice: &mut Dice) -> Unkind {
+    let seed = u64::from(dice.below(u32::MAX));
+    let mut unkind = Unkind {
+        seed,
+        ..Unkind::default()
+    };
+    if dice.flip() {
+        let most = dice.of(&[10 * MICROSECOND, MS, 20 * MS]);
+        unkind.command_delay = dice.up_to(most);
+    }
+    if dice.one_in(3) {
+        let most = dice.of(&[MS, 1900 * MS]);
+        unkind.initialize_again = dice.up_to(most);
+    }
+    if dice.flip() {
+        let most = dice.of(&[10 * MICROSECOND, MS, 50 * MS]);
+        unkind.page_period = MICROSECOND + dice.up_to(most);
+        unkind.page_most = dice.of(&[1, 2, 7, 33, 64]);
+    }
+    unkind.keeps_pages = dice.one_in(3);
+    if dice.one_in(3) {
+        unkind.event_delay = dice.up_to(10 * MS);
+    }
+    if dice.one_in(3) {
+        unkind.interrupt_delay = dice.up_to(10 * MS);
+    }
+    if dice.one_in(3) {
+        unkind.repeated_interrupts = dice.of(&[10, 500, 1000]);
+    }
+    if dice.one_in(3) {
+        unkind.rest = dice.up_to(MS);
+    }
+    unkind.any_turn = dice.flip();
+    unkind
+}
+
+fn driver(dice: &mut Dice, polled: bool) -> bareverbs_core::Config {
+    let mut config = bareverbs_core::Config::DEFAULT;
+    config.interrupts = !polled;
+    config.command_signatures = dice.flip();
+    config.completion_event_queues = dice.of(&[0, 0, 0, 1, 2, 3]);
+    config.event_queue_entries = dice.of(&[1, 64, 512, 1024]);
+    config.health_interval = dice.of(&[5 * MS, 100 * MS, 1000 * MS]);
+    config
+}
+
+impl fmt::Display for PairDraw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            vectors, client, ..
+        } = self;
+        writeln!(f, "{vectors} vectors, card {client} connects")?;
+        for (index, card) in self.cards.iter().enumerate() {
+            writeln!(f, "card {index}: {card}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CardDraw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = &self.model;
+        let (caps, roce) = (&model.general, &model.roce);
+        writeln!(
+            f,
+            "{:?}, MAC {:02x?}, MTU {}, ISSI {:#b}, command queue 2^{} x 2^{} (each at least {:?}), BAR {:#x}, {} vectors, \
+             boot {:?}",
+            model.function,
+            model.mac,
+            model.mtu,
+            model.supported_issi,
+            model.log_cmdq_size,
+            model.log_cmdq_stride,
+            model.command_time,
+            model.bar_size,
+            model.msix_vectors,
+            model.boot_time,
+        )?;
+        writeln!(
+            f,
+            "  pages {} + {}, then {}; room for {} chunks",
+            model.boot_pages, model.init_pages, model.page_chunk, self.page_chunks
+        )?;
+        writeln!(
+            f,
+            "  EQs {} of 2^{}, CQs 2^{} of 2^{}, QPs 2^{} of 2^{}, WQEs {} and {}, CQE version {}, reads 2^{} and 2^{}",
+            caps.max_num_eqs(),
+            caps.log_max_eq_sz(),
+            caps.log_max_cq(),
+            caps.log_max_cq_sz(),
+            caps.log_max_qp(),
+            caps.log_max_qp_sz(),
+            caps.max_wqe_sz_sq(),
+            caps.max_wqe_sz_rq(),
+            caps.cqe_version(),
+            caps.log_max_ra_req_qp(),
+            caps.log_max_ra_res_qp(),
+        )?;
+        writeln!(
+            f,
+            "  RoCE {} versions {:#b}, {} GIDs, force loopback {}, atomics {}",
+            caps.roce(),
+            roce.roce_version(),
+            roce.roce_address_table_size(),
+            self.force_loopback,
+            self.atomics,
+        )?;
+        writeln!(
+            f,
+            "  counters lag {}, latch {:?}, {:?}",
+            model.cq_counters_lag, model.latch_time, model.unkind
+        )?;
+        writeln!(
+            f,
+            "  driver: interrupts {}, signatures {}, {} completion EQs, {} entries",
+            self.driver.interrupts,
+            self.driver.command_signatures,
+            self.driver.completion_event_queues,
+            self.driver.event_queue_entries,
+        )?;
+        write!(f, "  may be refused: {:?}", self.refusals)
+    }
+}

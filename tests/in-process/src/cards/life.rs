@@ -1,0 +1,224 @@
+//! The life of two drawn cards, from reset to the last page.
+
+use std::net::IpAddr;
+
+use bareverbs_core::{
+    CqSlot, Device, DeviceSlot, GidEntry, PageChunk, QpSlot, RoceVersion, SrqSlot, Storage,
+};
+use connectx_model::Objects;
+
+use super::draw::{CardDraw, PairDraw};
+use super::refusal::Trouble;
+use super::{Report, selftest, talk};
+use crate::{Accounting, Builder, ModelPlatform, World};
+
+/// Queue pairs and completion queues that a device has room for.
+const QUEUES: usize = 12;
+
+pub(super) type Card<'s> = Device<'s, ModelPlatform>;
+
+/// Address of a card.
+pub(super) fn ip(card: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, card as u8 + 1])
+}
+
+/// Where the storage of a device is.
+struct Room {
+    device: DeviceSlot,
+    qps: Vec<QpSlot>,
+    cqs: Vec<CqSlot>,
+    srqs: Vec<SrqSlot>,
+    chunks: Vec<PageChunk>,
+}
+
+impl Room {
+    fn new(card: &CardDraw) -> Box<Self> {
+        let mut room = Self {
+            device: DeviceSlot::new(),
+            qps: Vec::new(),
+            cqs: Vec::new(),
+            srqs: vec![SrqSlot::new()],
+            chunks: Vec::new(),
+        };
+        room.qps.resize_with(QUEUES, QpSlot::new);
+        room.cqs.resize_with(QUEUES, CqSlot::new);
+        room.chunks.resize_with(card.page_chunks, PageChunk::new);
+        Box::new(room)
+    }
+
+    fn storage(&mut self) -> Storage<'_> {
+        Storage::new(
+            &mut self.device,
+            &mut self.qps,
+            &mut self.cqs,
+            &mut self.srqs,
+            &mut self.chunks,
+        )
+    }
+}
+
+/// How steps ended.
+struct Record<'p> {
+    pair: &'p PairDraw,
+    report: Report,
+}
+
+impl Record<'_> {
+    /// The step's result; `None` if it was refused for a reason that one of these cards names.
+    fn judge<T>(
+        &mut self,
+        step: &str,
+        cards: &[usize],
+        result: Result<T, Trouble>,
+    ) -> Result<Option<T>, String> {
+        let trouble = match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(trouble) => trouble,
+        };
+        let named = cards
+            .iter()
+            .flat_map(|&card| &self.pair.cards[card].refusals)
+            .any(|refusal| refusal.explains(&trouble));
+        if named {
+            self.report.refusals += 1;
+            return Ok(None);
+        }
+        Err(format!("{step} of card {cards:?}: {trouble} ({trouble:?})"))
+    }
+}
+
+/// From reset to the end.
+pub(super) fn live(pair: &PairDraw) -> Result<Report, String> {
+    let world = Builder::new()
+        .function(pair.cards[0].model.clone())
+        .function(pair.cards[1].model.clone())
+        .interrupts(pair.vectors)
+        .stepped();
+    let before = [0, 1].map(|card| world.accounting(card));
+    let mut record = Record {
+        pair,
+        report: Report::default(),
+    };
+    let lived = between(&world, &mut record);
+    lived?;
+    for card in [0, 1] {
+        nothing_left(&world, card, before[card])?;
+    }
+    Ok(record.report)
+}
+
+fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
+    let pair = record.pair;
+    let mut rooms = [0, 1].map(|card: usize| Room::new(&pair.cards[card]));
+    let [first, second] = &mut rooms;
+    let mut devices = [None, None];
+    for (card, room) in [first, second].into_iter().enumerate() {
+        let opened = Device::open(
+            world.platform(card),
+            pair.cards[card].driver,
+            room.storage(),
+        );
+        devices[card] = record.judge("bring-up", &[card], opened.map_err(Trouble::from))?;
+        record.report.up += usize::from(devices[card].is_some());
+    }
+    let mut ready = [None; 2];
+    for (card, device) in devices.iter().enumerate() {
+        let Some(device) = device else {
+            continue;
+        };
+        capabilities(device, &pair.cards[card])?;
+        let version = address(device, card);
+        ready[card] = record.judge("address", &[card], version)?;
+        let tested = selftest::run(device, &pair.cards[card], ready[card].is_some());
+        if let Some(true) = record.judge("self test", &[card], tested)? {
+            record.report.self_tests += 1;
+        }
+    }
+    if let ([Some(first), Some(second)], [Some(()), Some(())]) = (&devices, ready) {
+        let macs = [first.mac(), second.mac()].map(|mac| mac.map_err(Trouble::from));
+        let [Ok(first_mac), Ok(second_mac)] = macs else {
+            return Err(format!("MAC addresses: {macs:?}"));
+        };
+        let talked = talk::run(world, pair, [first, second], [first_mac, second_mac]);
+        let talked = record.judge("connection", &[0, 1], talked)?;
+        record.report.connections += usize::from(talked.is_some());
+    }
+    for (card, device) in devices.into_iter().enumerate() {
+        let Some(device) = device else {
+            continue;
+        };
+        let quarantined = device.bytes_quarantined();
+        if quarantined != 0 {
+            return Err(format!("card {card}: {quarantined} bytes in quarantine"));
+        }
+        if let (_, wrong @ 1..) = device.page_faults() {
+            return Err(format!(
+                "card {card}: {wrong} pages returned that were not given"
+            ));
+        }
+        record.judge("teardown", &[], device.close().map_err(Trouble::from))?;
+    }
+    Ok(())
+}
+
+/// That the driver says of the card what was drawn.
+fn capabilities(device: &Card<'_>, card: &CardDraw) -> Result<(), String> {
+    let caps = device.capabilities();
+    for (what, is, drawn) in [
+        ("atomics", caps.has_atomics(), card.atomics),
+        (
+            "force loopback",
+            caps.has_force_loopback(),
+            card.force_loopback,
+        ),
+    ] {
+        if is != drawn {
+            return Err(format!("{what}: the driver says {is}, drawn was {drawn}"));
+        }
+    }
+    Ok(())
+}
+
+/// Gives a card its address.
+fn address(device: &Card<'_>, card: usize) -> Result<(), Trouble> {
+    let mut mac = device.mac()?;
+    if mac == [0; 6] {
+        mac = [0x06, 0, 0, 0, 0, card as u8];
+        device.set_mac(mac)?;
+    }
+    let entry = GidEntry {
+        gid: ip(card).into(),
+        version: RoceVersion::V2,
+        vlan: None,
+        mac,
+    };
+    Ok(device.set_gid(0, entry)?)
+}
+
+/// That nothing of the driver is left in or for a card.
+fn nothing_left(world: &World, card: usize, before: Accounting) -> Result<(), String> {
+    // What was late comes now, and must find nothing to touch.
+    world.advance(std::time::Duration::from_millis(100));
+    let faults = world.take_faults(card);
+    if !faults.is_empty() {
+        return Err(format!(
+            "card {card}: DMA outside of what is mapped: {faults:?}"
+        ));
+    }
+    let after = world.accounting(card);
+    if after != before {
+        return Err(format!(
+            "card {card}: memory: {before:?} before, {after:?} after"
+        ));
+    }
+    world.with_model(card, |model| {
+        let (leaks, pages) = (model.leaks().to_vec(), model.pages_held());
+        let objects = model.objects();
+        if !leaks.is_empty() || pages != 0 || objects != Objects::default() {
+            return Err(format!(
+                "card {card}: {leaks:?}, {pages} pages held, {objects:?}"
+            ));
+        }
+        Ok(())
+    })
+}

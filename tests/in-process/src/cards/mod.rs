@@ -1,0 +1,64 @@
+//! Cards and behaviours drawn from seeds, and what must hold on each of them.
+//!
+//! [`check`] draws two cards from a seed ([`draw`]), joins them with a cable, and gives each a whole life: bring-up, a self test
+//! of reliable connections in loopback, a connection between the two through the connection manager with every byte
+//! verified, and teardown. Each step succeeds, or is refused for one of the reasons that the draw itself names
+//! ([`refusal`]); the list of reasons comes from the draw and not from the driver. In the end no page, no memory, no
+//! mapping and no object of either card is left.
+//!
+//! The world is a stepped one, so that a seed always gives the same run.
+
+mod draw;
+mod life;
+mod refusal;
+mod selftest;
+mod talk;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use draw::{CardDraw, PairDraw};
+pub use refusal::{Refusal, Trouble};
+
+/// Seeds that found something once. They are always run.
+pub const KEPT: &[u64] = &[];
+
+/// What came of a pair of drawn cards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Cards that came up.
+    pub up: usize,
+    /// Self tests that passed.
+    pub self_tests: usize,
+    /// Connections that were made.
+    pub connections: usize,
+    /// Steps that were refused for a reason that the draw names.
+    pub refusals: usize,
+}
+
+impl core::ops::AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.up += other.up;
+        self.self_tests += other.self_tests;
+        self.connections += other.connections;
+        self.refusals += other.refusals;
+    }
+}
+
+/// Gives the two cards of a seed their life.
+///
+/// # Errors
+/// Says what went wrong, and on which cards.
+pub fn check(seed: u64) -> Result<Report, String> {
+    let pair = PairDraw::new(seed);
+    let lived = catch_unwind(AssertUnwindSafe(|| life::live(&pair)));
+    let failure = match lived {
+        Ok(Ok(report)) => return Ok(report),
+        Ok(Err(failure)) => failure,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            format!("panic: {}", text.unwrap_or("without a message"))
+        }
+    };
+    Err(format!("seed {seed}: {failure}\n{pair}"))
+}
