@@ -3,6 +3,7 @@
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 
 mod bare_metal;
+mod cards;
 mod interop;
 mod layouts;
 mod stock_driver;
@@ -41,6 +42,11 @@ const RIGS: &[Rig] = &[
         name: "bare-metal",
         about: bare_metal::ABOUT,
         run: bare_metal::run,
+    },
+    Rig {
+        name: "cards",
+        about: cards::ABOUT,
+        run: cards::run,
     },
     Rig {
         name: "interop",

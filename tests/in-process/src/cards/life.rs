@@ -8,7 +8,7 @@ use bareverbs_core::{
 use connectx_model::Objects;
 
 use super::draw::{CardDraw, PairDraw};
-use super::refusal::Trouble;
+use super::refusal::{Refusal, Trouble};
 use super::{Report, selftest, talk};
 use crate::{Accounting, Builder, ModelPlatform, World};
 
@@ -78,9 +78,12 @@ impl Record<'_> {
         let named = cards
             .iter()
             .flat_map(|&card| &self.pair.cards[card].refusals)
-            .any(|refusal| refusal.explains(&trouble));
-        if named {
-            self.report.refusals += 1;
+            .find(|refusal| refusal.explains(&trouble));
+        if let Some(named) = named {
+            let place = Refusal::ALL.iter().position(|refusal| refusal == named);
+            if let Some(count) = place.and_then(|at| self.report.refused.get_mut(at)) {
+                *count += 1;
+            }
             return Ok(None);
         }
         Err(format!("{step} of card {cards:?}: {trouble} ({trouble:?})"))

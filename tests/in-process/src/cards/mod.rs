@@ -31,8 +31,16 @@ pub struct Report {
     pub self_tests: usize,
     /// Connections that were made.
     pub connections: usize,
-    /// Steps that were refused for a reason that the draw names.
-    pub refusals: usize,
+    /// Steps that were refused for a reason that the draw names, by reason ([`Refusal::ALL`]).
+    pub refused: [usize; Refusal::ALL.len()],
+}
+
+impl Report {
+    /// All steps that were refused.
+    #[must_use]
+    pub fn refusals(&self) -> usize {
+        self.refused.iter().sum()
+    }
 }
 
 impl core::ops::AddAssign for Report {
@@ -40,7 +48,9 @@ impl core::ops::AddAssign for Report {
         self.up += other.up;
         self.self_tests += other.self_tests;
         self.connections += other.connections;
-        self.refusals += other.refusals;
+        for (sum, more) in self.refused.iter_mut().zip(other.refused) {
+            *sum += more;
+        }
     }
 }
 

@@ -66,6 +66,20 @@ pub enum Trouble {
 }
 
 impl Refusal {
+    /// Every reason.
+    pub const ALL: [Self; 10] = [
+        Self::QueueGeometry,
+        Self::Issi,
+        Self::PageRoom,
+        Self::CqeVersion,
+        Self::EventQueues,
+        Self::EventQueueSize,
+        Self::CompletionQueueSize,
+        Self::QueuePairSize,
+        Self::NoRoce,
+        Self::NoRoceV2,
+    ];
+
     /// Whether this is how the driver names it.
     #[must_use]
     pub fn explains(self, trouble: &Trouble) -> bool {
