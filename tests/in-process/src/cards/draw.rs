@@ -189,7 +189,7 @@ fn identity(dice: &mut Dice, model: &mut Model) {
     }
     model.bar_size = 1 << dice.between(16, 26);
     model.msix_vectors = dice.of(&[1, 2, 3, 4, 8, 12, 16, 64]);
-    model.supported_issi = match dice.below(60) {
+    model.supported_issi = match dice.below(100) {
         0 => {
             dice.refusals.push(Refusal::Issi);
             0b100
@@ -207,7 +207,7 @@ fn identity(dice: &mut Dice, model: &mut Model) {
 }
 
 fn command_queue(dice: &mut Dice, model: &mut Model) {
-    let (size, stride) = match dice.below(60) {
+    let (size, stride) = match dice.below(100) {
         0 => {
             dice.refusals.push(Refusal::QueueGeometry);
             dice.of(&[(0, 6), (5, 5), (5, 8), (4, 9), (3, 0)])
@@ -261,26 +261,26 @@ fn pages(dice: &mut Dice, model: &mut Model) -> usize {
 
 /// How many there can be of each object, and how large it can be.
 fn limits(dice: &mut Dice, model: &mut Model) {
-    let eqs = dice.of(&[1, 2, 3, 5, 8, 32, 64, 127]);
-    let log_eq = if dice.one_in(40) {
+    let eqs = dice.of(&[1, 2, 4, 5, 8, 16, 32, 64, 100, 127]);
+    let log_eq = if dice.one_in(80) {
         dice.refusals.push(Refusal::EventQueueSize);
         dice.byte(2, 7)
     } else {
         dice.byte(8, 24)
     };
-    let log_cq = if dice.one_in(30) {
+    let log_cq = if dice.one_in(80) {
         dice.refusals.push(Refusal::CompletionQueueSize);
         dice.byte(1, 6)
     } else {
         dice.byte(7, 22)
     };
-    let log_qp = if dice.one_in(30) {
+    let log_qp = if dice.one_in(80) {
         dice.refusals.push(Refusal::QueuePairSize);
         dice.byte(1, 6)
     } else {
         dice.byte(7, 15)
     };
-    let send_wqe = if dice.one_in(30) {
+    let send_wqe = if dice.one_in(80) {
         dice.refusals.push(Refusal::QueuePairSize);
         dice.of(&[64, 128, 192])
     } else {
@@ -295,7 +295,7 @@ fn limits(dice: &mut Dice, model: &mut Model) {
         number(dice, 0),
         number(dice, 6),
     );
-    let cqe_version = if dice.one_in(60) {
+    let cqe_version = if dice.one_in(100) {
         dice.refusals.push(Refusal::CqeVersion);
         0
     } else {
@@ -350,14 +350,14 @@ fn switches(dice: &mut Dice, model: &mut Model) {
 }
 
 fn roce(dice: &mut Dice, model: &mut Model) {
-    if dice.one_in(30) {
+    if dice.one_in(80) {
         for caps in [&mut model.general, &mut model.general_max] {
             caps.set_roce(false);
         }
         dice.refusals.push(Refusal::NoRoce);
         return;
     }
-    let versions = match dice.below(30) {
+    let versions = match dice.below(60) {
         0 => {
             dice.refusals.push(Refusal::NoRoceV2);
             0b001
@@ -365,7 +365,7 @@ fn roce(dice: &mut Dice, model: &mut Model) {
         1..10 => 0b100,
         _ => 0b101,
     };
-    let table = match dice.below(40) {
+    let table = match dice.below(100) {
         0 => {
             dice.refusals.push(Refusal::NoRoce);
             0
@@ -445,7 +445,7 @@ fn driver(dice: &mut Dice, polled: bool) -> bareverbs_core::Config {
     let mut config = bareverbs_core::Config::DEFAULT;
     config.interrupts = !polled;
     config.command_signatures = dice.flip();
-    config.completion_event_queues = dice.of(&[0, 0, 0, 1, 2, 3]);
+    config.completion_event_queues = dice.of(&[0, 0, 0, 0, 1, 3]);
     config.event_queue_entries = dice.of(&[1, 64, 512, 1024]);
     config.health_interval = dice.of(&[5 * MS, 100 * MS, 1000 * MS]);
     config
