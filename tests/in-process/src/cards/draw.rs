@@ -4,7 +4,7 @@ use core::fmt;
 use std::time::Duration;
 
 use connectx_model::link::rng::Rng;
-use connectx_model::{Config as Model, Unkind};
+use connectx_model::{Card, Config as Model, Unkind};
 
 use super::refusal::Refusal;
 
@@ -133,7 +133,13 @@ impl CardDraw {
 
 fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool) -> CardDraw {
     dice.refusals.clear();
-    let mut model = Model::new(unit as u8 + 1);
+    let kind = match dice.flip() {
+        true => Card::ConnectX5,
+        false => dice.of(Card::ALL),
+    };
+    let mut model = Model::card(kind, unit as u8 + 1);
+    // The vendor's own cores have a number of their own, which is not drawn.
+    model.embedded_cpu = false;
     model.mtu = mtu;
     model.firmware = (
         dice.between(12, 28) as u16,
@@ -174,8 +180,10 @@ fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool) -> CardDraw {
 
 /// What the card is, and where its registers are.
 fn identity(dice: &mut Dice, model: &mut Model) {
-    if dice.one_in(4) {
+    if !model.is_virtual() && dice.one_in(4) {
         *model = model.clone().virtual_function();
+    }
+    if model.is_virtual() {
         if dice.one_in(8) {
             *model = model.clone().without_addresses();
         }
@@ -188,6 +196,10 @@ fn identity(dice: &mut Dice, model: &mut Model) {
         *model = model.clone().with_blue_flame();
     }
     model.bar_size = 1 << dice.between(16, 26);
+    model.first_uar = dice
+        .of(&[8, 8, 9, 10])
+        .max(dice.below((model.bar_size >> 12) as u32 - 4));
+    model.first_eqn = dice.between(0, 32);
     model.msix_vectors = dice.of(&[1, 2, 3, 4, 8, 12, 16, 64]);
     model.supported_issi = match dice.below(100) {
         0 => {
@@ -250,10 +262,11 @@ fn pages(dice: &mut Dice, model: &mut Model) -> usize {
         }
         _ => dice.between(1, 70),
     };
+    let pages = (model.boot_pages + model.init_pages) as usize;
     let needed = (model.boot_pages.div_ceil(512) + model.init_pages.div_ceil(512)) as usize;
-    if needed > 1 && dice.one_in(10) {
+    if pages > 512 && dice.one_in(5) {
         dice.refusals.push(Refusal::PageRoom);
-        return needed - 1;
+        return pages.div_ceil(512) - 1;
     }
     // Every request of one page at run time may take a chunk of its own.
     needed + 400
