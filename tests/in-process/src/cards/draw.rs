@@ -125,7 +125,7 @@ impl CardDraw {
             0 => self.driver.completion_event_queues,
             _ => self.driver.completion_event_queues.min(vectors - 1),
         };
-        if 1 + wanted > u16::from(self.model.general.max_num_eqs()) {
+        if 1 + wanted > self.model.general.max_num_eqs() {
             self.refusals.push(Refusal::EventQueues);
         }
     }
@@ -183,10 +183,8 @@ fn identity(dice: &mut Dice, model: &mut Model) {
     if !model.is_virtual() && dice.one_in(4) {
         *model = model.clone().virtual_function();
     }
-    if model.is_virtual() {
-        if dice.one_in(8) {
-            *model = model.clone().without_addresses();
-        }
+    if model.is_virtual() && dice.one_in(8) {
+        *model = model.clone().without_addresses();
     }
     if dice.one_in(3) {
         *model = model.clone().without_netdev();
