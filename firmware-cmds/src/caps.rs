@@ -7,6 +7,7 @@ use crate::layout::layout;
 layout! {
     /// General capabilities ([`CapabilityGroup::General`](crate::values::CapabilityGroup::General)).
     pub struct HcaCap: "cmd_hca_cap", 0x100 {
+        flag page_request_disable, set_page_request_disable @ 0x00 [25];
         flag shared_object_to_user_object_allowed, set_shared_object_to_user_object_allowed @ 0x00 [15];
         flag vhca_resource_manager, set_vhca_resource_manager @ 0x00 [0];
         flag hca_cap_2, set_hca_cap_2 @ 0x04 [31];
@@ -41,6 +42,7 @@ layout! {
         flag relaxed_ordering_write, set_relaxed_ordering_write @ 0x1c [23];
         flag relaxed_ordering_read, set_relaxed_ordering_read @ 0x1c [22];
         bits log_max_mkey, set_log_max_mkey: u8 @ 0x1c [21:16];
+        flag terminate_scatter_list_mkey, set_terminate_scatter_list_mkey @ 0x1c [9];
         flag dump_fill_mkey, set_dump_fill_mkey @ 0x1c [7];
         flag fast_teardown, set_fast_teardown @ 0x1c [4];
         bits log_max_eq, set_log_max_eq: u8 @ 0x1c [3:0];

@@ -122,6 +122,7 @@ layout! {
         bits dump_fill_mkey, set_dump_fill_mkey: u32 @ 0x08 [31:0];
         bits resd_lkey, set_resd_lkey: u32 @ 0x0c [31:0];
         bits null_mkey, set_null_mkey: u32 @ 0x10 [31:0];
+        bits terminate_scatter_list_mkey, set_terminate_scatter_list_mkey: u32 @ 0x14 [31:0];
     }
 }
 

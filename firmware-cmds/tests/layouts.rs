@@ -41,6 +41,21 @@ const REASONS: &[(&str, &str, &str)] = &[
         "wq_umem_id",
         "reserved in Linux 6.1; bits 0x840 to 0x85f in mlx5_ifc.h of Linux 6.12",
     ),
+    (
+        "cmd_hca_cap",
+        "page_request_disable",
+        "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 6",
+    ),
+    (
+        "cmd_hca_cap",
+        "terminate_scatter_list_mkey",
+        "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 0xf6",
+    ),
+    (
+        "query_special_contexts_out",
+        "terminate_scatter_list_mkey",
+        "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 0xa0",
+    ),
 ];
 
 struct Row {
