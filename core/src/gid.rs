@@ -243,9 +243,11 @@ impl GidEntry {
     fn to_firmware(self) -> RoceAddr {
         let mut address = RoceAddr::ZERO;
         *address.source_l3_address_mut() = self.gid.0;
-        let l3_type = match self.gid.to_ipv4() {
-            Some(_) => RoceL3Type::Ipv4,
-            None => RoceL3Type::Ipv6,
+        // RoCE v1 has no IP header, and leaves the field 0.
+        let l3_type = match (self.version, self.gid.to_ipv4()) {
+            (RoceVersion::V1, _) => 0,
+            (RoceVersion::V2, Some(_)) => RoceL3Type::Ipv4.number(),
+            (RoceVersion::V2, None) => RoceL3Type::Ipv6.number(),
         };
         let [a, b, rest @ ..] = self.mac;
         address
@@ -253,7 +255,7 @@ impl GidEntry {
             .set_vlan_id(self.vlan.unwrap_or(0))
             .set_source_mac_47_32(u16::from_be_bytes([a, b]))
             .set_source_mac_31_0(u32::from_be_bytes(rest))
-            .set_roce_l3_type(l3_type.number())
+            .set_roce_l3_type(l3_type)
             .set_roce_version(self.version.number());
         address
     }
@@ -349,12 +351,18 @@ impl<P: Platform> Device<'_, P> {
         }
         let _writer = self.gid_writer.lock();
         let mut set = SetRoceAddressIn::new();
-        set.set_roce_address_index(index);
+        set.set_roce_address_index(index)
+            .set_vhca_port_num(self.vhca_port_num());
         // Deleting is writing zeros.
         *set.roce_address_mut() = entry.map_or(RoceAddr::ZERO, GidEntry::to_firmware);
         self.order(&set).map_err(GidError::Command)?;
         self.slot.gids.lock().set(index, entry);
         Ok(())
+    }
+
+    /// The port whose table it is, which is to be said where a function can have several.
+    fn vhca_port_num(&self) -> u8 {
+        u8::from(self.capabilities().hca.num_vhca_ports() > 0)
     }
 
     /// Asks the firmware for an entry of its table (QUERY_ROCE_ADDRESS), past the driver's own copy.
@@ -364,7 +372,9 @@ impl<P: Platform> Device<'_, P> {
             return Err(GidError::Index { index, len });
         }
         let mut query = QueryRoceAddressIn::new();
-        query.set_roce_address_index(index);
+        query
+            .set_roce_address_index(index)
+            .set_vhca_port_num(self.vhca_port_num());
         let answer = self.execute(&query).map_err(GidError::Command)?;
         Ok(GidEntry::from_firmware(answer.roce_address()))
     }

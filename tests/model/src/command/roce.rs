@@ -15,8 +15,9 @@ fn index(device: &Device, index: u16, port: u8) -> core::result::Result<usize, S
     if !device.ethernet() {
         return Err(Syndrome::RoceDisabled);
     }
-    // Port 0 is how drivers of one-port cards leave the field.
-    if port > device.caps.general.num_ports() {
+    // Without ports of virtual HCAs the field is not there, which drivers leave 0 then.
+    let has_ports = device.caps.general.num_vhca_ports() > 0;
+    if port > device.caps.general.num_ports() || has_ports && port == 0 && device.config.strict {
         return Err(Syndrome::RocePort);
     }
     let index = usize::from(index);
@@ -63,7 +64,8 @@ pub(super) fn set(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetRoceAdd
     let gid = entry.source_l3_address();
     let ipv4 = gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
     match (entry.roce_version(), entry.roce_l3_type()) {
-        (V1, _) => {}
+        (V1, 0) => {}
+        (V1, _) if !device.config.strict => {}
         (V2, IPV4) if ipv4 => {}
         (V2, IPV6) if !ipv4 => {}
         _ => return Err(Syndrome::RoceType.into()),
