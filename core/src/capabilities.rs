@@ -60,6 +60,15 @@ impl Capabilities {
         1u32.wrapping_shl(self.hca.log_max_qp_sz() as u32)
     }
 
+    /// Event queues that can exist.
+    #[must_use]
+    pub const fn max_eq(&self) -> u32 {
+        match self.hca.max_num_eqs() {
+            0 => 1 << self.hca.log_max_eq(),
+            number => number as u32,
+        }
+    }
+
     /// Completion queues that can exist.
     #[must_use]
     pub const fn max_cq(&self) -> u32 {

@@ -67,9 +67,16 @@ pub struct Device<'s, P: Platform> {
     pub(crate) chosen_mac: Mutex<Option<Mac>>,
     /// Whether the root of receive steering is taken.
     pub(crate) steering_taken: AtomicBool,
+    /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
+    pub(crate) embedded_cpu: bool,
+    /// Key of the segment that ends the scatter list of a receive WQE.
+    pub(crate) list_terminator: u32,
     /// What bring-up has reached, for teardown.
     pub(crate) reached: Reached,
 }
+
+/// Key of the segment that ends the scatter list of a receive WQE, unless the device names another one.
+const LIST_TERMINATOR: u32 = 0x100;
 
 /// What bring-up has done that teardown must undo.
 #[derive(Debug, Clone, Copy, Default)]
@@ -141,6 +148,8 @@ impl<'s, P: Platform> Device<'s, P> {
             gid_writer: Mutex::new(()),
             chosen_mac: Mutex::new(None),
             steering_taken: AtomicBool::new(false),
+            embedded_cpu: false,
+            list_terminator: LIST_TERMINATOR,
             reached: Reached::default(),
         }
     }

@@ -287,6 +287,8 @@ pub enum OpenStep {
     InitPages,
     /// Initializing the function.
     InitHca,
+    /// Asking for the keys with a special meaning.
+    SpecialContexts,
     /// Telling the driver's version.
     DriverVersion,
     /// Turning RoCE on.
@@ -312,6 +314,7 @@ impl OpenStep {
             Self::Capabilities => "negotiating capabilities",
             Self::InitPages => "lending the init pages",
             Self::InitHca => "initializing the function",
+            Self::SpecialContexts => "asking for special keys",
             Self::DriverVersion => "telling the driver version",
             Self::EnableRoce => "enabling RoCE",
             Self::AllocUar => "allocating the doorbell page",

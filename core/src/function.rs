@@ -2,6 +2,11 @@
 //!
 //! A virtual function has its own objects and its own virtual port. What belongs to the card is the physical function's:
 //! its driver lends the firmware the pages for both, sets the host's byte order, and gives the virtual port its addresses.
+//!
+//! BlueField has processors of its own, which see physical functions of theirs (ECPF, embedded CPU physical function).
+//! Firmware numbers the functions on either side from 0, and tells them apart by a bit in the commands and events that
+//! name one: function 0 without it is the host's. The init segment says on which side this driver runs. It does nothing
+//! for functions of the other side but lend pages that the firmware asks for.
 
 use bareverbs_firmware_cmds::values::AllowedList;
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
@@ -49,6 +54,12 @@ impl<P: Platform> Device<'_, P> {
             Some(id) => FunctionKind::of(id),
             None => FunctionKind::Physical,
         }
+    }
+
+    /// Whether the function is one of the card's own processors (ECPF), on which this driver then runs.
+    #[must_use]
+    pub fn is_embedded_cpu_function(&self) -> bool {
+        self.embedded_cpu
     }
 
     /// Sets the MAC address that [`mac`](Self::mac) gives from then on, and has the port hear it: before anything is made

@@ -1,8 +1,8 @@
 //! Bring-up: from a function that was just reset to one that verbs can use.
 //!
-//! The commands, in order (17 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot), ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
-//! QUERY_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA, SET_DRIVER_VERSION,
-//! MODIFY_NIC_VPORT_CONTEXT (RoCE on), ALLOC_UAR, CREATE_EQ. What the device does not have, or does not ask for, is left
+//! The commands, in order (20 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot), ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
+//! QUERY_HCA_CAP (RoCE, twice) and SET_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA, QUERY_SPECIAL_CONTEXTS, SET_DRIVER_VERSION,
+//! ALLOC_UAR, CREATE_EQ, MODIFY_NIC_VPORT_CONTEXT (RoCE on). What the device does not have, or does not ask for, is left
 //! out; and so is what a virtual function has no say in: it asks for no pages, and the host's byte order is set for it.
 
 use core::time::Duration;
@@ -118,17 +118,22 @@ impl<'s, P: Platform> Device<'s, P> {
         self.query_roce()?;
         self.supply(QueryPages::Init, OpenStep::InitPages)?;
         self.init_hca()?;
+        self.query_list_terminator()?;
         self.set_driver_version()?;
-        self.enable_roce()?;
         self.alloc_uar()?;
         if P::WRITE_COMBINING {
             self.alloc_blue_flame()?;
         }
-        self.create_eqs()
+        // From here on the firmware can ask for pages, which it may want for what follows.
+        self.create_eqs()?;
+        self.enable_roce()
     }
 
     fn enable_hca(&mut self) -> Result<(), OpenError> {
-        let result = self.order(&EnableHcaIn::new());
+        self.embedded_cpu = Initializing(self.platform.read_be32(INITIALIZING)).embedded_cpu();
+        let mut enable = EnableHcaIn::new();
+        enable.set_embedded_cpu_function(self.embedded_cpu);
+        let result = self.order(&enable);
         self.reached.enabled = happened(&result);
         result.at(OpenStep::EnableHca)
     }
@@ -164,7 +169,9 @@ impl<'s, P: Platform> Device<'s, P> {
     /// Gives the firmware the pages that it wants, in one command, and waits until it has taken them.
     fn supply(&mut self, phase: QueryPages, step: OpenStep) -> Result<(), OpenError> {
         let mut query = QueryPagesIn::new();
-        query.set_op_mod(phase.number());
+        query
+            .set_op_mod(phase.number())
+            .set_embedded_cpu_function(self.embedded_cpu);
         let answer = self.execute(&query).at(step)?;
         let pages = answer.num_pages();
         let Ok(wanted) = i32::try_from(pages) else {
@@ -176,7 +183,8 @@ impl<'s, P: Platform> Device<'s, P> {
             return Ok(());
         }
         let given = self.pages_given();
-        let (id, embedded_cpu) = (answer.function_id(), answer.embedded_cpu_function());
+        // Whose function it is the driver says, as Linux does, and not the answer.
+        let (id, embedded_cpu) = (answer.function_id(), self.embedded_cpu);
         self.with(|control| control.pages.request(id, embedded_cpu, i64::from(wanted)));
         let mut patience = Patience::default();
         let mut first_error = None;
@@ -331,7 +339,17 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let mut image = [0; CAPABILITY_GROUP_SIZE];
         self.query_group(CapabilityGroup::Roce, CapabilityMode::Current, &mut image)?;
-        let caps = head::<RoceCap>(&image);
+        let mut caps = head::<RoceCap>(&image);
+        if !caps.sw_r_roce_src_udp_port() {
+            let mut max = [0; CAPABILITY_GROUP_SIZE];
+            self.query_group(CapabilityGroup::Roce, CapabilityMode::Max, &mut max)?;
+            // Without it the device takes source ports of its own, whatever queue pairs and address handles say.
+            if head::<RoceCap>(&max).sw_r_roce_src_udp_port() {
+                caps.set_sw_r_roce_src_udp_port(true);
+                image[..RoceCap::SIZE].copy_from_slice(&caps.0);
+                self.set_group(CapabilityGroup::Roce, &image)?;
+            }
+        }
         let len = usize::from(caps.roce_address_table_size());
         self.slot.gids.lock().clear(len);
         self.capabilities.roce = Some(caps);
@@ -342,6 +360,17 @@ impl<'s, P: Platform> Device<'s, P> {
         let result = self.order(&InitHcaIn::new());
         self.reached.initialized = happened(&result);
         result.at(OpenStep::InitHca)
+    }
+
+    fn query_list_terminator(&mut self) -> Result<(), OpenError> {
+        if !self.capabilities.hca.terminate_scatter_list_mkey() {
+            return Ok(());
+        }
+        let keys = self
+            .query_special_contexts()
+            .at(OpenStep::SpecialContexts)?;
+        self.list_terminator = keys.terminate_scatter_list_mkey();
+        Ok(())
     }
 
     fn set_driver_version(&mut self) -> Result<(), OpenError> {
@@ -420,7 +449,8 @@ impl<'s, P: Platform> Device<'s, P> {
             }
             wanted => wanted,
         };
-        let completions = completions.min(MAX_EQS - 1) as u16;
+        let limit = (self.capabilities.max_eq() as usize).min(MAX_EQS);
+        let completions = completions.min(limit.saturating_sub(1)) as u16;
         // What there is, for those who ask which vector is whose.
         self.config.completion_event_queues = completions;
         let cqs = self.tables.cqs.len() as u32;
@@ -439,6 +469,11 @@ impl<'s, P: Platform> Device<'s, P> {
         } else {
             // Whoever polls looks at the slots anyway, and would only read past the events.
             eq::EVENT_MASK & !EventType::Command.mask()
+        };
+        let events = if self.capabilities.hca.page_request_disable() {
+            events & !EventType::PageRequest.mask()
+        } else {
+            events
         };
         self.create_eq(log_size, 0, events)?;
         if completions == 0 {

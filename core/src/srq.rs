@@ -32,7 +32,7 @@ use crate::mr::Sge;
 use crate::pd::Pd;
 use crate::platform::{DmaError, Platform};
 use crate::qp::caps::CapError;
-use crate::qp::recv::{check_list, put_list};
+use crate::qp::recv::{check_list, put_list, terminator};
 use crate::qp::wr::{BadWr, PostError, RecvWr};
 use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{NONE, SOURCE, SRQ_POSTED, SrqSlot};
@@ -143,6 +143,8 @@ pub struct Srq<'d, P: Platform> {
     shift: u8,
     entries: u32,
     max_sge: u32,
+    /// See [`terminator`].
+    terminator: u64,
 }
 
 // SAFETY: the memory is the handle's; what pollers share with it are atomics.
@@ -317,6 +319,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             shift: stride.ilog2() as u8,
             entries,
             max_sge: stride / 16 - 1,
+            terminator: terminator(device.list_terminator),
         })
     }
 }
@@ -382,7 +385,7 @@ impl<P: Platform> Srq<'_, P> {
         // behind its link there is room for `max_sge` segments.
         unsafe {
             let wqe = self.memory.ptr().as_ptr().add((at << self.shift) + 16);
-            put_list(wqe, sges, self.max_sge as usize);
+            put_list(wqe, sges, self.max_sge as usize, self.terminator);
             (*self.slot.wr_ids.load(Relaxed).add(at)).store(wr_id, Relaxed);
             (*self.slot.states.load(Relaxed).add(at)).store(SRQ_POSTED, Release);
         }

@@ -155,7 +155,9 @@ impl<P: Platform> Device<'_, P> {
         }
         self.reclaim_pages(trouble);
         if self.reached.enabled {
-            self.step(trouble, &DisableHcaIn::new());
+            let mut disable = DisableHcaIn::new();
+            disable.set_embedded_cpu_function(self.embedded_cpu);
+            self.step(trouble, &disable);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 use crate::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::qp::kind::QpType;
 use crate::qp::object::{DestroyQpError, QpObject};
-use crate::qp::recv::RecvQueue;
+use crate::qp::recv::{RecvQueue, terminator};
 use crate::qp::send::SendQueue;
 use crate::qp::state::QpState;
 use crate::ring_pages::{PageOffset, RingPages};
@@ -432,6 +432,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 room: 0,
                 shift: sizes.rq_stride.max(16).ilog2() as u8,
                 max_sge: sizes.cap.max_recv_sge as u16,
+                terminator: terminator(device.list_terminator),
             },
             object,
         }

@@ -11,8 +11,11 @@ use crate::mr::Sge;
 use crate::qp::wr::{BadWr, PostError, RecvWr};
 use crate::slots::QpSlot;
 
-/// Key of a data segment that ends the list of a receive WQE.
-pub(crate) const TERMINATOR: u32 = 0x100;
+/// The first half of the data segment that ends the list of a receive WQE, as it lies in memory: no length, and the
+/// device's key for that.
+pub(crate) const fn terminator(key: u32) -> u64 {
+    (key as u64).to_be()
+}
 
 /// The receive half of a QP. `Send`, allocation-free, without locks, and without access to commands.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub struct RecvQueue<'d> {
     /// Binary logarithm of a WQE's size.
     pub(crate) shift: u8,
     pub(crate) max_sge: u16,
+    /// See [`terminator`].
+    pub(crate) terminator: u64,
 }
 
 // SAFETY: the pointers are to parts of the QP's block that only this half writes (identifiers by atomics).
@@ -52,13 +57,26 @@ pub(crate) unsafe fn put_segment(to: *mut u8, length: u32, lkey: u32, addr: u64)
     }
 }
 
+/// Writes the segment that ends a list.
+///
+/// # Safety
+/// As [`put_segment`].
+#[inline(always)]
+unsafe fn put_terminator(to: *mut u8, terminator: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.cast::<u64>().write(terminator);
+        to.cast::<u64>().add(1).write(0);
+    }
+}
+
 /// Writes the scatter list of a receive WQE with room for `max` entries: empty ones are left out, since a length of 0
-/// means 2 GiB to the device, and a terminator ends a list that is not full.
+/// means 2 GiB to the device, and a [`terminator`] ends a list that is not full.
 ///
 /// # Safety
 /// `to` points to `16 * max` bytes of a ring of the caller, aligned to 16, and there are at most `max` entries.
 #[inline(always)]
-pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize) {
+pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize, terminator: u64) {
     if let [sge] = sges
         && sge.length != 0
     {
@@ -66,7 +84,7 @@ pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize) {
         unsafe {
             put_segment(to, sge.length, sge.lkey.0, sge.addr);
             if max > 1 {
-                put_segment(to.add(16), 0, TERMINATOR, 0);
+                put_terminator(to.add(16), terminator);
             }
         }
         return;
@@ -81,7 +99,7 @@ pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize) {
     }
     if used < max {
         // SAFETY: the caller's promise.
-        unsafe { put_segment(to.add(used * 16), 0, TERMINATOR, 0) };
+        unsafe { put_terminator(to.add(used * 16), terminator) };
     }
 }
 
@@ -189,6 +207,7 @@ impl RecvBatch<'_, '_> {
                 queue.ring.add(at << queue.shift),
                 sges,
                 queue.max_sge.into(),
+                queue.terminator,
             );
             (*queue.wr_ids.add(at)).store(wr_id, Relaxed);
         }

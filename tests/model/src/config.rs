@@ -117,6 +117,8 @@ pub struct Config {
     /// The way to the card combines writes to send registers, and a line that is not full waits for that long. For
     /// emulated machines, which do not; those that do hand bursts to [`Model::bar_write`](crate::Model::bar_write).
     pub combining: Option<Duration>,
+    /// The key that ends the scatter list of a receive WQE, where the capability of that name is set.
+    pub terminate_scatter_list_mkey: u32,
     /// How long a command takes at least.
     pub command_time: Duration,
     /// Whether set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
@@ -185,6 +187,7 @@ impl Config {
             boot_time: Duration::from_millis(1),
             latch_time: Duration::ZERO,
             combining: None,
+            terminate_scatter_list_mkey: 0x100,
             command_time: Duration::ZERO,
             strict: true,
             unkind: Unkind::default(),

@@ -215,9 +215,10 @@ impl Device {
             traffic_class: to.traffic_class,
             flow_label: to.flow_label & 0xf_ffff,
             hop_limit: to.hop_limit,
+            // A driver that has not said that it chooses the ports gets the device's choice.
             udp_source_port: match to.udp_source_port {
-                0 => self.caps.roce.r_roce_min_src_udp_port(),
-                port => port,
+                port if port != 0 && self.caps.roce.sw_r_roce_src_udp_port() => port,
+                _ => self.caps.roce.r_roce_min_src_udp_port(),
             },
         }
     }

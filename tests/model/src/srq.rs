@@ -81,6 +81,7 @@ impl Device {
         work: &mut RecvWork,
     ) -> Result<bool, BadWqe> {
         let bad = BadWqe(Syndrome::LocalQpOperation);
+        let terminator = self.list_terminator();
         let Some(srq) = self.srqs.get(srqn) else {
             return Ok(false);
         };
@@ -122,10 +123,10 @@ impl Device {
         }
         srq.consumed = srq.consumed.wrapping_add(1);
         if srq.cyclic {
-            scatter_list(wqe, work);
+            scatter_list(wqe, terminator, work);
         } else {
             srq.next = u16::from_be_bytes([wqe[2], wqe[3]]);
-            scatter_list(&wqe[16..], work);
+            scatter_list(&wqe[16..], terminator, work);
         }
         self.check_limit(io, srqn);
         Ok(true)

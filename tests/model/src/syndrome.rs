@@ -139,6 +139,7 @@ syndromes! {
     EqPageSize = 0x0007_0006, BadParam, "CREATE_EQ with an impossible page size";
     EqUnknown = 0x0007_0007, BadResource, "an event queue that does not exist";
     EqBusy = 0x0007_0008, ResourceBusy, "DESTROY_EQ of a queue that completion queues report to";
+    EqEventNotOffered = 0x0007_000c, BadParam, "an event type that the capabilities do not offer";
     EqEventTaken = 0x0007_0009, BadParam, "an event type that another event queue has";
     EqQueryOutput = 0x0007_000a, BadOutputLength, "no room for the queue's page addresses";
     EqState = 0x0007_000b, BadParam, "CREATE_EQ with status, state or counters set";

@@ -24,6 +24,8 @@ pub(crate) mod opcode {
 }
 
 /// Ends a receive scatter list.
+///
+/// Devices with `terminate_scatter_list_mkey` name another one.
 const TERMINATOR: u32 = 0x100;
 const INLINE: u32 = 1 << 31;
 /// What a zero length means.
@@ -336,7 +338,7 @@ impl Device {
         if read.is_err() {
             return Err(BAD);
         }
-        scatter_list(wqe, work);
+        scatter_list(wqe, self.list_terminator(), work);
         Ok(true)
     }
 
@@ -366,8 +368,19 @@ impl Qp {
     }
 }
 
+impl Device {
+    /// Key of the segment that ends a scatter list.
+    pub(crate) fn list_terminator(&self) -> u32 {
+        if self.caps.general.terminate_scatter_list_mkey() {
+            self.config.terminate_scatter_list_mkey
+        } else {
+            TERMINATOR
+        }
+    }
+}
+
 /// The data segments of a receive WQE, up to its end or the terminator.
-pub(crate) fn scatter_list(wqe: &[u8], work: &mut RecvWork) {
+pub(crate) fn scatter_list(wqe: &[u8], terminator: u32, work: &mut RecvWork) {
     for segment in wqe.chunks_exact(16) {
         let word = |at: usize| {
             u32::from_be_bytes([
@@ -378,7 +391,7 @@ pub(crate) fn scatter_list(wqe: &[u8], work: &mut RecvWork) {
             ])
         };
         let lkey = word(4);
-        if lkey == TERMINATOR {
+        if lkey == terminator {
             break;
         }
         let addr = u64::from(word(8)) << 32 | u64::from(word(12));

@@ -1,5 +1,6 @@
 //! Bring-up, run time and teardown of the control path against the device model, with everything that can go wrong.
 
+mod cards;
 mod events;
 mod failures;
 mod firmware_pages;

@@ -1,8 +1,17 @@
 //! What a reliable connection carries: sends, writes, reads and atomics of every length, one by one and in lists.
 
-use bareverbs_core::{Inline, LKey, Rc, SendFlags, Sge, WcFlags, WcOpcode};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
-use crate::lab::{End, LENGTHS, MS, SIGNALED, SILENT, lab, lab_with, ok, pattern};
+use bareverbs_core::{Inline, LKey, Rc, SendFlags, Sge, SrqAttr, WcFlags, WcOpcode, WcStatus};
+use bareverbs_in_process::Builder;
+use connectx_model::Config as Card;
+use connectx_model::link::Cable;
+use connectx_model::link::trace::Tracer;
+use connectx_model::roce::packet::Packet;
+
+use crate::lab::{ALL, CAP, End, LENGTHS, MS, SIGNALED, SILENT, lab, lab_with, ok, pattern, run};
+use crate::seam;
 
 #[test]
 fn rc_sends_of_every_length() {
@@ -212,4 +221,89 @@ fn fence() {
             ok(lab.wait(&mut a.cq), 2, WcOpcode::Send);
         }
     });
+}
+
+/// The device chooses source ports by itself until the driver has said that it does (SET_HCA_CAP, RoCE).
+#[test]
+fn source_ports_are_those_of_the_queue_pair() {
+    for offered in [true, false] {
+        let ports = Arc::new(Mutex::new(BTreeSet::new()));
+        let seen = Arc::clone(&ports);
+        let link = Tracer::new(Cable::new(), move |_, from, frame: &[u8]| {
+            if let (0, Ok(packet)) = (from, Packet::parse(frame)) {
+                seen.lock()
+                    .unwrap()
+                    .insert(packet.repr.headers.path.udp_source_port);
+            }
+        });
+        let card = |unit| {
+            let mut card = seam::card(Card::new(unit));
+            card.roce_max.set_sw_r_roce_src_udp_port(offered);
+            card
+        };
+        let world = Builder::with_link(Box::new(link), 1)
+            .function(card(1))
+            .function(card(2))
+            .stepped();
+        run(&world, |lab| {
+            let mut ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
+            lab.connect(&mut ends, &|attr| attr.ah_attr.flow_label = 0x12345);
+            let [a, b] = &mut ends;
+            b.receive(1, 0, 64);
+            let mut batch = a.qp.send_queue().batch();
+            batch.send(2, SIGNALED, Inline(b"x")).unwrap();
+            drop(batch);
+            ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv);
+        });
+        // `rdma_flow_label_to_udp_sport` of 0x12345.
+        let chosen = 0xe341;
+        let expected = if offered { chosen } else { 0xc000 };
+        assert_eq!(*ports.lock().unwrap(), BTreeSet::from([expected]));
+    }
+}
+
+/// A device with a key of its own for the end of a scatter list finds the end.
+#[test]
+fn scatter_lists_end_with_the_key_that_the_device_names() {
+    for key in [None, Some(0x100), Some(0x1300)] {
+        lab_with(
+            |mut card| {
+                for caps in [&mut card.general, &mut card.general_max] {
+                    caps.set_terminate_scatter_list_mkey(key.is_some());
+                }
+                card.terminate_scatter_list_mkey = key.unwrap_or(0);
+                card
+            },
+            |lab| {
+                let mut attr = SrqAttr {
+                    max_wr: 7,
+                    max_sge: 3,
+                    srq_limit: 0,
+                };
+                let mut srq = lab.sides[1].pd.create_srq(&mut attr).unwrap();
+                let pool = lab.sides[1].pd.alloc_buffer(64, ALL).unwrap();
+                srq.post(3, &[pool.sge(0, 64).unwrap()]).unwrap();
+                for shared in [None, Some(&srq)] {
+                    let mut ends = [
+                        lab.end::<Rc>(0, CAP),
+                        lab.end_with::<Rc>(1, CAP, 63, shared),
+                    ];
+                    lab.connect(&mut ends, &|_| {});
+                    let [a, b] = &mut ends;
+                    if shared.is_none() {
+                        b.receive(3, 0, 64);
+                    }
+                    let sge = a.sge(0, 65);
+                    let mut batch = a.qp.send_queue().batch();
+                    batch.send(2, SIGNALED, sge).unwrap();
+                    drop(batch);
+                    // Too long by one byte, and not a violation of the key that the list ends with.
+                    let wc = lab.wait(&mut b.cq);
+                    assert_eq!((wc.status, wc.wr_id), (WcStatus::LocLenErr, 3), "{key:x?}");
+                    drop(ends);
+                }
+                srq.destroy().map_err(|(_, error)| error).unwrap();
+            },
+        );
+    }
 }

@@ -2,11 +2,31 @@
 
 use super::{Call, Result};
 use crate::device::{Device, ObjectKind};
-use crate::eq::Eq;
+use crate::eq::{Eq, event};
 use crate::io::Io;
 use crate::ring::{Ring, RingError};
 use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::eq::{CreateEqIn, DestroyEqIn, QueryEqIn};
+
+/// Event types that this model never reports.
+const PORT_MODULE: u8 = 0x16;
+const TEMPERATURE_WARNING: u8 = 0x17;
+const GENERAL_NOTIFICATION: u8 = 0x22;
+
+/// Event types that need a capability which the device does not have (`gather_async_events_mask` and `create_async_eqs`
+/// of the vendor's driver).
+fn not_offered(caps: &HcaCap) -> u64 {
+    [
+        (event::PAGE_REQUEST, !caps.page_request_disable()),
+        (PORT_MODULE, caps.port_module_event()),
+        (TEMPERATURE_WARNING, caps.temp_warn_event()),
+        (GENERAL_NOTIFICATION, caps.general_notification_event()),
+    ]
+    .into_iter()
+    .filter(|&(_, offered)| !offered)
+    .fold(0, |mask, (event, _)| mask | 1 << event)
+}
 
 pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateEqIn>) -> Result {
     let context = *call.input.eq_context_entry();
@@ -34,6 +54,9 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         *bits = bytes
             .iter()
             .fold(0, |all, &byte| all << 8 | u64::from(byte));
+    }
+    if device.config.strict && mask[0] & not_offered(&device.caps.general) != 0 {
+        return Err(Syndrome::EqEventNotOffered.into());
     }
     let taken = device
         .eqs

@@ -182,7 +182,7 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryMk
 }
 
 pub(super) fn special(
-    _: &mut Device,
+    device: &mut Device,
     _: &mut Io<'_>,
     call: Call<'_, QuerySpecialContextsIn>,
 ) -> Result {
@@ -190,5 +190,9 @@ pub(super) fn special(
         .set_resd_lkey(RESERVED_LKEY)
         .set_null_mkey(NULL_MKEY)
         .set_dump_fill_mkey(DUMP_FILL_MKEY);
+    if device.caps.general.terminate_scatter_list_mkey() {
+        let key = device.list_terminator();
+        call.output.set_terminate_scatter_list_mkey(key);
+    }
     Ok(())
 }

@@ -221,6 +221,7 @@ impl Device {
     ) -> Result<bool, Syndrome> {
         work.clear();
         let bad = Syndrome::LocalQpOperation;
+        let terminator = self.list_terminator();
         let Some(rq) = self.nic.rqs.get_mut(number) else {
             return Ok(false);
         };
@@ -250,10 +251,10 @@ impl Device {
         }
         rq.next = rq.next.wrapping_add(1);
         if rq.cyclic() {
-            scatter_list(wqe, work);
+            scatter_list(wqe, terminator, work);
         } else {
             rq.link = u16::from_be_bytes([wqe[2], wqe[3]]);
-            scatter_list(&wqe[16..], work);
+            scatter_list(&wqe[16..], terminator, work);
         }
         Ok(true)
     }
