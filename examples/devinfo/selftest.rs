@@ -236,7 +236,10 @@ fn exchange<P: Platform>(
     if device.capabilities().has_atomics() {
         step("atomics", || Ok(((), pair.atomics()?)))?;
     } else {
-        skipped.push(Skipped::new("atomics", "the device has none"));
+        skipped.push(Skipped::new(
+            "atomics",
+            "the device has no 8-byte atomics in the host's byte order",
+        ));
     }
     if device.platform().interrupt_vectors() > 0 {
         step("interrupt", || {

@@ -157,7 +157,13 @@ fn measure_all<P: Platform, R: Resolver>(
     options: &Options,
 ) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
+    let mut refused = None;
     for test in options.tests() {
+        if let Some(reason) = session.refusal(&test) {
+            eprintln!("perf: skipped {reason}");
+            refused = Some(reason);
+            continue;
+        }
         let same_table = |row: &Row| {
             let size = row.test.size;
             Test { size, ..test } == row.test
@@ -176,6 +182,9 @@ fn measure_all<P: Platform, R: Resolver>(
             report::line(&row);
         }
         rows.push(row);
+    }
+    if let (true, Some(reason)) = (rows.is_empty(), refused) {
+        return Err(reason.into());
     }
     Ok(rows)
 }

@@ -95,6 +95,9 @@ pub(crate) fn follow<P: Platform, R: Resolver>(
             Ask::Start(test) => {
                 let limits = session.limits;
                 test.check(limits.largest, limits.deepest)?;
+                if let Some(reason) = session.refusal(&test) {
+                    return Err(reason.into());
+                }
                 log::info!("{test:?}");
                 let during = |error| format!("{}: {error}", test.name());
                 take_part(session, test).map_err(during)?;

@@ -34,6 +34,9 @@ pub(crate) struct Welcome {
     pub(crate) session: u64,
     /// Where the client may write.
     pub(crate) memory: Remote,
+    /// Whether the server's device has atomics. (In the bytes a bit says that it has none: a server that is older has not
+    /// looked.)
+    pub(crate) atomics: bool,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -65,6 +68,9 @@ fn ours(bytes: &[u8]) -> Result<(), &'static str> {
         None => Err("not perf"),
     }
 }
+
+/// The flag of a server without atomics.
+const NO_ATOMICS: u32 = 1;
 
 const CUT_OFF: &str = "private data that ends too early";
 
@@ -113,6 +119,9 @@ impl Welcome {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.session.to_be_bytes());
         put_remote(&mut bytes, 16, self.memory);
+        if !self.atomics {
+            bytes[28..32].copy_from_slice(&NO_ATOMICS.to_be_bytes());
+        }
         bytes
     }
 
@@ -121,6 +130,7 @@ impl Welcome {
         Ok(Self {
             session: u64_at(bytes, 8).ok_or(CUT_OFF)?,
             memory: remote_at(bytes, 16).ok_or(CUT_OFF)?,
+            atomics: u32_at(bytes, 28).ok_or(CUT_OFF)? & NO_ATOMICS == 0,
         })
     }
 }

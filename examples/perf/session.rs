@@ -12,6 +12,7 @@ use super::Result;
 use super::channel::{self, Heard, SILENCE};
 use super::program::seed;
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
+use super::test::Test;
 
 /// After how long without a word an end makes sure that the other one is there.
 const QUIET: Duration = Duration::from_secs(1);
@@ -24,10 +25,13 @@ const LISTEN: u32 = 16 * ROUND;
 /// Work requests for permissions to send, beside those for data.
 pub(crate) const SPARE: u32 = 8;
 
+/// What the other end may do, beside atomics where the device has them.
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
-    .union(Access::REMOTE_READ)
-    .union(Access::REMOTE_ATOMIC);
+    .union(Access::REMOTE_READ);
+
+/// Why atomics are not measured.
+const NO_ATOMICS: &str = "no 8-byte atomics in the host's byte order";
 
 type Channel<'d, P> = channel::Channel<'d, P, MESSAGE>;
 
@@ -80,6 +84,8 @@ pub(crate) struct Session<'c, 's, 'd, P: Platform, R> {
     pub(crate) outbox: Buffer<'d, P>,
     /// The other end's inbox.
     pub(crate) remote: Remote,
+    /// Whether the server's device has atomics; this end's may have none all the same.
+    server_atomics: bool,
     control: Channel<'d, P>,
     data: CmId,
     role: Role,
@@ -132,6 +138,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             inbox,
             outbox,
             remote: welcome.memory,
+            server_atomics: welcome.atomics,
             control,
             data,
             role: Role::Client,
@@ -163,6 +170,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         let welcome = Welcome {
             session,
             memory: remote(&inbox),
+            atomics: cm.device().capabilities().has_atomics(),
         };
         cm.accept(id, Some(&conn_param(&welcome.to_bytes())))?;
 
@@ -184,6 +192,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             inbox,
             outbox,
             remote: remote_memory,
+            server_atomics: welcome.atomics,
             control,
             data,
             role: Role::Server,
@@ -199,6 +208,20 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             Role::Client => "server",
             Role::Server => "client",
         }
+    }
+
+    /// Why a test cannot be done on these devices, if it cannot.
+    pub(crate) fn refusal(&self, test: &Test) -> Option<String> {
+        if !test.verb.is_atomic() {
+            return None;
+        }
+        let ours = self.cm.device().capabilities().has_atomics();
+        let whose = match (ours, self.server_atomics) {
+            (true, true) => return None,
+            (false, _) => "this device has",
+            (true, false) => "the server's device has",
+        };
+        Some(format!("{}: {whose} {NO_ATOMICS}", test.name()))
     }
 
     /// What is sent.
@@ -404,8 +427,11 @@ fn boxes<'d, P: Platform, R: Resolver>(
 ) -> Result<(Buffer<'d, P>, Buffer<'d, P>)> {
     let size = (limits.largest as usize).next_multiple_of(64);
     let pd = cm.pd(id)?;
+    let mut access = ALL;
+    let atomics = cm.device().capabilities().has_atomics();
+    access.set(Access::REMOTE_ATOMIC, atomics);
     Ok((
-        pd.alloc_buffer(size, ALL)?,
+        pd.alloc_buffer(size, access)?,
         pd.alloc_buffer(size, Access::LOCAL_WRITE)?,
     ))
 }

@@ -7,6 +7,7 @@ use bareverbs::cm::rdma::{ConnParam, NeighbourDiscovery};
 use bareverbs::verbs::{Mtu, RKey, Remote};
 use bareverbs_in_process::{Builder, ModelPlatform};
 use clap::{CommandFactory, Parser, ValueEnum};
+use connectx_model::Config as Card;
 
 use super::channel::Channel;
 use super::cli::Options;
@@ -31,11 +32,16 @@ fn pair<S: Send, C>(
     server: impl FnOnce(&mut Cm<'_, '_>, &mut dyn FnMut()) -> Result<S> + Send,
     client: impl FnOnce(&mut Cm<'_, '_>) -> Result<C>,
 ) -> (Result<S>, Result<C>) {
-    let card = |unit| connectx_model::Config::new(unit);
-    let world = Builder::new()
-        .function(card(1))
-        .function(card(2))
-        .threaded();
+    pair_on([Card::new(1), Card::new(2)], server, client)
+}
+
+/// The same on these cards, the server's first.
+fn pair_on<S: Send, C>(
+    [theirs, ours]: [Card; 2],
+    server: impl FnOnce(&mut Cm<'_, '_>, &mut dyn FnMut()) -> Result<S> + Send,
+    client: impl FnOnce(&mut Cm<'_, '_>) -> Result<C>,
+) -> (Result<S>, Result<C>) {
+    let world = Builder::new().function(theirs).function(ours).threaded();
     let platforms = [world.platform(0), world.platform(1)];
     let settings = Settings {
         interrupts: false,
@@ -143,6 +149,76 @@ fn everything_is_measured_with_as_many_messages_as_were_asked_for() {
         }
     }
     assert!(report::json(&rows).starts_with(r#"[{"test":"write_bw","depth":1,"bytes":1,"#));
+}
+
+/// A card whose results of atomics are big-endian (`atomic_req_8B_endianness_mode` 0), or which has no such operations.
+fn without_atomics(unit: u8) -> Card {
+    let mut card = Card::new(unit);
+    card.atomic
+        .set_supported_atomic_req_8B_endianness_mode_1(false);
+    card
+}
+
+/// Sums came with their bytes in the wrong order.
+#[test]
+fn atomics_in_the_wrong_byte_order_are_skipped_with_the_reason() {
+    let cards = [
+        (without_atomics(1), Card::new(2), "the server's device has"),
+        (Card::new(1), without_atomics(2), "this device has"),
+        (without_atomics(1), without_atomics(2), "this device has"),
+    ];
+    for (theirs, ours, whose) in cards {
+        let all = options("-n 20 -S 8 -t 4 -b --tests bw,lat,load");
+        let (served, rows) = pair_on(
+            [theirs.clone(), ours.clone()],
+            |cm, listening| serve(cm, address(), listening),
+            |cm| work(cm, CLIENT, address(), &all),
+        );
+        let (served, rows) = (served.unwrap(), rows.unwrap());
+        assert_eq!(served, rows.len() as u64);
+        // Three operations that are no atomics, at one size and depth, in three ways.
+        assert_eq!(rows.len(), 9);
+        assert!(rows.iter().all(|row| !row.test.verb.is_atomic()));
+
+        let atomics = options("-n 20 -t 4 --verbs fetch_add --tests bw");
+        let (_, rows) = pair_on(
+            [theirs.clone(), ours.clone()],
+            |cm, listening| serve(cm, address(), listening),
+            |cm| work(cm, CLIENT, address(), &atomics),
+        );
+        let told = error(rows);
+        assert!(
+            told.starts_with(&format!("fetch_add_bw: {whose} no 8-byte atomics")),
+            "{told}"
+        );
+
+        // A client that asks all the same.
+        let (served, answer) = pair_on(
+            [theirs, ours],
+            |cm, listening| serve(cm, address(), listening),
+            |cm| {
+                let mut session = connect(cm)?;
+                let test = Test {
+                    verb: Verb::FetchAdd,
+                    size: 8,
+                    ..TEST
+                };
+                let answer = session.ask(&Ask::Start(test));
+                session.close(answer)
+            },
+        );
+        if whose.starts_with("the server") {
+            let (served, told) = (error(served), error(answer));
+            assert!(
+                served.starts_with("fetch_add_bw: this device has no"),
+                "{served}"
+            );
+            assert!(
+                told.starts_with("the server: fetch_add_bw: this device"),
+                "{told}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -409,11 +485,14 @@ fn messages_come_back_from_their_bytes() {
     ] {
         assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
     }
-    let welcome = Welcome {
-        session: 1 << 50,
-        memory,
-    };
-    assert_eq!(Welcome::from_bytes(&welcome.to_bytes()), Ok(welcome));
+    for atomics in [false, true] {
+        let welcome = Welcome {
+            session: 1 << 50,
+            memory,
+            atomics,
+        };
+        assert_eq!(Welcome::from_bytes(&welcome.to_bytes()), Ok(welcome));
+    }
 }
 
 #[test]
