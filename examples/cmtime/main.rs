@@ -23,6 +23,8 @@ mod place;
 #[path = "../common/program.rs"]
 mod program;
 mod report;
+#[path = "../common/room.rs"]
+mod room;
 mod server;
 #[cfg(test)]
 mod tests;

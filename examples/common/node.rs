@@ -13,11 +13,15 @@ use bareverbs::verbs::{
 };
 
 use crate::link::wait_for_link;
+use crate::room::with_room;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How long the port may take to come up, and an address to be known to be nobody else's.
 const LINK: Duration = Duration::from_secs(10);
+
+/// Chunks of memory for the firmware's pages to begin with: it wants more of them for each connection.
+const CHUNKS: usize = 256;
 
 /// Connections that may be over and wait for their last packets to be gone, beside those that are not.
 const ENDED: usize = 1024;
@@ -75,12 +79,27 @@ pub(crate) struct Settings {
 }
 
 /// Brings a device up, gives it an address, starts the connection manager, lets `work` work, and takes all of it down.
-pub(crate) fn run<P: Platform + 'static, T>(
+pub(crate) fn run<P: Platform + Clone, T>(
     platform: P,
     place: Place,
     settings: Settings,
     seed: u64,
     work: impl FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T>,
+) -> Result<T> {
+    let mut work = Some(work);
+    with_room(CHUNKS, |chunks| {
+        attempt(platform.clone(), chunks, place, settings, seed, &mut work)
+    })
+}
+
+/// The same with so much room for the firmware's pages. If that is too little, there is no work yet.
+fn attempt<P: Platform, T>(
+    platform: P,
+    mut chunks: Vec<PageChunk>,
+    place: Place,
+    settings: Settings,
+    seed: u64,
+    work: &mut Option<impl FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T>>,
 ) -> Result<T> {
     let began = platform.now();
     // One QP and two CQs for each connection, and some for the manager.
@@ -89,7 +108,6 @@ pub(crate) fn run<P: Platform + 'static, T>(
     let mut qps = slots(connections + 4, QpSlot::new);
     let mut cqs = slots(2 * connections + 8, CqSlot::new);
     let mut srqs = slots(1, SrqSlot::new);
-    let mut chunks = slots(256, PageChunk::new);
     let mut config = Config::DEFAULT;
     config.interrupts = settings.interrupts;
     let storage = verbs::Storage::new(&mut slot, &mut qps, &mut cqs, &mut srqs, &mut chunks);
@@ -157,6 +175,7 @@ pub(crate) fn run<P: Platform + 'static, T>(
         if settings.patient {
             cm.engine_config_mut().timers.early = None;
         }
+        let work = work.take().ok_or("the device was up before")?;
         work(&mut cm, &about)?
     };
     drop(pd);

@@ -219,7 +219,7 @@ impl Cards {
 
         let (served, found) = std::thread::scope(|scope| {
             let served = scope.spawn(move || {
-                node::run(theirs, there, settings, seed(), |cm, about| {
+                node::run(&theirs, there, settings, seed(), |cm, about| {
                     program.serve(cm, server, &mut || {
                         // The client is gone only if it has failed, which it says itself.
                         let _ = listening.send(about.clone());
@@ -227,7 +227,7 @@ impl Cards {
                 })
                 .inspect_err(|error| eprintln!("{}: server: {error}", A::NAME))
             });
-            let found = node::run(ours, here, settings, seed(), |cm, about| {
+            let found = node::run(&ours, here, settings, seed(), |cm, about| {
                 let there = may_connect.recv().map_err(|_| "the server did not start")?;
                 program.introduce("Server", &there);
                 program.introduce("Client", about);
@@ -247,7 +247,7 @@ impl Cards {
     }
 
     /// One end, on the card of this name.
-    fn run_one<A: Program, P: Platform + 'static>(
+    fn run_one<A: Program, P: Platform>(
         &self,
         program: &A,
         roles: Roles,
@@ -271,7 +271,7 @@ impl Cards {
             patient: self.patient,
             connections: program.connections(),
         };
-        node::run(platform, place, settings, seed(), |cm, about| {
+        node::run(&platform, place, settings, seed(), |cm, about| {
             program.introduce(card, about);
             let done = if let Roles::Client { here, server } = roles {
                 program.work(cm, about, [here, server], false).map(Some)

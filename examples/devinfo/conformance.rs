@@ -1,9 +1,10 @@
 //! Holds the platform under the driver against its duties: on a card, VFIO; without one, the model's.
 
-use bareverbs::verbs::conformance::{self, MEMORY_LEN, Options, Report};
-use bareverbs::verbs::{Platform, Resources};
+use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options, Report};
+use bareverbs::verbs::{CqSlot, DeviceSlot, Platform, QpSlot, Storage};
 
-use super::Result;
+use super::room::with_room;
+use super::{CHUNKS, Result};
 
 /// Has a platform judged twice: without interrupts, and with so many vectors as `judge` is told.
 pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
@@ -21,9 +22,16 @@ pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
 
 /// What the test says of a platform.
 pub(crate) fn judge<P: Platform>(platform: &P) -> Result<Report> {
-    let mut resources = Box::new(Resources::<2, 2, 0, 64>::new());
-    // After a failure the device may still use it.
-    let memory = vec![0; MEMORY_LEN].leak().try_into()?;
-    let report = conformance::run(platform, memory, resources.storage(), Options::DEFAULT)?;
-    Ok(report)
+    with_room(CHUNKS, |mut chunks| {
+        let mut slot = DeviceSlot::new();
+        let mut qps = [const { QpSlot::new() }; 2];
+        let mut cqs = [const { CqSlot::new() }; 2];
+        let storage = Storage::new(&mut slot, &mut qps, &mut cqs, &mut [], &mut chunks);
+        // After a failure the device may still use it.
+        let memory = vec![0; MEMORY_LEN].leak().try_into()?;
+        conformance::run(platform, memory, storage, Options::DEFAULT).map_err(|error| match error {
+            ConformanceError::Open(error) if error.page_chunks().is_some() => error.into(),
+            error => error.into(),
+        })
+    })
 }

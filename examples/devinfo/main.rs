@@ -15,6 +15,8 @@ mod link;
 #[path = "../common/place.rs"]
 mod place;
 mod report;
+#[path = "../common/room.rs"]
+mod room;
 mod selftest;
 
 use std::error::Error;
@@ -70,6 +72,9 @@ enum ModelPort {
     Ethernet,
     Infiniband,
 }
+
+/// Chunks of at most 2 MiB for the firmware's pages to begin with: more than most cards want for one function.
+const CHUNKS: usize = 64;
 
 fn main() -> ExitCode {
     env_logger::init();

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bareverbs::verbs::{
-    Capabilities, Config, Device, FunctionKind, LinkLayer, Mtu, Platform, PortState, Resources,
-    RoceVersion,
+    Capabilities, Config, Device, DeviceSlot, FunctionKind, LinkLayer, Mtu, PageChunk, Platform,
+    PortState, RoceVersion, Storage,
 };
 
-use super::Result;
 use super::link::wait_for_link;
+use super::room::with_room;
+use super::{CHUNKS, Result};
 
 /// How long a link may take to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
@@ -27,11 +28,16 @@ enum Value {
 }
 
 /// Brings the device up, asks it, and takes it down again.
-fn report<P: Platform>(platform: P, name: &str, part: u16) -> Result<Report> {
-    // 64 chunks of 2 MiB are more than any firmware has been seen to want for one function.
-    let mut resources = Box::new(Resources::<1, 1, 1, 64>::new());
+fn report<P: Platform>(
+    platform: P,
+    name: &str,
+    part: u16,
+    mut chunks: Vec<PageChunk>,
+) -> Result<Report> {
+    let mut slot = DeviceSlot::new();
+    let storage = Storage::new(&mut slot, &mut [], &mut [], &mut [], &mut chunks);
     let begun = platform.now();
-    let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
+    let device = Device::open(platform, Config::DEFAULT, storage)?;
     let bring_up = device.platform().now() - begun;
     let commands = device.commands_executed();
     let port = wait_for_link(&device, LINK)?;
@@ -202,7 +208,7 @@ fn printable(text: &str) -> String {
 
 impl Report {
     pub(crate) fn of<P: Platform>(platform: P, name: &str, part: u16) -> Result<Self> {
-        report(platform, name, part)
+        with_room(CHUNKS, |chunks| report(&platform, name, part, chunks))
     }
 
     fn text(&mut self, name: &str, value: impl Into<String>) {

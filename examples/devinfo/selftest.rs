@@ -11,11 +11,13 @@ mod wrong;
 use std::time::Duration;
 
 use bareverbs::verbs::{
-    AhAttr, Config, Device, Gid, GidEntry, LinkLayer, Mtu, Platform, PortAttr, PortState, Resources,
+    AhAttr, Config, CqSlot, Device, DeviceSlot, Gid, GidEntry, LinkLayer, Mtu, PageChunk, Platform,
+    PortAttr, PortState, QpSlot, Storage,
 };
 
-use super::Result;
 use super::link::wait_for_link;
+use super::room::with_room;
+use super::{CHUNKS, Result};
 use pair::{End, LARGEST, Op, Pair};
 use wrong::Wrong;
 
@@ -64,13 +66,36 @@ struct Loopback {
 
 /// The whole test, step by step on standard output. What had to be left out, if nothing failed.
 pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<Vec<Skipped>> {
-    let mut resources = Box::new(Resources::<2, 2, 1, 64>::new());
-    let storage = resources.storage();
+    let mut opened = Some(open);
+    let mut platform = None;
+    with_room(CHUNKS, |chunks| {
+        let platform = match &platform {
+            Some(platform) => platform,
+            None => {
+                let opened = opened.take().map(|open| open());
+                let failed = |error| step("open", || Err(error));
+                let opened = opened.ok_or("opened before")?.or_else(failed)?;
+                platform.insert(opened)
+            }
+        };
+        attempt(platform, chunks)
+    })
+}
+
+/// The same with so much room for the firmware's pages. If that was too little, nothing is said yet.
+fn attempt<P: Platform>(platform: &P, mut chunks: Vec<PageChunk>) -> Result<Vec<Skipped>> {
+    let mut slot = DeviceSlot::new();
+    let mut qps = [const { QpSlot::new() }; 2];
+    let mut cqs = [const { CqSlot::new() }; 2];
+    let storage = Storage::new(&mut slot, &mut qps, &mut cqs, &mut [], &mut chunks);
+    let mut config = Config::DEFAULT;
+    config.interrupts = platform.interrupt_vectors() > 0;
+    let opened = match Device::open(platform, config, storage) {
+        Err(error) if error.page_chunks().is_some() => return Err(error.into()),
+        opened => opened,
+    };
     let device = step("open", || {
-        let mut config = Config::DEFAULT;
-        let platform = open()?;
-        config.interrupts = platform.interrupt_vectors() > 0;
-        let device = Device::open(platform, config, storage)?;
+        let device = opened?;
         let note = format!(
             "firmware {}, {} commands, {} pages given",
             device.capabilities().firmware,

@@ -31,6 +31,8 @@ mod plot;
 mod program;
 mod protocol;
 mod report;
+#[path = "../common/room.rs"]
+mod room;
 mod session;
 mod test;
 #[cfg(test)]

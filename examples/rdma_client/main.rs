@@ -14,6 +14,8 @@ mod pair;
 mod place;
 #[path = "../common/program.rs"]
 mod program;
+#[path = "../common/room.rs"]
+mod room;
 #[path = "../rdma_server/server.rs"]
 mod server;
 #[cfg(test)]

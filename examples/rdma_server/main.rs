@@ -16,6 +16,8 @@ mod pair;
 mod place;
 #[path = "../common/program.rs"]
 mod program;
+#[path = "../common/room.rs"]
+mod room;
 mod server;
 
 use std::process::ExitCode;

@@ -20,6 +20,8 @@ mod place;
 #[path = "../common/program.rs"]
 mod program;
 mod report;
+#[path = "../common/room.rs"]
+mod room;
 
 use std::error::Error;
 use std::net::IpAddr;

@@ -16,6 +16,8 @@ mod node;
 mod place;
 #[path = "../common/program.rs"]
 mod program;
+#[path = "../common/room.rs"]
+mod room;
 #[cfg(test)]
 mod tests;
 

@@ -18,6 +18,8 @@ mod nodes;
 mod place;
 #[path = "../common/program.rs"]
 mod program;
+#[path = "../common/room.rs"]
+mod room;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@ use connectx_model::{CommandFault, CommandRule, Config as Card, Faults, Objects}
 
 use super::pair::{GUARD, PATTERN, UNTOUCHED};
 use super::*;
+use crate::report::Report;
 
 fn world(card: Card, vectors: u16) -> World {
     Builder::new().function(card).interrupts(vectors).stepped()
@@ -38,6 +39,35 @@ fn a_card_without_a_cable_passes_and_keeps_nothing() {
             assert_eq!(model.stats().frames_sent, 0);
         });
     }
+}
+
+/// A ConnectX-4 Lx with room for 2^17 queue pairs wants 12,868 pages, and another card may want more than any tool begins
+/// with.
+#[test]
+fn a_card_gets_as_many_pages_as_it_wants() {
+    for init_pages in [12_868, 70_000] {
+        let mut card = unplugged();
+        card.init_pages = init_pages;
+        let world = world(card, 1);
+        let before = world.accounting(0);
+        run(|| Ok(world.platform(0))).expect("passed");
+        Report::of(world.platform(0), "model0", 0).expect("a report");
+        assert_eq!(world.accounting(0), before);
+        world.with_model(0, |model| assert!(model.leaks().is_empty()));
+    }
+    // More than any machine has.
+    let mut card = unplugged();
+    card.init_pages = 1 << 30;
+    let world = world(card, 1);
+    let error = Report::of(world.platform(0), "model0", 0)
+        .err()
+        .expect("refused");
+    assert!(
+        error
+            .to_string()
+            .contains("page chunks would have sufficed"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -149,7 +179,7 @@ fn a_card_with_neither_force_loopback_nor_a_link_is_skipped_with_the_reason() {
 #[test]
 fn every_byte_counts() {
     let world = world(unplugged(), 0);
-    let mut resources = Resources::<2, 2, 1, 64>::new();
+    let mut resources = bareverbs::verbs::Resources::<2, 2, 1, 64>::new();
     let platform: ModelPlatform = world.platform(0);
     let device = Device::open(platform, Config::DEFAULT, resources.storage()).expect("open");
     {
