@@ -67,6 +67,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             self.bind_addr(id, source)?;
             if let Some(init) = init {
                 let init = init.keep();
+                self.check_device(pd, &init)?;
                 self.slot_mut(id)?.saved = Some(Saved { pd, init });
             }
             return Ok(());

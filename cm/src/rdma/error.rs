@@ -156,6 +156,8 @@ pub enum RdmaError {
     Sa(SaError),
     /// The id is not in this multicast group.
     NotJoined(IpAddr),
+    /// A PD, a CQ, an SRQ or an XRC domain is of another device than the id.
+    OtherDevice(&'static str),
     /// The id has a QP already.
     QpExists,
     /// The id has no QP.
@@ -223,6 +225,7 @@ impl RdmaError {
             | Self::NotBound
             | Self::TooMuch { .. }
             | Self::PrivateDataTooLong { .. }
+            | Self::OtherDevice(_)
             | Self::QpExists
             | Self::NoQp
             | Self::SrqExists
@@ -373,6 +376,9 @@ impl fmt::Display for RdmaError {
             }
             Self::PrivateDataTooLong { len, max } => {
                 write!(f, "{len} bytes of private data, at most {max} fit")
+            }
+            Self::OtherDevice(what) => {
+                write!(f, "the {what} is of another device than the id")
             }
             Self::QpExists => f.write_str("the id has a QP already"),
             Self::NoQp => f.write_str("the id has no QP"),

@@ -9,7 +9,7 @@ use bareverbs_core::qp::{
 };
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::xrc::Xrcd;
-use bareverbs_core::{Mtu, Platform, Qpn};
+use bareverbs_core::{Device, Mtu, Platform, Qpn};
 
 use super::RdmaCm;
 use super::connect::Depths;
@@ -162,7 +162,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// the port space's Q_Key ([`UDP_QKEY`]). The id has to be bound to an address of the device. `init.cap` says afterwards
     /// what the hardware gives.
     ///
-    /// The PD is the device's default one if none is given. Where no CQ is given one is made, with events on; it is to be
+    /// The PD is the device's default one if none is given. PD, CQs and SRQ have to be of the id's device
+    /// ([`RdmaError::OtherDevice`], EINVAL). Where no CQ is given one is made, with events on; it is to be
     /// had by [`endpoint`](Self::endpoint).
     pub fn create_qp(
         &mut self,
@@ -207,6 +208,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if !self.ids[index].bound {
             return Err(RdmaError::NotBound);
         }
+        self.check_device(pd, init)?;
         // Everything is kept aside until all of it is there, so that a failure leaves nothing behind.
         match self.ids[index].id_type {
             IdType::XrcSend if cfg!(feature = "xrc") => {
@@ -258,6 +260,32 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         slot.recv_cq = own_recv;
         slot.pd = Some(pd);
         Ok(())
+    }
+
+    /// What a QP is made from has to be of the id's device (rdma_create_qp(3)).
+    pub(super) fn check_device(
+        &self,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &KeptInit<'d, P>,
+    ) -> Result<(), RdmaError> {
+        self.is_ours("PD", pd.map(Pd::device))?;
+        self.is_ours("CQ", init.send_cq.as_ref().map(CqHandle::device))?;
+        self.is_ours("CQ", init.recv_cq.as_ref().map(CqHandle::device))?;
+        self.is_ours("SRQ", init.srq.as_ref().map(SrqHandle::device))?;
+        self.is_ours("XRC domain", init.xrcd.map(Xrcd::device))
+    }
+
+    pub(super) fn is_ours(
+        &self,
+        what: &'static str,
+        device: Option<&Device<'d, P>>,
+    ) -> Result<(), RdmaError> {
+        match device {
+            Some(device) if !core::ptr::addr_eq(device, self.device) => {
+                Err(RdmaError::OtherDevice(what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The CQ given, or one of the manager's, which goes after its handle: that counts as a user of it.

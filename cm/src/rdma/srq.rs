@@ -182,6 +182,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         index: usize,
         given: Option<&'d Pd<'d, P>>,
     ) -> Result<PdOf<'d, P>, RdmaError> {
+        self.is_ours("PD", given.map(Pd::device))?;
         let slot = &self.ids[index];
         let own = slot.pd.as_ref().or(slot.srq.as_ref().map(|srq| &srq.pd));
         Ok(match (given, own) {

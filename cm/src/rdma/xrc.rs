@@ -40,6 +40,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         index: usize,
         given: Option<&'d Xrcd<'d, P>>,
     ) -> Result<XrcdOf<'d, P>, RdmaError> {
+        self.is_ours("XRC domain", given.map(Xrcd::device))?;
         let own = self.ids[index].srq.as_ref().and_then(|srq| srq.xrcd());
         Ok(match (given, own) {
             (Some(xrcd), _) | (None, Some(&XrcdOf::Given(xrcd))) => XrcdOf::Given(xrcd),

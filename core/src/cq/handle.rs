@@ -33,7 +33,13 @@ impl<'d, P: Platform> Cq<'d, P> {
     }
 }
 
-impl<P: Platform> CqHandle<'_, P> {
+impl<'d, P: Platform> CqHandle<'d, P> {
+    /// The device that it belongs to.
+    #[must_use]
+    pub fn device(&self) -> &'d Device<'d, P> {
+        self.device
+    }
+
     /// The CQ's number.
     #[must_use]
     pub fn cqn(&self) -> Cqn {

@@ -38,7 +38,13 @@ impl<'d, P: Platform> Srq<'d, P> {
     }
 }
 
-impl<P: Platform> SrqHandle<'_, P> {
+impl<'d, P: Platform> SrqHandle<'d, P> {
+    /// The device that it belongs to.
+    #[must_use]
+    pub fn device(&self) -> &'d Device<'d, P> {
+        self.device
+    }
+
     /// The SRQ's number.
     #[must_use]
     pub fn srqn(&self) -> Srqn {

@@ -3,6 +3,7 @@
 mod cm_pair;
 
 use bareverbs_cm::rdma::*;
+use bareverbs_core::CqInit;
 use cm_pair::*;
 
 #[test]
@@ -90,4 +91,49 @@ fn what_no_qp_has_is_refused() {
     for id in [stream, datagrams] {
         pair.cms[0].create_qp(id, None, &mut qp()).unwrap();
     }
+}
+
+/// rdma_create_qp(3): the PD, and with it CQs and SRQ, have to be of the id's device. All of them of another one went unseen.
+#[test]
+fn objects_of_another_device_are_refused() {
+    let mut pair = Pair::new();
+    let other = pair.cms[1].device();
+    let pd = Box::leak(Box::new(other.alloc_pd().unwrap()));
+    let cq = Box::leak(Box::new(other.create_cq(CqInit::new(16)).unwrap()));
+    let mut attr = SrqAttr {
+        max_wr: 8,
+        max_sge: 1,
+        ..SrqAttr::default()
+    };
+    let srq = Box::leak(Box::new(pd.create_srq(&mut attr).unwrap()));
+    let own_pd = Box::leak(Box::new(pair.cms[0].device().alloc_pd().unwrap()));
+    let cm = &mut pair.cms[0];
+    let id = cm.create_id(None, 0, PortSpace::Tcp).unwrap();
+    cm.bind_addr(id, address(0, 0)).unwrap();
+    let with_cqs = || QpInit {
+        send_cq: Some(&*cq),
+        recv_cq: Some(&*cq),
+        ..qp()
+    };
+    let refused = |what| Err(RdmaError::OtherDevice(what));
+    assert_eq!(cm.create_qp(id, Some(pd), &mut with_cqs()), refused("PD"));
+    assert_eq!(cm.create_qp(id, Some(pd), &mut qp()), refused("PD"));
+    for own in [None, Some(&*own_pd)] {
+        assert_eq!(cm.create_qp(id, own, &mut with_cqs()), refused("CQ"));
+    }
+    let mut with_srq = QpInit {
+        srq: Some(srq.handle()),
+        ..qp()
+    };
+    assert_eq!(cm.create_qp(id, None, &mut with_srq), refused("SRQ"));
+    assert_eq!(cm.create_srq(id, Some(pd), &mut attr), refused("PD"));
+    assert_eq!(RdmaError::OtherDevice("PD").errno(), errno::EINVAL);
+    // A listener of rdma_create_ep keeps none of it either.
+    let passive = AddrInfo::hints(true);
+    let here = getaddrinfo(Some("10.0.0.1"), Some("7175"), Some(&passive)).unwrap();
+    let in_use = cm.ids_in_use();
+    let listener = cm.create_ep(&here, Some(pd), Some(&mut with_cqs()));
+    assert_eq!(listener, refused("PD").map(|()| id));
+    assert_eq!(cm.ids_in_use(), in_use);
+    cm.create_qp(id, Some(own_pd), &mut qp()).unwrap();
 }
