@@ -244,13 +244,17 @@ impl Engine<'_> {
         slot.srq = params.srq;
         slot.ece = params.ece;
         slot.store(params.private_data);
-        let interval = bounded(slot.remote_response, limit);
+        // As long as the peer asked for, but not for ever: an RTU needs no thinking.
+        let end = nanos(self.config.rtu_limit).max(1);
+        let interval = bounded(slot.remote_response, limit).min(end);
+        let retries = (end / interval).saturating_sub(1);
+        let retries = u64::from(slot.max_retries).min(retries) as u8;
         self.settle_backlog(index);
         if self.slots[index].link != NIL {
             self.settle_alternate(index, params.failover);
         }
         self.unsend(index);
-        self.start(index, nanos(now), interval);
+        self.start_series(index, nanos(now), interval, retries);
         self.send(index, tx::REP);
         Ok(())
     }
@@ -341,7 +345,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         index: usize,
         now: u64,
@@ -449,6 +453,7 @@ impl Engine<'_> {
     }
 
     pub(super) fn established(&mut self, index: usize, data: &[u8]) {
+        self.leave_half_open(index);
         self.wheel.disarm(self.slots, index as u32);
         self.unsend(index);
         let slot = &mut self.slots[index];

@@ -27,8 +27,9 @@
 //!   another connection with REJ 30.
 //! * A connection whose peer has lost its memory (REJ 10) does not stand in the way of the peer's next try, and
 //!   [`retry`](Engine::retry) is that next try.
-//! * No message of a peer can make this end wait longer than [`Config::max_response`], and a flood of requests leaves
-//!   [`Config::reserved`] slots for this end's own.
+//! * No message of a peer that asks for a connection can make this end wait longer than [`Config::max_response`], and a flood of requests leaves
+//!   [`Config::reserved`] slots for this end's own. An RTU has to come within [`Config::rtu_limit`], and when there is no
+//!   room for a request the oldest half-open connection goes, of the source that has most of them.
 //! * A duplicate REQ is answered with the REP again while that one is unacknowledged.
 //! * The first repetition comes early ([`Timers::early`]) and backs off within the negotiated interval; the number of
 //!   intervals, and so the time to [`Unreachable`](EventKind::Unreachable), stays what was negotiated.
@@ -85,6 +86,7 @@
 
 mod alternate;
 mod calls;
+mod half_open;
 mod query;
 mod receive;
 mod retry;
@@ -138,9 +140,14 @@ pub struct Config {
     /// By how many percent, at most, early repetitions come earlier or later than they would: so that many who lose the
     /// same server at once do not come back at once. 0 keeps to the exact times.
     pub jitter: u8,
-    /// Exponent of the longest time that the other end can make this end wait for one answer, by a REQ or an MRA: 24, what
-    /// Linux asks for, is 69 s. Without such a bound a single REQ could take a slot for days.
+    /// Exponent of the longest time that the other end can make this end wait for one answer, by its REQ or by an MRA to the
+    /// REP: 24, what Linux asks for, is 69 s. The MRA to a REQ of this end counts in full. Without such a bound a single REQ could take a slot for days.
     pub max_response: u8,
+    /// How long an accepted request may wait for its RTU, at most, unless its peer asks for more time (MRA). The peer's REQ
+    /// may ask for minutes; but RTU needs no thinking.
+    pub rtu_limit: Duration,
+    /// A half-open connection that is older than this may have to go when there is no room for a new one.
+    pub half_open_age: Duration,
     /// Slots, of connections and of datagram services each, that only this end's own requests may take, so that a flood
     /// from outside does not keep it from connecting.
     pub reserved: u32,
@@ -170,6 +177,8 @@ impl Config {
             },
             jitter: 25,
             max_response: 24,
+            rtu_limit: Duration::from_secs(10),
+            half_open_age: Duration::from_millis(100),
             reserved: 0,
             sidr_life: 24,
         }
@@ -204,6 +213,7 @@ pub struct Engine<'s> {
     wheel: Wheel,
     sidr: sidr::Table<'s>,
     alternates: alternate::Table<'s>,
+    half_open: half_open::HalfOpen,
     index_bits: u32,
     salt: u32,
     hash_seed: u64,
@@ -256,6 +266,7 @@ impl<'s> Engine<'s> {
             wheel: Wheel::new(),
             sidr: sidr::Table::new(sidr),
             alternates: alternate::Table::new(alternates),
+            half_open: half_open::HalfOpen::new(),
             salt: 0,
             hash_seed: 0,
             random: config.seed,
@@ -417,6 +428,10 @@ impl<'s> Engine<'s> {
             State::Established => tx::ALTERNATE,
             State::Timewait => {
                 slot.state = State::Idle;
+                if slot.stale {
+                    self.leave(index);
+                }
+                let slot = &mut self.slots[index];
                 if core::mem::take(&mut slot.exit_due) {
                     self.raise(index, ev::TIMEWAIT_EXIT);
                 }

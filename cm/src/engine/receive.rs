@@ -156,8 +156,10 @@ impl Engine<'_> {
             }
             Attribute::Mra => self.on_mra(now, mad, &Mra::read(bytes)),
             Attribute::Rej => {
-                let rej = bounded(Rej::read(bytes), |rej| rej.info_len);
-                self.on_rej(now, &rej.map_err(Ignored::Malformed)?)
+                // A refusal is one even if it claims more additional information than it has room for.
+                let mut rej = Rej::read(bytes);
+                rej.info_len = rej.info_len.min(72);
+                self.on_rej(now, &rej)
             }
             Attribute::SidrReq => self.on_sidr_req(now, from, mad, &SidrReq::read(bytes)),
             Attribute::SidrRep => {
@@ -224,17 +226,28 @@ impl Engine<'_> {
     fn on_req(&mut self, now: u64, from: &Address, mad: &Mad<'_>, req: &Req<'_>) -> Outcome {
         if let Some(index) = self.find_remote_id(req.local_comm_id, req.local_ca_guid) {
             let slot = &self.slots[index];
-            if slot.remote_qpn == req.local_qpn && slot.service_id == req.service_id {
+            let same = slot.remote_qpn == req.local_qpn && slot.service_id == req.service_id;
+            if slot.stale && !(same && slot.remote_psn == req.starting_psn) {
+                // The peer, started anew, has come to the same name once more.
+                self.leave(index);
+            } else if same {
                 return self.on_duplicate_req(index);
+            } else {
+                // Not the same request, but the same name: the one that has it keeps it.
+                let reason = RejectReason::DUPLICATE_LOCAL_COMM_ID;
+                return self.refuse_req(from, mad, req, reason, &[]);
             }
-            // Not the same request, but the same name: the one that has it keeps it.
-            let reason = RejectReason::DUPLICATE_LOCAL_COMM_ID;
-            return self.refuse_req(from, mad, req, reason, &[]);
         }
         if let Some(old) = self.find_remote_qp(req.local_qpn, req.local_ca_guid) {
-            // The QP cannot be in two connections: the peer forgot the old one.
-            self.stale(old, now);
-            return self.refuse_req(from, mad, req, RejectReason::STALE_CONNECTION, &[]);
+            let slot = &self.slots[old];
+            if slot.stale && slot.refused_comm_id != req.local_comm_id {
+                // The next try after the refusal.
+                self.leave_qp(old);
+            } else {
+                // The QP cannot be in two connections: the peer forgot the old one.
+                self.stale(old, req.local_comm_id, now);
+                return self.refuse_req(from, mad, req, RejectReason::STALE_CONNECTION, &[]);
+            }
         }
         let Some(listener_index) = self.find_listener(req.service_id, false) else {
             return self.refuse_req(from, mad, req, RejectReason::INVALID_SERVICE_ID, &[]);
@@ -274,8 +287,15 @@ impl Engine<'_> {
         if listener.waiting >= listener.backlog {
             return self.overflow(from, mad, req);
         }
-        let room = self.in_use.saturating_add(self.config.reserved as usize) < self.slots.len();
-        let Some(index) = room.then(|| self.allocate()).flatten() else {
+        let mut taken = self.allocate_for_peer();
+        if taken.is_none() && self.evict_for(now, from) {
+            taken = self.allocate_for_peer();
+            if taken.is_none() {
+                // There is room as soon as the user has let go of what was evicted: for the next try.
+                return Err(Ignored::Unexpected(Attribute::Req));
+            }
+        }
+        let Some(index) = taken else {
             return self.overflow(from, mad, req);
         };
         self.listeners[listener_index].waiting += 1;
@@ -313,8 +333,15 @@ impl Engine<'_> {
             self.note_alternate(index, mad);
         }
         self.enter(index);
+        self.enter_half_open(index, now, from);
         self.raise(index, ev::REQUEST);
         Ok(())
+    }
+
+    /// A slot for what a peer asks for.
+    fn allocate_for_peer(&mut self) -> Option<usize> {
+        let room = self.in_use.saturating_add(self.config.reserved as usize) < self.slots.len();
+        room.then(|| self.allocate()).flatten()
     }
 
     fn overflow(&mut self, from: &Address, mad: &Mad<'_>, req: &Req<'_>) -> Outcome {
@@ -341,16 +368,20 @@ impl Engine<'_> {
         Err(Ignored::Duplicate(Attribute::Req))
     }
 
-    /// The peer of this connection does not know it any more. The tables forget it at once, so that the peer's next try gets
-    /// through, even with the same QP and even if it never answers the DREQ.
-    fn stale(&mut self, index: usize, now: u64) {
-        match self.slots[index].state {
-            State::Established => {
-                self.hang_up(index, now, &[]);
-                self.leave(index);
+    /// The peer of this connection does not know it any more: the request `refused` shows that. The peer's next try gets
+    /// through, even with the same QP and even if it never answers the DREQ; but a late copy of the request that made this
+    /// connection, or of the one that was refused, makes no connection of which the peer knows nothing.
+    fn stale(&mut self, index: usize, refused: u32, now: u64) {
+        let slot = &mut self.slots[index];
+        match slot.state {
+            State::Established | State::DreqSent | State::DreqReceived => {
+                slot.stale = true;
+                slot.refused_comm_id = refused;
             }
-            State::DreqSent | State::DreqReceived => self.leave(index),
-            _ => {}
+            _ => return,
+        }
+        if slot.state == State::Established {
+            self.hang_up(index, now, &[]);
         }
     }
 
@@ -417,10 +448,8 @@ impl Engine<'_> {
             }
             _ => return Err(Ignored::Unexpected(Attribute::Rep)),
         }
-        if self
-            .find_remote_id(rep.local_comm_id, rep.local_ca_guid)
-            .is_some()
-        {
+        let known = self.find_remote_id(rep.local_comm_id, rep.local_ca_guid);
+        if known.is_some_and(|index| !self.slots[index].stale) {
             return Err(Ignored::Duplicate(Attribute::Rep));
         }
         // A target's number stands elsewhere.
@@ -428,8 +457,10 @@ impl Engine<'_> {
             Transport::Xrc => rep.local_eecn,
             Transport::Rc | Transport::Uc => rep.local_qpn,
         };
-        if let Some(old) = self.find_remote_qp(remote_qpn, rep.local_ca_guid) {
-            self.stale(old, now);
+        let known = self.find_remote_qp(remote_qpn, rep.local_ca_guid);
+        if let Some(old) = known.filter(|index| !self.slots[*index].stale) {
+            self.stale(old, 0, now);
+            self.leave_qp(old);
             let own = rep.remote_comm_id;
             let refusal = Rej {
                 reason: RejectReason::STALE_CONNECTION.0,

@@ -72,11 +72,15 @@ pub struct Slot {
     pub(super) active: bool,
     pub(super) hashed_id: bool,
     pub(super) hashed_qp: bool,
+    /// Its peer has forgotten it. It stays in the tables until its timewait is over, for late messages only.
+    pub(super) stale: bool,
     pub(super) state: State,
     pub(super) next_id: u32,
     pub(super) next_qp: u32,
     pub(super) local_comm_id: u32,
     pub(super) remote_comm_id: u32,
+    /// Of the request that was refused when this connection turned out stale.
+    pub(super) refused_comm_id: u32,
     pub(super) remote_guid: u64,
     pub(super) service_id: u64,
     pub(super) transaction_id: u64,
@@ -88,6 +92,13 @@ pub struct Slot {
     pub(super) local_psn: u32,
     pub(super) remote_psn: u32,
     pub(super) address: Address,
+
+    // Its place among those that are not established yet.
+    pub(super) half_open: bool,
+    pub(super) source: u8,
+    pub(super) half_prev: u32,
+    pub(super) half_next: u32,
+    pub(super) since: u64,
 
     // Timer.
     pub(super) timer_tick: u64,
@@ -157,11 +168,13 @@ impl Slot {
         active: false,
         hashed_id: false,
         hashed_qp: false,
+        stale: false,
         state: State::Idle,
         next_id: NIL,
         next_qp: NIL,
         local_comm_id: 0,
         remote_comm_id: 0,
+        refused_comm_id: 0,
         remote_guid: 0,
         service_id: 0,
         transaction_id: 0,
@@ -185,6 +198,11 @@ impl Slot {
             hop_limit: 0,
             service_level: 0,
         },
+        half_open: false,
+        source: 0,
+        half_prev: NIL,
+        half_next: NIL,
+        since: 0,
         timer_tick: 0,
         timer_next: NIL,
         timer_prev: NIL,
@@ -235,6 +253,7 @@ impl Slot {
     pub(super) fn reset(&mut self) {
         self.zombie = false;
         self.active = false;
+        self.stale = false;
         self.state = State::Idle;
         self.remote_comm_id = 0;
         self.remote_guid = 0;

@@ -126,47 +126,57 @@ impl Engine<'_> {
 
     /// Takes it out again.
     pub(super) fn leave(&mut self, index: usize) {
+        self.leave_id(index);
+        self.leave_qp(index);
+    }
+
+    fn leave_id(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        let (comm_id, qpn, guid) = (slot.remote_comm_id, slot.remote_qpn, slot.remote_guid);
-        let (next_id, next_qp) = (slot.next_id, slot.next_qp);
-        if core::mem::take(&mut slot.hashed_id) {
-            let bucket = self.bucket(comm_id, guid);
-            if self.slots[bucket].head_id == index as u32 {
-                self.slots[bucket].head_id = next_id;
-            } else {
-                let mut at = self.slots[bucket].head_id;
-                while at != NIL {
-                    let slot = &mut self.slots[at as usize];
-                    if slot.next_id == index as u32 {
-                        slot.next_id = next_id;
-                        break;
-                    }
-                    at = slot.next_id;
-                }
-            }
+        let (number, guid, next) = (slot.remote_comm_id, slot.remote_guid, slot.next_id);
+        if !core::mem::take(&mut slot.hashed_id) {
+            return;
         }
-        let slot = &mut self.slots[index];
-        if core::mem::take(&mut slot.hashed_qp) {
-            let bucket = self.bucket(qpn, guid);
-            if self.slots[bucket].head_qp == index as u32 {
-                self.slots[bucket].head_qp = next_qp;
-            } else {
-                let mut at = self.slots[bucket].head_qp;
-                while at != NIL {
-                    let slot = &mut self.slots[at as usize];
-                    if slot.next_qp == index as u32 {
-                        slot.next_qp = next_qp;
-                        break;
-                    }
-                    at = slot.next_qp;
-                }
+        let bucket = self.bucket(number, guid);
+        if self.slots[bucket].head_id == index as u32 {
+            self.slots[bucket].head_id = next;
+            return;
+        }
+        let mut at = self.slots[bucket].head_id;
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            if slot.next_id == index as u32 {
+                slot.next_id = next;
+                return;
             }
+            at = slot.next_id;
+        }
+    }
+
+    /// Takes it out of the table of QPs only.
+    pub(super) fn leave_qp(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let (number, guid, next) = (slot.remote_qpn, slot.remote_guid, slot.next_qp);
+        if !core::mem::take(&mut slot.hashed_qp) {
+            return;
+        }
+        let bucket = self.bucket(number, guid);
+        if self.slots[bucket].head_qp == index as u32 {
+            self.slots[bucket].head_qp = next;
+            return;
+        }
+        let mut at = self.slots[bucket].head_qp;
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            if slot.next_qp == index as u32 {
+                slot.next_qp = next;
+                return;
+            }
+            at = slot.next_qp;
         }
     }
 
     /// The connection is over without timewait.
     pub(super) fn finish(&mut self, index: usize) {
         self.wheel.disarm(self.slots, index as u32);
+        self.leave_half_open(index);
         self.leave(index);
         if self.slots[index].link != NIL {
             self.drop_alternate(index);
@@ -177,7 +187,10 @@ impl Engine<'_> {
     /// The connection is over, and its numbers rest for a while. The peer may use its own ones again at once, so that the
     /// tables forget them.
     pub(super) fn timewait(&mut self, index: usize, now: u64) {
-        self.leave(index);
+        if !self.slots[index].stale {
+            self.leave(index);
+        }
+        self.leave_half_open(index);
         if self.slots[index].link != NIL {
             self.drop_alternate(index);
         }
@@ -251,10 +264,14 @@ impl Engine<'_> {
 
     /// Starts the timer of a message that waits for an answer.
     pub(super) fn start(&mut self, index: usize, now: u64, interval: u64) {
+        self.start_series(index, now, interval, self.slots[index].max_retries);
+    }
+
+    pub(super) fn start_series(&mut self, index: usize, now: u64, interval: u64, retries: u8) {
         let random = self.random() as u32;
         let jitter = self.config.jitter;
         let slot = &mut self.slots[index];
-        let (retries, early) = (slot.max_retries, slot.early);
+        let early = slot.early;
         let at = slot
             .retry
             .start(now, interval, retries, early, jitter, random);

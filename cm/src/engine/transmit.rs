@@ -344,10 +344,12 @@ impl Engine<'_> {
         true
     }
 
-    /// An MRA came: the answer may take `service_timeout` longer. The remaining repetitions keep that pace.
+    /// An MRA came: the answer may take `service_timeout` longer. The remaining repetitions keep that pace. Who asked for the
+    /// connection waits as long as it is told to, as under Linux; who was asked only up to a limit.
     pub(super) fn extend(&mut self, index: usize, now: u64, service_timeout: u8) {
         let limit = self.config.max_response;
         let slot = &mut self.slots[index];
+        let limit = if slot.active { 31 } else { limit };
         let interval = bounded(service_timeout, limit) + exponent(slot.ack_timeout);
         let at = slot.retry.extend(now, interval);
         self.wheel.arm(self.slots, index as u32, at);

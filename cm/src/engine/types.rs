@@ -485,4 +485,6 @@ pub struct Stats {
     pub duplicates: u64,
     /// Of those, malformed or unexpected.
     pub ignored: u64,
+    /// Half-open connections that had to make room for others.
+    pub evicted: u64,
 }

@@ -209,10 +209,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .open_request(&address, data)
             .map_err(|_| SidrStatus::REJECTED)?;
         let index = self
-            .adopt(service, &header, address)
+            .adopt(self.now(), service, &header, address, None)
             .map_err(|refusal| match refusal {
                 Refusal::NobodyListens => SidrStatus::REJECTED,
-                Refusal::NoRoom => SidrStatus::NO_QP,
+                Refusal::NoRoom | Refusal::Later => SidrStatus::NO_QP,
             })?;
         self.ids[index].sidr = Some(sidr);
         self.keep(index, EventType::ConnectRequest, user_data);

@@ -21,6 +21,8 @@ use crate::mad::{CmaHeader, MadError, RejectReason};
 pub(super) enum Refusal {
     NobodyListens,
     NoRoom,
+    /// No room yet: as if the request had got lost, so that it comes again.
+    Later,
 }
 
 /// An engine's event, apart from its data.
@@ -71,9 +73,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             let (connection, user) = (event.connection, event.user);
             let data = &data[..len];
             if let What::Request = what {
-                if let Err(reason) = self.on_request(connection, data) {
-                    let _ = self.engine.reject(now, connection, reason, &[], &[]);
-                    let _ = self.engine.release(now, connection);
+                match self.on_request(now, connection, data) {
+                    Ok(()) => {}
+                    Err(Some(reason)) => {
+                        let _ = self.engine.reject(now, connection, reason, &[], &[]);
+                        let _ = self.engine.release(now, connection);
+                    }
+                    Err(None) => self.engine.ignore(connection),
                 }
                 continue;
             }
@@ -95,6 +101,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     self.ids[index].failure = Some(RdmaError::Rejected(reason));
                     self.push(index, EventType::Rejected, i32::from(reason.0));
                 }
+                What::Unreachable if self.forget_unseen(index) => {}
                 What::Unreachable => {
                     self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
                 }
@@ -120,24 +127,27 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.private_event = Some(event);
     }
 
-    /// A REQ: finds the listener and makes an id for the new connection.
-    fn on_request(&mut self, connection: ConnectionId, data: &[u8]) -> Result<(), RejectReason> {
+    /// A REQ: finds the listener and makes an id for the new connection. Otherwise says why not, if the peer is to know.
+    fn on_request(
+        &mut self,
+        now: Duration,
+        connection: ConnectionId,
+        data: &[u8],
+    ) -> Result<(), Option<RejectReason>> {
         // What Linux says to a bad header, too.
-        let bad = |_: MadError| RejectReason::CONSUMER_DEFINED;
-        let service = self
-            .engine
-            .service_id(connection)
-            .map_err(|_| RejectReason::CONSUMER_DEFINED)?;
+        let bad = Some(RejectReason::CONSUMER_DEFINED);
+        let service = self.engine.service_id(connection).map_err(|_| bad)?;
         let address = match self.engine.qp_params(connection) {
             Ok(params) => params.address,
-            Err(_) => return Err(RejectReason::CONSUMER_DEFINED),
+            Err(_) => return Err(bad),
         };
-        let (header, user_data) = self.open_request(&address, data).map_err(bad)?;
+        let (header, user_data) = self.open_request(&address, data).map_err(|_| bad)?;
         let index = self
-            .adopt(service, &header, address)
+            .adopt(now, service, &header, address, Some(connection))
             .map_err(|refusal| match refusal {
-                Refusal::NobodyListens => RejectReason::CONSUMER_DEFINED,
-                Refusal::NoRoom => RejectReason::NO_RESOURCES,
+                Refusal::NobodyListens => bad,
+                Refusal::NoRoom => Some(RejectReason::NO_RESOURCES),
+                Refusal::Later => None,
             })?;
         self.ids[index].connection = Some(connection);
         self.give_timers(index);
@@ -151,9 +161,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Makes an id for a request to one of the listeners.
     pub(super) fn adopt(
         &mut self,
+        now: Duration,
         service: u64,
         header: &CmaHeader,
         address: Address,
+        newcomer: Option<ConnectionId>,
     ) -> Result<usize, Refusal> {
         let port = service as u16;
         // A wildcard listener stands for this device's addresses, not for any.
@@ -163,12 +175,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .find_listener(port_space, port, header.destination)
             .filter(|_| ours);
         let listener = listener.ok_or(Refusal::NobodyListens)?;
-        if self.ids[listener].unread >= self.ids[listener].backlog {
-            return Err(Refusal::NoRoom);
-        }
         let pkey_index = self
             .pkey_index(address.pkey)
             .map_err(|_| Refusal::NobodyListens)?;
+        self.make_room(now, listener, newcomer)?;
         let index = self.take_slot().map_err(|_| Refusal::NoRoom)? as usize;
         let listen_id = self.id_of(listener);
         let parent = &mut self.ids[listener];
@@ -197,6 +207,71 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             self.count_user(target, true);
         }
         Ok(index)
+    }
+
+    /// Sees to it that there is room for one more request to a listener: half-open connections may have to go for it, see
+    /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). The last eighth of the ids is not for a source
+    /// that has as many half-open connections, some of them old.
+    fn make_room(
+        &mut self,
+        now: Duration,
+        listener: usize,
+        newcomer: Option<ConnectionId>,
+    ) -> Result<(), Refusal> {
+        let capacity = self.ids.len();
+        let full = |cm: &Self| {
+            cm.in_use >= capacity || cm.ids[listener].unread >= cm.ids[listener].backlog
+        };
+        let share = capacity / 8;
+        let many = newcomer.is_some_and(|newcomer| self.engine.half_open_beside(newcomer) > share);
+        if many && self.in_use < capacity && capacity - self.in_use <= share {
+            if let Some(user) = self.engine.evict(now, newcomer, true) {
+                self.forget_evicted(user);
+                return Err(Refusal::Later);
+            }
+            return if full(self) {
+                Err(Refusal::NoRoom)
+            } else {
+                Ok(())
+            };
+        }
+        if !full(self) {
+            return Ok(());
+        }
+        // Several at once: some of the room shall be left when the one that asks now comes again.
+        let mut evicted = false;
+        for _ in 0..(capacity / 16).max(1) {
+            let Some(user) = self.engine.evict(now, newcomer, false) else {
+                break;
+            };
+            self.forget_evicted(user);
+            evicted = true;
+        }
+        match (full(self), evicted) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Refusal::Later),
+            (true, false) => Err(Refusal::NoRoom),
+        }
+    }
+
+    fn forget_evicted(&mut self, user: u64) {
+        if let Ok(index) = self.index(CmId::from_user(user)) {
+            self.forget_unseen(index);
+        }
+    }
+
+    /// Discards the id of a request that the application has not fetched, so that it need not hear of its end either.
+    fn forget_unseen(&mut self, index: usize) -> bool {
+        let slot = &self.ids[index];
+        let unseen = slot.pending.front();
+        if !unseen.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
+            return false;
+        }
+        if let Some(listener) = slot.listen_id.and_then(|id| self.index(id).ok()) {
+            self.ids[listener].unread = self.ids[listener].unread.saturating_sub(1);
+        }
+        self.discard(index);
+        true
     }
 
     /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and

@@ -255,6 +255,21 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(self.free != 0)
     }
 
+    /// Whether there is a send buffer, as far as is known.
+    pub(super) const fn has_buffer(&self) -> bool {
+        self.free != 0
+    }
+
+    /// Whether all that was sent has left.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.free == u64::MAX
+    }
+
+    /// Whether a work request failed, so that nothing more is sent until QP1 is started again.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// Takes back the buffers of what was sent.
     pub(super) fn reap(&mut self) -> Result<(), RdmaError> {
         while let Some(completion) = self.send_cq.poll()? {

@@ -51,6 +51,33 @@ fn static_rate(rate: u8, port_mbps: u32, supported: u16) -> u8 {
         .map_or(0, |(_, code)| code)
 }
 
+impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
+    /// The bits of the port's LID that tell its paths apart.
+    const fn path_mask(&self) -> u16 {
+        let lmc = if self.port.lmc < 8 { self.port.lmc } else { 7 };
+        (1 << lmc) - 1
+    }
+
+    /// The path as the device wants it.
+    pub(super) fn ah_attr(&self, address: &Address) -> AhAttr {
+        let attr = gsi::ah_attr(address);
+        if address.remote_lid == 0 {
+            return attr;
+        }
+        AhAttr {
+            // A header only where somebody reads it.
+            dgid: if address.hop_limit > 0 {
+                attr.dgid
+            } else {
+                Gid::ZERO
+            },
+            dlid: address.remote_lid,
+            src_path_bits: (address.local_lid & self.path_mask()) as u8,
+            ..attr
+        }
+    }
+}
+
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Whether ids have GIDs for addresses here.
     pub(super) fn is_infiniband(&self) -> bool {
@@ -207,31 +234,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.take_path(index, path)?;
         self.push(index, EventType::RouteResolved, 0);
         self.complete(id)
-    }
-
-    /// The bits of the port's LID that tell its paths apart.
-    const fn path_mask(&self) -> u16 {
-        let lmc = if self.port.lmc < 8 { self.port.lmc } else { 7 };
-        (1 << lmc) - 1
-    }
-
-    /// The path as the device wants it.
-    pub(super) fn ah_attr(&self, address: &Address) -> AhAttr {
-        let attr = gsi::ah_attr(address);
-        if address.remote_lid == 0 {
-            return attr;
-        }
-        AhAttr {
-            // A header only where somebody reads it.
-            dgid: if address.hop_limit > 0 {
-                attr.dgid
-            } else {
-                Gid::ZERO
-            },
-            dlid: address.remote_lid,
-            src_path_bits: (address.local_lid & self.path_mask()) as u8,
-            ..attr
-        }
     }
 
     /// The same at a rate in the IBTA's code.

@@ -127,6 +127,7 @@ mod endpoint;
 mod error;
 mod events;
 mod extended;
+mod farewell;
 mod gsi;
 mod id;
 mod infiniband;
@@ -648,9 +649,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 }
 
 impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
-    /// Takes QP1 down and destroys what the ids own. The other ends learn of it when they next send something; an orderly
-    /// end disconnects first.
+    /// Ends the connections that there are: the other ends get a DREQ or a REJ, once and unacknowledged. Then takes QP1 down
+    /// and destroys what the ids own. An orderly end disconnects first.
     fn drop(&mut self) {
+        self.farewell();
         self.gsi.close();
         for group in self.groups.iter_mut() {
             if let Some(id) = group.owner.take() {

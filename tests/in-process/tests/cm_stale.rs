@@ -6,7 +6,7 @@ mod cm_pair;
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::{Cq, CqInit, WcStatus};
-use bareverbs_in_process::ModelPlatform;
+use bareverbs_in_process::{ModelPlatform, World};
 use cm_pair::*;
 
 /// Connects node 0 `connections` times, and starts it anew: nothing of it is left, except at node 1. What a QP of node 0 has
@@ -207,4 +207,53 @@ fn not_with_the_applications_queues() {
     pair.cms[0].connect(ours, None).unwrap();
     let theirs = request(&mut pair).id;
     accept(&mut pair, theirs);
+}
+
+/// A manager that is dropped says so to the other ends: they need not wait, and none of its QPs is found stale later.
+#[test]
+fn a_manager_that_ends_says_goodbye() {
+    // Connected: a DREQ. With a QP that was just destroyed, so that its DREQ waits in QP1 still, as well.
+    for destroyed in [false, true] {
+        let mut pair = Pair::new();
+        pair.listener();
+        let (ours, theirs) = pair.connected();
+        if destroyed {
+            pair.cms[0].destroy_id(ours).unwrap();
+        }
+        let Pair {
+            world,
+            cms: [first, mut second],
+            channels,
+        } = pair;
+        drop(first);
+        let event = next(&world, &mut second, channels[1]);
+        assert_eq!((event.event, event.id), (EventType::Disconnected, theirs));
+    }
+    // Asked, and not answered yet: a REJ for want of time.
+    let mut pair = Pair::new();
+    pair.listener();
+    let ours = pair.client();
+    pair.cms[0].connect(ours, None).unwrap();
+    let theirs = pair.expect(1, EventType::ConnectRequest).id;
+    let Pair {
+        world,
+        cms: [first, mut second],
+        channels,
+    } = pair;
+    drop(first);
+    let event = next(&world, &mut second, channels[1]);
+    assert_eq!((event.event, event.id), (EventType::Rejected, theirs));
+    assert_eq!(event.status, 4);
+}
+
+/// The next event of a manager that is alone, within a tenth of a second.
+fn next(world: &World, cm: &mut Cm, channel: ChannelId) -> CmEvent {
+    for _ in 0..1000 {
+        cm.poll(cm.now()).unwrap();
+        if let Some(event) = cm.try_get_cm_event(channel).unwrap() {
+            return event;
+        }
+        world.advance(MS / 10);
+    }
+    panic!("nobody said anything");
 }

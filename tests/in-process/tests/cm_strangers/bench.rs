@@ -407,7 +407,9 @@ impl Bench {
         let world = Builder::with_link(Box::new(Wire(tap.clone())), 0)
             .function(Card::new(1))
             .stepped();
-        let memory = Box::leak(Box::new(bareverbs_core::Resources::<24, 48, 2, 256>::new()));
+        let memory = Box::leak(Box::new(
+            bareverbs_core::Resources::<128, 256, 2, 256>::new(),
+        ));
         let config = bareverbs_core::Config::DEFAULT;
         let device: &'static Device<'_, _> =
             Box::leak(Box::new(world.open(0, config, memory.storage(), &[])));

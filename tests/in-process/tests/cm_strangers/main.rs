@@ -2,4 +2,5 @@
 
 mod addresses;
 mod bench;
+mod half_open;
 mod mutations;

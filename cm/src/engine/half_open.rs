@@ -1,0 +1,161 @@
+//! Connections that others asked for and that are not established yet, by age, and how many there are of each source: when
+//! there is no room for a newcomer, some of them have to go.
+
+use core::time::Duration;
+
+use super::slot::{NIL, ev};
+use super::types::{Address, ConnectionId};
+use super::{Engine, nanos};
+use crate::mad::RejectReason;
+
+/// Sources are counted together with others, if they have to be.
+const SOURCES: usize = 64;
+/// So many of the oldest are looked at: among them are those of whoever has most.
+const LOOK: usize = 32;
+
+/// The list and the counts; the links are in the slots.
+#[derive(Debug)]
+pub(super) struct HalfOpen {
+    head: u32,
+    tail: u32,
+    of: [u32; SOURCES],
+}
+
+impl HalfOpen {
+    pub(super) const fn new() -> Self {
+        Self {
+            head: NIL,
+            tail: NIL,
+            of: [0; SOURCES],
+        }
+    }
+}
+
+impl Engine<'_> {
+    fn source(&self, address: &Address) -> u8 {
+        let peer = u128::from_be_bytes(address.peer());
+        let value = (peer as u64 ^ (peer >> 64) as u64 ^ self.hash_seed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (value >> 58) as u8
+    }
+
+    /// A REQ made this connection.
+    pub(super) fn enter_half_open(&mut self, index: usize, now: u64, from: &Address) {
+        let source = self.source(from);
+        self.half_open.of[usize::from(source)] += 1;
+        let tail = core::mem::replace(&mut self.half_open.tail, index as u32);
+        match self.slots.get_mut(tail as usize) {
+            Some(tail) => tail.half_next = index as u32,
+            None => self.half_open.head = index as u32,
+        }
+        let slot = &mut self.slots[index];
+        slot.half_open = true;
+        slot.source = source;
+        slot.since = now;
+        (slot.half_prev, slot.half_next) = (tail, NIL);
+    }
+
+    /// It is established, or over.
+    pub(super) fn leave_half_open(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if !core::mem::take(&mut slot.half_open) {
+            return;
+        }
+        let (prev, next, source) = (slot.half_prev, slot.half_next, slot.source);
+        self.half_open.of[usize::from(source)] -= 1;
+        match self.slots.get_mut(prev as usize) {
+            Some(prev) => prev.half_next = next,
+            None => self.half_open.head = next,
+        }
+        match self.slots.get_mut(next as usize) {
+            Some(next) => next.half_prev = prev,
+            None => self.half_open.tail = prev,
+        }
+    }
+
+    /// Whose turn it is to go for a newcomer from `source`: the oldest one of the source that has most, if it is old enough
+    /// and its source has at least as many as the newcomer's.
+    fn victim(&self, now: u64, source: Option<u8>, own_only: bool) -> Option<usize> {
+        let of = |source: u8| self.half_open.of[usize::from(source)];
+        let age = nanos(self.config.half_open_age);
+        let mut found = None;
+        let mut at = self.half_open.head;
+        for _ in 0..LOOK {
+            let Some(slot) = self.slots.get(at as usize) else {
+                break;
+            };
+            if now.saturating_sub(slot.since) < age {
+                break;
+            }
+            let fits = if own_only {
+                source == Some(slot.source)
+            } else {
+                source.is_none_or(|source| of(slot.source) >= of(source))
+            };
+            let more = |than: usize| of(slot.source) > of(self.slots[than].source);
+            if fits && found.is_none_or(more) {
+                found = Some(at as usize);
+            }
+            at = slot.half_next;
+        }
+        found
+    }
+
+    /// How many half-open connections the source of this one has, in all.
+    pub fn half_open_beside(&self, id: ConnectionId) -> usize {
+        let source = |index: usize| usize::from(self.slots[index].source);
+        self.get(id)
+            .map_or(0, |index| self.half_open.of[source(index)] as usize)
+    }
+
+    /// Ends the half-open connection that is to go first, for want of room: its peer gets a REJ 3, its user
+    /// [`Unreachable`](super::EventKind::Unreachable). Returns what the user calls it.
+    ///
+    /// `newcomer` is the connection that there is no room for; `own_only` takes the room from its own source.
+    pub fn evict(
+        &mut self,
+        now: Duration,
+        newcomer: Option<ConnectionId>,
+        own_only: bool,
+    ) -> Option<u64> {
+        let now = nanos(now);
+        let newcomer = newcomer.and_then(|id| self.get(id).ok());
+        let source = newcomer.map(|index| self.slots[index].source);
+        let index = self.victim(now, source, own_only)?;
+        Some(self.evict_at(index, now))
+    }
+
+    fn evict_at(&mut self, index: usize, now: u64) -> u64 {
+        let user = self.slots[index].user;
+        let unseen = self.slots[index].pending_events & ev::REQUEST != 0;
+        self.refuse(index, now, RejectReason::NO_RESOURCES, &[], &[]);
+        self.stats.evicted += 1;
+        if unseen {
+            // No one heard of the request yet.
+            self.slots[index].zombie = true;
+        } else {
+            self.raise(index, ev::UNREACHABLE);
+        }
+        self.release_if_done(index);
+        user
+    }
+
+    /// The same for a request that comes when all slots are in use.
+    pub(super) fn evict_for(&mut self, now: u64, from: &Address) -> bool {
+        let source = self.source(from);
+        match self.victim(now, Some(source), false) {
+            Some(index) => {
+                self.evict_at(index, now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Forgets a request without a word, so that its sender tries again.
+    pub fn ignore(&mut self, id: ConnectionId) {
+        if let Ok(index) = self.get(id) {
+            self.free(index);
+        }
+    }
+}
