@@ -141,7 +141,6 @@ syndromes! {
     EqBusy = 0x0007_0008, ResourceBusy, "DESTROY_EQ of a queue that completion queues report to";
     EqEventNotOffered = 0x0007_000c, BadParam, "an event type that the capabilities do not offer";
     EqEventTaken = 0x0007_0009, BadParam, "an event type that another event queue has";
-    EqQueryOutput = 0x0007_000a, BadOutputLength, "no room for the queue's page addresses";
     EqState = 0x0007_000b, BadParam, "CREATE_EQ with status, state or counters set";
 
     CqExhausted = 0x0008_0001, NoResources, "no completion queue left";
@@ -164,7 +163,6 @@ syndromes! {
     CqResizePageSize = 0x0008_0012, BadParam, "resize with an impossible page size";
     CqResizeOutstanding = 0x0008_0013, BadSize, "more CQEs outstanding than fit the new size";
     CqResizeState = 0x0008_0014, BadResourceState, "resize of a queue in error";
-    CqQueryOutput = 0x0008_0015, BadOutputLength, "no room for the queue's page addresses";
     CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
     CqUmem = 0x0008_0017, BadParam, "a user memory object that was never created";
     CqResizeFields = 0x0008_0019, BadParam, "a resize without a size or with fields that a resize does not have";
@@ -216,7 +214,6 @@ syndromes! {
     QpMulticast = 0x000a_001d, ResourceBusy, "DESTROY_QP of a QP that is attached to a multicast group";
     QpStateGiven = 0x000a_001e, BadParam, "CREATE_QP with a state other than RESET";
     QpCounter = 0x000a_001f, BadResource, "a queue counter that is not allocated";
-    QpQueryOutput = 0x000a_0021, BadOutputLength, "no room for the QP's page addresses";
     QpModifyPd = 0x000a_0022, BadResource, "a transition with a protection domain that is not allocated";
     QpModifySendCq = 0x000a_0023, BadResource, "a transition with a send CQ that does not exist";
     QpModifyReceiveCq = 0x000a_0024, BadResource, "a transition with a receive CQ that does not exist";
@@ -242,7 +239,6 @@ syndromes! {
     SrqState = 0x000b_0011, BadParam, "a shared receive queue that does not start READY";
     SrqModifyFields = 0x000b_0012, BadParam, "MODIFY_RMP of fields that cannot be modified";
     SrqOpMod = 0x000b_0013, BadParam, "ARM_RQ with an op_mod that is not supported";
-    SrqQueryOutput = 0x000b_0014, BadOutputLength, "no room for the queue's page addresses";
 
     RoceIndex = 0x000c_0001, BadIndex, "a RoCE address index beyond the table";
     RoceVersion = 0x000c_0002, BadParam, "a RoCE version that is not supported";
@@ -319,7 +315,6 @@ syndromes! {
     SqModifyFields = 0x000d_0026, BadParam, "MODIFY_SQ of fields that cannot be modified";
     SqCurrentState = 0x000d_0027, BadResourceState, "MODIFY_SQ of a queue that is in another state";
     SqNextState = 0x000d_0028, BadParam, "MODIFY_SQ to a state that does not follow";
-    SqQueryOutput = 0x000d_0029, BadOutputLength, "no room for the queue's page addresses";
     RqExhausted = 0x000d_002a, NoResources, "no receive queue left";
     RqState = 0x000d_002b, BadParam, "CREATE_RQ with a state other than RST";
     RqFeature = 0x000d_002c, BadParam, "CREATE_RQ with a feature that is not supported";
@@ -339,7 +334,6 @@ syndromes! {
     RqModifyFields = 0x000d_003a, BadParam, "MODIFY_RQ of fields that cannot be modified";
     RqCurrentState = 0x000d_003b, BadResourceState, "MODIFY_RQ of a queue that is in another state";
     RqNextState = 0x000d_003c, BadParam, "MODIFY_RQ to a state that does not follow";
-    RqQueryOutput = 0x000d_003d, BadOutputLength, "no room for the queue's page addresses";
 
     FlowUnsupported = 0x0010_0001, BadOp, "flow tables without their capability";
     FlowTableType = 0x0010_0002, BadParam, "flow tables of a type that there is not";

@@ -74,9 +74,6 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if let Some(eq) = device.eqs.get_mut(eqn) {
         eq.users += 1;
     }
-    if let Some(uar) = device.uars.get_mut(context.uar_page()) {
-        uar.users += 1;
-    }
     call.output.set_cqn(number);
     Ok(())
 }
@@ -95,9 +92,6 @@ pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Destr
     if let Some(eq) = device.eqs.get_mut(context.c_eqn_or_apu_element() & 0xff) {
         eq.users -= 1;
     }
-    if let Some(uar) = device.uars.get_mut(context.uar_page()) {
-        uar.users -= 1;
-    }
     Ok(())
 }
 
@@ -113,7 +107,7 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryCq
         let context = call.output.cq_context_mut();
         context.set_producer_counter(context.consumer_counter());
     }
-    super::put_pages(call.output_tail, cq.ring.pages()).ok_or(Syndrome::CqQueryOutput)?;
+    super::put_pages(call.output_tail, cq.ring.pages());
     Ok(())
 }
 

@@ -119,6 +119,6 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryEq
     let eq = device.eqs.get(number).ok_or(Syndrome::EqUnknown)?;
     *call.output.eq_context_entry_mut() = eq.shown();
     call.output.set_event_bitmask(eq.mask[0]);
-    super::put_pages(call.output_tail, eq.ring.pages()).ok_or(Syndrome::EqQueryOutput)?;
+    super::put_pages(call.output_tail, eq.ring.pages());
     Ok(())
 }

@@ -193,11 +193,6 @@ impl Device {
         if let Some(pd) = self.pds.get_mut(context.pd()) {
             change(&mut pd.users);
         }
-        if let Some(uar) = self.uars.get_mut(context.uar_page())
-            && !context.no_sq()
-        {
-            change(&mut uar.users);
-        }
         if context.rq_type() == receive::SHARED
             && let Some(srq) = self.srqs.get_mut(context.srqn_rmpn_xrqn())
         {
@@ -252,6 +247,6 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryQp
             .set_rmsn(transport.msn());
     }
     *call.output.qpc_mut() = context;
-    super::put_pages(call.output_tail, qp.ring.pages()).ok_or(Syndrome::QpQueryOutput)?;
+    super::put_pages(call.output_tail, qp.ring.pages());
     Ok(())
 }

@@ -197,7 +197,7 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QueryRq
         .set_hw_counter(u32::from(rq.next))
         .set_sw_counter(u32::from(rq.posted));
     *call.output.rq_context_mut() = context;
-    super::put_pages(call.output_tail, rq.ring.pages()).ok_or(Syndrome::RqQueryOutput)?;
+    super::put_pages(call.output_tail, rq.ring.pages());
     Ok(())
 }
 

@@ -148,7 +148,7 @@ pub(super) fn query(device: &mut Device, io: &mut Io<'_>, call: Call<'_, QuerySq
         .set_hw_counter(u32::from(sq.next))
         .set_sw_counter(u32::from(sq.posted));
     *call.output.sq_context_mut() = context;
-    super::put_pages(call.output_tail, sq.ring.pages()).ok_or(Syndrome::SqQueryOutput)?;
+    super::put_pages(call.output_tail, sq.ring.pages());
     Ok(())
 }
 
@@ -168,9 +168,6 @@ impl Device {
         }
         if let Some(pd) = self.pds.get_mut(wq.pd()) {
             change(&mut pd.users);
-        }
-        if let Some(uar) = self.uars.get_mut(wq.uar_page()) {
-            change(&mut uar.users);
         }
         if context.tis_lst_sz() != 0
             && let Some(tis) = self.nic.tises.get_mut(context.tis_num_0())

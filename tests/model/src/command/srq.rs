@@ -208,7 +208,7 @@ pub(super) fn query_srq(
         .set_lwm(srq.limit)
         .set_wqe_cnt(srq.available());
     *call.output.srq_context_entry_mut() = context;
-    super::put_pages(call.output_tail, srq.ring.pages()).ok_or(Syndrome::SrqQueryOutput)?;
+    super::put_pages(call.output_tail, srq.ring.pages());
     Ok(())
 }
 
@@ -286,7 +286,7 @@ pub(super) fn query_xrc_srq(
         .set_lwm(srq.limit)
         .set_wqe_cnt(srq.available());
     *call.output.xrc_srq_context_entry_mut() = context;
-    super::put_pages(call.output_tail, srq.ring.pages()).ok_or(Syndrome::SrqQueryOutput)?;
+    super::put_pages(call.output_tail, srq.ring.pages());
     Ok(())
 }
 

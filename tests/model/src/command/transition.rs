@@ -242,7 +242,9 @@ fn apply(
     if from.st() != 0 && from.st() != qp.context.st() {
         return Err(Syndrome::QpTypeChanged.into());
     }
-    if device.config.strict && from.pm_state() != PM_MIGRATED {
+    // iPXE leaves it at zero where it does not ask for a change.
+    let migration = mask & Opt::PM_STATE.bits() != 0 || from.pm_state() != 0;
+    if device.config.strict && migration && from.pm_state() != PM_MIGRATED {
         return Err(Syndrome::QpMigration.into());
     }
     let old = qp.context;

@@ -68,7 +68,11 @@ pub(super) fn query_nic(
         .set_allowed_list_size(list.len() as u16);
     // Most callers want the context only, and leave no room for the list.
     if !call.output_tail.is_empty() {
-        super::put_pages(call.output_tail, list).ok_or(Syndrome::VportListOutput)?;
+        // The answer says how many there are, and Linux reads as many.
+        if call.output_tail.len() / 8 < list.len() {
+            return Err(Syndrome::VportListOutput.into());
+        }
+        super::put_pages(call.output_tail, list);
     }
     Ok(())
 }
@@ -294,8 +298,9 @@ pub(super) fn query_gid(
         .get_mut(..usize::from(count) * 16)
         .ok_or(Syndrome::VportGidOutput)?;
     for (at, gid) in (first..).zip(list.chunks_exact_mut(16)) {
+        // Every entry has the subnet's prefix; those that are not used have no GUID behind it.
+        gid[..8].copy_from_slice(&0xfe80_0000_0000_0000u64.to_be_bytes());
         if at == 0 {
-            gid[..8].copy_from_slice(&0xfe80_0000_0000_0000u64.to_be_bytes());
             gid[8..].copy_from_slice(&device.vport.context.port_guid().to_be_bytes());
         }
     }

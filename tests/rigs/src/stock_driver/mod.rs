@@ -7,8 +7,10 @@
 //!
 //! Frames between functions are recorded, and have to be to tshark what they are to our decoders.
 //!
+//! With `--card NAME` the model is that card, and not the ConnectX-5 that it is otherwise.
+//!
 //! Consoles, QEMU's and the model's logs and these frames are left in
-//! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`.
+//! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`, with the name of the card before the scenario's if one was asked for.
 
 mod bzimage;
 mod cpio;
@@ -21,6 +23,7 @@ mod server;
 mod transcript;
 
 use super::Outcome;
+use connectx_model::Card;
 use provision::Kernel;
 use report::Report;
 use std::fs;
@@ -67,18 +70,28 @@ struct Request<'a> {
     kernels: Vec<Kernel>,
     /// By name; none means all.
     scenarios: Vec<&'a str>,
+    /// The cards that the model is one after the other; the model's own card if none is named.
+    cards: Vec<Option<Card>>,
 }
 
 impl<'a> Request<'a> {
     fn parse(arguments: &'a [String], all: &[Scenario]) -> Result<Self, String> {
         let mut kernels = Vec::new();
         let mut scenarios = Vec::new();
-        for argument in arguments {
-            if argument.starts_with("--") {
+        let mut cards = Vec::new();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            if argument == "--card" {
+                let name = arguments.next().map_or("", String::as_str);
+                let card: Card = name
+                    .parse()
+                    .map_err(|error| format!("--card {name:?}: {error}"))?;
+                cards.push(Some(card));
+            } else if argument.starts_with("--") {
                 let kernel = Kernel::by_option(argument).ok_or_else(|| {
                     format!(
                         "no option {argument}: --stable boots trixie's kernel, --backports the newest, --bookworm an \
-                         older one"
+                         older one; --card NAME is the card that the model is"
                     )
                 })?;
                 kernels.push(kernel);
@@ -92,7 +105,14 @@ impl<'a> Request<'a> {
         if kernels.is_empty() {
             kernels.push(Kernel::Stable);
         }
-        Ok(Self { kernels, scenarios })
+        if cards.is_empty() {
+            cards.push(None);
+        }
+        Ok(Self {
+            kernels,
+            scenarios,
+            cards,
+        })
     }
 
     /// Whether a scenario is to run on the first kernel, or on another one.
@@ -138,11 +158,15 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
         .flat_map(|(index, (kernel, provisions))| {
             let wants = |known: &&Scenario| request.wants(known, index == 0);
             let wanted: Vec<&Scenario> = rig.scenarios.iter().filter(wants).collect();
-            wanted.into_iter().map(|scenario| Job {
-                scenario,
-                kernel: *kernel,
-                provisions,
-                rig,
+            let cards = &request.cards;
+            wanted.into_iter().flat_map(move |scenario| {
+                cards.iter().map(move |&card| Job {
+                    scenario,
+                    card,
+                    kernel: *kernel,
+                    provisions,
+                    rig,
+                })
             })
         })
         .collect();
@@ -196,9 +220,10 @@ fn lock(directory: &Path) -> Result<fs::File, String> {
         .map_err(|error| format!("{}: {error}", lock.display()))
 }
 
-/// A scenario on a kernel.
+/// A scenario on a kernel and a card.
 struct Job<'a> {
     scenario: &'a Scenario,
+    card: Option<Card>,
     kernel: Kernel,
     provisions: &'a Provisions,
     rig: &'a Rig,
@@ -206,19 +231,24 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn run(&self, logs: &Path) -> Result<Report, String> {
-        let logs = logs.join(self.kernel.suite()).join(self.scenario.name);
+        let mut logs = logs.join(self.kernel.suite());
+        if let Some(card) = self.card {
+            logs.push(card.name());
+        }
+        logs.push(self.scenario.name);
         provision::empty(&logs)?;
         // The names of sockets are short of room, and a checkout may lie deep.
         let sockets = std::env::temp_dir().join(format!(
-            "rig-{}-{}-{}",
+            "rig-{}-{}-{}{}",
             std::process::id(),
             self.kernel.suite(),
-            self.scenario.name
+            self.scenario.name,
+            self.card.map_or("", Card::name)
         ));
         provision::empty(&sockets)?;
         let report = self
             .scenario
-            .run(self.provisions, self.rig, &logs, &sockets);
+            .run(self.provisions, self.rig, self.card, &logs, &sockets);
         fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
         report
     }
@@ -234,7 +264,9 @@ fn run_all(jobs: &[Job<'_>], logs: &Path) -> Result<Report, String> {
             let result = job.run(logs);
             let seconds = begun.elapsed().as_secs();
             let Scenario { name, about, .. } = job.scenario;
-            println!("{name} ({}), {seconds} s: {about}", job.kernel.suite());
+            let kernel = job.kernel.suite();
+            let card = job.card.map(|card| format!(", {card}")).unwrap_or_default();
+            println!("{name} ({kernel}{card}), {seconds} s: {about}");
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut *all, result) {
                 (Ok(all), Ok(report)) => {
@@ -305,6 +337,13 @@ mod tests {
             Ok((vec![Kernel::Old], [2, 2]))
         );
         assert!(parse(&["--fast"]).is_err());
+        assert_eq!(
+            parse(&["--card", "connectx-4-lx", "probe"]),
+            Ok((vec![Kernel::Stable], [1, 1]))
+        );
+        assert!(parse(&["--card"]).is_err());
+        let error = parse(&["--card", "probe"]).unwrap_err();
+        assert!(error.contains("connectx-4-lx, connectx-4,"), "{error}");
         assert!(parse(&["prob"]).is_err());
     }
 }

@@ -11,6 +11,7 @@ use super::report::Report;
 use super::server::{self, Server};
 use super::transcript::{Step, Transcript};
 use crate::wireshark::{self, Recording};
+use connectx_model::Card;
 use std::path::Path;
 use std::time::Duration;
 
@@ -87,11 +88,16 @@ impl Scenario {
         &self,
         provisions: &Provisions,
         rig: &Rig,
+        card: Option<Card>,
         logs: &Path,
         sockets: &Path,
     ) -> Result<Report, String> {
         let mut report = Report::default();
-        let mut server = Server::start(logs, sockets, self.functions, self.model)?;
+        let mut arguments = self.model.to_vec();
+        if let Some(card) = card {
+            arguments.extend(["--card", card.name()]);
+        }
+        let mut server = Server::start(logs, sockets, self.functions, &arguments)?;
         for (index, boot) in self.rounds.iter().enumerate() {
             let many = self.rounds.len() > 1;
             let prefix = if many {
