@@ -14,6 +14,9 @@ type Result<T> = core::result::Result<T, ChannelError>;
 /// How long a peer may usually be silent where it has to speak.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 
+/// How long after an end's last answer its farewell (DREQ) may come.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Why a message did not get through.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ChannelError {
@@ -25,6 +28,11 @@ pub(crate) enum ChannelError {
         what: &'static str,
         status: WcStatus,
         vendor: u8,
+    },
+    /// The other end disconnected while this was under way.
+    Disconnected {
+        /// What.
+        what: &'static str,
     },
     /// A message has another length than all messages have.
     Length { found: u32, due: usize },
@@ -39,6 +47,9 @@ impl fmt::Display for ChannelError {
                 status,
                 vendor,
             } => write!(f, "{what} failed: {status} (vendor error {vendor:#x})"),
+            Self::Disconnected { what } => {
+                write!(f, "the other end disconnected during this end's {what}")
+            }
             Self::Length { found, due } => {
                 write!(f, "a message of {found} bytes where {due} are due")
             }
@@ -115,7 +126,24 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         what: &'static str,
     ) -> Result<()> {
         let deadline = cm.now() + self.silence;
-        check(&cm.get_send_comp_until(self.id, deadline)?, what)
+        let wc = cm.get_send_comp_until(self.id, deadline)?;
+        // What was posted comes back when the other end disconnects. That end's queue pair answers no more before it says so,
+        // and the retries may be over when it does.
+        let patience = match wc.status {
+            WcStatus::WrFlushErr => Duration::ZERO,
+            WcStatus::RetryExcErr => FAREWELL,
+            _ => return check(&wc, what),
+        };
+        let end = cm.now() + patience;
+        loop {
+            if cm.state(self.id)? == IdState::Disconnect {
+                return Err(ChannelError::Disconnected { what });
+            }
+            if cm.now() >= end {
+                return check(&wc, what);
+            }
+            cm.wait(end)?;
+        }
     }
 
     /// Waits for the other end's message and makes room for the next one.

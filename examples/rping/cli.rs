@@ -23,6 +23,10 @@ pub(crate) struct Options {
     /// Connections, one after the other: of a client, each with its ping-pongs; of a server, before it ends.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) times: u32,
+    /// Serve any number of clients, one after the other, until the program is ended. One that says nothing for 30 seconds has
+    /// to make way.
+    #[arg(short = 'P', requires = "server", conflicts_with_all = ["times", "client"])]
+    pub(crate) persistent: bool,
     /// Refuse who wants to connect, and tell this.
     #[arg(long, value_name = "TEXT", requires = "server")]
     pub(crate) reject: Option<String>,

@@ -22,6 +22,8 @@ mod program;
 mod report;
 #[path = "../common/room.rs"]
 mod room;
+#[cfg(test)]
+mod tests;
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -66,15 +68,26 @@ impl Program for Options {
             ..AddrInfo::hints(true)
         };
         let clients = ping::Clients {
-            times: self.times,
+            times: (!self.persistent).then_some(self.times),
             reject: self.reject.as_deref().map(str::as_bytes),
             size: self.size,
-            silence: [SILENCE, Duration::MAX],
+            silence: [
+                SILENCE,
+                if self.persistent {
+                    SILENCE
+                } else {
+                    Duration::MAX
+                },
+            ],
         };
         let pings = ping::serve(cm, &address, clients, |step| match step {
             Step::Listening => listening(),
             Step::Served(number) if self.verbose => println!("server: ping {number} served"),
-            Step::Served(_) | Step::Read => {}
+            // The error of the only client is the program's.
+            Step::Failed(error) if self.persistent || self.times > 1 => {
+                eprintln!("rping: server: a client failed: {error}");
+            }
+            Step::Served(_) | Step::Read | Step::Failed(_) => {}
         })?;
         Ok(pings)
     }

@@ -160,8 +160,8 @@ impl Advert {
 /// Whom a server waits for, and what it has for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clients<'a> {
-    /// So many, one after the other.
-    pub(crate) times: u32,
+    /// So many, one after the other; any number without it.
+    pub(crate) times: Option<u32>,
     /// They are refused, and told this.
     pub(crate) reject: Option<&'a [u8]>,
     /// Bytes of a message at most.
@@ -179,9 +179,14 @@ pub(crate) enum Step {
     Read,
     /// This ping was served, from 1.
     Served(u32),
+    /// A client was not served to its end.
+    Failed(PingError),
 }
 
 /// Listens, serves one client after the other until it disconnects, and cleans up. How many pings were served.
+///
+/// What goes wrong with a client is told ([`Step::Failed`]), and the next one served; the last such error is that of the
+/// call, once all clients were there.
 pub(crate) fn serve<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
@@ -191,18 +196,29 @@ pub(crate) fn serve<P: Platform, R: Resolver>(
     let listener = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
     cm.listen(listener, 16)?;
     step(Step::Listening);
-    let mut pings = 0;
-    for _ in 0..clients.times {
-        let id = cm.get_request(listener)?;
-        if let Some(why) = clients.reject {
-            cm.reject(id, why)?;
-            cm.destroy_ep(id)?;
-        } else {
-            serve_one(cm, id, &clients, &mut pings, &mut step)?;
+    let (mut pings, mut served, mut failed) = (0, 0, None);
+    while clients.times.is_none_or(|times| served < times) {
+        let done = match cm.get_request(listener) {
+            Ok(id) => {
+                let done = match clients.reject {
+                    Some(why) => cm.reject(id, why).map_err(PingError::from),
+                    None => serve_one(cm, id, &clients, &mut pings, &mut step),
+                };
+                cm.destroy_ep(id)?;
+                done
+            }
+            // The client called it off before it was asked for.
+            Err(error @ RdmaError::Event { .. }) => Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        if let Err(error) = done {
+            step(Step::Failed(error));
+            failed = Some(error);
         }
+        served = served.wrapping_add(1);
     }
     cm.destroy_ep(listener)?;
-    Ok(pings)
+    failed.map_or(Ok(pings), Err)
 }
 
 fn serve_one<P: Platform, R: Resolver>(
@@ -212,40 +228,53 @@ fn serve_one<P: Platform, R: Resolver>(
     pings: &mut u32,
     step: &mut impl FnMut(Step),
 ) -> Result<()> {
-    let [silence, between] = clients.silence;
-    let room = clients.size;
-    let end = End::new(cm, id, silence)?;
+    let end = End::new(cm, id, clients.silence[0])?;
     let buffer = cm
         .pd(id)?
-        .alloc_buffer(room as usize, Access::LOCAL_WRITE)
+        .alloc_buffer(clients.size as usize, Access::LOCAL_WRITE)
         .map_err(RdmaError::from)?;
     cm.accept(id, None)?;
+    let done = answer(cm, &end, &buffer, clients, pings, step);
+    // Nothing may be under way to the memory when it goes.
+    let ended = cm.disconnect(id);
+    done?;
+    Ok(ended?)
+}
+
+/// Serves the pings of a client that is connected, until it disconnects.
+fn answer<'d, P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, 'd, P, R>,
+    end: &End<'d, P>,
+    buffer: &Buffer<'d, P>,
+    clients: &Clients<'_>,
+    pings: &mut u32,
+    step: &mut impl FnMut(Step),
+) -> Result<()> {
+    let [silence, between] = clients.silence;
+    let (id, room) = (end.id, clients.size);
     let len = |asked: &Advert| match asked.size {
         wanted if wanted <= room => Ok(wanted as usize),
         wanted => Err(PingError::TooLong { wanted, room }),
     };
-    let go_ahead = Advert::of(&buffer).to_bytes();
-    while let Some(source) = advert(&end, cm, between)? {
+    let go_ahead = Advert::of(buffer).to_bytes();
+    while let Some(source) = advert(end, cm, between)? {
         let wanted = len(&source)?;
         let (flags, there) = (SendFlags::SIGNALED, source.addr);
-        cm.post_read(id, 0, &buffer, 0, wanted, flags, there, source.rkey)?;
+        cm.post_read(id, 0, buffer, 0, wanted, flags, there, source.rkey)?;
         end.sent(cm, "RDMA READ")?;
         step(Step::Read);
         end.tell(cm, &go_ahead)?;
 
-        let Some(sink) = advert(&end, cm, silence)? else {
+        let Some(sink) = advert(end, cm, silence)? else {
             break;
         };
         let wanted = len(&sink)?;
-        cm.post_write(id, 0, &buffer, 0, wanted, flags, sink.addr, sink.rkey)?;
+        cm.post_write(id, 0, buffer, 0, wanted, flags, sink.addr, sink.rkey)?;
         end.sent(cm, "RDMA WRITE")?;
         end.tell(cm, &go_ahead)?;
-        *pings += 1;
+        *pings = pings.wrapping_add(1);
         step(Step::Served(*pings));
     }
-    cm.disconnect(id)?;
-    drop((buffer, end));
-    cm.destroy_ep(id)?;
     Ok(())
 }
 

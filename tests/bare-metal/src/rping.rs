@@ -24,7 +24,7 @@ pub(crate) fn serve(cm: &mut Cm<'_, '_>, options: &Options) -> Result<(), Failur
         ..AddrInfo::hints(true)
     };
     let clients = Clients {
-        times: 1,
+        times: Some(1),
         reject: None,
         size: options.size,
         silence: [options.silence; 2],
@@ -37,6 +37,8 @@ pub(crate) fn serve(cm: &mut Cm<'_, '_>, options: &Options) -> Result<(), Failur
         Step::Read if served == 0 => first_operation(),
         Step::Read => {}
         Step::Served(number) => served = number,
+        // Returned as well.
+        Step::Failed(_) => {}
     })?;
     log::info!("rping server: {pings} pings");
     Ok(())

@@ -1,0 +1,250 @@
+//! A server among bad clients: it tells what went wrong with each, and serves the next.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, IdState, SendFlags};
+use bareverbs::verbs::Mtu;
+use bareverbs_in_process::{Builder, ModelPlatform};
+use clap::{CommandFactory, Parser};
+use connectx_model::Config as Card;
+
+use super::Result;
+use super::channel::SILENCE;
+use super::cli::Options;
+use super::node::{self, Settings};
+use super::ping::{self, Clients, Step, Wanted};
+
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const PORT: u16 = 7174;
+const SIZE: u32 = 1000;
+
+type Cm<'s, 'd> = node::Cm<'s, 'd, ModelPlatform>;
+type Channel<'d> = super::channel::Channel<'d, ModelPlatform, 16>;
+/// A client, which does with the server what its name says.
+type Client = fn(&mut Cm<'_, '_>) -> Result<()>;
+
+const SETTINGS: Settings = Settings {
+    interrupts: false,
+    mtu: Mtu::B1024,
+    mac: None,
+    patient: false,
+    connections: 16,
+};
+
+fn to_server() -> AddrInfo {
+    AddrInfo {
+        src_addr: Some((CLIENT, 0).into()),
+        dst_addr: Some((SERVER, PORT).into()),
+        ..AddrInfo::hints(false)
+    }
+}
+
+/// Runs a server, and the clients of each list one after the other on a device that was brought up for them. What the server
+/// tells of those that failed, and how many pings it served.
+fn serve(lists: &[&[Client]], between: Duration) -> (Vec<String>, u32) {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .threaded();
+    let [theirs, ours] = [world.platform(0), world.platform(1)];
+    let (listening, may_connect) = mpsc::channel();
+    let times = lists.iter().map(|clients| clients.len() as u32).sum();
+    let serve = move || {
+        let (mut failed, mut pings) = (Vec::new(), 0);
+        node::run(theirs, SERVER.into(), SETTINGS, 1, |cm, _| {
+            let address = AddrInfo {
+                src_addr: Some((SERVER, PORT).into()),
+                ..AddrInfo::hints(true)
+            };
+            let clients = Clients {
+                times: Some(times),
+                reject: None,
+                size: SIZE,
+                silence: [SILENCE, between],
+            };
+            let done = ping::serve(cm, &address, clients, |step| match step {
+                Step::Listening => listening.send(()).expect("clients wait"),
+                Step::Read => {}
+                Step::Served(number) => pings = number,
+                Step::Failed(error) => failed.push(error.to_string()),
+            });
+            // The last failure is the call's.
+            assert_eq!(
+                done.err().map(|error| error.to_string()).as_ref(),
+                failed.last()
+            );
+            Ok(())
+        })
+        .expect("the server's device");
+        (failed, pings)
+    };
+    std::thread::scope(|scope| {
+        let server = scope.spawn(serve);
+        may_connect.recv().expect("the server listens");
+        for (number, clients) in lists.iter().enumerate() {
+            let seed = 2 + number as u64;
+            let done = node::run(ours.clone(), CLIENT.into(), SETTINGS, seed, |cm, _| {
+                clients.iter().try_for_each(|client| client(cm))
+            });
+            done.unwrap_or_else(|error| panic!("a client of list {number}: {error}"));
+        }
+        server.join().expect("no panic")
+    })
+}
+
+fn good(cm: &mut Cm<'_, '_>) -> Result<()> {
+    let wanted = Wanted {
+        size: SIZE as usize,
+        count: 3,
+        validate: true,
+        private_data: &[],
+        silence: SILENCE,
+    };
+    ping::ping(cm, &to_server(), wanted, |_, _| {}, |_, _| {})?;
+    Ok(())
+}
+
+/// An advertisement.
+fn advert(addr: u64, rkey: u32, size: u32) -> [u8; 16] {
+    (u128::from(addr) << 64 | u128::from(rkey) << 32 | u128::from(size)).to_be_bytes()
+}
+
+/// Waits until the server hangs up.
+fn wait_for_the_end(cm: &mut Cm<'_, '_>, id: CmId) -> Result<()> {
+    let deadline = cm.now() + SILENCE;
+    while cm.state(id)? != IdState::Disconnect {
+        if cm.now() >= deadline {
+            return Err("the server does not hang up".into());
+        }
+        cm.wait(deadline)?;
+    }
+    Ok(())
+}
+
+/// Says something, and goes when the server has hung up.
+fn say(cm: &mut Cm<'_, '_>, words: &[u8]) -> Result<()> {
+    let id = cm.create_ep(&to_server(), None, Some(&mut Channel::queues()))?;
+    let memory = cm.reg_msgs(id, words.len())?;
+    memory.copy_in(0, words)?;
+    cm.connect(id, None)?;
+    cm.post_send(id, 0, &memory, 0, words.len(), SendFlags::SIGNALED)?;
+    wait_for_the_end(cm, id)?;
+    cm.disconnect(id)?;
+    drop(memory);
+    Ok(cm.destroy_ep(id)?)
+}
+
+fn rejects_instead_of_confirming(cm: &mut Cm<'_, '_>) -> Result<()> {
+    let id = cm.create_ep(&to_server(), None, None)?;
+    let param = ConnParam {
+        qp_num: 77,
+        ..ConnParam::default()
+    };
+    cm.connect(id, Some(&param))?;
+    cm.reject(id, b"not like that")?;
+    Ok(cm.destroy_ep(id)?)
+}
+
+fn says_too_little(cm: &mut Cm<'_, '_>) -> Result<()> {
+    say(cm, &[1; 8])
+}
+
+fn says_too_much(cm: &mut Cm<'_, '_>) -> Result<()> {
+    say(cm, &[1; 100])
+}
+
+fn has_a_bad_rkey(cm: &mut Cm<'_, '_>) -> Result<()> {
+    say(cm, &advert(0, 0x00ba_d000, SIZE))
+}
+
+fn wants_too_much(cm: &mut Cm<'_, '_>) -> Result<()> {
+    say(cm, &advert(0, 0, SIZE + 1))
+}
+
+/// Advertises memory that the server may read, and has no receive for what the server says then.
+fn does_not_listen(cm: &mut Cm<'_, '_>, rnr_retry_count: u8) -> Result<()> {
+    let id = cm.create_ep(&to_server(), None, Some(&mut Channel::queues()))?;
+    let memory = cm.reg_read(id, SIZE as usize)?;
+    let param = ConnParam {
+        rnr_retry_count,
+        ..ConnParam::default()
+    };
+    cm.connect(id, Some(&param))?;
+    let words = advert(memory.addr(), memory.rkey().0, SIZE);
+    cm.post_send_inline(id, 0, &words, SendFlags::SIGNALED)?;
+    cm.get_send_comp(id)?;
+    if rnr_retry_count == 0 {
+        wait_for_the_end(cm, id)?;
+    }
+    cm.disconnect(id)?;
+    drop(memory);
+    Ok(cm.destroy_ep(id)?)
+}
+
+fn answers_with_a_nak(cm: &mut Cm<'_, '_>) -> Result<()> {
+    does_not_listen(cm, 0)
+}
+
+/// The server's READ, or its SEND, which is repeated for ever, is under way then.
+fn disconnects_in_the_middle(cm: &mut Cm<'_, '_>) -> Result<()> {
+    does_not_listen(cm, 7)
+}
+
+/// Its device is closed without a word.
+fn vanishes(cm: &mut Cm<'_, '_>) -> Result<()> {
+    let id = cm.create_ep(&to_server(), None, Some(&mut Channel::queues()))?;
+    Ok(cm.connect(id, None)?)
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    Options::command().debug_assert();
+    Options::try_parse_from(["rping", "-s", "-a", "10.0.0.1", "-P"]).expect("persistent");
+    Options::try_parse_from(["rping", "-c", "-P"]).expect_err("a client is not persistent");
+}
+
+/// The first of them ended it.
+#[test]
+fn a_server_outlives_bad_clients() {
+    let clients: [(Client, &str); 9] = [
+        (
+            rejects_instead_of_confirming,
+            "the other end refused: reason ",
+        ),
+        (says_too_little, "a message of 8 bytes where 16 are due"),
+        (says_too_much, "receive failed: local length error"),
+        (good, ""),
+        (has_a_bad_rkey, "RDMA READ failed: remote access error"),
+        (
+            wants_too_much,
+            "the client wants 1001 bytes, there is room for 1000",
+        ),
+        (answers_with_a_nak, "SEND failed: "),
+        (
+            disconnects_in_the_middle,
+            "the other end disconnected during this end's ",
+        ),
+        (good, ""),
+    ];
+    let (failed, pings) = serve(&[&clients.map(|(client, _)| client)], SILENCE);
+    let due: Vec<&str> = clients
+        .iter()
+        .map(|(_, why)| *why)
+        .filter(|why| !why.is_empty())
+        .collect();
+    assert_eq!(failed.len(), due.len(), "{failed:#?}");
+    for (why, due) in failed.iter().zip(due) {
+        assert!(why.starts_with(due), "{why}, not {due}");
+    }
+    assert_eq!(pings, 6);
+}
+
+#[test]
+fn a_server_outlives_a_client_that_vanishes() {
+    let (failed, pings) = serve(&[&[good, vanishes], &[good]], Duration::from_secs(2));
+    assert_eq!(failed, ["the other end has said nothing for 2s"]);
+    assert_eq!(pings, 6);
+}
