@@ -3,6 +3,8 @@
 use core::fmt;
 use std::time::Duration;
 
+use bareverbs_core::firmware_cmds::caps::HcaCap;
+use bareverbs_core::firmware_cmds::layout::Layout;
 use connectx_model::link::rng::Rng;
 use connectx_model::{Card, Config as Model, Unkind};
 
@@ -16,6 +18,8 @@ const MS: Duration = Duration::from_millis(1);
 pub struct PairDraw {
     /// What they were drawn from.
     pub seed: u64,
+    /// The ports are InfiniBand. Then there is no connection, as nobody manages the subnet.
+    pub infiniband: bool,
     /// The cards.
     pub cards: [CardDraw; 2],
     /// Interrupt vectors that the platform offers for each card; 0: polling.
@@ -93,7 +97,8 @@ impl PairDraw {
         // The cable's: both ends of a path are set up for the same frames.
         let mtu = dice.of(&[352, 576, 1024, 1500, 2048, 4200, 9000, 9978]);
         let polled = dice.flip();
-        let mut cards = [0, 1].map(|unit| card(&mut dice, unit, mtu, polled));
+        let infiniband = dice.one_in(8);
+        let mut cards = [0, 1].map(|unit| card(&mut dice, unit, mtu, polled, infiniband));
         let vectors = cards.iter().map(|card| card.model.msix_vectors).min();
         let vectors = if polled {
             0
@@ -105,6 +110,7 @@ impl PairDraw {
         }
         Self {
             seed,
+            infiniband,
             vectors,
             client: dice.below(2) as usize,
             cards,
@@ -125,21 +131,25 @@ impl CardDraw {
             0 => self.driver.completion_event_queues,
             _ => self.driver.completion_event_queues.min(vectors - 1),
         };
-        if 1 + wanted > self.model.general.max_num_eqs() {
+        let general = &self.model.general;
+        let most = match general.max_num_eqs() {
+            0 => 1 << general.log_max_eq(),
+            most => most,
+        };
+        if 1 + wanted > most {
             self.refusals.push(Refusal::EventQueues);
         }
     }
 }
 
-fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool) -> CardDraw {
+fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool, infiniband: bool) -> CardDraw {
     dice.refusals.clear();
     let kind = match dice.flip() {
         true => Card::ConnectX5,
         false => dice.of(Card::ALL),
     };
     let mut model = Model::card(kind, unit as u8 + 1);
-    // The vendor's own cores have a number of their own, which is not drawn.
-    model.embedded_cpu = false;
+    model.embedded_cpu = dice.one_in(6);
     model.mtu = mtu;
     model.firmware = (
         dice.between(12, 28) as u16,
@@ -147,11 +157,19 @@ fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool) -> CardDraw {
         dice.between(0, 9999) as u16,
     );
     identity(dice, &mut model);
+    model.link_up = !dice.one_in(8);
     command_queue(dice, &mut model);
     let page_chunks = pages(dice, &mut model);
     limits(dice, &mut model);
     switches(dice, &mut model);
-    roce(dice, &mut model);
+    if dice.one_in(3) {
+        unknown_bits(dice, &mut model);
+    }
+    if infiniband {
+        model = model.infiniband();
+    } else {
+        roce(dice, &mut model);
+    }
     let atomics = atomics(dice, &mut model);
     model.unkind = unkind(dice);
     model.cq_counters_lag = dice.flip();
@@ -162,8 +180,9 @@ fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool) -> CardDraw {
         // A firmware that cannot wait for pages cannot play with them either.
         model.unkind.page_period = Duration::ZERO;
     }
-    let roce_runs = model.general.roce();
-    let force_loopback = if roce_runs {
+    let force_loopback = if infiniband {
+        true
+    } else if model.general.roce() {
         model.roce.fl_rc_qp_when_roce_enabled()
     } else {
         model.general.fl_rc_qp_when_roce_disabled()
@@ -270,9 +289,28 @@ fn pages(dice: &mut Dice, model: &mut Model) -> usize {
     needed + 400
 }
 
+/// Bits that have no name here: newer firmware has more of them.
+fn unknown_bits(dice: &mut Dice, model: &mut Model) {
+    let mut named = [0xff_u8; HcaCap::SIZE];
+    for field in HcaCap::DESCRIPTOR.fields {
+        for bit in field.offset..field.offset + field.width {
+            named[bit as usize / 8] &= !(0x80 >> (bit % 8));
+        }
+    }
+    for (index, unnamed) in named.into_iter().enumerate() {
+        let bits = dice.below(256) as u8 & unnamed;
+        model.general.0[index] |= bits;
+        model.general_max.0[index] |= bits;
+    }
+}
+
 /// How many there can be of each object, and how large it can be.
 fn limits(dice: &mut Dice, model: &mut Model) {
-    let eqs = dice.of(&[1, 2, 4, 5, 8, 16, 32, 64, 100, 127]);
+    let (eqs, log_eqs) = match dice.below(4) {
+        // The binary logarithm counts then.
+        0 => (0, dice.byte(0, 7)),
+        _ => (dice.of(&[1, 2, 4, 5, 8, 16, 32, 64, 100, 127]), 7),
+    };
     let log_eq = if dice.one_in(80) {
         dice.refusals.push(Refusal::EventQueueSize);
         dice.byte(2, 7)
@@ -319,6 +357,7 @@ fn limits(dice: &mut Dice, model: &mut Model) {
     let more_qps = qps.saturating_add(dice.byte(0, 3));
     for caps in [&mut model.general, &mut model.general_max] {
         caps.set_max_num_eqs(eqs)
+            .set_log_max_eq(log_eqs)
             .set_log_max_eq_sz(log_eq)
             .set_log_max_cq_sz(log_cq)
             .set_log_max_qp_sz(log_qp)
@@ -344,9 +383,16 @@ fn limits(dice: &mut Dice, model: &mut Model) {
 
 /// What it has or has not.
 fn switches(dice: &mut Dice, model: &mut Model) {
+    let vhca_ports = dice.below(3) as u8;
+    let formats = [dice.byte(0, 2), dice.byte(0, 2), dice.byte(0, 2)];
+    model.roce.set_qp_ts_format(formats[2]);
+    model.roce_max.set_qp_ts_format(formats[2]);
     let on: [bool; 10] = core::array::from_fn(|_| dice.flip());
     for caps in [&mut model.general, &mut model.general_max] {
-        caps.set_cq_oi(on[0])
+        caps.set_num_vhca_ports(vhca_ports)
+            .set_sq_ts_format(formats[0])
+            .set_rq_ts_format(formats[1])
+            .set_cq_oi(on[0])
             .set_cq_resize(on[1])
             .set_cq_moderation(on[2])
             .set_block_lb_mc(on[3])
@@ -465,9 +511,15 @@ fn driver(dice: &mut Dice, polled: bool) -> bareverbs_core::Config {
 impl fmt::Display for PairDraw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            vectors, client, ..
+            infiniband,
+            vectors,
+            client,
+            ..
         } = self;
-        writeln!(f, "{vectors} vectors, card {client} connects")?;
+        writeln!(
+            f,
+            "InfiniBand {infiniband}, {vectors} vectors, card {client} connects"
+        )?;
         for (index, card) in self.cards.iter().enumerate() {
             writeln!(f, "card {index}: {card}")?;
         }
@@ -481,9 +533,12 @@ impl fmt::Display for CardDraw {
         let (caps, roce) = (&model.general, &model.roce);
         writeln!(
             f,
-            "{:?}, MAC {:02x?}, MTU {}, ISSI {:#b}, command queue 2^{} x 2^{} (each at least {:?}), BAR {:#x}, {} vectors, \
+            "{:#x} {:?}, own cores {}, link up {}, MAC {:02x?}, MTU {}, ISSI {:#b}, command queue 2^{} x 2^{} (each at least {:?}), BAR {:#x}, {} vectors, \
              boot {:?}",
+            model.device_id,
             model.function,
+            model.embedded_cpu,
+            model.link_up,
             model.mac,
             model.mtu,
             model.supported_issi,
@@ -501,8 +556,9 @@ impl fmt::Display for CardDraw {
         )?;
         writeln!(
             f,
-            "  EQs {} of 2^{}, CQs 2^{} of 2^{}, QPs 2^{} of 2^{}, WQEs {} and {}, CQE version {}, reads 2^{} and 2^{}",
+            "  EQs {} or 2^{} of 2^{}, CQs 2^{} of 2^{}, QPs 2^{} of 2^{}, WQEs {} and {}, CQE version {}, reads 2^{} and 2^{}",
             caps.max_num_eqs(),
+            caps.log_max_eq(),
             caps.log_max_eq_sz(),
             caps.log_max_cq(),
             caps.log_max_cq_sz(),

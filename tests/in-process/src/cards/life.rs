@@ -9,7 +9,7 @@ use connectx_model::Objects;
 
 use super::draw::{CardDraw, PairDraw};
 use super::refusal::{Refusal, Trouble};
-use super::{Report, selftest, talk};
+use super::{Report, commands, selftest, talk};
 use crate::{Accounting, Builder, ModelPlatform, World};
 
 /// Queue pairs and completion queues that a device has room for.
@@ -130,12 +130,20 @@ fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
             continue;
         };
         capabilities(device, &pair.cards[card])?;
-        let version = address(device, card);
-        ready[card] = record.judge("address", &[card], version)?;
+        let raced = commands::run(device);
+        record.judge("commands", &[card], raced)?;
+        if !pair.infiniband {
+            let version = address(device, card);
+            ready[card] = record.judge("address", &[card], version)?;
+        }
+        if !pair.cards[card].force_loopback {
+            world.set_link(card, true);
+        }
         let tested = selftest::run(device, &pair.cards[card], ready[card].is_some());
         if let Some(true) = record.judge("self test", &[card], tested)? {
             record.report.self_tests += 1;
         }
+        world.set_link(card, true);
     }
     if let ([Some(first), Some(second)], [Some(()), Some(())]) = (&devices, ready) {
         let macs = [first.mac(), second.mac()].map(|mac| mac.map_err(Trouble::from));

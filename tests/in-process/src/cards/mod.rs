@@ -8,6 +8,7 @@
 //!
 //! The world is a stepped one, so that a seed always gives the same run.
 
+mod commands;
 mod draw;
 mod life;
 mod refusal;
