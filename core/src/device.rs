@@ -65,6 +65,8 @@ pub struct Device<'s, P: Platform> {
     pub(crate) gid_writer: Mutex<()>,
     /// The MAC address that was set instead of the port's own.
     pub(crate) chosen_mac: Mutex<Option<Mac>>,
+    /// Where the port's L2 table has that address (0 or 1), if there is such a table. Changes with it.
+    pub(crate) l2_index: AtomicBool,
     /// Whether the root of receive steering is taken.
     pub(crate) steering_taken: AtomicBool,
     /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
@@ -147,6 +149,7 @@ impl<'s, P: Platform> Device<'s, P> {
             default_xrcd: Mutex::new(DefaultXrcd::default()),
             gid_writer: Mutex::new(()),
             chosen_mac: Mutex::new(None),
+            l2_index: AtomicBool::new(false),
             steering_taken: AtomicBool::new(false),
             embedded_cpu: false,
             list_terminator: LIST_TERMINATOR,

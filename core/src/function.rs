@@ -9,7 +9,10 @@
 //! for functions of the other side but lend pages that the firmware asks for.
 
 use bareverbs_firmware_cmds::values::AllowedList;
-use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
+use bareverbs_firmware_cmds::vport::{
+    DeleteL2TableEntryIn, ModifyNicVportContextIn, SetL2TableEntryIn,
+};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::command_queue::TailIn;
 use crate::device::Device;
@@ -69,10 +72,56 @@ impl<P: Platform> Device<'_, P> {
     /// The card's switch may refuse to deliver to an address that the function chose by itself; then only the
     /// administrator of the host can give it one (`ip link set DEVICE vf NUMBER mac ADDRESS`).
     ///
+    /// Where several physical functions share a port, an L2 table (MPFS, multi physical function switch) says which of
+    /// them a frame is for. The address is entered there; [`close`](Device::close) takes it out.
+    ///
     /// # Errors
-    /// The firmware's refusal.
+    /// The firmware's refusal. The address is the former one then.
     pub fn set_mac(&self, mac: Mac) -> Result<(), CommandError> {
         let mut chosen = self.chosen_mac.lock();
+        let index = self.l2_index.load(Relaxed);
+        if self.has_l2_table() {
+            let [a, b, c, d, e, f] = mac;
+            let mut set = SetL2TableEntryIn::new();
+            set.set_table_index(u32::from(!index))
+                .set_mac_address(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+            self.order(&set)?;
+        }
+        let modified = self.modify_mac(mac);
+        // The one of the two entries that is no longer, or not, in force goes.
+        if self.has_l2_table() && (chosen.is_some() || modified.is_err()) {
+            let old = if modified.is_ok() { index } else { !index };
+            let deleted = self.delete_l2_entry(old);
+            modified.and(deleted)?;
+        }
+        modified?;
+        self.l2_index.store(!index, Relaxed);
+        *chosen = Some(mac);
+        Ok(())
+    }
+
+    /// Whether the port's frames are distributed to several physical functions by a table that they keep
+    /// (`mlx5_mpfs_init` of Linux).
+    fn has_l2_table(&self) -> bool {
+        let caps = &self.capabilities().hca;
+        caps.eswitch_manager() && caps.log_max_l2_table() > 0
+    }
+
+    fn delete_l2_entry(&self, index: bool) -> Result<(), CommandError> {
+        let mut delete = DeleteL2TableEntryIn::new();
+        delete.set_table_index(index.into());
+        self.order(&delete)
+    }
+
+    /// Takes the address out of the port's L2 table, if it is there.
+    pub(crate) fn leave_l2_table(&self) -> Result<(), CommandError> {
+        match self.chosen_mac.lock().take() {
+            Some(_) if self.has_l2_table() => self.delete_l2_entry(self.l2_index.load(Relaxed)),
+            _ => Ok(()),
+        }
+    }
+
+    fn modify_mac(&self, mac: Mac) -> Result<(), CommandError> {
         let mut modify = ModifyNicVportContextIn::new();
         modify.field_select_mut().set_addresses_list(true);
         modify
@@ -82,9 +131,8 @@ impl<P: Platform> Device<'_, P> {
         // Entries are 8 bytes long, with the address at their end.
         let mut entry = [0; 8];
         entry[2..].copy_from_slice(&mac);
-        self.execute_with(&modify, TailIn::Bytes(&entry), &mut [])?;
-        *chosen = Some(mac);
-        Ok(())
+        self.execute_with(&modify, TailIn::Bytes(&entry), &mut [])
+            .map(drop)
     }
 }
 

@@ -138,6 +138,12 @@ impl<P: Platform> Device<'_, P> {
                 }
             }
         }
+        if let Err(error) = self.leave_l2_table() {
+            trouble.command(error);
+            if trouble.silent {
+                return;
+            }
+        }
         if P::WRITE_COMBINING
             && let Some(uar) = self.blue_flame.uar()
         {

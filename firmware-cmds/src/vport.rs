@@ -91,6 +91,31 @@ layout! {
 }
 
 layout! {
+    /// Input of SET_L2_TABLE_ENTRY: frames to an address go to this physical function of those on its port.
+    pub struct SetL2TableEntryIn: "set_l2_table_entry_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits table_index, set_table_index: u32 @ 0x14 [23:0];
+        flag vlan_valid, set_vlan_valid @ 0x1c [12];
+        bits vlan, set_vlan: u16 @ 0x1c [11:0];
+        bits mac_address, set_mac_address: u64 @ 0x20 [63:0];
+    }
+}
+
+command!(SetL2TableEntryIn => EmptyOut, SetL2TableEntry);
+
+layout! {
+    /// Input of DELETE_L2_TABLE_ENTRY.
+    pub struct DeleteL2TableEntryIn: "delete_l2_table_entry_in", 0x40 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits table_index, set_table_index: u32 @ 0x14 [23:0];
+    }
+}
+
+command!(DeleteL2TableEntryIn => EmptyOut, DeleteL2TableEntry);
+
+layout! {
     /// Input of QUERY_VPORT_STATE.
     pub struct QueryVportStateIn: "query_vport_state_in", 0x10 {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];

@@ -229,6 +229,39 @@ fn pkey_parsed() {
 }
 
 #[test]
+fn set_l2_table_entry_in() {
+    emits::<SetL2TableEntryIn>(
+        |s| {
+            s.set_opcode(0x829)
+                .set_op_mod(0x4d19)
+                .set_table_index(0x2c_91f7)
+                .set_vlan_valid(true)
+                .set_vlan(0x3f7)
+                .set_mac_address(0x8001_0211_2233_4455);
+        },
+        &[
+            (0x000, "0829a5a5 a5a54d19"),
+            (0x014, "a52c91f7"),
+            (0x01c, "a5a5b3f7 80010211 22334455"),
+        ],
+    );
+    fresh(&SetL2TableEntryIn::new().0, 0x829);
+}
+
+#[test]
+fn delete_l2_table_entry_in() {
+    emits::<DeleteL2TableEntryIn>(
+        |s| {
+            s.set_opcode(0x82b)
+                .set_op_mod(0x4d19)
+                .set_table_index(0x2c_91f7);
+        },
+        &[(0x000, "082ba5a5 a5a54d19"), (0x014, "a52c91f7")],
+    );
+    fresh(&DeleteL2TableEntryIn::new().0, 0x82b);
+}
+
+#[test]
 fn query_vport_state_in() {
     emits::<QueryVportStateIn>(
         |s| {

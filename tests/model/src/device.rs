@@ -27,7 +27,7 @@ use crate::vport::Vport;
 use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use core::time::Duration;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The first number of a queue pair.
 const FIRST_QPN: u32 = 0x40;
@@ -90,6 +90,8 @@ pub enum ObjectKind {
     QCounter,
     /// Page of the host.
     Page,
+    /// Entry of the port's L2 table.
+    L2TableEntry,
     /// Flow table.
     FlowTable = 32,
     /// Flow group.
@@ -144,6 +146,8 @@ pub(crate) struct Device {
     /// Indexes of the entries that are not empty, as every packet looks through them.
     pub(crate) gids_used: Vec<u16>,
     pub(crate) groups: Groups,
+    /// Addresses for which the port's frames come to this function, beside its own, by index.
+    pub(crate) l2_table: BTreeMap<u32, [u8; 6]>,
     pub(crate) steering: Steering,
     pub(crate) nic: Queues,
     pub(crate) vport: Vport,
@@ -207,6 +211,7 @@ impl Device {
             gids: vec![RoceAddr::ZERO; usize::from(caps.roce.roce_address_table_size())],
             gids_used: Vec::new(),
             groups: Groups::default(),
+            l2_table: BTreeMap::new(),
             steering: Steering::default(),
             nic: Queues::new(&caps),
             vport,
@@ -356,6 +361,7 @@ impl Device {
         note(ObjectKind::FlowTable, &mut self.steering.tables());
         note(ObjectKind::FlowGroup, &mut self.steering.groups());
         note(ObjectKind::FlowCounter, &mut self.steering.counters.iter());
+        note(ObjectKind::L2TableEntry, &mut self.l2_table.keys().copied());
         for leak in &leaks {
             log::warn!(
                 "TEARDOWN_HCA with a live {:?} {:#x}",
@@ -391,6 +397,7 @@ impl Device {
         self.loopback.clear();
         self.forced.clear();
         self.looped.clear();
+        self.l2_table.clear();
         self.forget_late();
         self.pages.release_all();
         self.pages.asked = 0;

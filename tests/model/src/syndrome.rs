@@ -271,6 +271,10 @@ syndromes! {
     MadClass = 0x000c_0031, BadParam, "MAD_IFC of a management class that has no agent here";
     VportListType = 0x000c_001d, BadParam, "a list of addresses of a type that does not exist";
     VportListSize = 0x000c_001e, Limit, "a list of addresses beyond the largest";
+    L2TableUnsupported = 0x000c_0080, BadOp, "an L2 table where the port has one physical function";
+    L2TableIndex = 0x000c_0081, BadIndex, "an index beyond the L2 table";
+    L2TableAddress = 0x000c_0082, BadParam, "SET_L2_TABLE_ENTRY with no address of one function";
+    L2TableEmpty = 0x000c_0083, BadResource, "DELETE_L2_TABLE_ENTRY where there is none";
     VportListInput = 0x000c_001f, BadInputLength, "a list of addresses shorter than allowed_list_size says";
     VportListOutput = 0x000c_0020, BadOutputLength, "no room for the list of addresses";
     VportVirtual = 0x000c_0021, BadOp, "addresses of a virtual port that only the function which manages it can set";

@@ -125,7 +125,11 @@ impl Device {
     }
 
     fn deliver(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) {
-        if self.stage != Stage::Initialized || !self.health.well() {
+        let foreign = !looped
+            && frame
+                .first_chunk()
+                .is_some_and(|&to| !self.is_for_this_function(to));
+        if self.stage != Stage::Initialized || !self.health.well() || foreign {
             self.stats.frames_dropped += 1;
             return;
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use bareverbs_core::{Inline, LKey, Rc, SendFlags, Sge, SrqAttr, WcFlags, WcOpcode, WcStatus};
+use bareverbs_core::{
+    Gid, GidEntry, Inline, LKey, Rc, SendFlags, Sge, SrqAttr, WcFlags, WcOpcode, WcStatus,
+};
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 use connectx_model::link::Cable;
@@ -306,4 +308,42 @@ fn scatter_lists_end_with_the_key_that_the_device_names() {
             },
         );
     }
+}
+
+/// Frames reach an address of the function's own choice where the port has a table of whose the addresses are.
+#[test]
+fn a_chosen_mac_is_entered_in_the_table_of_a_port_with_several_functions() {
+    lab_with(
+        |mut card| {
+            for caps in [&mut card.general, &mut card.general_max] {
+                caps.set_eswitch_manager(true).set_log_max_l2_table(4);
+            }
+            card
+        },
+        |lab| {
+            let side = &lab.sides[1];
+            let gid = Gid::from_ipv4([10, 0, 0, 9].into());
+            for last in [1, 2, 3] {
+                let mac = [2, 0x11, 0x22, 0x33, 0x44, last];
+                side.device.set_mac(mac).unwrap();
+                assert_eq!(side.device.mac().unwrap(), mac);
+                side.device.set_gid(1, GidEntry::roce_v2(gid, mac)).unwrap();
+                let mut ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
+                lab.connect(&mut ends, &|attr| {
+                    if attr.ah_attr.dgid == side.gid {
+                        (attr.ah_attr.dgid, attr.ah_attr.dmac) = (gid, mac);
+                    } else {
+                        attr.ah_attr.sgid_index = 1;
+                    }
+                });
+                let [a, b] = &mut ends;
+                b.receive(1, 0, 64);
+                let mut batch = a.qp.send_queue().batch();
+                batch.send(2, SIGNALED, Inline(b"x")).unwrap();
+                drop(batch);
+                ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv);
+                ok(lab.wait(&mut a.cq), 2, WcOpcode::Send);
+            }
+        },
+    );
 }

@@ -15,6 +15,7 @@ mod cq;
 mod domain;
 mod eq;
 mod flow;
+mod l2_table;
 mod lifecycle;
 mod mailbox;
 mod mcg;
@@ -294,6 +295,8 @@ impl Device {
             ModifyNicVportContext, Initialized, vport::modify_nic;
             QueryHcaVportContext, Initialized, vport::query_hca;
             ModifyHcaVportContext, Initialized, vport::modify_hca;
+            SetL2TableEntry, Initialized, l2_table::set;
+            DeleteL2TableEntry, Initialized, l2_table::delete;
             QueryVportCounter, Initialized, vport::query_counter;
             QueryHcaVportGid, Initialized, vport::query_gid;
             QueryHcaVportPkey, Initialized, vport::query_pkey;
