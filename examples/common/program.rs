@@ -71,6 +71,26 @@ pub(crate) enum Roles {
     },
 }
 
+impl Roles {
+    /// That the two ends have an address each: a device finds itself at its own.
+    fn check(self) -> Result<()> {
+        match self {
+            Self::Both {
+                client: Some(client),
+                server: Some(server),
+            }
+            | Self::Client {
+                here: client,
+                server,
+            } if client == server => Err(format!(
+                "{server} is the client's address and the server's: each end needs one of its own"
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn parse_mtu(text: &str) -> std::result::Result<Mtu, String> {
     (1..=5)
         .filter_map(Mtu::from_number)
@@ -151,6 +171,7 @@ impl Cards {
 
     /// Runs a program's ends. What the client found out, if it ran here.
     pub(crate) fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
+        roles.check()?;
         match (&self.device[..], roles) {
             ([Place::Model], Roles::Both { client, server }) => {
                 let card = |unit| connectx_model::Config::card(self.plugged.card, unit);

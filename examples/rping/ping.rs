@@ -8,7 +8,9 @@ use core::fmt::{self, Write};
 use core::time::Duration;
 
 use bareverbs::cm::mad::RejectReason;
-use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, RdmaCm, RdmaError, Resolver, SendFlags};
+use bareverbs::cm::rdma::{
+    AddrInfo, CmId, ConnParam, RdmaCm, RdmaError, Resolver, SendFlags, SockAddr,
+};
 use bareverbs::verbs::mr::{Access, Buffer};
 use bareverbs::verbs::{Platform, RKey};
 
@@ -23,6 +25,13 @@ pub(crate) enum PingError {
     Channel(ChannelError),
     /// The server refused.
     Refused(RdmaError, Told),
+    /// No way to this address was found, or no connection came about.
+    Unreached {
+        /// What was being done.
+        step: &'static str,
+        address: Option<SockAddr>,
+        error: RdmaError,
+    },
     /// The other end has said nothing for so long.
     Silent(Duration),
     /// The other end disconnected in the middle of this ping.
@@ -71,6 +80,12 @@ impl fmt::Display for PingError {
                     bytes[..usize::from(*len)].escape_ascii()
                 )
             }
+            Self::Unreached {
+                step,
+                address: Some(address),
+                error,
+            } => write!(f, "{step} {address}: {error}"),
+            Self::Unreached { step, error, .. } => write!(f, "{step}: {error}"),
             Self::Silent(patience) => write!(f, "the other end has said nothing for {patience:?}"),
             Self::Disconnected(ping) => write!(f, "the other end disconnected in ping {ping}"),
             Self::TooLong { wanted, room } => write!(
@@ -326,7 +341,16 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
     };
     let mut result = Pinged::default();
     let commands = cm.device().commands_executed();
-    let id = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
+    let unreached = |step| {
+        move |error| PingError::Unreached {
+            step,
+            address: address.dst_addr,
+            error,
+        }
+    };
+    let id = cm
+        .create_ep(address, None, Some(&mut End::<P>::queues()))
+        .map_err(unreached("resolving"))?;
     let registered = cm.device().commands_executed();
     let end = End::new(cm, id, silence)?;
     let start = cm.reg_read(id, size)?;
@@ -340,7 +364,10 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         end.expect_message(cm)?;
         outcome = cm.connect(id, Some(&param));
     }
-    outcome.map_err(|error| refusal(cm, id, error))?;
+    outcome.map_err(|error| match error {
+        RdmaError::Rejected(_) => refusal(cm, id, error),
+        error => unreached("connecting to")(error),
+    })?;
     result.connect = cm.now() - result.connect_at;
     result.commands = cm.device().commands_executed() - commands - registered;
     connected(cm, &result);

@@ -193,10 +193,11 @@ fn disconnects_in_the_middle(cm: &mut Cm<'_, '_>) -> Result<()> {
     does_not_listen(cm, 7)
 }
 
-/// Its device is closed without a word.
+/// It goes without a word: the manager's farewell does not get through.
 fn vanishes(cm: &mut Cm<'_, '_>) -> Result<()> {
     let id = cm.create_ep(&to_server(), None, Some(&mut Channel::queues()))?;
-    Ok(cm.connect(id, None)?)
+    cm.connect(id, None)?;
+    Ok(cm.device().set_link(false)?)
 }
 
 #[test]
@@ -240,6 +241,49 @@ fn a_server_outlives_bad_clients() {
         assert!(why.starts_with(due), "{why}, not {due}");
     }
     assert_eq!(pings, 6);
+}
+
+/// It said "timed out", not of what.
+#[test]
+fn a_dead_address_is_named_with_the_step() {
+    let dead = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99));
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .threaded();
+    let told = node::run(world.platform(0), CLIENT.into(), SETTINGS, 1, |cm, _| {
+        let address = AddrInfo {
+            dst_addr: Some((dead, PORT).into()),
+            ..to_server()
+        };
+        let wanted = Wanted {
+            size: SIZE as usize,
+            count: 1,
+            validate: true,
+            private_data: &[],
+            silence: SILENCE,
+        };
+        let error = ping::ping(cm, &address, wanted, |_, _| {}, |_, _| {}).err();
+        Ok(error.expect("there is nothing").to_string())
+    });
+    let told = told.expect("the device is well");
+    assert!(told.starts_with("resolving 10.0.0.99:7174: "), "{told}");
+}
+
+/// A client on a card that has the server's address found that nobody listens, on itself.
+#[test]
+fn both_ends_with_one_address_are_refused() {
+    for line in [
+        "rping -a 10.0.0.1 -I 10.0.0.1",
+        "rping -c -a 10.0.0.1 -I 10.0.0.1 --link udp:127.0.0.1:0,127.0.0.1:9",
+    ] {
+        let options = Options::parse_from(line.split_whitespace());
+        let error = super::run(&options).expect_err(line).to_string();
+        assert!(
+            error.starts_with("10.0.0.1 is the client's address and the server's"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -113,6 +113,11 @@ impl Losses {
     }
 }
 
+/// Names the end that an error is about.
+fn at(which: &str, end: &dyn fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("the {which} end {end}: {error}"))
+}
+
 /// One end of such a wire.
 #[derive(Debug)]
 pub struct Wire {
@@ -139,18 +144,21 @@ impl Wire {
     pub fn open(function: usize, address: &Address) -> io::Result<Self> {
         let (socket, claim) = match address {
             Address::Unix { local, remote } => {
-                stale::remove(local)?;
-                let socket = UnixDatagram::bind(local)?;
-                socket.set_write_timeout(Some(PATIENCE))?;
-                let claim = Claim::new(local)?;
+                let ours = |error| at("local", &local.display(), &error);
+                stale::remove(local).map_err(ours)?;
+                let socket = UnixDatagram::bind(local).map_err(ours)?;
+                socket.set_write_timeout(Some(PATIENCE)).map_err(ours)?;
+                let claim = Claim::new(local).map_err(ours)?;
                 (Socket::Unix(socket, remote.clone()), Some(claim))
             }
             Address::Udp { local, remote } => {
-                let socket = UdpSocket::bind(local)?;
-                socket.set_write_timeout(Some(PATIENCE))?;
-                let here = socket.local_addr()?;
+                let ours = |error| at("local", local, &error);
+                let socket = UdpSocket::bind(local).map_err(ours)?;
+                socket.set_write_timeout(Some(PATIENCE)).map_err(ours)?;
+                let here = socket.local_addr().map_err(ours)?;
                 let there = remote
-                    .to_socket_addrs()?
+                    .to_socket_addrs()
+                    .map_err(|error| at("remote", remote, &error))?
                     .find(|there| there.is_ipv4() == here.is_ipv4())
                     .ok_or_else(|| {
                         let what = format!("{remote} has no address of the kind that {here} is");
@@ -274,6 +282,29 @@ impl Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_that_cannot_be_is_named() {
+        for (text, told) in [
+            (
+                "unix:/nonexistent/a,/run/b",
+                "the local end /nonexistent/a: ",
+            ),
+            (
+                "udp:127.0.0.1:99999,127.0.0.1:2",
+                "the local end 127.0.0.1:99999: ",
+            ),
+            (
+                "udp:127.0.0.1:0,127.0.0.1:99999",
+                "the remote end 127.0.0.1:99999: ",
+            ),
+        ] {
+            let error = Wire::open(0, &text.parse().unwrap())
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(told), "{error}");
+        }
+    }
 
     #[test]
     fn addresses() {
