@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use addresses::Addresses;
+use bareverbs::cm::engine::Stats;
 use bareverbs::cm::rdma::QpInit;
 use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::{Cq, CqInit};
@@ -78,6 +79,18 @@ fn main() -> ExitCode {
     program::main(|options: &Options| options.addresses.run(options))
 }
 
+/// Says how many messages of the connection manager were lost, or late, so that they were sent again: that takes a quarter of
+/// a second and more each time, which the rates do not explain.
+fn repeated(end: &str, stats: &Stats) {
+    log::info!("{end}: {stats:?}");
+    if stats.repeated > 0 {
+        println!(
+            "{end}: {} of {} messages of the connection manager were sent again",
+            stats.repeated, stats.sent
+        );
+    }
+}
+
 impl Program for Options {
     /// Connections that came and went.
     type Served = usize;
@@ -102,7 +115,7 @@ impl Program for Options {
             false => None,
         };
         let served = server::serve(cm, address, &self.rounds(), in_step, listening)?;
-        log::info!("server: {:?}", cm.stats());
+        repeated("server", cm.stats());
         Ok(served)
     }
 
@@ -135,7 +148,7 @@ impl Program for Options {
         let measured = rounds.len() / 2;
         let times = rounds.swap_remove(measured);
         print!("{times}");
-        log::info!("client: {:?}", cm.stats());
+        repeated("client", cm.stats());
         Ok(times)
     }
 
