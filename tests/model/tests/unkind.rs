@@ -71,12 +71,14 @@ fn the_firmware_initializes_again_when_it_learns_of_the_queue() {
 
 #[test]
 fn pages_are_asked_for_and_offered_at_any_moment() {
-    let mut node = Node::new(card(Unkind {
+    let mut config = card(Unkind {
         seed: 3,
         page_period: MS,
         page_most: 5,
         ..Unkind::default()
-    }));
+    });
+    config.page_chunk = 5;
+    let mut node = Node::new(config);
     node.initialize();
     let eq = node.create_eq(7, 1 << PAGE_REQUEST, 0);
     let (mut asked, mut offered) = (0, 0);

@@ -145,7 +145,8 @@ fn take(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ManagePagesIn>) -> 
         let checked = device.pages.check_firmware(io);
         device.assert_context(checked)?;
     }
-    let count = device.returns(count);
+    let wanted = count;
+    let count = device.returns(wanted);
     let pages = device.pages.take(count, device.config.init_pages, all);
     for (entry, page) in call.output_tail.chunks_exact_mut(8).zip(&pages) {
         entry.copy_from_slice(&page.to_be_bytes());
@@ -153,7 +154,8 @@ fn take(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ManagePagesIn>) -> 
     call.output.set_output_num_entries(pages.len() as u32);
     if device.pages.asked < 0 {
         device.pages.asked = (device.pages.asked + pages.len() as i32).min(0);
-        if pages.is_empty() {
+        // What it offered and does not give now it offers anew, some time.
+        if pages.len() < wanted {
             device.pages.asked = 0;
         }
     }
