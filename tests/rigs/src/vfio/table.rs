@@ -256,6 +256,9 @@ mod tests {
         let claim = format!("bring-up takes {} firmware commands", allowed.unwrap());
         let text = include_str!("../../../../docs/hardware.md");
         let text: Vec<&str> = text.split_whitespace().collect();
-        assert!(text.join(" ").contains(&claim), "docs/hardware.md: {claim}?");
+        assert!(
+            text.join(" ").contains(&claim),
+            "docs/hardware.md: {claim}?"
+        );
     }
 }
