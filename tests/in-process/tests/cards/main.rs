@@ -13,14 +13,10 @@ use bareverbs_core::{Config, Device, FunctionKind, PortState, Resources};
 use bareverbs_in_process::Builder;
 use connectx_model::{Card, FunctionKind as Kind};
 
-/// Runs a test on each card that the driver knows, so that one that fails is named and does not hide the others. The driver
-/// does not yet say that it runs on the embedded cores.
+/// Runs a test on each card, so that one that fails is named and does not hide the others.
 fn on_each(test: impl Fn(Card)) {
     let mut failed = Vec::new();
     for &card in Card::ALL {
-        if card == Card::BlueFieldEcpf {
-            continue;
-        }
         let run = std::panic::AssertUnwindSafe(|| test(card));
         if std::panic::catch_unwind(run).is_err() {
             failed.push(card);
