@@ -143,7 +143,11 @@ fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
         .map(|index| {
             let unit = u8::try_from(usize::from(serve.first_unit) + index)
                 .map_err(|_| "no function can be beyond number 255")?;
-            let mut config = Config::card(serve.card, unit);
+            let mut config = if serve.modelled {
+                Config::modelled(serve.card, unit)
+            } else {
+                Config::card(serve.card, unit)
+            };
             if matches!(serve.port_type, PortType::Ib) {
                 config = config.infiniband();
             }

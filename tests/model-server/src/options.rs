@@ -55,6 +55,9 @@ pub(crate) struct Serve {
     /// connectx-7, bluefield, bluefield-ecpf, bluefield-vf
     #[arg(long, value_name = "NAME", default_value_t = Card::ConnectX5)]
     pub(crate) card: Card,
+    /// Leave out what the card offers and the model does not do, as network drivers take up every offer
+    #[arg(long)]
+    pub(crate) modelled: bool,
     /// What the ports speak
     #[arg(long, value_enum, default_value = "eth")]
     pub(crate) port_type: PortType,

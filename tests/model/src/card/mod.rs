@@ -17,7 +17,8 @@
 //! keys are the fields of `mlx5_ifc`'s structures (`part.field` for one inside a part, `@0x44.28` for a bit of a dword that
 //! has no name here, bytes as hex digits). A group can start with `hex (log)` and lines of dwords, `OFFSET: DWORD...`, which
 //! are the image byte for byte. `[general max]` and `[roce max]` are what SET_HCA_CAP can ask for: the current values, but for
-//! what stands there. What a file does not mention is zero.
+//! what stands there. What a file does not mention is zero. `[general modelled]` and the like take back what a recorded card
+//! offers and the model does not do, for drivers that take up every offer ([`Config::modelled`]).
 
 mod parse;
 
@@ -96,20 +97,20 @@ cards! {
 
 impl Card {
     /// What the card is, with addresses of all zeros.
-    fn plain(self) -> &'static Config {
-        static CARDS: [OnceLock<Config>; Card::ALL.len()] =
-            [const { OnceLock::new() }; Card::ALL.len()];
-        CARDS[self as usize].get_or_init(|| self.read().0)
+    fn plain(self, modelled: bool) -> &'static Config {
+        static CARDS: [[OnceLock<Config>; 2]; Card::ALL.len()] =
+            [const { [const { OnceLock::new() }; 2] }; Card::ALL.len()];
+        CARDS[self as usize][usize::from(modelled)].get_or_init(|| self.read(modelled).0)
     }
 
     /// Every value of the card's file, with its source.
     #[must_use]
     pub fn values(self) -> Vec<Value> {
-        self.read().1
+        self.read(false).1
     }
 
-    fn read(self) -> (Config, Vec<Value>) {
-        match parse::parse(self.text()) {
+    fn read(self, modelled: bool) -> (Config, Vec<Value>) {
+        match parse::parse(self.text(), modelled) {
             Ok(read) => read,
             // The files are part of the program, and a test reads them all.
             Err(error) => panic!("{self}.txt: {error}"),
@@ -121,7 +122,14 @@ impl Config {
     /// A card of this kind whose addresses are all derived from `unit`, so that two cards on one cable differ.
     #[must_use]
     pub fn card(card: Card, unit: u8) -> Self {
-        card.plain().clone().with_unit(unit)
+        card.plain(false).clone().with_unit(unit)
+    }
+
+    /// The same without what the card offers and the model does not do. Linux's driver takes up every offer: switching
+    /// between virtual ports, tunnels, compression.
+    #[must_use]
+    pub fn modelled(card: Card, unit: u8) -> Self {
+        card.plain(true).clone().with_unit(unit)
     }
 }
 
@@ -181,6 +189,17 @@ mod tests {
         }
         let error = "connectx-3".parse::<Card>().unwrap_err().to_string();
         assert!(error.contains("are connectx-4-lx, connectx-4,"), "{error}");
+    }
+
+    #[test]
+    fn a_modelled_card_is_the_same_without_what_the_model_does_not_do() {
+        let [recorded, modelled] =
+            [Config::card, Config::modelled].map(|of| of(Card::ConnectX4Lx, 1));
+        assert!(recorded.general.eswitch_manager() && recorded.ethernet.tunnel_stateless_vxlan());
+        assert!(!modelled.general.eswitch_manager() && !modelled.general_max.eswitch_manager());
+        assert!(!modelled.ethernet.tunnel_stateless_vxlan());
+        assert_eq!(modelled.general.log_max_qp(), recorded.general.log_max_qp());
+        assert_eq!(modelled.init_pages, recorded.init_pages);
     }
 
     #[test]

@@ -22,8 +22,11 @@ impl fmt::Display for Error {
 }
 
 /// The card of a file, with addresses of all zeros, and every value with its source.
-pub(super) fn parse(text: &str) -> Result<(Config, Vec<Value>), Error> {
+///
+/// If `modelled`, the sections count that take back what the model does not do.
+pub(super) fn parse(text: &str, modelled: bool) -> Result<(Config, Vec<Value>), Error> {
     let mut reader = Reader {
+        modelled,
         config: Config::nothing(),
         values: Vec::new(),
         sources: Vec::new(),
@@ -50,7 +53,11 @@ pub(super) fn parse(text: &str) -> Result<(Config, Vec<Value>), Error> {
     Ok((config, values))
 }
 
+/// Ends the names of sections that take back what the model does not do.
+const MODELLED: &str = " modelled";
+
 struct Reader<'t> {
+    modelled: bool,
     config: Config,
     values: Vec<Value>,
     /// Name, kind, document.
@@ -85,6 +92,9 @@ impl<'t> Reader<'t> {
         let (value, source) = rest.rsplit_once(' ').ok_or("a value without its source")?;
         if self.section == "function" {
             function(&mut self.config, field, value)?;
+        } else if let Some(group) = self.section.strip_suffix(MODELLED) {
+            let group = group.to_owned();
+            self.take_back(&group, field, value)?;
         } else {
             let (of, image) = self.image()?;
             set(of, image, field, value)?;
@@ -124,10 +134,32 @@ impl<'t> Reader<'t> {
         self.image().map(drop)
     }
 
+    /// Takes back what the model does not do, in the current values and in the maximum.
+    fn take_back(&mut self, group: &str, field: &str, value: &str) -> Result<(), String> {
+        let max = format!("{group} max");
+        let maximum = self.group(&max).is_ok();
+        for name in [group, &max].into_iter().take(1 + usize::from(maximum)) {
+            let modelled = self.modelled;
+            let (of, image) = self.group(name)?;
+            let mut changed = image.to_vec();
+            set(of, &mut changed, field, value)?;
+            if modelled {
+                image.copy_from_slice(&changed);
+            }
+        }
+        Ok(())
+    }
+
     /// The capability group that the section is about.
     fn image(&mut self) -> Result<(&'static Descriptor, &mut [u8]), String> {
+        let section = self.section.clone();
+        let group = section.strip_suffix(MODELLED).unwrap_or(&section);
+        self.group(group)
+    }
+
+    fn group(&mut self, name: &str) -> Result<(&'static Descriptor, &mut [u8]), String> {
         let config = &mut self.config;
-        Ok(match self.section.as_str() {
+        Ok(match name {
             "general" => (HcaCap::DESCRIPTOR, &mut config.general.0[..]),
             "general max" => (HcaCap::DESCRIPTOR, &mut config.general_max.0[..]),
             "roce" => (RoceCap::DESCRIPTOR, &mut config.roce.0[..]),
@@ -296,7 +328,7 @@ mod tests {
 
     fn error(lines: &str) -> String {
         let text = format!("source a = assumed: for a test\n{lines}");
-        parse(&text).map(drop).unwrap_err().to_string()
+        parse(&text, true).map(drop).unwrap_err().to_string()
     }
 
     #[test]
@@ -319,7 +351,7 @@ mod tests {
             [flow]
             flow_table_properties_nic_receive.ft_support = 1 (a)
             flow_table_properties_nic_receive.ft_field_support = ffeffe00000000000000000000000001 (a)";
-        let (config, values) = parse(text).expect("a card");
+        let (config, values) = parse(text, false).expect("a card");
         assert_eq!(config.device_id, 0x1234);
         assert_eq!(config.firmware, (1, 2, 3));
         assert_eq!(config.general.0[0x10..0x18], [0, 0, 0, 11, 0, 0x17, 0, 0]);
@@ -333,6 +365,13 @@ mod tests {
         assert_eq!(values.len(), 9);
         assert_eq!(values[2].field, "hex");
         assert_eq!(values[2].document, "for a test");
+        // The same card without what the model does not do.
+        let text = format!("{text}\n[general modelled]\nlog_max_srq = 3 (a)\n");
+        for (modelled, expected) in [(false, [0x17, 0x17]), (true, [3, 3])] {
+            let (config, _) = parse(&text, modelled).expect("a card");
+            let limits = [config.general, config.general_max].map(|caps| caps.log_max_srq());
+            assert_eq!(limits, expected);
+        }
     }
 
     #[test]

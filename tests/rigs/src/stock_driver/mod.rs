@@ -7,7 +7,8 @@
 //!
 //! Frames between functions are recorded, and have to be to tshark what they are to our decoders.
 //!
-//! With `--card NAME` the model is that card, and not the ConnectX-5 that it is otherwise.
+//! With `--card NAME` the model is that card, and not the ConnectX-5 that it is otherwise, but for what the card offers and
+//! the model does not do.
 //!
 //! Consoles, QEMU's and the model's logs and these frames are left in
 //! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`, with the name of the card before the scenario's if one was asked for.

@@ -95,7 +95,7 @@ impl Scenario {
         let mut report = Report::default();
         let mut arguments = self.model.to_vec();
         if let Some(card) = card {
-            arguments.extend(["--card", card.name()]);
+            arguments.extend(["--card", card.name(), "--modelled"]);
         }
         let mut server = Server::start(logs, sockets, self.functions, &arguments)?;
         for (index, boot) in self.rounds.iter().enumerate() {
