@@ -170,6 +170,7 @@ fn attempt<P: Platform, T>(
             replies: &mut slots(32, || ReplySlot::EMPTY),
             sidr: &mut slots(connections, || SidrSlot::EMPTY),
             groups: &mut slots(connections, || rdma::GroupSlot::EMPTY),
+            parked: &mut slots(connections.max(64), || rdma::ParkedSlot::EMPTY),
         };
         let mut cm = RdmaCm::new(&device, neighbours, config, storage)?;
         if settings.patient {

@@ -75,6 +75,12 @@ impl Host<'_> {
             ArpOperation::Unknown(_) => return None,
         }
         if !self.is_own(wanted, vlan) {
+            // A question for another host still says where this one is, if that is of interest (RFC 826).
+            let how = Heard::Answer {
+                solicited: false,
+                instead: true,
+            };
+            self.heard(now, source, vlan, mac, how);
             return None;
         }
         self.heard(now, source, vlan, mac, Heard::Question);

@@ -10,6 +10,8 @@ use super::{Event, Host, Mac, is_unicast};
 const NIL: u32 = u32::MAX;
 /// What packets of ours may cross before they are dropped.
 const HOP_LIMIT: u8 = 64;
+/// How long a stranger keeps its slot, if there are others that want it: a host that is there answers within a millisecond.
+const TURN: Duration = Duration::from_millis(50);
 
 /// How a datagram to an address leaves the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct NeighbourSlot {
     due: Option<Duration>,
     /// Questions asked.
     asked: u8,
+    /// Asked for because of a message that it may never have sent; no longer so once it was heard of.
+    stranger: bool,
     used: Duration,
     news: Option<News>,
     /// Neighbours are found over a hash table of chains: this is the next one in the neighbour's chain,
@@ -109,6 +113,7 @@ impl NeighbourSlot {
         mac: [0; 6],
         due: None,
         asked: 0,
+        stranger: false,
         used: Duration::ZERO,
         news: None,
         next: NIL,
@@ -124,6 +129,28 @@ impl Host<'_> {
     /// The way to `destination` from the address `source` of ours: known, or asked for, in which case asking again after
     /// [`poll_transmit`](Self::poll_transmit) and [`receive`](Self::receive) had something to do tells the outcome.
     pub fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
+        self.resolve_for(now, source, destination, false)
+    }
+
+    /// The same for the answer to a message that came unasked, perhaps with a forged source: what is known is used, but at
+    /// least a quarter of the slots is not for asking for such hosts, and of those who are known hardly one has to go for
+    /// them. [`Pending`](Resolution::Pending) also while there is no slot to ask from.
+    pub fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        self.resolve_for(now, source, destination, true)
+    }
+
+    fn resolve_for(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+        stranger: bool,
+    ) -> Resolution {
         let found = |mac, vlan| {
             Resolution::Found(Neighbour {
                 mac,
@@ -144,12 +171,27 @@ impl Host<'_> {
         else {
             return Resolution::NoRoute;
         };
-        let Some(index) = self.neighbour_slot(now, way.hop, way.vlan) else {
-            return Resolution::NoAnswer;
+        let index = if stranger {
+            self.stranger_slot(now, way.hop, way.vlan)
+        } else {
+            self.neighbour_slot(now, way.hop, way.vlan)
+        };
+        let Some(index) = index else {
+            return if stranger && !self.neighbours.is_empty() {
+                Resolution::Pending
+            } else {
+                Resolution::NoAnswer
+            };
         };
         let delay = now.saturating_add(self.config.delay);
         let slot = &mut self.neighbours[index];
-        slot.used = now;
+        if !stranger {
+            // Now it is wanted for itself.
+            slot.stranger = false;
+        }
+        if !slot.stranger {
+            slot.used = now;
+        }
         let (state, mac) = (slot.state, slot.mac);
         match state {
             State::Free => {
@@ -233,6 +275,7 @@ impl Host<'_> {
             slot.news = Some(News::Changed);
         }
         slot.mac = mac;
+        slot.stranger = false;
         if solicited {
             slot.state = State::Reachable;
             self.neighbour_due(index, now.saturating_add(reachable));
@@ -340,6 +383,16 @@ impl Host<'_> {
             Some(index) => index,
             None => self.evict()?,
         };
+        self.take_slot(now, index, ip, vlan)
+    }
+
+    fn take_slot(
+        &mut self,
+        now: Duration,
+        index: usize,
+        ip: IpAddr,
+        vlan: Option<u16>,
+    ) -> Option<usize> {
         let bucket = self.bucket(ip, vlan)?;
         let next = core::mem::replace(&mut self.neighbours[bucket].head, index as u32);
         let slot = &mut self.neighbours[index];
@@ -354,15 +407,62 @@ impl Host<'_> {
         Some(index)
     }
 
-    /// Makes room: those who were only heard of go before those who are needed, and among these whoever was needed least
+    /// The slot of a host that sent something unasked. A new one is free; or that of a stranger whose turn is over; or, while
+    /// there are few strangers, that of the neighbour that was not needed for longest.
+    fn stranger_slot(&mut self, now: Duration, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
+        if let Some(index) = self.find_neighbour(ip, vlan) {
+            return Some(index);
+        }
+        let all = self.neighbours.len();
+        let (mut strangers, mut free, mut over, mut known) = (0, None, None, None);
+        let earlier = |than: Option<(Duration, usize)>, used: Duration| {
+            than.is_none_or(|(other, _)| used < other)
+        };
+        for (index, slot) in self.neighbours.iter().enumerate() {
+            match slot.state {
+                State::Free => free = free.or(Some(index)),
+                _ if slot.stranger => {
+                    strangers += 1;
+                    if now >= slot.used.saturating_add(TURN) && earlier(over, slot.used) {
+                        over = Some((slot.used, index));
+                    }
+                }
+                State::Incomplete => {}
+                _ if slot.news.is_none() => {
+                    let needed = !matches!(slot.state, State::Stale | State::Failed);
+                    let rank = (needed, slot.used);
+                    if known.is_none_or(|(other, _)| rank < other) {
+                        known = Some((rank, index));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let index = match (free, over, known) {
+            (Some(free), ..) if strangers < all - all / 4 => free,
+            (_, Some((_, over)), _) => over,
+            (_, None, Some((_, known))) if strangers < (all / 16).max(1) => known,
+            _ => return None,
+        };
+        if self.neighbours[index].state != State::Free {
+            self.free_neighbour(index);
+            self.stats.evicted += 1;
+        }
+        let index = self.take_slot(now, index, ip, vlan)?;
+        self.neighbours[index].stranger = true;
+        Some(index)
+    }
+
+    /// Makes room: strangers go first, and those who were only heard of before those who are needed, and among these whoever was needed least
     /// lately. Who is being asked for stays, or a flood would keep anyone from ever being found.
     fn evict(&mut self) -> Option<usize> {
         let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
-        let candidates =
-            self.neighbours.iter().enumerate().filter(|(_, slot)| {
-                !matches!(slot.state, State::Incomplete) && slot.news.is_none()
-            });
-        let (index, _) = candidates.min_by_key(|(_, slot)| (needed(slot), slot.used))?;
+        let candidates = self.neighbours.iter().enumerate().filter(|(_, slot)| {
+            let asked_for = matches!(slot.state, State::Incomplete) && !slot.stranger;
+            !asked_for && slot.news.is_none()
+        });
+        let rank = |slot: &NeighbourSlot| (!slot.stranger, needed(slot), slot.used);
+        let (index, _) = candidates.min_by_key(|(_, slot)| rank(slot))?;
         self.free_neighbour(index);
         self.stats.evicted += 1;
         Some(index)

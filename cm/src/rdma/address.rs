@@ -262,7 +262,33 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if source == destination {
             return Ok(Some(Neighbour::new(self.port.mac)));
         }
-        match self.resolver.resolve(now, source, destination) {
+        let found = self.resolver.resolve(now, source, destination);
+        self.outcome(destination, found)
+    }
+
+    /// The same for the answer to a MAD.
+    pub(super) fn way_back(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        if !is_unicast(destination) {
+            return Err(RdmaError::NetUnreachable(destination));
+        }
+        if source == destination {
+            return Ok(Some(Neighbour::new(self.port.mac)));
+        }
+        let found = self.resolver.resolve_stranger(now, source, destination);
+        self.outcome(destination, found)
+    }
+
+    fn outcome(
+        &self,
+        destination: IpAddr,
+        found: Resolution,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        match found {
             Resolution::Found(neighbour) => Ok(Some(neighbour)),
             Resolution::Pending => Ok(None),
             // Nobody needs to list the device's own addresses.

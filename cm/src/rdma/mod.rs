@@ -134,6 +134,7 @@ mod infiniband;
 mod listen;
 mod multicast;
 mod neighbours;
+mod parking;
 mod port;
 mod port_space;
 mod qp;
@@ -161,6 +162,7 @@ pub use error::{RdmaError, errno};
 pub use extended::{ExtendedAttribute, QpInitEx, send_ops};
 pub use multicast::{GroupSlot, JoinMulticast};
 pub use neighbours::NeighbourDiscovery;
+pub use parking::ParkedSlot;
 pub use port::{Inbox, SharedPort};
 pub use qp::{Endpoint, QpInit};
 pub use resolver::{
@@ -183,13 +185,11 @@ pub use crate::mad::Ece;
 use crate::engine::{self, Address, Engine};
 use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason, Req};
 use gsi::{GsiPort, SLICE};
+use parking::{Parked, Parking};
 use slot::NIL;
 
 /// Messages that the trace holds until they are fetched.
 const TRACE: usize = 64;
-
-/// Messages that wait until it is known where their senders are. More of them are lost, and sent again.
-const PARKED: usize = 8;
 
 /// Settings of a manager.
 #[derive(Debug, Clone, Copy)]
@@ -254,7 +254,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     rover: u16,
     removed: bool,
     trace: heapless::Deque<TraceEntry, TRACE>,
-    parked: heapless::Deque<gsi::Received, PARKED>,
+    parked: Parking<'s>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -283,6 +283,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             replies,
             sidr,
             groups,
+            parked,
         } = storage;
         let port = device.query_port()?;
         let caps = &device.capabilities().hca;
@@ -337,7 +338,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             rover,
             removed: false,
             trace: heapless::Deque::new(),
-            parked: heapless::Deque::new(),
+            parked: Parking::new(parked),
         };
         cm.refresh_port()?;
         Ok(cm)
@@ -407,8 +408,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
         self.ask_for_groups(now);
         for _ in 0..self.parked.len() {
-            if let Some(received) = self.parked.pop_front() {
-                self.take(now, received);
+            if let Some(parked) = self.parked.pop() {
+                self.take(now, parked);
             }
         }
         loop {
@@ -426,7 +427,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before: a timer of a connection, a look
     /// at the device's health ([`Device::next_deadline`]), or soon, while an address is being resolved.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let waiting = self.wait_head != NIL || !self.parked.is_empty();
+        let waiting = self.wait_head != NIL || self.parked.len() > 0;
         let waiting = waiting.then(|| now.saturating_add(SLICE));
         let deadlines = [
             waiting,
@@ -526,7 +527,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
         while let Some(received) = self.gsi.receive()? {
             self.note(false, false, received.source, &received.mad);
-            self.take(now, received);
+            let since = now;
+            self.take(now, Parked { received, since });
             // A burst must not fill the ring of answers.
             self.work(now);
             self.flush(now)?;
@@ -536,23 +538,18 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Hands a MAD to the engine, now or as soon as it is known where its sender is: a peer that knows us may be a stranger
     /// to us, and would send again only after seconds.
-    fn take(&mut self, now: Duration, received: gsi::Received) {
+    fn take(&mut self, now: Duration, parked: Parked) {
+        let received = &parked.received;
         if self.is_infiniband() {
-            return self.take_local(now, &received);
+            return self.take_local(now, received);
         }
         let (source, destination) = (received.source, received.destination);
-        let neighbour = match self.neighbour(now, destination, source) {
+        let neighbour = match self.way_back(now, destination, source) {
             Ok(Some(neighbour)) => neighbour,
-            Ok(None) => {
-                if self.parked.is_full() {
-                    self.parked.pop_front();
-                }
-                let _ = self.parked.push_back(received);
-                return;
-            }
+            Ok(None) => return self.parked.push(now, parked),
             Err(error) => return log::debug!("no answer to {source}: {error}"),
         };
-        let Some(address) = self.address_of(neighbour, &received) else {
+        let Some(address) = self.address_of(neighbour, received) else {
             return;
         };
         let mad = &received.mad;

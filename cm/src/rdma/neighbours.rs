@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::ethernet::FRAME_OVERHEAD;
+use bareverbs_core::ethernet::phy::has_room;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::{
     Device, EthernetInit, EthernetQueue, EthernetReceiveError, EthernetSendError,
@@ -216,6 +217,12 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
+    /// Whether the queue can take a frame; a queue that has failed is found out by sending.
+    fn has_room(&mut self) -> bool {
+        let mut failed = None;
+        has_room(&mut self.queue, &mut failed) || failed.is_some()
+    }
+
     fn act(&mut self, event: Event) -> Result<(), RdmaError> {
         match event {
             Event::AddressReady { address, vlan } => self.enter_gid(address, vlan)?,
@@ -281,6 +288,15 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
         self.host.resolve(now, source, destination)
     }
 
+    fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        self.host.resolve_stranger(now, source, destination)
+    }
+
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.host.has_route(source, destination)
     }
@@ -319,7 +335,14 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
                 }
             }
             let mut frame = [0; ip::FRAME_MIN];
-            while let Some(length) = self.host.poll_transmit(now, &mut frame) {
+            // No more at once than answers are taken at once; what the queue has no room for stays due.
+            for _ in 0..BURST {
+                if !self.has_room() {
+                    break;
+                }
+                let Some(length) = self.host.poll_transmit(now, &mut frame) else {
+                    break;
+                };
                 self.send(&frame[..length])?;
             }
             while let Some(event) = self.host.poll_event() {

@@ -75,6 +75,17 @@ pub trait Resolver {
     /// The way to `destination` from `source`.
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution;
 
+    /// The same for the answer to a message that came unasked, whose source may be forged: a flood of them should not take
+    /// what is known of others.
+    fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        self.resolve(now, source, destination)
+    }
+
     /// Whether there is a way to `destination` from `source`, an address of the port. Nobody is asked, nothing is kept: it is
     /// for addresses that strangers name in their requests.
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
@@ -204,6 +215,15 @@ pub trait Resolver {
 impl<R: Resolver + ?Sized> Resolver for &mut R {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         (**self).resolve(now, source, destination)
+    }
+
+    fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        (**self).resolve_stranger(now, source, destination)
     }
 
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {

@@ -9,6 +9,7 @@ use bareverbs_core::pd::Pd;
 
 use super::error::RdmaError;
 use super::multicast::GroupSlot;
+use super::parking::ParkedSlot;
 use super::qp::{IdQp, KeptInit};
 use super::srq::IdSrq;
 use super::types::{
@@ -355,6 +356,9 @@ pub struct Storage<'s, 'd, P: Platform> {
     pub sidr: &'s mut [SidrSlot],
     /// One slot per multicast group that an id joins.
     pub groups: &'s mut [GroupSlot],
+    /// One slot per message of a host that has to be asked for before it can be answered: as many as hosts may come at once
+    /// to a server that knows none of them. What has no room is lost, and sent again.
+    pub parked: &'s mut [ParkedSlot],
 }
 
 /// Storage as one value, for arrays and statics.
@@ -370,6 +374,7 @@ pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
     replies: [ReplySlot; 32],
     sidr: [SidrSlot; IDS],
     groups: [GroupSlot; IDS],
+    parked: [ParkedSlot; IDS],
 }
 
 impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
@@ -383,6 +388,7 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, 
             replies: [ReplySlot::EMPTY; 32],
             sidr: [const { SidrSlot::EMPTY }; IDS],
             groups: [GroupSlot::EMPTY; IDS],
+            parked: [ParkedSlot::EMPTY; IDS],
         }
     }
 
@@ -396,6 +402,7 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, 
             replies: &mut self.replies,
             sidr: &mut self.sidr,
             groups: &mut self.groups,
+            parked: &mut self.parked,
         }
     }
 }

@@ -193,7 +193,6 @@ impl Host {
         }
     }
 
-    #[expect(dead_code, reason = "for floods")]
     /// Its answer to the card's question for it.
     pub(crate) fn answers(&self) -> Vec<u8> {
         match (self.ip, self.card()) {
@@ -461,6 +460,7 @@ impl Bench {
             replies: some(32, || ReplySlot::EMPTY),
             sidr: some(4, || SidrSlot::EMPTY),
             groups: some(1, || GroupSlot::EMPTY),
+            parked: some(room.ids, || ParkedSlot::EMPTY),
         }
     }
 

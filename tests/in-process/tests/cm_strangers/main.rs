@@ -2,5 +2,6 @@
 
 mod addresses;
 mod bench;
+mod floods;
 mod half_open;
 mod mutations;

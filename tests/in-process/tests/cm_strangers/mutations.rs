@@ -8,7 +8,7 @@ use bareverbs_cm::rdma::*;
 
 use crate::bench::*;
 
-const CASES: u64 = 3000;
+const CASES: u64 = 2000;
 /// Between looks at what is left.
 const BATCH: u64 = 50;
 

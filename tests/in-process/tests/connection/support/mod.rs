@@ -188,6 +188,7 @@ pub(crate) fn with_nodes<R>(
                     // Connections only.
                     sidr: &mut [],
                     groups: &mut [],
+                    parked: &mut [],
                 };
                 let cm = RdmaCm::new(
                     &devices[node],
