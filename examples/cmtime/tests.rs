@@ -1,11 +1,15 @@
 //! Both ends on two device models.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use bareverbs::verbs::Platform;
 use clap::{CommandFactory, Parser};
 
-use super::Options;
+use super::node::{About, Cm};
+use super::program::Program;
 use super::report::{Step, Times};
+use super::{Options, Result};
 
 #[test]
 fn the_command_line_is_sound() {
@@ -29,6 +33,58 @@ fn both_ends_keep_in_step() {
     let options = Options::parse_from(["cmtime", "-c", "20", "--in-step"]);
     let times = options.addresses.run(&options).unwrap().unwrap();
     assert_eq!(times.connections(), 20);
+}
+
+/// The program, with a server to which every half-open connection is an old one, as if it were slow.
+struct Slow(Options);
+
+impl Program for Slow {
+    type Served = usize;
+    type Found = Times;
+
+    const NAME: &'static str = "cmtime";
+    const CLIENT: usize = 1;
+
+    fn connections(&self) -> usize {
+        Program::connections(&self.0)
+    }
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<usize> {
+        cm.engine_config_mut().half_open_age = Duration::ZERO;
+        self.0.serve(cm, address, listening)
+    }
+
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        about: &About,
+        ends: [IpAddr; 2],
+        both: bool,
+    ) -> Result<Times> {
+        self.0.work(cm, about, ends, both)
+    }
+
+    fn announce(&self, address: IpAddr) {
+        self.0.announce(address);
+    }
+
+    fn compare(&self, served: &usize, times: &Times) -> Result<()> {
+        self.0.compare(served, times)
+    }
+}
+
+/// The last eighth of the ids is not for a client that has as many half-open connections, some of them old: of a hundred at
+/// once, a server that was slow refused some.
+#[test]
+fn a_slow_server_has_room_for_all_connections_of_its_client() {
+    let options = Options::parse_from(["cmtime", "-c", "100"]);
+    let times = options.addresses.clone().run(&Slow(options));
+    assert_eq!(times.unwrap().unwrap().connections(), 100);
 }
 
 #[test]

@@ -161,9 +161,10 @@ fn attempt<P: Platform, T>(
         // Whoever connects may do so all at once, and be told to go before that is through.
         config.gsi_depth = (2 * connections).clamp(512, 16384) as u32;
         config.max_backlog = config.max_backlog.max(connections as u32);
-        // Beside the connections' ids there are those of listeners.
+        // Beside the connections' ids there are those of listeners, and more than an eighth that stays free: that is not for a
+        // peer with as many connections that are not established yet, which may be all of them.
         let storage = rdma::Storage {
-            ids: &mut slots(connections + 2, || IdSlot::EMPTY),
+            ids: &mut slots(connections + connections / 4 + 8, || IdSlot::EMPTY),
             channels: &mut slots(2, || ChannelSlot::EMPTY),
             connections: &mut slots(connections + ENDED.max(connections), || Slot::EMPTY),
             listeners: &mut slots(2, || ListenerSlot::EMPTY),
