@@ -17,6 +17,14 @@ const DRIVER: &[(&str, &str)] = &[
         "newer kernels tell what their test of it found, which a scenario makes it find",
     ),
     (
+        "Self loop back prevention is not supported",
+        "the ConnectX-4 Lx that was recorded does not offer it (self_lb_en_modifiable)",
+    ),
+    (
+        "invalid device_frequency_khz, aborting HW clock init",
+        "the ConnectX-4 Lx that was recorded tells its frequency in MHz only",
+    ),
+    (
         "hrtimer: interrupt took",
         "the kernel measures how long the machine that emulates it left it alone, and tells once",
     ),
