@@ -12,8 +12,8 @@ pub(crate) const SERVICE: u64 = 0x0106_1c06;
 /// The path from node 0 or 1 to the other.
 pub(crate) fn path(node: u8) -> Address {
     Address {
-        local_gid: [node; 16],
-        remote_gid: [1 - node; 16],
+        local_gid: [node + 1; 16],
+        remote_gid: [2 - node; 16],
         pkey: 0xffff,
         hop_limit: 64,
         ..Address::default()
