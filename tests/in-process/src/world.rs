@@ -15,9 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
-/// The command register in configuration space, and what a host bridge writes there before a driver comes.
+/// The command register in configuration space, and what a platform writes there before the driver comes: memory space,
+/// bus master, and no INTx.
 const PCI_COMMAND: usize = 4;
-const MEMORY_AND_BUS_MASTER: [u8; 2] = [0x06, 0];
+const COMMAND_IN_USE: [u8; 2] = [0x06, 0x04];
 /// How often a step goes round at most: a model that always has something to do must not keep the world from the driver.
 const MOST_TURNS: usize = 1024;
 /// First and longest step of the virtual clock while nothing happens.
@@ -188,7 +189,7 @@ impl World {
         let mut state = self.shared.lock();
         let Function { model, port } = &mut state.functions[index];
         model.function_reset();
-        model.config_write(port, PCI_COMMAND, &MEMORY_AND_BUS_MASTER);
+        model.config_write(port, PCI_COMMAND, &COMMAND_IN_USE);
         drop(state);
         ModelPlatform {
             shared: self.shared.clone(),

@@ -52,6 +52,8 @@ pub struct Stats {
     pub completions: u64,
     /// Event queue entries written.
     pub events: u64,
+    /// Interrupts that went to INTx, as MSI-X was off and the command register's interrupt disable bit not set.
+    pub intx: u64,
     /// Completion queues that overran.
     pub cq_overruns: u64,
     /// DMA accesses that faulted.

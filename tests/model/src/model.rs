@@ -327,7 +327,10 @@ impl Model {
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.device.stats
+        Stats {
+            intx: self.pci.intx(),
+            ..self.device.stats
+        }
     }
 
     /// Objects and pages that drivers left behind at TEARDOWN_HCA and DISABLE_HCA since power-on.

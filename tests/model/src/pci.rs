@@ -7,6 +7,7 @@ use crate::vsc::{self, Vsc};
 const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u16 = 0x2;
 const COMMAND_BUS_MASTER: u16 = 0x4;
+const COMMAND_INTX_DISABLE: u16 = 0x400;
 const BAR0: usize = 0x10;
 const PM: usize = 0x40;
 const PCIE: usize = 0x60;
@@ -54,6 +55,12 @@ pub(crate) struct Pci {
     mode: MsixMode,
     /// The vendor-specific capability, if there is one.
     vsc: Option<Vsc>,
+    /// Virtual functions have no interrupt pin (SR-IOV 1.1, 3.4.1.15).
+    has_pin: bool,
+    /// Interrupts that asserted INTx.
+    intx: u64,
+    /// Whether the log has it since the last reset.
+    intx_logged: bool,
 }
 
 impl Pci {
@@ -121,6 +128,9 @@ impl Pci {
             pending: vec![false; vectors],
             mode: config.msix_mode,
             vsc: config.vendor_specific_capability.then(Vsc::default),
+            has_pin: !config.is_virtual(),
+            intx: 0,
+            intx_logged: false,
         }
     }
 
@@ -189,7 +199,9 @@ impl Pci {
         let saved = [self.space[COMMAND], self.space[COMMAND + 1]];
         let mut bar = [0; 8];
         bar.copy_from_slice(&self.space[BAR0..BAR0 + 8]);
+        let intx = self.intx;
         *self = Self::new(config);
+        self.intx = intx;
         if keep_command {
             self.space[COMMAND..COMMAND + 2].copy_from_slice(&saved);
             self.space[BAR0..BAR0 + 8].copy_from_slice(&bar);
@@ -203,10 +215,13 @@ impl Pci {
             log::warn!("interrupt vector {vector} does not exist");
             return false;
         }
+        let control = self.word(MSIX_CONTROL);
+        if control & 0x8000 == 0 {
+            self.assert_intx();
+        }
         if self.mode == MsixMode::HostManaged {
             return true;
         }
-        let control = self.word(MSIX_CONTROL);
         if control & 0x8000 == 0 {
             return false;
         }
@@ -215,6 +230,24 @@ impl Pci {
             return false;
         }
         true
+    }
+
+    /// A function whose MSI-X is off raises its interrupts by INTx, unless the command register forbids it (PCI 3.0,
+    /// 6.2.2 and 6.8.2). A driver that polls has to forbid it: event queues are created armed, and Linux switches an
+    /// interrupt line off that no driver answers for. The model has no pin to the host, so this is counted and logged.
+    fn assert_intx(&mut self) {
+        if self.has_pin && self.word(COMMAND) & COMMAND_INTX_DISABLE == 0 {
+            self.intx += 1;
+            if std::mem::replace(&mut self.intx_logged, true) {
+                return;
+            }
+            log::warn!("INTx asserted: an event queue fired with MSI-X off and INTx not disabled");
+        }
+    }
+
+    /// How many interrupts asserted INTx.
+    pub(crate) fn intx(&self) -> u64 {
+        self.intx
     }
 
     /// A vector that is pending and no longer masked; asked for until there is none.

@@ -154,6 +154,35 @@ fn masked_vectors_stay_pending() {
 }
 
 #[test]
+fn an_event_with_msix_off_asserts_intx_unless_it_is_disabled() {
+    let msix_on = |node: &mut Node| {
+        let msix = capability(node, 0x11).unwrap();
+        node.model
+            .config_write(&mut node.host, msix + 2, &[0, 0x80]);
+    };
+    let intx_disable = |node: &mut Node| node.model.config_write(&mut node.host, 4, &[6, 4]);
+    let nothing = |_: &mut Node| {};
+    let physical = Config::new(1);
+    let ways: [(Config, &dyn Fn(&mut Node), u64); 4] = [
+        (physical.clone(), &nothing, 1),
+        (physical.clone(), &msix_on, 0),
+        (physical, &intx_disable, 0),
+        // A virtual function has no interrupt pin.
+        (Config::new(1).virtual_function(), &nothing, 0),
+    ];
+    for (way, (config, prepare, expected)) in ways.into_iter().enumerate() {
+        let mut node = Node::new(config);
+        node.initialize();
+        prepare(&mut node);
+        // Event queues are created armed: nobody has to ask for the first interrupt.
+        let eq = node.create_eq(7, 1 << 0x0a, 5);
+        node.command(&NopIn::new()).unwrap();
+        assert!(node.next_event(eq).is_some());
+        assert_eq!(node.model.stats().intx, expected, "way {way}");
+    }
+}
+
+#[test]
 fn the_init_segment_can_be_read_in_any_size() {
     let mut node = Node::new(Config::new(1));
     node.sleep(Duration::from_secs(1));

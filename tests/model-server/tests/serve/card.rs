@@ -129,7 +129,7 @@ impl Card {
         };
         let mut client = card.client();
         client
-            .region_write(CONFIG, 4, &[6, 0])
+            .region_write(CONFIG, 4, &[6, 4])
             .expect("the command register");
         for (vector, event) in (0..).zip(&card.events) {
             client
