@@ -110,6 +110,14 @@ fn rebind(arguments: &Arguments) -> Result<()> {
     print!("{plan}");
     if !arguments.dry_run {
         plan.carry_out()?;
+        for (index, [function, space]) in plan.device_files().iter().enumerate() {
+            let begin = if index == 0 {
+                "# opened through"
+            } else {
+                "# or"
+            };
+            println!("{begin} {} and {}", function.display(), space.display());
+        }
     }
     Ok(())
 }

@@ -264,6 +264,24 @@ impl Rebinding {
         &self.interfaces
     }
 
+    /// How a user opens the function once it is bound to vfio-pci: the files of one interface, and of the other; each has to
+    /// be readable and writable. Empty before that.
+    pub fn device_files(&self) -> Vec<[PathBuf; 2]> {
+        if !self
+            .driver_now()
+            .is_ok_and(|driver| driver.as_deref().is_some_and(sysfs::is_vfio))
+        {
+            return Vec::new();
+        }
+        let cdev = sysfs::cdev(&self.device).map(|file| [file, "/dev/iommu".into()]);
+        let group = sysfs::link_name(&self.device.join("iommu_group"))
+            .ok()
+            .flatten();
+        let group =
+            group.map(|group| [Path::new("/dev/vfio").join(group), "/dev/vfio/vfio".into()]);
+        cdev.into_iter().chain(group).collect()
+    }
+
     /// Does it. If a step fails, those before it are undone.
     pub fn carry_out(&self) -> Result<(), BindError> {
         for (index, step) in self.steps.iter().enumerate() {
@@ -464,6 +482,25 @@ mod tests {
         card(&sysfs);
         let plan = Rebinding::to_kernel_in(sysfs.root(), address()).unwrap();
         assert_eq!(plan.steps(), []);
+    }
+
+    #[test]
+    fn the_files_that_a_user_needs_are_named() {
+        let sysfs = Sysfs::new();
+        let nic = sysfs.nic("0000:3b:00.0");
+        sysfs.group("42", &[&nic]);
+        fs::write(nic.join("driver_override"), "vfio-pci\n").unwrap();
+        let group = ["/dev/vfio/42", "/dev/vfio/vfio"].map(PathBuf::from);
+        let files = || {
+            let plan = Rebinding::to_kernel_in(sysfs.root(), address()).unwrap();
+            plan.device_files()
+        };
+        assert_eq!(files(), [[""; 2]; 0].map(|pair| pair.map(PathBuf::from)));
+        sysfs.bind(&nic, "vfio-pci");
+        assert_eq!(files(), [group.clone()]);
+        fs::create_dir_all(nic.join("vfio-dev/vfio3")).unwrap();
+        let cdev = ["/dev/vfio/devices/vfio3", "/dev/iommu"].map(PathBuf::from);
+        assert_eq!(files(), [cdev, group]);
     }
 
     #[test]

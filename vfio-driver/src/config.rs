@@ -10,6 +10,8 @@ pub(crate) const COMMAND: u16 = 0x04;
 pub(crate) const COMMAND_MEMORY: u16 = 1 << 1;
 /// The function may start bus cycles: DMA, and the writes that are its interrupts.
 pub(crate) const COMMAND_BUS_MASTER: u16 = 1 << 2;
+/// The function may not assert INTx.
+pub(crate) const COMMAND_INTX_DISABLE: u16 = 1 << 10;
 
 /// Configuration space through the device's file, where it starts at an offset.
 ///

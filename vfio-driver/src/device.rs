@@ -14,15 +14,21 @@ use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
 
 use crate::address::PciAddress;
 use crate::bar::Bar;
-use crate::config::{COMMAND, COMMAND_BUS_MASTER, COMMAND_MEMORY, ConfigSpace};
+use crate::config::{
+    COMMAND, COMMAND_BUS_MASTER, COMMAND_INTX_DISABLE, COMMAND_MEMORY, ConfigSpace,
+};
 use crate::dma::DmaMemory;
 use crate::error::OpenError;
 use crate::event_channel::EventChannel;
+use crate::interface::Interface;
 use crate::interrupts::Interrupts;
 use crate::iova::IovaSpace;
 use crate::removal::{Removal, Removals};
-use crate::sys::{Container, Function};
+use crate::reset;
+use crate::sys::{AddressSpace, Function};
 use crate::sysfs;
+
+const SYSFS: &str = "/sys";
 
 /// How a device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,19 +36,31 @@ use crate::sysfs;
 pub struct Options {
     /// How many MSI-X vectors are wanted at most; 0 for a driver that polls, and that never sleeps.
     pub vectors: u16,
+    /// Through which of VFIO's interfaces.
+    pub interface: Interface,
 }
 
 impl Default for Options {
     /// Polling.
     fn default() -> Self {
-        Self { vectors: 0 }
+        Self::with_vectors(0)
     }
 }
 
 impl Options {
     /// With up to `vectors` MSI-X vectors.
     pub fn with_vectors(vectors: u16) -> Self {
-        Self { vectors }
+        Self {
+            vectors,
+            interface: Interface::Auto,
+        }
+    }
+
+    /// The same through this interface.
+    #[must_use]
+    pub fn through(mut self, interface: Interface) -> Self {
+        self.interface = interface;
+        self
     }
 }
 
@@ -69,7 +87,7 @@ pub struct VfioDevice {
     // stays busy; memory is unmapped while the group is still in the container, or there is nothing to unmap it from.
     bar: Bar,
     config: ConfigSpace,
-    dma: DmaMemory<Container>,
+    dma: DmaMemory<AddressSpace>,
     function: Function,
     interrupts: Interrupts,
     removals: Removals,
@@ -95,15 +113,27 @@ impl VfioDevice {
     ///
     /// It has to be bound to vfio-pci, with all other functions of its IOMMU group bound to vfio-pci or to nothing.
     pub fn open_with(address: PciAddress, options: Options) -> Result<Self, OpenError> {
-        let candidate = sysfs::examine(Path::new("/sys"), address)?;
-        let function = Function::open(&candidate)?;
+        let interface = options.interface.or_environment();
+        let interface = interface.map_err(OpenError::Interface)?;
+        let candidate = sysfs::examine(Path::new(SYSFS), address)?;
+        let function = Function::open(&candidate, interface)?;
         let info = function.iommu_info()?;
         log::debug!("{address}: group {}, {info:x?}", candidate.group);
 
         // vfio-pci resets on its own when the last user closed the function, if it can; what another process left
         // behind in between is gone after this.
-        if let Err(error) = function.reset() {
-            log::warn!("{address} cannot be reset on its own: {error}");
+        match reset::reset(&function, Path::new(SYSFS), address) {
+            Ok(reset::How::Alone) => {}
+            Ok(reset::How::WithBus) => {
+                log::warn!("{address} cannot be reset alone, and was reset with its bus or slot");
+            }
+            Err((alone, with_bus)) => {
+                return Err(OpenError::NotReset {
+                    address,
+                    alone,
+                    with_bus,
+                });
+            }
         }
         let config = function.config()?;
         let read = |source| OpenError::Os {
@@ -120,7 +150,7 @@ impl VfioDevice {
             started: Instant::now(),
             bar: function.bar(info.granule)?,
             config,
-            dma: DmaMemory::new(function.container().clone(), space, info.granule),
+            dma: DmaMemory::new(function.space().clone(), space, info.granule),
             interrupts: Interrupts::none(),
             removals: Removals::new().map_err(|source| OpenError::Os {
                 step: "create the removal's events",
@@ -134,15 +164,18 @@ impl VfioDevice {
                 .function
                 .watch(removal, device.removals.event(removal))?;
         }
-        device.enable_bus_master()?;
+        device.enable()?;
         device.with_vectors(options.vectors)
     }
 
-    fn enable_bus_master(&self) -> Result<(), OpenError> {
+    /// Lets the function decode its BAR and do DMA, and keeps it from asserting INTx: vfio-pci enables INTx when it opens a
+    /// function, event queues are created armed, and a function with MSI-X off raises their interrupts by INTx. With MSI-X
+    /// on, the bit means nothing.
+    fn enable(&self) -> Result<(), OpenError> {
         let wanted = COMMAND_MEMORY | COMMAND_BUS_MASTER;
         let value = self
             .config
-            .update_u16(COMMAND, wanted, 0)
+            .update_u16(COMMAND, wanted | COMMAND_INTX_DISABLE, 0)
             .map_err(|source| OpenError::Os {
                 step: "enable bus mastering",
                 source,
@@ -236,8 +269,10 @@ impl Drop for VfioDevice {
         // bus error decodes no addresses, and vfio-pci answers an access to its registers by SIGBUS.
         if command & COMMAND_MEMORY != 0 && self.bar.read_be32(0) == u32::MAX {
             log::debug!("{} is gone and was not reset", self.address);
-        } else if let Err(error) = self.function.reset() {
-            log::debug!("{} was not reset: {error}", self.address);
+        } else if let Err((alone, with_bus)) =
+            reset::reset(&self.function, Path::new(SYSFS), self.address)
+        {
+            log::debug!("{} was not reset: {alone}; {with_bus}", self.address);
         }
     }
 }
@@ -291,7 +326,7 @@ unsafe impl Platform for VfioDevice {
     }
 
     fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        DmaMemory::<Container>::page_iova(mapping, index)
+        DmaMemory::<AddressSpace>::page_iova(mapping, index)
     }
 
     unsafe fn dma_unmap(&self, mapping: Mapping) {

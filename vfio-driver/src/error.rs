@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::address::PciAddress;
+use crate::interface::ParseInterfaceError;
+use crate::reset::HotResetError;
 
 /// A device that keeps an IOMMU group from being used, and the driver that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub enum OpenError {
         /// Which functions, and whose. Empty if the kernel refused without a reason that sysfs shows.
         offenders: Vec<Offender>,
     },
-    /// `/dev/vfio/vfio` or the group's file is missing.
+    /// A device file is missing: `/dev/vfio/vfio` or the group's, `/dev/iommu` or the function's.
     VfioMissing {
         /// Which file.
         path: PathBuf,
@@ -72,10 +74,32 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
-    /// Another process uses the group.
+    /// Another process uses the function or its group.
     InUse {
         /// The file that was busy.
         path: PathBuf,
+    },
+    /// Neither the files of cdev nor those of the group can be opened.
+    NeitherInterface {
+        /// Why not the function's device file or `/dev/iommu`.
+        cdev: Box<OpenError>,
+        /// Why not the group's file or `/dev/vfio/vfio`.
+        group: Box<OpenError>,
+    },
+    /// Cdev was asked for, and the function has no device file.
+    NoCdev,
+    /// The environment variable `BAREVERBS_VFIO` has no interface's name.
+    Interface(ParseInterfaceError),
+    /// The machine does not keep devices from raising each other's interrupts, and iommufd insists on that.
+    InterruptsNotIsolated,
+    /// The function cannot be reset, neither alone nor with its bus or slot.
+    NotReset {
+        /// What was asked for.
+        address: PciAddress,
+        /// Why not alone.
+        alone: io::Error,
+        /// Why not with its bus or slot.
+        with_bus: HotResetError,
     },
     /// The kernel's VFIO does not speak the type 1 (version 2) IOMMU interface.
     Unsupported {
@@ -171,8 +195,9 @@ impl fmt::Display for OpenError {
             }
             Self::VfioMissing { path } => write!(
                 f,
-                "{} does not exist: load the modules vfio-pci and vfio_iommu_type1",
-                path.display()
+                "{} does not exist: load the modules vfio-pci and {}",
+                path.display(),
+                if path.starts_with("/dev/iommu") { "iommufd" } else { "vfio_iommu_type1" }
             ),
             Self::Permission { path } => write!(
                 f,
@@ -180,6 +205,22 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::InUse { path } => write!(f, "{} is in use by another process", path.display()),
+            Self::NeitherInterface { cdev, group } => {
+                write!(f, "{cdev}; nor can its group be used: {group}")
+            }
+            Self::NoCdev => f.write_str(
+                "the function has no device file in /dev/vfio/devices: the kernel was built without CONFIG_VFIO_DEVICE_CDEV",
+            ),
+            Self::Interface(error) => write!(f, "BAREVERBS_VFIO: {error}"),
+            Self::InterruptsNotIsolated => f.write_str(
+                "the machine has no interrupt remapping, or it is off, so a device could raise any interrupt: turn it on, \
+                 or accept that (allow_unsafe_interrupts of iommufd)",
+            ),
+            Self::NotReset {
+                address,
+                alone,
+                with_bus,
+            } => write!(f, "{address} cannot be reset alone ({alone}), and {with_bus}"),
             Self::Unsupported { source } => {
                 write!(f, "this kernel's VFIO lacks the type 1v2 IOMMU: {source}")
             }
@@ -211,6 +252,8 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unsupported { source } | Self::Vfio { source, .. } => Some(source),
+            Self::Interface(error) => Some(error),
+            Self::NotReset { alone, .. } => Some(alone),
             Self::Os { source, .. } | Self::Sysfs { source, .. } => Some(source),
             _ => None,
         }

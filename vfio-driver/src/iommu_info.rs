@@ -1,4 +1,4 @@
-//! What `VFIO_IOMMU_GET_INFO` answers: page sizes, usable device addresses, mappings left. Pure parsing.
+//! What `VFIO_IOMMU_GET_INFO` and `IOMMU_IOAS_IOVA_RANGES` answer: page sizes, usable device addresses, mappings left. Pure parsing.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +10,7 @@ use vfio_bindings::bindings::vfio::{
 /// Length of `struct vfio_iommu_type1_info` without capabilities.
 pub(crate) const FIXED: usize = 24;
 
-/// What the container's IOMMU can do.
+/// What the IOMMU can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IommuInfo {
     /// The smallest page that can be mapped, at least 4 KiB.
@@ -19,6 +19,20 @@ pub(crate) struct IommuInfo {
     pub(crate) usable: Vec<RangeInclusive<u64>>,
     /// How many mappings are left (`dma_entry_limit`), if the kernel says.
     pub(crate) mappings: Option<u32>,
+}
+
+impl IommuInfo {
+    /// What `IOMMU_IOAS_IOVA_RANGES` answers. The alignment is at most a page of the system, and 1 means none.
+    pub(crate) fn of_ioas(
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        alignment: u64,
+    ) -> Self {
+        Self {
+            granule: alignment.checked_next_power_of_two().unwrap_or(0).max(4096),
+            usable: ranges.filter(|range| !range.is_empty()).collect(),
+            mappings: None,
+        }
+    }
 }
 
 /// Reads the structure and its chain of capabilities. What is malformed is left out: the chain ends where it leads
@@ -116,6 +130,23 @@ mod tests {
                 mappings: Some(65535),
             }
         );
+    }
+
+    #[test]
+    fn ranges_of_an_ioas() {
+        // As Intel's IOMMU in QEMU answers: all but the window of the MSI messages.
+        let ranges = [0..=0xfedf_ffff, 0xfef0_0000..=(1 << 48) - 1];
+        let info = IommuInfo::of_ioas(ranges.clone().into_iter(), 4096);
+        assert_eq!((info.granule, info.usable), (4096, ranges.to_vec()));
+        for (alignment, granule) in [(0, 4096), (1, 4096), (0x1_0000, 0x1_0000), (u64::MAX, 4096)] {
+            let empty = RangeInclusive::new(1, 0);
+            let info = IommuInfo::of_ioas(std::iter::once(empty), alignment);
+            assert_eq!(
+                (info.granule, info.usable),
+                (granule, vec![]),
+                "{alignment:#x}"
+            );
+        }
     }
 
     #[test]

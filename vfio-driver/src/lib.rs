@@ -3,8 +3,8 @@
 //! [`VfioDevice::open`] takes a PCI function that is bound to vfio-pci and implements
 //! [`Platform`](bareverbs_core::platform::Platform) over it: BAR 0 mapped into the process, DMA memory and memory of the
 //! caller behind the IOMMU, MSI-X as event file descriptors, and the function's configuration space. No kernel driver
-//! of the device is involved, and no privilege beyond access to the group's file in `/dev/vfio` and a limit on locked
-//! memory that suffices.
+//! of the device is involved, and no privilege beyond access to two device files and a limit on locked memory that
+//! suffices.
 //!
 //! ```no_run
 //! use bareverbs_vfio::{Options, VfioDevice};
@@ -27,8 +27,23 @@
 //! ```
 //!
 //! What is missing, [`OpenError`] says by name: the driver that holds the function, the functions that make the group
-//! unusable, the file without permission. Mapping memory fails with the number of bytes that the limit on locked memory
+//! unusable, the files without permission. Mapping memory fails with the number of bytes that the limit on locked memory
 //! has to be raised to, or with the parameter that bounds the number of mappings.
+//!
+//! # Two interfaces
+//!
+//! Where the kernel has them, functions are opened through their own device files and an iommufd
+//! (`/dev/vfio/devices/vfioN`, `/dev/iommu`); elsewhere, or where the user may not open those, through the IOMMU group and
+//! a container (`/dev/vfio/GROUP`, `/dev/vfio/vfio`). [`Options::through`] or the environment variable `BAREVERBS_VFIO`
+//! (`cdev`, `group`) decides otherwise. They differ in what counts as locked memory: a container counts what this process
+//! has mapped, and root is exempt; an iommufd counts what all processes of the user have mapped, and nobody is exempt. Only
+//! a container bounds the number of mappings.
+//!
+//! # Reset
+//!
+//! The function is reset alone if it can be (FLR). If not, or if that fails, its bus or slot is reset, which takes along
+//! all functions there, such as the card's other port: they have to be bound to vfio-pci, and nobody may use them.
+//! Otherwise the function is not opened, and [`OpenError::NotReset`] names what is in the way.
 //!
 //! # What a user can rely on
 //!
@@ -40,16 +55,19 @@
 //!
 //! # What is proven
 //!
-//! All of the above, in a guest with a stock Linux 6.12, vfio-pci and Intel's IOMMU as QEMU emulates it (interrupt
-//! remapping on), on the device model (`tests/on_device.rs`, run there by `cargo rig vfio`); beside unit tests that need no
-//! device. Not on hardware, and not with an IOMMU of AMD's or Arm's. Virtual functions are those of the model, as a guest has
-//! them: on a host, where their physical function is in sight, none was tried.
+//! All of the above, in guests with a stock Linux 6.12 and with one that is built with iommufd, with vfio-pci and Intel's
+//! IOMMU as QEMU emulates it (interrupt remapping on), on the device model (`tests/on_device.rs`, run there by
+//! `cargo rig vfio`); beside unit tests that need no device. Not on hardware, and not with an IOMMU of AMD's or Arm's. A
+//! reset with the bus was seen of a function alone on its bus, and of one with a neighbour in its IOMMU group; with a
+//! neighbour in another group, and with one that another process uses, in unit tests only. Virtual functions are those of
+//! the model, as a guest has them: on a host, where their physical function is in sight, none was tried. BARs of which
+//! vfio-pci lets parts be mapped only (kernels before 4.16, around the MSI-X table) are in unit tests only.
 //!
 //! # Limits
 //!
-//! Group and container mode only: iommufd's device files are not used, as the kernels of Debian 12 and 13 are built
-//! without them. No no-IOMMU mode; one function per container; `vfio-pci` maps BARs uncached, so there is no write
-//! combining.
+//! No no-IOMMU mode; one function per container or iommufd, so two functions of one IOMMU group cannot be used at the same
+//! time; `vfio-pci` maps BARs uncached, so there is no write combining. A virtual function whose physical function belongs
+//! to vfio-pci, too, needs a token that there is no way to give.
 
 mod address;
 mod bar;
@@ -60,11 +78,13 @@ mod device;
 mod dma;
 mod error;
 mod event_channel;
+mod interface;
 mod interrupts;
 mod iommu_info;
 mod iova;
 mod memory;
 mod removal;
+mod reset;
 mod sys;
 mod sysfs;
 #[cfg(test)]
@@ -76,4 +96,6 @@ pub use bind::{BindError, Rebinding, Step};
 pub use device::{Options, VfioDevice};
 pub use error::{Offender, OpenError};
 pub use event_channel::EventChannel;
+pub use interface::{Interface, ParseInterfaceError};
 pub use removal::Removal;
+pub use reset::{HotResetError, Neighbour, Obstacle};

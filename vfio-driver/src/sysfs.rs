@@ -37,6 +37,8 @@ pub(crate) struct Candidate {
     pub(crate) group: u32,
     /// Its PCI device ID.
     pub(crate) device: u16,
+    /// Its own device file, where the kernel has those (`CONFIG_VFIO_DEVICE_CDEV`).
+    pub(crate) cdev: Option<PathBuf>,
 }
 
 /// A function of ours, whoever drives it.
@@ -126,11 +128,21 @@ pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, Op
     if !offenders.is_empty() {
         return Err(OpenError::GroupNotViable { group, offenders });
     }
+    let cdev = cdev(&path);
     Ok(Candidate {
         path,
         group,
         device,
+        cdev,
     })
+}
+
+/// The device file of a function that vfio-pci has: `vfio-dev/` in its directory names it.
+pub(crate) fn cdev(path: &Path) -> Option<PathBuf> {
+    match names(&path.join("vfio-dev")).as_slice() {
+        [name] => Some(Path::new("/dev/vfio/devices").join(name)),
+        _ => None,
+    }
 }
 
 /// The devices of a group that a driver of the kernel's own holds, in order of their names.
@@ -229,9 +241,16 @@ pub(crate) fn locked_memory_limit(limits: &str) -> Option<u64> {
 
 /// How much memory is locked, in the text of `/proc/self/status`, in bytes; nothing if it does not say.
 pub(crate) fn locked_memory(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmLck:"))?;
+    memory(status, "VmLck:")
+}
+
+/// How much memory is pinned, in the same text.
+pub(crate) fn pinned_memory(status: &str) -> Option<u64> {
+    memory(status, "VmPin:")
+}
+
+fn memory(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -316,6 +335,18 @@ pub(crate) mod tests {
                 (42, 0x1017, nic.clone())
             );
         }
+    }
+
+    #[test]
+    fn the_functions_own_device_file_is_found() {
+        let sysfs = Sysfs::new();
+        let nic = sysfs.nic("0000:3b:00.0");
+        sysfs.bind(&nic, "vfio-pci");
+        sysfs.group("42", &[&nic]);
+        assert_eq!(sysfs.examine().unwrap().cdev, None);
+        fs::create_dir_all(nic.join("vfio-dev/vfio7")).unwrap();
+        let cdev = sysfs.examine().unwrap().cdev;
+        assert_eq!(cdev, Some("/dev/vfio/devices/vfio7".into()));
     }
 
     #[test]
@@ -479,6 +510,7 @@ pub(crate) mod tests {
             locked_memory("VmPeak:\t 9 kB\nVmLck:\t    64 kB\nVmPin:\t 3 kB\n"),
             Some(65536)
         );
+        assert_eq!(pinned_memory("VmLck:\t 64 kB\nVmPin:\t 3 kB\n"), Some(3072));
         assert_eq!(locked_memory("VmLck: x kB"), None);
         assert_eq!(locked_memory(""), None);
         let real = fs::read_to_string("/proc/self/status").unwrap();

@@ -6,202 +6,131 @@
 // UNSAFETY: ioctls, and file descriptors that another value owns.
 #![expect(unsafe_code)]
 
+mod reset;
+mod space;
+
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
-use std::sync::Arc;
 
-use bareverbs_core::platform::DmaError;
 use vfio_bindings::bindings::vfio::{
-    VFIO_BASE, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
-    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX, VFIO_REGION_INFO_FLAG_MMAP, VFIO_TYPE,
+    VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
+    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX, VFIO_REGION_INFO_FLAG_MMAP,
 };
-use vfio_ioctls::{VfioContainer, VfioError, VfioRegionInfoCap};
+use vfio_ioctls::{VfioDevice, VfioError, VfioRegionInfoCap};
 use vmm_sys_util::errno::Error as SysError;
 use vmm_sys_util::eventfd::EventFd;
-use vmm_sys_util::ioctl::{_IOC_NONE, ioctl, ioctl_expr, ioctl_with_mut_ptr};
 
 use crate::bar::Bar;
 use crate::config::ConfigSpace;
-use crate::dma::Iommu;
 use crate::error::OpenError;
-use crate::iommu_info::{self, FIXED, IommuInfo};
+use crate::interface::Interface;
+use crate::iommu_info::IommuInfo;
 use crate::removal::Removal;
 use crate::sysfs::{self, Candidate};
 use crate::windows::{Area, windows};
 
-/// `VFIO_DEVICE_RESET` and `VFIO_IOMMU_GET_INFO` in `linux/vfio.h`; neither carries its argument's size.
-const DEVICE_RESET: u32 = VFIO_BASE + 11;
-const IOMMU_GET_INFO: u32 = VFIO_BASE + 12;
+pub(crate) use space::AddressSpace;
 
 /// Registers up to here are touched without looking: the initialization segment, and at least one doorbell page.
 const SMALLEST_BAR: u64 = 0x4000;
 
 // Error numbers, the same on every Linux.
-const ENOMEM: i32 = 12;
-const ENOSPC: i32 = 28;
-
-/// Bytes in KiB, rounded up, as errors have them.
-fn kib(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
-}
+const EPERM: i32 = 1;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
 
 fn os(step: &'static str) -> impl Fn(io::Error) -> OpenError {
     move |source| OpenError::Os { step, source }
 }
 
-/// The container: one address space of the IOMMU.
-#[derive(Clone)]
-pub(crate) struct Container(Arc<VfioContainer>);
-
-impl Container {
-    fn open() -> Result<Self, OpenError> {
-        let container = VfioContainer::new(None).map_err(|error| match error {
-            VfioError::OpenContainer(error) => {
-                sysfs::open_failure("/dev/vfio/vfio".into(), "open the VFIO container", error)
-            }
-            source @ (VfioError::VfioApiVersion | VfioError::VfioExtension) => {
-                OpenError::Unsupported { source }
-            }
-            source => OpenError::Vfio {
-                step: "set up the VFIO container",
-                source,
-            },
-        })?;
-        Ok(Self(Arc::new(container)))
-    }
-
-    /// What the IOMMU can do. It is known only once a group is in the container.
-    fn info(&self) -> io::Result<IommuInfo> {
-        let container = self.0.as_ref();
-        let request = ioctl_expr(_IOC_NONE, VFIO_TYPE.into(), IOMMU_GET_INFO, 0);
-        // Once to learn the length, and once for all of it.
-        let mut len = FIXED;
-        loop {
-            // Of 64-bit words, as the structure is aligned to them.
-            let mut info = vec![0u64; len.div_ceil(8)];
-            let room = info.len() * 8;
-            // `argsz` and `flags` share the first word; `argsz` is the one at the lower address.
-            let argsz = u32::try_from(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
-            let mut first = [0; 8];
-            first[..4].copy_from_slice(&argsz.to_ne_bytes());
-            info[0] = u64::from_ne_bytes(first);
-            // SAFETY: the kernel writes at most `argsz` bytes, and so many are there.
-            let status = unsafe { ioctl_with_mut_ptr(container, request, info.as_mut_ptr()) };
-            if status != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let bytes: Vec<u8> = info.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            let needed = bytes
-                .first_chunk()
-                .map_or(0, |argsz| u32::from_ne_bytes(*argsz) as usize);
-            if needed <= room {
-                return Ok(iommu_info::parse(&bytes));
-            }
-            len = needed;
-        }
-    }
-
-    /// Why memory could not be mapped.
-    fn explain(&self, error: SysError, len: u64) -> DmaError {
-        match error.errno() {
-            ENOMEM => {
-                let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-                let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-                // The kernel's own account, which has the process's other devices in it as well.
-                let needed = sysfs::locked_memory(&status)
-                    .unwrap_or(0)
-                    .saturating_add(len);
-                // The kernel says the same when it has no memory for its own tables.
-                match sysfs::locked_memory_limit(&limits) {
-                    Some(limit) if needed > limit => DmaError::LockedMemoryLimit {
-                        limit: kib(limit),
-                        needed: kib(needed),
-                    },
-                    _ => DmaError::OutOfMemory,
-                }
-            }
-            ENOSPC => {
-                log::error!(
-                    "VFIO takes no more mappings: raise dma_entry_limit of vfio_iommu_type1 \
-                     (/sys/module/vfio_iommu_type1/parameters/dma_entry_limit)"
-                );
-                DmaError::TooManyMappings
-            }
-            errno => DmaError::Os(errno),
-        }
-    }
-}
-
-impl Iommu for Container {
-    unsafe fn map(&self, iova: u64, memory: NonNull<u8>, len: usize) -> Result<(), DmaError> {
-        // SAFETY: passed on to the caller: the memory is used through raw pointers only while it is mapped.
-        let mapped = unsafe { self.0.vfio_dma_map(iova, len, memory.as_ptr()) };
-        match mapped {
-            Ok(()) => Ok(()),
-            Err(VfioError::IommuDmaMap(error)) => Err(self.explain(error, len as u64)),
-            Err(_) => Err(DmaError::Os(5)),
-        }
-    }
-
-    fn unmap(&self, iova: u64, len: usize) -> Result<(), DmaError> {
-        match self.0.vfio_dma_unmap(iova, len) {
-            Ok(()) => Ok(()),
-            Err(VfioError::IommuDmaUnmap(error)) => Err(DmaError::Os(error.errno())),
-            // Another length came back than was asked for.
-            Err(_) => Err(DmaError::Os(5)),
-        }
-    }
-}
-
 /// A PCI function that VFIO has handed over.
 pub(crate) struct Function {
-    device: ManuallyDrop<vfio_ioctls::VfioDevice>,
-    /// Keeps the address space alive as long as the function.
-    container: Container,
-    group_link: PathBuf,
+    // Before the address space that it is in.
+    device: Handle,
+    space: AddressSpace,
+    /// The file of its group, which is open in group mode only.
+    group_path: PathBuf,
 }
 
 impl Function {
-    /// Opens the function, in a container of its own.
-    pub(crate) fn open(candidate: &Candidate) -> Result<Self, OpenError> {
-        let container = Container::open()?;
-        let group = candidate.group;
-        let ops = container.0.clone();
-        let device = vfio_ioctls::VfioDevice::new(&candidate.path, ops, false).map_err(
-            |error| match error {
-                VfioError::OpenGroup(error, _) => sysfs::open_failure(
-                    Path::new("/dev/vfio").join(group.to_string()),
-                    "open the VFIO group",
-                    error,
-                ),
-                VfioError::GroupViable => OpenError::GroupNotViable {
-                    group,
-                    offenders: Vec::new(),
-                },
-                source => OpenError::Vfio {
-                    step: "open the function through its VFIO group",
-                    source,
-                },
-            },
-        )?;
-        Ok(Self {
-            device: ManuallyDrop::new(device),
-            container,
-            group_link: candidate.path.join("iommu_group"),
-        })
+    /// Opens the function, in an address space of its own.
+    pub(crate) fn open(candidate: &Candidate, interface: Interface) -> Result<Self, OpenError> {
+        interface.open(
+            candidate.cdev.is_some(),
+            || Self::open_cdev(candidate),
+            || Self::open_group(candidate),
+        )
     }
 
-    pub(crate) fn container(&self) -> &Container {
-        &self.container
+    /// Through the function's own device file and an iommufd.
+    fn open_cdev(candidate: &Candidate) -> Result<Self, OpenError> {
+        let Some(path) = &candidate.cdev else {
+            return Err(OpenError::NoCdev);
+        };
+        let file = space::open(path, "open the function's device file")?;
+        let iommufd = AddressSpace::iommufd()?;
+        let opened = VfioDevice::new_from_fd(file, iommufd.clone(), true);
+        let device = opened.map_err(|error| match error {
+            VfioError::VfioDeviceBindIommufd(error) if is_in_use(error) => {
+                OpenError::InUse { path: path.clone() }
+            }
+            VfioError::VfioDeviceBindIommufd(error) if error.errno() == EPERM => {
+                OpenError::InterruptsNotIsolated
+            }
+            source => OpenError::Vfio {
+                step: "open the function through its device file",
+                source,
+            },
+        })?;
+        Ok(Self::new(candidate, device, AddressSpace::Iommufd(iommufd)))
+    }
+
+    /// Through its group, in a container.
+    fn open_group(candidate: &Candidate) -> Result<Self, OpenError> {
+        let space = AddressSpace::Container(AddressSpace::container()?);
+        let group = candidate.group;
+        let opened = VfioDevice::new(&candidate.path, space.ops(), false);
+        let device = opened.map_err(|error| match error {
+            VfioError::OpenGroup(error, _) => {
+                sysfs::open_failure(group_path(group), "open the VFIO group", error)
+            }
+            VfioError::GroupViable => OpenError::GroupNotViable {
+                group,
+                offenders: Vec::new(),
+            },
+            source => OpenError::Vfio {
+                step: "open the function through its VFIO group",
+                source,
+            },
+        })?;
+        Ok(Self::new(candidate, device, space))
+    }
+
+    fn new(candidate: &Candidate, device: VfioDevice, space: AddressSpace) -> Self {
+        let group_link = match space {
+            AddressSpace::Container(_) => Some(candidate.path.join("iommu_group")),
+            AddressSpace::Iommufd(_) => None,
+        };
+        Self {
+            device: Handle {
+                device: ManuallyDrop::new(device),
+                group_link,
+            },
+            space,
+            group_path: group_path(candidate.group),
+        }
+    }
+
+    pub(crate) fn space(&self) -> &AddressSpace {
+        &self.space
     }
 
     pub(crate) fn iommu_info(&self) -> Result<IommuInfo, OpenError> {
-        self.container
+        self.space
             .info()
             .map_err(os("ask the IOMMU for its properties"))
     }
@@ -257,16 +186,6 @@ impl Function {
                 .collect()
         });
         windows(len, areas.as_deref(), page)
-    }
-
-    /// Resets the function alone (FLR, or what the kernel has in its place).
-    pub(crate) fn reset(&self) -> io::Result<()> {
-        let request = ioctl_expr(_IOC_NONE, VFIO_TYPE.into(), DEVICE_RESET, 0);
-        // SAFETY: the ioctl takes no argument, and the descriptor is a VFIO device's.
-        if unsafe { ioctl(&*self.device, request) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
     }
 
     /// Has an event raised when the function is lost for this reason, if the kernel knows it for this function: bus errors
@@ -335,18 +254,55 @@ fn irq_index(removal: Removal) -> u32 {
     }
 }
 
-impl Drop for Function {
+fn group_path(group: u32) -> PathBuf {
+    Path::new("/dev/vfio").join(group.to_string())
+}
+
+/// Whether a function could not be bound to an iommufd because another process has it, or had its group opened. A device
+/// file that another process has bound opens all the same, and cannot be bound again (EINVAL, `vfio_df_open` of Linux).
+fn is_in_use(error: SysError) -> bool {
+    matches!(error.errno(), EBUSY | EINVAL)
+}
+
+/// The function of vfio-ioctls, which has to be let go of with care.
+pub(crate) struct Handle {
+    device: ManuallyDrop<VfioDevice>,
+    /// In group mode, where sysfs has the group.
+    group_link: Option<PathBuf>,
+}
+
+impl Handle {
+    /// Whether vfio-ioctls can let go of the function without a panic.
+    fn can_be_dropped(&self) -> bool {
+        match &self.group_link {
+            // To leave the group, vfio-ioctls looks its number up in sysfs again, where it is not any more after a hot
+            // unplug.
+            Some(link) => link.exists(),
+            // It expects that the function can be detached from its address space, for which the kernel wakes a function
+            // that sleeps. Detached is detached: the second time succeeds.
+            None => self.device.detach_hwpt().is_ok(),
+        }
+    }
+}
+
+impl Deref for Handle {
+    type Target = VfioDevice;
+
+    fn deref(&self) -> &VfioDevice {
+        &self.device
+    }
+}
+
+impl Drop for Handle {
     fn drop(&mut self) {
+        let safe = self.can_be_dropped();
         // SAFETY: taken once, here, and not used afterwards.
         let device = unsafe { ManuallyDrop::take(&mut self.device) };
-        // To leave the group, vfio-ioctls looks its number up in sysfs again and panics if it is not there any more,
-        // as after a hot unplug.
-        if self.group_link.exists() {
+        if safe {
             drop(device);
         } else {
             log::warn!(
-                "{} has gone: its group is left at the end of the process",
-                self.group_link.display()
+                "the function has gone: its group or iommufd is left at the end of the process"
             );
             // SAFETY: `device` owns the descriptor and is forgotten, so this is its only owner from now on.
             drop(unsafe { OwnedFd::from_raw_fd(device.as_raw_fd()) });
