@@ -54,6 +54,11 @@ const RIGS: &[Rig] = &[
         run: interop::run,
     },
     Rig {
+        name: "kernel",
+        about: stock_driver::kernel::ABOUT,
+        run: stock_driver::kernel::run_rig,
+    },
+    Rig {
         name: "layouts",
         about: layouts::ABOUT,
         run: layouts::run,

@@ -15,6 +15,7 @@
 
 mod bzimage;
 mod cpio;
+pub(crate) mod kernel;
 mod machine;
 mod plan;
 mod provision;
@@ -25,7 +26,7 @@ mod transcript;
 
 use super::Outcome;
 use connectx_model::Card;
-use provision::Kernel;
+pub(crate) use provision::Kernel;
 use report::Report;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,8 @@ impl<'a> Request<'a> {
                 let kernel = Kernel::by_option(argument).ok_or_else(|| {
                     format!(
                         "no option {argument}: --stable boots trixie's kernel, --backports the newest, --bookworm an \
-                         older one; --card NAME is the card that the model is"
+                         older one, --iommufd one that is built with iommufd and little else; --card NAME is the card that \
+                         the model is"
                     )
                 })?;
                 kernels.push(kernel);
@@ -118,10 +120,23 @@ impl<'a> Request<'a> {
 
     /// Whether a scenario is to run on the first kernel, or on another one.
     fn wants(&self, scenario: &Scenario, first: bool) -> bool {
+        let first_only = !scenario.every_kernel || scenario.kernel.is_some();
         match self.scenarios.as_slice() {
-            [] => first || scenario.every_kernel,
-            named => named.contains(&scenario.name),
+            [] => first || !first_only,
+            named => named.contains(&scenario.name) && (first || scenario.kernel.is_none()),
         }
+    }
+
+    /// What is to run, and on which kernel each: the one that is asked for, unless the scenario is about another.
+    fn jobs<'s>(&self, all: &'s [Scenario]) -> Vec<(&'s Scenario, Kernel)> {
+        let of = |(index, kernel): (usize, &Kernel)| {
+            let kernel = *kernel;
+            let wanted = all
+                .iter()
+                .filter(move |known| self.wants(known, index == 0));
+            wanted.map(move |scenario| (scenario, scenario.kernel.unwrap_or(kernel)))
+        };
+        self.kernels.iter().enumerate().flat_map(of).collect()
     }
 }
 
@@ -144,30 +159,31 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
     let directory = directory()?;
     let lock = lock(&directory)?;
 
-    let mut provisions = Vec::new();
-    for &kernel in &request.kernels {
-        let found = provision::provision(&directory, kernel)?;
-        println!("{}", found.about);
-        provisions.push((kernel, found));
+    let wanted = request.jobs(rig.scenarios);
+    let mut provisions: Vec<(Kernel, Provisions)> = Vec::new();
+    for &(_, kernel) in &wanted {
+        if !provisions.iter().any(|(known, _)| *known == kernel) {
+            let found = provision::provision(&directory, kernel)?;
+            println!("{}", found.about);
+            provisions.push((kernel, found));
+        }
     }
     build_server(&root())?;
     println!("ready after {} s", started.elapsed().as_secs());
 
-    let jobs: Vec<Job<'_>> = provisions
+    let jobs: Vec<Job<'_>> = wanted
         .iter()
-        .enumerate()
-        .flat_map(|(index, (kernel, provisions))| {
-            let wants = |known: &&Scenario| request.wants(known, index == 0);
-            let wanted: Vec<&Scenario> = rig.scenarios.iter().filter(wants).collect();
-            let cards = &request.cards;
-            wanted.into_iter().flat_map(move |scenario| {
-                cards.iter().map(move |&card| Job {
-                    scenario,
-                    card,
-                    kernel: *kernel,
-                    provisions,
-                    rig,
-                })
+        .filter_map(|&(scenario, kernel)| {
+            let (_, provisions) = provisions.iter().find(|(known, _)| *known == kernel)?;
+            Some((scenario, kernel, provisions))
+        })
+        .flat_map(|(scenario, kernel, provisions)| {
+            request.cards.iter().map(move |&card| Job {
+                scenario,
+                card,
+                kernel,
+                provisions,
+                rig,
             })
         })
         .collect();
@@ -337,6 +353,22 @@ mod tests {
             parse(&["--bookworm", "probe", "perf"]),
             Ok((vec![Kernel::Old], [2, 2]))
         );
+        // What is about one kernel runs on that one, whichever is asked for.
+        let one = [Scenario {
+            name: "one",
+            kernel: Some(Kernel::Iommufd),
+            ..SCENARIO
+        }];
+        for words in [&[][..], &["one"], &["--stable", "--backports", "one"]] {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
+            let jobs = Request::parse(&words, &one).unwrap();
+            let jobs: Vec<_> = jobs
+                .jobs(&one)
+                .into_iter()
+                .map(|(_, kernel)| kernel)
+                .collect();
+            assert_eq!(jobs, [Kernel::Iommufd], "{words:?}");
+        }
         assert!(parse(&["--fast"]).is_err());
         assert_eq!(
             parse(&["--card", "connectx-4-lx", "probe"]),

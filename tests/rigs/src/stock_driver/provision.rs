@@ -6,6 +6,7 @@
 
 use super::bzimage;
 use super::cpio::Archive;
+use super::kernel::{self, Built};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -89,13 +90,15 @@ const MODULES: &[&str] = &[
 
 /// Whose kernel the guest boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kernel {
+pub(crate) enum Kernel {
     /// Debian bookworm's.
     Old,
     /// Debian trixie's.
     Stable,
     /// The newest in trixie-backports.
     Backports,
+    /// Trixie's sources, [built here](super::kernel) with iommufd, which no kernel of Debian's has.
+    Iommufd,
 }
 
 impl Kernel {
@@ -104,15 +107,18 @@ impl Kernel {
             "--bookworm" => Some(Self::Old),
             "--stable" => Some(Self::Stable),
             "--backports" => Some(Self::Backports),
+            "--iommufd" => Some(Self::Iommufd),
             _ => None,
         }
     }
 
+    /// Debian's name for it, and the name of the directory for what is of it here.
     pub(super) fn suite(self) -> &'static str {
         match self {
             Self::Old => "bookworm",
             Self::Stable => "trixie",
             Self::Backports => "trixie-backports",
+            Self::Iommufd => "iommufd",
         }
     }
 }
@@ -194,9 +200,17 @@ fn under(root: &Path, program: impl AsRef<Path>, name: &str) -> Command {
 pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, String> {
     let qemu = directory.join("qemu");
     let guest = directory.join(kernel.suite());
+    let built = match kernel {
+        Kernel::Iommufd => Some(kernel::built()?),
+        _ => None,
+    };
+    let of_kernel = match &built {
+        Some(built) => built.recipe.clone(),
+        None => format!("{MODULES:?}"),
+    };
     let recipes = [
         format!("{RECIPE}\n"),
-        format!("{RECIPE}\n{KERNEL}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{MODULES:?}\n"),
+        format!("{RECIPE}\n{KERNEL}\n{GUEST_PACKAGES:?}\n{GUEST_REFUSE:?}\n{of_kernel}\n"),
     ];
     let stamps = [&qemu, &guest].map(|part| part.join("stamp"));
     let made = |index: usize| {
@@ -221,7 +235,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
         };
         let made = match index {
             0 => provision_qemu(apt, part)?,
-            _ => provision_guest(apt, part, kernel)?,
+            _ => provision_guest(apt, part, kernel, built.as_ref())?,
         };
         // Only what is complete has a stamp.
         let stamp = format!("{}{made}\n", recipes[index]);
@@ -255,7 +269,12 @@ fn provision_qemu(apt: &Apt, qemu: &Path) -> Result<String, String> {
     Ok(version.lines().next().unwrap_or_default().to_string())
 }
 
-fn provision_guest(apt: &Apt, directory: &Path, kernel: Kernel) -> Result<String, String> {
+fn provision_guest(
+    apt: &Apt,
+    directory: &Path,
+    kernel: Kernel,
+    built: Option<&Built>,
+) -> Result<String, String> {
     let guest = directory.join("root");
     usr_links(&guest)?;
     for deb in apt.fetch(&directory.join("debs"), GUEST_PACKAGES)? {
@@ -267,10 +286,41 @@ fn provision_guest(apt: &Apt, directory: &Path, kernel: Kernel) -> Result<String
             fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
+    let release = match built {
+        Some(built) => {
+            copy(&built.image, &directory.join(KERNEL))?;
+            let modules = guest.join("usr/lib/modules").join(&built.release);
+            for list in kernel::LISTS {
+                copy(&built.image.with_file_name(list), &modules.join(list))?;
+            }
+            depmod(&guest, &built.release)?;
+            built.release.clone()
+        }
+        None => debian_kernel(apt, directory, &guest, kernel)?,
+    };
+    let initrd = directory.join("initrd.cpio");
+    fs::File::create(&initrd)
+        .and_then(|out| write_initrd(std::io::BufWriter::new(out), &guest))
+        .map_err(|error| format!("{}: {error}", initrd.display()))?;
+    // The archive has all of it.
+    for done in ["debs", "root"] {
+        fs::remove_dir_all(directory.join(done)).map_err(|error| format!("{done}: {error}"))?;
+    }
+    Ok(format!("guest kernel {release}"))
+}
+
+/// Debian's own kernel, with the modules that guests may load. Its release.
+fn debian_kernel(
+    apt: &Apt,
+    directory: &Path,
+    guest: &Path,
+    kernel: Kernel,
+) -> Result<String, String> {
     let (release, packages) = apt.kernel(kernel.suite())?;
     let tree = directory.join("kernel");
+    let debs = directory.join("kernel-debs");
     let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
-    for deb in apt.fetch(&directory.join("kernel-debs"), &packages)? {
+    for deb in apt.fetch(&debs, &packages)? {
         unpack(&deb, &tree)?;
     }
     // Since Linux 7 the kernel lies with its modules.
@@ -286,16 +336,12 @@ fn provision_guest(apt: &Apt, directory: &Path, kernel: Kernel) -> Result<String
     let unpacked = bzimage::kernel(&packed).map_err(failed)?;
     let kernel = unpacked.as_deref().unwrap_or(&packed);
     fs::write(directory.join(KERNEL), kernel).map_err(|error| failed(error.to_string()))?;
-    modules(&tree, &guest, &release)?;
-    let initrd = directory.join("initrd.cpio");
-    fs::File::create(&initrd)
-        .and_then(|out| write_initrd(std::io::BufWriter::new(out), &guest))
-        .map_err(|error| format!("{}: {error}", initrd.display()))?;
-    // The archive has all of it, and the kernel's tree is large.
-    for done in ["debs", "kernel", "kernel-debs", "root"] {
-        fs::remove_dir_all(directory.join(done)).map_err(|error| format!("{done}: {error}"))?;
+    modules(&tree, guest, &release)?;
+    // What guests need of it is taken out, and the tree is large.
+    for done in [&tree, &debs] {
+        fs::remove_dir_all(done).map_err(|error| format!("{}: {error}", done.display()))?;
     }
-    Ok(format!("guest kernel {release}"))
+    Ok(release)
 }
 
 /// Debian's `/bin`, `/lib` and so on are links into `/usr`, made before anything is unpacked over them.
@@ -371,6 +417,11 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
                 .map(|name| name.replace('-', "_")),
         );
     }
+    depmod(guest, release)
+}
+
+/// Indexes a guest's modules.
+fn depmod(guest: &Path, release: &str) -> Result<(), String> {
     // kmod is many programs, which it tells apart by the name that it was called by.
     let mut depmod = under(guest, "usr/bin/kmod", "depmod");
     run(depmod.arg("-b").arg(guest).arg(release))
@@ -388,17 +439,17 @@ fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::copy(from, to).map(|_| ()))
         .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
+pub(super) fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
     run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into))
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+pub(super) fn run(command: &mut Command) -> Result<(), String> {
     output(command).map(|_| ())
 }
 
@@ -420,13 +471,13 @@ fn output(command: &mut Command) -> Result<String, String> {
 }
 
 /// apt with a state of its own, in which nothing is installed.
-struct Apt {
+pub(super) struct Apt {
     directory: PathBuf,
     config: PathBuf,
 }
 
 impl Apt {
-    fn new(directory: &Path) -> Result<Self, String> {
+    pub(super) fn new(directory: &Path) -> Result<Self, String> {
         let state = directory.join("apt");
         let fail = |error: std::io::Error| format!("{}: {error}", state.display());
         for name in ["lists/partial", "archives/partial", "state", "preferences"] {
@@ -507,7 +558,7 @@ impl Apt {
     }
 
     /// Downloads packages, and nothing that they depend on, into a directory of their own.
-    fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
+    pub(super) fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
         empty(into)?;
         output(
             self.command("apt-get")

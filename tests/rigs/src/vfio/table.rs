@@ -1,6 +1,6 @@
 //! The scenarios. Those that take long come first.
 
-use super::super::stock_driver::{BOOT, Boot, SCENARIO, Scenario};
+use super::super::stock_driver::{BOOT, Boot, Kernel, SCENARIO, Scenario};
 
 /// Machines with an IOMMU.
 const MACHINE: Boot = Boot {
@@ -29,41 +29,69 @@ const FAULT_OF_TESTS: (&str, &str) = (
     "a test has the card reach where nothing is mapped",
 );
 
+/// What the kernel says when a function's own reset is taken away from it.
+const NO_OWN_RESET: (&str, &str) = (
+    "no reset of its own",
+    "All device reset mechanisms disabled by user",
+);
+
+/// One whose processes and functions something happens to.
+const TROUBLED: Boot = Boot {
+    machines: &[&[0, 1]],
+    complains: &[
+        ("bus error", "AER"),
+        ("off the bus", "not ready 65535ms after FLR; giving up"),
+    ],
+    limit: 12,
+    ..MACHINE
+};
+
+const TROUBLE: Scenario = Scenario {
+    functions: 2,
+    says: &["Vanish"],
+    excuses: &[
+        (
+            " with bus mastering off",
+            "a process was killed, and the kernel silences the card before it resets it",
+        ),
+        (
+            "health syndrome 0xc",
+            "that was an event which the card could not write",
+        ),
+        (
+            " failed, status 0x",
+            "that was a completion which the card could not write",
+        ),
+        (
+            "RQ 0x",
+            "that was a receive request which the card could not read",
+        ),
+    ],
+    ..SCENARIO
+};
+
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "trouble",
         about: "processes are killed 50 times, functions are reset, unplugged and fall off the bus, under traffic",
-        functions: 2,
-        says: &["Vanish"],
-        excuses: &[
-            (
-                " with bus mastering off",
-                "a process was killed, and the kernel silences the card before it resets it",
-            ),
-            (
-                "health syndrome 0xc",
-                "that was an event which the card could not write",
-            ),
-            (
-                " failed, status 0x",
-                "that was a completion which the card could not write",
-            ),
-            (
-                "RQ 0x",
-                "that was a receive request which the card could not read",
-            ),
-        ],
         rounds: &[Boot {
-            machines: &[&[0, 1]],
-            script: include_str!("scripts/trouble.sh"),
-            complains: &[
-                ("bus error", "AER"),
-                ("off the bus", "not ready 65535ms after FLR; giving up"),
-            ],
-            limit: 12,
-            ..MACHINE
+            script: concat!(
+                "rounds='1 2 3 4 5 6 7 8 9 10'\n",
+                include_str!("scripts/trouble.sh")
+            ),
+            ..TROUBLED
         }],
-        ..SCENARIO
+        ..TROUBLE
+    },
+    Scenario {
+        name: "cdev-trouble",
+        about: "the same with fewer kills, through the functions' own device files and iommufd",
+        kernel: Some(Kernel::Iommufd),
+        rounds: &[Boot {
+            script: concat!("rounds='1 2 3'\n", include_str!("scripts/trouble.sh")),
+            ..TROUBLED
+        }],
+        ..TROUBLE
     },
     Scenario {
         name: "driver",
@@ -73,7 +101,7 @@ pub(super) const ALL: &[Scenario] = &[
         excuses: &[FAULT_OF_TESTS],
         rounds: &[Boot {
             machines: &[&[0, 1]],
-            script: include_str!("scripts/driver.sh"),
+            script: concat!("interface=group\n", include_str!("scripts/driver.sh")),
             prints: &[
                 ("not bound", "is bound to no driver"),
                 ("what binding takes", "echo vfio-pci > "),
@@ -82,11 +110,13 @@ pub(super) const ALL: &[Scenario] = &[
                 ("self test", "PASS  close"),
                 ("self test with no cable", "Ethernet, down"),
                 ("self test with no cable", "PASS  close"),
+                ("no reset of its own", "was reset with its bus or slot"),
+                ("no reset of its own", "PASS  close"),
                 ("platform, 0 huge pages", "PASS  polled"),
                 ("platform, 0 huge pages", "sleeps for 2 interrupt vectors"),
                 ("platform, 64 huge pages", "PASS  polled"),
                 ("platform, 64 huge pages", "sleeps for 2 interrupt vectors"),
-                ("tests", "test result: ok. 9 passed"),
+                ("tests", "test result: ok. 11 passed"),
                 ("perf", "RDMA cmp_swap_lat"),
                 ("interrupts", "vfio-msix[0]"),
                 ("idle until a client comes", "s of processor time in "),
@@ -103,7 +133,51 @@ pub(super) const ALL: &[Scenario] = &[
                 ("held by the kernel", "is bound to mlx5_core"),
                 ("from the kernel", "network interfaces that go away"),
             ],
-            complains: &[("a user with too little", "RLIMIT_MEMLOCK (65536) exceeded")],
+            complains: &[
+                NO_OWN_RESET,
+                ("a user with too little", "RLIMIT_MEMLOCK (65536) exceeded"),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "cdev-driver",
+        about: "the same through the functions' own device files and iommufd",
+        kernel: Some(Kernel::Iommufd),
+        functions: 2,
+        says: FAULTS_OF_TESTS,
+        excuses: &[FAULT_OF_TESTS],
+        rounds: &[Boot {
+            machines: &[&[0, 1]],
+            script: concat!("interface=cdev\n", include_str!("scripts/driver.sh")),
+            prints: &[
+                (
+                    "bind",
+                    "opened through /dev/vfio/devices/vfio0 and /dev/iommu",
+                ),
+                ("devinfo", "PORT_ACTIVE (4)"),
+                ("self test", "PASS  interrupt"),
+                ("self test", "PASS  close"),
+                ("no reset of its own", "was reset with its bus or slot"),
+                ("no reset of its own", "PASS  close"),
+                ("platform, 0 huge pages", "sleeps for 2 interrupt vectors"),
+                ("platform, 64 huge pages", "sleeps for 2 interrupt vectors"),
+                ("tests", "test result: ok. 10 passed"),
+                ("perf", "RDMA cmp_swap_lat"),
+                ("interface", "/dev/vfio/devices/vfio0"),
+                ("one interface each", "/dev/vfio/devices/vfio0 is in use"),
+                (
+                    "a user with too little",
+                    "the limit on locked memory is 64 KiB",
+                ),
+                (
+                    "a user without the file",
+                    "no permission to open /dev/vfio/devices/vfio1",
+                ),
+                ("a user without the file", "nor can its group be used"),
+            ],
+            complains: &[NO_OWN_RESET],
             ..MACHINE
         }],
         ..SCENARIO
@@ -165,7 +239,14 @@ pub(super) const ALL: &[Scenario] = &[
                 ("bind", "is not viable: 0000:01:00.1 is bound to virtio-pci"),
                 ("open", "is not viable: 0000:01:00.1 is bound to virtio-pci"),
                 ("the other let go", "PORT_"),
+                (
+                    "no reset of its own",
+                    "with 0000:01:00.1, which is not bound to vfio-pci",
+                ),
+                ("a reset of both", "was reset with its bus or slot"),
+                ("a reset of both", "PASS  close"),
             ],
+            complains: &[NO_OWN_RESET],
             ..MACHINE
         }],
         ..SCENARIO

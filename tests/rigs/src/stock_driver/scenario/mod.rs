@@ -6,7 +6,7 @@ mod table;
 use super::Rig;
 use super::machine::{Places, Round};
 use super::plan;
-use super::provision::Provisions;
+use super::provision::{Kernel, Provisions};
 use super::report::Report;
 use super::server::{self, Server};
 use super::transcript::{Step, Transcript};
@@ -31,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     /// Whether kernels differ in what it shows: any other, unless it is named, runs on the first of several kernels only.
     pub(crate) every_kernel: bool,
+    /// The kernel that it is about, whichever is asked for.
+    pub(crate) kernel: Option<Kernel>,
     /// How many functions the model has.
     pub(crate) functions: usize,
     /// The model's options.

@@ -26,6 +26,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "",
     about: "",
     every_kernel: false,
+    kernel: None,
     functions: 1,
     model: &[],
     roce: true,

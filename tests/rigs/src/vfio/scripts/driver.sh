@@ -1,4 +1,11 @@
-# One machine, two functions on one cable, each with an IOMMU group of its own.
+# One machine, two functions on one cable, each with an IOMMU group of its own. $interface says through which of VFIO's
+# interfaces functions are opened: nothing decides it but what the kernel has. $iommufd is what a search for iommufd's file
+# ends with then.
+case $interface in
+group) pools='0 64' iommufd=1 skip= ;;
+# This interface has no limit on the number of mappings.
+cdev) pools=64 iommufd=0 skip='--skip the_limit_on_mappings' ;;
+esac
 first=0000:01:00.0
 second=0000:02:00.0
 step 60 'modules' 'modprobe vfio_iommu_type1 && modprobe vfio-pci && ls /sys/kernel/iommu_groups/*/devices'
@@ -18,9 +25,15 @@ for pages in 0 64; do
 done
 
 # What the driver promises, on one function.
-step 240 'tests' "BAREVERBS_DEVICE=vfio:$first /ours/on_device --ignored --test-threads=1"
+step 240 'tests' "BAREVERBS_DEVICE=vfio:$first BAREVERBS_OTHER_DEVICE=vfio:$second \
+    /ours/on_device --ignored --test-threads=1 $skip"
 
-for pages in 0 64; do
+# Neither function can be reset alone any more; the kernel says so. With its bus, it can.
+alone=/sys/bus/pci/devices/$first/reset_method
+step 60 'no reset of its own' "echo > $alone && RUST_LOG=warn /ours/devinfo --device vfio:$first --selftest"
+step 60 'a reset of its own' "echo default > $alone && cat $alone && RUST_LOG=warn /ours/devinfo --device vfio:$first > /dev/null"
+
+for pages in $pools; do
     for wait in '' ' --interrupts'; do
         what="$pages huge pages$wait"
         step 60 "pool of $pages$wait" "echo $pages > /proc/sys/vm/nr_hugepages; [ \$(cat /proc/sys/vm/nr_hugepages) = $pages ]"
@@ -56,6 +69,16 @@ step 60 'idle until a client comes' "$serve; $rest; kill \$p; wait \$p; exit \$s
 step 60 'idle until a message comes' "$serve; $connect; $rest; kill -KILL \$c \$p; wait \$c; wait \$p; exit \$status"
 step 60 'no pool' 'echo 0 > /proc/sys/vm/nr_hugepages'
 
+# Which interface that was, by the files that a process has open.
+step 60 'interface' "$serve; ls -l /proc/\$p/fd | grep -o '/dev/iommu\|/dev/vfio/.*'; ls -l /proc/\$p/fd | grep -q /dev/iommu
+    [ \$? = $iommufd ]; status=\$?; kill \$p; wait \$p; exit \$status"
+if [ "$interface" = cdev ]; then
+    step 60 'the other interface, by name' "BAREVERBS_VFIO=group /ours/rping --device vfio:$first,vfio:$second -C 20 --json"
+    step 60 'one interface each' "BAREVERBS_VFIO=group; export BAREVERBS_VFIO; $serve; export BAREVERBS_VFIO=cdev
+        ! /ours/devinfo --device vfio:$first; status=\$?
+        /ours/devinfo --device vfio:$second > /dev/null || status=1; kill \$p; wait \$p; exit \$status"
+fi
+
 # What a process that lives on has of a device that it let go of, as everybody else sees it. devinfo lets go before it
 # prints, and here its output goes into a pipe that is full, so that it stays.
 ask 0 reach
@@ -79,6 +102,7 @@ ask 0 master
 step 60 'let go, as the card sees it' "kill -0 \$(cat /run/holder) && kill -KILL \$(cat /run/holder)
     echo $held bytes in reach, bus master $answer; [ $held$answer = 00 ]"
 
+if [ "$interface" = group ]; then
 # What bring-up costs, by the card's own count, beside what mlx5_core's costs on the same function.
 allowed=17
 cost="now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }; kernel=/sys/bus/pci/drivers/mlx5_core; begun=\$(now)"
@@ -101,17 +125,24 @@ step 60 'what bring-up costs' "value() { awk \"\\\$1 == \\\"\$1:\\\" { print \\\
     echo \"note: mlx5_core's probe: $theirs firmware commands, \$(cat /run/theirs) ms\"
     [ \$commands -le $allowed ] && [ \$commands -le $ours ] && [ $ours -lt $theirs ] && [ \$took -lt \$(cat /run/theirs) ]"
 step 60 'back from the kernel' "/ours/devinfo --device vfio:$first --bind"
+fi
 
 # A user who is not root, with a file of his own, and with too little memory that may be locked.
-step 60 'a user' "echo u:x:1000:1000::/:/applets/sh > /etc/passwd &&
-    chown 1000 /dev/vfio/\$(basename \$(readlink /sys/bus/pci/devices/$first/iommu_group))"
+if [ "$interface" = group ]; then
+    files="/dev/vfio/\$(basename \$(readlink /sys/bus/pci/devices/$first/iommu_group))"
+else
+    files="/dev/iommu /dev/vfio/devices/\$(ls /sys/bus/pci/devices/$first/vfio-dev)"
+fi
+step 60 'a user' "echo u:x:1000:1000::/:/applets/sh > /etc/passwd && chown 1000 $files"
 step 60 'a user with enough' "su u -c 'ulimit -l 65536; /ours/devinfo --device vfio:$first'"
 step 60 'a user with too little' "! su u -c 'ulimit -l 64; /ours/devinfo --device vfio:$first'"
 step 60 'a user without the file' "! su u -c '/ours/devinfo --device vfio:$second'"
 step 60 'a user who binds' "! su u -c '/ours/devinfo --device vfio:$first --unbind'"
 
+if [ "$interface" = group ]; then
 # The kernel's own driver has it, and gives it back.
 step 120 'to the kernel' "modprobe mlx5_core && /ours/devinfo --device vfio:$first --unbind && netdev mlx5_core"
 step 60 'held by the kernel' "! /ours/devinfo --device vfio:$first"
 step 60 'from the kernel' "/ours/devinfo --device vfio:$first --bind && /ours/devinfo --device vfio:$first"
+fi
 step 60 'nothing pinned' 'echo 1 > /proc/sys/vm/stat_refresh; awk "/nr_foll_pin_acquired/ { a = \$2 } /nr_foll_pin_released/ { r = \$2 } END { print a, r; exit a != r || a == 0 }" /proc/vmstat'

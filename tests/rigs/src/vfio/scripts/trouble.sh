@@ -1,4 +1,4 @@
-# What befalls processes and functions while they work.
+# What befalls processes and functions while they work. $rounds says how often five processes are killed.
 first=0000:01:00.0
 second=0000:02:00.0
 serve="/ours/rping -s --device vfio:$first -a 10.0.0.1"
@@ -24,7 +24,7 @@ quiet="for card in $first $second; do
     [ \$((0x\$(hexdump -s 4 -n 1 -e '1/1 \"%02x\"' /sys/bus/pci/devices/\$card/config) & 4)) = 0 ] || exit 1; done"
 pins='echo 1 > /proc/sys/vm/stat_refresh; awk "/nr_foll_pin_acquired/ { a = \$2 } /nr_foll_pin_released/ { r = \$2 } END { print a, r; exit a != r || a == 0 }"'
 
-for round in 1 2 3 4 5 6 7 8 9 10; do
+for round in $rounds; do
     options=
     [ $((round % 2)) = 0 ] || options=--interrupts
     step 120 "five kills, $round" "options=$options; for pings in 0 1 2 3 5; do
