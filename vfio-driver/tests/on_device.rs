@@ -1,9 +1,10 @@
 //! The driver on a function that VFIO gives it: every test here needs one, bound to vfio-pci and named by the environment
-//! variable `BAREVERBS_DEVICE` (`vfio:0000:01:00.0`), root, and the function for itself. `cargo rig vfio` runs them in a
-//! guest:
+//! variable `BAREVERBS_DEVICE` (`vfio:0000:01:00.0`), root, and the function for itself; one needs a second function,
+//! `BAREVERBS_OTHER_DEVICE`. `cargo rig vfio` runs them in a guest:
 //!
 //! ```text
-//! BAREVERBS_DEVICE=vfio:0000:01:00.0 on_device --ignored --test-threads=1
+//! BAREVERBS_DEVICE=vfio:0000:01:00.0 BAREVERBS_OTHER_DEVICE=vfio:0000:02:00.0 \
+//!     on_device --ignored --test-threads=1
 //! ```
 
 // UNSAFETY: a platform that misplaces what it maps, memory that is mapped by hand.
@@ -444,6 +445,7 @@ fn two_devices_in_one_process_keep_to_themselves() {
     with_device(open(), false, |one| {
         let pd = one.alloc_pd().expect("PD");
         let mut ends = pair(one, &pd);
+        send(one, &pd, &mut ends, b"at first");
         let alone = locked();
         for round in 0..3 {
             with_device(other(), round == 1, |two| {

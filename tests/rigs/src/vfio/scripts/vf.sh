@@ -8,7 +8,8 @@ step 60 'devinfo' "RUST_LOG=info /ours/devinfo --device vfio:$addressed"
 step 60 'devinfo without MAC' "/ours/devinfo --device vfio:$bare"
 step 60 'devinfo of the physical one' "/ours/devinfo --device vfio:$physical"
 step 60 'self test' "/ours/devinfo --device vfio:$addressed --selftest"
-step 240 'tests' "BAREVERBS_DEVICE=vfio:$addressed /ours/on_device --ignored --test-threads=1"
+step 240 'tests' "BAREVERBS_DEVICE=vfio:$addressed BAREVERBS_OTHER_DEVICE=vfio:$physical \
+    /ours/on_device --ignored --test-threads=1"
 
 chosen=02:11:22:33:44:55
 for wait in '' ' --interrupts'; do
