@@ -497,8 +497,9 @@ mod tests {
         };
         assert_eq!(files(), [[""; 2]; 0].map(|pair| pair.map(PathBuf::from)));
         sysfs.bind(&nic, "vfio-pci");
-        assert_eq!(files(), [group.clone()]);
+        assert_eq!(files(), std::slice::from_ref(&group));
         fs::create_dir_all(nic.join("vfio-dev/vfio3")).unwrap();
+        fs::write(nic.join("vfio-dev/vfio3/dev"), "511:0\n").unwrap();
         let cdev = ["/dev/vfio/devices/vfio3", "/dev/iommu"].map(PathBuf::from);
         assert_eq!(files(), [cdev, group]);
     }

@@ -137,10 +137,14 @@ pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, Op
     })
 }
 
-/// The device file of a function that vfio-pci has: `vfio-dev/` in its directory names it.
+/// The device file of a function that vfio-pci has: `vfio-dev/` in its directory names it. Kernels without device files
+/// have that directory as well, but no device number in it.
 pub(crate) fn cdev(path: &Path) -> Option<PathBuf> {
-    match names(&path.join("vfio-dev")).as_slice() {
-        [name] => Some(Path::new("/dev/vfio/devices").join(name)),
+    let directory = path.join("vfio-dev");
+    match names(&directory).as_slice() {
+        [name] if directory.join(name).join("dev").exists() => {
+            Some(Path::new("/dev/vfio/devices").join(name))
+        }
         _ => None,
     }
 }
@@ -345,6 +349,9 @@ pub(crate) mod tests {
         sysfs.group("42", &[&nic]);
         assert_eq!(sysfs.examine().unwrap().cdev, None);
         fs::create_dir_all(nic.join("vfio-dev/vfio7")).unwrap();
+        // As in Debian's kernels, which are built without device files.
+        assert_eq!(sysfs.examine().unwrap().cdev, None);
+        fs::write(nic.join("vfio-dev/vfio7/dev"), "511:0\n").unwrap();
         let cdev = sysfs.examine().unwrap().cdev;
         assert_eq!(cdev, Some("/dev/vfio/devices/vfio7".into()));
     }

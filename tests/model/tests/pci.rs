@@ -155,20 +155,23 @@ fn masked_vectors_stay_pending() {
 
 #[test]
 fn an_event_with_msix_off_asserts_intx_unless_it_is_disabled() {
-    let msix_on = |node: &mut Node| {
+    fn nothing(_: &mut Node) {}
+    fn msix_on(node: &mut Node) {
         let msix = capability(node, 0x11).unwrap();
         node.model
             .config_write(&mut node.host, msix + 2, &[0, 0x80]);
-    };
-    let intx_disable = |node: &mut Node| node.model.config_write(&mut node.host, 4, &[6, 4]);
-    let nothing = |_: &mut Node| {};
+    }
+    fn intx_disable(node: &mut Node) {
+        node.model.config_write(&mut node.host, 4, &[6, 4]);
+    }
+    type Prepare = fn(&mut Node);
     let physical = Config::new(1);
-    let ways: [(Config, &dyn Fn(&mut Node), u64); 4] = [
-        (physical.clone(), &nothing, 1),
-        (physical.clone(), &msix_on, 0),
-        (physical, &intx_disable, 0),
+    let ways: [(Config, Prepare, u64); 4] = [
+        (physical.clone(), nothing, 1),
+        (physical.clone(), msix_on, 0),
+        (physical, intx_disable, 0),
         // A virtual function has no interrupt pin.
-        (Config::new(1).virtual_function(), &nothing, 0),
+        (Config::new(1).virtual_function(), nothing, 0),
     ];
     for (way, (config, prepare, expected)) in ways.into_iter().enumerate() {
         let mut node = Node::new(config);

@@ -105,6 +105,7 @@ pub(super) const ALL: &[Scenario] = &[
             prints: &[
                 ("not bound", "is bound to no driver"),
                 ("what binding takes", "echo vfio-pci > "),
+                ("bind", "# opened through /dev/vfio/5 and /dev/vfio/vfio"),
                 ("devinfo", "PORT_ACTIVE (4)"),
                 ("self test", "PASS  interrupt"),
                 ("self test", "PASS  close"),
