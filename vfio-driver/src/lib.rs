@@ -58,8 +58,8 @@
 //! All of the above, in guests with a stock Linux 6.12 and with one that is built with iommufd, with vfio-pci and Intel's
 //! IOMMU as QEMU emulates it (interrupt remapping on), on the device model (`tests/on_device.rs`, run there by
 //! `cargo rig vfio`); beside unit tests that need no device. Not on hardware, and not with an IOMMU of AMD's or Arm's. A
-//! reset with the bus was seen of a function alone on its bus, and of one with a neighbour in its IOMMU group; with a
-//! neighbour in another group, and with one that another process uses, in unit tests only. Virtual functions are those of
+//! reset with the bus is in unit tests only: a kernel in which a function's own reset is switched off refuses the bus's,
+//! too, and the model's own reset does not fail. Virtual functions are those of
 //! the model, as a guest has them: on a host, where their physical function is in sight, none was tried. BARs of which
 //! vfio-pci lets parts be mapped only (kernels before 4.16, around the MSI-X table) are in unit tests only.
 //!

@@ -11,12 +11,6 @@ step 60 'by hand' "echo vfio-pci > $devices/$card/driver_override && echo $card 
     [ -e /sys/bus/pci/drivers/vfio-pci/$card ]"
 step 60 'open' "! /ours/devinfo --device vfio:$card"
 step 60 'the other let go' "echo $other > $devices/$other/driver/unbind && /ours/devinfo --device vfio:$card"
-# Without a reset of its own it would have to be reset with the other one, which has to be vfio-pci's then.
-step 60 'no reset of its own' "echo > $devices/$card/reset_method && ! /ours/devinfo --device vfio:$card"
-step 60 'a reset of both' "echo vfio-pci > $devices/$other/driver_override && echo $other > /sys/bus/pci/drivers_probe &&
-    [ -e /sys/bus/pci/drivers/vfio-pci/$other ] && RUST_LOG=warn /ours/devinfo --device vfio:$card --selftest"
-step 60 'as before' "echo default > $devices/$card/reset_method && echo > $devices/$other/driver_override &&
-    echo $other > /sys/bus/pci/drivers/vfio-pci/unbind"
 # While the group is a process's, the kernel's drivers get nothing of it.
 step 60 'the kernel comes back' "/ours/rping -s --device vfio:$card -a 10.0.0.1 > /run/0 2>&1 & p=\$!
     until_true 'grep -q listening /run/0'
