@@ -69,6 +69,8 @@ pub struct Device<'s, P: Platform> {
     pub(crate) l2_index: AtomicBool,
     /// Whether the root of receive steering is taken.
     pub(crate) steering_taken: AtomicBool,
+    /// Whether there is a GSI queue pair: the port has one QP1.
+    pub(crate) gsi_taken: AtomicBool,
     /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
     pub(crate) embedded_cpu: bool,
     /// Key of the segment that ends the scatter list of a receive WQE.
@@ -151,6 +153,7 @@ impl<'s, P: Platform> Device<'s, P> {
             chosen_mac: Mutex::new(None),
             l2_index: AtomicBool::new(false),
             steering_taken: AtomicBool::new(false),
+            gsi_taken: AtomicBool::new(false),
             embedded_cpu: false,
             list_terminator: LIST_TERMINATOR,
             reached: Reached::default(),

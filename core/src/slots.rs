@@ -70,7 +70,7 @@ pub struct QpSlot {
     pub(crate) cqs: [AtomicU32; 2],
     /// Links of the two CQs' goodbye lists (index + 1, 0 at the end); free list link in the first one.
     pub(crate) links: [AtomicU32; 2],
-    /// See [`goodbye`].
+    /// See [`goodbye`] and [`told`].
     pub(crate) flags: AtomicU32,
     /// How far the CQs had been filled at the last reset: completions before these indexes are stale.
     pub(crate) stale_before: [AtomicU32; 2],
@@ -90,6 +90,14 @@ pub(crate) mod goodbye {
     pub(crate) const PENDING: u32 = 1 << 2;
     /// The QP was reset; completions before `stale_before` are to be dropped.
     pub(crate) const RESET: u32 = 1 << 4;
+}
+
+/// What completions told of a QP, in the same word. Cleared by transitions.
+pub(crate) mod told {
+    /// A send failed.
+    pub(crate) const SEND_FAILED: u32 = 1 << 6;
+    /// A receive failed, or a send was flushed: all of the QP is in error.
+    pub(crate) const FAILED: u32 = 1 << 7;
 }
 
 impl QpSlot {

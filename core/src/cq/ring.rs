@@ -18,8 +18,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::dma::read_barrier;
-use crate::slots::{QpSlot, SRQ_POSTED, SrqSlot};
-use crate::wc::{cqe, cqe_op};
+use crate::slots::{QpSlot, SRQ_POSTED, SrqSlot, told};
+use crate::wc::{WcStatus, cqe, cqe_op};
 
 /// The last eight bytes of a CQE, as a big-endian number: opcode of the WQE, QP number (24 bits), WQE counter (16),
 /// signature, and the byte with the CQE's opcode and owner bit. One load reads them all, so that they are of one time.
@@ -310,6 +310,7 @@ impl<'d> Ring<'d> {
                 && slot.takes(tail.qpn())
             {
                 if let Some(wr_id) = self.unusual(slot, tail) {
+                    note_failure(slot, entry, tail);
                     self.found = Current {
                         cqe: entry,
                         wr_id,
@@ -498,4 +499,22 @@ fn shared_completion(srq: &SrqSlot, counter: u32) -> Option<u64> {
             Err(now) => head = now,
         }
     }
+}
+
+/// Notes at its QP that a completion tells of an error, for [`Qp::state`](crate::qp::Qp::state).
+fn note_failure(slot: &QpSlot, entry: NonNull<u8>, tail: Tail) {
+    let flag = match tail.op() {
+        cqe_op::REQ_ERR => {
+            // SAFETY: a CQE of this ring.
+            let syndrome = unsafe { word(entry.as_ptr(), cqe::ERRORS) } as u8;
+            match WcStatus::from_syndrome(syndrome) {
+                WcStatus::WrFlushErr => told::FAILED,
+                _ => told::SEND_FAILED,
+            }
+        }
+        // An SRQ of an XRC domain stands for no one queue pair.
+        cqe_op::RESP_ERR if !slot.is_source() => told::FAILED,
+        _ => return,
+    };
+    slot.flags.fetch_or(flag, AcqRel);
 }

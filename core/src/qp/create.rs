@@ -209,10 +209,20 @@ pub(crate) fn create<'d, P: Platform>(
     plan: Plan<'_, 'd, P>,
 ) -> Result<QpObject<'d, P>, CreateQpError> {
     plan.check()?;
+    let device = plan.device;
+    if plan.kind == QpKind::Gsi {
+        if device.gsi_taken.swap(true, AcqRel) {
+            return Err(CreateQpError::GsiTaken);
+        }
+        let created = create_with(plan, None);
+        if created.is_err() {
+            device.gsi_taken.store(false, Release);
+        }
+        return created;
+    }
     if !plan.kind.is_xrc() {
         return create_with(plan, None);
     }
-    let device = plan.device;
     let base = device.take_xrc_base()?;
     let created = create_with(plan, Some(base));
     if created.is_err() {
@@ -444,10 +454,11 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         self.object.qpn
     }
 
-    /// Its state, as far as this side has moved it. The device moves it to ERR or SQE by itself; a query tells.
+    /// Its state, as far as this side knows: where [`modify`](Self::modify) has moved it, or SQE or ERR once a completion
+    /// that was polled has told of an error. The device moves it by itself; what it says is in [`query`](Self::query).
     #[must_use]
     pub fn state(&self) -> QpState {
-        self.object.state
+        self.object.known_state()
     }
 
     /// What its queues hold.

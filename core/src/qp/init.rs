@@ -91,6 +91,8 @@ pub enum CreateQpError {
     NoXrc,
     /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
     NoUserIndex,
+    /// There is a GSI queue pair already, and the port has one QP1.
+    GsiTaken,
     /// The storage that the device was opened with holds no more QPs.
     NoSlot {
         /// How many it holds.
@@ -111,6 +113,9 @@ impl fmt::Display for CreateQpError {
             Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
             Self::NoXrc => f.write_str("the device does not have XRC"),
             Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
+            Self::GsiTaken => f.write_str(
+                "the port's QP1 is in use: one connection manager of the device owns it",
+            ),
             Self::NoSlot { limit } => {
                 write!(f, "the device's storage holds {limit} QPs, all are in use")
             }

@@ -24,7 +24,7 @@ use crate::qp::kind::QpType;
 use crate::qp::object::QpObject;
 use crate::qp::state::{self, QpAttrMask, QpState, TransitionError};
 use crate::qp::transition::{given_bits, optional_bits, transition_command};
-use crate::slots::DEAD;
+use crate::slots::{DEAD, told};
 
 /// Why a QP was not modified. Its state is as before, unless a command went unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -425,6 +425,7 @@ impl<P: Platform> QpObject<'_, P> {
             .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
         self.state = QpState::Reset;
         goodbye::forget(self.device, self.index);
+        self.forget_failures();
         for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
             counter.store(0, Relaxed);
         }
@@ -443,6 +444,15 @@ impl<P: Platform> QpObject<'_, P> {
                 .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
         }
         self.state = state;
+        self.forget_failures();
+    }
+
+    /// What completions have told until now is about the state before.
+    fn forget_failures(&self) {
+        let told = told::FAILED | told::SEND_FAILED;
+        self.slot
+            .flags
+            .fetch_and(!told, core::sync::atomic::Ordering::AcqRel);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
 use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
@@ -18,7 +18,7 @@ use crate::mr::Access;
 use crate::platform::Platform;
 use crate::qp::caps::{QpKind, QueueSizes};
 use crate::qp::state::QpState;
-use crate::slots::QpSlot;
+use crate::slots::{QpSlot, told};
 
 /// What a QP is beside its queues: all of the control path, which is the same code for every type.
 pub(crate) struct QpObject<'d, P: Platform> {
@@ -71,6 +71,19 @@ impl fmt::Display for DestroyQpError {
 impl core::error::Error for DestroyQpError {}
 
 impl<P: Platform> QpObject<'_, P> {
+    /// Its state by what was modified, and what completions have told since (IBTA volume 1, 10.3.1).
+    pub(crate) fn known_state(&self) -> QpState {
+        let flags = self.slot.flags.load(Acquire);
+        let datagrams = matches!(self.kind, QpKind::Ud | QpKind::Gsi);
+        match self.state {
+            QpState::Reset => QpState::Reset,
+            _ if flags & told::FAILED != 0 => QpState::Err,
+            QpState::Rts if flags & told::SEND_FAILED != 0 && datagrams => QpState::Sqe,
+            QpState::Rts | QpState::Sqd if flags & told::SEND_FAILED != 0 => QpState::Err,
+            state => state,
+        }
+    }
+
     /// After a success nothing of it, and of its queues, is used again.
     pub(crate) fn destroy(&mut self) -> Result<(), DestroyQpError> {
         if self.groups != 0 {
@@ -125,6 +138,9 @@ impl<P: Platform> QpObject<'_, P> {
         }
         if self.kind.is_xrc() && gone {
             self.device.give_xrc_base();
+        }
+        if self.kind == QpKind::Gsi && gone {
+            self.device.gsi_taken.store(false, Release);
         }
     }
 }

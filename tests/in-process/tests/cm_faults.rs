@@ -196,6 +196,36 @@ fn whole_life(
     (outcome, used, quarantined)
 }
 
+/// The firmware refused the second one's QP1 with a status that did not say why.
+#[test]
+fn a_second_manager_on_a_device_is_refused_by_name() {
+    let world = Builder::new().function(Card::new(1)).stepped();
+    let mut memory = Resources::new();
+    let device = open(&world, 0, &mut memory);
+    two_managers(&device);
+    device.close().unwrap();
+}
+
+fn two_managers(device: &Device<'_, ModelPlatform>) {
+    let mut storage = [
+        rdma::Resources::<ModelPlatform, 4, 1>::new(),
+        rdma::Resources::new(),
+        rdma::Resources::new(),
+    ];
+    let [s0, s1, s2] = &mut storage;
+    let make = |storage| RdmaCm::new(device, StaticNeighbours(&[]), config(0, 0), storage);
+    let first = make(s0.storage()).unwrap();
+    let error = make(s1.storage()).unwrap_err();
+    assert!(error.to_string().contains("QP1 is in use"), "{error}");
+    assert!(matches!(
+        error,
+        RdmaError::CreateQp(bareverbs_core::CreateQpError::GsiTaken)
+    ));
+    // It makes way when it goes.
+    drop(first);
+    drop(make(s2.storage()).unwrap());
+}
+
 #[track_caller]
 fn assert_nothing_held(world: &World, what: &str) {
     for node in 0..2 {

@@ -201,6 +201,35 @@ fn access_violations() {
     });
 }
 
+/// `state` said RTS after a WRITE that had failed, and a program that printed it sent its reader the wrong way.
+#[test]
+fn the_state_after_a_failed_write_is_error_at_both_ends() {
+    lab(|lab| {
+        let [mut a, mut b] = lab.pair::<Rc>();
+        b.receive(9, 0, 64);
+        let unknown = Remote {
+            rkey: RKey(0x00ff_ff00),
+            ..b.remote(0)
+        };
+        a.qp.send_queue()
+            .batch()
+            .write(1, SILENT, unknown, Inline(b"12345678"))
+            .unwrap();
+        assert_eq!([a.qp.state(), b.qp.state()], [QpState::Rts; 2]);
+        assert_eq!(lab.wait(&mut a.cq).status, WcStatus::RemAccessErr);
+        assert_eq!(lab.wait(&mut b.cq).status, WcStatus::WrFlushErr);
+        assert_eq!([a.qp.state(), b.qp.state()], [QpState::Err; 2]);
+        assert_eq!(a.qp.query().unwrap().attr.qp_state, QpState::Err);
+        // A new life begins without it.
+        let reset = QpAttr {
+            qp_state: QpState::Reset,
+            ..QpAttr::DEFAULT
+        };
+        b.qp.modify(&reset, QpAttrMask::STATE).unwrap();
+        assert_eq!(b.qp.state(), QpState::Reset);
+    });
+}
+
 #[test]
 fn local_errors() {
     lab(|lab| {
