@@ -104,7 +104,7 @@ step 60 'let go, as the card sees it' "kill -0 \$(cat /run/holder) && kill -KILL
 
 if [ "$interface" = group ]; then
 # What bring-up costs, by the card's own count, beside what mlx5_core's costs on the same function.
-allowed=17
+allowed=19
 cost="now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }; kernel=/sys/bus/pci/drivers/mlx5_core; begun=\$(now)"
 ask 0 commands
 before=$answer
