@@ -1,6 +1,7 @@
 //! Warnings that are as they should be, each with its reason.
 
 use super::Scenario;
+use connectx_model::Card;
 
 /// What the guest's kernel says.
 const DRIVER: &[(&str, &str)] = &[
@@ -17,16 +18,22 @@ const DRIVER: &[(&str, &str)] = &[
         "newer kernels tell what their test of it found, which a scenario makes it find",
     ),
     (
+        "hrtimer: interrupt took",
+        "the kernel measures how long the machine that emulates it left it alone, and tells once",
+    ),
+];
+
+/// What the guest's kernel says on one card and may not say on another.
+const DRIVER_ON: &[(Card, &str, &str)] = &[
+    (
+        Card::ConnectX4Lx,
         "Self loop back prevention is not supported",
         "the ConnectX-4 Lx that was recorded does not offer it (self_lb_en_modifiable)",
     ),
     (
+        Card::ConnectX4Lx,
         "invalid device_frequency_khz, aborting HW clock init",
         "the ConnectX-4 Lx that was recorded tells its frequency in MHz only",
-    ),
-    (
-        "hrtimer: interrupt took",
-        "the kernel measures how long the machine that emulates it left it alone, and tells once",
     ),
 ];
 
@@ -41,8 +48,15 @@ fn find(list: &[(&'static str, &str)], line: &str) -> Option<&'static str> {
     Some(known.0)
 }
 
-pub(super) fn by_driver(line: &str) -> Option<&'static str> {
-    find(DRIVER, line)
+/// The card is the one that was asked for, if one was.
+pub(super) fn by_driver(card: Option<Card>, line: &str) -> Option<&'static str> {
+    let of_card = || {
+        let mut known = DRIVER_ON.iter();
+        known
+            .find(|(of, text, _)| card == Some(*of) && line.contains(text))
+            .map(|(_, text, _)| *text)
+    };
+    find(DRIVER, line).or_else(of_card)
 }
 
 pub(super) fn by_model(line: &str) -> Option<&'static str> {
@@ -56,8 +70,9 @@ pub(in super::super) fn reason(known: &str, scenarios: &[Scenario]) -> &'static 
     let ends = rounds.clone().filter_map(|boot| boot.known_end.as_ref());
     let allowed = rounds.flat_map(|boot| boot.may_say);
     let allowed = allowed.map(|(_, text, reason)| (*text, *reason));
+    let of_cards = DRIVER_ON.iter().map(|(_, text, reason)| (*text, *reason));
     let all = DRIVER.iter().chain(MODEL).chain(excuses).chain(ends);
-    let mut all = all.copied().chain(allowed);
+    let mut all = all.copied().chain(allowed).chain(of_cards);
     all.find(|(text, _)| *text == known)
         .map_or("", |(_, reason)| reason)
 }
