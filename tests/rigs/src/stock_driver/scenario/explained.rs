@@ -23,17 +23,22 @@ const DRIVER: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the guest's kernel says on one card and may not say on another.
-const DRIVER_ON: &[(Card, &str, &str)] = &[
+/// The recorded card, and the one whose capabilities are assumed to be the same.
+const LIKE_THE_RECORDED: &[Card] = &[Card::ConnectX4Lx, Card::ConnectX4];
+
+/// What the guest's kernel says on these cards and may not say on another.
+const DRIVER_ON: &[(&[Card], &str, &str)] = &[
     (
-        Card::ConnectX4Lx,
+        LIKE_THE_RECORDED,
         "Self loop back prevention is not supported",
-        "the ConnectX-4 Lx that was recorded does not offer it (self_lb_en_modifiable)",
+        "the ConnectX-4 Lx that was recorded, and the ConnectX-4 that is assumed to be like it, do not offer it \
+         (self_lb_en_modifiable)",
     ),
     (
-        Card::ConnectX4Lx,
+        LIKE_THE_RECORDED,
         "invalid device_frequency_khz, aborting HW clock init",
-        "the ConnectX-4 Lx that was recorded tells its frequency in MHz only",
+        "the ConnectX-4 Lx that was recorded, and the ConnectX-4 that is assumed to be like it, tell their frequency in MHz \
+         only",
     ),
 ];
 
@@ -53,7 +58,9 @@ pub(super) fn by_driver(card: Option<Card>, line: &str) -> Option<&'static str> 
     let of_card = || {
         let mut known = DRIVER_ON.iter();
         known
-            .find(|(of, text, _)| card == Some(*of) && line.contains(text))
+            .find(|(of, text, _)| {
+                card.is_some_and(|card| of.contains(&card)) && line.contains(text)
+            })
             .map(|(_, text, _)| *text)
     };
     find(DRIVER, line).or_else(of_card)
