@@ -127,6 +127,7 @@ syndromes! {
     XrcdExhausted = 0x0006_0009, NoResources, "no XRC domain left";
     XrcdUnknown = 0x0006_000a, BadResource, "DEALLOC_XRCD of a domain that is not allocated";
     XrcdBusy = 0x0006_000b, ResourceBusy, "DEALLOC_XRCD of a domain that is in use";
+    XrcdUnsupported = 0x0006_0010, BadOp, "an XRC domain without the capability for XRC";
     CounterExhausted = 0x0006_000c, NoResources, "no queue counter left";
     CounterUnknown = 0x0006_000d, BadResource, "a queue counter that is not allocated";
     CounterBusy = 0x0006_000e, ResourceBusy, "DEALLOC_Q_COUNTER of a counter that a QP uses";
@@ -166,6 +167,10 @@ syndromes! {
     CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
     CqUmem = 0x0008_0017, BadParam, "a user memory object that was never created";
     CqResizeFields = 0x0008_0019, BadParam, "a resize without a size or with fields that a resize does not have";
+    CqPeriodMode = 0x0008_001a, BadParam, "moderation from the last completion on without its capability";
+    CqSolicitedBreak = 0x0008_001b, BadParam, "solicited completions that end moderation without the capability";
+    CqRemapUnsupported = 0x0008_001c, BadOp, "MODIFY_CQ to another event queue without the capability";
+    CqModifyOverrun = 0x0008_001d, BadParam, "MODIFY_CQ to ignore-overrun without its capability";
     CqState = 0x0008_0018, BadParam, "CREATE_CQ with status, state or counters set";
 
     MkeyExhausted = 0x0009_0001, NoResources, "no memory key left";
@@ -180,6 +185,7 @@ syndromes! {
     MkeyUmem = 0x0009_000b, BadParam, "a user memory object that was never created";
     MkeyQp = 0x0009_000c, BadResource, "CREATE_MKEY bound to a QP that does not exist";
     MkeySize = 0x0009_000d, BadParam, "translations_octword_actual_size beyond translations_octword_size";
+    MkeyLength = 0x0009_000e, Limit, "CREATE_MKEY of a range beyond log_max_mrw_sz";
 
     QpExhausted = 0x000a_0001, NoResources, "no QP left";
     QpType = 0x000a_0002, BadParam, "CREATE_QP of a type that is not supported";
@@ -219,6 +225,8 @@ syndromes! {
     QpModifyReceiveCq = 0x000a_0024, BadResource, "a transition with a receive CQ that does not exist";
     QpMigration = 0x000a_0025, BadParam, "a migration state other than MIGRATED";
     QpInputNumber = 0x000a_0026, BadParam, "CREATE_QP asking for a QP number";
+    QpStride = 0x000a_0029, Limit, "CREATE_QP with receive WQEs beyond max_wqe_sz_rq";
+    QpAtomic = 0x000a_002a, BadParam, "atomics of the peer without their capability";
 
     SrqExhausted = 0x000b_0001, NoResources, "no shared receive queue left";
     SrqPd = 0x000b_0002, BadResource, "a shared receive queue in a protection domain that is not allocated";
@@ -238,6 +246,9 @@ syndromes! {
     SrqUmem = 0x000b_0010, BadParam, "a user memory object that was never created";
     SrqState = 0x000b_0011, BadParam, "a shared receive queue that does not start READY";
     SrqModifyFields = 0x000b_0012, BadParam, "MODIFY_RMP of fields that cannot be modified";
+    SrqWqeSize = 0x000b_0014, Limit, "a shared receive queue with WQEs beyond max_wqe_sz_rq";
+    SrqXrcUnsupported = 0x000b_0015, BadOp, "an XRC shared receive queue without the capability for XRC";
+    SrqCyclic = 0x000b_0016, BadParam, "a cyclic shared receive queue without its capability";
     SrqOpMod = 0x000b_0013, BadParam, "ARM_RQ with an op_mod that is not supported";
 
     RoceIndex = 0x000c_0001, BadIndex, "a RoCE address index beyond the table";
@@ -326,6 +337,7 @@ syndromes! {
     RqType = 0x000d_002e, BadParam, "CREATE_RQ with a work queue type that is not supported";
     RqSize = 0x000d_002f, Limit, "CREATE_RQ with a queue beyond the largest";
     RqCq = 0x000d_0030, BadResource, "CREATE_RQ with a CQ that does not exist";
+    RqWqeSize = 0x000d_003f, Limit, "CREATE_RQ with WQEs beyond max_wqe_sz_rq";
     RqPd = 0x000d_0031, BadResource, "CREATE_RQ in a protection domain that is not allocated";
     RqPool = 0x000d_0032, BadResource, "CREATE_RQ on a receive memory pool that does not exist";
     RqCounter = 0x000d_0033, BadResource, "a queue counter that is not allocated";

@@ -27,6 +27,10 @@ pub(crate) mod opcode {
 ///
 /// Devices with `terminate_scatter_list_mkey` name another one.
 const TERMINATOR: u32 = 0x100;
+/// Bits of `atomic_operations` and of `atomic_size_qp`.
+const COMPARE_SWAP_OFFERED: u16 = 1 << 0;
+const FETCH_ADD_OFFERED: u16 = 1 << 1;
+const ATOMIC_8_BYTES: u16 = 1 << 3;
 const INLINE: u32 = 1 << 31;
 /// What a zero length means.
 const TWO_GIB: u32 = 1 << 31;
@@ -171,6 +175,19 @@ impl Device {
         };
         if !allowed {
             log::warn!("QP {qpn:#x} of type {st:#x}: opcode {:#x}", work.wqe_opcode);
+            return Err(BAD);
+        }
+        let offered = match work.wqe_opcode {
+            opcode::COMPARE_SWAP => self.has_atomic(COMPARE_SWAP_OFFERED),
+            opcode::FETCH_ADD => self.has_atomic(FETCH_ADD_OFFERED),
+            _ => true,
+        };
+        if !offered || wqe.len() > usize::from(self.caps.general.max_wqe_sz_sq()) {
+            log::warn!(
+                "QP {qpn:#x}: opcode {:#x} in {} bytes is beyond the capabilities",
+                work.wqe_opcode,
+                wqe.len()
+            );
             return Err(BAD);
         }
         if matches!(work.wqe_opcode, opcode::NOP | opcode::UMR) {
@@ -369,6 +386,19 @@ impl Qp {
 }
 
 impl Device {
+    /// Whether a QP does an atomic operation, given as its bit in `atomic_operations`, on 8 bytes.
+    fn has_atomic(&self, operation: u16) -> bool {
+        let atomic = &self.caps.atomic;
+        self.caps.general.atomic()
+            && atomic.atomic_operations() & operation != 0
+            && atomic.atomic_size_qp() & ATOMIC_8_BYTES != 0
+    }
+
+    /// Whether a QP does atomics at all.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.has_atomic(COMPARE_SWAP_OFFERED | FETCH_ADD_OFFERED)
+    }
+
     /// Key of the segment that ends a scatter list.
     pub(crate) fn list_terminator(&self) -> u32 {
         if self.caps.general.terminate_scatter_list_mkey() {

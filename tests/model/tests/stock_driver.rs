@@ -131,7 +131,11 @@ fn self_loopback_can_be_modified() {
 /// Without leave to change the mode of moderation it does not moderate at all, nor lets ethtool do so.
 #[test]
 fn the_mode_of_moderation_can_be_modified() {
-    let mut node = Node::new(Config::new(1));
+    let mut config = Config::new(1);
+    // It asks for the mode that counts from the last completion where the card has it.
+    config.general.set_cq_period_start_from_cqe(true);
+    config.general_max.set_cq_period_start_from_cqe(true);
+    let mut node = Node::new(config);
     node.initialize();
     let mut query = QueryHcaCapIn::new();
     query.set_op_mod(1);

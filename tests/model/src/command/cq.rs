@@ -48,6 +48,12 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if context.oi() && !device.caps.general.cq_oi() {
         return Err(Syndrome::CqIgnoreOverrun.into());
     }
+    if context.cq_period_mode() != 0 && !device.caps.general.cq_period_start_from_cqe() {
+        return Err(Syndrome::CqPeriodMode.into());
+    }
+    if context.scqe_break_moderation_en() && !device.caps.general.scqe_break_moderation() {
+        return Err(Syndrome::CqSolicitedBreak.into());
+    }
     if !device.uars.contains(context.uar_page()) {
         return Err(Syndrome::CqUar.into());
     }
@@ -135,6 +141,16 @@ fn modify_fields(device: &mut Device, call: &Call<'_, ModifyCqIn>) -> Result {
     }
     if fields & (PERIOD | MAX_COUNT | PERIOD_MODE) != 0 && !device.caps.general.cq_moderation() {
         return Err(Syndrome::CqModerationUnsupported.into());
+    }
+    let period_mode = fields & PERIOD_MODE != 0 && wanted.cq_period_mode() != 0;
+    if period_mode && !device.caps.general.cq_period_start_from_cqe() {
+        return Err(Syndrome::CqPeriodMode.into());
+    }
+    if fields & OVERRUN != 0 && wanted.oi() && !device.caps.general.cq_oi() {
+        return Err(Syndrome::CqModifyOverrun.into());
+    }
+    if fields & REMAP != 0 && !device.caps.general.cq_eq_remap() {
+        return Err(Syndrome::CqRemapUnsupported.into());
     }
     let eqn = wanted.c_eqn_or_apu_element() & 0xff;
     if fields & REMAP != 0 && !device.eqs.contains(eqn) {

@@ -139,6 +139,9 @@ pub(super) fn alloc_xrcd(
     io: &mut Io<'_>,
     call: Call<'_, AllocXrcdIn>,
 ) -> Result {
+    if !device.caps.general.xrc() {
+        return Err(Syndrome::XrcdUnsupported.into());
+    }
     let number = XRCD.alloc(device, io)?;
     call.output.set_xrcd(number);
     Ok(())

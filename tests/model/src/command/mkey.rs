@@ -30,6 +30,10 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if context.access_mode_4_2() != 0 || !matches!(mode, MODE_PA | MODE_MTT | MODE_KLM | MODE_KSM) {
         return Err(Syndrome::MkeyMode.into());
     }
+    let largest = 1u64.checked_shl(device.caps.general.log_max_mrw_sz().into());
+    if !context.length64() && largest.is_some_and(|largest| context.len() > largest) {
+        return Err(Syndrome::MkeyLength.into());
+    }
     let (pages, page_rights) = if mode == MODE_MTT {
         translations(&call)?
     } else {

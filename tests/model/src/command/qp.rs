@@ -47,6 +47,9 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         return Err(Syndrome::QpSize.into());
     }
     let mut qp = Qp::new(context);
+    if qp.rq_entries() != 0 && qp.rq_stride() > u64::from(device.caps.general.max_wqe_sz_rq()) {
+        return Err(Syndrome::QpStride.into());
+    }
     let has_queues = qp.sq_blocks() != 0 || qp.rq_entries() != 0;
     let record = context.dbr_addr();
     if has_queues && (!record.is_multiple_of(8) || io.read(record, &mut [0; 8]).is_err()) {

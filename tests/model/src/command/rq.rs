@@ -71,6 +71,9 @@ fn check_context(device: &Device, context: &Rqc) -> core::result::Result<(), Syn
     if wq.log_wq_stride() > 11 || wq.log_wq_stride() < if cyclic { 4 } else { 5 } {
         return Err(Syndrome::RqStride);
     }
+    if 1 << wq.log_wq_stride() > device.caps.general.max_wqe_sz_rq() {
+        return Err(Syndrome::RqWqeSize);
+    }
     if wq.log_wq_sz() > device.caps.general.log_max_wq_sz() {
         return Err(Syndrome::RqSize);
     }

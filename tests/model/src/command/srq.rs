@@ -54,6 +54,15 @@ fn create(
     if plan.log_stride > 11 || plan.log_stride < if plan.cyclic { 4 } else { 5 } {
         return Err(Syndrome::SrqStride.into());
     }
+    if 1 << plan.log_stride > device.caps.general.max_wqe_sz_rq() {
+        return Err(Syndrome::SrqWqeSize.into());
+    }
+    if plan.xrcd.is_some() && !device.caps.general.xrc() {
+        return Err(Syndrome::SrqXrcUnsupported.into());
+    }
+    if plan.cyclic && !device.caps.general.basic_cyclic_rcv_wqe() {
+        return Err(Syndrome::SrqCyclic.into());
+    }
     if plan.xrcd.is_some_and(|xrcd| !device.xrcds.contains(xrcd)) {
         return Err(Syndrome::SrqXrcd.into());
     }

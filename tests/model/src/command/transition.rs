@@ -312,6 +312,9 @@ fn check_merged(device: &Device, context: &Qpc, to: QpState) -> Result {
     if set != 0 && !device.counters.contains(u32::from(set)) {
         return Err(Syndrome::QpCounter.into());
     }
+    if context.rae() && !device.has_atomics() {
+        return Err(Syndrome::QpAtomic.into());
+    }
     if matches!(to, QpState::Reset | QpState::Init) {
         return Ok(());
     }

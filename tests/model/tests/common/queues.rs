@@ -323,6 +323,10 @@ impl Node {
     ) -> Result<(), Failure> {
         let mut modify = Init2rtrQpIn::new();
         modify.set_qpn(qp.number);
+        let config = self.model.config();
+        let atomics = config.general.atomic()
+            && config.atomic.atomic_operations() & 3 != 0
+            && config.atomic.atomic_size_qp() & 8 != 0;
         let qpc = modify.qpc_mut();
         qpc.set_st(qp.st).set_pm_state(3).set_pd(qp.pd).set_mtu(3);
         qpc.set_log_msg_max(30);
@@ -332,8 +336,8 @@ impl Node {
             let qpc = modify.qpc_mut();
             qpc.set_rre(true)
                 .set_rwe(true)
-                .set_rae(true)
-                .set_atomic_mode(1)
+                .set_rae(atomics)
+                .set_atomic_mode(u8::from(atomics))
                 .set_remote_qpn(remote_qpn)
                 .set_next_rcv_psn(psn)
                 .set_log_rra_max(2)
