@@ -17,12 +17,14 @@ pub(crate) struct Ring {
 pub(crate) enum RingError {
     /// The list is shorter than the queue.
     Short,
-    /// The page size is beyond what addresses can say, or a page of the list does not start at a multiple of it.
+    /// The page size is beyond what addresses can say.
     PageSize,
+    /// A page of the list does not start at a multiple of the page size, or has bits set below 4 KiB, which are reserved.
+    Unaligned,
 }
 
 impl Ring {
-    /// A queue of `len` bytes in the pages of `list` (big-endian addresses, whose low 12 bits say nothing);
+    /// A queue of `len` bytes in the pages of `list` (big-endian addresses of whole pages, `mlx5_ifc` structure `cmd_pas`);
     /// `log_page_size` counts from 4 KiB, `page_offset` in 64ths of a page.
     pub(crate) fn new(
         list: &[u8],
@@ -46,11 +48,10 @@ impl Ring {
                 entry
                     .iter()
                     .fold(0, |all, &byte| all << 8 | u64::from(byte))
-                    & !0xfff
             })
             .collect();
         if pages.iter().any(|page| !page.is_multiple_of(1 << log_page)) {
-            return Err(RingError::PageSize);
+            return Err(RingError::Unaligned);
         }
         Ok(Self {
             pages,

@@ -138,6 +138,7 @@ syndromes! {
     EqVector = 0x0007_0004, BadIndex, "CREATE_EQ on an interrupt vector that does not exist";
     EqPages = 0x0007_0005, BadInputLength, "CREATE_EQ with too few page addresses";
     EqPageSize = 0x0007_0006, BadParam, "CREATE_EQ with an impossible page size";
+    EqPageUnaligned = 0x0007_000d, BadParam, "an event queue in pages that do not start at multiples of the page size";
     EqUnknown = 0x0007_0007, BadResource, "an event queue that does not exist";
     EqBusy = 0x0007_0008, ResourceBusy, "DESTROY_EQ of a queue that completion queues report to";
     EqEventNotOffered = 0x0007_000c, BadParam, "an event type that the capabilities do not offer";
@@ -150,6 +151,7 @@ syndromes! {
     CqEq = 0x0008_0004, BadResource, "a completion queue on an event queue that does not exist";
     CqPages = 0x0008_0005, BadInputLength, "CREATE_CQ with too few page addresses";
     CqPageSize = 0x0008_0006, BadParam, "CREATE_CQ with an impossible page size";
+    CqPageUnaligned = 0x0008_001e, BadParam, "a completion queue in pages that do not start at multiples of the page size";
     CqEntrySize = 0x0008_0007, BadParam, "CREATE_CQ with an entry size that does not exist";
     CqUnknown = 0x0008_0008, BadResource, "a completion queue that does not exist";
     CqBusy = 0x0008_0009, ResourceBusy, "DESTROY_CQ of a queue that is in use";
@@ -162,6 +164,7 @@ syndromes! {
     CqResizeSize = 0x0008_0010, BadParam, "resize to an impossible size";
     CqResizePages = 0x0008_0011, BadInputLength, "resize with too few page addresses";
     CqResizePageSize = 0x0008_0012, BadParam, "resize with an impossible page size";
+    CqResizePageUnaligned = 0x0008_001f, BadParam, "a resized completion queue in pages that do not start at multiples of the page size";
     CqResizeOutstanding = 0x0008_0013, BadSize, "more CQEs outstanding than fit the new size";
     CqResizeState = 0x0008_0014, BadResourceState, "resize of a queue in error";
     CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
@@ -197,6 +200,7 @@ syndromes! {
     QpXrcd = 0x000a_0008, BadResource, "CREATE_QP in an XRC domain that is not allocated";
     QpPages = 0x000a_0009, BadInputLength, "CREATE_QP with too few page addresses";
     QpPageSize = 0x000a_000a, BadParam, "CREATE_QP with an impossible page size";
+    QpPageUnaligned = 0x000a_002b, BadParam, "a QP in pages that do not start at multiples of the page size";
     QpSize = 0x000a_000b, Limit, "CREATE_QP with a queue beyond the largest";
     QpRecord = 0x000a_000c, BadParam, "a doorbell record that is missing, misaligned or out of reach";
     QpReceiveType = 0x000a_000d, BadParam, "CREATE_QP with an rq_type that does not exist";
@@ -233,6 +237,7 @@ syndromes! {
     SrqSize = 0x000b_0003, Limit, "a shared receive queue beyond the largest";
     SrqPages = 0x000b_0004, BadInputLength, "a shared receive queue with too few page addresses";
     SrqPageSize = 0x000b_0005, BadParam, "a shared receive queue with an impossible page size";
+    SrqPageUnaligned = 0x000b_0017, BadParam, "a shared receive queue in pages that do not start at multiples of the page size";
     SrqRecord = 0x000b_0006, BadParam, "a doorbell record that is missing, misaligned or out of reach";
     SrqUnknown = 0x000b_0007, BadResource, "a shared receive queue that does not exist";
     SrqBusy = 0x000b_0008, ResourceBusy, "a shared receive queue that QPs use";
@@ -326,6 +331,7 @@ syndromes! {
     SqRecord = 0x000d_0022, BadParam, "a doorbell record that is missing, misaligned or out of reach";
     SqPages = 0x000d_0023, BadInputLength, "CREATE_SQ with too few page addresses";
     SqPageSize = 0x000d_0024, BadParam, "CREATE_SQ with an impossible page size";
+    SqPageUnaligned = 0x000d_0040, BadParam, "a send queue in pages that do not start at multiples of the page size";
     SqUnknown = 0x000d_0025, BadResource, "a send queue that does not exist";
     SqModifyFields = 0x000d_0026, BadParam, "MODIFY_SQ of fields that cannot be modified";
     SqCurrentState = 0x000d_0027, BadResourceState, "MODIFY_SQ of a queue that is in another state";
@@ -345,6 +351,7 @@ syndromes! {
     RqRecord = 0x000d_0035, BadParam, "a doorbell record that is missing, misaligned or out of reach";
     RqPages = 0x000d_0036, BadInputLength, "CREATE_RQ with too few page addresses";
     RqPageSize = 0x000d_0037, BadParam, "CREATE_RQ with an impossible page size";
+    RqPageUnaligned = 0x000d_0041, BadParam, "a receive queue in pages that do not start at multiples of the page size";
     RqUnknown = 0x000d_0038, BadResource, "a receive queue that does not exist";
     RqBusy = 0x000d_0039, ResourceBusy, "DESTROY_RQ of a queue that frames are sent to";
     RqModifyFields = 0x000d_003a, BadParam, "MODIFY_RQ of fields that cannot be modified";

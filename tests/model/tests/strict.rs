@@ -7,7 +7,7 @@ use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::cq::{Cqc, CreateCqIn, ModifyCqIn};
 use bareverbs_firmware_cmds::domain::AllocXrcdIn;
 use bareverbs_firmware_cmds::eq::CreateEqIn;
-use bareverbs_firmware_cmds::qp::{Init2initQpIn, Qpc, Rst2initQpIn};
+use bareverbs_firmware_cmds::qp::{CreateQpIn, Init2initQpIn, Qpc, Rst2initQpIn};
 use bareverbs_firmware_cmds::rq::CreateRqIn;
 use bareverbs_firmware_cmds::srq::{CreateRmpIn, CreateXrcSrqIn};
 use common::queues::{
@@ -18,6 +18,7 @@ use connectx_model::{Config, Syndrome};
 
 const XRC: u8 = 3;
 const SEND: u8 = 0x0a;
+const RDMA_WRITE: u8 = 0x08;
 const COMPARE_SWAP: u8 = 0x11;
 const FETCH_ADD: u8 = 0x12;
 /// Opcode of a send completion with an error, and its syndrome.
@@ -336,5 +337,102 @@ fn atomic_wqes_that_the_card_lacks_fail() {
             (SEND_FAILED, LOCAL_QP_OPERATION)
         };
         assert_eq!(outcome, wanted, "{operations:#x} {size:#x} {opcode:#x}");
+    }
+}
+
+/// Creates a QP of a page and a quarter, whose pages are listed as given, in pages of 8 KiB or of 4 KiB.
+fn qp_in_pages(
+    node: &mut Node,
+    pd: u32,
+    cq: u32,
+    pages: [u64; 2],
+    log_page_size: u8,
+) -> Result<u32, Failure> {
+    let record = node.host.alloc(8, 8);
+    let mut create = CreateQpIn::new();
+    create
+        .qpc_mut()
+        .set_pm_state(3)
+        .set_pd(pd)
+        .set_log_rq_size(4)
+        .set_log_rq_stride(2)
+        .set_log_sq_size(6)
+        .set_log_page_size(log_page_size)
+        .set_uar_page(node.uar)
+        .set_cqn_snd(cq)
+        .set_cqn_rcv(cq)
+        .set_dbr_addr(record);
+    let list = pages.map(u64::to_be_bytes).concat();
+    let (output, _) = node.command_with(&create, &list, 0)?;
+    Ok(output.qpn())
+}
+
+#[test]
+fn queues_in_unaligned_pages_are_refused() {
+    let mut pair = Pair::new();
+    let (pd, node) = (pair.pd[0], &mut pair.a);
+    let cq = node.create_cq(4, 1).number;
+    let at = node.host.alloc(4 * 4096, 2 * 4096);
+    qp_in_pages(node, pd, cq, [at, at + 4096], 0).unwrap();
+    qp_in_pages(node, pd, cq, [at, 0], 1).unwrap();
+    for (pages, log_page_size) in [
+        ([at + 8, at + 4096], 0),
+        ([at, at + 4097], 0),
+        ([at + 4096, 0], 1),
+        ([at + 2048, 0], 1),
+    ] {
+        let answer = qp_in_pages(node, pd, cq, pages, log_page_size);
+        let wanted = Err(refused(Syndrome::QpPageUnaligned));
+        assert_eq!(answer, wanted, "{pages:x?}");
+    }
+    let mut create = CreateEqIn::new();
+    create.eq_context_entry_mut().set_uar_page(node.uar);
+    let answer = node.command_with(&create, &(at + 1).to_be_bytes(), 0).err();
+    assert_eq!(answer, Some(refused(Syndrome::EqPageUnaligned)));
+    let mut create = CreateCqIn::new();
+    create
+        .cq_context_mut()
+        .set_uar_page(node.uar)
+        .set_c_eqn_or_apu_element(node.events[1].number)
+        .set_dbr_addr(at);
+    let answer = node
+        .command_with(&create, &(at + 64).to_be_bytes(), 0)
+        .err();
+    assert_eq!(answer, Some(refused(Syndrome::CqPageUnaligned)));
+    let mut create = CreateRmpIn::new();
+    create
+        .ctx_mut()
+        .set_state(1)
+        .wq_mut()
+        .set_pd(pd)
+        .set_dbr_addr(at)
+        .set_log_wq_stride(6);
+    let answer = node
+        .command_with(&create, &(at + 64).to_be_bytes(), 0)
+        .err();
+    assert_eq!(answer, Some(refused(Syndrome::SrqPageUnaligned)));
+}
+
+/// What the IOMMU does not map any more is a fault that the host sees, and no data.
+#[test]
+fn queues_that_are_not_mapped_are_dma_faults() {
+    // The send queue, then the completion queue.
+    for (nth, write) in [false, true].into_iter().enumerate() {
+        let mut pair = Pair::new();
+        let [(mut qp, mut cq), _] = pair.connect(RC);
+        let nothing = remote_segment(0, 0);
+        pair.a.post_send(&mut qp, RDMA_WRITE, SIGNALED, 0, &nothing);
+        assert_eq!(pair.a.host.faults, []);
+        let ring = [qp.ring, cq.ring][nth];
+        pair.a.host.unmapped = ring..ring + 4096;
+        pair.a.ring_send(&qp);
+        pair.run();
+        let fault = pair.a.host.faults[0];
+        assert!((ring..ring + 4096).contains(&fault.iova) && fault.write == write);
+        assert!(pair.a.model.stats().dma_faults > 0);
+        pair.a.host.unmapped = 0..0;
+        let told = pair.a.poll(&mut cq).map(|cqe| (cqe.opcode, cqe.syndrome));
+        let wanted = (SEND_FAILED, LOCAL_QP_OPERATION);
+        assert_eq!(told, (!write).then_some(wanted));
     }
 }

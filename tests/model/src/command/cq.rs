@@ -73,6 +73,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     .map_err(|error| match error {
         RingError::Short => Syndrome::CqPages,
         RingError::PageSize => Syndrome::CqPageSize,
+        RingError::Unaligned => Syndrome::CqPageUnaligned,
     })?;
     let number = device.cqs.next_number().ok_or(Syndrome::CqExhausted)?;
     let place = device.store(io, ObjectKind::Cq, number, &context.0)?;
@@ -225,6 +226,7 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     .map_err(|error| match error {
         RingError::Short => Syndrome::CqResizePages,
         RingError::PageSize => Syndrome::CqResizePageSize,
+        RingError::Unaligned => Syndrome::CqResizePageUnaligned,
     })?;
     let mut entry = [0; 64];
     entry[0x3f] = opcode::RESIZE << 4;

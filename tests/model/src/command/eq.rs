@@ -74,6 +74,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     .map_err(|error| match error {
         RingError::Short => Syndrome::EqPages,
         RingError::PageSize => Syndrome::EqPageSize,
+        RingError::Unaligned => Syndrome::EqPageUnaligned,
     })?;
     let number = device.eqs.next_number().ok_or(Syndrome::EqExhausted)?;
     let place = device.store(io, ObjectKind::Eq, number, &context.0)?;

@@ -65,6 +65,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     .map_err(|error| match error {
         RingError::Short => Syndrome::QpPages,
         RingError::PageSize => Syndrome::QpPageSize,
+        RingError::Unaligned => Syndrome::QpPageUnaligned,
     })?;
     let number = device.qps.next_number().ok_or(Syndrome::QpExhausted)?;
     qp.place = device.store(io, ObjectKind::Qp, number, &context.0)?;

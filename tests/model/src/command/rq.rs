@@ -104,6 +104,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         .map_err(|error| match error {
             RingError::Short => Syndrome::RqPages,
             RingError::PageSize => Syndrome::RqPageSize,
+            RingError::Unaligned => Syndrome::RqPageUnaligned,
         })?
     };
     let number = device.nic.rqs.next_number().ok_or(Syndrome::RqExhausted)?;

@@ -78,6 +78,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     .map_err(|error| match error {
         RingError::Short => Syndrome::SqPages,
         RingError::PageSize => Syndrome::SqPageSize,
+        RingError::Unaligned => Syndrome::SqPageUnaligned,
     })?;
     let number = device.nic.sqs.next_number().ok_or(Syndrome::SqExhausted)?;
     let place = device.store(io, ObjectKind::Sq, number, &context.0)?;

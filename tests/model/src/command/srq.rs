@@ -85,6 +85,7 @@ fn create(
     .map_err(|error| match error {
         RingError::Short => Syndrome::SrqPages,
         RingError::PageSize => Syndrome::SrqPageSize,
+        RingError::Unaligned => Syndrome::SrqPageUnaligned,
     })?;
     let number = device.srqs.next_number().ok_or(Syndrome::SrqExhausted)?;
     let place = device.store(io, ObjectKind::Srq, number, plan.context)?;

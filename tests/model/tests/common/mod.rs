@@ -30,6 +30,8 @@ pub struct TestHost {
     pub interrupts: Vec<u16>,
     pub frames: Vec<Vec<u8>>,
     pub faults: Vec<IommuFault>,
+    /// Addresses that the device does not reach.
+    pub unmapped: std::ops::Range<u64>,
 }
 
 impl TestHost {
@@ -40,6 +42,7 @@ impl TestHost {
             interrupts: Vec::new(),
             frames: Vec::new(),
             faults: Vec::new(),
+            unmapped: 0..0,
         }
     }
 
@@ -61,7 +64,9 @@ impl TestHost {
             .checked_sub(BASE)
             .and_then(|at| usize::try_from(at).ok());
         match at.and_then(|at| Some(at..at.checked_add(len)?)) {
-            Some(range) if range.end <= self.memory.len() => Ok(range),
+            Some(range) if range.end <= self.memory.len() && !self.unmapped.contains(&iova) => {
+                Ok(range)
+            }
             _ => {
                 let fault = IommuFault { iova, len, write };
                 self.faults.push(fault);
