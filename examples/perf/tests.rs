@@ -256,11 +256,12 @@ fn a_client_that_vanishes_ends_the_server() {
         }),
     ] {
         let (served, gone) = with_server(|cm| {
-            let mut session = connect(cm)?;
+            let mut session = connect(&mut *cm)?;
             if let Some(test) = start {
                 assert_eq!(session.ask(&Ask::Start(test))?, Answer::Ready);
             }
-            // Its device is closed without a word.
+            // Without a word: what the manager says at its end does not get through.
+            cm.device().set_link(false)?;
             Err::<(), _>("gone".into())
         });
         assert_eq!(error(gone), "gone");

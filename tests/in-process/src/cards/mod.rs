@@ -1,9 +1,9 @@
 //! Cards and behaviours drawn from seeds, and what must hold on each of them.
 //!
-//! [`check`] draws two cards from a seed ([`draw`]), joins them with a cable, and gives each a whole life: bring-up, a self test
+//! [`check`] draws two cards from a seed (`draw`), joins them with a cable, and gives each a whole life: bring-up, a self test
 //! of reliable connections in loopback, a connection between the two through the connection manager with every byte
 //! verified, and teardown. Each step succeeds, or is refused for one of the reasons that the draw itself names
-//! ([`refusal`]); the list of reasons comes from the draw and not from the driver. In the end no page, no memory, no
+//! (`refusal`); the list of reasons comes from the draw and not from the driver. In the end no page, no memory, no
 //! mapping and no object of either card is left.
 //!
 //! The world is a stepped one, so that a seed always gives the same run.

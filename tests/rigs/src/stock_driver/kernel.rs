@@ -25,10 +25,11 @@ pub(super) const LISTS: [&str; 3] = [
 ];
 
 /// Source files that are not needed, which are most of them. What configures the kernel reads their `Kconfig`.
-const UNUSED: [&str; 14] = [
+const UNUSED: [&str; 15] = [
     "*/Documentation/*.rst",
     "*/Documentation/*.yaml",
-    "*/arch/[a-wyz]*/*",
+    "*/arch/[a-wyz]*/*.[chS]",
+    "*/arch/[a-wyz]*/*.dts*",
     "*/drivers/gpu/*.[ch]",
     "*/drivers/infiniband/*.[ch]",
     "*/drivers/media/*.[ch]",
