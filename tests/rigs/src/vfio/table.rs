@@ -66,6 +66,10 @@ const TROUBLE: Scenario = Scenario {
             "RQ 0x",
             "that was a receive request which the card could not read",
         ),
+        (
+            "doorbell in page 0x",
+            "a driver that takes a completion just as another process resets the function posts once more before it knows",
+        ),
     ],
     ..SCENARIO
 };
