@@ -37,8 +37,8 @@ pub(crate) fn serve(cm: &mut Cm<'_, '_>, options: &Options) -> Result<(), Failur
         Step::Read if served == 0 => first_operation(),
         Step::Read => {}
         Step::Served(number) => served = number,
-        // Returned as well.
-        Step::Failed(_) => {}
+        // The error of the only client is the call's as well, and printed there.
+        Step::Failed(error) => log::debug!("a client: {error}"),
     })?;
     log::info!("rping server: {pings} pings");
     Ok(())
