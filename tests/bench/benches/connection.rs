@@ -140,8 +140,9 @@ fn main() -> ExitCode {
             TENTH,
             TENTH,
         ),
-        // The models were aimed at, too, before there were any. The gate keeps what was reached.
-        row("CM, driver and models", everything, 150_000.0, TENTH),
+        // The models were aimed at, too, before there were any. The gate keeps what was reached: 147,900 before they checked
+        // alignment and capabilities of all that they are told, and 155,900 since.
+        row("CM, driver and models", everything, 158_000.0, TENTH),
     ];
     println!("| what | instructions | Linux rdma_cm over rxe | share | must | aim | |");
     println!("| --- | --: | --: | --: | --: | --: | --- |");
