@@ -456,8 +456,8 @@ impl<'d, P: Platform> Cq<'d, P> {
             return Err(CqError::Unsupported);
         }
         let size = ring_size(self.device, cqe)?;
-        // Meanwhile nobody counts completions in the ring, which are about to get other indexes. What was counted before
-        // is dealt with first.
+        // Under this lock no other thread counts completions in the ring, which are about to get other indexes. What was
+        // counted before is dealt with first.
         let mut shared = self.slot.ring.lock();
         self.reap();
         let outstanding = self.outstanding();

@@ -128,7 +128,7 @@ impl PageSupply {
 
     /// Notes that a function wants pages (> 0), or that pages of it are to be taken back (< 0).
     pub(crate) fn request(&mut self, id: u16, embedded_cpu: bool, pages: i64) {
-        // Whoever asks without end gets no further than 2^31 pages.
+        // Firmware that asks without end gets no further than 2^31 pages.
         let count = pages.unsigned_abs().min(MOST_WANTED.into()) as u32;
         let (to_give, to_take) = if pages < 0 { (0, count) } else { (count, 0) };
         let known = self

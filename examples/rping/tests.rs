@@ -270,7 +270,7 @@ fn a_dead_address_is_named_with_the_step() {
     assert!(told.starts_with("resolving 10.0.0.99:7174: "), "{told}");
 }
 
-/// A client on a card that has the server's address found that nobody listens, on itself.
+/// A client on a card that has the server's address got REJ 8 from itself.
 #[test]
 fn both_ends_with_one_address_are_refused() {
     for line in [

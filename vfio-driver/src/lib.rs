@@ -36,13 +36,13 @@
 //! (`/dev/vfio/devices/vfioN`, `/dev/iommu`); elsewhere, or where the user may not open those, through the IOMMU group and
 //! a container (`/dev/vfio/GROUP`, `/dev/vfio/vfio`). [`Options::through`] or the environment variable `BAREVERBS_VFIO`
 //! (`cdev`, `group`) decides otherwise. They differ in what counts as locked memory: a container counts what this process
-//! has mapped, and root is exempt; an iommufd counts what all processes of the user have mapped, and nobody is exempt. Only
+//! has mapped, and root is exempt; an iommufd counts what all processes of the user have mapped, and root is not exempt. Only
 //! a container bounds the number of mappings.
 //!
 //! # Reset
 //!
 //! The function is reset alone if it can be (FLR). If not, or if that fails, its bus or slot is reset, which takes along
-//! all functions there, such as the card's other port: they have to be bound to vfio-pci, and nobody may use them.
+//! all functions there, such as the card's other port: they have to be bound to vfio-pci, and no process may use them.
 //! Otherwise the function is not opened, and [`OpenError::NotReset`] names what is in the way.
 //!
 //! # What a user can rely on

@@ -8,9 +8,9 @@ use super::types::{Address, ConnectionId};
 use super::{Engine, nanos};
 use crate::mad::RejectReason;
 
-/// Sources are counted together with others, if they have to be.
+/// Counters of half-open connections: sources are hashed to them, so that two sources may share one.
 const SOURCES: usize = 64;
-/// So many of the oldest are looked at: among them are those of whoever has most.
+/// How many of the oldest are compared: a source that floods has most of them, so that one of its own is among them.
 const LOOK: usize = 32;
 
 /// The list and the counts; the links are in the slots.
@@ -73,8 +73,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Whose turn it is to go for a newcomer from `source`: the oldest one of the source that has most, if it is old enough
-    /// and its source has at least as many as the newcomer's.
+    /// The connection that makes room for a newcomer from `source`: the oldest one of the source that has most, if it is old
+    /// enough and its source has at least as many as the newcomer's.
     fn victim(&self, now: u64, source: Option<u8>, own_only: bool) -> Option<usize> {
         let of = |source: u8| self.half_open.of[usize::from(source)];
         let age = nanos(self.config.half_open_age);
@@ -131,7 +131,7 @@ impl Engine<'_> {
         self.refuse(index, now, RejectReason::NO_RESOURCES, &[], &[]);
         self.stats.evicted += 1;
         if unseen {
-            // No one heard of the request yet.
+            // The user was not told of the request yet.
             self.slots[index].zombie = true;
         } else {
             self.raise(index, ev::UNREACHABLE);
@@ -152,7 +152,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Forgets a request without a word, so that its sender tries again.
+    /// Drops a request without an answer, so that its sender tries again.
     pub fn ignore(&mut self, id: ConnectionId) {
         if let Ok(index) = self.get(id) {
             self.free(index);

@@ -211,7 +211,7 @@ impl Host<'_> {
         }
     }
 
-    /// Whether there is a way to `destination` from the address `source` of ours. Nobody is asked for anything.
+    /// Whether there is a way to `destination` from the address `source` of ours. No question is sent.
     pub fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.way(Some(source), destination)
             .is_some_and(|way| is_unicast(way.hop) && !self.is_broadcast_of_link(way.hop))
@@ -453,8 +453,8 @@ impl Host<'_> {
         Some(index)
     }
 
-    /// Makes room: strangers go first, and those who were only heard of before those who are needed, and among these whoever was needed least
-    /// lately. Who is being asked for stays, or a flood would keep anyone from ever being found.
+    /// Makes room: strangers go first, then hosts that were only heard of, then those that are needed, in the order of their
+    /// last use. A host that is being asked for stays, or a flood would keep every host from being found.
     fn evict(&mut self) -> Option<usize> {
         let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
         let candidates = self.neighbours.iter().enumerate().filter(|(_, slot)| {

@@ -65,7 +65,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
             return attr;
         }
         AhAttr {
-            // A header only where somebody reads it.
+            // GIDs only on paths that need a global route header.
             dgid: if address.hop_limit > 0 {
                 attr.dgid
             } else {

@@ -86,7 +86,7 @@ pub trait Resolver {
         self.resolve(now, source, destination)
     }
 
-    /// Whether there is a way to `destination` from `source`, an address of the port. Nobody is asked, nothing is kept: it is
+    /// Whether there is a way to `destination` from `source`, an address of the port. No question is sent, nothing is kept: it is
     /// for addresses that strangers name in their requests.
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         let _ = (source, destination);

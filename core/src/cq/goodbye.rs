@@ -109,7 +109,7 @@ pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
         };
         // The lock keeps the completions where they are until the CQ's owner was told.
         let ring = cq.ring.lock();
-        // Without an owner nobody reads the completions.
+        // A CQ without an owner is not polled.
         if let Some(ring) = &*ring {
             slot.stale_before[side].store(ring.producer(), Relaxed);
             slot.flags.fetch_or(goodbye::RESET << side, AcqRel);

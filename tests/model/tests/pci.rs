@@ -177,7 +177,7 @@ fn an_event_with_msix_off_asserts_intx_unless_it_is_disabled() {
         let mut node = Node::new(config);
         node.initialize();
         prepare(&mut node);
-        // Event queues are created armed: nobody has to ask for the first interrupt.
+        // Event queues are created armed: the first interrupt comes without a request.
         let eq = node.create_eq(7, 1 << 0x0a, 5);
         node.command(&NopIn::new()).unwrap();
         assert!(node.next_event(eq).is_some());

@@ -18,7 +18,7 @@ const MS: Duration = Duration::from_millis(1);
 pub struct PairDraw {
     /// What they were drawn from.
     pub seed: u64,
-    /// The ports are InfiniBand. Then there is no connection, as nobody manages the subnet.
+    /// The ports are InfiniBand. Then there is no connection, as the subnet has no manager.
     pub infiniband: bool,
     /// The cards.
     pub cards: [CardDraw; 2],

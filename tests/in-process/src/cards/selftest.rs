@@ -339,7 +339,7 @@ fn destroy_one(
     Ok(())
 }
 
-/// Both pairs write, and nobody looks at the completions.
+/// Both pairs write, and the completions are not polled.
 fn both_write(device: &Card<'_>, ends: &mut [End<'_>; 4]) -> Result<(), Trouble> {
     for _ in 0..2 {
         let (pairs, _) = ends.as_chunks_mut::<2>();

@@ -115,7 +115,7 @@ fn build(directory: &Path, part: &Path) -> Result<String, String> {
     fs::write(&options, OPTIONS).map_err(|error| error.to_string())?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let make = |target: &str| {
-        // Whoever waits for it does so by a lock, and the rest of the machine has better to do.
+        // At low priority: steps that need the kernel wait for its lock, and others go on.
         let mut make = Command::new("nice");
         make.args(["-n", "15", "make", "--silent", "-C"]).arg(&tree);
         make.arg(format!("-j{processors}")).arg(target);
