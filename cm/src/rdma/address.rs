@@ -256,19 +256,22 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<Option<Neighbour>, RdmaError> {
-        if !is_unicast(destination) {
-            return Err(RdmaError::NetUnreachable(destination));
-        }
-        if source == destination {
-            return Ok(Some(Neighbour::new(self.port.mac)));
-        }
-        let found = self.resolver.resolve(now, source, destination);
-        self.outcome(destination, found)
+        self.neighbour_by(R::resolve, now, source, destination)
     }
 
-    /// The same for the answer to a MAD.
-    pub(super) fn way_back(
+    /// The same for the answer to a MAD, whose source may be forged.
+    pub(super) fn neighbour_of_stranger(
         &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        self.neighbour_by(R::resolve_stranger, now, source, destination)
+    }
+
+    fn neighbour_by(
+        &mut self,
+        resolve: fn(&mut R, Duration, IpAddr, IpAddr) -> Resolution,
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
@@ -279,19 +282,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if source == destination {
             return Ok(Some(Neighbour::new(self.port.mac)));
         }
-        let found = self.resolver.resolve_stranger(now, source, destination);
-        self.outcome(destination, found)
-    }
-
-    fn outcome(
-        &self,
-        destination: IpAddr,
-        found: Resolution,
-    ) -> Result<Option<Neighbour>, RdmaError> {
-        match found {
+        match resolve(&mut self.resolver, now, source, destination) {
             Resolution::Found(neighbour) => Ok(Some(neighbour)),
             Resolution::Pending => Ok(None),
-            // Nobody needs to list the device's own addresses.
+            // The device's own addresses need not be listed.
             _ if self.is_own(destination) => Ok(Some(Neighbour::new(self.port.mac))),
             Resolution::NoRoute => Err(RdmaError::NetUnreachable(destination)),
             Resolution::NoAnswer => Err(RdmaError::HostUnreachable(destination)),

@@ -544,7 +544,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             return self.take_local(now, received);
         }
         let (source, destination) = (received.source, received.destination);
-        let neighbour = match self.way_back(now, destination, source) {
+        let neighbour = match self.neighbour_of_stranger(now, destination, source) {
             Ok(Some(neighbour)) => neighbour,
             Ok(None) => return self.parked.push(now, parked),
             Err(error) => return log::debug!("no answer to {source}: {error}"),
