@@ -80,7 +80,8 @@ impl Limits {
         })
     }
 
-    /// Bytes from a frame's start that go into the request: headers with a VLAN tag and as long as they get.
+    /// Bytes from a frame's start that go into the request: headers with one VLAN tag, and as long as IPv4 and TCP headers
+    /// get. IPv6 extension headers that go on behind that are not counted.
     pub(super) const fn min_inline(&self) -> usize {
         const TAGGED: usize = super::FRAME_OVERHEAD;
         const NETWORK: usize = 60;

@@ -40,6 +40,27 @@ const MAX_WQE: usize = 4 * BLOCK;
 /// Where inline headers start.
 const INLINE_AT: usize = 16 + 14;
 
+/// Length of a VLAN tag.
+const TAG: usize = 4;
+
+/// Whether a frame has two VLAN tags (IEEE 802.1ad): then the Ethernet header is longer by one than what
+/// [`Limits::min_inline`] counts.
+fn has_second_tag(header: &[u8]) -> bool {
+    let tag = |at: usize| {
+        let kind = header.get(at..at + 2);
+        kind == Some(&[0x81, 0x00]) || kind == Some(&[0x88, 0xa8])
+    };
+    tag(HEADER_LEN - 2) && tag(HEADER_LEN - 2 + TAG)
+}
+
+/// What has to be inline of a frame with two VLAN tags, if anything has.
+const fn with_second_tag(min_inline: usize) -> usize {
+    match min_inline {
+        0 => 0,
+        some => some + TAG,
+    }
+}
+
 bitflags! {
     /// What the device does to a frame that it sends.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -93,7 +114,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
     ) -> Result<Self, EthernetError> {
         let device = pd.device();
         let min_inline = limits.min_inline();
-        let longest = INLINE_AT.max(INLINE_AT + min_inline).next_multiple_of(16);
+        let longest = (INLINE_AT + with_second_tag(min_inline)).next_multiple_of(16);
         let blocks_each = (longest + 16 * (1 + MAX_SGES)).div_ceil(BLOCK) as u32;
         let most = (1_u32 << limits.log_queue) / blocks_each.next_power_of_two();
         if frames == 0 || frames > most {
@@ -205,7 +226,12 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
                 limit: self.frame_len,
             });
         }
-        let inline = self.min_inline.min(length);
+        let demanded = if has_second_tag(header) {
+            with_second_tag(self.min_inline)
+        } else {
+            self.min_inline
+        };
+        let inline = demanded.min(length);
         if header.len() < inline {
             return Err(EthernetSendError::HeaderTooShort {
                 length: header.len(),
@@ -315,7 +341,8 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.frame_len
     }
 
-    /// Bytes at a frame's start that [`send_gather`](Self::send_gather) wants in the header, if the frame has them.
+    /// Bytes at a frame's start that [`send_gather`](Self::send_gather) wants in the header, if the frame has them. With
+    /// two VLAN tags it can be four more.
     #[must_use]
     pub fn min_inline(&self) -> usize {
         self.min_inline.max(HEADER_LEN)

@@ -179,6 +179,60 @@ fn headers_go_inline_as_the_device_wants() {
     }
 }
 
+/// All of the Ethernet header counts, tags included: a ConnectX-4 Lx stopped the queue.
+#[test]
+fn frames_with_two_tags_go_out_with_half_a_header_inline() {
+    let card = |mut card: Card| {
+        card.ethernet.set_wqe_inline_mode(1);
+        card
+    };
+    for mode in 0..=3 {
+        let with_mode = |mut card: Card| {
+            card.min_wqe_inline_mode = mode;
+            card
+        };
+        lab_with(
+            |it| with_mode(card(it)),
+            |lab| {
+                let [mut a, mut b] = lab.queues();
+                for kinds in [[0x88a8_u16, 0x8100], [0x8100, 0x8100], [0x88a8, 0x88a8]] {
+                    for len in [18, 21, 22, 60, 500] {
+                        let mut sent = lab.frame(0, len - 8, 7);
+                        let tags = kinds.map(|kind| [kind.to_be_bytes(), [0, 5]].concat());
+                        sent.splice(12..12, tags.concat());
+                        send(&mut a, &sent);
+                        // The receiving card takes the outer tag off if it is a customer's.
+                        let got = lab.receive(&mut b);
+                        assert!(
+                            padded(sent).ends_with(&got[16..]),
+                            "{mode}, {kinds:x?}, {len}"
+                        );
+                        assert_eq!(a.send_half().failure(), None);
+                    }
+                }
+                let data = lab.sides[0]
+                    .pd
+                    .alloc_buffer(64, bareverbs_core::Access::empty())
+                    .unwrap();
+                let sge = [data.sge(0, 64).unwrap()];
+                let mut header = lab.frame(0, 14, 7);
+                header.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 5]);
+                let short = a.send_half().send_gather(&header[..20], &sge, NONE);
+                let min = a.send_half().min_inline();
+                if mode == 0 {
+                    assert!(short.is_ok() && min == 14);
+                } else {
+                    let wanted = EthernetSendError::HeaderTooShort {
+                        length: 20,
+                        needed: 84.min(min + 4),
+                    };
+                    assert_eq!(short, Err(wanted));
+                }
+            },
+        );
+    }
+}
+
 #[test]
 fn jumbo_frames_after_the_mtu_was_set() {
     lab(|lab| {
