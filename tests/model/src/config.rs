@@ -124,6 +124,9 @@ pub struct Config {
     /// Whether set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
     /// model does not know.
     pub strict: bool,
+    /// A request whose answer is not known, as no driver in the field makes it, stops the firmware: health syndrome 1 with
+    /// `ext_synd` 0x1002. Otherwise it is only counted, in [`Stats::unknown_answers`](crate::Stats::unknown_answers).
+    pub unknown_answers_are_fatal: bool,
     /// What it does with the freedom that the interface leaves it.
     pub unkind: Unkind,
     /// General capabilities at power-on.
@@ -190,6 +193,7 @@ impl Config {
             terminate_scatter_list_mkey: 0x100,
             command_time: Duration::ZERO,
             strict: true,
+            unknown_answers_are_fatal: false,
             unkind: Unkind::default(),
             general: HcaCap::ZERO,
             general_max: HcaCap::ZERO,

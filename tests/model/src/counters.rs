@@ -64,6 +64,8 @@ pub struct Stats {
     pub frames_sent: u64,
     /// Frames that were for no queue here.
     pub frames_dropped: u64,
+    /// Requests that no driver in the field makes, so that what a card answers is not known.
+    pub unknown_answers: u64,
     /// BAR accesses of a size or at a place that means nothing.
     pub bad_accesses: u64,
     /// Transport counters of all QPs, by [`Counter`].

@@ -4,7 +4,8 @@
 //! and the self test of vfio) and in SPDK: INIT2RTR_QP carries `fl`, the port's number and nothing else of a path; the path
 //! MTU is 4096 whatever the port's is; the capabilities are for RC, one for each state that RoCE can be in; InfiniBand
 //! ports are asked for none. What a card does with `fl` on other types of QP, or when only one end has it, is not known:
-//! here the one is refused, and the other is a connection to somebody else, whose packets are dropped.
+//! here the one is refused, and the packets of the other are dropped, as those of a connection to another address
+//! ([`Device::answer_unknown`] counts both).
 
 use crate::device::{Device, Stage};
 use crate::io::Io;
@@ -57,6 +58,14 @@ impl Device {
 
     pub(crate) fn deliver_by_force(&mut self, io: &mut Io<'_>, frame: &[u8]) {
         let works = self.stage == Stage::Initialized && self.health.well();
+        if let Ok(packet) = Packet::parse(frame) {
+            let qpn = packet.repr.bth.destination_qpn;
+            if self.qps.contains(qpn) && !self.loops_by_force(qpn) {
+                self.answer_unknown(format_args!(
+                    "a packet looped by force to QP {qpn:#x}, which does not loop"
+                ));
+            }
+        }
         let delivered = match Packet::parse(frame) {
             Ok(packet) if works => self.deliver_to(io, packet.repr.bth.destination_qpn, &packet),
             _ => false,

@@ -66,6 +66,7 @@ mod table;
 mod uar;
 mod umr;
 pub mod unkind;
+mod unknown;
 mod view;
 mod vport;
 mod vsc;

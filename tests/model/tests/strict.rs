@@ -10,6 +10,7 @@ use bareverbs_firmware_cmds::eq::CreateEqIn;
 use bareverbs_firmware_cmds::qp::{CreateQpIn, Init2initQpIn, Qpc, Rst2initQpIn};
 use bareverbs_firmware_cmds::rq::CreateRqIn;
 use bareverbs_firmware_cmds::srq::{CreateRmpIn, CreateXrcSrqIn};
+use bareverbs_firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
 use common::queues::{
     ALL, Pair, QpPlan, RC, SIGNALED, UC, UD, data_segment, inline_segment, remote_segment,
 };
@@ -434,5 +435,36 @@ fn queues_that_are_not_mapped_are_dma_faults() {
         let told = pair.a.poll(&mut cq).map(|cqe| (cqe.opcode, cqe.syndrome));
         let wanted = (SEND_FAILED, LOCAL_QP_OPERATION);
         assert_eq!(told, (!write).then_some(wanted));
+    }
+}
+
+/// Linux and rdma-core free the UARs of a program that ends with live queues, and Linux takes no notice of the answer.
+#[test]
+fn a_uar_that_queues_name_is_freed_without_a_word() {
+    for fatal in [false, true] {
+        // Named by a CQ, by a QP, by nothing.
+        for (named_by, unknown) in [("CQ", true), ("QP", true), ("", false)] {
+            let mut config = Config::new(1);
+            config.unknown_answers_are_fatal = fatal;
+            let mut pair = Pair::of([config, Config::new(2)]);
+            let own = pair.a.uar;
+            let other = pair.a.command(&AllocUarIn::new()).unwrap().uar();
+            match named_by {
+                "CQ" => {
+                    pair.a.uar = other;
+                    try_cq(&mut pair.a, |_| ()).unwrap();
+                    pair.a.uar = own;
+                }
+                "QP" => _ = try_qp(&mut pair, RC, |qpc| _ = qpc.set_uar_page(other)).unwrap(),
+                _ => {}
+            }
+            let mut free = DeallocUarIn::new();
+            free.set_uar(other);
+            pair.a.command(&free).unwrap();
+            let told = pair.a.model.stats().unknown_answers;
+            assert_eq!(told, u64::from(unknown), "{named_by}");
+            let syndrome = u8::from(unknown && fatal);
+            assert_eq!(pair.a.model.health_syndrome(), syndrome, "{named_by}");
+        }
     }
 }

@@ -41,9 +41,25 @@ pub(super) fn dealloc_uar(
     }
     let place = uar.place;
     device.check(io, place, ObjectKind::Uar, number, &[])?;
+    if device.names_uar(number) {
+        device.answer_unknown(format_args!(
+            "DEALLOC_UAR of {number:#x}, which queues name"
+        ));
+    }
     device.uars.remove(number);
     device.pages.release(place);
     Ok(())
+}
+
+impl Device {
+    /// Whether a queue has its doorbell in a UAR that does not keep the UAR.
+    fn names_uar(&self, number: u32) -> bool {
+        let qps = self.qps.iter().map(|(_, qp)| qp.context.uar_page());
+        let cqs = self.cqs.iter().map(|(_, cq)| cq.context.uar_page());
+        let sqs = self.nic.sqs.iter();
+        let sqs = sqs.map(|(_, sq)| sq.context.wq().uar_page());
+        qps.chain(cqs).chain(sqs).any(|uar| uar == number)
+    }
 }
 
 /// What one kind of domain is called where.

@@ -252,8 +252,8 @@ fn apply(
     (transition.required)(&mut new, from);
     merge_optional(&mut new, from, mask);
     merge_always(device, &mut new, from)?;
-    check_merged(device, &new, transition.to)?;
     let place = qp.place;
+    check_merged(device, &new, transition.to)?;
     device.restore(io, place, ObjectKind::Qp, qpn, &image(&new).0)?;
     device.hold_instead(&old, &new);
     if let Some(qp) = device.qps.get_mut(qpn) {
@@ -298,7 +298,7 @@ fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
     Ok(())
 }
 
-fn check_merged(device: &Device, context: &Qpc, to: QpState) -> Result {
+fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
     let caps = &device.caps.general;
     let path = context.primary_address_path();
     let reaches_wire = kind(context);
@@ -328,6 +328,10 @@ fn check_merged(device: &Device, context: &Qpc, to: QpState) -> Result {
     }
     let forced = path.fl();
     if forced && !(reaches_wire == Some(QpKind::Rc) && device.forces_loopback()) {
+        if reaches_wire != Some(QpKind::Rc) {
+            let st = context.st();
+            device.answer_unknown(format_args!("force loopback on a QP of type {st}"));
+        }
         return Err(Syndrome::QpForceLoopback.into());
     }
     if !reaches_wire.is_some_and(QpKind::connected) {

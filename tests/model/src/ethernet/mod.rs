@@ -4,6 +4,7 @@
 //! [`frame`], [`checksum`], [`segment`] and [`rss`] know frames only; [`send`] and [`receive`] know the queues.
 
 pub(crate) mod checksum;
+mod demand;
 pub(crate) mod frame;
 mod queue;
 mod receive;

@@ -1,5 +1,6 @@
 //! Sending: work queue entries become frames.
 
+use super::demand::Asked;
 use super::frame::{self, MIN_FRAME, TAG, ethertype};
 use super::queue::QueueState;
 use super::segment::{self, LsoError};
@@ -214,7 +215,14 @@ impl Device {
         // Without a TIS a queue has nowhere to send to.
         let tis = self.nic.tises.get(sq.context.tis_num_0()).ok_or(bad)?;
         let transport_domain = tis.context.transport_domain();
+        let inline_mode = self.inline_mode(&sq.context);
         let (draft, data) = parse(wqe)?;
+        let asked = Asked {
+            checksums: draft.checksums != (false, false),
+            insert_tag: draft.tag.is_some(),
+            large,
+        };
+        self.check_offer(number, &asked)?;
         let limit = if large {
             1 << self.caps.ethernet.max_lso_cap()
         } else {
@@ -241,6 +249,7 @@ impl Device {
                 }
                 return Ok(());
             }
+            self.check_inline(number, inline_mode, &packet, draft.inline.len())?;
             let parsed = frame::parse(&packet);
             let (network, transport) = draft.checksums;
             checksum::fill(&mut packet, &parsed, network, transport);

@@ -10,3 +10,4 @@ mod port;
 mod random;
 mod receiving;
 mod sending;
+mod strict;

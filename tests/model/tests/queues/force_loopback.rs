@@ -101,7 +101,8 @@ fn goes_round(node: &mut Node, what: &str) {
     let queried = node.command(&query).expect(what);
     assert!(queried.qpc().primary_address_path().fl());
     assert!(node.host.frames.is_empty(), "{what}: on the cable");
-    assert_eq!(node.model.stats().frames_sent, 0);
+    let stats = node.model.stats();
+    assert_eq!((stats.frames_sent, stats.unknown_answers), (0, 0));
 }
 
 #[test]
@@ -133,7 +134,10 @@ fn it_takes_the_capability_for_what_roce_is_and_an_rc_queue_pair() {
         }
         let pd = node.alloc_pd();
         let (qp, _) = queue_pair(&mut node, pd, st);
-        force(&mut node, &qp, qp.number)
+        let answer = force(&mut node, &qp, qp.number);
+        // The capabilities are RC's: what other types do is not known.
+        assert_eq!(node.model.stats().unknown_answers, u64::from(st != RC));
+        answer
     };
     let no = Err(refused(Syndrome::QpForceLoopback));
     for st in [UC, UD] {
@@ -171,6 +175,7 @@ fn an_end_that_is_not_forced_hears_nothing() {
     settle(&mut node);
     assert_eq!((node.poll(&mut a.1), node.poll(&mut b.1)), (None, None));
     assert_eq!(node.host.bytes(memory, 4), [0; 4]);
+    assert!(node.model.stats().unknown_answers > 0);
 }
 
 /// The other way to reach oneself, by one's address, needs the link.
