@@ -345,24 +345,27 @@ impl<'d, P: Platform> GsiPort<'d, P> {
 }
 
 fn arrival(completion: &Completion<'_>, infiniband: bool) -> Arrival {
-    let local = if infiniband {
+    let (kind, local) = if infiniband {
         let wc = completion.to_wc();
-        Local {
+        let local = Local {
             slid: wc.slid,
             path_bits: wc.dlid_path_bits,
             service_level: wc.sl,
             global: wc.flags.contains(WcFlags::GRH),
-        }
+        };
+        // Where RoCE has the header's type, InfiniBand has the service level.
+        (NetworkHeader::Grh, local)
     } else {
-        Local {
+        let local = Local {
             slid: 0,
             path_bits: 0,
             service_level: 0,
             global: true,
-        }
+        };
+        (completion.network_header(), local)
     };
     Arrival {
-        kind: completion.network_header(),
+        kind,
         pkey: completion.pkey_index(),
         local,
     }

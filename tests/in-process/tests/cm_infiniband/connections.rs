@@ -91,6 +91,24 @@ fn a_path_through_routers_has_a_header() {
     }
 }
 
+/// The completion says the service level where RoCE says which network header came.
+#[test]
+fn requests_through_routers_get_lost_at_some_service_levels() {
+    for service_level in 0..16 {
+        let mut nodes = Nodes::new(2);
+        nodes.subnet.with(|state| {
+            state.administration.path.hop_limit = 5;
+            state.administration.path.service_level = service_level;
+        });
+        nodes.listener(1, PortSpace::Tcp);
+        let ours = nodes.client(PortSpace::Tcp);
+        nodes.cms[0].connect(ours, None).unwrap();
+        let request = nodes.event_within(1, SECOND).map(|event| event.event);
+        let wanted = Some(EventType::ConnectRequest);
+        assert_eq!(request, wanted, "service level {service_level}");
+    }
+}
+
 #[test]
 fn private_data_and_refusals() {
     let mut nodes = Nodes::new(2);
