@@ -30,5 +30,6 @@ fn a_few_hundred_cards() {
     assert!(sum.up as u64 > COUNT * 4 / 5, "{sum:?}");
     assert!(sum.self_tests as u64 > COUNT * 2 / 3, "{sum:?}");
     assert!(sum.connections as u64 > COUNT / 5, "{sum:?}");
+    assert!(sum.infiniband_connections as u64 > COUNT / 40, "{sum:?}");
     assert!(sum.refusals() > 0, "{sum:?}");
 }

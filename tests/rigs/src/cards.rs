@@ -92,11 +92,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let (outcome, report) = sum.into_inner().map_err(|_| "a thread died")?;
     let cards = outcome.passed + outcome.failed;
     println!(
-        "{cards} cards in {took:.1?}, {:.2?} each on {threads} threads: {} came up, {} self tests, {} connections",
+        "{cards} cards in {took:.1?}, {:.2?} each on {threads} threads: {} came up, {} self tests, {} connections, {} of them on InfiniBand",
         took / u32::try_from(cards.max(1)).unwrap_or(u32::MAX),
         report.up,
         report.self_tests,
-        report.connections
+        report.connections,
+        report.infiniband_connections
     );
     for (refusal, count) in Refusal::ALL.iter().zip(report.refused) {
         println!("  refused, as drawn: {refusal:?} {count}");

@@ -9,6 +9,7 @@ use connectx_model::link::rng::Rng;
 use connectx_model::{Card, Config as Model, Unkind};
 
 use super::refusal::Refusal;
+use crate::subnet::{Fault, Path, SA_LID};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);
@@ -18,14 +19,23 @@ const MS: Duration = Duration::from_millis(1);
 pub struct PairDraw {
     /// What they were drawn from.
     pub seed: u64,
-    /// The ports are InfiniBand. Then there is no connection, as the subnet has no manager.
-    pub infiniband: bool,
+    /// The subnet, if the ports are InfiniBand.
+    pub subnet: Option<SubnetDraw>,
     /// The cards.
     pub cards: [CardDraw; 2],
     /// Interrupt vectors that the platform offers for each card; 0: polling.
     pub vectors: u16,
     /// Which card asks for the connection.
     pub client: usize,
+}
+
+/// An InfiniBand subnet between the cards.
+#[derive(Debug, Clone)]
+pub struct SubnetDraw {
+    /// What the way between the cards is like.
+    pub path: Path,
+    /// What becomes of the first answers of subnet administration.
+    pub faults: Vec<Fault>,
 }
 
 /// A card, and how its driver is set up.
@@ -108,11 +118,13 @@ impl PairDraw {
         for card in &mut cards {
             card.refuse_event_queues(vectors);
         }
+        let client = dice.below(2) as usize;
+        let subnet = infiniband.then(|| subnet(&mut dice, &mut cards));
         Self {
             seed,
-            infiniband,
+            subnet,
             vectors,
-            client: dice.below(2) as usize,
+            client,
             cards,
         }
     }
@@ -149,6 +161,8 @@ fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool, infiniband: bool) 
         false => dice.of(Card::ALL),
     };
     let mut model = Model::card(kind, unit as u8 + 1);
+    // The driver asks for nothing whose answer is not known.
+    model.unknown_answers_are_fatal = true;
     model.embedded_cpu = dice.one_in(6);
     model.mtu = mtu;
     model.firmware = (
@@ -195,6 +209,33 @@ fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool, infiniband: bool) 
         refusals: std::mem::take(&mut dice.refusals),
         model,
     }
+}
+
+/// The way between two InfiniBand ports, and how well subnet administration answers.
+fn subnet(dice: &mut Dice, cards: &mut [CardDraw; 2]) -> SubnetDraw {
+    for (card, lid) in cards.iter_mut().zip(SA_LID + 1..) {
+        card.model.lid = lid;
+    }
+    let path = Path {
+        mtu: dice.byte(1, 5),
+        rate: dice.of(&[2, 3, 16, 18]),
+        life: dice.byte(8, 18),
+        service_level: dice.byte(0, 15),
+        hop_limit: match dice.flip() {
+            true => 0,
+            false => dice.byte(1, 255),
+        },
+    };
+    let faults = (0..dice.below(3))
+        .map(|_| match dice.below(5) {
+            0 => Fault::QuestionLost,
+            1 => Fault::AnswerLost,
+            2 => Fault::Late(dice.up_to(500 * MS)),
+            3 => Fault::Busy,
+            _ => Fault::Twice,
+        })
+        .collect();
+    SubnetDraw { path, faults }
 }
 
 /// What the card is, and where its registers are.
@@ -510,16 +551,11 @@ fn driver(dice: &mut Dice, polled: bool) -> bareverbs_core::Config {
 
 impl fmt::Display for PairDraw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            infiniband,
-            vectors,
-            client,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "InfiniBand {infiniband}, {vectors} vectors, card {client} connects"
-        )?;
+        let (vectors, client) = (self.vectors, self.client);
+        writeln!(f, "{vectors} vectors, card {client} connects")?;
+        if let Some(subnet) = &self.subnet {
+            writeln!(f, "InfiniBand: {subnet:?}")?;
+        }
         for (index, card) in self.cards.iter().enumerate() {
             writeln!(f, "card {index}: {card}")?;
         }

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use bareverbs_core::{
-    CqSlot, Device, DeviceSlot, GidEntry, PageChunk, QpSlot, RoceVersion, SrqSlot, Storage,
+    CqSlot, Device, DeviceSlot, Gid, GidEntry, PageChunk, QpSlot, RoceVersion, SrqSlot, Storage,
 };
 use connectx_model::Objects;
 
 use super::draw::{CardDraw, PairDraw};
 use super::refusal::{Refusal, Trouble};
 use super::{Report, commands, selftest, talk};
+use crate::subnet::{Port, Subnet};
 use crate::{Accounting, Builder, ModelPlatform, World};
 
 /// Queue pairs and completion queues that a device has room for.
@@ -92,7 +93,7 @@ impl Record<'_> {
 
 /// From reset to the end.
 pub(super) fn live(pair: &PairDraw) -> Result<Report, String> {
-    let world = Builder::new()
+    let world = link(pair)
         .function(pair.cards[0].model.clone())
         .function(pair.cards[1].model.clone())
         .interrupts(pair.vectors)
@@ -108,6 +109,33 @@ pub(super) fn live(pair: &PairDraw) -> Result<Report, String> {
         nothing_left(&world, card, before[card])?;
     }
     Ok(record.report)
+}
+
+/// A cable, or an InfiniBand subnet that knows both ports.
+fn link(pair: &PairDraw) -> Builder {
+    let Some(fabric) = &pair.subnet else {
+        return Builder::new();
+    };
+    let subnet = Subnet::default();
+    subnet.with(|state| {
+        state.administration.path = fabric.path;
+        state.faults = fabric.faults.iter().copied().collect();
+        state.administration.ports = pair
+            .cards
+            .iter()
+            .map(|card| Port {
+                gid: port_gid(card).0,
+                lid: card.model.lid,
+            })
+            .collect();
+    });
+    Builder::with_link(subnet.link(pair.cards.len()), pair.seed)
+}
+
+/// The GID of an InfiniBand port.
+fn port_gid(card: &CardDraw) -> Gid {
+    let guid = card.model.port_guid;
+    Gid((0xfe80_u128 << 112 | u128::from(guid)).to_be_bytes())
 }
 
 fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
@@ -132,27 +160,37 @@ fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
         capabilities(device, &pair.cards[card])?;
         let raced = commands::run(device);
         record.judge("commands", &[card], raced)?;
-        if !pair.infiniband {
-            let version = address(device, card);
-            ready[card] = record.judge("address", &[card], version)?;
-        }
+        // An InfiniBand port has its address from the subnet's manager.
+        ready[card] = match pair.subnet {
+            Some(_) => Some(()),
+            None => record.judge("address", &[card], address(device, card))?,
+        };
         if !pair.cards[card].force_loopback {
             world.set_link(card, true);
         }
-        let tested = selftest::run(device, &pair.cards[card], ready[card].is_some());
+        let roce = pair.subnet.is_none() && ready[card].is_some();
+        let tested = selftest::run(device, &pair.cards[card], roce);
         if let Some(true) = record.judge("self test", &[card], tested)? {
             record.report.self_tests += 1;
         }
         world.set_link(card, true);
     }
     if let ([Some(first), Some(second)], [Some(()), Some(())]) = (&devices, ready) {
-        let macs = [first.mac(), second.mac()].map(|mac| mac.map_err(Trouble::from));
-        let [Ok(first_mac), Ok(second_mac)] = macs else {
-            return Err(format!("MAC addresses: {macs:?}"));
+        let devices = [first, second];
+        let talked = if pair.subnet.is_some() {
+            let gids = pair.cards.each_ref().map(port_gid);
+            talk::infiniband(world, pair, devices, gids)
+        } else {
+            let macs = devices.map(|device| device.mac().map_err(Trouble::from));
+            let [Ok(first), Ok(second)] = macs else {
+                return Err(format!("MAC addresses: {macs:?}"));
+            };
+            talk::roce(world, pair, devices, [first, second])
         };
-        let talked = talk::run(world, pair, [first, second], [first_mac, second_mac]);
         let talked = record.judge("connection", &[0, 1], talked)?;
         record.report.connections += usize::from(talked.is_some());
+        let infiniband = pair.subnet.is_some() && talked.is_some();
+        record.report.infiniband_connections += usize::from(infiniband);
     }
     for (card, device) in devices.into_iter().enumerate() {
         let Some(device) = device else {

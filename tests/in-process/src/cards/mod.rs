@@ -30,6 +30,9 @@ pub const KEPT: &[u64] = &[
     10, 14, 26, 45, 62, 140,
     // The connection manager granted atomics on cards that have none: no connection, at the server or at the client.
     1, 5,
+    // The connection manager took an InfiniBand completion's service level for the type of RoCE's network header: requests
+    // with a global header and service level 2, 6, 10 or 14 were lost.
+    46, 143,
 ];
 
 /// What came of a pair of drawn cards.
@@ -41,6 +44,8 @@ pub struct Report {
     pub self_tests: usize,
     /// Connections that were made.
     pub connections: usize,
+    /// Those of them that are between InfiniBand ports.
+    pub infiniband_connections: usize,
     /// Steps that were refused for a reason that the draw names, by reason ([`Refusal::ALL`]).
     pub refused: [usize; Refusal::ALL.len()],
 }
@@ -58,6 +63,7 @@ impl core::ops::AddAssign for Report {
         self.up += other.up;
         self.self_tests += other.self_tests;
         self.connections += other.connections;
+        self.infiniband_connections += other.infiniband_connections;
         for (sum, more) in self.refused.iter_mut().zip(other.refused) {
             *sum += more;
         }

@@ -4,11 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{
-    self, ChannelId, CmEvent, CmId, ConnParam, EventType, PortSpace, QpInit, RdmaCm, SendFlags,
-    StaticNeighbours,
+    self, ChannelId, CmEvent, CmId, ConnParam, EventType, PortSpace, QpInit, RdmaCm, Resolver,
+    SendFlags, SockAddr, SockaddrIb, StaticNeighbours, SubnetAdministration, SubnetResources,
 };
+use bareverbs_cm::sa;
 use bareverbs_core::qp::{QpCap, Remote, SendData, SendOp, SendWr};
-use bareverbs_core::{Access, Buffer, RKey, WcStatus};
+use bareverbs_core::{Access, Buffer, Gid, RKey, WcStatus};
 
 use super::draw::PairDraw;
 use super::life::{Card, ip};
@@ -34,7 +35,7 @@ const LEN: usize = INBOX + MESSAGE;
 const SENDS: u64 = 3;
 const RECEIVE: u64 = 100;
 
-type Cm<'s, 'd> = RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'s>>;
+type Cm<'s, 'd, R> = RdmaCm<'s, 'd, ModelPlatform, R>;
 
 struct End<'d> {
     card: usize,
@@ -43,9 +44,9 @@ struct End<'d> {
     remote: (u64, RKey),
 }
 
-struct Talk<'w, 's, 'd> {
+struct Talk<'w, 's, 'd, R> {
     world: &'w World,
-    cms: [Cm<'s, 'd>; 2],
+    cms: [Cm<'s, 'd, R>; 2],
     channels: [ChannelId; 2],
     events: Vec<(usize, CmEvent)>,
     pause: Duration,
@@ -55,25 +56,61 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, Trouble> {
     Err(Trouble::Wrong(what.into()))
 }
 
-/// Listen, connect, exchange, disconnect, forget.
-pub(super) fn run(
+/// By IP addresses, between two RoCE ports.
+pub(super) fn roce(
     world: &World,
     pair: &PairDraw,
     devices: [&Card<'_>; 2],
     macs: [[u8; 6]; 2],
 ) -> Result<(), Trouble> {
     let neighbours = [0, 1].map(|card| (ip(card), macs[card]));
+    let resolvers = [0, 1].map(|_| StaticNeighbours(&neighbours));
+    let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT);
+    let there = SocketAddr::new(ip(1 - pair.client), PORT);
+    run(world, pair, devices, resolvers, [any.into(), there.into()])
+}
+
+/// By GIDs, between two InfiniBand ports, with the path from subnet administration.
+pub(super) fn infiniband(
+    world: &World,
+    pair: &PairDraw,
+    devices: [&Card<'_>; 2],
+    gids: [Gid; 2],
+) -> Result<(), Trouble> {
+    let mut rooms = [0, 1].map(|_| SubnetResources::<2>::new());
+    let [first, second] = &mut rooms;
+    let resolver = |card: u64, storage| {
+        let config = sa::Config::new((pair.seed.wrapping_mul(2) + card) << 32);
+        SubnetAdministration::new(config, storage)
+    };
+    let resolvers = [resolver(0, first.storage()), resolver(1, second.storage())];
+    let names = [Gid::ZERO, gids[1 - pair.client]];
+    let names = names.map(|gid| SockaddrIb::new(gid, PortSpace::Tcp, PORT).into());
+    run(world, pair, devices, resolvers, names)
+}
+
+/// Listen, connect, exchange, disconnect, forget. The names are those to listen at and to connect to.
+fn run<R: Resolver>(
+    world: &World,
+    pair: &PairDraw,
+    devices: [&Card<'_>; 2],
+    resolvers: [R; 2],
+    names: [SockAddr; 2],
+) -> Result<(), Trouble> {
     let mut rooms = [0, 1].map(|_| Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
     let [first, second] = &mut rooms;
-    let manager = |card: usize, storage| {
+    let manager = |card: usize, resolver, storage| {
         let config = rdma::Config {
             gsi_depth: 16,
             ..rdma::Config::new(pair.seed.wrapping_mul(2) + card as u64)
         };
-        let resolver = StaticNeighbours(&neighbours);
         RdmaCm::new(devices[card], resolver, config, storage)
     };
-    let mut cms = [manager(0, first.storage())?, manager(1, second.storage())?];
+    let [here, there] = resolvers;
+    let mut cms = [
+        manager(0, here, first.storage())?,
+        manager(1, there, second.storage())?,
+    ];
     let [first, second] = &mut cms;
     let channels = [
         first.create_event_channel()?,
@@ -87,10 +124,10 @@ pub(super) fn run(
         pause: SHORTEST,
     };
     let atomics = pair.cards.each_ref().map(|card| card.atomics);
-    talk.conversation(pair.client, atomics, pair.seed)
+    talk.conversation(pair.client, names, atomics, pair.seed)
 }
 
-impl<'d> Talk<'_, '_, 'd> {
+impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
     fn turn(&mut self) -> Result<(), Trouble> {
         let before = self.events.len();
         for card in 0..2 {
@@ -168,18 +205,17 @@ impl<'d> Talk<'_, '_, 'd> {
     fn conversation(
         &mut self,
         client: usize,
+        [any, address]: [SockAddr; 2],
         atomics: [bool; 2],
         seed: u64,
     ) -> Result<(), Trouble> {
         let server = 1 - client;
         let listener =
             self.cms[server].create_id(Some(self.channels[server]), 0, PortSpace::Tcp)?;
-        let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT);
         self.cms[server].bind_addr(listener, any)?;
         self.cms[server].listen(listener, 2)?;
 
         let id = self.cms[client].create_id(Some(self.channels[client]), 0, PortSpace::Tcp)?;
-        let address = SocketAddr::new(ip(server), PORT);
         self.cms[client].resolve_addr(id, None, address, SECOND)?;
         self.expect(client, EventType::AddrResolved)?;
         self.cms[client].resolve_route(id, SECOND)?;
