@@ -101,6 +101,16 @@ impl Capabilities {
         1u32.wrapping_shl(self.hca.log_max_mkey() as u32)
     }
 
+    /// Bytes of the longest memory region: `ibv_device_attr.max_mr_size`, from `log_max_mrw_sz`. The cards that are known
+    /// say 64, which is no limit; 0 would be no region at all, and is taken as nothing said.
+    #[must_use]
+    pub const fn max_mr_size(&self) -> u64 {
+        match self.hca.log_max_mrw_sz() {
+            log @ 1..=63 => 1 << log,
+            _ => u64::MAX,
+        }
+    }
+
     /// Protection domains that can exist.
     #[must_use]
     pub const fn max_pd(&self) -> u32 {

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, DestroyMkeyIn, Mkc};
 use bitflags::bitflags;
 
+use crate::capabilities::Capabilities;
 use crate::device::{Device, TailIn};
 use crate::dma::DmaBuffer;
 use crate::error::CommandError;
@@ -57,6 +58,14 @@ pub enum MrError {
     NoAtomics,
     /// There is nothing to register.
     Empty,
+    /// The region is longer than the device allows
+    /// ([`Capabilities::max_mr_size`](crate::Capabilities::max_mr_size)).
+    TooLong {
+        /// Length.
+        len: usize,
+        /// The longest.
+        limit: u64,
+    },
     /// The region's device addresses (from `iova` on) would go round the end of the address space.
     AddressWraps {
         /// First address.
@@ -85,6 +94,10 @@ impl fmt::Display for MrError {
             }
             Self::NoAtomics => f.write_str(NO_ATOMICS),
             Self::Empty => f.write_str("an empty region cannot be registered"),
+            Self::TooLong { len, limit } => write!(
+                f,
+                "a region of {len} bytes, and the device has them up to {limit}"
+            ),
             Self::AddressWraps { iova, len } => {
                 write!(
                     f,
@@ -168,6 +181,18 @@ impl Mkey {
     }
 }
 
+fn check_region(caps: &Capabilities, len: usize, access: Access) -> Result<(), MrError> {
+    check_access(access, caps.has_atomics())?;
+    if len == 0 {
+        return Err(MrError::Empty);
+    }
+    let limit = caps.max_mr_size();
+    if len as u64 > limit {
+        return Err(MrError::TooLong { len, limit });
+    }
+    Ok(())
+}
+
 fn check_access(access: Access, atomics: bool) -> Result<(), MrError> {
     if access.contains(Access::REMOTE_ATOMIC) && !atomics {
         return Err(MrError::NoAtomics);
@@ -249,11 +274,8 @@ impl<'d, P: Platform> Pd<'d, P> {
         iova: u64,
         access: Access,
     ) -> Result<Mr<'d, P>, MrError> {
-        check_access(access, self.device.capabilities().has_atomics())?;
         let len = region.len();
-        if len == 0 {
-            return Err(MrError::Empty);
-        }
+        check_region(self.device.capabilities(), len, access)?;
         if iova.checked_add(len as u64).is_none() {
             return Err(MrError::AddressWraps { iova, len });
         }
@@ -300,10 +322,7 @@ impl<'d, P: Platform> Pd<'d, P> {
 
     /// Allocates memory that the device can reach: safe to share with it, because it is never seen as a Rust reference.
     pub fn alloc_buffer(&self, len: usize, access: Access) -> Result<Buffer<'d, P>, MrError> {
-        check_access(access, self.device.capabilities().has_atomics())?;
-        if len == 0 {
-            return Err(MrError::Empty);
-        }
+        check_region(self.device.capabilities(), len, access)?;
         let align = if len < 4096 { 64 } else { 4096 };
         let layout = len
             .checked_next_multiple_of(align)

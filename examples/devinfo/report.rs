@@ -133,7 +133,7 @@ fn limits(report: &mut Report, capabilities: &Capabilities) {
     let groups = power(hca.log_max_mcg());
     let members = u64::from(hca.max_qp_mcg());
 
-    report.hex("max_mr_size", u64::MAX);
+    report.hex("max_mr_size", capabilities.max_mr_size());
     report.hex("page_size_cap", !(power(hca.log_pg_sz()) - 1));
     report.number("max_qp", qps);
     report.number("max_qp_wr", capabilities.max_qp_wr().into());

@@ -1,8 +1,54 @@
 //! Which memory a key opens, and when it is closed. Wrong use of keys is with the errors.
 
-use bareverbs_core::{Access, Rc, Remote, WcFlags, WcOpcode, WcStatus};
+use bareverbs_core::{Access, MrError, Rc, Remote, WcFlags, WcOpcode, WcStatus};
 
-use crate::lab::{ALL, SIGNALED, lab, ok, pattern};
+use crate::lab::{ALL, SIGNALED, lab, lab_with, ok, pattern};
+
+/// `log_max_mrw_sz`: the firmware said no with a syndrome that no list explains.
+#[test]
+fn a_region_beyond_the_largest_is_for_the_firmware_to_refuse() {
+    #![expect(unsafe_code)]
+    let small = |mut card: connectx_model::Config| {
+        for caps in [&mut card.general, &mut card.general_max] {
+            caps.set_log_max_mrw_sz(20);
+        }
+        card
+    };
+    const LIMIT: usize = 1 << 20;
+    let too_long = MrError::TooLong {
+        len: LIMIT + 1,
+        limit: LIMIT as u64,
+    };
+    lab_with(small, |lab| {
+        let side = &lab.sides[0];
+        assert_eq!(side.device.capabilities().max_mr_size(), LIMIT as u64);
+        drop(
+            side.pd
+                .alloc_buffer(LIMIT, ALL)
+                .expect("as long as it may be"),
+        );
+        let refused = side.pd.alloc_buffer(LIMIT + 1, ALL).unwrap_err();
+        assert_eq!(refused, too_long);
+        assert_eq!(
+            refused.to_string(),
+            "a region of 1048577 bytes, and the device has them up to 1048576"
+        );
+        // UNSAFETY: the memory outlives its regions, and no reference to it is held while they exist.
+        let mut memory = vec![0_u8; LIMIT + 1];
+        let region = std::ptr::NonNull::from(&mut memory[..]);
+        // SAFETY: as above.
+        let refused = unsafe { side.pd.reg_mr(region, ALL) }.unwrap_err();
+        assert_eq!(refused, too_long);
+    });
+    // The cards that are known have no limit.
+    lab(|lab| {
+        let caps = lab.sides[0].device.capabilities();
+        assert_eq!(
+            (caps.hca.log_max_mrw_sz(), caps.max_mr_size()),
+            (64, u64::MAX)
+        );
+    });
+}
 
 /// Memory of the caller, registered where it lies and under other addresses.
 #[test]
