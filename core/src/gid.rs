@@ -9,6 +9,7 @@ pub use bareverbs_firmware_cmds::values::RoceVersion;
 use crate::device::Device;
 use crate::error::CommandError;
 use crate::platform::Platform;
+use crate::port::LinkLayer;
 
 /// A port's address: 128 bits, read as an IPv6 address. RoCE v2 over IPv4 uses the mapped form `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -143,6 +144,8 @@ pub enum GidError {
     NoMac,
     /// The port is InfiniBand; its GIDs are the subnet manager's.
     NotRoce,
+    /// The port is Ethernet, and the device has no RoCE on it (capability `roce`).
+    NoRoce,
     /// The device does not have this encapsulation.
     Version(RoceVersion),
     /// The firmware refused.
@@ -160,6 +163,7 @@ impl fmt::Display for GidError {
             ),
             Self::NoMac => f.write_str(NO_MAC),
             Self::NotRoce => f.write_str("the GIDs of an InfiniBand port are not the driver's"),
+            Self::NoRoce => f.write_str("the device has no RoCE on this port"),
             Self::Version(version) => write!(f, "the device does not have RoCE {version:?}"),
             Self::Command(error) => error.fmt(f),
         }
@@ -329,6 +333,7 @@ impl<P: Platform> Device<'_, P> {
         if entry.mac == [0; 6] {
             return Err(GidError::NoMac);
         }
+        self.roce_table()?;
         let supported = self.capabilities().roce_versions();
         if !supported.contains(&Some(entry.version)) {
             return Err(GidError::Version(entry.version));
@@ -342,10 +347,7 @@ impl<P: Platform> Device<'_, P> {
     }
 
     fn write_gid(&self, index: u16, entry: Option<GidEntry>) -> Result<(), GidError> {
-        let len = self.gid_table_len();
-        if len == 0 {
-            return Err(GidError::NotRoce);
-        }
+        let len = self.roce_table()?;
         if usize::from(index) >= len {
             return Err(GidError::Index { index, len });
         }
@@ -360,6 +362,16 @@ impl<P: Platform> Device<'_, P> {
         Ok(())
     }
 
+    /// The length of the table, on ports that have one.
+    fn roce_table(&self) -> Result<usize, GidError> {
+        let caps = self.capabilities();
+        match (caps.link_layer(), caps.roce) {
+            (LinkLayer::InfiniBand, _) => Err(GidError::NotRoce),
+            (LinkLayer::Ethernet, None) => Err(GidError::NoRoce),
+            (LinkLayer::Ethernet, Some(_)) => Ok(self.gid_table_len()),
+        }
+    }
+
     /// The port whose table it is, which is to be said where a function can have several.
     fn vhca_port_num(&self) -> u8 {
         u8::from(self.capabilities().hca.num_vhca_ports() > 0)
@@ -367,7 +379,7 @@ impl<P: Platform> Device<'_, P> {
 
     /// Asks the firmware for an entry of its table (QUERY_ROCE_ADDRESS), past the driver's own copy.
     pub fn query_gid(&self, index: u16) -> Result<Option<GidEntry>, GidError> {
-        let len = self.gid_table_len();
+        let len = self.roce_table()?;
         if usize::from(index) >= len {
             return Err(GidError::Index { index, len });
         }

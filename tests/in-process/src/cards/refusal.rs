@@ -136,7 +136,7 @@ impl Refusal {
             ),
             Self::NoRoce => matches!(
                 trouble,
-                Trouble::Gid(GidError::NotRoce | GidError::Version(RoceVersion::V2))
+                Trouble::Gid(GidError::NoRoce | GidError::Index { index: 0, len: 0 })
             ),
             Self::NoRoceV2 => {
                 matches!(trouble, Trouble::Gid(GidError::Version(RoceVersion::V2)))
