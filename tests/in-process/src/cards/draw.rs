@@ -216,6 +216,10 @@ fn subnet(dice: &mut Dice, cards: &mut [CardDraw; 2]) -> SubnetDraw {
     for (card, lid) in cards.iter_mut().zip(SA_LID + 1..) {
         card.model.lid = lid;
     }
+    // Virtual functions may be without GUIDs, but no two ports of a subnet have the same.
+    if cards.iter().all(|card| card.model.port_guid == 0) {
+        cards[1].model.port_guid = 1;
+    }
     let path = Path {
         mtu: dice.byte(1, 5),
         rate: dice.of(&[2, 3, 16, 18]),
