@@ -7,6 +7,14 @@
 //! Firmware numbers the functions on either side from 0, and tells them apart by a bit in the commands and events that
 //! name one: function 0 without it is the host's. The init segment says on which side this driver runs. It does nothing
 //! for functions of the other side but lend pages that the firmware asks for.
+//!
+//! In particular it does not enable the host's physical function. Linux's driver for an ECPF sends ENABLE_HCA for
+//! function 0 without `embedded_cpu_function`: while it loads (`mlx5_ec_init`) if the ECPF does not manage the e-switch,
+//! otherwise once the e-switch is set up (`mlx5_eswitch_enable_pf_vf_vports`). The command clears `initializing` in the
+//! init segment of the host's function, so that the host's driver goes on. Nothing that Linux does for the ECPF's own
+//! queues waits for it, and this driver does not need it either. Without it a driver on the host waits in
+//! `initializing`. For both sides to work, run Linux's driver on the card's processors, and this one on a virtual
+//! function there.
 
 use bareverbs_firmware_cmds::values::AllowedList;
 use bareverbs_firmware_cmds::vport::{
