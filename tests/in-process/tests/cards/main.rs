@@ -1,7 +1,8 @@
-//! The profile matrix: every card that the model can be comes up, carries verified data, holds a connection of the
-//! connection manager, and goes down leaving nothing behind.
+//! The profile matrix: every card that the model can be comes up, carries verified data and Ethernet frames, holds a
+//! connection of the connection manager, and goes down leaving nothing behind.
 
 mod connection;
+mod ethernet;
 #[allow(dead_code, reason = "the tests of verbs use the rest")]
 #[path = "../verbs/lab.rs"]
 mod lab;
