@@ -402,7 +402,6 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         while let Some(change) = self.resolver.next_change() {
             self.neighbour_changed(&change);
         }
-        self.engine.handle_timeout(now);
         if self.wait_head != NIL {
             self.ask_again(now);
         }
@@ -414,6 +413,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
         loop {
             self.receive(now)?;
+            // After what has arrived: an application that was away for longer than a timer repeats no message that was
+            // answered meanwhile, and gives no connection up.
+            self.engine.handle_timeout(now);
             self.work(now);
             self.flush(now)?;
             // Moving QPs takes commands, and waiting for these takes notice of interrupts, those of MADs among them: look

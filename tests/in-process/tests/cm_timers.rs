@@ -119,6 +119,43 @@ fn timers_of_the_manager() {
     assert_eq!(times, [0]);
 }
 
+/// An end that was away while its timer expired takes the answer that came meanwhile, and repeats nothing.
+#[test]
+fn an_answer_that_waits_counts_before_a_timer() {
+    let mut pair = Pair::new();
+    pair.listener();
+    let (_, theirs) = requested(&mut pair);
+    pair.cms[1].accept(theirs, None).unwrap();
+    // Both ends were away: the REP waits for one, and then the RTU for the other.
+    for node in 0..2 {
+        pair.world.advance(SECOND);
+        let cm = &mut pair.cms[node];
+        cm.poll(cm.now()).unwrap();
+        assert_eq!(cm.stats().repeated, 0, "node {node}");
+        pair.expect(node, EventType::Established);
+    }
+}
+
+/// The same after the last repetition: the connection came about, and was given up.
+#[test]
+fn an_answer_that_waits_counts_before_the_end_of_the_retries() {
+    let mut pair = Pair::new();
+    pair.cms[0].engine_config_mut().timers = SHORT;
+    pair.listener();
+    let ours = pair.client();
+    pair.cms[0].connect(ours, None).unwrap();
+    // At 0, 554 and 1,107 ms; the end is at 1,661 ms.
+    let times = alone(&mut pair, 0, 1500 * MS, Attribute::Req);
+    assert_eq!(times.len(), 3, "{times:?}");
+    pair.cms[1].poll(pair.cms[1].now()).unwrap();
+    let event = pair.cms[1].try_get_cm_event(pair.channels[1]).unwrap();
+    let theirs = event.expect("a request").id;
+    pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+    pair.cms[1].accept(theirs, None).unwrap();
+    pair.world.advance(SECOND);
+    pair.expect(0, EventType::Established);
+}
+
 /// How the second REQ is answered while the application thinks: with an MRA or, if it wants to, not at all.
 #[test]
 fn mra_of_a_listener_and_of_an_id() {
