@@ -100,7 +100,68 @@ fn main() -> io::Result<()> {
             )?;
         }
     }
+    addresses(&corpus.join("frame"), &frames)?;
     ports(&corpus.join("frame"))
+}
+
+/// Requests with addresses that are no host's, each from a host that the port knows. A local GID of 0 ended servers with
+/// debug assertions, and messages went to directed broadcast addresses.
+fn addresses(corpus: &Path, frames: &[&[u8]]) -> io::Result<()> {
+    /// Where a MAD has the last bytes of addresses: the REQ's primary local GID, and the source in the RDMA CM's header.
+    const GID: u8 = 24 + 56 + 12;
+    const HEADER: u8 = 24 + 140 + 4 + 12;
+    let zero = [GID - 2, 0, GID - 1, 0, GID, 0, GID + 3, 0];
+    // Say a REQ with so many bytes changed, accept it, let an answer be sent, and hang up.
+    let req = |changed: &[u8]| {
+        let mut step = vec![3, 0, 0, 1, 0, changed.len() as u8 / 2];
+        step.extend(changed);
+        step.extend([6, 2, 5, 22, 6, 0x82, 5, 22]);
+        step
+    };
+    for (name, changed) in [
+        ("req-gid-zero", &zero[..]),
+        ("req-gid-any", &[GID, 0, GID + 3, 0]),
+        ("req-gid-directed-broadcast", &[GID + 3, 255]),
+        ("req-gid-group", &[GID, 224]),
+        ("req-gid-loopback", &[GID, 127]),
+        ("req-header-directed-broadcast", &[HEADER + 3, 255]),
+        ("req-header-group", &[HEADER, 224]),
+    ] {
+        write(corpus, name, &[arp(1, [10, 0, 0, 2]), req(changed)], &[1])?;
+    }
+    // The same in the frame: Linux's first REQ over IPv4 that the port can be the destination of.
+    let first = frames.iter().find(|frame| {
+        let to_gsi = mad(frame).is_some_and(|mad| mad[16..18] == [0, 0x10]);
+        to_gsi && frame.get(30..34) == Some(&[10, 0, 0, 1])
+    });
+    let first = first.ok_or_else(|| io::Error::other("no REQ to 10.0.0.1 in the capture"))?;
+    for (name, source) in [
+        ("req-from-directed-broadcast", [10, 0, 0, 255]),
+        ("req-from-any", [0, 0, 0, 0]),
+        ("req-from-group", [224, 0, 0, 1]),
+    ] {
+        let mut frame = first.to_vec();
+        frame[26..30].copy_from_slice(&source);
+        frame[24..26].fill(0);
+        let sum = frame[14..34].chunks(2).fold(0, |sum, word| {
+            sum + u32::from(word[0]) * 256 + u32::from(word[1])
+        });
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        // To this end, with the ICRC made right.
+        let len = (frame.len() as u16).to_le_bytes();
+        let step = [&[0x30], &len[..], &frame, &[6, 2, 5, 22, 6, 0x82, 5, 22]].concat();
+        write(corpus, name, &[arp(1, source), step], &[1])?;
+    }
+    Ok(())
+}
+
+/// The other end's answer to ARP (2), or its question for this end (1), with this address.
+fn arp(operation: u8, from: [u8; 4]) -> Vec<u8> {
+    let (us, them) = ([2, 0xc9, 0, 0, 0, 1], [2, 0xc9, 0, 0, 0, 2]);
+    let head = [8, 6, 0, 1, 8, 0, 6, 4, 0, operation];
+    let frame = [&us[..], &them, &head, &them, &from, &us, &[10, 0, 0, 1]].concat();
+    [&[0], &(frame.len() as u16).to_le_bytes()[..], &frame].concat()
 }
 
 /// Lives that a port can have.
@@ -129,33 +190,19 @@ fn ports(corpus: &Path) -> io::Result<()> {
             )?;
         }
     }
-    let arp = {
-        let (us, them) = ([2, 0xc9, 0, 0, 0, 1], [2, 0xc9, 0, 0, 0, 2]);
-        let head = [8, 6, 0, 1, 8, 0, 6, 4, 0, 2];
-        let frame = [
-            &us[..],
-            &them,
-            &head,
-            &them,
-            &[10, 0, 0, 2],
-            &us,
-            &[10, 0, 0, 1],
-        ]
-        .concat();
-        [&[0], &(frame.len() as u16).to_le_bytes()[..], &frame].concat()
-    };
+    let answer = arp(2, [10, 0, 0, 2]);
     // Ask: an id, the address, the answer to that, the route, REQ; REP, data, DREQ.
     let active = [
         [7, 9, 7, 1].to_vec(),
-        arp.clone(),
+        answer,
         [5, 10, 6, 1, 7, 1, 6, 1, 7, 1, 5, 10].to_vec(),
         [3, 0, 1, 1, 0, 0, 6, 1, 5, 10].to_vec(),
         [3, 0, 5, 1, 0, 0, 6, 1, 5, 22].to_vec(),
     ];
     write(corpus, "active", &active, &[1])?;
-    // Be asked, accept; RTU, DREQ.
+    // Be asked where this end is, so that it knows the other one; be asked, accept; RTU, DREQ.
     let passive = [
-        arp,
+        arp(1, [10, 0, 0, 2]),
         [3, 0, 0, 1, 0, 0, 6, 2, 5, 10].to_vec(),
         [3, 0, 2, 1, 0, 0, 6, 2, 5, 10].to_vec(),
         [3, 0, 5, 1, 0, 0, 6, 2, 5, 22].to_vec(),

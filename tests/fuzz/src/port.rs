@@ -66,7 +66,39 @@ pub(crate) fn run(input: &mut Input<'_>) {
     });
 }
 
-/// A cable whose far end is the input, which does not listen.
+/// Where a frame goes, if it is a RoCE v2 packet: a datagram to UDP port 4791.
+fn roce_destination(frame: &[u8]) -> Option<IpAddr> {
+    const UDP: u8 = 17;
+    let (to, protocol, udp): (IpAddr, u8, usize) = match frame.get(12..14)? {
+        [8, 0] => {
+            let to: [u8; 4] = frame.get(30..34)?.try_into().ok()?;
+            (to.into(), *frame.get(23)?, 34)
+        }
+        [0x86, 0xdd] => {
+            let to: [u8; 16] = frame.get(38..54)?.try_into().ok()?;
+            (to.into(), *frame.get(20)?, 54)
+        }
+        _ => return None,
+    };
+    let port = frame.get(udp + 2..udp + 4)?;
+    (protocol == UDP && port == 4791_u16.to_be_bytes()).then_some(to)
+}
+
+/// Whether an address can be that of one other host: no wildcard, loopback, group, or broadcast address, that of the port's
+/// own link included.
+fn is_host(address: IpAddr) -> bool {
+    if let IpAddr::V4(v4) = address {
+        // 0.0.0.0/8 and 240.0.0.0/4, and the first and the last address of the link, which is 10.0.0.0/24.
+        let [first, .., last] = v4.octets();
+        let link = v4.octets()[..3] == US.octets()[..3];
+        if first == 0 || first >= 240 || link && (last == 0 || last == 255) {
+            return false;
+        }
+    }
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast())
+}
+
+/// A cable whose far end is the input, which does not listen. It looks where RoCE packets go.
 #[derive(Default)]
 struct Inlet(VecDeque<Vec<u8>>);
 
@@ -74,6 +106,11 @@ impl Link for Inlet {
     fn send(&mut self, from: usize, frame: &[u8], _: Duration) {
         if from == 1 {
             self.0.push_back(frame.to_vec());
+        } else if let Some(to) = roce_destination(frame) {
+            assert!(
+                is_host(to) && frame[0] & 1 == 0,
+                "a RoCE packet goes to {to}: {frame:02x?}"
+            );
         }
     }
 
