@@ -1,9 +1,11 @@
 //! Bring-up: from a function that was just reset to one that verbs can use.
 //!
-//! The commands, in order (20 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot), ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
-//! QUERY_HCA_CAP (RoCE, twice) and SET_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA, QUERY_SPECIAL_CONTEXTS, SET_DRIVER_VERSION,
-//! ALLOC_UAR, CREATE_EQ, MODIFY_NIC_VPORT_CONTEXT (RoCE on). What the device does not have, or does not ask for, is left
-//! out; and so is what a virtual function has no say in: it asks for no pages, and the host's byte order is set for it.
+//! The commands, in order (20 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot),
+//! ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
+//! QUERY_HCA_CAP (RoCE, twice) and SET_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA,
+//! QUERY_SPECIAL_CONTEXTS, SET_DRIVER_VERSION, ALLOC_UAR, CREATE_EQ, MODIFY_NIC_VPORT_CONTEXT (RoCE on). What the device
+//! does not have, or does not ask for, is left out; and so is what a virtual function has no say in: it asks for no pages,
+//! and the host's byte order is set for it.
 
 use core::time::Duration;
 

@@ -27,9 +27,10 @@
 //!   another connection with REJ 30.
 //! * A connection whose peer has lost its memory (REJ 10) does not stand in the way of the peer's next try, and
 //!   [`retry`](Engine::retry) is that next try.
-//! * No message of a peer that asks for a connection can make this end wait longer than [`Config::max_response`], and a flood of requests leaves
-//!   [`Config::reserved`] slots for this end's own. An RTU has to come within [`Config::rtu_limit`], and when there is no
-//!   room for a request the oldest half-open connection goes, of the source that has most of them.
+//! * No message of a peer that asks for a connection can make this end wait longer than [`Config::max_response`], and a
+//!   flood of requests leaves [`Config::reserved`] slots for this end's own. An RTU has to come within
+//!   [`Config::rtu_limit`], and when there is no room for a request the oldest half-open connection goes, of the source
+//!   that has most of them.
 //! * A duplicate REQ is answered with the REP again while that one is unacknowledged.
 //! * The first repetition comes early ([`Timers::early`]) and backs off within the negotiated interval; the number of
 //!   intervals, and so the time to [`Unreachable`](EventKind::Unreachable), stays what was negotiated.
@@ -37,7 +38,8 @@
 //!
 //! # What users of other connection managers complain about
 //!
-//! Tests of `engine_…` and `ip` are in `cm/tests`, the others in `tests/in-process/tests`.
+//! Tests of `engine_…` and `ip` are in `cm/tests`, that of `cmtime` in `examples`, the others in
+//! `tests/in-process/tests`.
 //!
 //! | complaint | answer | test |
 //! |---|---|---|
@@ -57,6 +59,14 @@
 //! | time-outs now and then when hundreds connect at once | QP1 has room for a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
 //! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm_neighbours`: `an_address_goes_with_its_gid` |
 //! | the 1025th connection is dropped without a word | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
+//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a limit of its own | `cm_strangers`: `half_open_connections_keep_no_one_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
+//! | a restarted server loses the requests of clients that know it | requests wait until their senders are found | `cm_strangers`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
+//! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm_strangers`: `newcomers_are_served_among_forged_sources` |
+//! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm_strangers`: `addresses`, `mutations` |
+//! | a late copy of an old REQ opens a connection | its names are remembered | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_ghost` |
+//! | an MRA does not hold for as long as it says | its time counts in full | `engine_limits`: `an_mra_to_a_request_counts_in_full` |
+//! | a client that ends leaves its server connected | REJ 4 or DREQ for what is left | `cm_stale`: `a_manager_that_ends_says_goodbye` |
+//! | an application that was away gives answered requests up | what has arrived counts before timers | `cm_timers`: `an_answer_that_waits_counts_before_a_timer` |
 //!
 //! ```
 //! use bareverbs_cm::engine::*;
@@ -66,8 +76,10 @@
 //! let (mut a, mut b) = ([Slot::EMPTY; 4], [Slot::EMPTY; 4]);
 //! let (mut al, mut bl) = ([ListenerSlot::EMPTY; 1], [ListenerSlot::EMPTY; 1]);
 //! let (mut ar, mut br) = ([ReplySlot::EMPTY; 4], [ReplySlot::EMPTY; 4]);
-//! let mut client = Engine::new(Config::new(1, 0xa), Storage { connections: &mut a, listeners: &mut al, replies: &mut ar, ..Storage::default() });
-//! let mut server = Engine::new(Config::new(2, 0xb), Storage { connections: &mut b, listeners: &mut bl, replies: &mut br, ..Storage::default() });
+//! let ours = Storage { connections: &mut a, listeners: &mut al, replies: &mut ar, ..Storage::default() };
+//! let theirs = Storage { connections: &mut b, listeners: &mut bl, replies: &mut br, ..Storage::default() };
+//! let mut client = Engine::new(Config::new(1, 0xa), ours);
+//! let mut server = Engine::new(Config::new(2, 0xb), theirs);
 //! let now = Duration::ZERO;
 //!
 //! server.listen(0x0106_1c06, 16, false, 0)?;
@@ -141,7 +153,8 @@ pub struct Config {
     /// same server at once do not come back at once. 0 keeps to the exact times.
     pub jitter: u8,
     /// Exponent of the longest time that the other end can make this end wait for one answer, by its REQ or by an MRA to the
-    /// REP: 24, what Linux asks for, is 69 s. The MRA to a REQ of this end counts in full. Without such a bound a single REQ could take a slot for days.
+    /// REP: 24, what Linux asks for, is 69 s. The MRA to a REQ of this end counts in full. Without such a bound a single REQ
+    /// could take a slot for days.
     pub max_response: u8,
     /// How long an accepted request may wait for its RTU, at most, unless its peer asks for more time (MRA). The peer's REQ
     /// may ask for minutes; but RTU needs no thinking.

@@ -210,8 +210,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Sees to it that there is room for one more request to a listener: half-open connections may have to go for it, see
-    /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). The last eighth of the ids is not for a source
-    /// that has as many half-open connections, some of them old.
+    /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). Who gets the last eighth of the ids:
+    /// [`Storage::ids`](super::Storage::ids).
     fn make_room(
         &mut self,
         now: Duration,
