@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) server: SocketAddr,
     pub(crate) retries: u8,
     pub(crate) timeout: Duration,
+    /// Forget where the server is before its address is resolved.
+    pub(crate) forget: bool,
 }
 
 struct Connection {
@@ -76,10 +78,12 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         let channel = self.channel;
         self.reached(Stage::Begin)?;
         let cq = completions(self.cm)?;
-        // A server that is asked for knows who asks. One that had announced itself would not know whom to answer, and lose
-        // most of the requests that come at once while it finds out, which is not what is measured.
-        self.cm.poll(self.cm.now())?;
-        self.cm.resolver_mut().host().forget(server.ip(), None);
+        // The server's address is to be asked for, which is a part of what is measured: where a server is that has announced
+        // itself is known. It knows the same of the client then. An announcement that is still on its way undoes this.
+        if self.plan.forget {
+            self.cm.poll(self.cm.now())?;
+            self.cm.resolver_mut().host().forget(server.ip(), None);
+        }
         self.times.begin(Step::CreateId, self.cm.now());
         for number in 0..self.plan.connections {
             self.times.start(Step::CreateId, number, self.cm.now());

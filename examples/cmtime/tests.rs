@@ -1,11 +1,14 @@
 //! Both ends on two device models.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bareverbs::cm::rdma::{EventType, PortSpace};
 use bareverbs::verbs::Platform;
 use clap::{CommandFactory, Parser};
 
+use super::client::{Client, Plan};
 use super::node::{About, Cm};
 use super::program::Program;
 use super::report::{Step, Times};
@@ -85,6 +88,108 @@ fn a_slow_server_has_room_for_all_connections_of_its_client() {
     let options = Options::parse_from(["cmtime", "-c", "100"]);
     let times = options.addresses.clone().run(&Slow(options));
     assert_eq!(times.unwrap().unwrap().connections(), 100);
+}
+
+/// The program, with a server that knows nothing of its client when the requests come.
+struct Stranger {
+    options: Options,
+    /// The client has asked for the server, and the server may forget that.
+    asked: AtomicBool,
+    /// It has.
+    forgotten: AtomicBool,
+    repeated: AtomicU64,
+}
+
+/// Takes part in what goes on until the other end is so far.
+fn until<P: Platform>(cm: &mut Cm<'_, '_, P>, flag: &AtomicBool) -> Result<()> {
+    while !flag.load(Ordering::Acquire) {
+        cm.wait(cm.now() + Duration::from_millis(1))?;
+    }
+    Ok(())
+}
+
+impl Program for Stranger {
+    type Served = usize;
+    type Found = Times;
+
+    const NAME: &'static str = "cmtime";
+    const CLIENT: usize = 1;
+
+    fn connections(&self) -> usize {
+        Program::connections(&self.options)
+    }
+
+    fn serve<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<usize> {
+        listening();
+        until(cm, &self.asked)?;
+        let host = cm.resolver_mut().host();
+        let clients: Vec<IpAddr> = host.neighbours().map(|(address, ..)| address).collect();
+        for client in clients {
+            host.forget(client, None);
+        }
+        self.options.serve(cm, address, &mut || {
+            self.forgotten.store(true, Ordering::Release);
+        })
+    }
+
+    fn work<P: Platform>(
+        &self,
+        cm: &mut Cm<'_, '_, P>,
+        _: &About,
+        [here, server]: [IpAddr; 2],
+        _: bool,
+    ) -> Result<Times> {
+        let (here, server) = ((here, 0).into(), (server, self.options.port).into());
+        let channel = cm.create_event_channel()?;
+        let id = cm.create_id(Some(channel), 0, PortSpace::Tcp)?;
+        cm.resolve_addr(id, Some(here), server, Duration::from_secs(30))?;
+        let event = cm.get_cm_event(channel)?;
+        assert_eq!(event.event, EventType::AddrResolved);
+        cm.destroy_id(id)?;
+        cm.destroy_event_channel(channel)?;
+        self.asked.store(true, Ordering::Release);
+        until(cm, &self.forgotten)?;
+        let plan = Plan {
+            connections: Program::connections(self),
+            here,
+            server,
+            retries: 2,
+            timeout: Duration::from_secs(30),
+            forget: false,
+        };
+        let times = Client::new(&mut *cm, &plan, None)?.run()?;
+        self.repeated.store(cm.stats().repeated, Ordering::Release);
+        Ok(times)
+    }
+
+    fn announce(&self, address: IpAddr) {
+        self.options.announce(address);
+    }
+
+    fn compare(&self, served: &usize, times: &Times) -> Result<()> {
+        self.options.compare(served, times)
+    }
+}
+
+/// A client that knows its server because that one has announced itself does not ask for it, and is not known to it. Of a
+/// hundred requests at once, the server kept 51 while it asked, and the others came again after a quarter of a second. The
+/// client is a patient one, which repeats nothing for seconds: what is late is no matter here.
+#[test]
+fn a_server_that_has_to_ask_for_its_client_loses_no_request() {
+    let program = Stranger {
+        options: Options::parse_from(["cmtime", "-c", "100", "--patient"]),
+        asked: AtomicBool::new(false),
+        forgotten: AtomicBool::new(false),
+        repeated: AtomicU64::new(0),
+    };
+    let times = program.options.addresses.run(&program).unwrap().unwrap();
+    assert_eq!(times.connections(), 100);
+    assert_eq!(program.repeated.load(Ordering::Acquire), 0);
 }
 
 #[test]

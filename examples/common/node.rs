@@ -171,7 +171,8 @@ fn attempt<P: Platform, T>(
             replies: &mut slots(32, || ReplySlot::EMPTY),
             sidr: &mut slots(connections, || SidrSlot::EMPTY),
             groups: &mut slots(connections, || rdma::GroupSlot::EMPTY),
-            parked: &mut slots(connections.max(64), || rdma::ParkedSlot::EMPTY),
+            // A host of which all connections come at once, and which has to be asked for first, may have half of it.
+            parked: &mut slots((2 * connections).max(64), || rdma::ParkedSlot::EMPTY),
         };
         let mut cm = RdmaCm::new(&device, neighbours, config, storage)?;
         if settings.patient {

@@ -341,7 +341,12 @@ impl Default for ChannelSlot {
 /// All the memory that the manager uses beside itself.
 #[derive(Debug)]
 pub struct Storage<'s, 'd, P: Platform> {
-    /// One slot per id.
+    /// One slot per id; each connection that another host asks for takes one when the request comes.
+    ///
+    /// The last eighth (`len / 8` slots) is not for a source that has more half-open connections than that, the one that it
+    /// asks for included, if one of them is older than [`half_open_age`](crate::engine::Config::half_open_age): then that one
+    /// is ended for it with REJ 3, no slot is taken, and the request is served when it comes again. If none is that old, the
+    /// source gets what is free. Sources are counted by a hash of six bits, so that two may count as one.
     pub ids: &'s mut [IdSlot<'d, P>],
     /// One slot per event channel; none are needed for synchronous ids.
     pub channels: &'s mut [ChannelSlot],
@@ -357,7 +362,9 @@ pub struct Storage<'s, 'd, P: Platform> {
     /// One slot per multicast group that an id joins.
     pub groups: &'s mut [GroupSlot],
     /// One slot per message of a host that has to be asked for before it can be answered: as many as hosts may come at once
-    /// to a server that knows none of them. What has no room is lost, and sent again.
+    /// to a server that knows none of them. Once half of them are taken, a host that has an eighth of them gets no more: a
+    /// server whose clients open `n` connections at once each needs `2 * n`. What has no room is lost, and sent again by its
+    /// sender, at the earliest after a quarter of a second if that is one of these managers.
     pub parked: &'s mut [ParkedSlot],
 }
 
