@@ -25,6 +25,7 @@
 //! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
 //! | flow steering | received frames: tables with levels, roots and misses, groups, entries, counters alone and in bulk; outer headers with two VLAN tags, IPv6 extension headers, fragments | frames that are sent, changes to headers, headers inside tunnels, registers between tables |
 //! | unkindness ([`Unkind`]) | commands late and out of order, pages asked for and offered at any moment, late events, late and repeated interrupts, rests between bursts of work, turns of any length | |
+//! | requests that no driver in the field makes | counted ([`Stats::unknown_answers`]), logged, fatal if configured so | what cards answer, which is not known |
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
 mod bar;
