@@ -1,0 +1,327 @@
+//! Connecting and disconnecting.
+
+use core::net::SocketAddr;
+
+use bareverbs_core::Platform;
+
+use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State, Transport};
+use crate::mad::{CmaHeader, RejectReason};
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::service_id;
+use crate::rdma::types::param::{Depths, fits};
+use crate::rdma::types::{
+    ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, CmId, ConnParam, DEVICE_MAX, IdState,
+    IdType, REJECT_PRIVATE_DATA_MAX,
+};
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Writes the RDMA CM's header for a request from one address to another; how long it is. InfiniBand's addresses need none.
+    pub(crate) fn begin_request<const N: usize>(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        data: &mut [u8; N],
+    ) -> Result<usize, RdmaError> {
+        if self.is_infiniband() {
+            return Ok(0);
+        }
+        let header = CmaHeader {
+            source_port: local.port(),
+            source: local.ip(),
+            // A loopback address means nothing on the wire.
+            destination: self.own_for_loopback(peer.ip())?,
+        };
+        let mut bytes = [0; CmaHeader::LEN];
+        header.emit(&mut bytes)?;
+        data[..CmaHeader::LEN].copy_from_slice(&bytes);
+        Ok(CmaHeader::LEN)
+    }
+
+    /// A depth that was asked for, against what the device can: EINVAL above it.
+    fn depth(name: &'static str, asked: u8, max: u8) -> Result<u8, RdmaError> {
+        match asked {
+            DEVICE_MAX => Ok(max),
+            asked if asked > max => Err(RdmaError::TooMuch {
+                name,
+                value: asked.into(),
+                max: max.into(),
+            }),
+            asked => Ok(asked),
+        }
+    }
+
+    /// Asks for a connection (`rdma_connect`). Without parameters: no private data, retries 7, as many READs and atomics as
+    /// the device can. What follows is `Established` (`ConnectResponse` if the id has no QP), `Rejected`, `Unreachable`
+    /// or `ConnectError`.
+    ///
+    /// On an id for datagrams it asks for the service's QP and Q_Key: sends SIDR_REQ. `Established` then says where to send
+    /// ([`UdEvent`](crate::rdma::UdEvent)); `Unreachable` has the status with which the service refused, if it is not a time-out.
+    pub fn connect(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let slot = &self.ids[index];
+        let state = slot.state;
+        if state != IdState::RouteResolved {
+            return Err(RdmaError::WrongState {
+                call: "connect",
+                state,
+            });
+        }
+        if slot.id_type == IdType::XrcRecv {
+            return Err(RdmaError::WrongType {
+                call: "connect",
+                id_type: slot.id_type,
+            });
+        }
+        if slot.port_space.is_datagram() {
+            return self.ask_for_service(id, param.map_or(&[][..], |param| param.private_data));
+        }
+        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let (qp_num, srq) = match (&slot.qp, param) {
+            (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
+            (None, Some(param)) => (param.qp_num, param.srq),
+            // Nobody could say which QP is to be connected.
+            (None, None) => return Err(RdmaError::NoQp),
+        };
+        let param = param.copied().unwrap_or_default();
+        let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
+        let start = self.begin_request(local, peer, &mut data)?;
+        fits(param.private_data.len(), data.len() - start)?;
+        let end = start + param.private_data.len();
+        data[start..end].copy_from_slice(param.private_data);
+        let responder_resources = Self::depth(
+            "responder_resources",
+            param.responder_resources,
+            self.max_responder_resources,
+        )?;
+        let initiator_depth = Self::depth(
+            "initiator_depth",
+            param.initiator_depth,
+            self.max_initiator_depth,
+        )?;
+
+        let now = self.now();
+        let defaults = self.engine.config().timers;
+        let connection = self.engine.connect(
+            now,
+            &ConnectParams {
+                service_id: service_id(slot.port_space, peer.port()),
+                transport: if slot.id_type.is_xrc() {
+                    Transport::Xrc
+                } else {
+                    Transport::Rc
+                },
+                local_qpn: qp_num,
+                path_mtu: slot.path_mtu,
+                rate: slot.rate,
+                packet_life_time: slot.packet_life_time,
+                ack_timeout: slot.ack_timeout,
+                responder_resources,
+                initiator_depth,
+                flow_control: param.flow_control,
+                // The wire has three bits for it.
+                retry_count: param.retry_count.min(7),
+                rnr_retry_count: param.rnr_retry_count.min(7),
+                srq,
+                timers: slot.timers.unwrap_or(defaults),
+                ece: slot.ece,
+                private_data: &data[..end],
+                user: id.to_user(),
+                ..ConnectParams::new(slot.address)
+            },
+        )?;
+        let slot = &mut self.ids[index];
+        slot.connection = Some(connection);
+        slot.state = IdState::Connect;
+        slot.responder_resources = responder_resources;
+        slot.initiator_depth = initiator_depth;
+        slot.failure = None;
+        // Kept for another attempt; no event has it.
+        slot.private[..param.private_data.len()].copy_from_slice(param.private_data);
+        slot.private_len = param.private_data.len() as u8;
+        slot.private_event = None;
+        slot.stale_retries = self.config.stale_retries;
+        self.give_timers(index);
+        self.flush(now)?;
+        self.complete(id)
+    }
+
+    /// Accepts a connection request (`rdma_accept`): brings the QP to RTS and sends REP. Without parameters, or with
+    /// [`DEVICE_MAX`], as many READs and atomics as both ends can. What follows is `Established`.
+    ///
+    /// If the QP cannot be moved the error is returned and nothing is sent: the request can still be rejected.
+    ///
+    /// On an id for datagrams it tells the QP, or that of the parameters, and its Q_Key: sends SIDR_REP. No event follows.
+    pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.ids[index].port_space.is_datagram() {
+            return self.tell_service(index, param);
+        }
+        let connection = self.unanswered(index, "accept")?;
+        let slot = &self.ids[index];
+        let (qp_num, srq) = match (&slot.qp, param) {
+            (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
+            (None, Some(param)) => (param.qp_num, param.srq),
+            (None, None) => return Err(RdmaError::NoQp),
+        };
+        let has_qp = slot.qp.is_some();
+        let param = param.copied().unwrap_or_default();
+        fits(param.private_data.len(), ACCEPT_PRIVATE_DATA_MAX)?;
+        let asked = self.engine.qp_params(connection)?;
+        // A request decides how much is of use; the device how much is possible.
+        let shared = |name, asked: u8, peer: u8, max: u8| match asked {
+            DEVICE_MAX => Ok(peer.min(max)),
+            asked => Self::depth(name, asked, max),
+        };
+        let depths = Depths {
+            responder_resources: shared(
+                "responder_resources",
+                param.responder_resources,
+                asked.max_dest_rd_atomic,
+                self.max_responder_resources,
+            )?,
+            initiator_depth: shared(
+                "initiator_depth",
+                param.initiator_depth,
+                asked.max_rd_atomic,
+                self.max_initiator_depth,
+            )?,
+        };
+        if has_qp {
+            self.move_to_rts(index, connection, Some(depths))?;
+        }
+        let now = self.now();
+        let reply = ReplyParams {
+            responder_resources: depths.responder_resources,
+            initiator_depth: depths.initiator_depth,
+            flow_control: param.flow_control,
+            rnr_retry_count: param.rnr_retry_count.min(7),
+            srq,
+            ece: self.ids[index].ece,
+            private_data: param.private_data,
+            ..ReplyParams::new(qp_num)
+        };
+        if let Err(error) = self.engine.reply(now, connection, &reply) {
+            self.flush_qp(index);
+            let _ = self
+                .engine
+                .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[]);
+            self.flush(now)?;
+            return Err(error.into());
+        }
+        let slot = &mut self.ids[index];
+        slot.accepted = true;
+        slot.responder_resources = depths.responder_resources;
+        slot.initiator_depth = depths.initiator_depth;
+        slot.failure = None;
+        self.flush(now)?;
+        self.complete(id)
+    }
+
+    /// Refuses a connection request (`rdma_reject`): sends REJ with reason 28 and the private data. Also calls a
+    /// connection off whose reply came and was not confirmed yet. A datagram service is refused by SIDR_REP with status 2.
+    pub fn reject(&mut self, id: CmId, private_data: &[u8]) -> Result<(), RdmaError> {
+        self.reject_for(id, RejectReason::CONSUMER_DEFINED, private_data)
+    }
+
+    pub(crate) fn reject_for(
+        &mut self,
+        id: CmId,
+        reason: RejectReason,
+        private_data: &[u8],
+    ) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.ids[index].port_space.is_datagram() {
+            return self.refuse_service(index, private_data);
+        }
+        fits(private_data.len(), REJECT_PRIVATE_DATA_MAX)?;
+        let connection = self.connection(index, "reject")?;
+        let now = self.now();
+        self.engine
+            .reject(now, connection, reason, &[], private_data)?;
+        self.flush_qp(index);
+        self.flush(now)
+    }
+
+    /// Confirms a connection whose QP is not the id's (`rdma_establish`), after `ConnectResponse`: sends RTU.
+    pub fn establish(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.ids[index].qp.is_some() {
+            return Err(RdmaError::QpExists);
+        }
+        let connection = self.connection(index, "establish")?;
+        self.engine.ready(connection, &[])?;
+        self.flush(self.now())
+    }
+
+    /// The QP received something (`rdma_notify` with `IBV_EVENT_COMM_EST`): establishes a connection whose RTU was lost.
+    /// EISCONN if it is established already.
+    pub fn notify(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let connection = self.connection(index, "notify")?;
+        if !self.engine.notify_established(connection)? {
+            return Err(RdmaError::AlreadyConnected);
+        }
+        self.work(self.now());
+        Ok(())
+    }
+
+    /// Ends a connection (`rdma_disconnect`): moves the QP to ERR, so that everything posted is flushed, and tells the other
+    /// end, if that did not come first. What follows is `Disconnected`, and later `TimewaitExit`.
+    pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let connection = self.connection(index, "disconnect")?;
+        self.flush_qp(index);
+        let now = self.now();
+        match self.engine.state(connection)? {
+            State::Established | State::DreqReceived => {
+                self.engine.disconnect(now, connection, &[])?;
+                self.ids[index].state = IdState::Disconnect;
+            }
+            State::DreqSent | State::Timewait | State::Idle => {}
+            // Not connected yet: there is nothing to end, but the attempt can be called off.
+            _ => {
+                self.engine
+                    .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[])?;
+                self.ids[index].state = IdState::Disconnect;
+                return self.flush(now);
+            }
+        }
+        self.flush(now)?;
+        self.complete_disconnect(id)
+    }
+
+    /// The engine's connection of an id.
+    pub(crate) fn connection(
+        &self,
+        index: usize,
+        call: &'static str,
+    ) -> Result<ConnectionId, RdmaError> {
+        let slot = &self.ids[index];
+        slot.connection.ok_or(RdmaError::WrongState {
+            call,
+            state: slot.state,
+        })
+    }
+
+    /// The same, of an id that has to answer a request.
+    fn unanswered(&self, index: usize, call: &'static str) -> Result<ConnectionId, RdmaError> {
+        let connection = self.connection(index, call)?;
+        let slot = &self.ids[index];
+        let waits = matches!(
+            self.engine.state(connection)?,
+            State::ReqReceived | State::MraReqSent
+        );
+        if slot.passive && waits {
+            Ok(connection)
+        } else {
+            Err(RdmaError::WrongState {
+                call,
+                state: slot.state,
+            })
+        }
+    }
+}

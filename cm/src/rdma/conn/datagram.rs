@@ -1,0 +1,292 @@
+//! Ids for datagrams: finding a service's QP, being found, and the way back to who sent a datagram.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::ah::AhAttr;
+use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
+
+use crate::engine::{Address, SidrEventKind, SidrId, SidrParams, SidrReply};
+use crate::mad::{Ece, SidrReq, SidrStatus};
+use crate::rdma::conn::events::Refusal;
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::port::gsi::{self, GRH, addresses, ah_attr};
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::service_id;
+use crate::rdma::types::param::fits;
+use crate::rdma::types::{
+    CmId, ConnParam, EventType, IdState, UD_ACCEPT_PRIVATE_DATA_MAX, UD_CONNECT_PRIVATE_DATA_MAX,
+    UDP_QKEY,
+};
+
+/// An engine's event, apart from its data.
+enum What {
+    Request { service: u64, address: Address },
+    Resolved { qpn: u32, qkey: u32, ece: Ece },
+    Refused(SidrStatus),
+    Unreachable,
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// `connect` on an id for datagrams: SIDR_REQ.
+    pub(crate) fn ask_for_service(
+        &mut self,
+        id: CmId,
+        private_data: &[u8],
+    ) -> Result<(), RdmaError> {
+        fits(private_data.len(), UD_CONNECT_PRIVATE_DATA_MAX)?;
+        let index = self.index(id)?;
+        let slot = &self.ids[index];
+        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
+        let start = self.begin_request(local, peer, &mut data)?;
+        let end = start + private_data.len();
+        data[start..end].copy_from_slice(private_data);
+        let now = self.now();
+        let defaults = self.engine.config().timers;
+        let sidr = self.engine.sidr_request(
+            now,
+            &SidrParams {
+                timers: slot.timers.unwrap_or(defaults),
+                private_data: &data[..end],
+                user: id.to_user(),
+                ..SidrParams::new(service_id(slot.port_space, peer.port()), slot.address)
+            },
+        )?;
+        let slot = &mut self.ids[index];
+        slot.sidr = Some(sidr);
+        slot.state = IdState::Connect;
+        slot.failure = None;
+        self.flush(now)?;
+        self.complete(id)
+    }
+
+    /// `accept` on an id for datagrams: SIDR_REP with the QP.
+    pub(crate) fn tell_service(
+        &mut self,
+        index: usize,
+        param: Option<&ConnParam<'_>>,
+    ) -> Result<(), RdmaError> {
+        let sidr = self.asked(index, "accept")?;
+        let slot = &self.ids[index];
+        let qpn = match (&slot.qp, param) {
+            (Some(qp), _) => qp.qpn().number(),
+            (None, Some(param)) => param.qp_num,
+            (None, None) => return Err(RdmaError::NoQp),
+        };
+        let private_data = param.map_or(&[][..], |param| param.private_data);
+        fits(private_data.len(), UD_ACCEPT_PRIVATE_DATA_MAX)?;
+        let now = self.now();
+        let reply = SidrReply {
+            private_data,
+            ece: slot.ece,
+            ..SidrReply::new(qpn, UDP_QKEY)
+        };
+        self.engine.sidr_reply(now, sidr, &reply)?;
+        let slot = &mut self.ids[index];
+        slot.sidr = None;
+        slot.accepted = true;
+        slot.current = None;
+        self.flush(now)
+    }
+
+    /// `reject` on an id for datagrams: SIDR_REP without a QP.
+    pub(crate) fn refuse_service(
+        &mut self,
+        index: usize,
+        private_data: &[u8],
+    ) -> Result<(), RdmaError> {
+        fits(private_data.len(), UD_ACCEPT_PRIVATE_DATA_MAX)?;
+        let sidr = self.asked(index, "reject")?;
+        let now = self.now();
+        self.engine
+            .sidr_reject(now, sidr, SidrStatus::REJECTED, &[], private_data)?;
+        self.ids[index].sidr = None;
+        self.flush(now)
+    }
+
+    /// The question that an id has to answer.
+    fn asked(&self, index: usize, call: &'static str) -> Result<SidrId, RdmaError> {
+        let slot = &self.ids[index];
+        slot.sidr
+            .filter(|_| slot.passive)
+            .ok_or(RdmaError::WrongState {
+                call,
+                state: slot.state,
+            })
+    }
+
+    /// Acts on what the engine reports of datagram services.
+    pub(crate) fn work_on_services(&mut self, now: Duration) {
+        if !cfg!(feature = "datagrams") {
+            return;
+        }
+        while let Some(event) = self.engine.poll_sidr_event() {
+            let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
+            let mut len = 0;
+            let mut keep = |bytes: &[u8]| {
+                len = bytes.len().min(data.len());
+                data[..len].copy_from_slice(&bytes[..len]);
+            };
+            let what = match event.kind {
+                SidrEventKind::Request {
+                    service_id,
+                    address,
+                    private_data,
+                    ..
+                } => {
+                    keep(private_data);
+                    What::Request {
+                        service: service_id,
+                        address,
+                    }
+                }
+                SidrEventKind::Resolved {
+                    qpn,
+                    qkey,
+                    ece,
+                    private_data,
+                    ..
+                } => {
+                    keep(private_data);
+                    What::Resolved { qpn, qkey, ece }
+                }
+                SidrEventKind::Refused {
+                    status,
+                    private_data,
+                    ..
+                } => {
+                    keep(private_data);
+                    What::Refused(status)
+                }
+                SidrEventKind::Unreachable => What::Unreachable,
+            };
+            let (sidr, user) = (event.id, event.user);
+            let data = &data[..len];
+            if let What::Request { service, address } = what {
+                if let Err(status) = self.on_service_request(sidr, service, address, data) {
+                    let _ = self.engine.sidr_reject(now, sidr, status, &[], &[]);
+                }
+                continue;
+            }
+            let Ok(index) = self.index(CmId::from_user(user)) else {
+                continue;
+            };
+            if self.ids[index].sidr != Some(sidr) {
+                continue;
+            }
+            self.ids[index].sidr = None;
+            match what {
+                What::Request { .. } => {}
+                What::Resolved { qpn, qkey, ece } => {
+                    self.ids[index].remote_ece = ece;
+                    self.on_service(index, qpn, qkey, data);
+                }
+                What::Refused(status) => {
+                    self.keep(index, EventType::Unreachable, data);
+                    self.ids[index].failure = Some(RdmaError::ServiceRefused(status));
+                    self.push(index, EventType::Unreachable, i32::from(status.0));
+                }
+                What::Unreachable => {
+                    self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable);
+                }
+            }
+        }
+    }
+
+    /// A SIDR_REQ: finds the listener and makes an id for whoever asks.
+    fn on_service_request(
+        &mut self,
+        sidr: SidrId,
+        service: u64,
+        address: Address,
+        data: &[u8],
+    ) -> Result<(), SidrStatus> {
+        let (header, user_data) = self
+            .open_request(&address, data)
+            .map_err(|_| SidrStatus::REJECTED)?;
+        let index = self
+            .adopt(self.now(), service, &header, address, None)
+            .map_err(|refusal| match refusal {
+                Refusal::NobodyListens => SidrStatus::REJECTED,
+                Refusal::NoRoom | Refusal::Later => SidrStatus::NO_QP,
+            })?;
+        self.ids[index].sidr = Some(sidr);
+        self.keep(index, EventType::ConnectRequest, user_data);
+        self.push(index, EventType::ConnectRequest, 0);
+        Ok(())
+    }
+
+    /// A SIDR_REP with a QP.
+    fn on_service(&mut self, index: usize, qpn: u32, qkey: u32, data: &[u8]) {
+        let slot = &mut self.ids[index];
+        if slot.qkey != 0 && slot.qkey != qkey {
+            let ours = slot.qkey;
+            let theirs = qkey;
+            self.push_failure(
+                index,
+                EventType::AddrError,
+                RdmaError::WrongQkey { ours, theirs },
+            );
+            return;
+        }
+        slot.qkey = qkey;
+        slot.remote_qpn = qpn;
+        slot.remote_qkey = qkey;
+        self.keep(index, EventType::Established, data);
+        self.push(index, EventType::Established, 0);
+    }
+
+    /// The way back to who sent a datagram (`ibv_init_ah_from_wc`): `wc` is its completion, `grh` the
+    /// first 40 bytes of where it was received. The QP there is `wc.src_qp`.
+    ///
+    /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no way.
+    pub fn ah_attr_from_wc(&mut self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
+        if self.is_infiniband() {
+            return self.ah_attr_from_local(wc, grh);
+        }
+        let header = header_kind(grh).filter(|_| wc.flags.contains(WcFlags::GRH));
+        let found = header.and_then(|kind| addresses(kind, grh));
+        let Some((source, destination, traffic_class)) = found else {
+            return Err(RdmaError::NoNetworkHeader);
+        };
+        let neighbour = self.neighbour(self.now(), destination, source)?;
+        let neighbour = neighbour.ok_or(RdmaError::WouldBlock)?;
+        let link = self
+            .gsi
+            .gid_index(destination, neighbour.vlan)
+            .ok_or(RdmaError::NoDevice(destination))?;
+        Ok(ah_attr(&Address {
+            local_gid: gsi::gid(destination).0,
+            remote_gid: gsi::gid(source).0,
+            remote_mac: neighbour.mac,
+            pkey: 0xffff,
+            link: u32::from(link),
+            traffic_class,
+            hop_limit: neighbour.hop_limit,
+            service_level: wc.sl,
+            ..Address::default()
+        }))
+    }
+}
+
+/// Which header the 40 bytes before a datagram hold. An IPv4 header lies in the last 20, and what comes before it may look like
+/// an IPv6 one, so that its check sum decides.
+fn header_kind(grh: &[u8; GRH]) -> Option<NetworkHeader> {
+    let ip = grh.last_chunk::<20>()?;
+    let sum: u32 = ip
+        .chunks_exact(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    if ip[0] == 0x45 && (folded & 0xffff) + (folded >> 16) == 0xffff {
+        Some(NetworkHeader::Ipv4)
+    } else if grh[0] >> 4 == 6 {
+        Some(NetworkHeader::Ipv6)
+    } else {
+        None
+    }
+}

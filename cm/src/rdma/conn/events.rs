@@ -1,0 +1,515 @@
+//! Events: what the engine reports, the work that goes on behind it, and handing it to the application.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+
+use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
+use crate::ip::is_unicast;
+use crate::mad::{CmaHeader, MadError, RejectReason};
+use crate::rdma::id::slot::{Pending, Target};
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::{RdmaError, errno};
+use crate::rdma::types::{
+    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState, PortSpace,
+    UdEvent,
+};
+
+/// Why a request does not reach an application.
+pub(crate) enum Refusal {
+    NobodyListens,
+    NoRoom,
+    /// No room yet: as if the request had got lost, so that it comes again.
+    Later,
+}
+
+/// An engine's event, apart from its data.
+enum What {
+    Request,
+    Reply,
+    Established,
+    Rejected(RejectReason),
+    Unreachable,
+    Disconnected(DisconnectCause),
+    TimewaitExit,
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Acts on what the engine reports.
+    pub(crate) fn work(&mut self, now: Duration) {
+        let mut data = [0; ACCEPT_PRIVATE_DATA_MAX];
+        while let Some(event) = self.engine.poll_event() {
+            let mut len = 0;
+            let mut keep = |bytes: &[u8]| {
+                len = bytes.len().min(data.len());
+                data[..len].copy_from_slice(&bytes[..len]);
+            };
+            let what = match event.kind {
+                EventKind::ConnectRequest { private_data, .. } => {
+                    keep(private_data);
+                    What::Request
+                }
+                EventKind::Reply { private_data } => {
+                    keep(private_data);
+                    What::Reply
+                }
+                EventKind::Established { .. } => What::Established,
+                EventKind::Rejected {
+                    reason,
+                    private_data,
+                    ..
+                } => {
+                    keep(private_data);
+                    What::Rejected(reason)
+                }
+                EventKind::Unreachable { .. } => What::Unreachable,
+                EventKind::Disconnected { cause, .. } => What::Disconnected(cause),
+                EventKind::TimewaitExit => What::TimewaitExit,
+                // RoCE has no alternate paths: the engine has no slots for them and refuses by itself.
+                EventKind::AlternatePath { .. } | EventKind::AlternateResponse { .. } => continue,
+            };
+            let (connection, user) = (event.connection, event.user);
+            let data = &data[..len];
+            if let What::Request = what {
+                match self.on_request(now, connection, data) {
+                    Ok(()) => {}
+                    Err(Some(reason)) => {
+                        let _ = self.engine.reject(now, connection, reason, &[], &[]);
+                        let _ = self.engine.release(now, connection);
+                    }
+                    Err(None) => self.engine.ignore(connection),
+                }
+                continue;
+            }
+            let Ok(index) = self.index(CmId::from_user(user)) else {
+                let _ = self.engine.release(now, connection);
+                continue;
+            };
+            if self.ids[index].connection != Some(connection) {
+                continue;
+            }
+            match what {
+                What::Request => {}
+                What::Reply => self.on_reply(now, index, connection, data),
+                What::Established => self.push(index, EventType::Established, 0),
+                What::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
+                What::Rejected(reason) => {
+                    self.flush_qp(index);
+                    self.keep(index, EventType::Rejected, data);
+                    self.ids[index].failure = Some(RdmaError::Rejected(reason));
+                    self.push(index, EventType::Rejected, i32::from(reason.0));
+                }
+                What::Unreachable if self.forget_unseen(index) => {}
+                What::Unreachable => {
+                    self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
+                }
+                What::Disconnected(cause) => {
+                    let status = if cause == DisconnectCause::TimedOut {
+                        -errno::ETIMEDOUT
+                    } else {
+                        0
+                    };
+                    self.ids[index].state = IdState::Disconnect;
+                    self.push(index, EventType::Disconnected, status);
+                }
+                What::TimewaitExit => self.push(index, EventType::TimewaitExit, 0),
+            }
+        }
+        self.work_on_services(now);
+    }
+
+    pub(crate) fn keep(&mut self, index: usize, event: EventType, data: &[u8]) {
+        let slot = &mut self.ids[index];
+        slot.private[..data.len()].copy_from_slice(data);
+        slot.private_len = data.len() as u8;
+        slot.private_event = Some(event);
+    }
+
+    /// A REQ: finds the listener and makes an id for the new connection. Otherwise says why not, if the peer is to know.
+    fn on_request(
+        &mut self,
+        now: Duration,
+        connection: ConnectionId,
+        data: &[u8],
+    ) -> Result<(), Option<RejectReason>> {
+        // What Linux says to a bad header, too.
+        let bad = Some(RejectReason::CONSUMER_DEFINED);
+        let service = self.engine.service_id(connection).map_err(|_| bad)?;
+        let address = match self.engine.qp_params(connection) {
+            Ok(params) => params.address,
+            Err(_) => return Err(bad),
+        };
+        let (header, user_data) = self.open_request(&address, data).map_err(|_| bad)?;
+        let index = self
+            .adopt(now, service, &header, address, Some(connection))
+            .map_err(|refusal| match refusal {
+                Refusal::NobodyListens => bad,
+                Refusal::NoRoom => Some(RejectReason::NO_RESOURCES),
+                Refusal::Later => None,
+            })?;
+        self.ids[index].connection = Some(connection);
+        self.give_timers(index);
+        let id = self.id_of(index);
+        let _ = self.engine.set_user(connection, id.to_user());
+        self.keep(index, EventType::ConnectRequest, user_data);
+        self.push(index, EventType::ConnectRequest, 0);
+        Ok(())
+    }
+
+    /// Makes an id for a request to one of the listeners.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Duration,
+        service: u64,
+        header: &CmaHeader,
+        address: Address,
+        newcomer: Option<ConnectionId>,
+    ) -> Result<usize, Refusal> {
+        let port = service as u16;
+        // A wildcard listener stands for this device's addresses, not for any.
+        let ours = self.is_own(header.destination) && self.can_ask(header);
+        let port_space = PortSpace::of_service(service).ok_or(Refusal::NobodyListens)?;
+        let listener = self
+            .find_listener(port_space, port, header.destination)
+            .filter(|_| ours);
+        let listener = listener.ok_or(Refusal::NobodyListens)?;
+        let pkey_index = self
+            .pkey_index(address.pkey)
+            .map_err(|_| Refusal::NobodyListens)?;
+        self.make_room(now, listener, newcomer)?;
+        let index = self.take_slot().map_err(|_| Refusal::NoRoom)? as usize;
+        let listen_id = self.id_of(listener);
+        let parent = &mut self.ids[listener];
+        parent.unread += 1;
+        let (target, context) = (parent.target, parent.context);
+        let id_type = parent.id_type;
+        let (tos, ack_timeout, min_rnr_timer) =
+            (parent.tos, parent.ack_timeout, parent.min_rnr_timer);
+        let (timers, auto_mra) = (parent.timers, parent.auto_mra);
+        let slot = &mut self.ids[index];
+        slot.start(target, context, port_space);
+        slot.id_type = id_type;
+        slot.passive = true;
+        slot.bound = true;
+        slot.state = IdState::Connect;
+        slot.listen_id = Some(listen_id);
+        slot.local = Some(SocketAddr::new(header.destination, port));
+        slot.peer = Some(SocketAddr::new(header.source, header.source_port));
+        slot.tos = tos;
+        slot.ack_timeout = ack_timeout;
+        slot.min_rnr_timer = min_rnr_timer;
+        (slot.timers, slot.auto_mra) = (timers, auto_mra);
+        slot.address = address;
+        slot.pkey_index = pkey_index;
+        if matches!(target, Target::Channel(_)) {
+            self.count_user(target, true);
+        }
+        Ok(index)
+    }
+
+    /// Sees to it that there is room for one more request to a listener: half-open connections may have to go for it, see
+    /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). Who gets the last eighth of the ids:
+    /// [`Storage::ids`](super::Storage::ids).
+    fn make_room(
+        &mut self,
+        now: Duration,
+        listener: usize,
+        newcomer: Option<ConnectionId>,
+    ) -> Result<(), Refusal> {
+        let capacity = self.ids.len();
+        let full = |cm: &Self| {
+            cm.in_use >= capacity || cm.ids[listener].unread >= cm.ids[listener].backlog
+        };
+        let share = capacity / 8;
+        let many = newcomer.is_some_and(|newcomer| self.engine.half_open_beside(newcomer) > share);
+        if many && self.in_use < capacity && capacity - self.in_use <= share {
+            if let Some(user) = self.engine.evict(now, newcomer, true) {
+                self.forget_evicted(user);
+                return Err(Refusal::Later);
+            }
+            return if full(self) {
+                Err(Refusal::NoRoom)
+            } else {
+                Ok(())
+            };
+        }
+        if !full(self) {
+            return Ok(());
+        }
+        // Several at once: some of the room shall be left when the one that asks now comes again.
+        let mut evicted = false;
+        for _ in 0..(capacity / 16).max(1) {
+            let Some(user) = self.engine.evict(now, newcomer, false) else {
+                break;
+            };
+            self.forget_evicted(user);
+            evicted = true;
+        }
+        match (full(self), evicted) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Refusal::Later),
+            (true, false) => Err(Refusal::NoRoom),
+        }
+    }
+
+    fn forget_evicted(&mut self, user: u64) {
+        if let Ok(index) = self.index(CmId::from_user(user)) {
+            self.forget_unseen(index);
+        }
+    }
+
+    /// Discards the id of a request that the application has not fetched, so that it need not hear of its end either.
+    fn forget_unseen(&mut self, index: usize) -> bool {
+        let slot = &self.ids[index];
+        let unseen = slot.pending.front();
+        if !unseen.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
+            return false;
+        }
+        if let Some(listener) = slot.listen_id.and_then(|id| self.index(id).ok()) {
+            self.ids[listener].unread = self.ids[listener].unread.saturating_sub(1);
+        }
+        self.discard(index);
+        true
+    }
+
+    /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
+    /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a way to it from the destination.
+    fn can_ask(&self, header: &CmaHeader) -> bool {
+        self.is_infiniband()
+            || header.source == header.destination
+            || is_unicast(header.source)
+                && self.resolver.has_route(header.destination, header.source)
+    }
+
+    /// Who asks whom, and the application's part of the private data. InfiniBand's addresses are those of the path.
+    pub(crate) fn open_request<'b>(
+        &self,
+        address: &Address,
+        data: &'b [u8],
+    ) -> Result<(CmaHeader, &'b [u8]), MadError> {
+        if self.is_infiniband() {
+            let most = data.len().min(ACCEPT_PRIVATE_DATA_MAX);
+            return Ok((Self::ends_of(address), &data[..most]));
+        }
+        CmaHeader::parse(data)
+    }
+
+    /// A REP: brings the QP up and confirms.
+    fn on_reply(&mut self, now: Duration, index: usize, connection: ConnectionId, data: &[u8]) {
+        if self.ids[index].qp.is_none() {
+            self.keep(index, EventType::ConnectResponse, data);
+            self.push(index, EventType::ConnectResponse, 0);
+            return;
+        }
+        let up = self
+            .move_to_rts(index, connection, None)
+            .and_then(|()| self.engine.ready(connection, &[]).map_err(RdmaError::from));
+        match up {
+            Ok(()) => {
+                self.keep(index, EventType::Established, data);
+                self.push(index, EventType::Established, 0);
+            }
+            Err(error) => {
+                log::warn!("a connection fails locally: {error}");
+                self.flush_qp(index);
+                let reason = RejectReason::CONSUMER_DEFINED;
+                let _ = self.engine.reject(now, connection, reason, &[], &[]);
+                self.push_failure(index, EventType::ConnectError, error);
+            }
+        }
+    }
+
+    /// Takes an event that waits, without blocking: `None` is EAGAIN.
+    pub fn try_get_cm_event(&mut self, channel: ChannelId) -> Result<Option<CmEvent>, RdmaError> {
+        self.channel(channel)?;
+        Ok(self
+            .pop(Target::Channel(channel))
+            .map(|(index, pending)| self.fetch(index, pending)))
+    }
+
+    /// Waits for an event (`rdma_get_cm_event`), driving the manager.
+    pub fn get_cm_event(&mut self, channel: ChannelId) -> Result<CmEvent, RdmaError> {
+        self.channel(channel)?;
+        self.block(None, |cm| cm.try_get_cm_event(channel))
+    }
+
+    /// Waits for an event until `deadline` on the platform's clock ([`now`](Self::now)).
+    pub fn get_cm_event_until(
+        &mut self,
+        channel: ChannelId,
+        deadline: Duration,
+    ) -> Result<CmEvent, RdmaError> {
+        self.channel(channel)?;
+        self.block(Some(deadline), |cm| cm.try_get_cm_event(channel))
+    }
+
+    /// Done with an event (`rdma_ack_cm_event`). Dropping it is the same.
+    pub fn ack_cm_event(&mut self, event: CmEvent) {
+        let _ = event;
+    }
+
+    /// Puts an event of the application's own into the id's queue (`rdma_write_cm_event`), for instance to wake up whoever
+    /// waits there.
+    pub fn write_cm_event(&mut self, id: CmId, status: i32, arg: u64) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.push_with(index, EventType::User, status, arg) {
+            Ok(())
+        } else {
+            Err(RdmaError::Full {
+                what: "events of an id",
+                capacity: crate::rdma::id::slot::PENDING,
+            })
+        }
+    }
+
+    /// The event of the last blocking call on a synchronous id (`id->event`).
+    pub fn event(&self, id: CmId) -> Result<Option<CmEvent>, RdmaError> {
+        let index = self.index(id)?;
+        Ok(self.ids[index]
+            .current
+            .map(|pending| self.describe(index, pending)))
+    }
+
+    /// What was behind the last event of a failure: the event has only an errno, which many errors share. Kept until the next
+    /// attempt; on a synchronous id it was the call's result.
+    pub fn last_error(&self, id: CmId) -> Result<Option<RdmaError>, RdmaError> {
+        Ok(self.slot(id)?.failure)
+    }
+
+    /// An event leaves its queue.
+    pub(crate) fn fetch(&mut self, index: usize, pending: Pending) -> CmEvent {
+        let event = self.describe(index, pending);
+        if pending.event == EventType::ConnectRequest
+            && let Some(listener) = event.listen_id.and_then(|id| self.index(id).ok())
+        {
+            self.ids[listener].unread = self.ids[listener].unread.saturating_sub(1);
+        }
+        event
+    }
+
+    fn describe(&self, index: usize, pending: Pending) -> CmEvent {
+        let slot = &self.ids[index];
+        let conn = match pending.event {
+            EventType::ConnectRequest | EventType::ConnectResponse | EventType::Established => {
+                let params = slot
+                    .connection
+                    .and_then(|connection| self.engine.qp_params(connection).ok());
+                params.map_or(ConnEvent::default(), |params| ConnEvent {
+                    responder_resources: params.max_dest_rd_atomic,
+                    initiator_depth: params.max_rd_atomic,
+                    flow_control: params.flow_control,
+                    retry_count: params.retry_count,
+                    rnr_retry_count: params.rnr_retry_count,
+                    srq: params.peer_srq,
+                    qp_num: params.dest_qpn,
+                })
+            }
+            _ => ConnEvent::default(),
+        };
+        let mut arg = pending.arg;
+        let ud = match pending.event {
+            EventType::MulticastJoin => {
+                let (ud, context) = self.describe_group(index, pending.arg);
+                arg = context;
+                ud
+            }
+            EventType::ConnectRequest | EventType::Established if slot.port_space.is_datagram() => {
+                UdEvent {
+                    ah_attr: self.ah_attr_at(&slot.address, slot.rate),
+                    qp_num: slot.remote_qpn,
+                    qkey: slot.remote_qkey,
+                }
+            }
+            _ => UdEvent::default(),
+        };
+        let has_data = slot.private_event == Some(pending.event);
+        CmEvent {
+            id: self.id_of(index),
+            listen_id: if pending.event == EventType::ConnectRequest {
+                slot.listen_id
+            } else {
+                None
+            },
+            context: slot.context,
+            event: pending.event,
+            status: pending.status,
+            conn,
+            ud,
+            arg,
+            private_len: if has_data { slot.private_len } else { 0 },
+            private: if has_data {
+                slot.private
+            } else {
+                [0; ACCEPT_PRIVATE_DATA_MAX]
+            },
+        }
+    }
+
+    /// On a synchronous id: waits for the outcome of a call and makes it the call's result.
+    pub(crate) fn complete(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if !self.is_sync(index) {
+            return Ok(());
+        }
+        self.ids[index].current = None;
+        let target = Target::Id(index as u32);
+        let pending = self.block(None, |cm| {
+            cm.index(id)?;
+            loop {
+                match cm.pop(target) {
+                    // The end of an earlier connection is not the outcome of this call.
+                    Some((_, pending)) if pending.event == EventType::TimewaitExit => {}
+                    other => return Ok(other.map(|(_, pending)| pending)),
+                }
+            }
+        })?;
+        let slot = &mut self.ids[index];
+        slot.current = Some(pending);
+        let failure = slot.failure.take();
+        let (event, status) = (pending.event, pending.status);
+        match event {
+            EventType::AddrError
+            | EventType::RouteError
+            | EventType::ConnectError
+            | EventType::Unreachable
+            | EventType::MulticastError
+            | EventType::Rejected => Err(failure.unwrap_or(RdmaError::Event { event, status })),
+            _ if status != 0 => Err(RdmaError::Event { event, status }),
+            _ => Ok(()),
+        }
+    }
+
+    /// On a synchronous id: waits until a connection is over, unless it is and the application knows.
+    pub(crate) fn complete_disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if !self.is_sync(index) {
+            return Ok(());
+        }
+        loop {
+            let slot = &self.ids[index];
+            let told = !slot
+                .pending
+                .iter()
+                .any(|pending| pending.event == EventType::Disconnected);
+            let state = slot
+                .connection
+                .and_then(|connection| self.engine.state(connection).ok());
+            let over = !matches!(
+                state,
+                Some(State::DreqSent | State::DreqReceived | State::Established)
+            );
+            if told && over {
+                return Ok(());
+            }
+            self.complete(id)?;
+            if self.ids[index]
+                .current
+                .is_some_and(|current| current.event == EventType::Disconnected)
+            {
+                return Ok(());
+            }
+        }
+    }
+}

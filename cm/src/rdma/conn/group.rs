@@ -1,0 +1,131 @@
+//! Multicast groups: their slots, their addresses.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use bareverbs_core::ah::AhAttr;
+use bareverbs_core::{Gid, Platform};
+
+use crate::ip::multicast_mac;
+use crate::rdma::route::resolver::{Membership, Neighbour};
+use crate::rdma::types::{CmId, PortSpace, UDP_QKEY};
+use crate::rdma::verbs::objects::IdQp;
+
+/// In a P_Key: full members hear limited ones, and the other way round.
+pub(crate) const FULL_MEMBER: u16 = 0x8000;
+
+/// Room for one group of one id. Hand a slice of them to [`RdmaCm::new`].
+#[derive(Debug, Clone, Copy)]
+pub struct GroupSlot {
+    pub(crate) owner: Option<CmId>,
+    pub(crate) group: IpAddr,
+    pub(crate) vlan: Option<u16>,
+    pub(crate) context: u64,
+    pub(crate) path: AhAttr,
+    /// The id's QP receives what is sent to the group.
+    pub(crate) attached: bool,
+    pub(crate) send_only: bool,
+    pub(crate) qkey: u32,
+    /// On InfiniBand: what subnet administration knows of.
+    pub(crate) membership: Option<Membership>,
+    /// It has not answered yet; it has until then.
+    pub(crate) joining: bool,
+    pub(crate) until: Duration,
+}
+
+impl GroupSlot {
+    /// No group.
+    pub const EMPTY: Self = Self {
+        owner: None,
+        group: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
+        vlan: None,
+        context: 0,
+        path: AhAttr {
+            dgid: Gid::ZERO,
+            sgid_index: 0,
+            hop_limit: 0,
+            traffic_class: 0,
+            flow_label: 0,
+            sl: 0,
+            static_rate: 0,
+            dmac: [0; 6],
+            dlid: 0,
+            src_path_bits: 0,
+            port_num: 0,
+            force_loopback: false,
+        },
+        attached: false,
+        send_only: false,
+        qkey: UDP_QKEY,
+        membership: None,
+        joining: false,
+        until: Duration::ZERO,
+    };
+
+    /// Takes a QP out of the group.
+    pub(crate) fn detach<P: Platform>(&mut self, qp: Option<&mut IdQp<'_, P>>) {
+        if core::mem::take(&mut self.attached)
+            && let Some(IdQp::Ud(qp)) = qp
+            && let Err(error) = qp.detach_mcast(self.path.dgid)
+        {
+            log::warn!("a QP could not be taken out of {}: {error}", self.group);
+        }
+    }
+}
+
+impl Default for GroupSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// How to be in a group (`struct rdma_cm_join_mc_attr_ex`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinMulticast {
+    /// The group.
+    pub group: IpAddr,
+    /// Only send to it (`RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`): the QP is not attached, and no switch is told.
+    pub send_only: bool,
+    /// Comes back with the event.
+    pub context: u64,
+}
+
+/// The path to a group.
+pub(crate) fn way_to(group: IpAddr) -> Neighbour {
+    Neighbour::new(multicast_mac(group))
+}
+
+/// The GID of a group on InfiniBand. As Linux' RDMA CM does it for IPv4: IPoIB's rule, but with a signature of its own for
+/// `PortSpace::Udp`, so that its groups and those of the IP stack are apart.
+pub(crate) fn mgid(port_space: PortSpace, group: IpAddr, pkey: u16) -> [u8; 16] {
+    match group {
+        IpAddr::V6(group) => group.octets(),
+        IpAddr::V4(group) => {
+            let signature = if port_space == PortSpace::Udp {
+                0x01
+            } else {
+                0x1b
+            };
+            let [a, b, c, d] = group.octets();
+            let [high, low] = (pkey | FULL_MEMBER).to_be_bytes();
+            [
+                0xff,
+                0x12,
+                0x40,
+                signature,
+                high,
+                low,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                a & 0xf,
+                b,
+                c,
+                d,
+            ]
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Listening ids, and which of them a request is for.
+
+use core::net::IpAddr;
+
+use bareverbs_core::Platform;
+
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::service_id;
+use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
+    /// that nobody fetched are refused; 0 and too great a value stand for the maximum.
+    pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        if self.ids[index].id_type == IdType::XrcSend {
+            return Err(RdmaError::WrongType {
+                call: "listen",
+                id_type: IdType::XrcSend,
+            });
+        }
+        match self.ids[index].state {
+            IdState::Idle => {
+                self.bind_addr(id, self.any_address(self.ids[index].port_space))?;
+            }
+            IdState::AddrBound => {}
+            state => {
+                return Err(RdmaError::WrongState {
+                    call: "listen",
+                    state,
+                });
+            }
+        }
+        let Some(local) = self.ids[index].local else {
+            return Err(RdmaError::NotBound);
+        };
+        // Ids may share a port as long as only one of them listens to each address.
+        self.check_port(index, local, false, self.ids[index].af_only)?;
+        let max = self.config.max_backlog;
+        let port = local.port();
+        let port_space = self.ids[index].port_space;
+        let service = service_id(port_space, port);
+        let shared = self.on_port(port_space, port, |slot| {
+            if slot.state == IdState::Listen {
+                slot.listener
+            } else {
+                None
+            }
+        });
+        let listener = match shared {
+            Some(listener) => listener,
+            // The backlog is kept per id, not per port.
+            None if port_space.is_datagram() => {
+                self.engine.listen_sidr(service, u32::MAX, service)?
+            }
+            None if self.ids[index].id_type == IdType::XrcRecv => {
+                self.engine.listen_xrc(service, u32::MAX, service)?
+            }
+            None => self.engine.listen(service, u32::MAX, false, service)?,
+        };
+        let slot = &mut self.ids[index];
+        slot.listener = Some(listener);
+        slot.backlog = if backlog == 0 || backlog > max {
+            max
+        } else {
+            backlog
+        };
+        slot.unread = 0;
+        slot.state = IdState::Listen;
+        Ok(())
+    }
+
+    /// A listener goes: requests that nobody fetched go with it, and the service if it was the last one on its port.
+    pub(crate) fn stop_listening(&mut self, index: usize) {
+        let id = self.id_of(index);
+        let target = self.ids[index].target;
+        let mut at = self.queue(target).head;
+        while let Some(slot) = self.ids.get(at as usize) {
+            let next = slot.queue_next;
+            let unread = slot
+                .pending
+                .front()
+                .is_some_and(|pending| pending.event == EventType::ConnectRequest);
+            if slot.listen_id == Some(id) && unread {
+                self.discard(at as usize);
+            }
+            at = next;
+        }
+        let Some(listener) = self.ids[index].listener.take() else {
+            return;
+        };
+        self.ids[index].state = IdState::AddrBound;
+        let slot = &self.ids[index];
+        let (port_space, port) = (slot.port_space, slot.local.map_or(0, |local| local.port()));
+        if self
+            .on_port(port_space, port, |slot| slot.listener)
+            .is_none()
+        {
+            let _ = self.engine.unlisten(listener);
+        }
+    }
+
+    /// The listener for a destination: one that is bound to it before a wildcard.
+    pub(crate) fn find_listener(
+        &self,
+        port_space: PortSpace,
+        port: u16,
+        destination: IpAddr,
+    ) -> Option<usize> {
+        let mut any = None;
+        let mut at = self.port_head(port);
+        while let Some(slot) = self.ids.get(at as usize) {
+            if let (IdState::Listen, Some(local)) = (slot.state, slot.local)
+                && local.port() == port
+                && slot.port_space == port_space
+            {
+                let ip = local.ip();
+                if ip == destination {
+                    return Some(at as usize);
+                }
+                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it was told not to.
+                let takes = ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.af_only;
+                if (ip.is_unspecified() || ip.is_loopback()) && takes {
+                    any = Some(at as usize);
+                }
+            }
+            at = slot.port_next;
+        }
+        any
+    }
+}

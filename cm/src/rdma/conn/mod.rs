@@ -1,0 +1,12 @@
+//! Connections, datagram services and multicast groups of ids: the calls of the application, and what follows from
+//! messages of the other end.
+
+mod connect;
+mod datagram;
+mod ece;
+mod events;
+pub(crate) mod group;
+mod listen;
+mod multicast;
+mod shutdown;
+mod stale;

@@ -1,0 +1,49 @@
+//! The end of a manager: the other ends are told before QP1 goes.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+
+use crate::mad::MAD_LEN;
+use crate::rdma::manager::RdmaCm;
+
+/// How long the last messages may take to leave. They need microseconds, unless the device has stopped.
+const LIMIT: Duration = Duration::from_millis(50);
+
+impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
+    /// Ends the connections of all ids, with REJ or DREQ as their states ask for, each once, and waits until QP1 has sent what
+    /// it was given: also what calls just before the end have left there.
+    pub(crate) fn farewell(&mut self) {
+        let start = self.device.platform().now();
+        for slot in self.ids.iter_mut() {
+            if let Some(connection) = slot.connection.take() {
+                let _ = self.engine.release(start, connection);
+            }
+        }
+        let mut mad = [0; MAD_LEN];
+        loop {
+            let now = self.device.platform().now();
+            // A device in trouble sends nothing any more.
+            if self.device.poll().is_err() || self.gsi.reap().is_err() {
+                return;
+            }
+            while self.gsi.has_buffer() {
+                // Time stands still for timers: nothing is repeated.
+                let Some(transmit) = self.engine.poll_transmit(start, &mut mad) else {
+                    break;
+                };
+                if self
+                    .gsi
+                    .send(&self.ah_attr(&transmit.address), &mad)
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            if self.gsi.is_idle() || self.gsi.has_failed() || now >= start.saturating_add(LIMIT) {
+                return;
+            }
+            self.device.platform().relax();
+        }
+    }
+}

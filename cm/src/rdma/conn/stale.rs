@@ -1,0 +1,158 @@
+//! The way out of a refusal as stale (REJ 10): the other end still has a connection with a QP of this number, whose owner
+//! ended without a word. The refusal makes it forget that one, and a QP of another number is not in its way even before.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::cq::Cq;
+use bareverbs_core::qp::{Qp, QpState, Rc};
+
+use crate::engine::State;
+use crate::mad::CmaHeader;
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{CONNECT_PRIVATE_DATA_MAX, CmId, IdState};
+use crate::rdma::verbs::objects::{IdQp, PdOf, QpInit};
+
+/// What a new QP takes the place of.
+struct Verbs<'d, P: Platform> {
+    // In the order in which they have to go.
+    qp: Option<IdQp<'d, P>>,
+    send_cq: Option<Cq<'d, P>>,
+    recv_cq: Option<Cq<'d, P>>,
+    pd: Option<PdOf<'d, P>>,
+}
+
+impl<'d, P: Platform> Verbs<'d, P> {
+    /// The caller's PD, if it was one.
+    fn given_pd(&self) -> Option<&'d bareverbs_core::pd::Pd<'d, P>> {
+        match self.pd {
+            Some(PdOf::Given(pd)) => Some(pd),
+            _ => None,
+        }
+    }
+}
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Gives an id whose attempt to connect failed a fresh QP, with another number, in the same PD, and lets it be connected
+    /// again: after `Rejected` with status 10, where receives were posted or CQs are the application's, so that the manager
+    /// could not do it unseen. What was posted to the old QP is gone with it; receives are to be posted again, and then
+    /// [`connect`](Self::connect) may follow at once, since address and route stay resolved. `init` is as for
+    /// [`create_qp`](Self::create_qp). After a failure everything is as it was.
+    ///
+    /// Not in librdmacm, where the id has to be destroyed, and everything be done once more.
+    pub fn renew_qp(&mut self, id: CmId, init: &mut QpInit<'_, 'd, P>) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let slot = &self.ids[index];
+        if slot.qp.is_none() {
+            return Err(RdmaError::NoQp);
+        }
+        let failed = |state| matches!(state, State::Idle | State::Timewait);
+        let over = match slot.connection {
+            Some(connection) => self.engine.state(connection).is_ok_and(failed),
+            None => false,
+        };
+        if slot.passive || slot.state != IdState::Connect || !over {
+            return Err(RdmaError::WrongState {
+                call: "renew_qp",
+                state: slot.state,
+            });
+        }
+        let old = self.take_verbs(index);
+        let connection = self.ids[index].connection.take();
+        if let Err(error) = self.create_qp(id, old.given_pd(), init) {
+            self.ids[index].connection = connection;
+            self.put_verbs(index, old);
+            return Err(error);
+        }
+        if let Some(connection) = connection {
+            let _ = self.engine.release(self.now(), connection);
+        }
+        self.ids[index].state = IdState::RouteResolved;
+        Ok(())
+    }
+
+    /// After a refusal as stale: replaces the QP, if nobody can tell, and asks again. False if the application has to know.
+    pub(crate) fn ask_anew(&mut self, now: Duration, index: usize) -> bool {
+        let slot = &mut self.ids[index];
+        let own_cqs = slot.send_cq.is_some() && slot.recv_cq.is_some();
+        let Some(IdQp::Rc(qp)) = &mut slot.qp else {
+            return false;
+        };
+        if slot.passive || slot.stale_retries == 0 || !own_cqs || !is_untouched(qp) {
+            return false;
+        }
+        let Ok(queried) = qp.query() else {
+            return false;
+        };
+        slot.stale_retries -= 1;
+        let old = self.take_verbs(index);
+        let mut init = QpInit {
+            send_cq: old.send_cq.as_ref(),
+            recv_cq: old.recv_cq.as_ref(),
+            srq: None,
+            cap: queried.cap,
+            sq_sig_all: queried.sq_sig_all,
+        };
+        let id = self.id_of(index);
+        let again = self
+            .create_qp(id, old.given_pd(), &mut init)
+            .and_then(|()| self.repeat_request(now, index));
+        match again {
+            Ok(()) => {
+                let slot = &mut self.ids[index];
+                (slot.send_cq, slot.recv_cq) = (old.send_cq, old.recv_cq);
+                true
+            }
+            Err(error) => {
+                log::warn!("no second attempt after a refusal as stale: {error}");
+                self.put_verbs(index, old);
+                false
+            }
+        }
+    }
+
+    /// Sends the REQ once more, for the QP that the id has now.
+    fn repeat_request(&mut self, now: Duration, index: usize) -> Result<(), RdmaError> {
+        let slot = &self.ids[index];
+        let (Some(local), Some(peer), Some(old)) = (slot.local, slot.peer, slot.connection) else {
+            return Err(RdmaError::NotBound);
+        };
+        let qp = slot.qp.as_ref().ok_or(RdmaError::NoQp)?;
+        let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
+        let start = self.begin_request(local, peer, &mut data)?;
+        let len = usize::from(slot.private_len).min(data.len() - start);
+        data[start..start + len].copy_from_slice(&slot.private[..len]);
+        let data = &data[..start + len];
+        let new = self.engine.retry(now, old, qp.qpn().number(), data)?;
+        let _ = self.engine.release(now, old);
+        self.ids[index].connection = Some(new);
+        Ok(())
+    }
+
+    fn take_verbs(&mut self, index: usize) -> Verbs<'d, P> {
+        let slot = &mut self.ids[index];
+        Verbs {
+            qp: slot.qp.take(),
+            send_cq: slot.send_cq.take(),
+            recv_cq: slot.recv_cq.take(),
+            pd: slot.pd.take(),
+        }
+    }
+
+    fn put_verbs(&mut self, index: usize, verbs: Verbs<'d, P>) {
+        let slot = &mut self.ids[index];
+        // First what may be there of an attempt to replace it.
+        slot.qp = verbs.qp;
+        slot.send_cq = verbs.send_cq;
+        slot.recv_cq = verbs.recv_cq;
+        slot.pd = verbs.pd;
+    }
+}
+
+/// Whether a QP is as it was created, with a receive queue of its own: nobody waits for anything of it.
+fn is_untouched<P: Platform>(qp: &mut Qp<'_, P, Rc>) -> bool {
+    let receives = qp.cap().max_recv_wr;
+    qp.state() == QpState::Init && receives > 0 && qp.recv_queue().free() == receives
+}

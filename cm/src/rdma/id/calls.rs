@@ -1,0 +1,443 @@
+//! Ids and channels: creating, destroying, finding, and the queues of events between them.
+
+use bareverbs_core::Platform;
+
+use crate::rdma::id::slot::{IdSlot, NIL, Pending, Queue, Target};
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{ChannelId, CmId, EventType, IdOption, IdState, IdType, PortSpace, Route};
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Creates an event channel (`rdma_create_event_channel`).
+    pub fn create_event_channel(&mut self) -> Result<ChannelId, RdmaError> {
+        let capacity = self.channels.len();
+        let Some(index) = self.channels.iter().position(|channel| !channel.used) else {
+            return Err(RdmaError::Full {
+                what: "event channels",
+                capacity,
+            });
+        };
+        let channel = &mut self.channels[index];
+        channel.used = true;
+        channel.users = 0;
+        channel.queue = Queue::EMPTY;
+        channel.generation = channel.generation.wrapping_add(1);
+        Ok(ChannelId {
+            index: index as u32,
+            generation: channel.generation,
+        })
+    }
+
+    /// Destroys an event channel (`rdma_destroy_event_channel`). Its ids have to be destroyed, or migrated, before.
+    pub fn destroy_event_channel(&mut self, channel: ChannelId) -> Result<(), RdmaError> {
+        let index = self.channel(channel)?;
+        if self.channels[index].users > 0 {
+            return Err(RdmaError::WrongMode {
+                call: "destroy_event_channel",
+            });
+        }
+        self.channels[index].used = false;
+        Ok(())
+    }
+
+    /// Creates an id (`rdma_create_id`): with a channel an asynchronous one, without one a synchronous one. `context` comes
+    /// back with its events. The port space decides about the QP: `Udp` and `Ipoib` are for UD QPs, whose services are found by
+    /// SIDR; `Tcp` and `Ib` for RC ones. On RoCE there is no IPoIB interface, and `Ipoib` differs from `Udp` in its ports only.
+    pub fn create_id(
+        &mut self,
+        channel: Option<ChannelId>,
+        context: u64,
+        port_space: PortSpace,
+    ) -> Result<CmId, RdmaError> {
+        self.create_id_of(
+            channel,
+            context,
+            port_space,
+            IdType::of_port_space(port_space),
+        )
+    }
+
+    /// The same with the type of its QP: the one that the port space is made for, or in [`PortSpace::Ib`] one end of an
+    /// extended reliable connection (which librdmacm creates by `rdma_create_ep` alone, from the type in its hints).
+    pub fn create_id_of(
+        &mut self,
+        channel: Option<ChannelId>,
+        context: u64,
+        port_space: PortSpace,
+        id_type: IdType,
+    ) -> Result<CmId, RdmaError> {
+        if let Some(channel) = channel {
+            self.channel(channel)?;
+        }
+        let datagrams = matches!(port_space, PortSpace::Udp | PortSpace::Ipoib);
+        if datagrams && !port_space.is_datagram() {
+            return Err(RdmaError::Unsupported("a datagram service in this build"));
+        }
+        let xrc = matches!(id_type, IdType::XrcSend | IdType::XrcRecv);
+        if xrc && !id_type.is_xrc() {
+            return Err(RdmaError::Unsupported("XRC in this build"));
+        }
+        let fits = id_type == IdType::of_port_space(port_space)
+            || id_type.is_xrc() && port_space == PortSpace::Ib;
+        if !fits {
+            return Err(RdmaError::WrongPortSpace {
+                call: "create_id_of",
+                port_space,
+            });
+        }
+        let index = self.take_slot()?;
+        let target = channel.map_or(Target::Id(index), Target::Channel);
+        self.ids[index as usize].start(target, context, port_space);
+        self.ids[index as usize].id_type = id_type;
+        self.count_user(target, true);
+        Ok(self.id_of(index as usize))
+    }
+
+    pub(crate) fn take_slot(&mut self) -> Result<u32, RdmaError> {
+        let index = self.free_head;
+        let Some(slot) = self.ids.get_mut(index as usize) else {
+            return Err(RdmaError::Full {
+                what: "ids",
+                capacity: self.ids.len(),
+            });
+        };
+        self.free_head = slot.free_next;
+        self.in_use += 1;
+        Ok(index)
+    }
+
+    pub(crate) fn count_user(&mut self, target: Target, more: bool) {
+        if let Target::Channel(channel) = target
+            && let Some(slot) = self.channels.get_mut(channel.index as usize)
+            && slot.generation == channel.generation
+        {
+            slot.users = if more {
+                slot.users + 1
+            } else {
+                slot.users.saturating_sub(1)
+            };
+        }
+    }
+
+    /// Destroys an id and everything that it owns (`rdma_destroy_id`). What is under way is called off: the other end gets
+    /// a REJ or a DREQ. Events that were not fetched are dropped; nothing is waited for.
+    ///
+    /// EBUSY, and nothing is done, while others use its SRQ.
+    pub fn destroy_id(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        self.srq_is_free(index)?;
+        if self.ids[index].state == IdState::Listen {
+            self.stop_listening(index);
+        }
+        self.discard(index);
+        self.flush(self.now())
+    }
+
+    /// Takes an id apart.
+    pub(crate) fn discard(&mut self, index: usize) {
+        let now = self.now();
+        if let Some(connection) = self.ids[index].connection.take() {
+            let _ = self.engine.release(now, connection);
+        }
+        if cfg!(feature = "datagrams")
+            && let Some(sidr) = self.ids[index].sidr.take()
+        {
+            let _ = self.engine.sidr_release(now, sidr);
+        }
+        self.leave_groups(index);
+        self.stop_asking(index);
+        self.leave_port(index);
+        self.unqueue(index);
+        let target = self.ids[index].target;
+        self.count_user(target, false);
+        let free = self.free_head;
+        let slot = &mut self.ids[index];
+        slot.pending.clear();
+        slot.qp = None;
+        slot.srq = None;
+        slot.send_cq = None;
+        slot.recv_cq = None;
+        slot.pd = None;
+        slot.xrcd = None;
+        slot.saved = None;
+        slot.used = false;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.free_next = free;
+        self.free_head = index as u32;
+        self.in_use -= 1;
+    }
+
+    /// Moves an id to another channel, or with `None` to synchronous operation (`rdma_migrate_id`). Events that wait move
+    /// with it.
+    pub fn migrate_id(&mut self, id: CmId, channel: Option<ChannelId>) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let old = self.ids[index].target;
+        let new = match channel {
+            Some(channel) => {
+                self.channel(channel)?;
+                Target::Channel(channel)
+            }
+            None if old == Target::Id(index as u32) => {
+                return Err(RdmaError::WrongMode { call: "migrate_id" });
+            }
+            None => Target::Id(index as u32),
+        };
+        // Requests that nobody fetched yet belong to the listener.
+        let mut at = self.queue(old).head;
+        while let Some(slot) = self.ids.get(at as usize) {
+            let next = slot.queue_next;
+            if at as usize == index || slot.listen_id == Some(id) && slot.target == old {
+                self.unqueue(at as usize);
+                self.ids[at as usize].target = new;
+                self.enqueue(at as usize);
+                if at as usize != index {
+                    self.count_user(old, false);
+                    self.count_user(new, true);
+                }
+            }
+            at = next;
+        }
+        self.ids[index].target = new;
+        self.count_user(old, false);
+        self.count_user(new, true);
+        Ok(())
+    }
+
+    /// Sets an option (`rdma_set_option`).
+    pub fn set_option(&mut self, id: CmId, option: IdOption) -> Result<(), RdmaError> {
+        if let IdOption::IbPath(path) = option {
+            return self.use_path(id, &path);
+        }
+        let slot = self.slot_mut(id)?;
+        let state = slot.state;
+        let wrong = Err(RdmaError::WrongState {
+            call: "set_option",
+            state,
+        });
+        match option {
+            IdOption::Tos(tos) => {
+                if matches!(
+                    state,
+                    IdState::Connect | IdState::Disconnect | IdState::Listen
+                ) {
+                    return wrong;
+                }
+                slot.tos = tos;
+                slot.address.traffic_class = tos;
+            }
+            IdOption::ReuseAddr(on) => {
+                if state == IdState::Listen {
+                    return wrong;
+                }
+                slot.reuse_addr = on;
+            }
+            IdOption::AfOnly(on) => {
+                if !matches!(state, IdState::Idle | IdState::AddrBound) {
+                    return wrong;
+                }
+                slot.af_only = on;
+            }
+            IdOption::AckTimeout(exponent) => {
+                if exponent > 31 {
+                    return Err(RdmaError::TooMuch {
+                        name: "ACK timeout",
+                        value: exponent.into(),
+                        max: 31,
+                    });
+                }
+                slot.ack_timeout = Some(exponent);
+            }
+            IdOption::MinRnrTimer(timer) => {
+                if timer > 31 {
+                    return Err(RdmaError::TooMuch {
+                        name: "RNR NAK timer",
+                        value: timer.into(),
+                        max: 31,
+                    });
+                }
+                slot.min_rnr_timer = timer;
+            }
+            IdOption::CmTimers(timers) => return self.set_cm_timers(id, &timers),
+            IdOption::AutoMra(timeout) => return self.set_auto_mra(id, timeout),
+            IdOption::IbPath(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The application's value of an id.
+    pub fn context(&self, id: CmId) -> Result<u64, RdmaError> {
+        Ok(self.slot(id)?.context)
+    }
+
+    /// Changes it.
+    pub fn set_context(&mut self, id: CmId, context: u64) -> Result<(), RdmaError> {
+        self.slot_mut(id)?.context = context;
+        Ok(())
+    }
+
+    /// Where an id stands.
+    pub fn state(&self, id: CmId) -> Result<IdState, RdmaError> {
+        Ok(self.slot(id)?.state)
+    }
+
+    /// Whether its calls wait for what becomes of them, having no event channel.
+    pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
+        let index = self.index(id)?;
+        Ok(self.ids[index].target == Target::Id(index as u32))
+    }
+
+    /// The two ends of an id.
+    pub fn route(&self, id: CmId) -> Result<Route, RdmaError> {
+        let slot = self.slot(id)?;
+        Ok(Route {
+            local: slot.local,
+            peer: slot.peer,
+            path_mtu: slot.path_mtu,
+            packet_life_time: slot.packet_life_time,
+        })
+    }
+
+    pub(crate) fn id_of(&self, index: usize) -> CmId {
+        CmId {
+            index: index as u32,
+            generation: self.ids[index].generation,
+        }
+    }
+
+    pub(crate) fn index(&self, id: CmId) -> Result<usize, RdmaError> {
+        match self.ids.get(id.index as usize) {
+            Some(slot) if slot.used && slot.generation == id.generation => Ok(id.index as usize),
+            _ => Err(RdmaError::NoSuchId),
+        }
+    }
+
+    pub(crate) fn slot(&self, id: CmId) -> Result<&IdSlot<'d, P>, RdmaError> {
+        self.index(id).map(|index| &self.ids[index])
+    }
+
+    pub(crate) fn slot_mut(&mut self, id: CmId) -> Result<&mut IdSlot<'d, P>, RdmaError> {
+        let index = self.index(id)?;
+        Ok(&mut self.ids[index])
+    }
+
+    pub(crate) fn channel(&self, channel: ChannelId) -> Result<usize, RdmaError> {
+        match self.channels.get(channel.index as usize) {
+            Some(slot) if slot.used && slot.generation == channel.generation => {
+                Ok(channel.index as usize)
+            }
+            _ => Err(RdmaError::NoSuchChannel),
+        }
+    }
+
+    /// Whether the id works without a channel.
+    pub(crate) fn is_sync(&self, index: usize) -> bool {
+        self.ids[index].target == Target::Id(index as u32)
+    }
+
+    pub(crate) fn queue(&self, target: Target) -> Queue {
+        match target {
+            Target::Id(index) => self
+                .ids
+                .get(index as usize)
+                .map_or(Queue::EMPTY, |slot| slot.own),
+            Target::Channel(channel) => self
+                .channels
+                .get(channel.index as usize)
+                .map_or(Queue::EMPTY, |slot| slot.queue),
+        }
+    }
+
+    fn set_queue(&mut self, target: Target, queue: Queue) {
+        match target {
+            Target::Id(index) => {
+                if let Some(slot) = self.ids.get_mut(index as usize) {
+                    slot.own = queue;
+                }
+            }
+            Target::Channel(channel) => {
+                if let Some(slot) = self.channels.get_mut(channel.index as usize) {
+                    slot.queue = queue;
+                }
+            }
+        }
+    }
+
+    /// Puts an id that has events at the end of its queue.
+    pub(crate) fn enqueue(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        if slot.queued || slot.pending.is_empty() {
+            return;
+        }
+        let target = slot.target;
+        let mut queue = self.queue(target);
+        let slot = &mut self.ids[index];
+        slot.queued = true;
+        slot.queue_next = NIL;
+        slot.queue_prev = queue.tail;
+        match self.ids.get_mut(queue.tail as usize) {
+            Some(tail) => tail.queue_next = index as u32,
+            None => queue.head = index as u32,
+        }
+        queue.tail = index as u32;
+        self.set_queue(target, queue);
+    }
+
+    /// Takes an id out of its queue; its events stay with it.
+    pub(crate) fn unqueue(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        if !core::mem::take(&mut slot.queued) {
+            return;
+        }
+        let (target, next, prev) = (slot.target, slot.queue_next, slot.queue_prev);
+        let mut queue = self.queue(target);
+        match self.ids.get_mut(prev as usize) {
+            Some(slot) => slot.queue_next = next,
+            None => queue.head = next,
+        }
+        match self.ids.get_mut(next as usize) {
+            Some(slot) => slot.queue_prev = prev,
+            None => queue.tail = prev,
+        }
+        self.set_queue(target, queue);
+    }
+
+    /// Reports an event.
+    pub(crate) fn push(&mut self, index: usize, event: EventType, status: i32) {
+        self.push_with(index, event, status, 0);
+    }
+
+    pub(crate) fn push_with(
+        &mut self,
+        index: usize,
+        event: EventType,
+        status: i32,
+        arg: u64,
+    ) -> bool {
+        let room = self.ids[index]
+            .pending
+            .push_back(Pending { event, status, arg })
+            .is_ok();
+        if !room {
+            log::warn!("an id has too many events that nobody fetches; {event} is lost");
+        }
+        self.enqueue(index);
+        room
+    }
+
+    /// Reports a failure: the event carries its errno, a synchronous call the error itself.
+    pub(crate) fn push_failure(&mut self, index: usize, event: EventType, error: RdmaError) {
+        self.ids[index].failure = Some(error);
+        self.push(index, event, -error.errno());
+    }
+
+    /// Takes the next event of a queue.
+    pub(crate) fn pop(&mut self, target: Target) -> Option<(usize, Pending)> {
+        let index = self.queue(target).head as usize;
+        let pending = self.ids.get_mut(index)?.pending.pop_front();
+        self.unqueue(index);
+        // Other ids come first if it has more.
+        self.enqueue(index);
+        pending.map(|pending| (index, pending))
+    }
+}

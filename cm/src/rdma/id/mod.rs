@@ -1,0 +1,6 @@
+//! Ids: their slots, the calls that make, find and change them, their ports and timers.
+
+mod calls;
+mod port_space;
+pub(crate) mod slot;
+mod timers;

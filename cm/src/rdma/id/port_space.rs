@@ -1,0 +1,149 @@
+//! Which ids are on which port of which port space: a hash table of chains through the slots.
+
+use core::net::{IpAddr, SocketAddr};
+
+use bareverbs_core::Platform;
+
+use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{IdState, PortSpace};
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    fn port_bucket(&self, port: u16) -> usize {
+        usize::from(port) % self.ids.len().max(1)
+    }
+
+    pub(crate) fn port_head(&self, port: u16) -> u32 {
+        self.ids
+            .get(self.port_bucket(port))
+            .map_or(NIL, |slot| slot.port_head)
+    }
+
+    /// The first thing that `find` gives for an id on this port.
+    pub(crate) fn on_port<T>(
+        &self,
+        port_space: PortSpace,
+        port: u16,
+        find: impl Fn(&IdSlot<'_, P>) -> Option<T>,
+    ) -> Option<T> {
+        let mut at = self.port_head(port);
+        while let Some(slot) = self.ids.get(at as usize) {
+            if slot.local.is_some_and(|local| local.port() == port)
+                && slot.port_space == port_space
+                && let Some(found) = find(slot)
+            {
+                return Some(found);
+            }
+            at = slot.port_next;
+        }
+        None
+    }
+
+    pub(crate) fn enter_port(&mut self, index: usize, port: u16) {
+        let bucket = self.port_bucket(port);
+        let next = core::mem::replace(&mut self.ids[bucket].port_head, index as u32);
+        let slot = &mut self.ids[index];
+        slot.port_next = next;
+        slot.in_ports = true;
+    }
+
+    pub(crate) fn leave_port(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        if !core::mem::take(&mut slot.in_ports) {
+            return;
+        }
+        let (next, port) = (slot.port_next, slot.local.map_or(0, |local| local.port()));
+        let bucket = self.port_bucket(port);
+        if self.ids[bucket].port_head == index as u32 {
+            self.ids[bucket].port_head = next;
+            return;
+        }
+        let mut at = self.ids[bucket].port_head;
+        while let Some(slot) = self.ids.get_mut(at as usize) {
+            if slot.port_next == index as u32 {
+                slot.port_next = next;
+                return;
+            }
+            at = slot.port_next;
+        }
+    }
+
+    pub(crate) fn free_port(
+        &mut self,
+        port_space: PortSpace,
+        ip: IpAddr,
+    ) -> Result<u16, RdmaError> {
+        let (first, last) = (self.config.first_port.max(1), self.config.last_port);
+        for _ in first..=last {
+            let port = self.rover;
+            self.rover = if port >= last { first } else { port + 1 };
+            // As many ports as there are for each address, not for all of them together.
+            let in_way = |slot: &IdSlot<'_, P>| {
+                let other = slot.local.map(|local| local.ip());
+                let apart = other.is_some_and(|other| {
+                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
+                });
+                (!apart).then_some(())
+            };
+            if (first..=last).contains(&port) && self.on_port(port_space, port, in_way).is_none() {
+                return Ok(port);
+            }
+        }
+        Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
+    }
+
+    /// Whether an id may have this address beside the others on the port of its space.
+    pub(crate) fn check_port(
+        &self,
+        index: usize,
+        address: SocketAddr,
+        reuse: bool,
+        af_only: bool,
+    ) -> Result<(), RdmaError> {
+        let port_space = self.ids[index].port_space;
+        let mut at = self.port_head(address.port());
+        while let Some(other) = self.ids.get(at as usize) {
+            let next = other.port_next;
+            let itself = at as usize == index || other.port_space != port_space;
+            at = next;
+            let Some(local) = other
+                .local
+                .filter(|local| !itself && local.port() == address.port())
+            else {
+                continue;
+            };
+            if reuse && other.reuse_addr && other.state != IdState::Listen {
+                continue;
+            }
+            if !reuse
+                && other.state != IdState::Listen
+                && other.reuse_addr
+                && self.ids[index].reuse_addr
+            {
+                // Listening beside ids that only share the port.
+                continue;
+            }
+            let (ours, theirs) = (address.ip(), local.ip());
+            if ours.is_ipv4() != theirs.is_ipv4() {
+                // The IPv6 wildcard stands for IPv4 as well, unless it was told not to.
+                let (v6, only) = if ours.is_ipv6() {
+                    (ours, af_only)
+                } else {
+                    (theirs, other.af_only)
+                };
+                if only || !v6.is_unspecified() {
+                    continue;
+                }
+            }
+            if ours == theirs && !ours.is_unspecified() {
+                return Err(RdmaError::AddrInUse(address));
+            }
+            if ours.is_unspecified() || theirs.is_unspecified() {
+                return Err(RdmaError::AddrNotAvailable(address));
+            }
+        }
+        Ok(())
+    }
+}

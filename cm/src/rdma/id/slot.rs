@@ -1,0 +1,403 @@
+//! The storage that the caller hands in: ids and event channels.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::cq::Cq;
+use bareverbs_core::pd::Pd;
+
+use crate::engine::{
+    Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, SidrId, SidrSlot, Slot, Timers,
+};
+use crate::mad::Ece;
+use crate::rdma::conn::group::GroupSlot;
+use crate::rdma::port::parking::ParkedSlot;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{
+    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,
+};
+use crate::rdma::verbs::objects::{IdQp, IdSrq, KeptInit, PdOf, XrcdOf};
+
+/// No slot.
+pub(crate) const NIL: u32 = u32::MAX;
+/// Events that one id can have waiting. Each kind comes once in a connection's life, so that only the application's own
+/// events (`write_cm_event`) can fill it.
+pub(crate) const PENDING: usize = 8;
+
+/// A queue of ids that have events, linked through the slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+}
+
+impl Queue {
+    pub(crate) const EMPTY: Self = Self {
+        head: NIL,
+        tail: NIL,
+    };
+}
+
+/// Where an id's events go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To the id of this index itself: synchronous.
+    Id(u32),
+    /// To an event channel.
+    Channel(ChannelId),
+}
+
+/// An event that waits; what else it says is found when it is fetched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pending {
+    pub(crate) event: EventType,
+    pub(crate) status: i32,
+    pub(crate) arg: u64,
+}
+
+/// What `create_ep` keeps for the connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Saved<'d, P: Platform> {
+    pub(crate) pd: Option<&'d Pd<'d, P>>,
+    pub(crate) init: KeptInit<'d, P>,
+}
+
+/// Room for one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
+#[derive(Debug)]
+pub struct IdSlot<'d, P: Platform> {
+    // Belongs to the index.
+    pub(crate) generation: u32,
+    pub(crate) free_next: u32,
+    pub(crate) port_head: u32,
+
+    pub(crate) used: bool,
+    pub(crate) port_next: u32,
+    pub(crate) in_ports: bool,
+    pub(crate) queue_next: u32,
+    pub(crate) queue_prev: u32,
+    pub(crate) queued: bool,
+    pub(crate) waiting: bool,
+    pub(crate) wait_next: u32,
+    pub(crate) own: Queue,
+    pub(crate) target: Target,
+    pub(crate) pending: heapless::Deque<Pending, PENDING>,
+    pub(crate) current: Option<Pending>,
+    pub(crate) failure: Option<RdmaError>,
+    pub(crate) private_event: Option<EventType>,
+    pub(crate) private_len: u8,
+    pub(crate) private: [u8; ACCEPT_PRIVATE_DATA_MAX],
+
+    pub(crate) state: IdState,
+    pub(crate) port_space: PortSpace,
+    pub(crate) id_type: IdType,
+    /// Multicast groups that it is in.
+    pub(crate) groups: u16,
+    pub(crate) passive: bool,
+    pub(crate) accepted: bool,
+    pub(crate) context: u64,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) bound: bool,
+    pub(crate) any_source: bool,
+    pub(crate) reuse_addr: bool,
+    pub(crate) af_only: bool,
+    pub(crate) tos: u8,
+    pub(crate) ack_timeout: Option<u8>,
+    pub(crate) min_rnr_timer: u8,
+    /// What the application set; without, the defaults, or what the other end's REQ asks for.
+    pub(crate) timers: Option<Timers>,
+    pub(crate) auto_mra: Option<Option<u8>>,
+    /// How often a refusal as stale may still be answered with another QP.
+    pub(crate) stale_retries: u8,
+    /// Which of all waits for answers this one is, and until when.
+    pub(crate) wish: u64,
+    pub(crate) deadline: Duration,
+    /// Index of the partition (InfiniBand).
+    pub(crate) pkey_index: u16,
+    /// Static rate of the path, in the IBTA's codes.
+    pub(crate) rate: u8,
+    pub(crate) address: Address,
+    pub(crate) path_mtu: u8,
+    pub(crate) packet_life_time: u8,
+
+    pub(crate) connection: Option<ConnectionId>,
+    /// Of a datagram service: the question under way.
+    pub(crate) sidr: Option<SidrId>,
+    pub(crate) remote_qpn: u32,
+    pub(crate) remote_qkey: u32,
+    /// Of datagrams; 0 until there is one.
+    pub(crate) qkey: u32,
+    /// Of the application's own QP.
+    pub(crate) ece: Ece,
+    /// Of a datagram service.
+    pub(crate) remote_ece: Ece,
+    pub(crate) listener: Option<ListenerId>,
+    pub(crate) listen_id: Option<CmId>,
+    pub(crate) backlog: u32,
+    pub(crate) unread: u32,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+
+    // In the order in which they have to go.
+    pub(crate) qp: Option<IdQp<'d, P>>,
+    pub(crate) srq: Option<IdSrq<'d, P>>,
+    pub(crate) send_cq: Option<Cq<'d, P>>,
+    pub(crate) recv_cq: Option<Cq<'d, P>>,
+    pub(crate) pd: Option<PdOf<'d, P>>,
+    /// Of an XRC target.
+    pub(crate) xrcd: Option<XrcdOf<'d, P>>,
+    pub(crate) saved: Option<Saved<'d, P>>,
+}
+
+impl<P: Platform> IdSlot<'_, P> {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        generation: 0,
+        free_next: NIL,
+        port_head: NIL,
+        used: false,
+        port_next: NIL,
+        in_ports: false,
+        queue_next: NIL,
+        queue_prev: NIL,
+        queued: false,
+        waiting: false,
+        wait_next: NIL,
+        own: Queue::EMPTY,
+        target: Target::Id(NIL),
+        pending: heapless::Deque::new(),
+        current: None,
+        failure: None,
+        private_event: None,
+        private_len: 0,
+        private: [0; ACCEPT_PRIVATE_DATA_MAX],
+        state: IdState::Idle,
+        port_space: PortSpace::Tcp,
+        id_type: IdType::Rc,
+        groups: 0,
+        passive: false,
+        accepted: false,
+        context: 0,
+        local: None,
+        peer: None,
+        bound: false,
+        any_source: false,
+        reuse_addr: false,
+        af_only: false,
+        tos: 0,
+        ack_timeout: None,
+        min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
+        timers: None,
+        auto_mra: None,
+        stale_retries: 0,
+        wish: 0,
+        deadline: Duration::ZERO,
+        pkey_index: 0,
+        rate: 0,
+        address: Address {
+            local_gid: [0; 16],
+            remote_gid: [0; 16],
+            remote_mac: [0; 6],
+            local_lid: 0,
+            remote_lid: 0,
+            pkey: 0xffff,
+            link: 0,
+            flow_label: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            service_level: 0,
+        },
+        path_mtu: 0,
+        packet_life_time: DEFAULT_PACKET_LIFE_TIME,
+        connection: None,
+        sidr: None,
+        remote_qpn: 0,
+        remote_qkey: 0,
+        qkey: 0,
+        ece: Ece::NONE,
+        remote_ece: Ece::NONE,
+        listener: None,
+        listen_id: None,
+        backlog: 0,
+        unread: 0,
+        responder_resources: 0,
+        initiator_depth: 0,
+        qp: None,
+        srq: None,
+        send_cq: None,
+        recv_cq: None,
+        pd: None,
+        xrcd: None,
+        saved: None,
+    };
+
+    /// A fresh id in this slot, once whatever was in it has been taken apart.
+    pub(crate) fn start(&mut self, target: Target, context: u64, port_space: PortSpace) {
+        self.used = true;
+        self.own = Queue::EMPTY;
+        self.target = target;
+        self.pending.clear();
+        self.current = None;
+        self.failure = None;
+        self.private_event = None;
+        self.private_len = 0;
+        self.state = IdState::Idle;
+        self.port_space = port_space;
+        self.id_type = IdType::of_port_space(port_space);
+        self.groups = 0;
+        self.passive = false;
+        self.accepted = false;
+        self.context = context;
+        self.local = None;
+        self.peer = None;
+        self.bound = false;
+        self.any_source = false;
+        self.reuse_addr = false;
+        self.af_only = false;
+        self.tos = 0;
+        self.ack_timeout = None;
+        self.min_rnr_timer = DEFAULT_MIN_RNR_TIMER;
+        self.timers = None;
+        self.auto_mra = None;
+        self.stale_retries = 0;
+        self.pkey_index = 0;
+        self.rate = 0;
+        self.address = Self::EMPTY.address;
+        self.path_mtu = 0;
+        self.packet_life_time = DEFAULT_PACKET_LIFE_TIME;
+        self.connection = None;
+        self.sidr = None;
+        self.remote_qpn = 0;
+        self.remote_qkey = 0;
+        self.qkey = 0;
+        self.ece = Ece::NONE;
+        self.remote_ece = Ece::NONE;
+        self.listener = None;
+        self.listen_id = None;
+        self.backlog = 0;
+        self.unread = 0;
+        self.responder_resources = 0;
+        self.initiator_depth = 0;
+    }
+}
+
+/// 0.64 ms. librdmacm leaves it at 0, which means 655 ms.
+const DEFAULT_MIN_RNR_TIMER: u8 = 12;
+/// What Linux takes on RoCE (since 6.2).
+const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
+
+impl<P: Platform> Default for IdSlot<'_, P> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// Room for one event channel.
+#[derive(Debug, Clone, Copy)]
+pub struct ChannelSlot {
+    pub(crate) generation: u32,
+    pub(crate) used: bool,
+    pub(crate) users: u32,
+    pub(crate) queue: Queue,
+}
+
+impl ChannelSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        generation: 0,
+        used: false,
+        users: 0,
+        queue: Queue::EMPTY,
+    };
+}
+
+impl Default for ChannelSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// All the memory that the manager uses beside itself.
+#[derive(Debug)]
+pub struct Storage<'s, 'd, P: Platform> {
+    /// One slot per id; each connection that another host asks for takes one when the request comes.
+    ///
+    /// The last eighth (`len / 8` slots) is not for a source that has more half-open connections than that, the one that it
+    /// asks for included, if one of them is older than [`half_open_age`](crate::engine::Config::half_open_age): then that one
+    /// is ended for it with REJ 3, no slot is taken, and the request is served when it comes again. If none is that old, the
+    /// source gets what is free. Sources are counted by a hash of six bits, so that two may count as one.
+    pub ids: &'s mut [IdSlot<'d, P>],
+    /// One slot per event channel; none are needed for synchronous ids.
+    pub channels: &'s mut [ChannelSlot],
+    /// One slot per connection, those in timewait included: give some more than ids.
+    pub connections: &'s mut [Slot],
+    /// One slot per port that is listened to.
+    pub listeners: &'s mut [ListenerSlot],
+    /// Answers without a connection that may wait at once.
+    pub replies: &'s mut [ReplySlot],
+    /// One slot per datagram service that is being asked for, here or by others; none are needed for connections. What is
+    /// left over keeps answers for repetitions.
+    pub sidr: &'s mut [SidrSlot],
+    /// One slot per multicast group that an id joins.
+    pub groups: &'s mut [GroupSlot],
+    /// One slot per message of a host that has to be asked for before it can be answered: as many as hosts may come at once
+    /// to a server that knows none of them. Once half of them are taken, a host that has an eighth of them gets no more: a
+    /// server whose clients open `n` connections at once each needs `2 * n`. What has no room is lost, and sent again by its
+    /// sender, at the earliest after a quarter of a second if that is one of these managers.
+    pub parked: &'s mut [ParkedSlot],
+}
+
+/// Storage as one value, for arrays and statics.
+///
+/// Everything that the manager keeps is in here, so that it has to live longer than the manager, and less long than the
+/// device.
+#[derive(Debug)]
+pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
+    ids: [IdSlot<'d, P>; IDS],
+    channels: [ChannelSlot; CHANNELS],
+    connections: [[Slot; IDS]; 2],
+    listeners: [ListenerSlot; IDS],
+    replies: [ReplySlot; 32],
+    sidr: [SidrSlot; IDS],
+    groups: [GroupSlot; IDS],
+    parked: [ParkedSlot; IDS],
+}
+
+impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
+    /// Room for `IDS` ids, twice as many connections (timewait takes its share), and `CHANNELS` event channels.
+    pub const fn new() -> Self {
+        Self {
+            ids: [const { IdSlot::EMPTY }; IDS],
+            channels: [ChannelSlot::EMPTY; CHANNELS],
+            connections: [const { [const { Slot::EMPTY }; IDS] }; 2],
+            listeners: [ListenerSlot::EMPTY; IDS],
+            replies: [ReplySlot::EMPTY; 32],
+            sidr: [const { SidrSlot::EMPTY }; IDS],
+            groups: [GroupSlot::EMPTY; IDS],
+            parked: [ParkedSlot::EMPTY; IDS],
+        }
+    }
+
+    /// The storage.
+    pub const fn storage(&mut self) -> Storage<'_, 'd, P> {
+        Storage {
+            ids: &mut self.ids,
+            channels: &mut self.channels,
+            connections: self.connections.as_flattened_mut(),
+            listeners: &mut self.listeners,
+            replies: &mut self.replies,
+            sidr: &mut self.sidr,
+            groups: &mut self.groups,
+            parked: &mut self.parked,
+        }
+    }
+}
+
+impl<P: Platform, const IDS: usize, const CHANNELS: usize> Default
+    for Resources<'_, P, IDS, CHANNELS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,509 @@
+//! The manager: what it is made of, and the loop that drives it.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet};
+
+use crate::engine::{self, Address, Engine};
+use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason, Req};
+use crate::rdma::conn::group::GroupSlot;
+use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Storage};
+use crate::rdma::port::gsi::{self, GsiPort, SLICE};
+use crate::rdma::port::parking::{Parked, Parking};
+use crate::rdma::route::resolver::{Neighbour, Resolver};
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{EventType, TraceEntry};
+
+/// Messages that the trace holds until they are fetched.
+const TRACE: usize = 64;
+
+/// Settings of a manager.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Seed of communication IDs, PSNs and ports. Has to differ from boot to boot.
+    pub seed: u64,
+    /// Receive buffers of QP1. Bursts of more messages are lost.
+    pub gsi_depth: u32,
+    /// First port that is given to ids which do not ask for one.
+    pub first_port: u16,
+    /// Last one.
+    pub last_port: u16,
+    /// The longest backlog of a listener.
+    pub max_backlog: u32,
+    /// The largest path MTU to ask for, as far as the port has it. The manager does not know what the way to a peer
+    /// carries: Linux derives its own from the network interface (1500 bytes: a path MTU of 1024) and refuses more.
+    pub max_path_mtu: Mtu,
+    /// How often an attempt that is refused as stale is made again with another QP, where that can go unnoticed.
+    pub stale_retries: u8,
+    /// Keep a trace of the messages ([`RdmaCm::next_trace`]).
+    pub trace: bool,
+}
+
+impl Config {
+    /// The defaults; Linux's where it has one.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            gsi_depth: 512,
+            first_port: 32768,
+            last_port: 60999,
+            max_backlog: 1024,
+            max_path_mtu: Mtu::B4096,
+            stale_retries: 4,
+            trace: false,
+        }
+    }
+}
+
+/// The RDMA CM of one device.
+///
+/// `'s` is the storage's life, `'d` that of the device and of the PDs that are given to ids; `R` finds neighbours.
+pub struct RdmaCm<'s, 'd, P: Platform, R> {
+    pub(crate) device: &'d Device<'d, P>,
+    pub(crate) gsi: GsiPort<'d, P>,
+    pub(crate) engine: Engine<'s>,
+    pub(crate) ids: &'s mut [IdSlot<'d, P>],
+    pub(crate) channels: &'s mut [ChannelSlot],
+    pub(crate) groups: &'s mut [GroupSlot],
+    pub(crate) resolver: R,
+    pub(crate) config: Config,
+    pub(crate) port: PortAttr,
+    /// The port's GID on InfiniBand; on RoCE there is a table of them.
+    pub(crate) gid: Gid,
+    pub(crate) max_responder_resources: u8,
+    pub(crate) max_initiator_depth: u8,
+    pub(crate) free_head: u32,
+    pub(crate) in_use: usize,
+    pub(crate) wait_head: u32,
+    /// Waits for answers so far.
+    pub(crate) wishes: u64,
+    pub(crate) rover: u16,
+    pub(crate) removed: bool,
+    pub(crate) trace: heapless::Deque<TraceEntry, TRACE>,
+    pub(crate) parked: Parking<'s>,
+}
+
+impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RdmaCm")
+            .field("ids", &self.in_use)
+            .field("connections", &self.engine.in_use())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
+    /// Takes QP1 of the device and starts to answer.
+    #[inline(never)]
+    pub fn new(
+        device: &'d Device<'d, P>,
+        resolver: R,
+        config: Config,
+        storage: Storage<'s, 'd, P>,
+    ) -> Result<Self, RdmaError> {
+        let Storage {
+            ids,
+            channels,
+            connections,
+            listeners,
+            replies,
+            sidr,
+            groups,
+            parked,
+        } = storage;
+        let port = device.query_port()?;
+        let caps = &device.capabilities().hca;
+        let power = |log: u8| 1u8.checked_shl(u32::from(log)).unwrap_or(128);
+        let mut engine_config = engine::Config::new(config.seed, port.node_guid);
+        engine_config.max_mtu = port.active_mtu.number();
+        engine_config.ack_delay = caps.local_ca_ack_delay();
+        // QP1 first: without it there is nothing to manage.
+        let gsi = GsiPort::open(device, config.gsi_depth)?;
+        let count = ids.len();
+        for (index, slot) in ids.iter_mut().enumerate() {
+            let generation = slot.generation;
+            *slot = IdSlot::EMPTY;
+            slot.generation = generation;
+            slot.free_next = if index + 1 < count {
+                index as u32 + 1
+            } else {
+                NIL
+            };
+        }
+        channels.fill(ChannelSlot::EMPTY);
+        groups.fill(GroupSlot::EMPTY);
+        let mut engine = Engine::new(
+            engine_config,
+            engine::Storage {
+                connections,
+                listeners,
+                replies,
+                sidr,
+                ..engine::Storage::default()
+            },
+        );
+        let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
+        let rover = config.first_port + (engine.random() % u64::from(span)) as u16;
+        let mut cm = Self {
+            device,
+            gsi,
+            engine,
+            ids,
+            channels,
+            groups,
+            resolver,
+            config,
+            port,
+            gid: Gid::ZERO,
+            max_responder_resources: power(caps.log_max_ra_res_qp()),
+            max_initiator_depth: power(caps.log_max_ra_req_qp()),
+            free_head: if count == 0 { NIL } else { 0 },
+            in_use: 0,
+            wait_head: NIL,
+            wishes: 0,
+            rover,
+            removed: false,
+            trace: heapless::Deque::new(),
+            parked: Parking::new(parked),
+        };
+        cm.refresh_port()?;
+        Ok(cm)
+    }
+
+    /// The device.
+    pub const fn device(&self) -> &'d Device<'d, P> {
+        self.device
+    }
+
+    /// The port, as it was when the manager was made.
+    pub const fn port(&self) -> &PortAttr {
+        &self.port
+    }
+
+    /// Settings of the engine, to be changed: those of all connections, and of the defence against floods. Connections that
+    /// exist keep what they have.
+    pub const fn engine_config_mut(&mut self) -> &mut engine::Config {
+        self.engine.config_mut()
+    }
+
+    /// The engine's counters.
+    pub const fn stats(&self) -> &engine::Stats {
+        self.engine.stats()
+    }
+
+    /// How often QP1 had to be started again after a work request of it failed.
+    pub const fn gsi_restarts(&self) -> u64 {
+        self.gsi.restarts
+    }
+
+    /// Ids in use.
+    pub const fn ids_in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Connections in use, those that only wait for their end included.
+    pub const fn connections_in_use(&self) -> usize {
+        self.engine.in_use()
+    }
+
+    /// What finds neighbours.
+    pub const fn resolver_mut(&mut self) -> &mut R {
+        &mut self.resolver
+    }
+
+    /// The time on the platform's clock.
+    pub fn now(&self) -> Duration {
+        self.device.platform().now()
+    }
+
+    /// Drives everything: the device's events, MADs, timers, and what follows from them. To be called in the
+    /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest. With interrupts, whatever comes after it
+    /// has returned raises one.
+    pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        if let Err(error) = self.device.poll() {
+            self.remove();
+            return Err(error.into());
+        }
+        self.resolver.poll(now)?;
+        while let Some(change) = self.resolver.next_change() {
+            self.neighbour_changed(&change);
+        }
+        if self.wait_head != NIL {
+            self.ask_again(now);
+        }
+        self.ask_for_groups(now);
+        for _ in 0..self.parked.len() {
+            if let Some(parked) = self.parked.pop() {
+                self.take(now, parked);
+            }
+        }
+        loop {
+            self.receive(now)?;
+            // After what has arrived: an application that was away for longer than a timer repeats no message that was
+            // answered meanwhile, and gives no connection up.
+            self.engine.handle_timeout(now);
+            self.work(now);
+            self.flush(now)?;
+            // Moving QPs takes commands, and waiting for these takes notice of interrupts, those of MADs among them: look
+            // until none came.
+            if !self.gsi.arm() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before: a timer of a connection, a look
+    /// at the device's health ([`Device::next_deadline`]), or soon, while an address is being resolved.
+    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let waiting = self.wait_head != NIL || self.parked.len() > 0;
+        let waiting = waiting.then(|| now.saturating_add(SLICE));
+        let deadlines = [
+            waiting,
+            self.resolver.next_deadline(),
+            self.engine.next_deadline(),
+            self.device.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// The MSI-X vectors that have to do with the manager, its CQs and those that it makes for ids: what an application
+    /// with an event loop of its own listens to.
+    pub fn vectors(&self) -> VectorSet {
+        VectorSet::one(0).union(VectorSet::one(self.device.interrupt_vector(0)))
+    }
+
+    /// Sleeps until there may be something new, or until `deadline` on the platform's clock, and [`poll`](Self::poll)s. For
+    /// loops that wait for several things at once: look for each without blocking
+    /// ([`try_get_cm_event`](Self::try_get_cm_event), [`try_get_recv_comp`](Self::try_get_recv_comp)), then wait.
+    pub fn wait(&mut self, deadline: Duration) -> Result<(), RdmaError> {
+        let until = self.next_deadline(self.now());
+        let until = until.map_or(deadline, |until| until.min(deadline));
+        // What this fails with, the poll finds as well, and tells the ids.
+        let _ = self.device.wait_for(self.vectors(), until);
+        self.poll(self.now())
+    }
+
+    /// Tells the manager of an asynchronous event of the device. `CommunicationEstablished` stands in for an RTU that was
+    /// lost; after `DeviceFatal` every id sees `DeviceRemoval`. On InfiniBand what changes of the port or its subnet manager
+    /// (`PortActive`, `LidChange`, `GidChange`, `ClientReregister`) makes the manager ask for everything anew and join its
+    /// groups again. The others change nothing here.
+    pub fn handle_async_event(&mut self, event: &AsyncEvent) {
+        match event {
+            AsyncEvent::CommunicationEstablished { qpn } => {
+                let own =
+                    |slot: &IdSlot<'d, P>| slot.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn);
+                let id = self.ids.iter().position(own);
+                if let Some(connection) = id.and_then(|index| self.ids[index].connection) {
+                    let _ = self.engine.notify_established(connection);
+                    self.work(self.now());
+                }
+            }
+            AsyncEvent::DeviceFatal(_) => self.remove(),
+            AsyncEvent::PortActive { .. }
+            | AsyncEvent::LidChange { .. }
+            | AsyncEvent::GidChange { .. }
+            | AsyncEvent::ClientReregister { .. } => self.port_changed(),
+            _ => {}
+        }
+    }
+
+    /// The device is lost: whoever has an id learns it once, and can do nothing with it any more but destroy it.
+    pub(crate) fn remove(&mut self) {
+        if core::mem::replace(&mut self.removed, true) {
+            return;
+        }
+        for index in 0..self.ids.len() {
+            if self.ids[index].used {
+                self.push(index, EventType::DeviceRemoval, 0);
+            }
+        }
+    }
+
+    /// The next message of the trace, oldest first; the oldest ones are lost when nobody fetches them.
+    pub fn next_trace(&mut self) -> Option<TraceEntry> {
+        self.trace.pop_front()
+    }
+
+    pub(crate) fn note(&mut self, sent: bool, repeated: bool, peer: IpAddr, mad: &[u8; MAD_LEN]) {
+        if !self.config.trace {
+            return;
+        }
+        let id = u16::from_be_bytes([mad[16], mad[17]]);
+        let Some(message) = Attribute::from_id(id) else {
+            return;
+        };
+        let word = |at: usize| u32::from_be_bytes([mad[at], mad[at + 1], mad[at + 2], mad[at + 3]]);
+        let entry = TraceEntry {
+            time: self.now(),
+            sent,
+            message,
+            repeated,
+            peer,
+            local_comm_id: word(DATA),
+            remote_comm_id: match message {
+                Attribute::Req | Attribute::SidrReq | Attribute::SidrRep => 0,
+                _ => word(DATA + 4),
+            },
+        };
+        if self.trace.is_full() {
+            self.trace.pop_front();
+        }
+        let _ = self.trace.push_back(entry);
+    }
+
+    /// Hands what arrived on QP1 to the engine.
+    pub(crate) fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
+        while let Some(received) = self.gsi.receive()? {
+            self.note(false, false, received.source, &received.mad);
+            let since = now;
+            self.take(now, Parked { received, since });
+            // A burst must not fill the ring of answers.
+            self.work(now);
+            self.flush(now)?;
+        }
+        Ok(())
+    }
+
+    /// Hands a MAD to the engine, now or as soon as it is known where its sender is: a peer that knows us may be a stranger
+    /// to us, and would send again only after seconds.
+    pub(crate) fn take(&mut self, now: Duration, parked: Parked) {
+        let received = &parked.received;
+        if self.is_infiniband() {
+            return self.take_local(now, received);
+        }
+        let (source, destination) = (received.source, received.destination);
+        let neighbour = match self.neighbour_of_stranger(now, destination, source) {
+            Ok(Some(neighbour)) => neighbour,
+            Ok(None) => return self.parked.push(now, parked),
+            Err(error) => return log::debug!("no answer to {source}: {error}"),
+        };
+        let Some(address) = self.address_of(neighbour, received) else {
+            return;
+        };
+        let mad = &received.mad;
+        let taken = if self.names_a_stranger(destination, mad) {
+            self.engine
+                .refuse_request(&address, mad, RejectReason::INVALID_GID)
+        } else {
+            self.engine.handle_mad(now, &address, mad)
+        };
+        if let Err(ignored) = taken {
+            log::debug!("from {source}: {ignored}");
+        }
+    }
+
+    /// Whether a MAD is a REQ whose GID, to which all else would be sent, lies where no way leads, such as a link's broadcast
+    /// address. Linux looks for a route there as well (`roce_resolve_route_from_path`).
+    pub(crate) fn names_a_stranger(&self, destination: IpAddr, mad: &[u8; MAD_LEN]) -> bool {
+        if mad[16..18] != (Attribute::Req as u16).to_be_bytes() {
+            return false;
+        }
+        let gid = Gid(Req::read(mad).primary_local_gid)
+            .to_ipv6()
+            .to_canonical();
+        gid != destination && !self.resolver.has_route(destination, gid)
+    }
+
+    /// The path back to whoever sent a MAD.
+    pub(crate) fn address_of(
+        &self,
+        neighbour: Neighbour,
+        received: &gsi::Received,
+    ) -> Option<Address> {
+        let (source, destination) = (received.source, received.destination);
+        let Neighbour {
+            mac,
+            vlan,
+            hop_limit,
+        } = neighbour;
+        let index = self.gsi.gid_index(destination, vlan)?;
+        Some(Address {
+            local_gid: gsi::gid(destination).0,
+            remote_gid: gsi::gid(source).0,
+            remote_mac: mac,
+            pkey: if received.pkey == 0 {
+                0xffff
+            } else {
+                received.pkey
+            },
+            link: u32::from(index),
+            traffic_class: received.traffic_class,
+            hop_limit,
+            ..Address::default()
+        })
+    }
+
+    /// Sends what the engine and the resolver have to say.
+    pub(crate) fn flush(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let mut mad = [0; MAD_LEN];
+        while self.gsi.can_send()? {
+            let Some(transmit) = self.engine.poll_transmit(now, &mut mad) else {
+                break;
+            };
+            let peer = bareverbs_core::Gid(transmit.address.remote_gid)
+                .to_ipv6()
+                .to_canonical();
+            self.note(true, transmit.repeated, peer, &mad);
+            let path = self.ah_attr(&transmit.address);
+            self.gsi.send(&path, &mad)?;
+        }
+        while self.is_infiniband()
+            && self.gsi.can_send()?
+            && self.resolver.poll_transmit(now, &mut mad)
+        {
+            let path = self.ah_attr(&self.sa_address());
+            self.gsi.send(&path, &mad)?;
+        }
+        Ok(())
+    }
+
+    /// Polls and sleeps until `done` gives something, or until `deadline`.
+    pub(crate) fn block<T>(
+        &mut self,
+        deadline: Option<Duration>,
+        mut done: impl FnMut(&mut Self) -> Result<Option<T>, RdmaError>,
+    ) -> Result<T, RdmaError> {
+        self.poll(self.now())?;
+        loop {
+            if let Some(outcome) = done(self)? {
+                return Ok(outcome);
+            }
+            let now = self.now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Err(RdmaError::TimedOut);
+            }
+            self.wait(deadline.unwrap_or(Duration::MAX))?;
+        }
+    }
+}
+
+impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
+    /// Ends the connections that there are: the other ends get a DREQ or a REJ, once and unacknowledged. Then takes QP1 down
+    /// and destroys what the ids own. An orderly end disconnects first.
+    fn drop(&mut self) {
+        self.farewell();
+        self.gsi.close();
+        for group in self.groups.iter_mut() {
+            if let Some(id) = group.owner.take() {
+                let slot = self.ids.get_mut(id.index as usize);
+                group.detach(slot.and_then(|slot| slot.qp.as_mut()));
+            }
+        }
+        // What ids share goes after all its users.
+        for slot in self.ids.iter_mut() {
+            slot.qp = None;
+            slot.saved = None;
+        }
+        for slot in self.ids.iter_mut() {
+            slot.srq = None;
+            slot.send_cq = None;
+            slot.recv_cq = None;
+            slot.pd = None;
+            slot.xrcd = None;
+            slot.used = false;
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+    }
+}

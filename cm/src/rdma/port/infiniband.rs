@@ -1,0 +1,379 @@
+//! What is different on InfiniBand: addresses are GIDs, paths come from subnet administration, and messages find their way by
+//! LIDs.
+
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+
+use bareverbs_core::ah::AhAttr;
+use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
+use bareverbs_core::{Gid, LinkLayer, Mtu, Platform};
+
+use crate::engine::Address;
+use crate::mad::sa::{PathRecord, SA_CLASS};
+use crate::rdma::id::slot::NIL;
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::port::gsi::{self, GRH, Received};
+use crate::rdma::route::resolver::{PathQuery, Patience, Resolver};
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::service_id;
+use crate::rdma::types::sockaddr::{ANY_GID, DEFAULT_PKEY, SockAddr, SockaddrIb};
+use crate::rdma::types::{CmId, EventType, IdState, PortSpace};
+use crate::sa::check_path_fields;
+
+/// For answers to what came with a global header.
+const MOST_HOPS: u8 = 0xff;
+const PKEY_BASE: u16 = 0x7fff;
+
+/// Gigabits per second of the IBTA's codes for rates, in tenths, from code 2 on.
+const RATES: [u16; 21] = [
+    25, 100, 300, 50, 200, 400, 600, 800, 1200, 140, 560, 1120, 1680, 250, 1000, 2000, 3000, 280,
+    500, 4000, 6000,
+];
+/// Codes that the device has room for: they are five more there.
+const DEVICE_RATES: core::ops::RangeInclusive<u8> = 2..=10;
+const DEVICE_RATE_OFFSET: u8 = 5;
+
+fn tenths(rate: u8) -> Option<u16> {
+    RATES.get(usize::from(rate).checked_sub(2)?).copied()
+}
+
+/// The device's code for the fastest rate that it has and that is not faster than `rate`; 0, for the port's own, if that is
+/// none too fast, and if there is no such.
+fn static_rate(rate: u8, port_mbps: u32, supported: u16) -> u8 {
+    let Some(wanted) = tenths(rate).filter(|&tenths| u32::from(tenths) * 100 < port_mbps) else {
+        return 0;
+    };
+    DEVICE_RATES
+        .filter(|code| supported & 1 << (code + DEVICE_RATE_OFFSET) != 0)
+        .filter_map(|code| Some((tenths(code)?, code + DEVICE_RATE_OFFSET)))
+        .filter(|(tenths, _)| *tenths <= wanted)
+        .max()
+        .map_or(0, |(_, code)| code)
+}
+
+impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
+    /// The bits of the port's LID that tell its paths apart.
+    const fn path_mask(&self) -> u16 {
+        let lmc = if self.port.lmc < 8 { self.port.lmc } else { 7 };
+        (1 << lmc) - 1
+    }
+
+    /// The path as the device wants it.
+    pub(crate) fn ah_attr(&self, address: &Address) -> AhAttr {
+        let attr = gsi::ah_attr(address);
+        if address.remote_lid == 0 {
+            return attr;
+        }
+        AhAttr {
+            // GIDs only on paths that need a global route header.
+            dgid: if address.hop_limit > 0 {
+                attr.dgid
+            } else {
+                Gid::ZERO
+            },
+            dlid: address.remote_lid,
+            src_path_bits: (address.local_lid & self.path_mask()) as u8,
+            ..attr
+        }
+    }
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Whether ids have GIDs for addresses here.
+    pub(crate) fn is_infiniband(&self) -> bool {
+        cfg!(feature = "infiniband") && self.port.link_layer == LinkLayer::InfiniBand
+    }
+
+    /// An address as ids keep it, and its partition.
+    pub(crate) fn inside(
+        &self,
+        port_space: PortSpace,
+        address: SockAddr,
+    ) -> Result<(SocketAddr, u16), RdmaError> {
+        match address {
+            SockAddr::Ip(address) if !self.is_infiniband() => Ok((address, DEFAULT_PKEY)),
+            SockAddr::Ib(address) if self.is_infiniband() => {
+                Ok((address.in_port_space(port_space)?, address.partition()))
+            }
+            SockAddr::Ip(_) => Err(RdmaError::Unsupported("IP over InfiniBand")),
+            SockAddr::Ib(_) => Err(RdmaError::Unsupported("InfiniBand's addresses on RoCE")),
+        }
+    }
+
+    /// Every address of the device, with any port.
+    pub(crate) fn any_address(&self, port_space: PortSpace) -> SockAddr {
+        if self.is_infiniband() {
+            SockaddrIb::new(Gid::ZERO, port_space, 0).into()
+        } else {
+            SocketAddr::from(([0, 0, 0, 0], 0)).into()
+        }
+    }
+
+    /// Local address of an id on InfiniBand (`rdma_get_local_addr`).
+    pub fn get_local_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
+        let slot = self.slot(id)?;
+        Ok(self.outside(slot.local, slot.port_space, slot.address.pkey))
+    }
+
+    /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
+    pub fn get_peer_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
+        let slot = self.slot(id)?;
+        Ok(self.outside(slot.peer, slot.port_space, slot.address.pkey))
+    }
+
+    fn outside(
+        &self,
+        address: Option<SocketAddr>,
+        port_space: PortSpace,
+        pkey: u16,
+    ) -> Option<SockaddrIb> {
+        let address = address.filter(|_| self.is_infiniband())?;
+        Some(SockaddrIb::of(address, port_space, pkey))
+    }
+
+    /// Index of a partition in the port's table.
+    pub(crate) fn pkey_index(&self, pkey: u16) -> Result<u16, RdmaError> {
+        if !self.is_infiniband() {
+            return Ok(0);
+        }
+        for index in 0..self.port.pkey_table_len {
+            let entry = self.device.query_pkey(index as u16)?;
+            if entry & PKEY_BASE != 0 && (entry ^ pkey) & PKEY_BASE == 0 {
+                return Ok(index as u16);
+            }
+        }
+        Err(RdmaError::NoSuchPartition(pkey))
+    }
+
+    /// The way of an id to its peer's GID, as far as it is known without asking anybody.
+    pub(crate) fn find_gids(&mut self, index: usize) -> Result<(), RdmaError> {
+        let slot = &self.ids[index];
+        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let own = IpAddr::V6(self.gid.to_ipv6());
+        let to = match peer.ip() {
+            ip if ip.is_unspecified() || ip.is_loopback() => own,
+            ip if ip.is_multicast() => return Err(RdmaError::Unsupported("paths to groups")),
+            ip => ip,
+        };
+        let pkey_index = self.pkey_index(slot.address.pkey)?;
+        let slot = &mut self.ids[index];
+        slot.local = Some(SocketAddr::new(own, local.port()));
+        slot.bound = true;
+        slot.pkey_index = pkey_index;
+        slot.address.local_gid = self.gid.0;
+        slot.address.remote_gid = gsi::gid(to).0;
+        slot.address.traffic_class = slot.tos;
+        Ok(())
+    }
+
+    /// Looks for the path of an id in `RouteQuery`. False if the answer is still to come.
+    pub(crate) fn ask_for_path(&mut self, now: Duration, index: usize) -> bool {
+        let slot = &self.ids[index];
+        let query = PathQuery {
+            sgid: slot.address.local_gid,
+            dgid: slot.address.remote_gid,
+            pkey: slot.address.pkey,
+            service_id: service_id(slot.port_space, slot.peer.map_or(0, |peer| peer.port())),
+            traffic_class: slot.tos,
+        };
+        let (wish, until) = (slot.wish, slot.deadline);
+        let patience = Patience { wish, until };
+        let outcome = match self.resolver.find_path(now, &query, patience) {
+            Ok(Some(path)) => self.take_path(index, &path),
+            Ok(None) if now < until => return false,
+            Ok(None) => Err(RdmaError::TimedOut),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => self.push(index, EventType::RouteResolved, 0),
+            Err(error) => {
+                self.ids[index].state = IdState::AddrResolved;
+                self.push_failure(index, EventType::RouteError, error);
+            }
+        }
+        true
+    }
+
+    fn take_path(&mut self, index: usize, path: &PathRecord) -> Result<(), RdmaError> {
+        check_path_fields(path)?;
+        let slid = path.slid & !self.path_mask();
+        if slid != self.port.lid & !self.path_mask() {
+            return Err(RdmaError::NotOurLid(path.slid));
+        }
+        let limit = self.config.max_path_mtu.number();
+        let limit = self.port.active_mtu.number().min(limit);
+        let slot = &mut self.ids[index];
+        slot.path_mtu = path.mtu.min(limit).max(Mtu::B256.number());
+        slot.rate = path.rate;
+        slot.packet_life_time = path.packet_life_time;
+        slot.address.local_lid = path.slid;
+        slot.address.remote_lid = path.dlid;
+        slot.address.service_level = path.sl;
+        slot.address.flow_label = path.flow_label;
+        slot.address.traffic_class = path.traffic_class;
+        slot.address.hop_limit = path.hop_limit;
+        slot.state = IdState::RouteResolved;
+        Ok(())
+    }
+
+    /// The application has the path from elsewhere (`RDMA_OPTION_IB_PATH`), in place of `resolve_route`.
+    pub(crate) fn use_path(&mut self, id: CmId, path: &PathRecord) -> Result<(), RdmaError> {
+        let index = self.index(id)?;
+        let state = self.ids[index].state;
+        if state != IdState::AddrResolved {
+            return Err(RdmaError::WrongState {
+                call: "set_option",
+                state,
+            });
+        }
+        if !self.is_infiniband() {
+            return Err(RdmaError::Unsupported("InfiniBand's paths on RoCE"));
+        }
+        self.take_path(index, path)?;
+        self.push(index, EventType::RouteResolved, 0);
+        self.complete(id)
+    }
+
+    /// The same at a rate in the IBTA's code.
+    pub(crate) fn ah_attr_at(&self, address: &Address, rate: u8) -> AhAttr {
+        let supported = self.device.capabilities().hca.stat_rate_support();
+        let limited = address.remote_lid != 0;
+        AhAttr {
+            static_rate: if limited {
+                static_rate(rate, self.port.rate_mbps, supported)
+            } else {
+                0
+            },
+            ..self.ah_attr(address)
+        }
+    }
+
+    /// Where subnet administration is.
+    pub(crate) fn sa_address(&self) -> Address {
+        Address {
+            local_gid: self.gid.0,
+            local_lid: self.port.lid,
+            remote_lid: self.port.sm_lid,
+            service_level: self.port.sm_sl,
+            pkey: DEFAULT_PKEY,
+            ..Address::default()
+        }
+    }
+
+    /// A MAD that came to the QP1 of an InfiniBand port.
+    pub(crate) fn take_local(&mut self, now: Duration, received: &Received) {
+        let from = received.local;
+        if received.mad[1] == SA_CLASS {
+            if from.slid != self.port.sm_lid {
+                return log::debug!("LID {:#x} is not subnet administration", from.slid);
+            }
+            self.resolver.handle_mad(now, &received.mad);
+            if self.wait_head != NIL {
+                self.ask_again(now);
+            }
+            self.ask_for_groups(now);
+            return;
+        }
+        let address = self.back_to(received);
+        if let Err(ignored) = self.engine.handle_mad(now, &address, &received.mad) {
+            log::debug!("from LID {:#x}: {ignored}", from.slid);
+        }
+    }
+
+    /// The way back to who sent a datagram.
+    pub(crate) fn ah_attr_from_local(&self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
+        let global = wc.flags.contains(WcFlags::GRH);
+        let found = gsi::addresses(NetworkHeader::Grh, grh).filter(|_| global);
+        if global && found.is_none() {
+            return Err(RdmaError::NoNetworkHeader);
+        }
+        let (source, _, traffic_class) = found.unwrap_or((ANY_GID, ANY_GID, 0));
+        Ok(self.ah_attr(&Address {
+            remote_gid: gsi::gid(source).0,
+            local_lid: u16::from(wc.dlid_path_bits),
+            remote_lid: wc.slid,
+            traffic_class,
+            hop_limit: if global { MOST_HOPS } else { 0 },
+            service_level: wc.sl,
+            ..Address::default()
+        }))
+    }
+
+    fn back_to(&self, received: &Received) -> Address {
+        let from = received.local;
+        Address {
+            local_gid: self.gid.0,
+            remote_gid: gsi::gid(received.source).0,
+            local_lid: self.port.lid | u16::from(from.path_bits) & self.path_mask(),
+            remote_lid: from.slid,
+            pkey: if received.pkey == 0 {
+                DEFAULT_PKEY
+            } else {
+                received.pkey
+            },
+            traffic_class: received.traffic_class,
+            hop_limit: if from.global { MOST_HOPS } else { 0 },
+            service_level: from.service_level,
+            ..Address::default()
+        }
+    }
+
+    /// The two ends of a request that has no header of the RDMA CM: those of its path.
+    pub(crate) fn ends_of(address: &Address) -> crate::mad::CmaHeader {
+        let ip = |gid| IpAddr::V6(Ipv6Addr::from_octets(gid));
+        crate::mad::CmaHeader {
+            source_port: 0,
+            source: ip(address.remote_gid),
+            destination: ip(address.local_gid),
+        }
+    }
+
+    /// Asks the device for the port's LID, the subnet manager's, and the GID.
+    pub(crate) fn refresh_port(&mut self) -> Result<(), RdmaError> {
+        if self.is_infiniband() {
+            self.port = self.device.query_port()?;
+            self.gid = self.device.query_infiniband_gid(0)?;
+        }
+        Ok(())
+    }
+
+    /// Something of the port or its subnet is not as it was.
+    pub(crate) fn port_changed(&mut self) {
+        if !self.is_infiniband() {
+            return;
+        }
+        if let Err(error) = self.refresh_port() {
+            return log::warn!("the port does not say how it is: {error}");
+        }
+        self.resolver.subnet_changed(self.now());
+    }
+
+    /// Whether this is the device's address.
+    pub(crate) fn is_own_gid(&self, address: IpAddr) -> bool {
+        address != ANY_GID && gsi::gid(address) == self.gid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::static_rate;
+
+    #[test]
+    fn rates_of_paths_are_the_devices_nearest() {
+        let all = 0xffff;
+        // A path as fast as the port, or faster, or of no known rate.
+        assert_eq!(static_rate(16, 100_000, all), 0);
+        assert_eq!(static_rate(17, 100_000, all), 0);
+        assert_eq!(static_rate(0, 100_000, all), 0);
+        assert_eq!(static_rate(63, 100_000, all), 0);
+        // 40 Gb/s, which the device has a code for, and 56, for which the next lower is 40.
+        assert_eq!(static_rate(7, 100_000, all), 12);
+        assert_eq!(static_rate(12, 100_000, all), 12);
+        assert_eq!(static_rate(2, 100_000, all), 7);
+        // Not all devices have all of them.
+        assert_eq!(static_rate(7, 100_000, 1 << 11), 11);
+        assert_eq!(static_rate(7, 100_000, 0), 0);
+    }
+}

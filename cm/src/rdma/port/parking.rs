@@ -1,0 +1,87 @@
+//! MADs whose senders are being asked for: they wait for the answer here, and not for their senders to try again.
+
+use core::time::Duration;
+
+use crate::rdma::port::gsi::Received;
+
+/// How long a MAD waits: a neighbour is asked for as long.
+const LIFE: Duration = Duration::from_secs(3);
+
+/// Room for one message of a host that the resolver has to ask for first.
+#[derive(Debug, Clone, Copy)]
+pub struct ParkedSlot(pub(crate) Option<Parked>);
+
+impl ParkedSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self(None);
+}
+
+impl Default for ParkedSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// A MAD, and since when it has been waiting.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parked {
+    pub(crate) received: Received,
+    pub(crate) since: Duration,
+}
+
+/// A ring of them, oldest first.
+#[derive(Debug)]
+pub(crate) struct Parking<'s> {
+    slots: &'s mut [ParkedSlot],
+    head: usize,
+    len: usize,
+}
+
+impl<'s> Parking<'s> {
+    pub(crate) fn new(slots: &'s mut [ParkedSlot]) -> Self {
+        slots.fill(ParkedSlot::EMPTY);
+        Self {
+            slots,
+            head: 0,
+            len: 0,
+        }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Parked> {
+        if self.len == 0 {
+            return None;
+        }
+        let parked = self.slots.get_mut(self.head)?.0.take();
+        self.head = (self.head + 1) % self.slots.len();
+        self.len -= 1;
+        parked
+    }
+
+    /// Keeps a MAD that came at `since`. The oldest one goes if there is no room; a source that has an eighth of it already
+    /// gets no more. MADs that have waited too long are not kept.
+    pub(crate) fn push(&mut self, now: Duration, parked: Parked) {
+        let capacity = self.slots.len();
+        if capacity == 0 || now >= parked.since.saturating_add(LIFE) {
+            return;
+        }
+        if now == parked.since && self.len > capacity / 2 {
+            let same = |slot: &&ParkedSlot| {
+                let other = slot.0.as_ref().map(|other| other.received.source);
+                other == Some(parked.received.source)
+            };
+            if self.slots.iter().filter(same).count() > capacity / 8 {
+                return;
+            }
+        }
+        if self.len == capacity {
+            self.pop();
+        }
+        let at = (self.head + self.len) % capacity;
+        self.slots[at].0 = Some(parked);
+        self.len += 1;
+    }
+}

@@ -1,0 +1,379 @@
+//! The port's own resolver: an IP [host](crate::ip) on the port's Ethernet queue, and the GID table kept in step with its
+//! addresses.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use bareverbs_core::ethernet::FRAME_OVERHEAD;
+use bareverbs_core::ethernet::phy::has_room;
+use bareverbs_core::pd::Pd;
+use bareverbs_core::{
+    Device, EthernetInit, EthernetQueue, EthernetReceiveError, EthernetSendError,
+    EthernetSendFlags, Gid, GidEntry, Platform, RoceVersion,
+};
+
+use crate::ip::{self, Event, Filter, Host};
+use crate::rdma::port::shared::{Inbox, SharedPort};
+use crate::rdma::route::resolver::{AddressChange, Resolution, Resolver};
+use crate::rdma::types::error::RdmaError;
+
+/// Room for a frame: everything that a host says of itself, and echo requests of ordinary Ethernet.
+const FRAME: usize = 1536;
+/// Frames that one poll takes at most, lest a flood keep the caller from its own work.
+const BURST: usize = 64;
+/// Changes of addresses that wait to be fetched. The oldest go first if nobody does.
+const CHANGES: usize = 16;
+
+/// What a poll found out for its owner.
+type News = heapless::Deque<Event, CHANGES>;
+
+/// Finds neighbours by ARP and neighbour discovery over the port's Ethernet queue, and answers for the addresses that the
+/// port is given.
+///
+/// An address that is [added](Self::add_address) gets its entry in the GID table as soon as it is known to be nobody
+/// else's, and connections can be made from it and to it then. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) drives this as well;
+/// without a manager, [`poll`](Resolver::poll) does.
+///
+/// The queue takes the root of the function's receive steering and two of its CQ slots.
+pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
+    host: Host<'s>,
+    queue: EthernetQueue<'d, P>,
+    device: &'d Device<'d, P>,
+    armed: bool,
+    changes: heapless::Deque<AddressChange, CHANGES>,
+    news: News,
+    /// Where another stack finds what the host has no use for.
+    inbox: Option<Inbox<'s>>,
+    unread: u64,
+}
+
+impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
+    /// Starts to receive and answer. How long frames can be is up to this; the rest of `init` is the caller's, of whom
+    /// `max_groups` should have an address for each group in `storage`.
+    ///
+    /// # Errors
+    /// If the port is no Ethernet port, lacks what is needed, or has an Ethernet queue already.
+    #[inline(never)]
+    pub fn new(
+        device: &'d Device<'d, P>,
+        pd: &Pd<'d, P>,
+        init: EthernetInit,
+        config: ip::Config,
+        storage: ip::Storage<'s>,
+    ) -> Result<Self, RdmaError> {
+        let mtu = usize::from(device.ethernet_mtu()?.current);
+        let init = EthernetInit {
+            frame_len: Some((mtu + FRAME_OVERHEAD).min(FRAME)),
+            ..init
+        };
+        let queue = pd.create_ethernet_queue(&init)?;
+        let host = Host::new(queue.mac(), config, storage);
+        Ok(Self {
+            host,
+            queue,
+            device,
+            armed: false,
+            changes: heapless::Deque::new(),
+            news: News::new(),
+            inbox: None,
+            unread: 0,
+        })
+    }
+
+    /// Gives the port an address, whose first `prefix` bits all hosts on the link share, in a VLAN or outside any.
+    ///
+    /// # Errors
+    /// If it is no address of a host, if it is there already, or if there is no room for it.
+    pub fn add_address(
+        &mut self,
+        address: IpAddr,
+        prefix: u8,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        let now = self.device.platform().now();
+        self.host.add_address(now, address, prefix, vlan)?;
+        self.poll(now)
+    }
+
+    /// Takes an address away, and its entry in the GID table. Connections that use it fail.
+    ///
+    /// # Errors
+    /// If it is not there, or if the firmware refuses.
+    pub fn remove_address(&mut self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
+        let now = self.device.platform().now();
+        self.host.remove_address(now, address, vlan)?;
+        self.drop_gid(address, vlan)?;
+        self.poll(now)
+    }
+
+    /// Waits until the addresses that were added are the port's, or known to be others'.
+    ///
+    /// # Errors
+    /// [`RdmaError::AddressInUse`] if one is another machine's; if it takes until `deadline`; if the device fails.
+    pub fn wait_for_addresses(&mut self, deadline: Duration) -> Result<(), RdmaError> {
+        loop {
+            let now = self.device.platform().now();
+            self.poll(now)?;
+            while let Some(event) = self.news.pop_front() {
+                if let Event::AddressDuplicate { address, mac, .. } = event {
+                    return Err(RdmaError::AddressInUse { address, mac });
+                }
+            }
+            if self.host.is_settled() {
+                return Ok(());
+            }
+            if now >= deadline {
+                return Err(RdmaError::TimedOut);
+            }
+            let until = self.next_deadline().map_or(deadline, |at| at.min(deadline));
+            self.queue.wait(until)?;
+        }
+    }
+
+    /// What happened to addresses and neighbours, oldest first; the latest ones are kept.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.news.pop_front()
+    }
+
+    /// Lets another IP stack work on the port beside this one, which finds in `inbox` what this one had no answer to:
+    /// everything but questions for addresses that were added here, and echo requests to these. See
+    /// [`port`](Self::port).
+    pub fn share(&mut self, inbox: Inbox<'s>) {
+        self.inbox = Some(inbox);
+    }
+
+    /// The port, for the other stack, and room for a frame that it sends. The device of an `Interface` of smoltcp's, which
+    /// may have the addresses that were added here: their neighbours are found twice, and questions answered once. Until
+    /// the port is [shared](Self::share) nothing is received there.
+    pub fn port<'a>(&'a mut self, sent: &'a mut [u8]) -> SharedPort<'a, 's, 'd, P> {
+        SharedPort::new(&mut self.queue, self.inbox.as_mut(), sent)
+    }
+
+    /// Frames that the other stack has not got, as its inbox was full.
+    pub const fn unread(&self) -> u64 {
+        self.unread
+    }
+
+    /// The host: routes, groups, counters.
+    pub const fn host(&mut self) -> &mut Host<'s> {
+        &mut self.host
+    }
+
+    /// The queue, whose counters tell what was lost.
+    pub const fn queue(&self) -> &EthernetQueue<'d, P> {
+        &self.queue
+    }
+
+    /// Takes what has arrived.
+    fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let mut frame = [0; FRAME];
+        let mut reply = [0; FRAME];
+        for _ in 0..BURST {
+            let received = self.queue.receive_half().receive();
+            let received = received.map(|received| received.map(|it| it.copy_to(&mut frame)));
+            let length = match received {
+                Ok(Some(length)) => length,
+                Ok(None) => return Ok(()),
+                Err(error @ EthernetReceiveError::Failed(_)) => {
+                    log::warn!("{error}: starting again");
+                    return Ok(self.queue.recover()?);
+                }
+                Err(error) => return Err(RdmaError::EthernetReceive(error)),
+            };
+            match self.host.receive(now, &frame[..length], &mut reply) {
+                Some(length) if length <= self.queue.frame_len() => self.send(&reply[..length])?,
+                Some(_) => {}
+                None => self.pass_on(&frame[..length]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a frame for the other stack, if there is one.
+    fn pass_on(&mut self, frame: &[u8]) {
+        let Some(inbox) = &mut self.inbox else {
+            return;
+        };
+        match inbox.enqueue(frame.len(), ()) {
+            Ok(room) => room.copy_from_slice(frame),
+            Err(_) => self.unread += 1,
+        }
+    }
+
+    /// Sends what is due. What the queue has no room for is lost, as on any cable, and asked or said again in time.
+    fn send(&mut self, frame: &[u8]) -> Result<(), RdmaError> {
+        let sent = self
+            .queue
+            .send_half()
+            .send(frame, EthernetSendFlags::empty());
+        match sent {
+            Ok(_) | Err(EthernetSendError::Full { .. }) => Ok(()),
+            Err(error @ EthernetSendError::Failed(_)) => {
+                log::warn!("{error}: starting again");
+                Ok(self.queue.recover()?)
+            }
+            Err(error) => Err(RdmaError::EthernetSend(error)),
+        }
+    }
+
+    /// Whether the queue can take a frame; a queue that has failed is found out by sending.
+    fn has_room(&mut self) -> bool {
+        let mut failed = None;
+        has_room(&mut self.queue, &mut failed) || failed.is_some()
+    }
+
+    fn act(&mut self, event: Event) -> Result<(), RdmaError> {
+        match event {
+            Event::AddressReady { address, vlan } => self.enter_gid(address, vlan)?,
+            Event::NeighbourChanged { address, vlan, mac } => self.change(AddressChange {
+                address,
+                vlan,
+                mac: Some(mac),
+            }),
+            Event::NeighbourLost { address, vlan } => self.change(AddressChange {
+                address,
+                vlan,
+                mac: None,
+            }),
+            Event::AddressDuplicate { address, .. } | Event::AddressConflict { address, .. } => {
+                log::warn!("{address} is claimed by another machine");
+            }
+        }
+        if self.news.is_full() {
+            self.news.pop_front();
+        }
+        let _ = self.news.push_back(event);
+        Ok(())
+    }
+
+    fn change(&mut self, change: AddressChange) {
+        if self.changes.is_full() {
+            self.changes.pop_front();
+        }
+        let _ = self.changes.push_back(change);
+    }
+
+    fn enter_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
+        let gid = Gid::from(address);
+        if self.device.find_gid(&gid, RoceVersion::V2, vlan).is_some() {
+            return Ok(());
+        }
+        let length = self.device.gid_table_len();
+        let free = (0..length as u16).find(|index| self.device.port_gid(*index).is_none());
+        let Some(index) = free else {
+            return Err(RdmaError::Full {
+                what: "GIDs",
+                capacity: length,
+            });
+        };
+        let entry = GidEntry {
+            vlan,
+            ..GidEntry::roce_v2(gid, self.host.mac())
+        };
+        Ok(self.device.set_gid(index, entry)?)
+    }
+
+    fn drop_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
+        let gid = Gid::from(address);
+        match self.device.find_gid(&gid, RoceVersion::V2, vlan) {
+            Some(index) => Ok(self.device.del_gid(index)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
+    fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
+        self.host.resolve(now, source, destination)
+    }
+
+    fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        self.host.resolve_stranger(now, source, destination)
+    }
+
+    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        self.host.has_route(source, destination)
+    }
+
+    fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
+        self.host.source_for(destination)
+    }
+
+    fn join_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        self.host.join_group(now, group, vlan)?;
+        self.poll(now)
+    }
+
+    fn leave_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        self.host.leave_group(now, group, vlan)?;
+        self.poll(now)
+    }
+
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        loop {
+            self.receive(now)?;
+            while let Some(filter) = self.host.poll_filter() {
+                match filter {
+                    Filter::Join(mac) => self.queue.join(mac)?,
+                    Filter::Leave(mac) => self.queue.leave(mac)?,
+                }
+            }
+            let mut frame = [0; ip::FRAME_MIN];
+            // No more at once than answers are taken at once; what the queue has no room for stays due.
+            for _ in 0..BURST {
+                if !self.has_room() {
+                    break;
+                }
+                let Some(length) = self.host.poll_transmit(now, &mut frame) else {
+                    break;
+                };
+                self.send(&frame[..length])?;
+            }
+            while let Some(event) = self.host.poll_event() {
+                self.act(event)?;
+            }
+            // An interrupt tells of what comes after it was asked for, so that what came before has to be looked for.
+            let interrupts = self.device.config().interrupts;
+            let receive = self.queue.receive_half();
+            let arm = interrupts && (receive.take_event() || !self.armed);
+            if !arm {
+                return Ok(());
+            }
+            receive.arm();
+            self.armed = true;
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.host.next_deadline()
+    }
+
+    fn next_change(&mut self) -> Option<AddressChange> {
+        self.changes.pop_front()
+    }
+}
+
+impl<P: Platform> fmt::Debug for NeighbourDiscovery<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NeighbourDiscovery")
+            .field("host", &self.host)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,322 @@
+//! From addresses to paths: the seam behind which ARP, neighbour discovery, a table, or subnet administration stand.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use crate::mad::MAD_LEN;
+use crate::mad::sa::{JoinState, McMemberRecord, PathRecord};
+use crate::rdma::types::error::RdmaError;
+
+pub use crate::ip::{Neighbour, Resolution};
+
+/// A neighbour is no longer where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressChange {
+    /// The neighbour.
+    pub address: IpAddr,
+    /// The VLAN that it is in.
+    pub vlan: Option<u16>,
+    /// Where it is now, if it answers at all.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// What an InfiniBand path is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathQuery {
+    /// GID of this end.
+    pub sgid: [u8; 16],
+    /// GID of the other end.
+    pub dgid: [u8; 16],
+    /// Partition.
+    pub pkey: u16,
+    /// The service that it leads to.
+    pub service_id: u64,
+    /// Traffic class.
+    pub traffic_class: u8,
+}
+
+/// An InfiniBand group, and how the port is to be in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership {
+    /// The group.
+    pub mgid: [u8; 16],
+    /// GID of the port.
+    pub port_gid: [u8; 16],
+    /// Partition.
+    pub pkey: u16,
+    /// The Q_Key that the group gets if it has to be made.
+    pub qkey: u32,
+    /// The traffic class that it gets then.
+    pub traffic_class: u8,
+    /// How to be in it.
+    pub join_state: JoinState,
+}
+
+impl Membership {
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.mgid == other.mgid && self.join_state == other.join_state
+    }
+}
+
+/// How long somebody wants to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Number of the wish, from 1 and ever greater. It is told of a failure that came after it; one that came before does not
+    /// count.
+    pub wish: u64,
+    /// Until when.
+    pub until: Duration,
+}
+
+const NOT_FOR_INFINIBAND: RdmaError =
+    RdmaError::Unsupported("InfiniBand with a resolver that is not for it");
+
+/// Finds neighbours, and on InfiniBand paths and groups.
+pub trait Resolver {
+    /// The way to `destination` from `source`.
+    fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution;
+
+    /// The same for the answer to a message that came unasked, whose source may be forged: a flood of them should not take
+    /// what is known of others.
+    fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        self.resolve(now, source, destination)
+    }
+
+    /// Whether there is a way to `destination` from `source`, an address of the port. No question is sent, nothing is kept: it is
+    /// for addresses that strangers name in their requests.
+    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        let _ = (source, destination);
+        true
+    }
+
+    /// The local address to reach `destination` from; `None` leaves the choice to the GID table.
+    fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
+        let _ = destination;
+        None
+    }
+
+    /// Lets a multicast group in, and tells switches and routers of it. Once for each join. A resolver that cannot leaves it
+    /// to them: those that do not snoop send everything everywhere.
+    ///
+    /// # Errors
+    /// If there is no room for the group, or if the device fails.
+    fn join_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        let _ = (now, group, vlan);
+        Ok(())
+    }
+
+    /// Takes a join back.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn leave_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        let _ = (now, group, vlan);
+        Ok(())
+    }
+
+    /// The path between two ports of an InfiniBand subnet; `None` if it is still being found out: ask again.
+    ///
+    /// # Errors
+    /// If there is none, or if it took longer than there was time.
+    fn find_path(
+        &mut self,
+        now: Duration,
+        query: &PathQuery,
+        patience: Patience,
+    ) -> Result<Option<PathRecord>, RdmaError> {
+        let _ = (now, query, patience);
+        Err(NOT_FOR_INFINIBAND)
+    }
+
+    /// Begins to join an InfiniBand group. Once for each join; [`membership`](Self::membership) says what comes of it, and
+    /// each ends with [`leave`](Self::leave).
+    ///
+    /// # Errors
+    /// If there is no room for the group.
+    fn join(
+        &mut self,
+        now: Duration,
+        membership: &Membership,
+        until: Duration,
+    ) -> Result<(), RdmaError> {
+        let _ = (now, membership, until);
+        Err(NOT_FOR_INFINIBAND)
+    }
+
+    /// The group as it is for a member; `None` while the port is not in it yet.
+    ///
+    /// # Errors
+    /// If it cannot be joined.
+    fn membership(
+        &mut self,
+        now: Duration,
+        membership: &Membership,
+    ) -> Result<Option<McMemberRecord>, RdmaError> {
+        let _ = (now, membership);
+        Err(NOT_FOR_INFINIBAND)
+    }
+
+    /// Takes a join of an InfiniBand group back.
+    fn leave(&mut self, now: Duration, membership: &Membership) {
+        let _ = (now, membership);
+    }
+
+    /// Writes a MAD for subnet administration, if there is one to send.
+    fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
+        let _ = (now, mad);
+        false
+    }
+
+    /// Takes a MAD that came from subnet administration.
+    fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {
+        let _ = (now, mad);
+    }
+
+    /// The port of an InfiniBand subnet is another one, or its subnet has another manager: nothing that is known still holds,
+    /// and nobody knows of memberships any more.
+    fn subnet_changed(&mut self, now: Duration) {
+        let _ = now;
+    }
+
+    /// Does what is due and takes what has arrived. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) calls it.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let _ = now;
+        Ok(())
+    }
+
+    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A neighbour that is not where it was, since the last call. Ids that are connected to it learn of it.
+    fn next_change(&mut self) -> Option<AddressChange> {
+        None
+    }
+}
+
+impl<R: Resolver + ?Sized> Resolver for &mut R {
+    fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
+        (**self).resolve(now, source, destination)
+    }
+
+    fn resolve_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Resolution {
+        (**self).resolve_stranger(now, source, destination)
+    }
+
+    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
+        (**self).has_route(source, destination)
+    }
+
+    fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
+        (**self).source_for(destination)
+    }
+
+    fn join_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        (**self).join_group(now, group, vlan)
+    }
+
+    fn leave_group(
+        &mut self,
+        now: Duration,
+        group: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), RdmaError> {
+        (**self).leave_group(now, group, vlan)
+    }
+
+    fn find_path(
+        &mut self,
+        now: Duration,
+        query: &PathQuery,
+        patience: Patience,
+    ) -> Result<Option<PathRecord>, RdmaError> {
+        (**self).find_path(now, query, patience)
+    }
+
+    fn join(
+        &mut self,
+        now: Duration,
+        membership: &Membership,
+        until: Duration,
+    ) -> Result<(), RdmaError> {
+        (**self).join(now, membership, until)
+    }
+
+    fn membership(
+        &mut self,
+        now: Duration,
+        membership: &Membership,
+    ) -> Result<Option<McMemberRecord>, RdmaError> {
+        (**self).membership(now, membership)
+    }
+
+    fn leave(&mut self, now: Duration, membership: &Membership) {
+        (**self).leave(now, membership);
+    }
+
+    fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
+        (**self).poll_transmit(now, mad)
+    }
+
+    fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {
+        (**self).handle_mad(now, mad);
+    }
+
+    fn subnet_changed(&mut self, now: Duration) {
+        (**self).subnet_changed(now);
+    }
+
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        (**self).poll(now)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        (**self).next_deadline()
+    }
+
+    fn next_change(&mut self) -> Option<AddressChange> {
+        (**self).next_change()
+    }
+}
+
+/// A fixed table of addresses and MACs; whoever is not in it cannot be reached.
+#[derive(Debug, Clone, Copy)]
+pub struct StaticNeighbours<'t>(pub &'t [(IpAddr, [u8; 6])]);
+
+impl Resolver for StaticNeighbours<'_> {
+    fn resolve(&mut self, _now: Duration, _source: IpAddr, destination: IpAddr) -> Resolution {
+        match self.0.iter().find(|(address, _)| *address == destination) {
+            Some((_, mac)) => Resolution::Found(Neighbour::new(*mac)),
+            None => Resolution::NoRoute,
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! The resolver of InfiniBand ports: asks subnet administration for paths and groups, and remembers the answers.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use crate::mad::MAD_LEN;
+use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaMethod};
+use crate::rdma::route::resolver::{Membership, PathQuery, Patience, Resolution, Resolver};
+use crate::rdma::types::error::RdmaError;
+use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
+
+/// How long a path is believed in.
+const PATH_LIFE: Duration = Duration::from_secs(60);
+/// How long an answer waits for who asked.
+const KEPT: Duration = Duration::from_secs(1);
+/// How long to try to leave a group. Nobody waits for it.
+const LEAVING: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Unknown,
+    Asked(QuestionId),
+    Known { path: PathRecord, at: Duration },
+    Failed { error: SaError, at: Duration },
+}
+
+/// Room for one path. Hand a slice of them to [`SubnetAdministration::new`].
+#[derive(Debug, Clone, Copy)]
+pub struct PathSlot {
+    query: PathQuery,
+    way: Way,
+    /// The last wish that this is the answer to.
+    wish: u64,
+    /// Until when it stays for who asked, if nobody has fetched it.
+    kept_until: Duration,
+}
+
+impl PathSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        query: PathQuery {
+            sgid: [0; 16],
+            dgid: [0; 16],
+            pkey: 0,
+            service_id: 0,
+            traffic_class: 0,
+        },
+        way: Way::Unknown,
+        wish: 0,
+        kept_until: Duration::ZERO,
+    };
+
+    /// When it was found out; `None` if it is of use yet.
+    fn age(&self, now: Duration) -> Option<Duration> {
+        match self.way {
+            Way::Unknown => Some(Duration::ZERO),
+            Way::Known { at, .. } | Way::Failed { at, .. } if now >= self.kept_until => Some(at),
+            _ => None,
+        }
+    }
+}
+
+impl Default for PathSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Belonging {
+    Free,
+    Joining(QuestionId),
+    In(McMemberRecord),
+    Failed(SaError),
+    /// To be left, as soon as there is a slot for the question.
+    Unwanted,
+    Leaving(QuestionId),
+}
+
+/// Room for one group that the port is in. Hand a slice of them to [`SubnetAdministration::new`].
+#[derive(Debug, Clone, Copy)]
+pub struct MemberSlot {
+    membership: Membership,
+    belonging: Belonging,
+    /// Who wants to be in the group, and until when the last of them wants to wait.
+    users: u32,
+    until: Duration,
+}
+
+impl MemberSlot {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        membership: Membership {
+            mgid: [0; 16],
+            port_gid: [0; 16],
+            pkey: 0,
+            qkey: 0,
+            traffic_class: 0,
+            join_state: JoinState::FullMember,
+        },
+        belonging: Belonging::Free,
+        users: 0,
+        until: Duration::ZERO,
+    };
+
+    fn is_free(&self) -> bool {
+        matches!(self.belonging, Belonging::Free)
+    }
+
+    fn join(&mut self, client: &mut Client<'_>, now: Duration) {
+        self.belonging = match client.ask(now, &joining(&self.membership), self.until) {
+            Ok(question) => Belonging::Joining(question),
+            Err(error) => Belonging::Failed(error),
+        };
+    }
+
+    /// Where the port is no member, or may be one without knowing, subnet administration is told.
+    fn leave(&mut self, client: &mut Client<'_>, now: Duration) {
+        let told = match self.belonging {
+            Belonging::Joining(question) => {
+                client.cancel(question);
+                true
+            }
+            Belonging::In(_) => true,
+            Belonging::Failed(error) => error == SaError::NoAnswer,
+            Belonging::Free | Belonging::Unwanted | Belonging::Leaving(_) => return,
+        };
+        self.belonging = if told {
+            Belonging::Unwanted
+        } else {
+            Belonging::Free
+        };
+        self.advance(client, now);
+    }
+
+    fn advance(&mut self, client: &mut Client<'_>, now: Duration) {
+        match self.belonging {
+            Belonging::Joining(question) => match client.outcome(question) {
+                Some(Ok(Answer::Member(record))) => self.belonging = Belonging::In(record),
+                Some(Err(error)) => self.belonging = Belonging::Failed(error),
+                _ => {}
+            },
+            Belonging::Unwanted => {
+                let until = now.saturating_add(LEAVING);
+                if let Ok(question) = client.ask(now, &leaving(&self.membership), until) {
+                    self.belonging = Belonging::Leaving(question);
+                }
+            }
+            Belonging::Leaving(question) if client.outcome(question).is_some() => {
+                self.belonging = Belonging::Free;
+                if self.users > 0 {
+                    self.join(client, now);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Default for MemberSlot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// All the memory of a [`SubnetAdministration`].
+#[derive(Debug)]
+pub struct SubnetStorage<'s> {
+    /// One slot per question that may be under way at once.
+    pub questions: &'s mut [QuestionSlot],
+    /// One slot per path that is remembered. When they are all in use the oldest is forgotten.
+    pub paths: &'s mut [PathSlot],
+    /// One slot per group that the port is in.
+    pub members: &'s mut [MemberSlot],
+}
+
+/// Storage as one value, for arrays and statics.
+#[derive(Debug)]
+pub struct SubnetResources<const N: usize> {
+    questions: [QuestionSlot; N],
+    paths: [PathSlot; N],
+    members: [MemberSlot; N],
+}
+
+impl<const N: usize> SubnetResources<N> {
+    /// Room for `N` questions at once, `N` paths and `N` groups.
+    pub const fn new() -> Self {
+        Self {
+            questions: [QuestionSlot::EMPTY; N],
+            paths: [PathSlot::EMPTY; N],
+            members: [MemberSlot::EMPTY; N],
+        }
+    }
+
+    /// The storage.
+    pub const fn storage(&mut self) -> SubnetStorage<'_> {
+        SubnetStorage {
+            questions: &mut self.questions,
+            paths: &mut self.paths,
+            members: &mut self.members,
+        }
+    }
+}
+
+impl<const N: usize> Default for SubnetResources<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Finds paths and joins groups by asking subnet administration. Its MADs go through the manager's QP1 to the LID that the
+/// port has for the subnet manager.
+///
+/// Who wants the same path at the same time asks together, and a path is remembered for a minute; the port is in a group as
+/// long as one id is.
+#[derive(Debug)]
+pub struct SubnetAdministration<'s> {
+    client: Client<'s>,
+    paths: &'s mut [PathSlot],
+    members: &'s mut [MemberSlot],
+}
+
+impl<'s> SubnetAdministration<'s> {
+    /// Knows nothing yet.
+    pub fn new(config: Config, storage: SubnetStorage<'s>) -> Self {
+        storage.paths.fill(PathSlot::EMPTY);
+        storage.members.fill(MemberSlot::EMPTY);
+        Self {
+            client: Client::new(config, storage.questions),
+            paths: storage.paths,
+            members: storage.members,
+        }
+    }
+
+    /// The questions that are under way.
+    pub const fn client(&self) -> &Client<'s> {
+        &self.client
+    }
+
+    /// Groups that the port is in, or about to join or leave.
+    pub fn groups(&self) -> usize {
+        self.members.iter().filter(|slot| !slot.is_free()).count()
+    }
+
+    /// Fetches answers.
+    fn advance(&mut self, now: Duration) {
+        for slot in self.paths.iter_mut() {
+            let Way::Asked(question) = slot.way else {
+                continue;
+            };
+            slot.way = match self.client.outcome(question) {
+                Some(Ok(Answer::Path(path))) => Way::Known { path, at: now },
+                Some(Err(error)) => Way::Failed { error, at: now },
+                _ => continue,
+            };
+            slot.kept_until = now.saturating_add(KEPT);
+        }
+        for slot in self.members.iter_mut() {
+            slot.advance(&mut self.client, now);
+        }
+    }
+
+    /// The slot of a path, or the one that is the least loss.
+    fn path_slot(&mut self, now: Duration, query: &PathQuery) -> Option<&mut PathSlot> {
+        let known = |slot: &PathSlot| slot.query == *query && !matches!(slot.way, Way::Unknown);
+        let place = self.paths.iter().position(known).or_else(|| {
+            let ages = self.paths.iter().enumerate();
+            ages.filter_map(|(place, slot)| Some((slot.age(now)?, place)))
+                .min()
+                .map(|(_, place)| place)
+        })?;
+        self.paths.get_mut(place)
+    }
+}
+
+/// What Linux' RDMA CM asks for, too.
+fn path_question(query: &PathQuery) -> Question {
+    Question::Path {
+        wanted: PathRecord {
+            service_id: query.service_id,
+            dgid: query.dgid,
+            sgid: query.sgid,
+            pkey: query.pkey,
+            traffic_class: query.traffic_class,
+            reversible: 1,
+            numb_path: 1,
+            ..PathRecord::ZERO
+        },
+        components: PathRecord::SERVICE_ID
+            | PathRecord::DGID
+            | PathRecord::SGID
+            | PathRecord::PKEY
+            | PathRecord::TRAFFIC_CLASS
+            | PathRecord::REVERSIBLE
+            | PathRecord::NUMB_PATH,
+    }
+}
+
+/// With what a group needs that does not exist yet.
+fn joining(membership: &Membership) -> Question {
+    Question::Member {
+        method: SaMethod::Set,
+        wanted: McMemberRecord {
+            mgid: membership.mgid,
+            port_gid: membership.port_gid,
+            pkey: membership.pkey,
+            qkey: membership.qkey,
+            traffic_class: membership.traffic_class,
+            join_state: membership.join_state as u8,
+            ..McMemberRecord::ZERO
+        },
+        components: McMemberRecord::MGID
+            | McMemberRecord::PORT_GID
+            | McMemberRecord::PKEY
+            | McMemberRecord::QKEY
+            | McMemberRecord::SL
+            | McMemberRecord::FLOW_LABEL
+            | McMemberRecord::TRAFFIC_CLASS
+            | McMemberRecord::JOIN_STATE,
+    }
+}
+
+fn leaving(membership: &Membership) -> Question {
+    Question::Member {
+        method: SaMethod::Delete,
+        wanted: McMemberRecord {
+            mgid: membership.mgid,
+            port_gid: membership.port_gid,
+            join_state: membership.join_state as u8,
+            ..McMemberRecord::ZERO
+        },
+        components: McMemberRecord::MGID | McMemberRecord::PORT_GID | McMemberRecord::JOIN_STATE,
+    }
+}
+
+impl Resolver for SubnetAdministration<'_> {
+    /// There is no way to an IP address.
+    fn resolve(&mut self, _now: Duration, _source: IpAddr, _destination: IpAddr) -> Resolution {
+        Resolution::NoRoute
+    }
+
+    fn find_path(
+        &mut self,
+        now: Duration,
+        query: &PathQuery,
+        patience: Patience,
+    ) -> Result<Option<PathRecord>, RdmaError> {
+        self.client.handle_timeout(now);
+        self.advance(now);
+        // Where all slots are busy the time of who waits decides.
+        let Some(slot) = self.path_slot(now, query) else {
+            return Ok(None);
+        };
+        let (same, way, heard) = (slot.query == *query, slot.way, slot.wish);
+        match way {
+            Way::Known { path, at } if same && now < at.saturating_add(PATH_LIFE) => {
+                slot.kept_until = Duration::ZERO;
+                return Ok(Some(path));
+            }
+            Way::Failed { error, .. } if same && patience.wish <= heard => {
+                slot.kept_until = Duration::ZERO;
+                return Err(error.into());
+            }
+            Way::Asked(question) => {
+                slot.wish = heard.max(patience.wish);
+                self.client.extend(question, patience.until);
+                return Ok(None);
+            }
+            _ => {}
+        }
+        slot.query = *query;
+        slot.way = Way::Unknown;
+        let asked = self.client.ask(now, &path_question(query), patience.until);
+        let Ok(question) = asked else {
+            return Ok(None);
+        };
+        let free = |slot: &&mut PathSlot| slot.query == *query;
+        if let Some(slot) = self.paths.iter_mut().find(free) {
+            slot.way = Way::Asked(question);
+            slot.wish = patience.wish;
+        }
+        Ok(None)
+    }
+
+    fn join(
+        &mut self,
+        now: Duration,
+        membership: &Membership,
+        until: Duration,
+    ) -> Result<(), RdmaError> {
+        let capacity = self.members.len();
+        let mine = |slot: &MemberSlot| !slot.is_free() && slot.membership.is(membership);
+        let place = self.members.iter().position(mine);
+        let place = place.or_else(|| self.members.iter().position(MemberSlot::is_free));
+        let slot = place.and_then(|place| self.members.get_mut(place));
+        let slot = slot.ok_or(SaError::NoSlots {
+            what: "groups",
+            capacity,
+        })?;
+        slot.users += 1;
+        slot.until = slot.until.max(until);
+        match slot.belonging {
+            Belonging::Free | Belonging::Failed(_) => {
+                slot.membership = *membership;
+                slot.until = until;
+                slot.join(&mut self.client, now);
+            }
+            Belonging::Joining(question) => self.client.extend(question, until),
+            Belonging::In(_) | Belonging::Unwanted | Belonging::Leaving(_) => {}
+        }
+        Ok(())
+    }
+
+    fn membership(
+        &mut self,
+        now: Duration,
+        membership: &Membership,
+    ) -> Result<Option<McMemberRecord>, RdmaError> {
+        self.client.handle_timeout(now);
+        self.advance(now);
+        let mine = |slot: &&MemberSlot| !slot.is_free() && slot.membership.is(membership);
+        match self.members.iter().find(mine).map(|slot| slot.belonging) {
+            Some(Belonging::In(record)) => Ok(Some(record)),
+            Some(Belonging::Failed(error)) => Err(error.into()),
+            _ => Ok(None),
+        }
+    }
+
+    fn leave(&mut self, now: Duration, membership: &Membership) {
+        let mine = |slot: &&mut MemberSlot| !slot.is_free() && slot.membership.is(membership);
+        if let Some(slot) = self.members.iter_mut().find(mine) {
+            slot.users = slot.users.saturating_sub(1);
+            if slot.users == 0 {
+                slot.leave(&mut self.client, now);
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
+        self.client.poll_transmit(now, mad)
+    }
+
+    fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {
+        match self.client.handle_mad(now, mad) {
+            Ok(()) => self.advance(now),
+            Err(ignored) => log::debug!("from subnet administration: {ignored}"),
+        }
+    }
+
+    fn subnet_changed(&mut self, now: Duration) {
+        for slot in self.paths.iter_mut() {
+            if matches!(slot.way, Way::Known { .. }) {
+                *slot = PathSlot::EMPTY;
+            }
+        }
+        for slot in self.members.iter_mut() {
+            if matches!(slot.belonging, Belonging::In(_)) {
+                slot.until = now.saturating_add(LEAVING);
+                slot.join(&mut self.client, now);
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        self.client.handle_timeout(now);
+        self.advance(now);
+        Ok(())
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.client.next_deadline()
+    }
+}

@@ -1,0 +1,167 @@
+//! Ids and event channels: their handles, kinds, states, options and addresses.
+
+use core::fmt;
+use core::net::SocketAddr;
+
+use crate::engine::Timers;
+use crate::mad::sa::PathRecord;
+
+/// An RDMA identifier (`struct rdma_cm_id *`), conceptually the socket of RDMA. Generational: one that was destroyed is
+/// an error everywhere, never somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CmId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl CmId {
+    pub(crate) const fn to_user(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    pub(crate) const fn from_user(user: u64) -> Self {
+        Self {
+            index: user as u32,
+            generation: (user >> 32) as u32,
+        }
+    }
+}
+
+impl fmt::Display for CmId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "id {}.{}", self.index, self.generation)
+    }
+}
+
+/// An event channel (`struct rdma_event_channel *`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChannelId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Port spaces (`enum rdma_port_space`). Their numbers are part of the service ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum PortSpace {
+    /// Datagrams on an IPoIB interface.
+    Ipoib = 0x0002,
+    /// Reliable connections.
+    Tcp = 0x0106,
+    /// Datagrams.
+    Udp = 0x0111,
+    /// Any InfiniBand service.
+    Ib = 0x013f,
+}
+
+impl PortSpace {
+    /// Whether ids in it have UD QPs, which nothing connects: peers are found by SIDR. There are none in a build without
+    /// datagrams.
+    pub const fn is_datagram(self) -> bool {
+        cfg!(feature = "datagrams") && matches!(self, Self::Udp | Self::Ipoib)
+    }
+
+    /// The port space of a service ID.
+    pub(crate) const fn of_service(service_id: u64) -> Option<Self> {
+        match service_id >> 16 {
+            0x0002 => Some(Self::Ipoib),
+            0x0106 => Some(Self::Tcp),
+            0x0111 => Some(Self::Udp),
+            0x013f => Some(Self::Ib),
+            _ => None,
+        }
+    }
+}
+
+/// What QP an id has (`enum ibv_qp_type` of `struct rdma_cm_id`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdType {
+    /// For reliable connections; of port spaces for connections.
+    Rc,
+    /// For datagrams; of port spaces for datagrams.
+    Ud,
+    /// The connecting end of an extended reliable connection; in [`PortSpace::Ib`].
+    XrcSend,
+    /// The listening and accepting end of one; in [`PortSpace::Ib`].
+    XrcRecv,
+}
+
+impl IdType {
+    /// What a port space is made for.
+    pub const fn of_port_space(port_space: PortSpace) -> Self {
+        if port_space.is_datagram() {
+            Self::Ud
+        } else {
+            Self::Rc
+        }
+    }
+
+    pub(crate) const fn is_xrc(self) -> bool {
+        cfg!(feature = "xrc") && matches!(self, Self::XrcSend | Self::XrcRecv)
+    }
+}
+
+/// Where an id stands. A call in the wrong state fails with EINVAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdState {
+    /// Fresh.
+    Idle,
+    /// Has a local address.
+    AddrBound,
+    /// Looks for the way to an address.
+    AddrQuery,
+    /// Knows the way to an address.
+    AddrResolved,
+    /// Looks for the path.
+    RouteQuery,
+    /// Knows the path.
+    RouteResolved,
+    /// Connecting, or connected; with datagrams, asking for a service, or knowing it.
+    Connect,
+    /// Disconnecting, or disconnected.
+    Disconnect,
+    /// Waits for connections.
+    Listen,
+}
+
+/// Options of an id (`rdma_set_option`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdOption {
+    /// Type of service: the path's traffic class (`RDMA_OPTION_ID_TOS`).
+    Tos(u8),
+    /// Share the local port with other ids (`RDMA_OPTION_ID_REUSEADDR`).
+    ReuseAddr(bool),
+    /// Listen to one address family only (`RDMA_OPTION_ID_AFONLY`).
+    AfOnly(bool),
+    /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`).
+    AckTimeout(u8),
+    /// The path to the address that was resolved, for who has it from elsewhere; in place of `resolve_route`, and followed by
+    /// `RouteResolved` (`RDMA_OPTION_IB_PATH`).
+    IbPath(PathRecord),
+    /// The RNR NAK timer of the QP. Not in librdmacm, where it stays at 0, which is 655 ms.
+    MinRnrTimer(u8),
+    /// The CM's timers. Not in librdmacm, where they cannot be set. May be set at any time, and counts from the next message
+    /// on. A listener's go to the ids of its requests, and count instead of what the requests ask for.
+    CmTimers(Timers),
+    /// Exponent of the time to ask for (MRA) when the other end repeats itself before the application answered, `None` to
+    /// keep silent. Not in librdmacm, where it is 24. A listener's goes to the ids of its requests.
+    AutoMra(Option<u8>),
+}
+
+/// The two ends of a connection, as far as they are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Local address and port.
+    pub local: Option<SocketAddr>,
+    /// The other end's address and port.
+    pub peer: Option<SocketAddr>,
+    /// Path MTU: 1 to 5 for 256 to 4096 bytes. 0 before the route is resolved.
+    pub path_mtu: u8,
+    /// Exponent of the time that a packet lives in the fabric.
+    pub packet_life_time: u8,
+}
+
+/// Service ID of a port (`rdma_get_service_id`): the port space and the port.
+pub(crate) const fn service_id(port_space: PortSpace, port: u16) -> u64 {
+    (port_space as u64) << 16 | port as u64
+}

@@ -1,0 +1,303 @@
+//! The conveniences of `rdma_verbs.h`: memory, posting, and waiting for completions, by id.
+//!
+//! librdmacm registers memory of the caller, which only the caller can promise to leave alone. Here the `reg` calls give
+//! memory that is safe to share with the device; memory of the caller's own is registered with
+//! [`Pd::reg_mr`](bareverbs_core::pd::Pd::reg_mr) on [`pd`](RdmaCm::pd) and posted with the `…v` calls.
+
+use core::time::Duration;
+
+use bareverbs_core::ah::AddressHandle;
+use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
+use bareverbs_core::qp::send::Batch;
+use bareverbs_core::qp::{Destination, Inline, Rc, Remote, SendFlags};
+use bareverbs_core::wc::Wc;
+use bareverbs_core::{Platform, Qpn, RKey};
+
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{CmId, UDP_QKEY};
+
+fn piece<P: Platform>(buffer: &Buffer<'_, P>, offset: usize, len: usize) -> Result<Sge, RdmaError> {
+    let size = buffer.len();
+    buffer
+        .sge(offset, len)
+        .ok_or(RdmaError::OutOfRange(OutOfRange { offset, len, size }))
+}
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    fn reg(&self, id: CmId, len: usize, access: Access) -> Result<Buffer<'d, P>, RdmaError> {
+        Ok(self.pd(id)?.alloc_buffer(len, access)?)
+    }
+
+    /// Memory for messages (`rdma_reg_msgs`).
+    pub fn reg_msgs(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
+        self.reg(id, len, Access::LOCAL_WRITE)
+    }
+
+    /// Memory that the other end may read (`rdma_reg_read`).
+    pub fn reg_read(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
+        self.reg(id, len, Access::LOCAL_WRITE | Access::REMOTE_READ)
+    }
+
+    /// Memory that the other end may write (`rdma_reg_write`).
+    pub fn reg_write(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
+        self.reg(id, len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+    }
+
+    /// Posts a receive into a piece of a buffer (`rdma_post_recv`). `context` comes back as the completion's `wr_id`.
+    pub fn post_recv(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), RdmaError> {
+        self.post_recvv(id, context, &[piece(buffer, offset, len)?])
+    }
+
+    /// Posts a receive into several pieces (`rdma_post_recvv`): to the id's SRQ if it has one, else to its QP.
+    pub fn post_recvv(&mut self, id: CmId, context: u64, sges: &[Sge]) -> Result<(), RdmaError> {
+        let slot = self.slot_mut(id)?;
+        if let Some(srq) = &mut slot.srq {
+            return Ok(srq.srq.post(context, sges)?);
+        }
+        let qp = slot.qp.as_mut().ok_or(RdmaError::NoQp)?;
+        Ok(qp.recv_queue().post(context, sges)?)
+    }
+
+    /// Sends a piece of a buffer (`rdma_post_send`).
+    pub fn post_send(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+    ) -> Result<(), RdmaError> {
+        let sge = piece(buffer, offset, len)?;
+        Ok(self.batch(id)?.send(context, flags, sge)?)
+    }
+
+    /// Sends several pieces as one message (`rdma_post_sendv`).
+    pub fn post_sendv(
+        &mut self,
+        id: CmId,
+        context: u64,
+        sges: &[Sge],
+        flags: SendFlags,
+    ) -> Result<(), RdmaError> {
+        let mut batch = self.batch(id)?;
+        match sges {
+            [sge] => batch.send(context, flags, *sge)?,
+            sges => batch.send(context, flags, sges)?,
+        }
+        Ok(())
+    }
+
+    /// Sends bytes that are copied into the work queue (`rdma_post_send` with `IBV_SEND_INLINE`).
+    pub fn post_send_inline(
+        &mut self,
+        id: CmId,
+        context: u64,
+        data: &[u8],
+        flags: SendFlags,
+    ) -> Result<(), RdmaError> {
+        Ok(self.batch(id)?.send(context, flags, Inline(data))?)
+    }
+
+    /// Reads the other end's memory into a piece of a buffer (`rdma_post_read`).
+    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    pub fn post_read(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        let sge = piece(buffer, offset, len)?;
+        let remote = Remote {
+            addr: remote_addr,
+            rkey,
+        };
+        Ok(self.batch(id)?.read(context, flags, remote, &[sge])?)
+    }
+
+    /// Reads the other end's memory into several pieces (`rdma_post_readv`).
+    pub fn post_readv(
+        &mut self,
+        id: CmId,
+        context: u64,
+        sges: &[Sge],
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        let remote = Remote {
+            addr: remote_addr,
+            rkey,
+        };
+        Ok(self.batch(id)?.read(context, flags, remote, sges)?)
+    }
+
+    /// Writes a piece of a buffer into the other end's memory (`rdma_post_write`).
+    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    pub fn post_write(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        let sge = piece(buffer, offset, len)?;
+        let remote = Remote {
+            addr: remote_addr,
+            rkey,
+        };
+        Ok(self.batch(id)?.write(context, flags, remote, sge)?)
+    }
+
+    /// Writes several pieces into the other end's memory (`rdma_post_writev`).
+    pub fn post_writev(
+        &mut self,
+        id: CmId,
+        context: u64,
+        sges: &[Sge],
+        flags: SendFlags,
+        remote_addr: u64,
+        rkey: RKey,
+    ) -> Result<(), RdmaError> {
+        let remote = Remote {
+            addr: remote_addr,
+            rkey,
+        };
+        let mut batch = self.batch(id)?;
+        match sges {
+            [sge] => batch.write(context, flags, remote, *sge)?,
+            sges => batch.write(context, flags, remote, sges)?,
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of a buffer as a datagram (`rdma_post_ud_send`) to the QP `remote_qpn` at the end of `ah`, with the Q_Key
+    /// of all datagrams between ids ([`UDP_QKEY`]). The receiver's buffer has 40 bytes more in front.
+    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    pub fn post_ud_send(
+        &mut self,
+        id: CmId,
+        context: u64,
+        buffer: &Buffer<'_, P>,
+        offset: usize,
+        len: usize,
+        flags: SendFlags,
+        ah: &AddressHandle,
+        remote_qpn: u32,
+    ) -> Result<(), RdmaError> {
+        let sge = piece(buffer, offset, len)?;
+        let to = Destination {
+            ah,
+            remote_qpn: Qpn::from_low_bits(remote_qpn),
+            remote_qkey: UDP_QKEY,
+        };
+        let mut batch = self.ud_endpoint(id)?.qp.send_queue().batch();
+        Ok(batch.send_to(context, flags, to, sge)?)
+    }
+
+    /// Where an id's work requests go. Each call writes the one that it is about, so that a program carries those that it
+    /// uses, and none decides anew what it is.
+    fn batch(&mut self, id: CmId) -> Result<Batch<'_, 'd, P, Rc>, RdmaError> {
+        Ok(self.endpoint(id)?.qp.send_queue().batch())
+    }
+
+    /// Waits for the completion of a send (`rdma_get_send_comp`) in the CQ that the manager made, driving it.
+    pub fn get_send_comp(&mut self, id: CmId) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Send, None)
+    }
+
+    /// The same until `deadline` on the platform's clock.
+    pub fn get_send_comp_until(&mut self, id: CmId, deadline: Duration) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Send, Some(deadline))
+    }
+
+    /// Waits for the completion of a receive (`rdma_get_recv_comp`) in the CQ that the manager made, driving it.
+    pub fn get_recv_comp(&mut self, id: CmId) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Recv, None)
+    }
+
+    /// The same until `deadline` on the platform's clock.
+    pub fn get_recv_comp_until(&mut self, id: CmId, deadline: Duration) -> Result<Wc, RdmaError> {
+        self.wait_comp(id, Side::Recv, Some(deadline))
+    }
+
+    /// Takes a completion of a send if there is one. If not, and with interrupts, the next one raises an interrupt: the CQ
+    /// was armed and looked at once more, so that it is safe to sleep ([`wait`](Self::wait), or in an event loop).
+    pub fn try_get_send_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
+        self.poll_comp(id, Side::Send, self.device.config().interrupts)
+    }
+
+    /// The same for a receive.
+    pub fn try_get_recv_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
+        self.poll_comp(id, Side::Recv, self.device.config().interrupts)
+    }
+
+    fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
+        let slot = self.slot_mut(id)?;
+        let cq = match side {
+            Side::Send => slot.send_cq.as_mut(),
+            Side::Recv => slot.recv_cq.as_mut(),
+        };
+        if cq.is_none() && slot.qp.is_none() {
+            return Err(RdmaError::NoQp);
+        }
+        let cq = cq.ok_or(RdmaError::WrongMode {
+            call: "get_comp without a CQ of the manager's",
+        })?;
+        if let Some(completion) = cq.poll()? {
+            return Ok(Some(completion.to_wc()));
+        }
+        if arm {
+            cq.take_event();
+            cq.arm(false);
+            if let Some(completion) = cq.poll()? {
+                return Ok(Some(completion.to_wc()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn wait_comp(
+        &mut self,
+        id: CmId,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Wc, RdmaError> {
+        // Mostly it is there, or about to be: arming costs a doorbell.
+        for _ in 0..SPINS {
+            if let Some(wc) = self.poll_comp(id, side, false)? {
+                return Ok(wc);
+            }
+            self.device.platform().relax();
+        }
+        let arm = self.device.config().interrupts;
+        self.block(deadline, |cm| cm.poll_comp(id, side, arm))
+    }
+}
+
+/// Polls before the CQ is armed.
+const SPINS: u32 = 16;
+
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Send,
+    Recv,
+}

@@ -1,0 +1,154 @@
+//! Endpoints: ids that are made ready in one call, and the requests of synchronous listeners.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::pd::Pd;
+
+use crate::rdma::id::slot::{Saved, Target};
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::addrinfo::AddrInfo;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{CmId, EventType, IdState, IdType};
+use crate::rdma::verbs::objects::QpInit;
+
+/// How long librdmacm gives each step of address resolution here.
+const RESOLVE: Duration = Duration::from_millis(2000);
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Makes a synchronous id from what [`getaddrinfo`](crate::rdma::getaddrinfo) found (`rdma_create_ep`).
+    ///
+    /// Active: address and route are resolved, and a QP is made if `init` is there, in `pd` or the default PD; the id is
+    /// ready for [`connect`](Self::connect).
+    ///
+    /// Passive: the id is bound; `pd` and `init` are kept, and each connection that [`get_request`](Self::get_request) gives
+    /// has a QP made from them. The id is ready for [`listen`](Self::listen). CQs and an SRQ in `init` are shared by all these
+    /// connections; whoever owns them goes on polling and posting, and cannot destroy them before the endpoint.
+    ///
+    /// [`migrate_id`](Self::migrate_id) makes the id asynchronous; [`destroy_ep`](Self::destroy_ep) ends it.
+    pub fn create_ep(
+        &mut self,
+        address: &AddrInfo,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<CmId, RdmaError> {
+        let id_type = IdType::of_port_space(address.port_space);
+        self.create_ep_of(address, id_type, pd, init)
+    }
+
+    /// The same with the type of the QP, as librdmacm takes it from `ai_qp_type`: for extended reliable connections.
+    pub fn create_ep_of(
+        &mut self,
+        address: &AddrInfo,
+        id_type: IdType,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<CmId, RdmaError> {
+        let id = self.create_id_of(None, 0, address.port_space, id_type)?;
+        match self.prepare_ep(id, address, pd, init) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.destroy_id(id)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare_ep(
+        &mut self,
+        id: CmId,
+        address: &AddrInfo,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<(), RdmaError> {
+        if address.passive {
+            let source = address.src_addr.ok_or(RdmaError::NotBound)?;
+            self.bind_addr(id, source)?;
+            if let Some(init) = init {
+                let init = init.keep();
+                self.check_device(pd, &init)?;
+                self.slot_mut(id)?.saved = Some(Saved { pd, init });
+            }
+            return Ok(());
+        }
+        let destination = address.dst_addr.ok_or(RdmaError::NotBound)?;
+        self.resolve_addr(id, address.src_addr, destination, RESOLVE)?;
+        match address.route {
+            Some(path) => self.use_path(id, &path)?,
+            None => self.resolve_route(id, RESOLVE)?,
+        }
+        match init {
+            Some(init) => self.create_qp(id, pd, init),
+            None => Ok(()),
+        }
+    }
+
+    /// Destroys an endpoint with its QP, its SRQ, and what was kept for its connections (`rdma_destroy_ep`).
+    pub fn destroy_ep(&mut self, id: CmId) -> Result<(), RdmaError> {
+        self.srq_is_free(self.index(id)?)?;
+        self.destroy_qp(id)?;
+        self.destroy_id(id)
+    }
+
+    /// Waits for a connection request on a synchronous listener (`rdma_get_request`). The id that comes back is synchronous;
+    /// it has a QP if the listener was made by [`create_ep`](Self::create_ep) with attributes for one. The request itself
+    /// is its [`event`](Self::event).
+    pub fn get_request(&mut self, listener: CmId) -> Result<CmId, RdmaError> {
+        self.request(listener, None)
+    }
+
+    /// The same until `deadline` on the platform's clock.
+    pub fn get_request_until(
+        &mut self,
+        listener: CmId,
+        deadline: Duration,
+    ) -> Result<CmId, RdmaError> {
+        self.request(listener, Some(deadline))
+    }
+
+    fn request(&mut self, listener: CmId, deadline: Option<Duration>) -> Result<CmId, RdmaError> {
+        let index = self.index(listener)?;
+        if !self.is_sync(index) {
+            return Err(RdmaError::WrongMode {
+                call: "get_request",
+            });
+        }
+        let state = self.ids[index].state;
+        if state != IdState::Listen {
+            return Err(RdmaError::WrongState {
+                call: "get_request",
+                state,
+            });
+        }
+        let target = Target::Id(index as u32);
+        let (child, pending) = self.block(deadline, |cm| Ok(cm.pop(target)))?;
+        let (event, status) = (pending.event, pending.status);
+        if event != EventType::ConnectRequest {
+            if child != index {
+                // A request that was withdrawn, or whatever else became of it: it never reached the application.
+                self.discard(child);
+            }
+            return Err(RdmaError::Event { event, status });
+        }
+        self.fetch(child, pending);
+        self.unqueue(child);
+        let slot = &mut self.ids[child];
+        slot.target = Target::Id(child as u32);
+        slot.current = Some(pending);
+        self.enqueue(child);
+        let id = self.id_of(child);
+        let saved = self.ids[index]
+            .saved
+            .as_ref()
+            .map(|saved| (saved.pd, saved.init.clone()));
+        if let Some((pd, mut init)) = saved
+            && let Err(error) = self.create_kept_qp(child, pd, &mut init)
+        {
+            // Destroying the id refuses the request.
+            self.destroy_id(id)?;
+            return Err(error);
+        }
+        Ok(id)
+    }
+}
