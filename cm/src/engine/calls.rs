@@ -2,29 +2,16 @@
 
 use core::time::Duration;
 
+use super::alternate::types::Failover;
+use super::error::{CmError, at_most, fits};
+use super::machine::Engine;
 use super::retry::bounded;
-use super::slot::{Cause, NIL, PRIVATE, Slot, ev, tx};
-use super::types::{
-    Address, CmError, ConnectParams, ConnectionId, ReplyParams, State, Timers, Transport,
-};
-use super::{Engine, Failover, exponent, nanos};
+use super::slot::{Cause, PRIVATE, Slot, ev, own_transaction, tx};
+use super::state::State;
+use super::types::{Address, ConnectParams, ConnectionId, ReplyParams, Timers, Transport};
+use super::units::{ack_timeout, exponent, nanos};
+use super::wheel::NIL;
 use crate::mad::{Dreq, Ece, Rej, RejectReason, Rep, Req, Rtu};
-
-pub(super) fn fits(len: usize, max: usize) -> Result<(), CmError> {
-    if len > max {
-        Err(CmError::PrivateDataTooLong { len, max })
-    } else {
-        Ok(())
-    }
-}
-
-pub(super) fn at_most(name: &'static str, value: u64, max: u64) -> Result<(), CmError> {
-    if value > max {
-        Err(CmError::BadParameter { name, value, max })
-    } else {
-        Ok(())
-    }
-}
 
 impl Timers {
     /// Whether the values fit into their fields.
@@ -106,18 +93,6 @@ impl ReplyParams<'_> {
             private_data: &[],
         }
     }
-}
-
-/// Exponent of the QP's ACK timeout on the active side: the packet's life time there and back, and the time that the
-/// adapter at the far end takes, whichever of the two is longer by more than a step.
-pub(super) fn ack_timeout(ack_delay: u8, packet_life_time: u8) -> u8 {
-    let way = packet_life_time + 1;
-    let sum = if way >= ack_delay {
-        way + u8::from(ack_delay >= packet_life_time)
-    } else {
-        ack_delay + u8::from(way + 1 >= ack_delay)
-    };
-    sum.min(31)
 }
 
 impl Engine<'_> {
@@ -510,12 +485,6 @@ impl Engine<'_> {
             Err(CmError::WrongState { call, state })
         }
     }
-}
-
-/// Transaction ID of a message that is not an answer. Linux takes the communication ID in host order for the lower half;
-/// looking the same helps whoever reads traces of both.
-pub(super) fn own_transaction(high: u32, slot: &Slot) -> u64 {
-    u64::from(high) << 32 | u64::from(slot.local_comm_id.swap_bytes())
 }
 
 /// Time to wait for the answer to the active side's messages: there, the peer's time to answer, and back.

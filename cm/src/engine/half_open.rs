@@ -3,9 +3,11 @@
 
 use core::time::Duration;
 
-use super::slot::{NIL, ev};
+use super::machine::Engine;
+use super::slot::ev;
 use super::types::{Address, ConnectionId};
-use super::{Engine, nanos};
+use super::units::nanos;
+use super::wheel::NIL;
 use crate::mad::RejectReason;
 
 /// Counters of half-open connections: sources are hashed to them, so that two sources may share one.

@@ -1,8 +1,9 @@
 //! Looking at a connection, and what can be set on it at any time.
 
-use super::Engine;
-use super::calls::at_most;
-use super::types::{CmError, ConnectionId, QpParams, State, Timers};
+use super::error::{CmError, at_most};
+use super::machine::Engine;
+use super::state::State;
+use super::types::{ConnectionId, QpParams, Timers};
 use crate::mad::Ece;
 
 impl Engine<'_> {

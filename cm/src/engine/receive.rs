@@ -3,10 +3,12 @@
 use core::net::Ipv6Addr;
 use core::time::Duration;
 
-use super::calls::ack_timeout;
-use super::slot::{Answer, Cause, NIL, ev, tx};
-use super::types::{Address, Ignored, State, Transport};
-use super::{Engine, nanos};
+use super::machine::Engine;
+use super::slot::{Answer, Cause, ev, tx};
+use super::state::State;
+use super::types::{Address, Ignored, Outcome, Transport};
+use super::units::{ack_timeout, nanos};
+use super::wheel::NIL;
 use crate::ip::is_unicast;
 use crate::mad::{
     Apr, Attribute, CLASS_VERSION, Drep, Dreq, Lap, Mad, Mra, Rej, RejectReason, Rep, Req, Rtu,
@@ -15,8 +17,6 @@ use crate::mad::{
 
 /// LIDs from here on are no port's.
 const FIRST_MULTICAST_LID: u16 = 0xc000;
-
-pub(super) type Outcome = Result<(), Ignored>;
 
 /// The path of a request, as its receiver sees it. On RoCE the way back is for who moves the MADs to know; on InfiniBand the
 /// request has it, or, if it came through routers, the MAD that it came in.

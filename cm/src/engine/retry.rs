@@ -1,6 +1,6 @@
 //! When a message that waits for its answer is sent again, and when it is given up.
 
-use super::exponent;
+use super::units::exponent;
 
 /// One tick of the timer wheel is 2 to this nanoseconds.
 const TICK: u32 = 20;

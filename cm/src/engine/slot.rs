@@ -2,14 +2,13 @@
 
 use core::time::Duration;
 
-use super::nanos;
 use super::retry::{Retry, ticks};
-use super::types::{Address, ConnectionId, State, Timers, Transport};
-use super::wheel::timed;
+use super::state::State;
+use super::types::{Address, ConnectionId, Timers, Transport};
+use super::units::nanos;
+use super::wheel::{NIL, timed};
 use crate::mad::{Ece, Rtu};
 
-/// No slot.
-pub(super) const NIL: u32 = u32::MAX;
 /// The most private data of any message; a REJ's additional information and private data share the room.
 pub(super) const PRIVATE: usize = Rtu::PRIVATE_DATA_MAX;
 
@@ -411,4 +410,10 @@ impl Default for ReplySlot {
     fn default() -> Self {
         Self::EMPTY
     }
+}
+
+/// Transaction ID of a message that is not an answer. Linux takes the communication ID in host order for the lower half;
+/// looking the same helps whoever reads traces of both.
+pub(super) fn own_transaction(high: u32, slot: &Slot) -> u64 {
+    u64::from(high) << 32 | u64::from(slot.local_comm_id.swap_bytes())
 }

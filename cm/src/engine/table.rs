@@ -1,8 +1,12 @@
 //! Finding connections and listeners: by communication ID, by the peer's ID and GUID, by its QP and GUID, by service.
 
-use super::slot::{Cause, NIL, ev, tx};
-use super::types::{CmError, ConnectionId, ListenerId, State};
-use super::{Engine, exponent};
+use super::error::CmError;
+use super::machine::Engine;
+use super::slot::{Cause, ev, tx};
+use super::state::State;
+use super::types::{ConnectionId, ListenerId};
+use super::units::exponent;
+use super::wheel::NIL;
 
 impl Engine<'_> {
     /// SplitMix64: all that communication IDs and PSNs need is to differ from boot to boot.
@@ -407,7 +411,8 @@ mod tests {
     extern crate std;
     use std::vec;
 
-    use super::super::slot::{ListenerSlot, NIL, ReplySlot, Slot};
+    use super::super::slot::{ListenerSlot, ReplySlot, Slot};
+    use super::super::wheel::NIL;
     use super::super::{Config, Engine, Storage};
 
     /// Finding a connection stays one or two looks, also when all slots are in use and the peers' numbers are as regular as

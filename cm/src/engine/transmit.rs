@@ -2,10 +2,13 @@
 
 use core::time::Duration;
 
+use super::machine::Engine;
 use super::retry::bounded;
-use super::slot::{Answer, NIL, ReplySlot, tx};
-use super::types::{Address, State, Transmit, Transport};
-use super::{Engine, exponent};
+use super::slot::{Answer, ReplySlot, tx};
+use super::state::State;
+use super::types::{Address, Transmit, Transport};
+use super::units::exponent;
+use super::wheel::NIL;
 use crate::mad::{
     Apr, Attribute, ClassPortInfo, Drep, Dreq, Header, MAD_LEN, Message, Mra, Rej, Rep, Req, Rtu,
     SidrRep,

@@ -1,7 +1,8 @@
 //! Timers: a hierarchical wheel whose lists run through the slots, so that starting, stopping and expiring cost the same
 //! for 16 and for 100,000 connections.
 
-use super::slot::NIL;
+/// No slot.
+pub(super) const NIL: u32 = u32::MAX;
 
 const LEVELS: usize = 5;
 /// Bucket number of a slot whose time has come.

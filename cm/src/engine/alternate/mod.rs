@@ -2,20 +2,18 @@
 //! only; whoever drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused. A build without InfiniBand ignores
 //! LAP and APR.
 
-mod types;
+pub(super) mod types;
 
 use core::time::Duration;
 
-pub(super) use types::Table;
-pub use types::{AlternatePath, AlternateSlot, Failover, LapState};
-
-use types::Heard;
-
-use super::calls::{at_most, fits, own_transaction};
-use super::receive::Outcome;
-use super::slot::{Answer, NIL, ev, tx};
-use super::types::{Address, CmError, ConnectionId, EventKind, Ignored, State};
-use super::{Engine, exponent, nanos};
+use self::types::{AlternatePath, AlternateSlot, Failover, Heard};
+use super::error::{CmError, at_most, fits};
+use super::machine::Engine;
+use super::slot::{Answer, ev, own_transaction, tx};
+use super::state::{LapState, State};
+use super::types::{Address, ConnectionId, EventKind, Ignored, Outcome};
+use super::units::{exponent, nanos};
+use super::wheel::NIL;
 use crate::mad::{Apr, AprStatus, Attribute, DATA, Lap, MAD_LEN, Mad, Req};
 
 impl Engine<'_> {

@@ -1,8 +1,8 @@
 //! Alternate paths, and where what is said about them is kept.
 
-use super::super::calls::at_most;
-use super::super::slot::NIL;
-use super::super::types::CmError;
+use super::super::error::{CmError, at_most};
+use super::super::wheel::NIL;
+use crate::engine::state::LapState;
 use crate::mad::{Apr, Lap, Req};
 
 /// The most private data of either message; an APR's additional information and private data share the room.
@@ -121,22 +121,6 @@ pub enum Failover {
     NotSupported = 1,
     /// Not this path.
     Rejected = 2,
-}
-
-/// Where the exchange about an alternate path stands (IBTA volume 1, chapter 12.9.8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum LapState {
-    /// Nothing under way.
-    Idle,
-    /// LAP sent, no answer yet.
-    Sent,
-    /// LAP received, not answered yet.
-    Received,
-    /// LAP received, MRA sent.
-    MraSent,
-    /// LAP sent, MRA received.
-    MraReceived,
 }
 
 /// A LAP that was answered. The path belongs to its name, since not everybody gives each LAP a transaction of its own.

@@ -4,23 +4,23 @@
 //! so that a repeated request gets the same one; it gives way when its slot is needed, and the application is then asked
 //! again.
 
-mod table;
+pub(super) mod table;
 mod types;
 
 use core::time::Duration;
 
-pub use table::SidrSlot;
 use table::SidrState;
-pub(in crate::engine) use table::Table;
-pub use types::{SidrEvent, SidrEventKind, SidrId, SidrParams, SidrReply};
 
-use super::calls::{at_most, fits};
-use super::receive::Outcome;
+use super::error::{CmError, at_most, fits};
+use super::machine::Engine;
 use super::retry::{Next, ticks};
 use super::slot::Answer;
-use super::types::{Address, CmError, Ignored, ListenerId, Transmit};
-use super::{Engine, exponent, nanos};
+use super::types::{Address, Ignored, ListenerId, Outcome, Transmit};
+use super::units::{exponent, nanos};
 use crate::mad::{Attribute, MAD_LEN, Mad, MadError, SidrRep, SidrReq, SidrStatus};
+
+pub use table::SidrSlot;
+pub use types::{SidrEvent, SidrEventKind, SidrId, SidrParams, SidrReply};
 
 impl Engine<'_> {
     /// Asks for the QP of a datagram service: sends SIDR_REQ. What follows is one event:

@@ -1,9 +1,8 @@
 //! Where requests for datagram services are kept: slots, names, duplicates, queues.
 
 use super::super::retry::Retry;
-use super::super::slot::NIL;
 use super::super::types::Address;
-use super::super::wheel::{Wheel, timed};
+use super::super::wheel::{NIL, Wheel, timed};
 use super::types::SidrId;
 use crate::mad::{Ece, SidrReq};
 

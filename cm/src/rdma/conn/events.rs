@@ -211,7 +211,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Sees to it that there is room for one more request to a listener: half-open connections may have to go for it, see
     /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). Who gets the last eighth of the ids:
-    /// [`Storage::ids`](super::Storage::ids).
+    /// [`Storage::ids`](crate::rdma::Storage::ids).
     fn make_room(
         &mut self,
         now: Duration,
