@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::address::PciAddress;
 use crate::interface::ParseInterfaceError;
-use crate::reset::HotResetError;
+use crate::reset_error::HotResetError;
 
 /// A device that keeps an IOMMU group from being used, and the driver that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -85,6 +85,7 @@ mod iova;
 mod memory;
 mod removal;
 mod reset;
+mod reset_error;
 mod sys;
 mod sysfs;
 #[cfg(test)]
@@ -98,4 +99,4 @@ pub use error::{Offender, OpenError};
 pub use event_channel::EventChannel;
 pub use interface::{Interface, ParseInterfaceError};
 pub use removal::Removal;
-pub use reset::{HotResetError, Neighbour, Obstacle};
+pub use reset_error::{HotResetError, Neighbour, Obstacle};

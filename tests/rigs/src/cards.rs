@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bareverbs_in_process::cards::{KEPT, PairDraw, Refusal, Report, check};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 pub(crate) const ABOUT: &str = "cards and behaviours drawn from seeds: --count CARDS (10000), --from SEED (0), or one pair: --seed SEED";
 

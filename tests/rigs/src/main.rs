@@ -4,32 +4,16 @@
 
 mod bare_metal;
 mod cards;
+mod circles;
 mod interop;
 mod layouts;
+mod outcome;
 mod stock_driver;
 mod vfio;
 mod wireshark;
 
+use outcome::Outcome;
 use std::process::ExitCode;
-
-/// What a rig found.
-#[derive(Default)]
-struct Outcome {
-    passed: usize,
-    failed: usize,
-}
-
-impl Outcome {
-    /// Counts a check, and says which one failed.
-    fn check(&mut self, good: bool, what: impl FnOnce() -> String) {
-        if good {
-            self.passed += 1;
-        } else {
-            self.failed += 1;
-            println!("FAILED: {}", what());
-        }
-    }
-}
 
 struct Rig {
     name: &'static str,
@@ -47,6 +31,11 @@ const RIGS: &[Rig] = &[
         name: "cards",
         about: cards::ABOUT,
         run: cards::run,
+    },
+    Rig {
+        name: "circles",
+        about: circles::ABOUT,
+        run: circles::run,
     },
     Rig {
         name: "interop",

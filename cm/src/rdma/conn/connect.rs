@@ -8,9 +8,9 @@ use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State, Transport};
 use crate::mad::{CmaHeader, RejectReason};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
-use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::error::{RdmaError, fits};
 use crate::rdma::types::id::service_id;
-use crate::rdma::types::param::{Depths, fits};
+use crate::rdma::types::param::Depths;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, CmId, ConnParam, DEVICE_MAX, IdState,
     IdType, REJECT_PRIVATE_DATA_MAX,

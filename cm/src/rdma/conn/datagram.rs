@@ -12,9 +12,8 @@ use crate::rdma::conn::events::Refusal;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi::{self, GRH, addresses, ah_attr};
 use crate::rdma::route::resolver::Resolver;
-use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::error::{RdmaError, fits};
 use crate::rdma::types::id::service_id;
-use crate::rdma::types::param::fits;
 use crate::rdma::types::{
     CmId, ConnParam, EventType, IdState, UD_ACCEPT_PRIVATE_DATA_MAX, UD_CONNECT_PRIVATE_DATA_MAX,
     UDP_QKEY,

@@ -460,3 +460,12 @@ impl From<engine::CmError> for RdmaError {
         }
     }
 }
+
+/// Refuses private data that is longer than the message has room for.
+pub(crate) fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
+    if len > max {
+        Err(RdmaError::PrivateDataTooLong { len, max })
+    } else {
+        Ok(())
+    }
+}

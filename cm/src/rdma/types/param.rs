@@ -1,6 +1,5 @@
 //! Parameters of a connection, and the room for private data.
 
-use super::error::RdmaError;
 use crate::mad::{CmaHeader, Rej, Rep, SidrRep};
 
 /// The Q_Key of all datagrams between ids (`RDMA_UDP_QKEY`).
@@ -63,12 +62,4 @@ impl Default for ConnParam<'_> {
 pub(crate) struct Depths {
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
-}
-
-pub(crate) fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
-    if len > max {
-        Err(RdmaError::PrivateDataTooLong { len, max })
-    } else {
-        Ok(())
-    }
 }

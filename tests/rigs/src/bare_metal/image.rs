@@ -1,7 +1,7 @@
 //! The images: how they are built, that they have no allocator, and how large they are.
 
-use super::super::Outcome;
 use super::setup::root;
+use crate::outcome::Outcome;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

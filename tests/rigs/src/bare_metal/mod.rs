@@ -12,7 +12,7 @@ mod scenarios;
 mod setup;
 mod sizes;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use setup::Setup;
 
 pub(crate) const ABOUT: &str =

@@ -1,10 +1,10 @@
 //! `cargo rig porting`: the page for integrators, `PORTING.md`, followed to the letter, in an empty folder outside the
 //! repository. Nothing that is not on the page is written there.
 
-use super::super::Outcome;
 use super::super::stock_driver;
 use super::image;
 use super::setup::root;
+use crate::outcome::Outcome;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;

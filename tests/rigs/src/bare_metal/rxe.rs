@@ -1,11 +1,11 @@
 //! The unikernel against Linux's RDMA CM over `rdma_rxe` in a guest: a scenario of the machines that the interop rig has.
 
-use super::super::Outcome;
 use super::super::stock_driver::{
     self, BOOT, Boot, Process, Rig, SCENARIO, Scenario, Server, spawn,
 };
 use super::image::Machine;
 use super::setup::{UNIKERNEL, logs, qemu};
+use crate::outcome::Outcome;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! What unikernels do with each other and with our `rping` on this computer.
 
-use super::super::Outcome;
 use super::super::stock_driver::{self, Server};
 use super::image::Machine;
 use super::program::{Ended, Program};
 use super::setup::Setup;
 use super::sizes;
+use crate::outcome::Outcome;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;

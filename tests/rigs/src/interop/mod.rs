@@ -8,9 +8,9 @@
 
 mod table;
 
-use super::Outcome;
 use super::stock_driver::{self, Rig};
 use super::vfio::programs;
+use crate::outcome::Outcome;
 use std::path::Path;
 
 pub(crate) const ABOUT: &str = "our CM and RoCE against Linux's rdma_cm over rdma_rxe, with rdma-core's programs (boots machines)";

@@ -3,7 +3,7 @@
 mod headers;
 mod package;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use bareverbs_firmware_cmds::registry;
 use headers::Row;
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@
 //! It is built once, in `target/rigs/kernel/`, under a lock of its own: a rig that needs it waits for it, and others go on.
 
 use super::provision::{Apt, copy, empty, run, unpack};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -24,7 +24,7 @@ mod scenario;
 mod server;
 mod transcript;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use connectx_model::Card;
 pub(crate) use provision::Kernel;
 use report::Report;

@@ -10,8 +10,8 @@
 pub(crate) mod programs;
 mod table;
 
-use super::Outcome;
 use super::stock_driver::{self, Rig};
+use crate::outcome::Outcome;
 use std::path::{Path, PathBuf};
 
 pub(crate) const ABOUT: &str =

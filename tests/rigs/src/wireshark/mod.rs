@@ -19,7 +19,7 @@ mod subnet;
 mod traffic;
 mod tshark;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use connectx_model::pcap::Reader;
 use scene::Scene;
 use std::path::{Path, PathBuf};

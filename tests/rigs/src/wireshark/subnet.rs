@@ -3,7 +3,7 @@
 
 use super::expect::{Field, differences, number, text};
 use super::{frames, report, tshark, write};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use bareverbs_cm::mad::MAD_LEN;
 use bareverbs_cm::mad::sa::{JoinState, McMemberRecord, PathRecord, SaHeader, SaMethod};
 use connectx_model::pcap::Writer;

@@ -1,0 +1,20 @@
+//! The sum that every rig ends with.
+
+/// What a rig found.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+impl Outcome {
+    /// Counts a check, and says which one failed.
+    pub(crate) fn check(&mut self, good: bool, what: impl FnOnce() -> String) {
+        if good {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+            println!("FAILED: {}", what());
+        }
+    }
+}
