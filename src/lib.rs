@@ -19,7 +19,7 @@
 //! | `xrc` | extended reliable connections |
 //!
 //! On Linux, `bareverbs-vfio` implements the seam over VFIO; for another kernel
-//! [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) is the way, and [`verbs::conformance`] the test. `examples/rping` is the whole way from a BAR to a
+//! `PORTING.md` is the way, and [`verbs::conformance`] the test. `examples/rping` is the whole way from a BAR to a
 //! connection, on two device models in one process.
 #![no_std]
 #![forbid(unsafe_code)]

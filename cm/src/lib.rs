@@ -13,7 +13,7 @@
 //! 7,200 instructions in the engine.
 //!
 //! Where it runs is the driver's [`Platform`](bareverbs_core::Platform)'s business:
-//! [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) goes from a kernel with nothing to a connection.
+//! `PORTING.md`, at the root of the sources, goes from a kernel with nothing to a connection.
 //!
 //! # librdmacm, function by function
 //!

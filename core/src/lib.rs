@@ -25,7 +25,7 @@
 //! # Another kernel
 //!
 //! [`Platform`] is all that the driver needs of the world around it. [`conformance`] holds an implementation of it against
-//! its duties, and [`PORTING.md`](https://github.com/bareverbs/bareverbs/blob/main/PORTING.md) makes one, step by step.
+//! its duties, and `PORTING.md` makes one, step by step.
 //!
 //! # Who drives
 //!
