@@ -14,7 +14,7 @@ use crate::rdma::verbs::objects::IdQp;
 /// In a P_Key: full members hear limited ones, and the other way round.
 pub(crate) const FULL_MEMBER: u16 = 0x8000;
 
-/// Room for one group of one id. Hand a slice of them to [`RdmaCm::new`].
+/// Room for one group of one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
 #[derive(Debug, Clone, Copy)]
 pub struct GroupSlot {
     pub(crate) owner: Option<CmId>,
