@@ -5,6 +5,11 @@ use core::fmt;
 use crate::device::Device;
 use crate::gid::{Gid, Mac, RoceVersion};
 use crate::platform::Platform;
+use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{
+    DestinationWord, GrhWord, QKeyWord, RemoteGidHighWord, RemoteGidLowWord, RemoteMacWord,
+};
 
 /// A path to a port: `struct ibv_ah_attr` with its global route, plus what RoCE needs of the link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,8 +112,9 @@ pub const fn connection_udp_sport(flow_label: u32, local_qpn: u32, remote_qpn: u
 /// The path of a datagram, in the form in which a WQE carries it. A plain value: nothing in the device stands behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressHandle {
-    /// The address vector from byte 0xc on (rate and SL), as it lies in memory; see [`vector`](Self::vector).
-    pub(crate) rate_to_sport: u32,
+    /// The second quadword of the address vector, without a destination QP.
+    pub(crate) path: DestinationWord,
+    /// The four that follow, as they lie in memory.
     pub(crate) rest: [u64; 4],
 }
 
@@ -133,29 +139,31 @@ impl AddressHandle {
             Some(RoceVersion::V2) if attr.flow_label == 0 => ((attr.sl & 7) << 1, default_sport),
             Some(RoceVersion::V2) => ((attr.sl & 7) << 1, flow_label_to_udp_sport(attr.flow_label)),
         };
-        let rate_sl = attr.static_rate << 4 | sl;
-        let path =
-            u32::from(rate_sl) << 24 | u32::from(attr.src_path_bits & 0x7f) << 16 | u32::from(last);
-        let m = attr.dmac;
+        let mut path = DestinationWord(0);
+        path.set_stat_rate(attr.static_rate);
+        path.set_sl(sl);
+        path.set_mlid(attr.src_path_bits);
+        path.set_rlid(last);
         // Inside an InfiniBand subnet there need not be a global route.
         let global = encapsulation.is_some() || attr.dgid != Gid::ZERO;
-        let grh = u32::from(global) << 30 | u32::from(attr.sgid_index) << 20 | attr.flow_label;
-        let (high, low) = attr.dgid.0.split_at(8);
-        let gid = |half: &[u8]| {
-            half.iter()
-                .fold(0, |value, &byte| value << 8 | u64::from(byte))
-        };
+        let [m0, m1, m2, m3, m4, m5] = attr.dmac;
+        let mut mac = RemoteMacWord(0);
+        mac.set_rmac_47_16(u32::from_be_bytes([m0, m1, m2, m3]));
+        let mut grh = GrhWord(0);
+        grh.set_rmac_15_0(u16::from_be_bytes([m4, m5]));
+        grh.set_tclass(attr.traffic_class);
+        grh.set_hop_limit(attr.hop_limit);
+        grh.set_grh(global);
+        grh.set_sgid_index(attr.sgid_index as u8);
+        grh.set_flow_label(attr.flow_label);
+        let gid = u128::from_be_bytes(attr.dgid.0);
         Ok(Self {
-            rate_to_sport: path.to_be(),
+            path,
             rest: [
-                // 0x10: reserved, then the first four bytes of the MAC.
-                u64::from_be_bytes([0, 0, 0, 0, m[0], m[1], m[2], m[3]]).to_be(),
-                // 0x18: its last two, traffic class, hop limit, and the GRH dword.
-                (u64::from_be_bytes([m[4], m[5], attr.traffic_class, attr.hop_limit, 0, 0, 0, 0])
-                    | u64::from(grh))
-                .to_be(),
-                gid(high).to_be(),
-                gid(low).to_be(),
+                mac.to_memory(),
+                grh.to_memory(),
+                RemoteGidHighWord((gid >> 64) as u64).to_memory(),
+                RemoteGidLowWord(gid as u64).to_memory(),
             ],
         })
     }
@@ -164,18 +172,16 @@ impl AddressHandle {
     #[must_use]
     pub fn vector(&self, remote_qpn: u32, remote_qkey: u32) -> [u8; 48] {
         let mut bytes = [0; 48];
-        bytes[..4].copy_from_slice(&remote_qkey.to_be_bytes());
-        bytes[8..12].copy_from_slice(&(remote_qpn | EXTENDED).to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.rate_to_sport.to_ne_bytes());
+        QKeyWord::new(remote_qkey).write(&mut bytes);
+        self.path
+            .to(Qpn::from_low_bits(remote_qpn))
+            .write(&mut bytes);
         for (chunk, word) in bytes[16..].chunks_exact_mut(8).zip(self.rest) {
             chunk.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 }
-
-/// In the destination QP dword: the address vector is the long form, with MAC and GRH.
-pub(crate) const EXTENDED: u32 = 1 << 31;
 
 /// Checks the ranges of a path.
 pub(crate) fn check(attr: &AhAttr, roce: bool) -> Result<(), AhError> {
@@ -245,7 +251,7 @@ mod tests {
         };
         let mut ah = AddressHandle::encode(&attr, Some(RoceVersion::V2), 0xc000).unwrap();
         // The vector of the reference was made with this port.
-        ah.rate_to_sport = 0x0000_c123_u32.to_be();
+        ah.path.set_udp_sport(0xc123);
         let mut expected = [0; 48];
         expected[..4].copy_from_slice(&[0x11, 0x22, 0x33, 0x44]);
         let words: [u32; 10] = [
@@ -293,11 +299,10 @@ mod tests {
             ..AhAttr::default()
         };
         let path = |version| {
-            u32::from_be(
-                AddressHandle::encode(&attr, version, 0xd000)
-                    .unwrap()
-                    .rate_to_sport,
-            )
+            AddressHandle::encode(&attr, version, 0xd000)
+                .unwrap()
+                .path
+                .0
         };
         assert_eq!(path(None), 0x3500_0077);
         assert_eq!(path(Some(RoceVersion::V1)), 0x3a00_0000);

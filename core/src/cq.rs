@@ -29,13 +29,14 @@ use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
 use crate::cq::ring::{Ring, Unusual};
 use crate::cq::shared::SharedRing;
 use crate::device::{Device, TailIn};
-use crate::dma::{DmaBuffer, write_barrier};
+use crate::dma::{DmaBuffer, store, write_barrier};
 use crate::error::DeviceError;
 use crate::platform::{DmaError, Platform};
 use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{CQ_FAILED, CqSlot};
-use crate::wc::{Wc, cqe};
-use bareverbs_firmware_cmds::doorbell;
+use crate::wc::Wc;
+use bareverbs_firmware_cmds::cqe::{self, OpOwn};
+use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
 use bareverbs_firmware_cmds::numbers::Cqn;
 
 /// What a CQ shall be: `struct ibv_cq_init_attr_ex`.
@@ -124,7 +125,7 @@ fn ring_memory<'d, P: Platform>(
     let layout =
         Layout::from_size_align(len, align).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
     let memory = device.alloc_dma(layout).map_err(CqError::Memory)?;
-    memory.fill(0, len, 0xf0);
+    memory.fill(0, len, OpOwn::INIT.0);
     Ok(memory)
 }
 
@@ -181,7 +182,7 @@ impl<'d, P: Platform> Device<'d, P> {
             }
         };
         tables.name_cq(index, cqn.number());
-        let record = records.ptr().cast();
+        let record = records.ptr();
         let ring = Ring::new(memory.ptr(), size, record.as_ptr(), tables.qps, tables.srqs);
         let slot = &tables.cqs[index as usize];
         // SAFETY: whatever takes this memory from the CQ takes it from the slot before.
@@ -376,15 +377,14 @@ impl<'d, P: Platform> Cq<'d, P> {
             events,
             solicited_only,
         });
-        let command = if solicited_only { 1 << 24 } else { 0 };
-        let value = (events & 3) << 28 | command | ring.ci() & 0xff_ffff;
-        // SAFETY: the second dword of the record line, which lives as long as the CQ.
-        unsafe { ring.record.add(1).write_volatile(value.to_be()) };
+        let record = CqArmRecord::new(events, solicited_only, ring.ci());
+        // SAFETY: the record line, which lives as long as the CQ.
+        unsafe { store(ring.record, record) };
         write_barrier();
-        let doorbell = u64::from(value) << 32 | u64::from(self.cqn.number());
-        self.device
-            .platform()
-            .write_be64(self.device.uar().bar_offset() + doorbell::CQ_ARM, doorbell);
+        self.device.platform().write_be64(
+            self.device.uar().bar_offset() + doorbell::CQ_ARM,
+            record.doorbell(self.cqn).0,
+        );
     }
 
     /// Whether an event came since the last call: `ibv_get_cq_event` and `ibv_ack_cq_events` for this one CQ. Events
@@ -490,7 +490,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
             return Err(CqError::Command(error));
         }
-        let record = self.records.ptr().cast();
+        let record = self.records.ptr();
         // SAFETY: as at creation.
         *shared = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
         self.move_to(memory, size);
@@ -512,12 +512,12 @@ impl<'d, P: Platform> Cq<'d, P> {
         let base = memory.ptr().as_ptr();
         let mut at = ring.ci();
         while let Some((entry, tail)) = ring.owned(at) {
-            let last = tail.op_own();
+            let mut last = tail.last();
             let entry = entry.as_ptr();
             // SAFETY: the old ring's CQE is the host's; the new ring is the device's from the RESIZE completion's index
             // on, and the entries before it are the host's.
             unsafe {
-                if last >> 4 == crate::wc::cqe_op::RESIZE {
+                if last.opcode() == cqe::Opcode::ResizeCq as u8 {
                     break;
                 }
                 let to = at.wrapping_add(1);
@@ -526,8 +526,8 @@ impl<'d, P: Platform> Cq<'d, P> {
                     let word = entry.add(offset).cast::<u64>().read_volatile();
                     copy.add(offset).cast::<u64>().write_volatile(word);
                 }
-                copy.add(cqe::OP_OWN)
-                    .write_volatile(last & 0xfe | u8::from(to & size != 0));
+                last.set_owner(u8::from(to & size != 0));
+                store(copy, last);
             }
             at = at.wrapping_add(1);
             if at.wrapping_sub(ring.ci()) > ring.size {

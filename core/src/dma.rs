@@ -27,6 +27,8 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
+use bareverbs_firmware_cmds::word::Word;
+
 use crate::device::Device;
 use crate::platform::{Dma, DmaError, Platform};
 
@@ -337,4 +339,30 @@ impl<P: Platform> core::fmt::Debug for DmaBuffer<'_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.memory.fmt(f)
     }
+}
+
+/// Reads a word of a structure that the device writes.
+///
+/// # Safety
+/// The structure lies in live memory that is shared with the device, aligned so that its words are.
+#[inline(always)]
+pub(crate) unsafe fn load<W: Word>(structure: *const u8) -> W {
+    // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
+    W::from_memory(unsafe { structure.add(W::OFFSET).cast::<W::Raw>().read_volatile() })
+}
+
+/// Writes a word of a structure that the device reads.
+///
+/// # Safety
+/// As [`load`], and the word is the host's.
+#[inline(always)]
+pub(crate) unsafe fn store<W: Word>(structure: *mut u8, word: W) {
+    let raw = word.to_memory();
+    // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
+    unsafe {
+        structure
+            .add(W::OFFSET)
+            .cast::<W::Raw>()
+            .write_volatile(raw)
+    };
 }

@@ -4,12 +4,11 @@
 //! index goes to the device at the latest every [`UPDATE_INTERVAL`] entries, so that the ring cannot fill up while it is
 //! being read; it is created large enough for one event of every CQ and a reserve for the others.
 
-use bareverbs_firmware_cmds::doorbell;
+use bareverbs_firmware_cmds::doorbell::{self, EqDoorbell};
 use bareverbs_firmware_cmds::eq::{Eqc, Eqe};
-use bareverbs_firmware_cmds::event::{
-    EQE_SIZE, Event, EventType, OWNER_INIT, OWNER_OFFSET, owner_of_pass,
-};
+use bareverbs_firmware_cmds::event::{EQE_SIZE, EqeOwner, Event, EventType, owner_of_pass};
 use bareverbs_firmware_cmds::numbers::{Eqn, UarIndex};
+use bareverbs_firmware_cmds::word::Word;
 
 use crate::dma::{self, DmaMemory};
 use crate::platform::{DmaError, Platform};
@@ -64,7 +63,7 @@ impl EventQueue {
     ) -> Result<Self, DmaError> {
         let ring = DmaMemory::alloc_pages(platform, EQE_SIZE << log_size)?;
         for entry in 0..1 << log_size {
-            ring.write_u8(entry * EQE_SIZE + OWNER_OFFSET, OWNER_INIT);
+            ring.write_u8(entry * EQE_SIZE + EqeOwner::OFFSET, EqeOwner::INIT.0);
         }
         Ok(Self {
             ring,
@@ -128,8 +127,8 @@ impl EventQueue {
         let mut read = 0u32;
         while read < 1 << self.log_size {
             let index = self.consumer as usize & ((1 << self.log_size) - 1);
-            let owner = self.ring.read_u8(index * EQE_SIZE + OWNER_OFFSET) & 1;
-            if owner != owner_of_pass(self.consumer, self.log_size) {
+            let last = EqeOwner(self.ring.read_u8(index * EQE_SIZE + EqeOwner::OFFSET));
+            if last.owner() != owner_of_pass(self.consumer, self.log_size) {
                 break;
             }
             // The owner bit was read first; what it guards must be read after it.
@@ -158,7 +157,7 @@ impl EventQueue {
         self.untold = 0;
         platform.write_be32(
             self.uar.bar_offset() + offset,
-            doorbell::eq(self.eqn, self.consumer),
+            EqDoorbell::new(self.eqn, self.consumer).0,
         );
     }
 }

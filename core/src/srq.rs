@@ -36,7 +36,9 @@ use crate::qp::recv::{check_list, put_list, terminator};
 use crate::qp::wr::{BadWr, PostError, RecvWr};
 use crate::ring_pages::{PageOffset, RingPages};
 use crate::slots::{NONE, SOURCE, SRQ_POSTED, SrqSlot};
+use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::numbers::{Srqn, Xrcdn};
+use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, SrqNextWord};
 use context::RingContext;
 
 /// Sizes of an SRQ and its limit: `struct ibv_srq_attr`.
@@ -112,6 +114,13 @@ impl fmt::Display for SrqError {
 }
 
 impl core::error::Error for SrqError {}
+
+/// The first word of a WQE that leads to another one. It starts the WQE.
+fn link_to(index: u32) -> u32 {
+    let mut word = SrqNextWord(0);
+    word.set_next_wqe_index(index as u16);
+    word.0
+}
 
 /// Which object of the device stands behind an SRQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +225,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         for index in 0..entries as usize {
             memory.write_be32(
                 index * stride as usize,
-                ((index as u32 + 1) & (entries - 1)) & 0xffff,
+                link_to((index as u32 + 1) & (entries - 1)),
             );
         }
         let tables = &device.tables;
@@ -380,11 +389,15 @@ impl<P: Platform> Srq<'_, P> {
         }
         check_list(sges, self.max_sge as usize)?;
         let at = usize::from(self.head);
-        let next = self.memory.read_be32(at << self.shift) as u16;
+        let next = SrqNextWord(self.memory.read_be32(at << self.shift)).next_wqe_index();
         // SAFETY: the head of the free list is below `entries`, as the masked links are; the WQE is the host's, and
         // behind its link there is room for `max_sge` segments.
         unsafe {
-            let wqe = self.memory.ptr().as_ptr().add((at << self.shift) + 16);
+            let wqe = self
+                .memory
+                .ptr()
+                .as_ptr()
+                .add((at << self.shift) + SEGMENT_UNIT);
             put_list(wqe, sges, self.max_sge as usize, self.terminator);
             (*self.slot.wr_ids.load(Relaxed).add(at)).store(wr_id, Relaxed);
             (*self.slot.states.load(Relaxed).add(at)).store(SRQ_POSTED, Release);
@@ -396,7 +409,9 @@ impl<P: Platform> Srq<'_, P> {
 
     fn ring(&self) {
         write_barrier();
-        self.memory.write_be32(self.record, self.counter.into());
+        let mut record = ReceiveRecord(0);
+        record.set_counter(self.counter);
+        self.memory.write_be32(self.record, record.0);
     }
 
     /// Appends the WQEs that completions gave back to the free list.
@@ -406,7 +421,7 @@ impl<P: Platform> Srq<'_, P> {
             // SAFETY: pushed indexes were checked against the mask.
             link = unsafe { (*self.slot.states.load(Relaxed).add(index as usize)).load(Acquire) };
             self.memory
-                .write_be32(usize::from(self.tail) << self.shift, index);
+                .write_be32(usize::from(self.tail) << self.shift, link_to(index));
             self.tail = index as u16;
         }
     }

@@ -4,9 +4,12 @@ use core::fmt;
 
 use bitflags::bitflags;
 
+use bareverbs_firmware_cmds::cqe::{
+    ByteCountWord, ErrorWord, ImmediateWord, L3Type, Opcode, PathWord, SlidWord, SourceWord,
+    Syndrome, TailWord, TimestampWord,
+};
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
-
-use crate::cq::ring::Tail;
+use bareverbs_firmware_cmds::word::Word;
 
 /// Outcome of a work request: `enum ibv_wc_status`, with its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,21 +65,21 @@ impl WcStatus {
     /// From the `syndrome` byte of an error CQE.
     #[must_use]
     pub const fn from_syndrome(syndrome: u8) -> Self {
-        match syndrome {
-            0x01 => Self::LocLenErr,
-            0x02 => Self::LocQpOpErr,
-            0x04 => Self::LocProtErr,
-            0x05 => Self::WrFlushErr,
-            0x06 => Self::MwBindErr,
-            0x10 => Self::BadRespErr,
-            0x11 => Self::LocAccessErr,
-            0x12 => Self::RemInvReqErr,
-            0x13 => Self::RemAccessErr,
-            0x14 => Self::RemOpErr,
-            0x15 => Self::RetryExcErr,
-            0x16 => Self::RnrRetryExcErr,
-            0x22 => Self::RemAbortErr,
-            _ => Self::GeneralErr,
+        match Syndrome::from_number(syndrome) {
+            Syndrome::LocalLength => Self::LocLenErr,
+            Syndrome::LocalQpOperation => Self::LocQpOpErr,
+            Syndrome::LocalProtection => Self::LocProtErr,
+            Syndrome::WrFlush => Self::WrFlushErr,
+            Syndrome::MwBind => Self::MwBindErr,
+            Syndrome::BadResponse => Self::BadRespErr,
+            Syndrome::LocalAccess => Self::LocAccessErr,
+            Syndrome::RemoteInvalidRequest => Self::RemInvReqErr,
+            Syndrome::RemoteAccess => Self::RemAccessErr,
+            Syndrome::RemoteOperation => Self::RemOpErr,
+            Syndrome::TransportRetryExceeded => Self::RetryExcErr,
+            Syndrome::RnrRetryExceeded => Self::RnrRetryExcErr,
+            Syndrome::RemoteAborted => Self::RemAbortErr,
+            Syndrome::Unknown(_) => Self::GeneralErr,
         }
     }
 
@@ -142,28 +145,28 @@ pub enum WcOpcode {
 }
 
 impl WcOpcode {
-    /// From the opcode of the send WQE, as the CQE repeats it.
     /// By opcode of the CQE, other than a requester's success.
     const OF_CQE: [Self; 16] = {
         let mut table = [Self::Recv; 16];
-        table[cqe_op::RESP_WRITE_IMM as usize] = Self::RecvRdmaWithImm;
+        table[Opcode::ResponderWriteImmediate as usize] = Self::RecvRdmaWithImm;
         // Errors do not say; the direction is all there is.
-        table[cqe_op::REQ_ERR as usize] = Self::Send;
+        table[Opcode::RequesterError as usize] = Self::Send;
         table
     };
 
-    /// By opcode of the WQE: a table, because a poll that reads the field does so each time.
+    /// By opcode of the WQE, which the CQE repeats: a table, because a poll that reads the field does so each time.
     const OF_WQE: [Self; 256] = {
+        use bareverbs_firmware_cmds::wqe::Opcode as Wqe;
         let mut table = [Self::Unknown; 256];
         let mut opcode = 0;
         while opcode < table.len() {
-            table[opcode] = match opcode {
-                0x00 | 0x01 | 0x0a | 0x0b => Self::Send,
-                0x08 | 0x09 => Self::RdmaWrite,
-                0x10 => Self::RdmaRead,
-                0x11 => Self::CompSwap,
-                0x12 => Self::FetchAdd,
-                0x25 => Self::BindMw,
+            table[opcode] = match Wqe::from_number(opcode as u8) {
+                Some(Wqe::Nop | Wqe::SendInvalidate | Wqe::Send | Wqe::SendImmediate) => Self::Send,
+                Some(Wqe::RdmaWrite | Wqe::RdmaWriteImmediate) => Self::RdmaWrite,
+                Some(Wqe::RdmaRead) => Self::RdmaRead,
+                Some(Wqe::AtomicCompareSwap) => Self::CompSwap,
+                Some(Wqe::AtomicFetchAdd) => Self::FetchAdd,
+                Some(Wqe::Umr) => Self::BindMw,
                 _ => Self::Unknown,
             };
             opcode += 1;
@@ -269,52 +272,29 @@ impl Default for Wc {
     }
 }
 
-/// CQE opcodes, the high half of [`cqe::OP_OWN`].
-pub(crate) mod cqe_op {
-    pub(crate) const REQ: u8 = 0;
-    pub(crate) const RESP_WRITE_IMM: u8 = 1;
-    pub(crate) const RESP_SEND_INV: u8 = 4;
-    pub(crate) const RESIZE: u8 = 5;
-    /// Not the device's: this driver marks a completion that nobody wants any more.
-    pub(crate) const VOID: u8 = 7;
-    pub(crate) const REQ_ERR: u8 = 13;
-    pub(crate) const RESP_ERR: u8 = 14;
-    pub(crate) const INVALID: u8 = 15;
+/// Where the words of a CQE come from.
+pub(crate) trait Entry: Copy {
+    /// A word of it.
+    fn word<W: Word>(self) -> W;
 }
 
-/// Byte offsets in a 64-byte CQE (`struct mlx5_cqe64`; an error CQE differs in `ERRORS`).
-pub(crate) mod cqe {
-    pub(crate) const SIZE: usize = 64;
-    pub(crate) const ML_PATH: usize = 0x11;
-    pub(crate) const SLID: usize = 0x16;
-    pub(crate) const FLAGS_RQPN: usize = 0x18;
-    pub(crate) const USER_INDEX: usize = 0x20;
-    pub(crate) const IMM: usize = 0x24;
-    pub(crate) const BYTE_CNT: usize = 0x2c;
-    pub(crate) const TIMESTAMP: usize = 0x30;
-    /// The dword of the vendor's syndrome (byte 2) and the syndrome (byte 3).
-    pub(crate) const ERRORS: usize = 0x34;
-    pub(crate) const WQE_OPCODE_QPN: usize = 0x38;
-    pub(crate) const OP_OWN: usize = 0x3f;
-}
-
-/// The fields of a CQE, decoded one by one from its dwords.
+/// The fields of a CQE, decoded one by one from its words.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<F> {
-    tail: Tail,
-    word: F,
+pub(crate) struct Fields<E> {
+    tail: TailWord,
+    entry: E,
 }
 
-impl<F: Fn(usize) -> u32> Fields<F> {
-    /// `word(offset)` gives the big-endian dword at `offset`.
+impl<E: Entry> Fields<E> {
+    /// Of a CQE, whose tail was read before.
     #[inline(always)]
-    pub(crate) const fn new(tail: Tail, word: F) -> Self {
-        Self { tail, word }
+    pub(crate) const fn new(tail: TailWord, entry: E) -> Self {
+        Self { tail, entry }
     }
 
     #[inline(always)]
     fn op(&self) -> u8 {
-        self.tail.op()
+        self.tail.last().opcode()
     }
 
     #[inline(always)]
@@ -327,13 +307,13 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline(always)]
     pub(crate) fn is_error(&self) -> bool {
-        self.tail.op_own() >= cqe_op::REQ_ERR << 4
+        self.op() >= Opcode::RequesterError as u8
     }
 
     #[inline]
     pub(crate) fn syndrome(&self) -> u8 {
         if self.is_error() {
-            (self.word)(cqe::ERRORS) as u8
+            self.entry.word::<ErrorWord>().syndrome()
         } else {
             0
         }
@@ -342,7 +322,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
     #[inline]
     pub(crate) fn vendor_err(&self) -> u8 {
         if self.is_error() {
-            ((self.word)(cqe::ERRORS) >> 8) as u8
+            self.entry.word::<ErrorWord>().vendor_err_synd()
         } else {
             0
         }
@@ -350,7 +330,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline(always)]
     pub(crate) fn opcode(&self) -> WcOpcode {
-        if self.tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
+        if self.op() == Opcode::Requester as u8 {
             return WcOpcode::OF_WQE[usize::from(self.tail.wqe_opcode())];
         }
         WcOpcode::OF_CQE[usize::from(self.op() & 0xf)]
@@ -358,7 +338,7 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline]
     pub(crate) fn byte_len(&self) -> u32 {
-        (self.word)(cqe::BYTE_CNT)
+        self.entry.word::<ByteCountWord>().byte_cnt()
     }
 
     #[inline]
@@ -368,72 +348,73 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 
     #[inline]
     pub(crate) fn src_qp(&self) -> Qpn {
-        Qpn::from_low_bits((self.word)(cqe::FLAGS_RQPN))
+        Qpn::from_low_bits(self.entry.word::<SourceWord>().rqpn())
     }
 
     #[inline]
     pub(crate) fn imm_data(&self) -> u32 {
-        (self.word)(cqe::IMM)
+        self.entry.word::<ImmediateWord>().immediate()
     }
 
     #[inline]
     pub(crate) fn invalidated(&self) -> RKey {
-        RKey((self.word)(cqe::IMM))
+        RKey(self.entry.word::<ImmediateWord>().inval_rkey())
     }
 
     #[inline(always)]
     pub(crate) fn flags(&self) -> WcFlags {
+        const FIRST: u8 = Opcode::ResponderWriteImmediate as u8;
+        const LAST: u8 = Opcode::ResponderSendInvalidate as u8;
         // One comparison for "not a responder's success".
         let op = self.op();
-        if op.wrapping_sub(cqe_op::RESP_WRITE_IMM) > cqe_op::RESP_SEND_INV - cqe_op::RESP_WRITE_IMM
-        {
+        if op.wrapping_sub(FIRST) > LAST - FIRST {
             return WcFlags::empty();
         }
         let mut flags = WcFlags::OF_RESPONDER[usize::from(op & 7)];
-        if (self.word)(cqe::FLAGS_RQPN) & 3 << 28 != 0 {
+        if self.entry.word::<SourceWord>().has_grh() {
             flags |= WcFlags::GRH;
         }
         flags
     }
 
-    /// RoCE: bits 25:24 of the dword say which header came.
+    /// RoCE: which header came.
     #[inline]
     pub(crate) fn network_header(&self) -> NetworkHeader {
-        match (self.word)(cqe::FLAGS_RQPN) >> 24 & 3 {
-            1 => NetworkHeader::Ipv6,
-            2 => NetworkHeader::Ipv4,
+        match L3Type::from_number(self.entry.word::<SourceWord>().l3_type()) {
+            Some(L3Type::Ipv6) => NetworkHeader::Ipv6,
+            Some(L3Type::Ipv4) => NetworkHeader::Ipv4,
             _ => NetworkHeader::Grh,
         }
     }
 
     #[inline]
     pub(crate) fn pkey_index(&self) -> u16 {
-        (self.word)(cqe::IMM) as u16
+        self.entry.word::<ImmediateWord>().pkey_index()
     }
 
     #[inline]
     pub(crate) fn slid(&self) -> u16 {
-        (self.word)(cqe::SLID & !3) as u16
+        self.entry.word::<SlidWord>().slid()
     }
 
     #[inline]
     pub(crate) fn sl(&self) -> u8 {
-        ((self.word)(cqe::FLAGS_RQPN) >> 24 & 0xf) as u8
+        self.entry.word::<SourceWord>().sl()
     }
 
     #[inline]
     pub(crate) fn dlid_path_bits(&self) -> u8 {
-        ((self.word)(cqe::ML_PATH & !3) >> 16) as u8 & 0x7f
+        self.entry.word::<PathWord>().dlid_path_bits()
     }
 
     #[inline]
     pub(crate) fn timestamp(&self) -> u64 {
-        u64::from((self.word)(cqe::TIMESTAMP)) << 32 | u64::from((self.word)(cqe::TIMESTAMP + 4))
+        self.entry.word::<TimestampWord>().timestamp()
     }
 
     /// All of them.
     #[inline]
-    pub(crate) fn to_wc(&self, wr_id: u64) -> Wc {
+    pub(crate) fn to_wc(self, wr_id: u64) -> Wc {
         Wc {
             wr_id,
             status: self.status(),
@@ -457,10 +438,26 @@ impl<F: Fn(usize) -> u32> Fields<F> {
 mod tests {
     use super::*;
 
-    fn fields(bytes: &[u8; 64]) -> Fields<impl Fn(usize) -> u32 + Copy + '_> {
-        Fields::new(Tail::of(bytes), |at: usize| {
-            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        })
+    impl Entry for &[u8; 64] {
+        fn word<W: Word>(self) -> W {
+            W::read(self)
+        }
+    }
+
+    fn fields(bytes: &[u8; 64]) -> Fields<&[u8; 64]> {
+        Fields::new(TailWord::read(bytes), bytes)
+    }
+
+    /// Byte offsets in `struct mlx5_cqe64` and `struct mlx5_err_cqe`, counted by hand.
+    mod cqe {
+        pub(super) const ML_PATH: usize = 0x11;
+        pub(super) const SLID: usize = 0x16;
+        pub(super) const FLAGS_RQPN: usize = 0x18;
+        pub(super) const IMM: usize = 0x24;
+        pub(super) const BYTE_CNT: usize = 0x2c;
+        pub(super) const ERRORS: usize = 0x34;
+        pub(super) const WQE_OPCODE_QPN: usize = 0x38;
+        pub(super) const OP_OWN: usize = 0x3f;
     }
 
     #[test]

@@ -8,8 +8,14 @@ use crate::numbered::numbered;
 use crate::numbers::{Qpn, RKey, Srqn};
 use crate::wire::wire;
 use core::fmt;
+
+mod words;
+
+pub use words::*;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
+/// Size of an entry, or of the second half of one of 128 bytes.
+pub const SIZE: usize = 64;
 /// Byte of a 64-byte CQE that says whether it is there.
 pub const OP_OWN_OFFSET: usize = 0x3f;
 /// `op_own` of an entry that has not been written: opcode 0xf.
@@ -394,6 +400,40 @@ pub enum L3Type {
     Ipv6 = 1,
     /// RoCE v2 over IPv4: the header fills the last 20 of the 40 bytes.
     Ipv4 = 2,
+}
+
+/// Kinds of transport header in a completion of an Ethernet queue: [`HeadersWord::l4_hdr_type`].
+pub mod l4_header {
+    /// TCP without acknowledgement.
+    pub const TCP_NO_ACK: u8 = 1;
+    /// UDP.
+    pub const UDP: u8 = 2;
+    /// TCP with acknowledgement, without data.
+    pub const TCP_ACK_NO_DATA: u8 = 3;
+    /// TCP with acknowledgement and data.
+    pub const TCP_ACK_AND_DATA: u8 = 4;
+}
+
+/// Kinds of network header in a completion of an Ethernet queue: [`HeadersWord::l3_hdr_type`].
+pub mod l3_header {
+    /// IPv6.
+    pub const IPV6: u8 = 1;
+    /// IPv4.
+    pub const IPV4: u8 = 2;
+}
+
+impl L3Type {
+    /// The kind with this number.
+    #[must_use]
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Grh,
+            1 => Self::Ipv6,
+            2 => Self::Ipv4,
+            _ => return None,
+        })
+    }
 }
 
 numbered! {

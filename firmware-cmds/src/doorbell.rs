@@ -5,6 +5,7 @@
 //! emptied.
 
 use crate::numbers::{Cqn, Eqn};
+use crate::word::words;
 
 /// Size of a UAR page in bytes.
 pub const UAR_SIZE: usize = 0x1000;
@@ -28,87 +29,86 @@ pub const fn send_register(number: usize, log_bf_reg_size: u8) -> usize {
     SEND + (number << log_bf_reg_size)
 }
 
-/// Value for [`EQ_ARM`] and [`EQ_CONSUME`].
-#[must_use]
-#[inline]
-pub const fn eq(eqn: Eqn, consumer: u32) -> u32 {
-    (eqn.0 as u32) << 24 | consumer & 0x00ff_ffff
-}
+words! {
+    /// Value for [`EQ_ARM`] and [`EQ_CONSUME`].
+    pub struct EqDoorbell(u32): "" @ 0x00 {
+        /// The event queue.
+        u8 eqn, set_eqn: 31, 24;
+        /// Consumer counter, of which 24 bits count.
+        u32 consumer, set_consumer: 23, 0;
+    }
 
-/// The two parts of an EQ doorbell's value.
-#[must_use]
-pub const fn parse_eq(value: u32) -> (Eqn, u32) {
-    (Eqn((value >> 24) as u8), value & 0x00ff_ffff)
-}
+    /// Arm record of a CQ: the second dword of its doorbell record, and the upper half of the doorbell.
+    pub struct CqArmRecord(u32): "" @ 0x04 {
+        /// Counts the events taken from this CQ; the device ignores an arm with the wrong one.
+        u8 sequence, set_sequence: 29, 28;
+        /// The event is to come at the next completion that is solicited or an error, rather than at any.
+        bool solicited_only, set_solicited_only: 24;
+        /// Consumer counter, of which 24 bits count.
+        u32 consumer, set_consumer: 23, 0;
+    }
 
-/// When an armed CQ is to raise its event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CqArm {
-    /// At the next completion.
-    Next,
-    /// At the next completion that is solicited or an error.
-    Solicited,
-}
+    /// Value for [`CQ_ARM`].
+    pub struct CqArmDoorbell(u64): "" @ 0x00 {
+        /// [`CqArmRecord`].
+        u32 record, set_record: 63, 32;
+        /// The completion queue.
+        u32 cqn, set_cqn: 23, 0;
+    }
 
-const SOLICITED_ONLY: u32 = 1 << 24;
+    /// Consumer record of a CQ: the first dword of its doorbell record.
+    pub struct CqConsumerRecord(u32): "" @ 0x00 {
+        /// Consumer counter, of which 24 bits count.
+        u32 consumer, set_consumer: 23, 0;
+    }
 
-/// Arm record of a CQ: the second dword of its doorbell record, and the upper half of the doorbell.
-///
-/// `sequence` (2 bits) counts the events taken from this CQ; the device ignores an arm with the wrong one.
-#[must_use]
-#[inline]
-pub const fn cq_arm_record(sequence: u32, when: CqArm, consumer: u32) -> u32 {
-    let command = match when {
-        CqArm::Next => 0,
-        CqArm::Solicited => SOLICITED_ONLY,
-    };
-    (sequence & 3) << 28 | command | consumer & 0x00ff_ffff
-}
+    /// Receive record of a queue: the first dword of its doorbell record.
+    pub struct ReceiveRecord(u32): "" @ 0x00 {
+        /// Counter of receives, of which 16 bits count.
+        u16 counter, set_counter: 15, 0;
+    }
 
-/// Value for [`CQ_ARM`].
-#[must_use]
-#[inline]
-pub const fn cq_arm(sequence: u32, when: CqArm, consumer: u32, cqn: Cqn) -> u64 {
-    (cq_arm_record(sequence, when, consumer) as u64) << 32 | cqn.number() as u64
-}
-
-/// An arm doorbell taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CqArmDoorbell {
-    /// Which CQ.
-    pub cqn: Cqn,
-    /// Sequence number, 2 bits.
-    pub sequence: u8,
-    /// For which completions.
-    pub when: CqArm,
-    /// Consumer counter, 24 bits.
-    pub consumer: u32,
-}
-
-/// What [`cq_arm`] put together.
-#[must_use]
-pub const fn parse_cq_arm(value: u64) -> CqArmDoorbell {
-    let record = (value >> 32) as u32;
-    CqArmDoorbell {
-        cqn: Cqn::from_low_bits(value as u32),
-        sequence: (record >> 28 & 3) as u8,
-        when: if record & SOLICITED_ONLY != 0 {
-            CqArm::Solicited
-        } else {
-            CqArm::Next
-        },
-        consumer: record & 0x00ff_ffff,
+    /// Send record of a queue: the second dword of its doorbell record.
+    pub struct SendRecord(u32): "" @ 0x04 {
+        /// Counter of basic blocks, of which 16 bits count.
+        u16 counter, set_counter: 15, 0;
     }
 }
 
-/// Byte of the receive counter (16 bits, in a big-endian dword) in a QP's doorbell record.
-pub const RECORD_RECEIVE: usize = 0;
-/// Byte of the send counter (16 bits, in a big-endian dword) in a QP's doorbell record.
-pub const RECORD_SEND: usize = 4;
-/// Byte of the consumer counter (24 bits) in a CQ's doorbell record.
-pub const RECORD_CQ_CONSUMER: usize = 0;
-/// Byte of the arm record ([`cq_arm_record`]) in a CQ's doorbell record.
-pub const RECORD_CQ_ARM: usize = 4;
+impl EqDoorbell {
+    /// For this queue and counter.
+    #[must_use]
+    pub fn new(eqn: Eqn, consumer: u32) -> Self {
+        let mut word = Self(0);
+        word.set_eqn(eqn.0);
+        word.set_consumer(consumer);
+        word
+    }
+}
+
+impl CqArmRecord {
+    /// For these counters, of which the lower bits count.
+    #[must_use]
+    #[inline]
+    pub fn new(sequence: u32, solicited_only: bool, consumer: u32) -> Self {
+        let mut word = Self(0);
+        word.set_sequence(sequence as u8);
+        word.set_solicited_only(solicited_only);
+        word.set_consumer(consumer);
+        word
+    }
+
+    /// The doorbell that goes with it.
+    #[must_use]
+    #[inline]
+    pub fn doorbell(self, cqn: Cqn) -> CqArmDoorbell {
+        let mut word = CqArmDoorbell(0);
+        word.set_record(self.0);
+        word.set_cqn(cqn.number());
+        word
+    }
+}
+
 /// Size of a doorbell record.
 pub const RECORD_SIZE: usize = 8;
 
@@ -118,26 +118,21 @@ mod tests {
 
     #[test]
     fn eq_doorbell() {
-        assert_eq!(eq(Eqn(7), 0x0112_3456), 0x0712_3456);
-        assert_eq!(parse_eq(0x0712_3456), (Eqn(7), 0x12_3456));
+        let word = EqDoorbell::new(Eqn(7), 0x0112_3456);
+        assert_eq!(word.0, 0x0712_3456);
+        assert_eq!((word.eqn(), word.consumer()), (7, 0x12_3456));
     }
 
     #[test]
     fn cq_doorbell() {
         let cqn = Cqn::new(0x42).unwrap();
-        assert_eq!(
-            cq_arm(2, CqArm::Next, 0x00ab_cdef, cqn),
-            0x20ab_cdef_0000_0042
-        );
-        let solicited = cq_arm(7, CqArm::Solicited, 0x0100_0001, cqn);
-        assert_eq!(solicited, 0x3100_0001_0000_0042);
-        let parsed = CqArmDoorbell {
-            cqn,
-            sequence: 3,
-            when: CqArm::Solicited,
-            consumer: 1,
-        };
-        assert_eq!(parse_cq_arm(solicited), parsed);
+        let any = CqArmRecord::new(2, false, 0x00ab_cdef);
+        assert_eq!(any.doorbell(cqn).0, 0x20ab_cdef_0000_0042);
+        let solicited = CqArmRecord::new(7, true, 0x0100_0001);
+        assert_eq!(solicited.doorbell(cqn).0, 0x3100_0001_0000_0042);
+        assert_eq!(solicited.doorbell(cqn).record(), solicited.0);
+        assert_eq!((solicited.sequence(), solicited.consumer()), (3, 1));
+        assert!(solicited.solicited_only() && !any.solicited_only());
     }
 
     #[test]

@@ -8,15 +8,25 @@ use crate::layout::layout;
 use crate::numbered::numbered;
 use crate::numbers::{Cqn, Qpn, Srqn};
 use crate::pages::PagesReqEvent;
+use crate::word::words;
 use core::fmt;
 use zerocopy::transmute_ref;
 
 /// Size of an event queue entry.
 pub const EQE_SIZE: usize = 64;
-/// Byte of the entry with the owner bit (bit 0).
-pub const OWNER_OFFSET: usize = 0x3f;
-/// What the owner byte of an entry is before the device writes it.
-pub const OWNER_INIT: u8 = 1;
+
+words! {
+    /// The last byte of an entry, which the device writes last.
+    pub struct EqeOwner(u8): "eqe" @ 0x3f {
+        /// Owner bit.
+        u8 owner, set_owner: 0, 0;
+    }
+}
+
+impl EqeOwner {
+    /// That of an entry that the device has not written: the owner bit of the second pass.
+    pub const INIT: Self = Self(1);
+}
 
 /// The owner bit that entries get on the pass to which `counter` (a free running producer or consumer counter) belongs.
 /// The same rule holds for CQEs.

@@ -111,4 +111,5 @@ pub mod uar;
 pub mod values;
 pub mod vport;
 mod wire;
+pub mod word;
 pub mod wqe;

@@ -4,6 +4,7 @@ use crate::command::{Command, EmptyOut};
 use crate::layout::{Descriptor, Layout};
 use crate::opcode::Opcode;
 use crate::values::{CapabilityGroup, RegisterId};
+use crate::word::{Word, WordDescriptor};
 
 /// What belongs to one opcode.
 #[derive(Debug, Clone, Copy)]
@@ -225,6 +226,55 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::caps::FlowTablePropLayout::DESCRIPTOR,
     crate::caps::FlowTableNicCap::DESCRIPTOR,
     crate::register::Eth8023Counters::DESCRIPTOR,
+];
+
+/// Every word of the data path.
+pub const WORDS: &[&WordDescriptor] = &[
+    crate::wqe::ControlWord::DESCRIPTOR,
+    crate::wqe::ControlFlags::DESCRIPTOR,
+    crate::wqe::RemoteAddressWord::DESCRIPTOR,
+    crate::wqe::RemoteKeyWord::DESCRIPTOR,
+    crate::wqe::AtomicSwapAddWord::DESCRIPTOR,
+    crate::wqe::AtomicCompareWord::DESCRIPTOR,
+    crate::wqe::QKeyWord::DESCRIPTOR,
+    crate::wqe::DestinationWord::DESCRIPTOR,
+    crate::wqe::RemoteMacWord::DESCRIPTOR,
+    crate::wqe::GrhWord::DESCRIPTOR,
+    crate::wqe::RemoteGidHighWord::DESCRIPTOR,
+    crate::wqe::RemoteGidLowWord::DESCRIPTOR,
+    crate::wqe::EthernetOffloadWord::DESCRIPTOR,
+    crate::wqe::EthernetInlineWord::DESCRIPTOR,
+    crate::wqe::XrcWord::DESCRIPTOR,
+    crate::wqe::XrcReservedWord::DESCRIPTOR,
+    crate::wqe::DataWord::DESCRIPTOR,
+    crate::wqe::DataAddressWord::DESCRIPTOR,
+    crate::wqe::InlineWord::DESCRIPTOR,
+    crate::wqe::SrqNextWord::DESCRIPTOR,
+    crate::wqe::UmrWord::DESCRIPTOR,
+    crate::wqe::UmrMaskWord::DESCRIPTOR,
+    crate::wqe::UmrOffsetWord::DESCRIPTOR,
+    crate::wqe::KlmWord::DESCRIPTOR,
+    crate::wqe::KlmAddressWord::DESCRIPTOR,
+    crate::cqe::WqeIdWord::DESCRIPTOR,
+    crate::cqe::RssHashWord::DESCRIPTOR,
+    crate::cqe::PathWord::DESCRIPTOR,
+    crate::cqe::SlidWord::DESCRIPTOR,
+    crate::cqe::SourceWord::DESCRIPTOR,
+    crate::cqe::HeadersWord::DESCRIPTOR,
+    crate::cqe::IndexWord::DESCRIPTOR,
+    crate::cqe::ImmediateWord::DESCRIPTOR,
+    crate::cqe::ByteCountWord::DESCRIPTOR,
+    crate::cqe::TimestampWord::DESCRIPTOR,
+    crate::cqe::ErrorWord::DESCRIPTOR,
+    crate::cqe::TailWord::DESCRIPTOR,
+    crate::cqe::OpOwn::DESCRIPTOR,
+    crate::doorbell::EqDoorbell::DESCRIPTOR,
+    crate::doorbell::CqArmRecord::DESCRIPTOR,
+    crate::doorbell::CqArmDoorbell::DESCRIPTOR,
+    crate::doorbell::CqConsumerRecord::DESCRIPTOR,
+    crate::doorbell::ReceiveRecord::DESCRIPTOR,
+    crate::doorbell::SendRecord::DESCRIPTOR,
+    crate::event::EqeOwner::DESCRIPTOR,
 ];
 
 /// All of them: the structures, then inputs and outputs of the commands.

@@ -403,7 +403,9 @@ pub mod ethernet {
     pub const L3_CHECKSUM: u8 = 1 << 6;
     /// Fill in the checksum of TCP or UDP.
     pub const L4_CHECKSUM: u8 = 1 << 7;
-    /// Insert a VLAN tag: flag of [`inline_size`](super::Ethernet::inline_size).
+    /// Byte of the segment at which inline headers start, or where the VLAN tag stands.
+    pub const INLINE_START: usize = 14;
+    /// Insert a VLAN tag: flag of [`inline_hdr_sz`](super::EthernetInlineWord::inline_hdr_sz).
     pub const INSERT_VLAN: u16 = 1 << 15;
     /// The tag is a service tag (0x88a8).
     pub const SERVICE_TAG: u16 = 1;
@@ -542,20 +544,15 @@ wire! {
     }
 }
 
-/// Bits of [`UmrControl`].
+/// Values in the UMR control segment.
 pub mod umr {
-    /// The translation list is in the WQE.
-    pub const INLINE: u8 = 1 << 7;
-    /// Fail unless the key is free.
-    pub const CHECK_FREE: u8 = 2 << 5;
-    /// Fail if the key is free.
-    pub const CHECK_NOT_FREE: u8 = 1 << 5;
-    /// The offset into the translation list counts.
-    pub const TRANSLATION_OFFSET: u8 = 1 << 4;
-    /// Fail unless the key belongs to this QP.
-    pub const CHECK_QPN: u8 = 1 << 3;
+    /// Fail unless the key is free: [`check`](super::UmrWord::check). Linux calls it `MLX5_UMR_CHECK_NOT_FREE`, rdma-core
+    /// `CHECK_FREE`.
+    pub const MUST_BE_FREE: u8 = 1;
+    /// Fail if the key is free. Linux calls it `MLX5_UMR_CHECK_FREE`.
+    pub const MUST_NOT_BE_FREE: u8 = 2;
 
-    /// Fields of the context, in [`UmrControl::mkey_mask`](super::UmrControl::mkey_mask).
+    /// Fields of the context, in [`mkey_mask`](super::super::UmrMaskWord::mkey_mask).
     pub mod mask {
         /// Length.
         pub const LEN: u64 = 1 << 0;
@@ -607,6 +604,10 @@ wire! {
         va: U64,
     }
 }
+
+mod words;
+
+pub use words::*;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,14 @@
 //! Rung 0: every field that this crate names, against a table made from the vendor's own headers
 //! (`data/mlx5_ifc.tsv`; `cargo rig layouts` makes it again from Debian's package and fails if it differs).
 
+mod table;
+
 use bareverbs_firmware_cmds::layout::{Descriptor, Field, Kind};
 use bareverbs_firmware_cmds::registry;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-const TABLE: &str = include_str!("../data/mlx5_ifc.tsv");
+use table::{Row, table};
 
 /// Fields and sizes (an empty field name) that differ from the headers on purpose, or are not in them.
 const REASONS: &[(&str, &str, &str)] = &[
@@ -57,31 +58,6 @@ const REASONS: &[(&str, &str, &str)] = &[
         "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 0xa0",
     ),
 ];
-
-struct Row {
-    field: &'static str,
-    offset: u32,
-    width: u32,
-    nested: &'static str,
-}
-
-fn table() -> HashMap<&'static str, Vec<Row>> {
-    let mut table: HashMap<_, Vec<Row>> = HashMap::new();
-    for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
-        let mut columns = line.split('\t');
-        let mut column = || columns.next().unwrap_or_default();
-        let (structure, field) = (column(), column());
-        let (offset, width) = (column().parse().unwrap(), column().parse().unwrap());
-        let nested = column();
-        table.entry(structure).or_default().push(Row {
-            field,
-            offset,
-            width,
-            nested,
-        });
-    }
-    table
-}
 
 fn named(row: &Row, name: &str) -> bool {
     // Members of nested unions stand with their path; the crate flattens them.

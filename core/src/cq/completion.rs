@@ -4,15 +4,32 @@
 #![expect(unsafe_code)]
 
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 
+use bareverbs_firmware_cmds::cqe::SIZE;
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+use bareverbs_firmware_cmds::word::Word;
 
-use crate::cq::ring::{self, Current};
-use crate::wc::{Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
+use crate::cq::ring::Current;
+use crate::dma::load;
+use crate::wc::{Entry, Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 
 /// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion<'c>(Current, PhantomData<&'c ()>);
+
+/// The CQE of a completion.
+#[derive(Clone, Copy)]
+struct InRing(NonNull<u8>);
+
+impl Entry for InRing {
+    #[inline(always)]
+    fn word<W: Word>(self) -> W {
+        const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
+        // SAFETY: the CQE lies in the ring, whose consumer index has not passed it, and the word in the CQE.
+        unsafe { load(self.0.as_ptr()) }
+    }
+}
 
 impl<'c> Completion<'c> {
     /// About a CQE that stays the host's for this lifetime.
@@ -24,12 +41,8 @@ impl<'c> Completion<'c> {
 
 impl Completion<'_> {
     #[inline(always)]
-    fn fields(&self) -> Fields<impl Fn(usize) -> u32 + Copy> {
-        let entry = self.0.cqe.as_ptr();
-        // SAFETY: the CQE lies in the ring, whose consumer index has not passed it; offsets are those of `cqe`.
-        Fields::new(self.0.tail, move |offset: usize| unsafe {
-            ring::word(entry, offset)
-        })
+    fn fields(&self) -> Fields<InRing> {
+        Fields::new(self.0.tail, InRing(self.0.cqe))
     }
 
     /// The work request's identifier.

@@ -3,11 +3,12 @@
 use core::sync::atomic::Ordering::Acquire;
 use core::time::Duration;
 
+use bareverbs_firmware_cmds::cqe;
+
 use crate::cq::{Cq, CqError};
 use crate::error::DeviceError;
 use crate::platform::Platform;
 use crate::slots::CQ_FAILED;
-use crate::wc::cqe;
 
 impl<P: Platform> Cq<'_, P> {
     /// Takes the next CQE. Nothing in it was checked.

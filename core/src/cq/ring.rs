@@ -17,61 +17,14 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::dma::read_barrier;
+use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, Syndrome, TailWord};
+use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
+
+use crate::dma::{load, read_barrier, store};
 use crate::slots::{QpSlot, SRQ_POSTED, SrqSlot, told};
-use crate::wc::{WcStatus, cqe, cqe_op};
 
-/// The last eight bytes of a CQE, as a big-endian number: opcode of the WQE, QP number (24 bits), WQE counter (16),
-/// signature, and the byte with the CQE's opcode and owner bit. One load reads them all, so that they are of one time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tail(u64);
-
-impl Tail {
-    /// Reads it.
-    ///
-    /// # Safety
-    /// `cqe` points to a CQE of 64 bytes in live memory, aligned to 64.
-    #[inline(always)]
-    unsafe fn read(cqe: *const u8) -> Self {
-        // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
-        Self(u64::from_be(unsafe {
-            cqe.add(cqe::WQE_OPCODE_QPN).cast::<u64>().read_volatile()
-        }))
-    }
-
-    /// That of a CQE's bytes.
-    #[cfg(test)]
-    pub(crate) fn of(cqe: &[u8; 64]) -> Self {
-        cqe.last_chunk()
-            .map_or(Self(0), |bytes| Self(u64::from_be_bytes(*bytes)))
-    }
-
-    #[inline(always)]
-    pub(crate) const fn op_own(self) -> u8 {
-        self.0 as u8
-    }
-
-    #[inline(always)]
-    pub(crate) const fn op(self) -> u8 {
-        self.op_own() >> 4
-    }
-
-    /// The WQE counter, with other things above its 16 bits.
-    #[inline(always)]
-    const fn counter(self) -> u32 {
-        (self.0 >> 16) as u32
-    }
-
-    #[inline(always)]
-    pub(crate) const fn qpn(self) -> u32 {
-        (self.0 >> 32) as u32 & 0xff_ffff
-    }
-
-    #[inline(always)]
-    pub(crate) const fn wqe_opcode(self) -> u8 {
-        (self.0 >> 56) as u8
-    }
-}
+/// Not an opcode of the device's: this driver marks a completion of a queue that is gone.
+const VOID: u8 = 7;
 
 /// Why [`Ring::next`] has no completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +43,7 @@ pub(crate) struct Current {
     /// Its work request's identifier.
     pub(crate) wr_id: u64,
     /// Its last eight bytes, read once.
-    pub(crate) tail: Tail,
+    pub(crate) tail: TailWord,
 }
 
 /// What a ring takes for the last QP before there was one. Its key is no QP's.
@@ -107,7 +60,7 @@ pub(crate) struct Ring<'d> {
     end: *mut u8,
     pub(crate) qps: &'d [QpSlot],
     /// Doorbell record: consumer index, then arm state.
-    pub(crate) record: *mut u32,
+    pub(crate) record: *mut u8,
     /// Index of the first CQE in this pass through the ring.
     pass: u32,
     /// Owner bit of this pass through the ring.
@@ -125,29 +78,19 @@ pub(crate) struct Ring<'d> {
 // SAFETY: the pointers are to memory that the ring's owner has to itself (and the device).
 unsafe impl Send for Ring<'_> {}
 
-/// The big-endian dword at `offset` of a CQE.
-///
-/// # Safety
-/// `cqe` points to a CQE of 64 bytes in live memory, aligned to 64, and `offset` is a multiple of 4 below 64.
-#[inline(always)]
-pub(crate) unsafe fn word(cqe: *const u8, offset: usize) -> u32 {
-    // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
-    u32::from_be(unsafe { cqe.add(offset).cast::<u32>().read_volatile() })
-}
-
 impl<'d> Ring<'d> {
     /// A ring of `size` CQEs at `base` that was not used yet.
     pub(crate) fn new(
         base: NonNull<u8>,
         size: u32,
-        record: *mut u32,
+        record: *mut u8,
         qps: &'d [QpSlot],
         srqs: &'d [SrqSlot],
     ) -> Self {
         let found = Current {
             cqe: base,
             wr_id: 0,
-            tail: Tail(0),
+            tail: TailWord(0),
         };
         let mut ring = Self {
             next: base,
@@ -171,31 +114,24 @@ impl<'d> Ring<'d> {
     pub(crate) fn move_to(&mut self, base: NonNull<u8>, size: u32, ci: u32) {
         self.base = base;
         self.size = size;
-        self.end = base.as_ptr().wrapping_add(size as usize * cqe::SIZE);
+        self.end = base.as_ptr().wrapping_add(size as usize * SIZE);
         self.pass = ci & !(size - 1);
         self.parity = u8::from(ci & size != 0);
         // SAFETY: the masked index lies inside the ring.
-        self.next = unsafe { base.add((ci & (size - 1)) as usize * cqe::SIZE) };
+        self.next = unsafe { base.add((ci & (size - 1)) as usize * SIZE) };
         self.found = Current {
             cqe: base,
             wr_id: 0,
-            tail: Tail(0),
+            tail: TailWord(0),
         };
-    }
-
-    /// Whether a byte with opcode and owner says that its CQE is the host's, in a pass with this parity: bit 0 has to equal
-    /// the parity, and the high half must not be 0xf. One comparison for both.
-    #[inline(always)]
-    pub(crate) const fn is_owned(op_own: u8, parity: u8) -> bool {
-        (op_own ^ parity).rotate_right(1) < cqe_op::INVALID << 3
     }
 
     /// The next CQE and its tail, if it is the host's.
     #[inline(always)]
-    fn peek(&self) -> Option<(NonNull<u8>, Tail)> {
+    fn peek(&self) -> Option<(NonNull<u8>, TailWord)> {
         // SAFETY: the next CQE lies inside the ring.
-        let tail = unsafe { Tail::read(self.next.as_ptr()) };
-        if !Self::is_owned(tail.op_own(), self.parity) {
+        let tail = unsafe { load::<TailWord>(self.next.as_ptr()) };
+        if !tail.last().is_ready(self.parity) {
             return None;
         }
         read_barrier();
@@ -206,7 +142,7 @@ impl<'d> Ring<'d> {
     #[inline(always)]
     fn advance(&mut self, next: NonNull<u8>) {
         // SAFETY: at most the end of the ring.
-        self.next = unsafe { next.add(cqe::SIZE) };
+        self.next = unsafe { next.add(SIZE) };
         if self.next.as_ptr() == self.end {
             self.next = self.base;
             self.parity ^= 1;
@@ -215,9 +151,9 @@ impl<'d> Ring<'d> {
     }
 
     /// Takes the next CQE as it is, if it is the host's. Nothing in it was checked.
-    pub(crate) fn take_entry(&mut self) -> Option<[u8; cqe::SIZE]> {
+    pub(crate) fn take_entry(&mut self) -> Option<[u8; SIZE]> {
         let (entry, _) = self.peek()?;
-        let mut copy = [0; cqe::SIZE];
+        let mut copy = [0; SIZE];
         for (index, word) in copy.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             // SAFETY: inside the CQE, which lies in the ring; volatile, since the memory is shared with the device.
             let value = unsafe { entry.cast::<u64>().add(index).read_volatile() };
@@ -231,7 +167,7 @@ impl<'d> Ring<'d> {
     #[inline(always)]
     pub(crate) fn ci(&self) -> u32 {
         let offset = self.next.as_ptr() as usize - self.base.as_ptr() as usize;
-        self.pass.wrapping_add((offset / cqe::SIZE) as u32)
+        self.pass.wrapping_add((offset / SIZE) as u32)
     }
 
     /// Where the consumer is, to see whether it has moved.
@@ -241,14 +177,14 @@ impl<'d> Ring<'d> {
     }
 
     /// The CQE with this index (less than the ring's size ahead) and its tail, if it belongs to the host.
-    pub(crate) fn owned(&self, index: u32) -> Option<(NonNull<u8>, Tail)> {
-        let at = (index & (self.size - 1)) as usize * cqe::SIZE;
+    pub(crate) fn owned(&self, index: u32) -> Option<(NonNull<u8>, TailWord)> {
+        let at = (index & (self.size - 1)) as usize * SIZE;
         // SAFETY: the masked index lies inside the ring.
         let (entry, tail) = unsafe {
             let entry = self.base.add(at);
-            (entry, Tail::read(entry.as_ptr()))
+            (entry, load::<TailWord>(entry.as_ptr()))
         };
-        if !Self::is_owned(tail.op_own(), u8::from(index & self.size != 0)) {
+        if !tail.last().is_ready(u8::from(index & self.size != 0)) {
             return None;
         }
         read_barrier();
@@ -260,8 +196,10 @@ impl<'d> Ring<'d> {
     pub(crate) fn publish(&self, consumed: u32) {
         // Orders the reads of the CQEs given back before the store, too.
         read_barrier();
+        let mut record = CqConsumerRecord(0);
+        record.set_consumer(consumed);
         // SAFETY: the record is ours as long as the CQ lives.
-        unsafe { self.record.write_volatile((consumed & 0xff_ffff).to_be()) };
+        unsafe { store(self.record, record) };
     }
 
     /// Hands the next completion to `found` if it is usual, in a straight line without a call: a success of a live QP with
@@ -277,7 +215,7 @@ impl<'d> Ring<'d> {
         let mut slot = self.last_slot;
         if slot.key.load(Acquire) != tail.qpn() {
             // SAFETY: a CQE of this ring.
-            let index = unsafe { word(cqe.as_ptr(), cqe::USER_INDEX) };
+            let IndexWord(index) = unsafe { load(cqe.as_ptr()) };
             // The high byte of the user index dword is 0 for all that this driver creates.
             match self.qps.get(index as usize) {
                 Some(named) if named.key.load(Acquire) == tail.qpn() => slot = named,
@@ -285,13 +223,14 @@ impl<'d> Ring<'d> {
             }
             self.last_slot = slot;
         }
-        if tail.op_own() < cqe_op::RESP_WRITE_IMM << 4 {
-            if let Some(wr_id) = send_completion(slot, tail.counter()) {
+        let op = tail.last().opcode();
+        if op == Opcode::Requester as u8 {
+            if let Some(wr_id) = send_completion(slot, tail.wqe_counter()) {
                 self.advance(cqe);
                 return Ok(found(Current { cqe, wr_id, tail }));
             }
-        } else if tail.op_own() < cqe_op::RESIZE << 4
-            && let Some(wr_id) = receive_completion(slot, tail.counter())
+        } else if op < Opcode::ResizeCq as u8
+            && let Some(wr_id) = receive_completion(slot, tail.wqe_counter())
         {
             self.advance(cqe);
             return Ok(found(Current { cqe, wr_id, tail }));
@@ -318,7 +257,7 @@ impl<'d> Ring<'d> {
                     };
                     return true;
                 }
-                self.count_garbage(tail.op());
+                self.count_garbage(tail.last().opcode());
             } else {
                 self.drop_unmatched(entry, tail);
             }
@@ -334,45 +273,47 @@ impl<'d> Ring<'d> {
     /// The slot that a CQE names, and its index.
     fn slot_of(&self, entry: NonNull<u8>) -> Option<(u32, &'d QpSlot)> {
         // SAFETY: a CQE of this ring.
-        let index = unsafe { word(entry.as_ptr(), cqe::USER_INDEX) } & 0xff_ffff;
+        let index = unsafe { load::<IndexWord>(entry.as_ptr()) }.srqn_uidx();
         Some((index, self.qps.get(index as usize)?))
     }
 
     /// The identifier of any completion of a live QP.
-    fn unusual(&self, slot: &QpSlot, tail: Tail) -> Option<u64> {
-        match tail.op() {
+    fn unusual(&self, slot: &QpSlot, tail: TailWord) -> Option<u64> {
+        let op = Opcode::from_number(tail.last().opcode())?;
+        let counter = tail.wqe_counter();
+        match op {
             // An SRQ has no sends.
-            cqe_op::REQ | cqe_op::REQ_ERR if slot.is_source() => None,
-            cqe_op::REQ | cqe_op::REQ_ERR => send_completion(slot, tail.counter()),
-            cqe_op::RESP_WRITE_IMM..=cqe_op::RESP_SEND_INV | cqe_op::RESP_ERR => {
-                match self.srqs.get(slot.srq.load(Relaxed) as usize) {
-                    Some(srq) => shared_completion(srq, tail.counter()),
-                    None if slot.is_source() => None,
-                    None if tail.op() != cqe_op::RESP_ERR => {
-                        receive_completion(slot, tail.counter())
-                    }
-                    // A flushed receive need not name its WQE; they come in order anyway.
-                    None => receive_completion(slot, slot.rq_tail.load(Relaxed)),
-                }
-            }
+            Opcode::Requester | Opcode::RequesterError if slot.is_source() => None,
+            Opcode::Requester | Opcode::RequesterError => send_completion(slot, counter),
+            Opcode::ResponderWriteImmediate
+            | Opcode::ResponderSend
+            | Opcode::ResponderSendImmediate
+            | Opcode::ResponderSendInvalidate
+            | Opcode::ResponderError => match self.srqs.get(slot.srq.load(Relaxed) as usize) {
+                Some(srq) => shared_completion(srq, counter),
+                None if slot.is_source() => None,
+                None if op != Opcode::ResponderError => receive_completion(slot, counter),
+                // A flushed receive need not name its WQE; they come in order anyway.
+                None => receive_completion(slot, slot.rq_tail.load(Relaxed) as u16),
+            },
             _ => None,
         }
     }
 
     /// A completion that names no live QP.
-    fn drop_unmatched(&mut self, entry: NonNull<u8>, tail: Tail) {
+    fn drop_unmatched(&mut self, entry: NonNull<u8>, tail: TailWord) {
         let was = self
             .slot_of(entry)
             .is_some_and(|(_, slot)| slot.took(tail.qpn()));
         if is_of_qp(tail) && was {
             return self.recycle(entry, tail);
         }
-        self.count_garbage(tail.op());
+        self.count_garbage(tail.last().opcode());
     }
 
     /// Counts what fits nothing, except for what this driver disarmed.
     fn count_garbage(&mut self, op: u8) {
-        if op == cqe_op::VOID {
+        if op == VOID {
             return;
         }
         self.garbage += 1;
@@ -380,15 +321,15 @@ impl<'d> Ring<'d> {
     }
 
     /// Gives the SRQ entry of a completion back that nobody will see.
-    fn recycle(&self, entry: NonNull<u8>, tail: Tail) {
-        if !is_of_qp(tail) || matches!(tail.op(), cqe_op::REQ | cqe_op::REQ_ERR) {
+    fn recycle(&self, entry: NonNull<u8>, tail: TailWord) {
+        if !is_of_receiver(tail) {
             return;
         }
         let Some((_, slot)) = self.slot_of(entry) else {
             return;
         };
         if let Some(srq) = self.srqs.get(slot.srq.load(Relaxed) as usize) {
-            shared_completion(srq, tail.counter());
+            shared_completion(srq, tail.wqe_counter());
         }
     }
 
@@ -413,15 +354,15 @@ impl<'d> Ring<'d> {
                 && (slot.takes(tail.qpn()) || slot.took(tail.qpn()))
             {
                 self.recycle(entry, tail);
+                let mut last = OpOwn(0);
+                last.set_opcode(VOID);
+                last.set_owner(tail.last().owner());
                 let cqe = entry.as_ptr();
-                // SAFETY: inside the CQE, which is the host's.
+                // SAFETY: the CQE is the host's.
                 unsafe {
                     // No slot has this index, so the poll takes its slow path.
-                    cqe.add(cqe::USER_INDEX)
-                        .cast::<u32>()
-                        .write_volatile(u32::MAX);
-                    cqe.add(cqe::OP_OWN)
-                        .write_volatile(cqe_op::VOID << 4 | tail.op_own() & 1);
+                    store(cqe, IndexWord(u32::MAX));
+                    store(cqe, last);
                 }
             }
             at = at.wrapping_add(1);
@@ -429,17 +370,38 @@ impl<'d> Ring<'d> {
     }
 }
 
+/// Whether a CQE is one of a requester.
+fn is_of_requester(tail: TailWord) -> bool {
+    matches!(
+        Opcode::from_number(tail.last().opcode()),
+        Some(Opcode::Requester | Opcode::RequesterError)
+    )
+}
+
+/// Whether a CQE is one of a responder.
+fn is_of_receiver(tail: TailWord) -> bool {
+    matches!(
+        Opcode::from_number(tail.last().opcode()),
+        Some(
+            Opcode::ResponderWriteImmediate
+                | Opcode::ResponderSend
+                | Opcode::ResponderSendImmediate
+                | Opcode::ResponderSendInvalidate
+                | Opcode::ResponderError
+        )
+    )
+}
+
 /// Whether a CQE is one that QPs get.
-const fn is_of_qp(tail: Tail) -> bool {
-    let op = tail.op();
-    op < cqe_op::RESIZE || op == cqe_op::REQ_ERR || op == cqe_op::RESP_ERR
+fn is_of_qp(tail: TailWord) -> bool {
+    is_of_requester(tail) || is_of_receiver(tail)
 }
 
 /// A send work request has completed, and with it all before it: frees them. `None` if none that is outstanding starts
 /// at this block.
 #[inline(always)]
-fn send_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
-    let block = (counter & slot.sq_mask.load(Relaxed)) as usize;
+fn send_completion(slot: &QpSlot, counter: u16) -> Option<u64> {
+    let block = (u32::from(counter) & slot.sq_mask.load(Relaxed)) as usize;
     // SAFETY: the slot belongs to a live QP (or one to which this CQ has not said goodbye), whose block holds
     // `sq_mask + 1` counters here.
     let head = unsafe { (*slot.sq_heads.load(Relaxed).add(block)).load(Relaxed) };
@@ -457,10 +419,10 @@ fn send_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
 
 /// The oldest receive work request has completed. `None` if the device names another one.
 #[inline(always)]
-fn receive_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
+fn receive_completion(slot: &QpSlot, counter: u16) -> Option<u64> {
     let tail = slot.rq_tail.load(Relaxed);
     let mask = slot.rq_mask.load(Relaxed);
-    if (tail ^ counter) & mask != 0 || tail == slot.rq_head.load(Relaxed) {
+    if (tail ^ u32::from(counter)) & mask != 0 || tail == slot.rq_head.load(Relaxed) {
         return None;
     }
     // SAFETY: as in `send_completion`: `rq_mask + 1` identifiers.
@@ -471,8 +433,8 @@ fn receive_completion(slot: &QpSlot, counter: u32) -> Option<u64> {
 }
 
 /// A work request of an SRQ has completed: takes its entry back. `None` if the device does not hold it.
-fn shared_completion(srq: &SrqSlot, counter: u32) -> Option<u64> {
-    let index = counter & 0xffff;
+fn shared_completion(srq: &SrqSlot, counter: u16) -> Option<u64> {
+    let index = u32::from(counter);
     if index > srq.mask.load(Relaxed) {
         return None;
     }
@@ -502,18 +464,18 @@ fn shared_completion(srq: &SrqSlot, counter: u32) -> Option<u64> {
 }
 
 /// Notes at its QP that a completion tells of an error, for [`Qp::state`](crate::qp::Qp::state).
-fn note_failure(slot: &QpSlot, entry: NonNull<u8>, tail: Tail) {
-    let flag = match tail.op() {
-        cqe_op::REQ_ERR => {
+fn note_failure(slot: &QpSlot, entry: NonNull<u8>, tail: TailWord) {
+    let flag = match Opcode::from_number(tail.last().opcode()) {
+        Some(Opcode::RequesterError) => {
             // SAFETY: a CQE of this ring.
-            let syndrome = unsafe { word(entry.as_ptr(), cqe::ERRORS) } as u8;
-            match WcStatus::from_syndrome(syndrome) {
-                WcStatus::WrFlushErr => told::FAILED,
+            let error = unsafe { load::<ErrorWord>(entry.as_ptr()) };
+            match Syndrome::from_number(error.syndrome()) {
+                Syndrome::WrFlush => told::FAILED,
                 _ => told::SEND_FAILED,
             }
         }
         // An SRQ of an XRC domain stands for no one queue pair.
-        cqe_op::RESP_ERR if !slot.is_source() => told::FAILED,
+        Some(Opcode::ResponderError) if !slot.is_source() => told::FAILED,
         _ => return,
     };
     slot.flags.fetch_or(flag, AcqRel);

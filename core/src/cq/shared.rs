@@ -5,9 +5,10 @@
 
 use core::ptr::NonNull;
 
-use crate::cq::ring::Ring;
-use crate::dma::read_barrier;
-use crate::wc::cqe;
+use bareverbs_firmware_cmds::cqe::{self, OpOwn};
+use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
+
+use crate::dma::{load, read_barrier};
 
 /// Completions are counted with 24 bits.
 const INDEX: u32 = 0xff_ffff;
@@ -16,7 +17,7 @@ const INDEX: u32 = 0xff_ffff;
 #[derive(Debug)]
 pub(crate) struct SharedRing {
     base: NonNull<u8>,
-    record: NonNull<u32>,
+    record: NonNull<u8>,
     size: u32,
 }
 
@@ -28,22 +29,22 @@ impl SharedRing {
     ///
     /// # Safety
     /// Both are memory of the device that stays allocated for as long as this value exists.
-    pub(crate) unsafe fn new(base: NonNull<u8>, record: NonNull<u32>, size: u32) -> Self {
+    pub(crate) unsafe fn new(base: NonNull<u8>, record: NonNull<u8>, size: u32) -> Self {
         Self { base, record, size }
     }
 
     /// The consumer index that the owner has published.
     fn consumer(&self) -> u32 {
         // SAFETY: the first word of the record, which is allocated (`new`).
-        u32::from_be(unsafe { self.record.read_volatile() }) & INDEX
+        unsafe { load::<CqConsumerRecord>(self.record.as_ptr()) }.consumer()
     }
 
     /// Whether the device has written the CQE with this index, and not yet the one that comes to its place later.
     fn is_there(&self, index: u32) -> bool {
         let at = (index & (self.size - 1)) as usize * cqe::SIZE;
         // SAFETY: the masked index lies inside the ring, which is allocated (`new`).
-        let op_own = unsafe { self.base.add(at + cqe::OP_OWN).read_volatile() };
-        Ring::is_owned(op_own, u8::from(index & self.size != 0))
+        let last = unsafe { load::<OpOwn>(self.base.add(at).as_ptr()) };
+        last.is_ready(u8::from(index & self.size != 0))
     }
 
     /// Index (24 bits) behind the last CQE that the device has written by now, as the ring itself shows it. The counters

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use bareverbs_firmware_cmds::cqe::Syndrome;
+use bareverbs_firmware_cmds::cqe::{ErrorWord, Syndrome};
 
 use crate::cq::CqError;
 use crate::error::CommandError;
@@ -107,6 +107,16 @@ pub struct QueueFailure {
     pub syndrome: Syndrome,
     /// The vendor's own number for it.
     pub vendor_err: u8,
+}
+
+impl QueueFailure {
+    /// What a completion in error says.
+    pub(crate) fn of(error: ErrorWord) -> Self {
+        Self {
+            syndrome: Syndrome::from_number(error.syndrome()),
+            vendor_err: error.vendor_err_synd(),
+        }
+    }
 }
 
 impl fmt::Display for QueueFailure {

@@ -6,10 +6,14 @@
 use core::fmt;
 use core::time::Duration;
 
-use bareverbs_firmware_cmds::cqe::{Cqe64, Format, Opcode, Syndrome};
+use bareverbs_firmware_cmds::cqe::{
+    ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, Syndrome, TailWord,
+    TimestampWord,
+};
+use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn, QueryRqIn};
-use bareverbs_firmware_cmds::wqe::Data;
-use zerocopy::{FromBytes, IntoBytes};
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
 
 use crate::cq::{Cq, CqInit};
 use crate::device::Device;
@@ -24,15 +28,9 @@ use crate::pd::Pd;
 use crate::platform::Platform;
 
 /// Size of a request: one data segment.
-const WQE: usize = 16;
+const WQE: usize = SEGMENT_UNIT;
 /// Binary logarithm of it.
 const LOG_WQE: u8 = 4;
-
-/// `hds_ip_ext` of a completion: which headers were found right.
-mod checks {
-    pub(super) const L3_OK: u8 = 1 << 1;
-    pub(super) const L4_OK: u8 = 1 << 2;
-}
 
 /// What came and was not handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +75,7 @@ enum Outcome {
 struct Received {
     at: usize,
     length: usize,
-    checks: u8,
+    headers: HeadersWord,
     timestamp: u64,
 }
 
@@ -113,8 +111,8 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
             QueueMemory::new(device, frames as usize * WQE, 0).map_err(EthernetError::Memory)?;
         for frame in 0..frames as usize {
             let at = buffer.addr() + (frame * stride) as u64;
-            let request = Data::new(frame_len as u32, buffer.lkey(), at);
-            memory.buffer.write_bytes(frame * WQE, request.as_bytes());
+            let request = data_segment(frame_len as u32, buffer.lkey(), at);
+            memory.buffer.write_bytes(frame * WQE, &request);
         }
 
         let mut command = CreateRqIn::new();
@@ -167,8 +165,10 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         self.head = self.head.wrapping_add(count);
         let memory = self.queue.memory();
         write_barrier();
-        // The first dword is the receive queue's.
-        memory.buffer.write_be32(memory.record, self.head & 0xffff);
+        let mut record = ReceiveRecord(0);
+        record.set_counter(self.head as u16);
+        let at = memory.record + ReceiveRecord::OFFSET;
+        memory.buffer.write_be32(at, record.0);
     }
 
     /// The next frame, `None` if there is none.
@@ -199,18 +199,17 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
     }
 
     fn complete(&mut self, entry: &[u8; 64]) -> Outcome {
-        let Ok(cqe) = Cqe64::ref_from_bytes(entry) else {
-            return Outcome::Dropped;
-        };
+        let tail = TailWord::read(entry);
         // In a receive completion there is no queue's number: a mark of flow steering stands there instead.
-        let posted = cqe.user_index() == self.cq.index && self.head != self.tail;
-        let next = (u32::from(cqe.wqe_counter.get()) ^ self.tail) & self.mask == 0;
-        match cqe.opcode() {
+        let ours = IndexWord::read(entry).srqn_uidx() == self.cq.index;
+        let posted = ours && self.head != self.tail;
+        let next = (u32::from(tail.wqe_counter()) ^ self.tail) & self.mask == 0;
+        match Opcode::from_number(tail.last().opcode()) {
             Some(Opcode::ResponderSend) if posted && next => {}
             // What is flushed need not name its request; they come in order anyway.
             Some(Opcode::ResponderError) if posted => {
                 self.tail = self.tail.wrapping_add(1);
-                self.fail(cqe);
+                self.fail(ErrorWord::read(entry));
                 return Outcome::Dropped;
             }
             _ => {
@@ -221,9 +220,9 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         }
         let slot = (self.tail & self.mask) as usize;
         self.tail = self.tail.wrapping_add(1);
-        let length = cqe.byte_cnt.get() as usize;
+        let length = ByteCountWord::read(entry).byte_cnt() as usize;
         let whole = (HEADER_LEN..=self.frame_len).contains(&length);
-        if !whole || cqe.format() != Format::NoInline {
+        if !whole || tail.last().format() != Format::NoInline as u8 {
             self.counters.malformed += 1;
             self.post(1);
             return Outcome::Dropped;
@@ -232,18 +231,14 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         Outcome::Frame(Received {
             at: slot * self.stride,
             length,
-            checks: cqe.hds_ip_ext,
-            timestamp: cqe.timestamp(),
+            headers: HeadersWord::read(entry),
+            timestamp: TimestampWord::read(entry).timestamp(),
         })
     }
 
     #[cold]
-    fn fail(&mut self, cqe: &Cqe64) {
-        let error = cqe.as_error();
-        let failure = QueueFailure {
-            syndrome: error.syndrome(),
-            vendor_err: error.vendor_err_synd,
-        };
+    fn fail(&mut self, error: ErrorWord) {
+        let failure = QueueFailure::of(error);
         match failure.syndrome {
             // Costs its buffer, and the queue goes on.
             Syndrome::LocalLength => {
@@ -381,13 +376,13 @@ impl<P: Platform> ReceivedFrame<'_, '_, P> {
     /// The device found an IP header, and its checksum right.
     #[must_use]
     pub fn l3_ok(&self) -> bool {
-        self.received.checks & checks::L3_OK != 0
+        self.received.headers.l3_ok()
     }
 
     /// The device found a TCP or UDP header, and its checksum right.
     #[must_use]
     pub fn l4_ok(&self) -> bool {
-        self.received.checks & checks::L4_OK != 0
+        self.received.headers.l4_ok()
     }
 
     /// The device's clock when the frame came.

@@ -9,13 +9,16 @@
 use core::fmt;
 use core::time::Duration;
 
-use bareverbs_firmware_cmds::cqe::{Cqe64, Opcode as CqeOpcode, Syndrome};
-use bareverbs_firmware_cmds::doorbell;
+use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, Opcode as CqeOpcode, Syndrome, TailWord};
+use bareverbs_firmware_cmds::doorbell::{self, SendRecord};
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::sq::{CreateSqIn, ModifySqIn, QuerySqIn};
-use bareverbs_firmware_cmds::wqe::{Control, Data, Ethernet, Opcode, completion, ethernet};
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{
+    BASIC_BLOCK, ControlFlags, ControlWord, EthernetInlineWord, EthernetOffloadWord, Opcode,
+    completion, data_segment, ethernet,
+};
 use bitflags::bitflags;
-use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cq::{Cq, CqInit};
 use crate::device::Device;
@@ -30,7 +33,7 @@ use crate::pd::Pd;
 use crate::platform::Platform;
 
 /// Size of a send queue's block.
-const BLOCK: usize = 64;
+const BLOCK: usize = BASIC_BLOCK;
 /// Binary logarithm of it.
 const LOG_BLOCK: u8 = 6;
 /// Pieces of the caller's memory in one frame.
@@ -38,7 +41,7 @@ const MAX_SGES: usize = 3;
 /// The longest request: control, Ethernet with most headers inline, the frame's own buffer, the caller's pieces.
 const MAX_WQE: usize = 4 * BLOCK;
 /// Where inline headers start.
-const INLINE_AT: usize = 16 + 14;
+const INLINE_AT: usize = 16 + ethernet::INLINE_START;
 
 /// Length of a VLAN tag.
 const TAG: usize = 4;
@@ -263,36 +266,33 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         let _ = self.frames.copy_in(slot * self.stride, header);
         let own = (header.len() > inline).then(|| {
             let at = self.frames.addr() + (slot * self.stride + inline) as u64;
-            Data::new((header.len() - inline) as u32, self.frames.lkey(), at)
+            data_segment((header.len() - inline) as u32, self.frames.lkey(), at)
         });
         let pieces = sges
             .iter()
             // A length of 0 would mean 2 GiB.
             .filter(|sge| sge.length != 0)
-            .map(|sge| Data::new(sge.length, sge.lkey, sge.addr));
+            .map(|sge| data_segment(sge.length, sge.lkey, sge.addr));
 
         let mut wqe = [0; MAX_WQE];
-        let mut segment = Ethernet {
-            cs_flags: flags.bits(),
-            ..Ethernet::default()
-        };
-        segment.inline_size.set(inline as u16);
-        wqe[16..32].copy_from_slice(segment.as_bytes());
+        let mut offload = EthernetOffloadWord(0);
+        offload.set_cs_flags(flags.bits());
+        let mut headers = EthernetInlineWord(0);
+        headers.set_inline_hdr_sz(inline as u16);
+        let mut segment = [0; 16];
+        offload.write(&mut segment);
+        headers.write(&mut segment);
+        wqe[16..32].copy_from_slice(&segment);
         wqe[INLINE_AT..INLINE_AT + inline].copy_from_slice(&header[..inline]);
         let mut end = (INLINE_AT + inline).next_multiple_of(16).max(32);
         for data in own.into_iter().chain(pieces) {
-            wqe[end..end + 16].copy_from_slice(data.as_bytes());
+            wqe[end..end + 16].copy_from_slice(&data);
             end += 16;
         }
-        let control = Control::new(
-            Opcode::Send as u8,
-            self.block,
-            Qpn::from_low_bits(self.queue.number()),
-            (end / 16) as u8,
-            completion::ALWAYS,
-            0,
-        );
-        wqe[..16].copy_from_slice(control.as_bytes());
+        let control = ControlWord::of_queue(Qpn::from_low_bits(self.queue.number()));
+        let control = control.with(Opcode::Send, self.block, (end / 16) as u8);
+        control.write(&mut wqe);
+        ControlFlags::new(completion::ALWAYS, 0).write(&mut wqe);
 
         let memory = self.queue.memory();
         memory
@@ -306,14 +306,20 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         }
         self.head = self.head.wrapping_add(1);
         write_barrier();
-        // The second dword is the send queue's.
-        memory
-            .buffer
-            .write_be32(memory.record + 4, self.block.into());
+        self.publish();
         self.device
             .platform()
-            .write_be64(self.doorbell as usize, control.doorbell());
+            .write_be64(self.doorbell as usize, control.0);
         self.doorbell ^= doorbell::SEND_TOGGLE as u32;
+    }
+
+    /// Writes the block counter to the doorbell record.
+    fn publish(&self) {
+        let mut record = SendRecord(0);
+        record.set_counter(self.block);
+        let memory = self.queue.memory();
+        let at = memory.record + SendRecord::OFFSET;
+        memory.buffer.write_be32(at, record.0);
     }
 
     /// Frames that can be sent now, as far as completions have been polled.
@@ -391,21 +397,20 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
     }
 
     fn complete(&mut self, entry: &[u8; 64]) {
-        let Ok(cqe) = Cqe64::ref_from_bytes(entry) else {
-            return;
-        };
-        let failed = match cqe.opcode() {
+        let tail = TailWord::read(entry);
+        let failed = match CqeOpcode::from_number(tail.last().opcode()) {
             Some(CqeOpcode::Requester) => false,
             Some(CqeOpcode::RequesterError) => true,
             _ => return self.drop_garbage(),
         };
-        if cqe.user_index() != self.cq.index || cqe.qpn().number() != self.queue.number() {
+        let index = IndexWord::read(entry).srqn_uidx();
+        if index != self.cq.index || tail.qpn() != self.queue.number() {
             return self.drop_garbage();
         }
         let memory = self.queue.memory();
         let starts_here = |frame: u32| {
             let slot = (self.tail.wrapping_add(frame) & self.frame_mask) as usize;
-            memory.buffer.read_be32(memory.notes + slot * 4) == u32::from(cqe.wqe_counter.get())
+            memory.buffer.read_be32(memory.notes + slot * 4) == u32::from(tail.wqe_counter())
         };
         // The oldest one, in all likelihood.
         let Some(done) = (0..self.outstanding()).find(|&frame| starts_here(frame)) else {
@@ -413,11 +418,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         };
         self.tail = self.tail.wrapping_add(done + 1);
         if failed {
-            let error = cqe.as_error();
-            let failure = QueueFailure {
-                syndrome: error.syndrome(),
-                vendor_err: error.vendor_err_synd,
-            };
+            let failure = QueueFailure::of(ErrorWord::read(entry));
             // What is flushed has not failed by itself.
             match self.failure {
                 Some(known) if known.syndrome != Syndrome::WrFlush => {}
@@ -450,8 +451,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.cq.drain().map_err(EthernetError::Cq)?;
         self.tail = self.head;
         self.block = 0;
-        let memory = self.queue.memory();
-        memory.buffer.write_be32(memory.record + 4, 0);
+        self.publish();
         write_barrier();
         self.modify(state::RESET, state::READY)?;
         self.failure = None;

@@ -34,6 +34,7 @@ use crate::srq::SrqHandle;
 use crate::xrc::{NO_USER_INDEX, XrcNumbers};
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn, Xrcdn};
+use bareverbs_firmware_cmds::wqe::{ControlWord, completion};
 
 /// Where things lie in a QP's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -410,11 +411,11 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 ring: part(layout.sq),
                 wr_ids: part(layout.sq_wr_ids).cast(),
                 heads: part(layout.sq_heads).cast(),
-                record: part(layout.record + 4).cast(),
+                record: part(layout.record),
                 slot: object.slot,
                 device,
                 doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
-                qpn_high: object.qpn.number() << 8,
+                control: ControlWord::of_queue(object.qpn).0 as u32,
                 mask: (sizes.sq_blocks.max(1) - 1) as u16,
                 wr_mask: (layout.wr_entries - 1) as u16,
                 block: 0,
@@ -423,7 +424,11 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 room: 0,
                 max_inline: sizes.cap.max_inline_data as u16,
                 max_sge: sizes.cap.max_send_sge as u8,
-                always: if object.sq_sig_all { 0x8 } else { 0 },
+                always: if object.sq_sig_all {
+                    completion::ALWAYS
+                } else {
+                    completion::ON_ERROR
+                },
                 blue_flame: match P::WRITE_COMBINING {
                     true => device.blue_flame.blocks(),
                     false => 0,
@@ -434,7 +439,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
             rq: RecvQueue {
                 ring: part(0),
                 wr_ids: part(layout.rq_wr_ids).cast(),
-                record: part(layout.record).cast(),
+                record: part(layout.record),
                 slot: object.slot,
                 head: 0,
                 tail: 0,

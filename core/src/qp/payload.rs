@@ -6,9 +6,11 @@
 use crate::mr::Sge;
 use crate::qp::kind::QpType;
 use crate::qp::wr::PostError;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK, DataAddressWord, DataWord, InlineWord};
 
 /// Bytes of a basic block.
-pub(crate) const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = BASIC_BLOCK;
 
 mod sealed {
     pub trait Sealed {}
@@ -44,16 +46,37 @@ unsafe fn place(ring: *mut u8, mask: u16, block: u16, at: usize) -> *mut u8 {
     unsafe { ring.add(usize::from(block) * BLOCK + at % BLOCK) }
 }
 
-/// Writes 16 bytes, given as two big-endian qwords.
+/// Writes 16 bytes, which are two words.
 ///
 /// # Safety
 /// `to` points to 16 bytes of a ring of the caller, aligned to 16.
 #[inline(always)]
-pub(crate) unsafe fn put(to: *mut u8, first: u64, second: u64) {
+pub(crate) unsafe fn put<A, B>(to: *mut u8, first: A, second: B)
+where
+    A: Word<Raw = u64>,
+    B: Word<Raw = u64>,
+{
+    const { assert!(A::OFFSET % 16 == 0 && B::OFFSET % 16 == 8) };
     // SAFETY: the caller's promise.
     unsafe {
-        to.cast::<u64>().write(first.to_be());
-        to.cast::<u64>().add(1).write(second.to_be());
+        to.cast::<u64>().write(first.to_memory());
+        to.cast::<u64>().add(1).write(second.to_memory());
+    }
+}
+
+/// Writes a data segment.
+///
+/// # Safety
+/// As [`put`].
+#[inline(always)]
+pub(crate) unsafe fn put_data(to: *mut u8, sge: &Sge) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        put(
+            to,
+            DataWord::new(sge.length, sge.lkey),
+            DataAddressWord(sge.addr),
+        );
     }
 }
 
@@ -95,12 +118,7 @@ impl Payload for Sge {
         }
         // SAFETY: the caller's promise; the WQE's size was counted with at least one data segment.
         unsafe {
-            let to = place(ring, mask, block, AT);
-            put(
-                to,
-                u64::from(self.length) << 32 | u64::from(self.lkey.0),
-                self.addr,
-            );
+            put_data(place(ring, mask, block, AT), self);
         }
         (AT / 16) as u32 + 1
     }
@@ -131,14 +149,7 @@ impl Payload for &[Sge] {
         for sge in *self {
             if sge.length != 0 {
                 // SAFETY: the caller's promise: at most `max_sge` segments.
-                unsafe {
-                    let to = place(ring, mask, block, at);
-                    put(
-                        to,
-                        u64::from(sge.length) << 32 | u64::from(sge.lkey.0),
-                        sge.addr,
-                    );
-                }
+                unsafe { put_data(place(ring, mask, block, at), sge) };
                 at += 16;
             }
         }
@@ -186,8 +197,10 @@ impl Payload for Inline<'_> {
         // what does not fit before the ring's end continues at its start.
         unsafe {
             let header = place(ring, mask, block, AT);
-            header.cast::<u32>().write((1 << 31 | len as u32).to_be());
-            let to = header.add(4);
+            header
+                .cast::<u32>()
+                .write(InlineWord::new(len as u32).to_memory());
+            let to = header.add(InlineWord::SIZE);
             let end = ring.add((usize::from(mask) + 1) * BLOCK);
             let before_end = end as usize - to as usize;
             if len <= before_end {
@@ -196,7 +209,7 @@ impl Payload for Inline<'_> {
                 wrap(data, to, before_end, ring);
             }
         }
-        ((AT + 4 + len).div_ceil(16)) as u32
+        ((AT + InlineWord::SIZE + len).div_ceil(16)) as u32
     }
 }
 

@@ -6,15 +6,20 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::dma::write_barrier;
+use crate::dma::{store, write_barrier};
 use crate::mr::Sge;
+use crate::qp::payload::put_data;
 use crate::qp::wr::{BadWr, PostError, RecvWr};
 use crate::slots::QpSlot;
+use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
+use bareverbs_firmware_cmds::numbers::LKey;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::DataWord;
 
 /// The first half of the data segment that ends the list of a receive WQE, as it lies in memory: no length, and the
 /// device's key for that.
-pub(crate) const fn terminator(key: u32) -> u64 {
-    (key as u64).to_be()
+pub(crate) fn terminator(key: u32) -> u64 {
+    DataWord::new(0, LKey(key)).to_memory()
 }
 
 /// The receive half of a QP. `Send`, allocation-free, without locks, and without access to commands.
@@ -23,7 +28,8 @@ pub(crate) const fn terminator(key: u32) -> u64 {
 pub struct RecvQueue<'d> {
     pub(crate) ring: *mut u8,
     pub(crate) wr_ids: *const AtomicU64,
-    pub(crate) record: *mut u32,
+    /// Its doorbell record.
+    pub(crate) record: *mut u8,
     pub(crate) slot: &'d QpSlot,
     /// Next WQE, counted on.
     pub(crate) head: u32,
@@ -43,24 +49,10 @@ pub struct RecvQueue<'d> {
 // SAFETY: the pointers are to parts of the QP's block that only this half writes (identifiers by atomics).
 unsafe impl Send for RecvQueue<'_> {}
 
-/// Writes a data segment.
-///
-/// # Safety
-/// `to` points to 16 bytes of a ring of the caller, aligned to 16.
-#[inline(always)]
-pub(crate) unsafe fn put_segment(to: *mut u8, length: u32, lkey: u32, addr: u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        to.cast::<u64>()
-            .write((u64::from(length) << 32 | u64::from(lkey)).to_be());
-        to.cast::<u64>().add(1).write(addr.to_be());
-    }
-}
-
 /// Writes the segment that ends a list.
 ///
 /// # Safety
-/// As [`put_segment`].
+/// As [`put_data`].
 #[inline(always)]
 unsafe fn put_terminator(to: *mut u8, terminator: u64) {
     // SAFETY: the caller's promise.
@@ -82,7 +74,7 @@ pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize, terminator:
     {
         // SAFETY: the caller's promise.
         unsafe {
-            put_segment(to, sge.length, sge.lkey.0, sge.addr);
+            put_data(to, sge);
             if max > 1 {
                 put_terminator(to.add(16), terminator);
             }
@@ -93,7 +85,7 @@ pub(crate) unsafe fn put_list(to: *mut u8, sges: &[Sge], max: usize, terminator:
     for sge in sges {
         if sge.length != 0 {
             // SAFETY: the caller's promise.
-            unsafe { put_segment(to.add(used * 16), sge.length, sge.lkey.0, sge.addr) };
+            unsafe { put_data(to.add(used * 16), sge) };
             used += 1;
         }
     }
@@ -226,8 +218,10 @@ impl RecvBatch<'_, '_> {
         queue.head = self.head;
         queue.slot.rq_head.store(self.head, Release);
         write_barrier();
-        // SAFETY: the QP's doorbell record, which lives as long as the QP; the first dword is the receive queue's.
-        unsafe { queue.record.write_volatile((self.head & 0xffff).to_be()) };
+        let mut record = ReceiveRecord(0);
+        record.set_counter(self.head as u16);
+        // SAFETY: the QP's doorbell record, which lives as long as the QP.
+        unsafe { store(queue.record, record) };
     }
 }
 

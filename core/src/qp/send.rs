@@ -20,31 +20,23 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::ah::EXTENDED;
 use crate::device::Device;
-use crate::dma::write_barrier;
+use crate::dma::{store, write_barrier};
 use crate::mr::Sge;
 use crate::platform::Platform;
 use crate::qp::kind::{Connected, Datagram, QpType, Reliable};
 use crate::qp::payload::{BLOCK, Inline, Payload, put};
 use crate::qp::wr::{BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr};
 use crate::slots::QpSlot;
+use bareverbs_firmware_cmds::doorbell::{self, SendRecord};
 use bareverbs_firmware_cmds::numbers::RKey;
-
-/// WQE opcodes.
-pub(super) mod op {
-    pub(in crate::qp) const SEND_INVAL: u32 = 0x01;
-    pub(in crate::qp) const RDMA_WRITE: u32 = 0x08;
-    pub(in crate::qp) const RDMA_WRITE_IMM: u32 = 0x09;
-    pub(in crate::qp) const SEND: u32 = 0x0a;
-    pub(in crate::qp) const SEND_IMM: u32 = 0x0b;
-    pub(in crate::qp) const RDMA_READ: u32 = 0x10;
-    pub(in crate::qp) const ATOMIC_CS: u32 = 0x11;
-    pub(in crate::qp) const ATOMIC_FA: u32 = 0x12;
-}
+use bareverbs_firmware_cmds::wqe::{
+    AtomicCompareWord, AtomicSwapAddWord, ControlFlags, ControlWord, Opcode, QKeyWord,
+    RemoteAddressWord, RemoteKeyWord,
+};
 
 /// The other doorbell register: BlueFlame registers come in pairs of 256 bytes.
-const DOORBELL_FLIP: u32 = 0x100;
+const DOORBELL_FLIP: u32 = doorbell::SEND_TOGGLE as u32;
 
 /// The send half of a QP. `Send`, allocation-free, without locks, and without access to commands.
 #[repr(C)]
@@ -54,13 +46,14 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) wr_ids: *const AtomicU64,
     /// Work request counter, by block.
     pub(crate) heads: *const AtomicU32,
-    pub(crate) record: *mut u32,
+    /// Its doorbell record.
+    pub(crate) record: *mut u8,
     pub(crate) slot: &'d QpSlot,
     /// For its doorbells.
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) doorbell: u32,
-    /// QP number in bits 31:8.
-    pub(crate) qpn_high: u32,
+    /// The lower half of every control word: the QP number.
+    pub(crate) control: u32,
     /// Blocks, minus 1.
     pub(crate) mask: u16,
     /// Identifiers, minus 1.
@@ -90,7 +83,10 @@ unsafe impl<P: Platform + Sync, T: QpType> Send for SendQueue<'_, P, T> {}
 impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendQueue")
-            .field("qpn", &format_args!("{:#x}", self.qpn_high >> 8))
+            .field(
+                "qpn",
+                &format_args!("{:#x}", ControlWord(self.control.into()).qpn()),
+            )
             .field("next block", &self.block)
             .field(
                 "outstanding",
@@ -180,6 +176,38 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     }
 }
 
+/// Writes the remote address segment.
+///
+/// # Safety
+/// As [`put`].
+#[inline(always)]
+pub(super) unsafe fn put_remote(to: *mut u8, remote: Remote) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        put(
+            to,
+            RemoteAddressWord(remote.addr),
+            RemoteKeyWord::new(remote.rkey),
+        );
+    }
+}
+
+/// Writes the atomic segment.
+///
+/// # Safety
+/// As [`put`].
+#[inline(always)]
+pub(super) unsafe fn put_atomic(to: *mut u8, swap_or_add: u64, compare: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        put(
+            to,
+            AtomicSwapAddWord(swap_or_add),
+            AtomicCompareWord(compare),
+        )
+    };
+}
+
 /// Work requests that share one doorbell.
 ///
 /// The methods are those of `ibv_wr_*`: one per operation, each available on the QP types that have it.
@@ -201,7 +229,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     pub(super) fn build<const FIXED: usize, D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         data: &D,
@@ -221,11 +249,10 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         unsafe {
             let wqe = queue.ring.add(usize::from(at) * BLOCK);
             let size = data.write::<FIXED>(queue.ring, queue.mask, at);
-            // 16 bits of the counter, shifted into place; what is above falls out.
-            let index = u64::from(self.block << 16) << 24;
-            let first = index | u64::from(opcode) << 32 | u64::from(queue.qpn_high | size);
+            let control = ControlWord(queue.control.into());
+            let control = control.with(opcode, self.block as u16, size as u8);
             let flags = flags.control() | queue.always;
-            put(wqe, first, u64::from(flags) << 32 | u64::from(imm));
+            put(wqe, control, ControlFlags::new(flags, imm));
             fixed(wqe);
             (*queue.heads.add(at.into())).store(self.head, Relaxed);
             let id = self.head & u32::from(queue.wr_mask);
@@ -233,7 +260,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             self.head = self.head.wrapping_add(1);
             self.block = self.block.wrapping_add(size.div_ceil(4));
             self.free -= 1;
-            self.last = first;
+            self.last = control.0;
         }
         Ok(())
     }
@@ -248,8 +275,10 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let first = core::mem::replace(&mut queue.block, self.block);
         let head = core::mem::replace(&mut queue.head, self.head);
         write_barrier();
-        // SAFETY: the QP's doorbell record, which lives as long as the QP; the second dword is the send queue's.
-        unsafe { queue.record.write_volatile((self.block & 0xffff).to_be()) };
+        let mut record = SendRecord(0);
+        record.set_counter(self.block as u16);
+        // SAFETY: the QP's doorbell record, which lives as long as the QP.
+        unsafe { store(queue.record, record) };
         if P::WRITE_COMBINING && queue.blue_flame != 0 {
             queue.ring_write_combining(first, self.head.wrapping_sub(head), self.last);
         } else {
@@ -277,36 +306,44 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             // The SRQ at the other side is not said.
             _ if T::XRC => Err(PostError::Unsupported),
             SendOp::Send if T::CONNECTED => {
-                self.build::<16, D>(id, op::SEND, 0, flags, data, |_| {})
+                self.build::<16, D>(id, Opcode::Send, 0, flags, data, |_| {})
             }
             SendOp::SendImm(imm) if T::CONNECTED => {
-                self.build::<16, D>(id, op::SEND_IMM, imm, flags, data, |_| {})
+                self.build::<16, D>(id, Opcode::SendImmediate, imm, flags, data, |_| {})
             }
             SendOp::SendInv(key) if T::RELIABLE => {
-                self.build::<16, D>(id, op::SEND_INVAL, key.0, flags, data, |_| {})
+                self.build::<16, D>(id, Opcode::SendInvalidate, key.0, flags, data, |_| {})
             }
-            SendOp::SendTo(to) if !T::CONNECTED => self.datagram(id, op::SEND, 0, flags, to, data),
+            SendOp::SendTo(to) if !T::CONNECTED => {
+                self.datagram(id, Opcode::Send, 0, flags, to, data)
+            }
             SendOp::SendToImm(to, imm) if !T::CONNECTED => {
-                self.datagram(id, op::SEND_IMM, imm, flags, to, data)
+                self.datagram(id, Opcode::SendImmediate, imm, flags, to, data)
             }
             SendOp::Write(remote) if T::CONNECTED => {
-                self.rdma(id, op::RDMA_WRITE, 0, flags, remote, data)
+                self.rdma(id, Opcode::RdmaWrite, 0, flags, remote, data)
             }
             SendOp::WriteImm(remote, imm) if T::CONNECTED => {
-                self.rdma(id, op::RDMA_WRITE_IMM, imm, flags, remote, data)
+                self.rdma(id, Opcode::RdmaWriteImmediate, imm, flags, remote, data)
             }
             SendOp::Read(remote) if T::RELIABLE && !inline => {
-                self.rdma(id, op::RDMA_READ, 0, flags, remote, data)
+                self.rdma(id, Opcode::RdmaRead, 0, flags, remote, data)
             }
             SendOp::CompareSwap {
                 remote,
                 compare,
                 swap,
-            } if T::RELIABLE && !inline => {
-                self.atomic(id, op::ATOMIC_CS, flags, remote, swap, compare, data)
-            }
+            } if T::RELIABLE && !inline => self.atomic(
+                id,
+                Opcode::AtomicCompareSwap,
+                flags,
+                remote,
+                swap,
+                compare,
+                data,
+            ),
             SendOp::FetchAdd { remote, add } if T::RELIABLE && !inline => {
-                self.atomic(id, op::ATOMIC_FA, flags, remote, add, 0, data)
+                self.atomic(id, Opcode::AtomicFetchAdd, flags, remote, add, 0, data)
             }
             _ => Err(PostError::Unsupported),
         }
@@ -316,7 +353,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     fn rdma<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         remote: Remote,
@@ -324,7 +361,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     ) -> Result<(), PostError> {
         self.build::<32, D>(wr_id, opcode, imm, flags, data, |wqe| {
             // SAFETY: the second 16 bytes of the WQE's first block.
-            unsafe { put(wqe.add(16), remote.addr, u64::from(remote.rkey.0) << 32) };
+            unsafe { put_remote(wqe.add(16), remote) };
         })
     }
 
@@ -333,7 +370,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     fn atomic<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         flags: SendFlags,
         remote: Remote,
         swap_or_add: u64,
@@ -346,8 +383,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         self.build::<48, D>(wr_id, opcode, 0, flags, data, |wqe| {
             // SAFETY: the middle 32 bytes of the WQE's first block.
             unsafe {
-                put(wqe.add(16), remote.addr, u64::from(remote.rkey.0) << 32);
-                put(wqe.add(32), swap_or_add, compare);
+                put_remote(wqe.add(16), remote);
+                put_atomic(wqe.add(32), swap_or_add, compare);
             }
         })
     }
@@ -356,7 +393,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     fn datagram<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         to: Destination<'_>,
@@ -368,9 +405,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             unsafe {
                 put(
                     wqe.add(16),
-                    u64::from(to.remote_qkey) << 32,
-                    u64::from(to.remote_qpn.number() | EXTENDED) << 32
-                        | u64::from(u32::from_be(ah.rate_to_sport)),
+                    QKeyWord::new(to.remote_qkey),
+                    ah.path.to(to.remote_qpn),
                 );
                 wqe.add(32).cast::<[u64; 4]>().write(ah.rest);
             }
@@ -387,7 +423,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         flags: SendFlags,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.build::<16, _>(wr_id, op::SEND, 0, flags, &data, |_| {})
+        self.build::<16, _>(wr_id, Opcode::Send, 0, flags, &data, |_| {})
     }
 
     /// Send with immediate data.
@@ -399,7 +435,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.build::<16, _>(wr_id, op::SEND_IMM, imm, flags, &data, |_| {})
+        self.build::<16, _>(wr_id, Opcode::SendImmediate, imm, flags, &data, |_| {})
     }
 
     /// RDMA write.
@@ -411,7 +447,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         remote: Remote,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.rdma(wr_id, op::RDMA_WRITE, 0, flags, remote, &data)
+        self.rdma(wr_id, Opcode::RdmaWrite, 0, flags, remote, &data)
     }
 
     /// RDMA write with immediate data.
@@ -424,7 +460,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.rdma(wr_id, op::RDMA_WRITE_IMM, imm, flags, remote, &data)
+        self.rdma(wr_id, Opcode::RdmaWriteImmediate, imm, flags, remote, &data)
     }
 }
 
@@ -438,7 +474,7 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         key: RKey,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.build::<16, _>(wr_id, op::SEND_INVAL, key.0, flags, &data, |_| {})
+        self.build::<16, _>(wr_id, Opcode::SendInvalidate, key.0, flags, &data, |_| {})
     }
 
     /// RDMA read, scattered to `sges`.
@@ -451,9 +487,9 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         sges: &[Sge],
     ) -> Result<(), PostError> {
         if let [sge] = sges {
-            return self.rdma(wr_id, op::RDMA_READ, 0, flags, remote, sge);
+            return self.rdma(wr_id, Opcode::RdmaRead, 0, flags, remote, sge);
         }
-        self.rdma(wr_id, op::RDMA_READ, 0, flags, remote, &sges)
+        self.rdma(wr_id, Opcode::RdmaRead, 0, flags, remote, &sges)
     }
 
     /// Compares 8 bytes with `compare` and, if equal, replaces them by `swap`; their old value goes to `result`.
@@ -467,7 +503,15 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         swap: u64,
         result: Sge,
     ) -> Result<(), PostError> {
-        self.atomic(wr_id, op::ATOMIC_CS, flags, remote, swap, compare, &result)
+        self.atomic(
+            wr_id,
+            Opcode::AtomicCompareSwap,
+            flags,
+            remote,
+            swap,
+            compare,
+            &result,
+        )
     }
 
     /// Adds to 8 bytes; their old value goes to `result`.
@@ -480,7 +524,15 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         add: u64,
         result: Sge,
     ) -> Result<(), PostError> {
-        self.atomic(wr_id, op::ATOMIC_FA, flags, remote, add, 0, &result)
+        self.atomic(
+            wr_id,
+            Opcode::AtomicFetchAdd,
+            flags,
+            remote,
+            add,
+            0,
+            &result,
+        )
     }
 }
 
@@ -494,7 +546,7 @@ impl<P: Platform, T: Datagram> Batch<'_, '_, P, T> {
         to: Destination<'_>,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.datagram(wr_id, op::SEND, 0, flags, to, &data)
+        self.datagram(wr_id, Opcode::Send, 0, flags, to, &data)
     }
 
     /// Send a datagram with immediate data.
@@ -507,7 +559,7 @@ impl<P: Platform, T: Datagram> Batch<'_, '_, P, T> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.datagram(wr_id, op::SEND_IMM, imm, flags, to, &data)
+        self.datagram(wr_id, Opcode::SendImmediate, imm, flags, to, &data)
     }
 }
 

@@ -204,13 +204,22 @@ impl core::error::Error for BadWr {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bareverbs_firmware_cmds::wqe::{ControlFlags, completion, fence};
 
     #[test]
     fn control_byte() {
-        assert_eq!(SendFlags::SIGNALED.control(), 0x08);
-        assert_eq!(SendFlags::SOLICITED.control(), 0x02);
-        assert_eq!(SendFlags::FENCE.control(), 0x80);
+        for bits in 0..8 {
+            let flags = SendFlags::from_bits_retain(bits);
+            let mut word = ControlFlags(0);
+            if flags.contains(SendFlags::FENCE) {
+                word.set_fm_ce_se(fence::SMALL_AND_FENCE);
+            }
+            if flags.contains(SendFlags::SIGNALED) {
+                word.set_fm_ce_se(word.fm_ce_se() | completion::ALWAYS);
+            }
+            word.set_solicited(flags.contains(SendFlags::SOLICITED));
+            assert_eq!(flags.control(), word.fm_ce_se(), "{flags:?}");
+        }
         assert_eq!(SendFlags::all().control(), 0x8a);
-        assert_eq!(SendFlags::empty().control(), 0);
     }
 }

@@ -7,9 +7,10 @@ use crate::mr::Sge;
 use crate::platform::Platform;
 use crate::qp::kind::XrcSend;
 use crate::qp::payload::{Inline, Payload, put};
-use crate::qp::send::{Batch, SendQueue, op};
+use crate::qp::send::{Batch, SendQueue, put_atomic, put_remote};
 use crate::qp::wr::{PostError, Remote, SendData, SendFlags, SendOp, SendWr};
 use bareverbs_firmware_cmds::numbers::{RKey, Srqn};
+use bareverbs_firmware_cmds::wqe::{Opcode, XrcReservedWord, XrcWord};
 
 /// The segment that names the SRQ.
 ///
@@ -18,7 +19,7 @@ use bareverbs_firmware_cmds::numbers::{RKey, Srqn};
 #[inline(always)]
 unsafe fn put_srqn(wqe: *mut u8, srqn: Srqn) {
     // SAFETY: the second 16 bytes of the block.
-    unsafe { put(wqe.add(16), u64::from(srqn.number()) << 32, 0) };
+    unsafe { put(wqe.add(16), XrcWord::new(srqn), XrcReservedWord(0)) };
 }
 
 impl<P: Platform> SendQueue<'_, P, XrcSend> {
@@ -47,17 +48,22 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         let (id, flags) = (wr.wr_id, wr.flags);
         let inline = matches!(wr.data, SendData::Inline(_));
         match wr.op {
-            SendOp::Send => self.xrc(id, op::SEND, 0, flags, srqn, data),
-            SendOp::SendImm(imm) => self.xrc(id, op::SEND_IMM, imm, flags, srqn, data),
-            SendOp::SendInv(key) => self.xrc(id, op::SEND_INVAL, key.0, flags, srqn, data),
+            SendOp::Send => self.xrc(id, Opcode::Send, 0, flags, srqn, data),
+            SendOp::SendImm(imm) => self.xrc(id, Opcode::SendImmediate, imm, flags, srqn, data),
+            SendOp::SendInv(key) => self.xrc(id, Opcode::SendInvalidate, key.0, flags, srqn, data),
             SendOp::Write(remote) => {
-                self.xrc_rdma(id, op::RDMA_WRITE, 0, flags, (srqn, remote), data)
+                self.xrc_rdma(id, Opcode::RdmaWrite, 0, flags, (srqn, remote), data)
             }
-            SendOp::WriteImm(remote, imm) => {
-                self.xrc_rdma(id, op::RDMA_WRITE_IMM, imm, flags, (srqn, remote), data)
-            }
+            SendOp::WriteImm(remote, imm) => self.xrc_rdma(
+                id,
+                Opcode::RdmaWriteImmediate,
+                imm,
+                flags,
+                (srqn, remote),
+                data,
+            ),
             SendOp::Read(remote) if !inline => {
-                self.xrc_rdma(id, op::RDMA_READ, 0, flags, (srqn, remote), data)
+                self.xrc_rdma(id, Opcode::RdmaRead, 0, flags, (srqn, remote), data)
             }
             SendOp::CompareSwap {
                 remote,
@@ -65,11 +71,23 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
                 swap,
             } if !inline => {
                 let operands = (swap, compare);
-                self.xrc_atomic(id, op::ATOMIC_CS, flags, (srqn, remote), operands, data)
+                self.xrc_atomic(
+                    id,
+                    Opcode::AtomicCompareSwap,
+                    flags,
+                    (srqn, remote),
+                    operands,
+                    data,
+                )
             }
-            SendOp::FetchAdd { remote, add } if !inline => {
-                self.xrc_atomic(id, op::ATOMIC_FA, flags, (srqn, remote), (add, 0), data)
-            }
+            SendOp::FetchAdd { remote, add } if !inline => self.xrc_atomic(
+                id,
+                Opcode::AtomicFetchAdd,
+                flags,
+                (srqn, remote),
+                (add, 0),
+                data,
+            ),
             _ => Err(PostError::Unsupported),
         }
     }
@@ -78,7 +96,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
     fn xrc<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         srqn: Srqn,
@@ -94,7 +112,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
     fn xrc_rdma<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         (srqn, remote): (Srqn, Remote),
@@ -104,7 +122,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
             // SAFETY: the WQE's first block, whose third 16 bytes are the remote address.
             unsafe {
                 put_srqn(wqe, srqn);
-                put(wqe.add(32), remote.addr, u64::from(remote.rkey.0) << 32);
+                put_remote(wqe.add(32), remote);
             }
         })
     }
@@ -113,7 +131,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
     fn xrc_atomic<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: u32,
+        opcode: Opcode,
         flags: SendFlags,
         (srqn, remote): (Srqn, Remote),
         (swap_or_add, compare): (u64, u64),
@@ -126,8 +144,8 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
             // SAFETY: the WQE's first block, all of it.
             unsafe {
                 put_srqn(wqe, srqn);
-                put(wqe.add(32), remote.addr, u64::from(remote.rkey.0) << 32);
-                put(wqe.add(48), swap_or_add, compare);
+                put_remote(wqe.add(32), remote);
+                put_atomic(wqe.add(48), swap_or_add, compare);
             }
         })
     }
@@ -141,7 +159,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         srqn: Srqn,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.xrc(wr_id, op::SEND, 0, flags, srqn, &data)
+        self.xrc(wr_id, Opcode::Send, 0, flags, srqn, &data)
     }
 
     /// Send with immediate data.
@@ -154,7 +172,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.xrc(wr_id, op::SEND_IMM, imm, flags, srqn, &data)
+        self.xrc(wr_id, Opcode::SendImmediate, imm, flags, srqn, &data)
     }
 
     /// Send, and invalidate a remote key of the receiver.
@@ -167,7 +185,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         key: RKey,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.xrc(wr_id, op::SEND_INVAL, key.0, flags, srqn, &data)
+        self.xrc(wr_id, Opcode::SendInvalidate, key.0, flags, srqn, &data)
     }
 
     /// RDMA write, into memory of the SRQ's protection domain, as all that follows.
@@ -180,7 +198,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         remote: Remote,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.xrc_rdma(wr_id, op::RDMA_WRITE, 0, flags, (srqn, remote), &data)
+        self.xrc_rdma(wr_id, Opcode::RdmaWrite, 0, flags, (srqn, remote), &data)
     }
 
     /// RDMA write with immediate data.
@@ -194,7 +212,14 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.xrc_rdma(wr_id, op::RDMA_WRITE_IMM, imm, flags, (srqn, remote), &data)
+        self.xrc_rdma(
+            wr_id,
+            Opcode::RdmaWriteImmediate,
+            imm,
+            flags,
+            (srqn, remote),
+            &data,
+        )
     }
 
     /// RDMA read, scattered to `sges`.
@@ -207,7 +232,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         remote: Remote,
         sges: &[Sge],
     ) -> Result<(), PostError> {
-        self.xrc_rdma(wr_id, op::RDMA_READ, 0, flags, (srqn, remote), &sges)
+        self.xrc_rdma(wr_id, Opcode::RdmaRead, 0, flags, (srqn, remote), &sges)
     }
 
     /// Compares 8 bytes with `compare` and, if equal, replaces them by `swap`; their old value goes to `result`.
@@ -226,7 +251,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         let operands = (swap, compare);
         self.xrc_atomic(
             wr_id,
-            op::ATOMIC_CS,
+            Opcode::AtomicCompareSwap,
             flags,
             (srqn, remote),
             operands,
@@ -247,7 +272,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
     ) -> Result<(), PostError> {
         self.xrc_atomic(
             wr_id,
-            op::ATOMIC_FA,
+            Opcode::AtomicFetchAdd,
             flags,
             (srqn, remote),
             (add, 0),
