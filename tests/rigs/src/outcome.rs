@@ -17,4 +17,10 @@ impl Outcome {
             println!("FAILED: {}", what());
         }
     }
+
+    /// Counts the checks of a part.
+    pub(crate) fn add(&mut self, part: Self) {
+        self.passed += part.passed;
+        self.failed += part.failed;
+    }
 }

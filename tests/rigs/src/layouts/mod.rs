@@ -1,5 +1,7 @@
-//! Rung 0: the table of fields that `cargo test` compares with, made again from Debian's kernel headers.
+//! Rung 0: the tables that `cargo test` compares with, made again from Debian's kernel headers and from those of
+//! libibverbs.
 
+mod functions;
 mod headers;
 mod package;
 
@@ -7,48 +9,47 @@ use crate::outcome::Outcome;
 use bareverbs_firmware_cmds::registry;
 use headers::Row;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// One line for the list of rigs.
-pub(crate) const ABOUT: &str = "the table behind rung 0 against Debian's kernel headers (--write to replace it, --headers DIR to skip the package)";
+pub(crate) const ABOUT: &str = "the tables behind rung 0 against the headers of Debian's kernel and libibverbs (--write to replace them)";
 
 const TABLE: &str = "firmware-cmds/data/mlx5_ifc.tsv";
+const FUNCTIONS: &str = "firmware-cmds/data/mlx5_functions.tsv";
 
-/// Fetches the package, makes the table again, and compares it with the one checked in.
+/// Fetches the packages, makes the tables again, and compares them with those checked in.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
-    let mut write = false;
-    let mut directory = None;
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--write" => write = true,
-            "--headers" => directory = arguments.next().map(PathBuf::from),
-            other => return Err(format!("unknown argument {other:?}")),
-        }
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let (version, include) = match directory {
-        Some(directory) => (directory.display().to_string(), directory),
-        None => {
-            let package = package::fetch(&root.join("target/rigs/layouts"))?;
-            (package.version, package.include)
-        }
+    let write = match arguments {
+        [] => false,
+        [argument] if argument == "--write" => true,
+        other => return Err(format!("unknown arguments {other:?}")),
     };
-    println!("headers: {version}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = root.join("target/rigs/layouts");
+    let kernel = package::fetch_kernel(&directory)?;
+    let verbs = package::fetch_verbs(&directory)?;
+    println!("headers: {}, {}", kernel.version, verbs.version);
 
     let wanted = wanted();
-    let mut rows = headers::read(&include)?;
+    let mut rows = headers::read(&kernel.include)?;
     rows.retain(|row| wanted.contains(row.structure.as_str()));
-    let fresh = render(&version, &rows);
+    let fresh = render(&kernel.version, &rows);
+    let mut outcome = compare(&wanted, &checked_in(&root, TABLE, write, &fresh)?, &fresh);
 
-    let path = root.join(TABLE);
+    let fresh = functions::table(&directory, &kernel, &verbs)?;
+    let old = checked_in(&root, FUNCTIONS, write, &fresh)?;
+    outcome.add(functions::compare(&old, &fresh));
+    Ok(outcome)
+}
+
+/// A table as it is checked in; with `write` it is replaced before.
+fn checked_in(root: &Path, name: &str, write: bool, fresh: &str) -> Result<String, String> {
+    let path = root.join(name);
     if write {
-        std::fs::write(&path, &fresh).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("wrote {TABLE}");
+        std::fs::write(&path, fresh).map_err(|e| format!("{}: {e}", path.display()))?;
+        println!("wrote {name}");
     }
-    let checked_in =
-        std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(compare(&wanted, &checked_in, &fresh))
+    std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// The structures that the crate names, and the outputs for which it uses the empty one.
@@ -57,9 +58,14 @@ fn wanted() -> BTreeSet<String> {
         .iter()
         .filter(|command| command.output_is_empty())
         .map(|command| format!("{}out", command.input.name.trim_end_matches("in")));
+    let words = registry::WORDS
+        .iter()
+        .map(|word| word.structure.to_owned())
+        .filter(|structure| !structure.is_empty());
     registry::all()
         .map(|structure| structure.name.to_owned())
         .chain(empty)
+        .chain(words)
         .collect()
 }
 

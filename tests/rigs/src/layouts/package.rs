@@ -1,4 +1,5 @@
-//! Debian's kernel headers, fetched by apt and unpacked beside the build: no root, nothing installed.
+//! Debian's kernel headers and those of libibverbs, fetched by apt and unpacked beside the build: no root, nothing
+//! installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ pub(super) struct Package {
 }
 
 /// Finds the package with the architecture-independent headers behind `linux-headers-amd64`, and unpacks it.
-pub(super) fn fetch(into: &Path) -> Result<Package, String> {
+pub(super) fn fetch_kernel(into: &Path) -> Result<Package, String> {
     std::fs::create_dir_all(into).map_err(|e| format!("{}: {e}", into.display()))?;
     let name = common_package().or_else(|_| {
         // Fresh machines have no package lists. Without root this fails, and then so does the second attempt, with the
@@ -20,16 +21,25 @@ pub(super) fn fetch(into: &Path) -> Result<Package, String> {
         let _ = output(Command::new("apt-get").args(["-qq", "update"]));
         common_package()
     })?;
-    let version = policy_version(&name)?;
+    unpack(into, &name, &format!("usr/src/{name}/include"))
+}
+
+/// Unpacks `libibverbs-dev`. Behind [`fetch_kernel`], which has seen to the package lists.
+pub(super) fn fetch_verbs(into: &Path) -> Result<Package, String> {
+    unpack(into, "libibverbs-dev", "usr/include")
+}
+
+fn unpack(into: &Path, name: &str, include: &str) -> Result<Package, String> {
+    let version = policy_version(name)?;
     let unpacked = into.join(format!("{name}_{version}"));
-    let include = unpacked.join("usr/src").join(&name).join("include");
+    let include = unpacked.join(include);
     if !include.is_dir() {
         output(
             Command::new("apt-get")
-                .args(["-qq", "download", &name])
+                .args(["-qq", "download", name])
                 .current_dir(into),
         )?;
-        let archive = newest_archive(into, &name)?;
+        let archive = newest_archive(into, name)?;
         output(
             Command::new("dpkg-deb")
                 .arg("-x")
@@ -85,7 +95,7 @@ fn newest_archive(directory: &Path, package: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("apt-get download left no {prefix}*.deb"))
 }
 
-fn output(command: &mut Command) -> Result<String, String> {
+pub(super) fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .env("LC_ALL", "C")
         .output()
