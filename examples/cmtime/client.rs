@@ -9,6 +9,7 @@ use bareverbs::verbs::Platform;
 use crate::in_step::{InStep, Stage};
 use crate::node::Cm;
 use crate::report::{Step, Times};
+use crate::unreached::failure;
 use crate::{Result, completions, queues};
 
 /// How long nothing at all may happen.
@@ -24,8 +25,6 @@ pub(crate) struct Plan {
     pub(crate) server: SocketAddr,
     pub(crate) retries: u8,
     pub(crate) timeout: Duration,
-    /// Forget where the server is before its address is resolved.
-    pub(crate) forget: bool,
 }
 
 struct Connection {
@@ -46,6 +45,8 @@ pub(crate) struct Client<'c, 's, 'd, P: Platform> {
     step: Step,
     waiting: usize,
     times: Times,
+    /// Why the first connection failed that did.
+    failure: Option<String>,
 }
 
 impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
@@ -63,6 +64,7 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
             in_step,
             step: Step::CreateId,
             waiting: 0,
+            failure: None,
             times: Times::new(plan.connections),
         })
     }
@@ -80,10 +82,8 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         let cq = completions(self.cm)?;
         // The server's address is to be asked for, which is a part of what is measured: where a server is that has announced
         // itself is known. It knows the same of the client then. An announcement that is still on its way undoes this.
-        if self.plan.forget {
-            self.cm.poll(self.cm.now())?;
-            self.cm.resolver_mut().host().forget(server.ip(), None);
-        }
+        self.cm.poll(self.cm.now())?;
+        self.cm.resolver_mut().host().forget(server.ip(), None);
         self.times.begin(Step::CreateId, self.cm.now());
         for number in 0..self.plan.connections {
             self.times.start(Step::CreateId, number, self.cm.now());
@@ -128,7 +128,8 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         self.cm.destroy_event_channel(channel)?;
         if failed > 0 {
             let all = self.plan.connections;
-            return Err(format!("{failed} of {all} connections failed").into());
+            let first = self.failure.unwrap_or_default();
+            return Err(format!("{failed} of {all} connections failed; {first}").into());
         }
         Ok(self.times)
     }
@@ -213,8 +214,10 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
                     .cm
                     .resolve_addr(event.id, Some(here), server, timeout)?);
             }
-            failure => {
-                eprintln!("cmtime: connection {number}: {failure}, {}", event.status);
+            _ => {
+                let why = format!("connection {number}: {}", failure(self.cm, event));
+                eprintln!("cmtime: {why}");
+                self.failure.get_or_insert(why);
                 self.connections[number].failed = true;
                 self.step
             }

@@ -34,6 +34,8 @@ mod room;
 mod server;
 #[cfg(test)]
 mod tests;
+#[path = "../common/unreached.rs"]
+mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -145,7 +147,6 @@ impl Program for Options {
                 server,
                 retries: self.retries,
                 timeout: Duration::from_millis(self.timeout.into()),
-                forget: true,
             };
             rounds.push(Client::new(&mut *cm, &plan, in_step.as_mut())?.run()?);
         }

@@ -1,10 +1,10 @@
 //! Both ends on two device models.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{EventType, PortSpace};
+use bareverbs::cm::rdma::{ChannelId, EventType, PortSpace};
 use bareverbs::verbs::Platform;
 use clap::{CommandFactory, Parser};
 
@@ -12,7 +12,8 @@ use super::client::{Client, Plan};
 use super::node::{About, Cm};
 use super::program::Program;
 use super::report::{Step, Times};
-use super::{Options, Result};
+use super::unreached::tests::told_of_a_dead_address;
+use super::{Options, Result, completions, queues};
 
 #[test]
 fn the_command_line_is_sound() {
@@ -29,6 +30,24 @@ fn every_connection_is_timed_in_every_step() {
         assert!(Duration::ZERO < min, "{step:?}");
         assert!(min <= max && max <= total, "{step:?}");
     }
+}
+
+#[test]
+fn a_dead_address_is_named_with_the_step() {
+    let told = told_of_a_dead_address(|cm, [here, server]| {
+        let plan = Plan {
+            connections: 2,
+            here: (here, 0).into(),
+            server: (server, 7471).into(),
+            retries: 0,
+            timeout: Duration::from_secs(2),
+        };
+        Client::new(cm, &plan, None)?.run()
+    });
+    // Either may be the first.
+    let due = "2 of 2 connections failed; connection ";
+    assert!(told.starts_with(due), "{told}");
+    assert!(told.contains(": resolving 10.0.0.99:7471: "), "{told}");
 }
 
 #[test]
@@ -97,6 +116,8 @@ struct Stranger {
     asked: AtomicBool,
     /// It has.
     forgotten: AtomicBool,
+    /// All requests are there.
+    sent: AtomicBool,
     repeated: AtomicU64,
 }
 
@@ -104,6 +125,24 @@ struct Stranger {
 fn until<P: Platform>(cm: &mut Cm<'_, '_, P>, flag: &AtomicBool) -> Result<()> {
     while !flag.load(Ordering::Acquire) {
         cm.wait(cm.now() + Duration::from_millis(1))?;
+    }
+    Ok(())
+}
+
+/// Waits for so many events of a kind.
+fn all<P: Platform>(
+    cm: &mut Cm<'_, '_, P>,
+    channel: ChannelId,
+    kind: EventType,
+    mut count: usize,
+) -> Result<()> {
+    while count > 0 {
+        let event = cm.get_cm_event(channel)?;
+        if event.event == kind {
+            count -= 1;
+        } else if event.event != EventType::TimewaitExit {
+            return Err(format!("{} instead of {kind}", event.event).into());
+        }
     }
     Ok(())
 }
@@ -134,6 +173,10 @@ impl Program for Stranger {
         }
         self.options.serve(cm, address, &mut || {
             self.forgotten.store(true, Ordering::Release);
+            // The server does nothing until then, so that it finds them all at once.
+            while !self.sent.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
         })
     }
 
@@ -144,27 +187,40 @@ impl Program for Stranger {
         [here, server]: [IpAddr; 2],
         _: bool,
     ) -> Result<Times> {
-        let (here, server) = ((here, 0).into(), (server, self.options.port).into());
+        let here = SocketAddr::new(here, 0);
+        let server = SocketAddr::new(server, self.options.port);
+        let (connections, patience) = (Program::connections(self), Duration::from_secs(30));
         let channel = cm.create_event_channel()?;
-        let id = cm.create_id(Some(channel), 0, PortSpace::Tcp)?;
-        cm.resolve_addr(id, Some(here), server, Duration::from_secs(30))?;
-        let event = cm.get_cm_event(channel)?;
-        assert_eq!(event.event, EventType::AddrResolved);
-        cm.destroy_id(id)?;
-        cm.destroy_event_channel(channel)?;
+        let cq = completions(cm)?;
+        let mut ids = Vec::new();
+        for number in 0..connections {
+            let id = cm.create_id(Some(channel), number as u64, PortSpace::Tcp)?;
+            cm.resolve_addr(id, Some(here), server, patience)?;
+            ids.push(id);
+        }
+        all(cm, channel, EventType::AddrResolved, connections)?;
+        for &id in &ids {
+            cm.resolve_route(id, patience)?;
+            cm.create_qp(id, None, &mut queues(&cq))?;
+        }
+        all(cm, channel, EventType::RouteResolved, connections)?;
         self.asked.store(true, Ordering::Release);
         until(cm, &self.forgotten)?;
-        let plan = Plan {
-            connections: Program::connections(self),
-            here,
-            server,
-            retries: 2,
-            timeout: Duration::from_secs(30),
-            forget: false,
-        };
-        let times = Client::new(&mut *cm, &plan, None)?.run()?;
+        for &id in &ids {
+            cm.connect(id, None)?;
+        }
+        self.sent.store(true, Ordering::Release);
+        all(cm, channel, EventType::Established, connections)?;
         self.repeated.store(cm.stats().repeated, Ordering::Release);
-        Ok(times)
+        for &id in &ids {
+            cm.disconnect(id)?;
+        }
+        all(cm, channel, EventType::Disconnected, connections)?;
+        for id in ids {
+            cm.destroy_id(id)?;
+        }
+        cm.destroy_event_channel(channel)?;
+        Ok(Times::new(connections))
     }
 
     fn announce(&self, address: IpAddr) {
@@ -185,6 +241,7 @@ fn a_server_that_has_to_ask_for_its_client_loses_no_request() {
         options: Options::parse_from(["cmtime", "-c", "100", "--patient"]),
         asked: AtomicBool::new(false),
         forgotten: AtomicBool::new(false),
+        sent: AtomicBool::new(false),
         repeated: AtomicU64::new(0),
     };
     let times = program.options.addresses.run(&program).unwrap().unwrap();

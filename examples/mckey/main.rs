@@ -26,6 +26,8 @@ mod program;
 mod room;
 #[cfg(test)]
 mod tests;
+#[path = "../common/unreached.rs"]
+mod unreached;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use crate::Result;
 use crate::datagrams::{self, GRH, There};
 use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
 use crate::node::Cm;
+use crate::unreached::failure;
 
 /// How long switches may take to learn of a new member.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -134,7 +135,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
                 self.done.connections += 1;
                 Ok(())
             }
-            failure => Err(format!("queue pair {number}: {failure}, {}", event.status).into()),
+            _ => Err(format!("queue pair {number}: {}", failure(self.cm, event)).into()),
         }
     }
 

@@ -37,6 +37,8 @@ mod session;
 mod test;
 #[cfg(test)]
 mod tests;
+#[path = "../common/unreached.rs"]
+mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;

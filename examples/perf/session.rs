@@ -13,6 +13,7 @@ use super::channel::{self, Heard, SILENCE};
 use super::program::seed;
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
 use super::test::Test;
+use super::unreached::{CONNECTING, RESOLVING, step_to};
 
 /// After how long without a word an end makes sure that the other one is there.
 const QUIET: Duration = Duration::from_secs(1);
@@ -115,7 +116,9 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         address: &AddrInfo,
         limits: Limits,
     ) -> Result<Self> {
-        let id = cm.create_ep(address, None, Some(&mut Channel::queues()))?;
+        let id = cm
+            .create_ep(address, None, Some(&mut Channel::queues()))
+            .map_err(step_to(RESOLVING, address))?;
         let control = Channel::new(cm, id, SILENCE)?;
         let (inbox, outbox) = boxes(cm, id, limits)?;
         let hello = Hello::Session {
@@ -123,15 +126,17 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             deepest: limits.deepest,
             memory: remote(&inbox),
         };
-        open(cm, id, hello)?;
+        open(cm, id, address, hello)?;
         let event = cm.event(id)?.ok_or("no answer from the server")?;
         let welcome = Welcome::from_bytes(event.private_data())
             .map_err(|why| format!("the server is {why}"))?;
 
-        let data = cm.create_ep(address, None, Some(&mut limits.queues()))?;
+        let data = cm
+            .create_ep(address, None, Some(&mut limits.queues()))
+            .map_err(step_to(RESOLVING, address))?;
         fill_receive_queue(cm, data, &inbox)?;
         let session = welcome.session;
-        open(cm, data, Hello::Data { session })?;
+        open(cm, data, address, Hello::Data { session })?;
         Ok(Self {
             cm,
             limits,
@@ -462,6 +467,7 @@ fn fill_receive_queue<'d, P: Platform, R: Resolver>(
 fn open<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     id: CmId,
+    address: &AddrInfo,
     hello: Hello,
 ) -> Result<()> {
     cm.set_option(id, IdOption::AckTimeout(ACK_TIMEOUT))?;
@@ -472,11 +478,11 @@ fn open<P: Platform, R: Resolver>(
             let why = String::from_utf8_lossy(why);
             let why = why.trim_end_matches('\0').replace(char::is_control, "?");
             if why.is_empty() {
-                return Err(error.into());
+                return Err(step_to(CONNECTING, address)(error));
             }
             Err(format!("the server refused: {why}").into())
         }
-        other => Ok(other?),
+        other => other.map_err(step_to(CONNECTING, address)),
     }
 }
 

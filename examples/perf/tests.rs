@@ -16,6 +16,7 @@ use super::protocol::{Answer, Ask, Hello, MESSAGE, Tally, Welcome};
 use super::report::{Numbers, Row};
 use super::session::{Limits, Session};
 use super::test::{Kind, Test, Verb};
+use super::unreached::tests::told_of_a_dead_address;
 use super::{Result, report, route, serve, work};
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -522,4 +523,12 @@ fn nonsense_is_no_message() {
         assert!(Hello::from_bytes(&hello[..len.min(27)]).is_err());
         assert!(Welcome::from_bytes(&hello[..len.min(27)]).is_err());
     }
+}
+
+#[test]
+fn a_dead_address_is_named_with_the_step() {
+    let told = told_of_a_dead_address(|cm, [here, server]| {
+        Session::connect(cm, &route(here, (server, 18515).into()), LIMITS).map(drop)
+    });
+    assert!(told.starts_with("resolving 10.0.0.99:18515: "), "{told}");
 }

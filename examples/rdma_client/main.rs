@@ -20,6 +20,8 @@ mod room;
 mod server;
 #[cfg(test)]
 mod tests;
+#[path = "../common/unreached.rs"]
+mod unreached;
 
 use std::process::ExitCode;
 

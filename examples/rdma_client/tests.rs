@@ -1,9 +1,12 @@
 //! Both ends on two device models.
 
+use bareverbs::cm::rdma::AddrInfo;
 use clap::{CommandFactory, Parser};
 
+use crate::client;
 use crate::pair::Options;
 use crate::server::REPLY;
+use crate::unreached::tests::told_of_a_dead_address;
 
 fn run(line: &str) -> Result<Option<[u8; 16]>, String> {
     let words = ["rdma_client"].into_iter().chain(line.split_whitespace());
@@ -30,6 +33,18 @@ fn one_end_has_to_know_where_the_ends_are() {
         let error = run(&format!("{link} {line}")).unwrap_err();
         assert!(error.starts_with(missing), "{error}");
     }
+}
+
+#[test]
+fn a_dead_address_is_named_with_the_step() {
+    let told = told_of_a_dead_address(|cm, [_, server]| {
+        let address = AddrInfo {
+            dst_addr: Some((server, 7471).into()),
+            ..AddrInfo::hints(false)
+        };
+        client::run(cm, &address)
+    });
+    assert!(told.starts_with("resolving 10.0.0.99:7471: "), "{told}");
 }
 
 /// A model that is another card than the default.

@@ -19,6 +19,8 @@ mod program;
 #[path = "../common/room.rs"]
 mod room;
 mod server;
+#[path = "../common/unreached.rs"]
+mod unreached;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,7 @@ use bareverbs::verbs::Platform;
 use crate::Result;
 use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
 use crate::node::Cm;
+use crate::unreached::failure;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -186,9 +187,9 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
                 self.connected -= 1;
             }
             EventType::TimewaitExit => {}
-            failure => {
-                let (context, status) = (event.context, event.status);
-                return Err(format!("connection {context}: {failure}, {status}").into());
+            _ => {
+                let why = failure(self.cm, event);
+                return Err(format!("connection {}: {why}", event.context).into());
             }
         }
         Ok(())

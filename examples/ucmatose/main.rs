@@ -20,6 +20,8 @@ mod program;
 mod room;
 #[cfg(test)]
 mod tests;
+#[path = "../common/unreached.rs"]
+mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;

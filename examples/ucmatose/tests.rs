@@ -3,7 +3,9 @@
 use clap::{CommandFactory, Parser};
 
 use super::Options;
+use super::connections::Connections;
 use super::exchange::Exchanged;
+use super::unreached::tests::told_of_a_dead_address;
 
 fn run(line: &str) -> Exchanged {
     let words = ["ucmatose"].into_iter().chain(line.split_whitespace());
@@ -30,4 +32,17 @@ fn every_message_goes_both_ways() {
         };
         assert_eq!(run(line), exchanged, "{line}");
     }
+}
+
+#[test]
+fn a_dead_address_is_named_with_the_step() {
+    let options = Options::parse_from(["ucmatose"]);
+    let told = told_of_a_dead_address(|cm, [here, server]| {
+        Connections::new(cm, options.plan())?.work(here, (server, options.port).into())
+    });
+    let address = format!("10.0.0.99:{}", options.port);
+    assert!(
+        told.contains(&format!(" 0: resolving {address}: ")),
+        "{told}"
+    );
 }

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::datagrams::{self, GRH, There};
 use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
 use crate::node::Cm;
+use crate::unreached::failure;
 
 /// How long to wait before a resolver is asked again.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -163,9 +164,9 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
                 self.nodes[event.context as usize].there = Some(there);
                 self.ready();
             }
-            failure => {
-                let (context, status) = (event.context, event.status);
-                return Err(format!("queue pair {context}: {failure}, {status}").into());
+            _ => {
+                let why = failure(self.cm, event);
+                return Err(format!("queue pair {}: {why}", event.context).into());
             }
         }
         Ok(())

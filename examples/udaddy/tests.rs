@@ -4,6 +4,8 @@ use clap::{CommandFactory, Parser};
 
 use super::Options;
 use super::exchange::Exchanged;
+use super::nodes::Nodes;
+use super::unreached::tests::told_of_a_dead_address;
 
 fn run(line: &str) -> Exchanged {
     let words = ["udaddy"].into_iter().chain(line.split_whitespace());
@@ -38,4 +40,17 @@ fn what_no_packet_holds_is_refused() {
     let outcome = options.addresses.run(&options);
     assert!(outcome.is_ok(), "the model's port carries it: {outcome:?}");
     assert!(Options::try_parse_from(["udaddy", "-p", "tcp"]).is_err());
+}
+
+#[test]
+fn a_dead_address_is_named_with_the_step() {
+    let options = Options::parse_from(["udaddy"]);
+    let told = told_of_a_dead_address(|cm, [here, server]| {
+        Nodes::new(cm, options.plan())?.work(here, (server, options.port).into(), false)
+    });
+    let address = format!("10.0.0.99:{}", options.port);
+    assert!(
+        told.contains(&format!(" 0: resolving {address}: ")),
+        "{told}"
+    );
 }
