@@ -59,7 +59,7 @@
 //! | time-outs now and then when hundreds connect at once | QP1 has room for a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
 //! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm_neighbours`: `an_address_goes_with_its_gid` |
 //! | the 1025th connection is dropped without a word | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
-//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a limit of its own | `cm_strangers`: `half_open_connections_keep_no_one_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
+//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a limit of its own | `cm_strangers`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
 //! | a restarted server loses the requests of clients that know it | requests wait until their senders are found | `cm_strangers`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
 //! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm_strangers`: `newcomers_are_served_among_forged_sources` |
 //! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm_strangers`: `addresses`, `mutations` |

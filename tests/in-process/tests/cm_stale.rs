@@ -255,5 +255,5 @@ fn next(world: &World, cm: &mut Cm, channel: ChannelId) -> CmEvent {
         }
         world.advance(MS / 10);
     }
-    panic!("nobody said anything");
+    panic!("no message came");
 }

@@ -8,7 +8,7 @@ use bareverbs_core::Gid;
 use crate::bench::*;
 
 /// What one host cannot have for an address.
-const NOBODY: [&str; 11] = [
+const NO_HOST: [&str; 11] = [
     "0.0.0.0",
     "0.1.2.3",
     "127.0.0.1",
@@ -50,16 +50,16 @@ fn bench() -> (Bench, [Host; 2]) {
     (bench, hosts)
 }
 
-/// The GID for the QP and for all messages of the connection: of nobody, of a group, or of another family.
+/// The GID for the QP and for all messages of the connection: of no host, of a group, or of another family.
 #[test]
-fn a_request_whose_own_gid_is_nobodys() {
+fn a_request_whose_own_gid_is_no_hosts() {
     let of = |text: &&str| Gid::from(ip(text)).0;
     for nth in 0..2 {
         let (mut bench, hosts) = bench();
         let (host, other) = (&hosts[nth], hosts[1 - nth].gid());
         let header = host.header();
         let far = ["10.255.255.255", "192.0.2.9", "2001:db9::1"];
-        let gids = NOBODY.iter().chain(&far).map(of);
+        let gids = NO_HOST.iter().chain(&far).map(of);
         let gids = gids.chain([other, [0; 16]]);
         for (nth, gid) in gids.enumerate() {
             let req = Req {
@@ -81,15 +81,15 @@ fn a_request_whose_own_gid_is_nobodys() {
 /// The header of the RDMA CM: a source that no host has, or to which there is no way from the destination; a destination that
 /// is loopback, or a wildcard.
 #[test]
-fn a_request_whose_header_names_nobody() {
+fn a_request_whose_header_names_no_host() {
     let (mut bench, hosts) = bench();
     let mut nth = 0;
     for host in hosts {
         let same = |address: &IpAddr| address.is_ipv4() == host.ip.is_ipv4();
         let far = [ip("192.0.2.9"), ip("10.255.255.255"), ip("2001:db9::1")];
-        let sources = NOBODY.map(ip).into_iter().chain(far).filter(same);
+        let sources = NO_HOST.map(ip).into_iter().chain(far).filter(same);
         let sources = sources.map(|source| (source, host.card()));
-        let destinations = NOBODY.map(ip).into_iter().filter(same);
+        let destinations = NO_HOST.map(ip).into_iter().filter(same);
         let destinations = destinations.map(|destination| (host.ip, destination));
         for (source, destination) in sources.chain(destinations) {
             let mut header = [0; CmaHeader::LEN];
@@ -109,9 +109,9 @@ fn a_request_whose_header_names_nobody() {
 
 /// A source in the frame that no host has: as if the frame had not come.
 #[test]
-fn a_frame_whose_source_is_nobody() {
+fn a_frame_whose_source_is_no_host() {
     let (mut bench, _) = bench();
-    for text in NOBODY.into_iter().chain(["10.255.255.255", "10.0.0.0"]) {
+    for text in NO_HOST.into_iter().chain(["10.255.255.255", "10.0.0.0"]) {
         let host = Host {
             ip: ip(text),
             ..Host::v4(7)

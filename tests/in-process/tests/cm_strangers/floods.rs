@@ -93,7 +93,7 @@ fn a_hosts_own_question_for_another_tells_where_it_is() {
     assert!(bench.event().is_some());
 }
 
-/// 500 MADs a second from sources that are nobody's, for more than three seconds. Hosts that were heard before are served within a
+/// 500 MADs a second from sources that do not exist, for more than three seconds. Hosts that were heard before are served within a
 /// second, and hosts that were not as well.
 #[test]
 fn newcomers_are_served_among_forged_sources() {

@@ -136,7 +136,7 @@ fn flood(sources: u32, response: u8) -> Outcome {
 
 /// 100 REQs filled a server of 100 for 70 s, and for 18 minutes if they said so.
 #[test]
-fn half_open_connections_keep_no_one_out() {
+fn half_open_connections_keep_no_newcomer_out() {
     for (sources, response) in [(1, 31), (64, 31)] {
         let outcome = flood(sources, response);
         assert_eq!(outcome.served, outcome.newcomers);

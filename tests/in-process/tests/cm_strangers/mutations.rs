@@ -259,7 +259,7 @@ fn case(bench: &mut Bench, seed: u64, seen: &mut Seen) {
         bench.cm.destroy_id(id).unwrap();
     }
     bench.run(MS / 4);
-    // Nobody answers the last DREQ; said again by hand rather than waited for.
+    // The peer does not answer the last DREQ. The test answers for it, instead of waiting for all repetitions.
     for nth in [3, 4] {
         let mad = life.message(&mut random, nth);
         bench.say(life.host.datagram(&mad));
