@@ -93,8 +93,8 @@ fn a_hosts_own_question_for_another_tells_where_it_is() {
     assert!(bench.event().is_some());
 }
 
-/// 500 MADs a second from sources that do not exist, for more than three seconds. Hosts that were heard before are served within a
-/// second, and hosts that were not as well.
+/// 500 MADs a second from sources that do not exist, for more than three seconds. Hosts that were heard before are served
+/// within a second, and hosts that were not as well.
 #[test]
 fn newcomers_are_served_among_forged_sources() {
     const NEIGHBOURS: usize = 64;
