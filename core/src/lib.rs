@@ -94,46 +94,27 @@
 //! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
 
-pub mod ah;
-pub mod capabilities;
-mod command_queue;
-mod config;
 pub mod conformance;
-mod control;
-pub mod cq;
 pub mod device;
-mod dma;
-mod eq;
-pub mod error;
 pub mod ethernet;
-pub mod event;
-mod function;
-pub mod gid;
-mod health;
-mod mailbox;
-pub mod mr;
-mod open;
-mod page_chunk;
-mod pages;
-pub mod pd;
+mod firmware;
+mod memory;
 pub mod platform;
-pub mod port;
-pub mod qp;
-mod ring_pages;
-mod slots;
-pub mod srq;
-mod teardown;
-mod wait;
-pub mod wc;
-pub mod xrc;
+mod types;
+mod verbs;
+
+pub use device::capabilities;
+pub use types::{ah, error, event, gid, port, wc};
+pub use verbs::{cq, mr, pd, qp, srq, xrc};
 
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
 pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
-pub use config::{Config, DeviceSlot, Resources, Storage};
 pub use cq::{Completion, Cq, CqError, CqHandle, CqInit};
+pub use device::function::FunctionKind;
+pub use device::storage::{DeviceSlot, Resources, Storage};
 pub use device::{Device, PendingCommand, TailIn};
 pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, Millis, OpenError,
@@ -145,10 +126,10 @@ pub use ethernet::{
     ReceivedFrame, SentFrame,
 };
 pub use event::AsyncEvent;
-pub use function::FunctionKind;
+pub use firmware::page_chunk::PageChunk;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
+pub use memory::slots::{CqSlot, QpSlot, SrqSlot};
 pub use mr::{Access, Buffer, Mr, MrError, Sge};
-pub use page_chunk::PageChunk;
 pub use pd::Pd;
 pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
@@ -158,7 +139,7 @@ pub use qp::{
     Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv,
     XrcSend,
 };
-pub use slots::{CqSlot, QpSlot, SrqSlot};
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
+pub use types::config::Config;
 pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 pub use xrc::Xrcd;

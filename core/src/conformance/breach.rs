@@ -3,12 +3,12 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::cq::CqError;
-use crate::error::{CloseError, CommandError, DeviceError, OpenError};
-use crate::mr::MrError;
 use crate::platform::DmaError;
-use crate::qp::{CreateQpError, ModifyError, PostError};
-use crate::wc::WcStatus;
+use crate::types::error::{CloseError, CommandError, DeviceError, OpenError};
+use crate::types::wc::WcStatus;
+use crate::verbs::cq::CqError;
+use crate::verbs::mr::MrError;
+use crate::verbs::qp::{CreateQpError, ModifyError, PostError};
 
 /// A duty of whoever implements [`Platform`](crate::Platform), by the method that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-use super::PATIENCE;
 use super::breach::{Breach, ConformanceError, Path};
+use super::limits::PATIENCE;
 use super::loopback::{ACCESS, Pair, patient};
 use crate::device::{Device, TailIn};
-use crate::error::CommandFailure;
-use crate::mr::Buffer;
 use crate::platform::{Platform, VectorSet};
-use crate::qp::{Remote, SendOp};
+use crate::types::error::CommandFailure;
+use crate::verbs::mr::Buffer;
+use crate::verbs::qp::{Remote, SendOp};
 use bareverbs_firmware_cmds::hca::QueryIssiIn;
 
 /// How long a wait is in which nothing happens.

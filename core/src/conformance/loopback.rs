@@ -2,20 +2,20 @@
 
 use core::time::Duration;
 
-use super::PATIENCE;
 use super::breach::{Breach, ConformanceError, Path};
-use crate::ah::AhAttr;
-use crate::cq::{Cq, CqInit};
+use super::limits::PATIENCE;
 use crate::device::Device;
-use crate::mr::{Access, Sge};
-use crate::pd::Pd;
 use crate::platform::Platform;
-use crate::port::{LinkLayer, Mtu};
-use crate::qp::{
+use crate::types::ah::AhAttr;
+use crate::types::port::{LinkLayer, Mtu};
+use crate::types::sge::{Access, Sge};
+use crate::types::wc::WcStatus;
+use crate::verbs::cq::{Cq, CqInit};
+use crate::verbs::pd::Pd;
+use crate::verbs::qp::{
     Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, SendData, SendFlags, SendOp,
     SendWr, transition,
 };
-use crate::wc::WcStatus;
 use bareverbs_firmware_cmds::numbers::Qpn;
 
 /// What the other end may do with memory here.

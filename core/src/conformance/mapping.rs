@@ -3,8 +3,8 @@
 // UNSAFETY: maps raw memory.
 #![expect(unsafe_code)]
 
-use super::MEMORY_LEN;
 use super::breach::{Breach, ConformanceError};
+use super::limits::MEMORY_LEN;
 use super::pattern::Region;
 use crate::platform::{DmaError, Mapping, Platform};
 

@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use super::MEMORY_LEN;
+use super::limits::MEMORY_LEN;
 
 /// What memory is filled with where nothing may be written.
 pub(super) const UNTOUCHED: u8 = 0xee;

@@ -3,15 +3,16 @@
 // UNSAFETY: registers raw memory.
 #![expect(unsafe_code)]
 
-use super::MEMORY_LEN;
 use super::breach::{Breach, ConformanceError, Path};
+use super::limits::MEMORY_LEN;
 use super::loopback::{ACCESS, Pair};
 use super::pattern::{self, Differs, Region, UNTOUCHED};
 use crate::device::Device;
-use crate::mr::{Buffer, Mr, MrError, Sge};
-use crate::pd::Pd;
 use crate::platform::Platform;
-use crate::qp::{Remote, SendOp};
+use crate::types::sge::Sge;
+use crate::verbs::mr::{Buffer, Mr, MrError};
+use crate::verbs::pd::Pd;
+use crate::verbs::qp::{Remote, SendOp};
 
 /// Bytes around a message that have to stay as they are.
 const GUARD: usize = 256;

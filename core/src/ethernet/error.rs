@@ -4,11 +4,11 @@ use core::fmt;
 
 use bareverbs_firmware_cmds::cqe::{ErrorWord, Syndrome};
 
-use crate::cq::CqError;
-use crate::error::CommandError;
-use crate::gid::{Mac, NO_MAC};
-use crate::mr::MrError;
 use crate::platform::DmaError;
+use crate::types::error::CommandError;
+use crate::types::gid::{Mac, NO_MAC};
+use crate::verbs::cq::CqError;
+use crate::verbs::mr::MrError;
 
 /// Why an Ethernet queue, or a change of it, was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode, InlineMod
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::device::{Device, TailIn};
-use crate::error::CommandError;
 use crate::ethernet::error::EthernetError;
 use crate::platform::Platform;
-use crate::port::LinkLayer;
+use crate::types::error::CommandError;
+use crate::types::port::LinkLayer;
 
 /// Size of a capability group's image.
 const GROUP_LEN: usize = 4096;

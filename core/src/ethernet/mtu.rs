@@ -6,10 +6,10 @@ use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 use zerocopy::IntoBytes;
 
 use crate::device::{Device, TailIn};
-use crate::error::CommandError;
 use crate::ethernet::error::EthernetError;
 use crate::platform::Platform;
-use crate::port::{ETHERNET_OVERHEAD, LinkLayer, PORT};
+use crate::types::error::CommandError;
+use crate::types::port::{ETHERNET_OVERHEAD, LinkLayer, PORT};
 
 /// The smallest MTU that IPv4 gets along with.
 const MIN_MTU: u16 = 68;

@@ -13,12 +13,12 @@ use bareverbs_firmware_cmds::sq::DestroySqIn;
 use bareverbs_firmware_cmds::tir::{CreateTirIn, DestroyTirIn};
 use bareverbs_firmware_cmds::tis::{CreateTisIn, DestroyTisIn};
 
+use crate::device::dma_buffer::DmaBuffer;
 use crate::device::{Device, TailIn};
-use crate::dma::DmaBuffer;
-use crate::error::CommandError;
 use crate::ethernet::error::EthernetError;
+use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::platform::{DmaError, Platform};
-use crate::ring_pages::{PageOffset, RingPages};
+use crate::types::error::CommandError;
 use bareverbs_firmware_cmds::srq::Wq;
 
 /// States of send and receive queues.

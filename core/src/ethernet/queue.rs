@@ -3,7 +3,6 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::error::{CommandError, DeviceError};
 use crate::ethernet::FRAME_OVERHEAD;
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::limits::Limits;
@@ -11,9 +10,10 @@ use crate::ethernet::objects::Object;
 use crate::ethernet::recv::EthernetReceive;
 use crate::ethernet::send::EthernetSend;
 use crate::ethernet::steering::{Root, Steering};
-use crate::gid::Mac;
-use crate::pd::Pd;
 use crate::platform::Platform;
+use crate::types::error::{CommandError, DeviceError};
+use crate::types::gid::Mac;
+use crate::verbs::pd::Pd;
 
 /// The largest frame that ports know, and then some.
 const MAX_FRAME: usize = 1 << 14;

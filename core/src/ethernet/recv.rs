@@ -15,17 +15,18 @@ use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn, QueryRqIn};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
 
-use crate::cq::{Cq, CqInit};
 use crate::device::Device;
-use crate::dma::write_barrier;
-use crate::error::{CommandError, DeviceError};
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetReceiveError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
-use crate::mr::{Access, Buffer};
-use crate::pd::Pd;
+use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
+use crate::types::error::{CommandError, DeviceError};
+use crate::types::sge::Access;
+use crate::verbs::cq::{Cq, CqInit};
+use crate::verbs::mr::Buffer;
+use crate::verbs::pd::Pd;
 
 /// Size of a request: one data segment.
 const WQE: usize = SEGMENT_UNIT;

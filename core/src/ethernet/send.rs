@@ -20,17 +20,18 @@ use bareverbs_firmware_cmds::wqe::{
 };
 use bitflags::bitflags;
 
-use crate::cq::{Cq, CqInit};
 use crate::device::Device;
-use crate::dma::write_barrier;
-use crate::error::{CommandError, DeviceError};
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetSendError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
-use crate::mr::{Access, Buffer, Sge};
-use crate::pd::Pd;
+use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
+use crate::types::error::{CommandError, DeviceError};
+use crate::types::sge::{Access, Sge};
+use crate::verbs::cq::{Cq, CqInit};
+use crate::verbs::mr::Buffer;
+use crate::verbs::pd::Pd;
 
 /// Size of a send queue's block.
 const BLOCK: usize = BASIC_BLOCK;

@@ -17,13 +17,13 @@ use bareverbs_firmware_cmds::flow::{
 use bareverbs_firmware_cmds::values::AllowedList;
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 
+use crate::device::dma_buffer::DmaBuffer;
 use crate::device::{Device, TailIn};
-use crate::dma::DmaBuffer;
-use crate::error::CommandError;
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::limits::Limits;
-use crate::gid::Mac;
 use crate::platform::{DmaError, Platform};
+use crate::types::error::CommandError;
+use crate::types::gid::Mac;
 
 /// `table_type`: what the function receives.
 const NIC_RX: u8 = 0;

@@ -1,0 +1,526 @@
+//! The device: the one object that everything else borrows.
+
+pub mod capabilities;
+mod capability_query;
+pub(crate) mod dma_buffer;
+pub(crate) mod function;
+mod gids;
+pub(crate) mod open;
+mod port;
+pub(crate) mod storage;
+mod teardown;
+mod wait;
+pub(crate) mod xrc_objects;
+
+use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::sync::atomic::AtomicBool;
+use core::time::Duration;
+
+use crate::device::xrc_objects::{DefaultXrcd, XrcBase};
+use bareverbs_firmware_cmds::command::{Command, EmptyOut};
+use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
+use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
+use bareverbs_firmware_cmds::opcode::Opcode;
+use spin::Mutex;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::device::capabilities::Capabilities;
+use crate::device::dma_buffer::DmaBuffer;
+use crate::device::storage::{DeviceSlot, Storage};
+pub use crate::firmware::command_queue::TailIn;
+use crate::firmware::command_queue::{Lane, PostError, Ticket};
+use crate::firmware::control::{Context, Control};
+use crate::firmware::health;
+use crate::firmware::page_chunk::PageChunk;
+use crate::memory::blue_flame::BlueFlame;
+use crate::memory::dma::DmaMemory;
+use crate::memory::slots::Tables;
+use crate::platform::{DmaError, Mapping, Platform, VectorSet};
+use crate::types::config::Config;
+use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};
+use crate::types::event::AsyncEvent;
+use crate::types::gid::Mac;
+
+/// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
+/// as many turns.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+const TURNS_PER_LOOK: u32 = 64;
+/// Longest sleep for an interrupt at a time while a command is waited for: one that gets lost costs no more.
+const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
+
+/// An mlx5 function that was brought up.
+///
+/// All methods take `&self`: the control path (commands, events) sits behind one lock inside, which is never held while
+/// waiting and which the data path never takes. Objects borrow the device, so it cannot be closed before they are gone.
+///
+/// Dropping a device takes the function down as [`close`](Self::close) does, but cannot say what went wrong, and does not
+/// wait for a device that no longer works.
+pub struct Device<'s, P: Platform> {
+    pub(crate) platform: P,
+    pub(crate) config: Config,
+    /// What is behind the locks that all of the control path takes.
+    pub(crate) slot: &'s DeviceSlot,
+    pub(crate) page_chunks: &'s [PageChunk],
+    /// The slots of QPs, CQs and SRQs.
+    pub(crate) tables: Tables<'s>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) uar: UarIndex,
+    /// Where short WQEs of QPs are written, if the platform has write-combining pages.
+    pub(crate) blue_flame: BlueFlame,
+    /// Event queues for completions.
+    pub(crate) completion_eqs: heapless::Vec<Eqn, { crate::firmware::control::MAX_EQS }>,
+    /// The device's default protection domain, and how many hold it.
+    pub(crate) default_pd: Mutex<DefaultPd>,
+    /// What XRC QPs name.
+    pub(crate) xrc_base: Mutex<XrcBase>,
+    pub(crate) default_xrcd: Mutex<DefaultXrcd>,
+    /// Held while an entry of the GID table is written, so that table and shadow change in the same order.
+    pub(crate) gid_writer: Mutex<()>,
+    /// The MAC address that was set instead of the port's own.
+    pub(crate) chosen_mac: Mutex<Option<Mac>>,
+    /// Where the port's L2 table has that address (0 or 1), if there is such a table. Changes with it.
+    pub(crate) l2_index: AtomicBool,
+    /// Whether the root of receive steering is taken.
+    pub(crate) steering_taken: AtomicBool,
+    /// Whether there is a GSI queue pair: the port has one QP1.
+    pub(crate) gsi_taken: AtomicBool,
+    /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
+    pub(crate) embedded_cpu: bool,
+    /// Key of the segment that ends the scatter list of a receive WQE.
+    pub(crate) list_terminator: u32,
+    /// What bring-up has reached, for teardown.
+    pub(crate) reached: Reached,
+}
+
+/// Key of the segment that ends the scatter list of a receive WQE, unless the device names another one.
+const LIST_TERMINATOR: u32 = 0x100;
+
+/// What bring-up has done that teardown must undo.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reached {
+    /// ENABLE_HCA was, or may have been, carried out.
+    pub(crate) enabled: bool,
+    /// INIT_HCA was, or may have been, carried out.
+    pub(crate) initialized: bool,
+    /// ALLOC_UAR was carried out.
+    pub(crate) uar: bool,
+}
+
+/// How a wait loop knows when to look after the device.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    turns: u32,
+    looked: Option<Duration>,
+}
+
+/// The default protection domain of a device.
+#[derive(Debug, Default)]
+pub(crate) struct DefaultPd {
+    /// Its number, while it has users.
+    pub(crate) pdn: Option<Pdn>,
+    /// How many hold it.
+    pub(crate) users: u32,
+}
+
+/// A firmware command in flight ([`Device::post`]).
+///
+/// Its slot stays taken until [`Device::poll_command`] has returned the answer; if that never happens, the slot comes
+/// back some time after the command's deadline.
+#[derive(Debug)]
+#[must_use = "the command's slot stays taken until it is polled to its end"]
+pub struct PendingCommand<C> {
+    posted: Posted,
+    tail_len: usize,
+    command: PhantomData<fn() -> C>,
+}
+
+/// A command in flight, whichever it is.
+#[derive(Debug, Clone, Copy)]
+struct Posted {
+    ticket: Ticket,
+    op_mod: u16,
+}
+
+impl<'s, P: Platform> Device<'s, P> {
+    /// A device that was not brought up yet.
+    pub(crate) fn unopened(
+        platform: P,
+        config: Config,
+        storage: Storage<'s>,
+        firmware: FirmwareVersion,
+    ) -> Self {
+        Self {
+            platform,
+            config,
+            slot: storage.device,
+            page_chunks: storage.page_chunks,
+            tables: Tables::new(storage.qps, storage.cqs, storage.srqs),
+            capabilities: Capabilities::none(firmware),
+            uar: UarIndex::from_low_bits(0),
+            blue_flame: BlueFlame::none(),
+            completion_eqs: heapless::Vec::new(),
+            default_pd: Mutex::new(DefaultPd::default()),
+            xrc_base: Mutex::new(XrcBase::default()),
+            default_xrcd: Mutex::new(DefaultXrcd::default()),
+            gid_writer: Mutex::new(()),
+            chosen_mac: Mutex::new(None),
+            l2_index: AtomicBool::new(false),
+            steering_taken: AtomicBool::new(false),
+            gsi_taken: AtomicBool::new(false),
+            embedded_cpu: false,
+            list_terminator: LIST_TERMINATOR,
+            reached: Reached::default(),
+        }
+    }
+
+    /// The platform that it runs on.
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// How it was opened.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// The UAR page with the doorbells, which is uncached.
+    pub(crate) fn uar(&self) -> UarIndex {
+        self.uar
+    }
+
+    /// The UAR page with the doorbells of QPs: the same, or the write-combining one.
+    pub(crate) fn qp_uar(&self) -> UarIndex {
+        match self.blue_flame.uar() {
+            Some(uar) if P::WRITE_COMBINING => uar,
+            _ => self.uar,
+        }
+    }
+
+    /// The event queue for completions of vector `vector` (modulo the number of vectors).
+    pub(crate) fn completion_eqn(&self, vector: u16) -> Eqn {
+        let count = self.completion_eqs.len().max(1);
+        let index = usize::from(vector) % count;
+        self.completion_eqs.get(index).copied().unwrap_or(Eqn(0))
+    }
+
+    /// How many completion vectors there are: CQs spread over them.
+    pub fn completion_vectors(&self) -> u16 {
+        self.completion_eqs.len().max(1) as u16
+    }
+
+    pub(crate) fn context(&self) -> Context<'_, P> {
+        Context {
+            platform: &self.platform,
+            config: &self.config,
+            chunks: self.page_chunks,
+            tables: &self.tables,
+        }
+    }
+
+    /// Works on what the lock guards; `None` once the function was taken down.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Control) -> R) -> Option<R> {
+        self.slot.control.lock().as_mut().map(work)
+    }
+
+    /// Executes a firmware command without tails and waits for its answer.
+    pub fn execute<C: Command>(&self, command: &C) -> Result<C::Output, CommandError> {
+        let mut output = C::Output::new_zeroed();
+        self.execute_plain(C::OPCODE, command.as_bytes(), output.as_mut_bytes())?;
+        Ok(output)
+    }
+
+    /// Executes a firmware command whose answer says no more than that it was carried out.
+    pub(crate) fn order<C: Command>(&self, command: &C) -> Result<(), CommandError> {
+        const { assert!(size_of::<C::Output>() == EmptyOut::SIZE) };
+        self.order_bytes(C::OPCODE, command.as_bytes())
+    }
+
+    /// The same, for commands that are laid out alike.
+    pub(crate) fn order_bytes(&self, opcode: Opcode, fixed_in: &[u8]) -> Result<(), CommandError> {
+        let mut output = [0; EmptyOut::SIZE];
+        self.execute_bytes(opcode, fixed_in, TailIn::None, &mut output, &mut [])
+    }
+
+    fn execute_plain(
+        &self,
+        opcode: Opcode,
+        fixed_in: &[u8],
+        fixed_out: &mut [u8],
+    ) -> Result<(), CommandError> {
+        self.execute_bytes(opcode, fixed_in, TailIn::None, fixed_out, &mut [])
+    }
+
+    /// Executes a firmware command whose input continues with `tail_in` and whose output continues in `tail_out`, and
+    /// waits for its answer. Meanwhile the device is driven as by [`poll`](Self::poll).
+    pub fn execute_with<C: Command>(
+        &self,
+        command: &C,
+        tail_in: TailIn<'_>,
+        tail_out: &mut [u8],
+    ) -> Result<C::Output, CommandError> {
+        let mut output = C::Output::new_zeroed();
+        let fixed_out = output.as_mut_bytes();
+        self.execute_bytes(C::OPCODE, command.as_bytes(), tail_in, fixed_out, tail_out)?;
+        Ok(output)
+    }
+
+    /// As [`execute_with`](Self::execute_with): once for all commands, of which there are many.
+    #[inline(never)]
+    fn execute_bytes(
+        &self,
+        opcode: Opcode,
+        fixed_in: &[u8],
+        mut tail_in: TailIn<'_>,
+        fixed_out: &mut [u8],
+        tail_out: &mut [u8],
+    ) -> Result<(), CommandError> {
+        let started = self.platform.now();
+        let mut patience = Patience::default();
+        let output_len = fixed_out.len().saturating_add(tail_out.len());
+        let posted = loop {
+            match self.try_post(opcode, fixed_in, tail_in.reborrow(), output_len) {
+                Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
+                    let waited = self.platform.now().saturating_sub(started);
+                    if waited >= self.config.command_timeout {
+                        let waited = waited.into();
+                        let failure = CommandFailure::QueueFull { waited };
+                        return Err(CommandError { failure, ..error });
+                    }
+                }
+                result => break result?,
+            }
+            self.pause(&mut patience);
+            // A dead device is found when the command is posted.
+            let _ = self.poll();
+        };
+        loop {
+            if let Some(result) = self.poll_posted(opcode, posted, fixed_out, tail_out) {
+                return result;
+            }
+            self.pause(&mut patience);
+        }
+    }
+
+    /// One turn of a wait loop: lets the device run, and notices when it has gone.
+    pub(crate) fn pause(&self, patience: &mut Patience) {
+        if self.config.interrupts && !self.completion_eqs.is_empty() {
+            let deadline = self.platform.now().saturating_add(INTERRUPT_SLICE);
+            self.platform.wait_interrupt(VectorSet::one(0), deadline);
+        } else {
+            self.platform.relax();
+        }
+        let now = self.platform.now();
+        patience.turns += 1;
+        let looked = *patience.looked.get_or_insert(now);
+        if patience.turns >= TURNS_PER_LOOK || now.saturating_sub(looked) >= LOOK_INTERVAL {
+            patience.turns = 0;
+            patience.looked = Some(now);
+            if health::is_gone(&self.platform) {
+                self.with(|control| control.fail(DeviceError::Gone));
+            }
+        }
+    }
+
+    /// Posts a firmware command without waiting for its answer, of which `tail_len` bytes follow the fixed part.
+    /// [`CommandFailure::QueueFull`] means: later.
+    pub fn post<C: Command>(
+        &self,
+        command: &C,
+        tail_in: TailIn<'_>,
+        tail_len: usize,
+    ) -> Result<PendingCommand<C>, CommandError> {
+        let output_len = size_of::<C::Output>().saturating_add(tail_len);
+        let posted = self.try_post(C::OPCODE, command.as_bytes(), tail_in, output_len)?;
+        Ok(PendingCommand {
+            posted,
+            tail_len,
+            command: PhantomData,
+        })
+    }
+
+    #[inline(never)]
+    fn try_post(
+        &self,
+        opcode: Opcode,
+        fixed: &[u8],
+        tail_in: TailIn<'_>,
+        output_len: usize,
+    ) -> Result<Posted, CommandError> {
+        let op_mod = fixed
+            .get(6..8)
+            .and_then(|bytes| bytes.first_chunk())
+            .map_or(0, |b| u16::from_be_bytes(*b));
+        let error = |failure| CommandError {
+            opcode,
+            op_mod,
+            failure,
+        };
+        let posted = self.with(|control| match control.failed() {
+            Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
+            None => {
+                let queue = &mut control.queue;
+                queue.post(
+                    &self.platform,
+                    Lane::Ordinary,
+                    opcode,
+                    fixed,
+                    tail_in,
+                    output_len,
+                )
+            }
+        });
+        match posted {
+            Some(Ok(ticket)) => Ok(Posted { ticket, op_mod }),
+            Some(Err(PostError::Full)) => {
+                Err(error(CommandFailure::QueueFull { waited: Millis(0) }))
+            }
+            Some(Err(PostError::Failed(failure))) => Err(error(failure)),
+            None => Err(error(CommandFailure::Device(DeviceError::Closed))),
+        }
+    }
+
+    /// Looks for the answer of a posted command; `None` while it is not there. `tail` takes what follows the fixed part
+    /// of the answer. Drives the device as [`poll`](Self::poll) does. After anything but `None` the command is over.
+    pub fn poll_command<C: Command>(
+        &self,
+        pending: &mut PendingCommand<C>,
+        tail: &mut [u8],
+    ) -> Option<Result<C::Output, CommandError>> {
+        let mut output = C::Output::new_zeroed();
+        let len = tail.len().min(pending.tail_len);
+        let fixed = output.as_mut_bytes();
+        let answer = self.poll_posted(C::OPCODE, pending.posted, fixed, &mut tail[..len])?;
+        Some(answer.map(|()| output))
+    }
+
+    #[inline(never)]
+    fn poll_posted(
+        &self,
+        opcode: Opcode,
+        posted: Posted,
+        fixed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Option<Result<(), CommandError>> {
+        let answer = self.with(|control| {
+            let serviced = control.service(&self.context());
+            let queue = &mut control.queue;
+            let answer = queue.finish(&self.platform, posted.ticket, fixed, tail);
+            // An answer that is there counts, even from a device that has died since. One that is not will never come.
+            answer.or_else(|| {
+                serviced
+                    .err()
+                    .map(|failed| Err(CommandFailure::Device(failed)))
+            })
+        });
+        let answer = answer.unwrap_or(Some(Err(CommandFailure::Device(DeviceError::Closed))))?;
+        Some(answer.map_err(|failure| CommandError {
+            opcode,
+            op_mod: posted.op_mod,
+            failure,
+        }))
+    }
+
+    /// How many firmware commands were answered so far.
+    pub fn commands_executed(&self) -> u64 {
+        self.with(|control| control.queue.executed()).unwrap_or(0)
+    }
+
+    /// Drives the device: command completions, page requests, CQ and asynchronous events; looks at its health now and
+    /// then. Call it in every loop. Once it has failed it fails for ever.
+    pub fn poll(&self) -> Result<(), DeviceError> {
+        self.with(|control| control.service(&self.context()))
+            .unwrap_or(Err(DeviceError::Closed))
+    }
+
+    /// The next asynchronous event, in order.
+    pub fn next_async_event(&self) -> Option<AsyncEvent> {
+        self.with(Control::next_event)?
+    }
+
+    /// Asynchronous events that were lost because nobody took them, and events that made no sense.
+    pub fn lost_and_unknown_events(&self) -> (u64, u64) {
+        self.with(|control| (control.dropped_events(), control.unknown_events()))
+            .unwrap_or_default()
+    }
+
+    /// Pages of 4 KiB that the firmware holds.
+    pub fn pages_given(&self) -> u32 {
+        self.with(|control| control.pages.given())
+            .unwrap_or_default()
+    }
+
+    /// Page requests of the firmware that were refused for want of memory, and addresses that it returned without having
+    /// been given them.
+    pub fn page_faults(&self) -> (u64, u64) {
+        self.with(|control| (control.pages.refused(), control.pages.bad_returns()))
+            .unwrap_or_default()
+    }
+
+    /// Bytes of DMA memory that stay allocated because the device may still use them.
+    pub fn bytes_quarantined(&self) -> u64 {
+        self.with(|control| control.quarantined())
+            .unwrap_or_default()
+    }
+
+    /// Zeroed DMA memory that belongs to an object of this device.
+    pub(crate) fn alloc_dma(&self, layout: Layout) -> Result<DmaBuffer<'_, P>, DmaError> {
+        Ok(DmaBuffer::new(
+            self,
+            DmaMemory::alloc(&self.platform, layout)?,
+        ))
+    }
+
+    /// Keeps memory that the device may still use until the function was torn down.
+    pub(crate) fn quarantine(&self, memory: DmaMemory) {
+        self.with(|control| control.quarantine(memory));
+    }
+
+    /// Keeps a mapping of the caller's memory that the device may still use until the function was torn down.
+    pub(crate) fn quarantine_mapping(&self, mapping: Mapping) {
+        self.with(|control| control.quarantine_mapping(mapping));
+    }
+}
+
+impl<P: Platform> core::fmt::Debug for Device<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Device")
+            .field("firmware", &self.capabilities.firmware)
+            .field("uar", &self.uar)
+            .field("pages_given", &self.pages_given())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Handles hold `&'d Device<'d, P>`, so a device must be usable as one with a shorter lifetime.
+    fn _is_covariant<'short, 'long: 'short, P: Platform>(
+        device: &'short Device<'long, P>,
+    ) -> &'short Device<'short, P> {
+        device
+    }
+
+    fn _is_shared_between_threads<P: Platform + Send + Sync>(device: Device<'_, P>) {
+        fn sync<T: Send + Sync>(_: T) {}
+        sync(device);
+    }
+
+    fn _command_moves_between_threads<C: Command>(pending: PendingCommand<C>) {
+        fn send<T: Send + Sync>(_: T) {}
+        send(pending);
+    }
+
+    #[test]
+    fn a_device_slot_fits_on_a_small_stack() {
+        let size = size_of::<DeviceSlot>();
+        assert!(size < 22 << 10, "{size}");
+    }
+}

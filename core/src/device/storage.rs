@@ -1,0 +1,115 @@
+//! The memory of the caller that a device and its objects live in.
+
+use spin::Mutex;
+
+use crate::firmware::control::Control;
+use crate::firmware::page_chunk::PageChunk;
+use crate::memory::slots::{CqSlot, QpSlot, SrqSlot};
+use crate::types::gid::GidTable;
+
+/// Room for what a device itself keeps, some 20 KiB: its command queue, its events, its copy of the GID table. The
+/// [`Device`](crate::Device) is small beside it, so that it can be handed on by value.
+///
+/// Opaque to the caller, who only provides the memory (see [`Storage`]).
+#[derive(Debug)]
+pub struct DeviceSlot {
+    /// `None` unless a function is up.
+    pub(crate) control: Mutex<Option<Control>>,
+    pub(crate) gids: Mutex<GidTable>,
+}
+
+impl DeviceSlot {
+    /// Empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            control: Mutex::new(None),
+            gids: Mutex::new(GidTable::new()),
+        }
+    }
+}
+
+impl Default for DeviceSlot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Memory of the caller that holds the state of a device and of its objects: its lengths are the limits.
+///
+/// It is borrowed exclusively for as long as the device lives, so that no two devices can share it.
+#[derive(Debug)]
+pub struct Storage<'s> {
+    pub(crate) device: &'s DeviceSlot,
+    pub(crate) qps: &'s [QpSlot],
+    pub(crate) cqs: &'s [CqSlot],
+    pub(crate) srqs: &'s [SrqSlot],
+    pub(crate) page_chunks: &'s [PageChunk],
+}
+
+impl<'s> Storage<'s> {
+    /// One slot per queue pair, completion queue and shared receive queue; one chunk per run of at most 2 MiB of memory
+    /// lent to the firmware, of which a ConnectX-5 wants tens of megabytes.
+    #[must_use]
+    pub const fn new(
+        device: &'s mut DeviceSlot,
+        qps: &'s mut [QpSlot],
+        cqs: &'s mut [CqSlot],
+        srqs: &'s mut [SrqSlot],
+        page_chunks: &'s mut [PageChunk],
+    ) -> Self {
+        Self {
+            device,
+            qps,
+            cqs,
+            srqs,
+            page_chunks,
+        }
+    }
+}
+
+/// [`Storage`] as arrays, for statics and for the stack.
+#[derive(Debug)]
+pub struct Resources<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize> {
+    device: DeviceSlot,
+    qps: [QpSlot; QPS],
+    cqs: [CqSlot; CQS],
+    srqs: [SrqSlot; SRQS],
+    page_chunks: [PageChunk; CHUNKS],
+}
+
+impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
+    Resources<QPS, CQS, SRQS, CHUNKS>
+{
+    /// Empty storage.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            device: DeviceSlot::new(),
+            qps: [const { QpSlot::new() }; QPS],
+            cqs: [const { CqSlot::new() }; CQS],
+            srqs: [const { SrqSlot::new() }; SRQS],
+            page_chunks: [const { PageChunk::new() }; CHUNKS],
+        }
+    }
+
+    /// As what [`Device::open`](crate::Device::open) takes.
+    #[must_use]
+    pub const fn storage(&mut self) -> Storage<'_> {
+        Storage::new(
+            &mut self.device,
+            &mut self.qps,
+            &mut self.cqs,
+            &mut self.srqs,
+            &mut self.page_chunks,
+        )
+    }
+}
+
+impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize> Default
+    for Resources<QPS, CQS, SRQS, CHUNKS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}

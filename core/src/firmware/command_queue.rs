@@ -1,0 +1,552 @@
+//! The command queue: commands go to the firmware through slots, several at a time, and come back in any order.
+//!
+//! Asynchronous at the bottom: [`post`](CommandQueue::post) fills a slot and rings the doorbell,
+//! [`finish`](CommandQueue::finish) looks whether the answer is there. Whether it is, only the slot's ownership bit
+//! decides; command events are a reason to look, so a lost interrupt costs time but never an answer.
+//!
+//! The last slot takes nothing but MANAGE_PAGES: a command may need pages before it can be answered, and the request for
+//! them must not queue behind it.
+//!
+//! A slot whose command timed out is retired: the firmware may still answer, into memory that nobody else may own then.
+
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::cmdq::{
+    BLOCK_DATA_SIZE, CommandQueueEntry, INLINE_SIZE, MAX_ENTRIES, MailboxBlock, OWNED_BY_DEVICE,
+    QUEUE_ALIGN, STATUS_OWNERSHIP_OFFSET, TYPE_PCI, blocks_needed, next_token,
+};
+use bareverbs_firmware_cmds::dump::{self, Direction};
+use bareverbs_firmware_cmds::init_segment::{
+    CMD_DBELL, CMDQ_ADDR_H, CMDQ_ADDR_L_SZ, CommandQueueRegister,
+};
+use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::status::Status;
+
+use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes};
+use crate::memory::dma::{self, DmaMemory};
+use crate::platform::{DmaError, Platform};
+use crate::types::error::{BadOutput, CommandError, CommandFailure};
+
+/// What follows the fixed part of a command's input.
+pub enum TailIn<'a> {
+    /// Nothing.
+    None,
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// This many big-endian qwords (page or translation lists), asked for one by one, in order, as they are written.
+    Qwords(usize, &'a mut dyn FnMut(usize) -> u64),
+}
+
+impl TailIn<'_> {
+    /// The same, for one attempt.
+    pub(crate) fn reborrow(&mut self) -> TailIn<'_> {
+        match self {
+            Self::None => TailIn::None,
+            Self::Bytes(bytes) => TailIn::Bytes(bytes),
+            Self::Qwords(count, qword) => TailIn::Qwords(*count, qword),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Qwords(count, _) => count.saturating_mul(8),
+        }
+    }
+}
+
+impl core::fmt::Debug for TailIn<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "TailIn of {} bytes", self.len())
+    }
+}
+
+/// A command in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    slot: u8,
+    sequence: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Pending,
+    /// Timed out: not used again before the function was reset.
+    Retired,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    state: State,
+    token: u8,
+    sequence: u32,
+    opcode: Opcode,
+    op_mod: u16,
+    input: Chain,
+    output: Chain,
+    output_len: usize,
+    posted: Duration,
+    deadline: Duration,
+}
+
+impl Slot {
+    const EMPTY: Self = Self {
+        state: State::Free,
+        token: 0,
+        sequence: 0,
+        opcode: Opcode::Nop,
+        op_mod: 0,
+        input: Chain::EMPTY,
+        output: Chain::EMPTY,
+        output_len: 0,
+        posted: Duration::ZERO,
+        deadline: Duration::ZERO,
+    };
+}
+
+/// Which kind of slot a command takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Any but the last.
+    Ordinary,
+    /// The last, which is for MANAGE_PAGES alone.
+    Pages,
+}
+
+/// A command could not be posted because its lane has no free slot: not an error yet.
+#[derive(Debug)]
+pub(crate) enum PostError {
+    /// Try again after something has completed.
+    Full,
+    /// It will not go.
+    Failed(CommandFailure),
+}
+
+/// Why the queue could not be set up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SetUpError {
+    /// The device describes a queue that cannot be.
+    Geometry { log_size: u8, log_stride: u8 },
+    /// No memory for it.
+    Memory(DmaError),
+}
+
+/// The queue, its slots, and the memory for their messages.
+#[derive(Debug)]
+pub(crate) struct CommandQueue {
+    entries: DmaMemory,
+    log_stride: u8,
+    len: u8,
+    slots: [Slot; MAX_ENTRIES],
+    mailboxes: Mailboxes,
+    token: u8,
+    sequence: u32,
+    /// Signatures of answers are to be verified.
+    verify: bool,
+    timeout: Duration,
+    executed: u64,
+}
+
+impl CommandQueue {
+    /// Allocates the queue and tells the device where it is.
+    pub(crate) fn set_up<P: Platform>(platform: &P, timeout: Duration) -> Result<Self, SetUpError> {
+        let register = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ));
+        let (log_size, log_stride) = (register.log_size(), register.log_stride());
+        let page = QUEUE_ALIGN.trailing_zeros() as u8;
+        // At least two slots, or pages could not be supplied while a command waits for them; at least an entry apart.
+        if !(1..=5).contains(&log_size) || log_stride < 6 || log_size + log_stride > page {
+            return Err(SetUpError::Geometry {
+                log_size,
+                log_stride,
+            });
+        }
+        let entries = DmaMemory::alloc_pages(platform, QUEUE_ALIGN).map_err(SetUpError::Memory)?;
+        let mailboxes = match Mailboxes::new(platform) {
+            Ok(mailboxes) => mailboxes,
+            Err(error) => {
+                entries.free(platform);
+                return Err(SetUpError::Memory(error));
+            }
+        };
+        // The low half makes the address valid, so it comes last.
+        platform.write_be32(CMDQ_ADDR_H, (entries.iova() >> 32) as u32);
+        platform.write_be32(CMDQ_ADDR_L_SZ, entries.iova() as u32);
+        Ok(Self {
+            entries,
+            log_stride,
+            len: 1 << log_size,
+            slots: [Slot::EMPTY; MAX_ENTRIES],
+            mailboxes,
+            token: 0,
+            sequence: 0,
+            verify: false,
+            timeout,
+            executed: 0,
+        })
+    }
+
+    /// Where the device has its commands from.
+    pub(crate) fn address(&self) -> u64 {
+        self.entries.iova()
+    }
+
+    /// Gives all memory back. The device no longer uses any of it.
+    pub(crate) fn free<P: Platform>(self, platform: &P) {
+        self.entries.free(platform);
+        self.mailboxes.free(platform);
+    }
+
+    /// Bytes of DMA memory held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.entries.len() as u64 + self.mailboxes.bytes()
+    }
+
+    /// Verifies signatures from now on.
+    pub(crate) fn verify_signatures(&mut self) {
+        self.verify = true;
+    }
+
+    /// Commands that were answered, well or badly.
+    pub(crate) fn executed(&self) -> u64 {
+        self.executed
+    }
+
+    /// How long a command may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sets how long the commands posted from now on may take.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Whether the device may still answer a command that nobody waits for any more.
+    pub(crate) fn has_retired(&self) -> bool {
+        self.slots.iter().any(|slot| slot.state != State::Free)
+    }
+
+    /// Posts a command. `output_len` counts the fixed part and the tail of the answer.
+    pub(crate) fn post<P: Platform>(
+        &mut self,
+        platform: &P,
+        lane: Lane,
+        opcode: Opcode,
+        fixed: &[u8],
+        mut tail: TailIn<'_>,
+        output_len: usize,
+    ) -> Result<Ticket, PostError> {
+        let index = self.free_slot(platform, lane).ok_or(PostError::Full)?;
+        let input_len = fixed.len().saturating_add(tail.len());
+        let (input_blocks, output_blocks) = (blocks_needed(input_len), blocks_needed(output_len));
+        if input_blocks.max(output_blocks) > MAX_BLOCKS {
+            let len = input_len.max(output_len);
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            return Err(PostError::Failed(CommandFailure::TooLong { len }));
+        }
+        let urgent = lane == Lane::Pages;
+        let memory = |error| PostError::Failed(CommandFailure::Memory(error));
+        let input = self
+            .mailboxes
+            .alloc(platform, input_blocks, urgent)
+            .map_err(memory)?;
+        let output = match self.mailboxes.alloc(platform, output_blocks, urgent) {
+            Ok(output) => output,
+            Err(error) => {
+                self.mailboxes.release(platform, input);
+                return Err(memory(error));
+            }
+        };
+        self.token = next_token(self.token);
+        let token = self.token;
+        self.sequence = self.sequence.wrapping_add(1);
+
+        let mut entry = CommandQueueEntry::ZERO;
+        {
+            let mut writer = Writer {
+                entry: &mut entry,
+                mailboxes: &self.mailboxes,
+                chain: &input,
+                token,
+                at: 0,
+                block: MailboxBlock::ZERO,
+            };
+            writer.put(fixed);
+            match &mut tail {
+                TailIn::None => {}
+                TailIn::Bytes(bytes) => writer.put(bytes),
+                TailIn::Qwords(count, qword) => {
+                    for index in 0..*count {
+                        writer.put(&qword(index).to_be_bytes());
+                    }
+                }
+            }
+            writer.finish();
+        }
+        for block in 0..output_blocks {
+            self.mailboxes.clear(&output, block, token);
+        }
+        entry
+            .set_type(TYPE_PCI)
+            .set_input_length(input_len as u32)
+            .set_input_mailbox(self.mailboxes.iova(&input, 0))
+            .set_output_mailbox(self.mailboxes.iova(&output, 0))
+            .set_output_length(output_len as u32)
+            .set_token(token)
+            .set_ownership(true)
+            .sign();
+        let op_mod = u16::from_be_bytes([
+            fixed.get(6).copied().unwrap_or(0),
+            fixed.get(7).copied().unwrap_or(0),
+        ]);
+        if dump::log_enabled() {
+            let blocks = (0..input_blocks).map(|block| self.mailboxes.copy(&input, block));
+            let slot = usize::from(index);
+            dump::log(slot, opcode.number(), Direction::Input, &entry, blocks);
+        }
+
+        let at = usize::from(index) << self.log_stride;
+        let (body, last) = entry.0.split_at(STATUS_OWNERSHIP_OFFSET - 3);
+        self.entries.write_bytes(at, body);
+        // The entry's last dword holds the ownership bit: the device must not see it before the rest.
+        dma::write_barrier();
+        let last = last
+            .first_chunk()
+            .map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        self.entries.write_be32(at + body.len(), last);
+        let now = platform.now();
+        self.slots[usize::from(index)] = Slot {
+            state: State::Pending,
+            token,
+            sequence: self.sequence,
+            opcode,
+            op_mod,
+            input,
+            output,
+            output_len,
+            posted: now,
+            deadline: now.saturating_add(self.timeout),
+        };
+        platform.write_be32(CMD_DBELL, 1 << index);
+        Ok(Ticket {
+            slot: index,
+            sequence: self.sequence,
+        })
+    }
+
+    fn free_slot<P: Platform>(&mut self, platform: &P, lane: Lane) -> Option<u8> {
+        let pages = self.len - 1;
+        let candidates = match lane {
+            Lane::Ordinary => 0..pages,
+            Lane::Pages => pages..self.len,
+        };
+        let free = candidates
+            .clone()
+            .find(|&index| self.slots[usize::from(index)].state == State::Free);
+        free.or_else(|| {
+            candidates
+                .into_iter()
+                .find(|&index| self.reap(platform, index))
+        })
+    }
+
+    /// Frees a slot whose command was answered but whose poster lost interest (its deadline has passed).
+    fn reap<P: Platform>(&mut self, platform: &P, index: u8) -> bool {
+        let slot = self.slots[usize::from(index)];
+        let abandoned = slot.state == State::Pending
+            && platform.now() >= slot.deadline.saturating_add(self.timeout);
+        if abandoned && !self.owned_by_device(index) {
+            self.release(platform, index);
+        }
+        self.slots[usize::from(index)].state == State::Free
+    }
+
+    fn owned_by_device(&self, index: u8) -> bool {
+        let at = (usize::from(index) << self.log_stride) + STATUS_OWNERSHIP_OFFSET;
+        self.entries.read_u8(at) & OWNED_BY_DEVICE != 0
+    }
+
+    fn release<P: Platform>(&mut self, platform: &P, index: u8) {
+        let slot = core::mem::replace(&mut self.slots[usize::from(index)], Slot::EMPTY);
+        self.mailboxes.release(platform, slot.input);
+        self.mailboxes.release(platform, slot.output);
+    }
+
+    /// Looks for the answer of a command; `None` while it is not there. `fixed` and `tail` take the answer's two parts
+    /// and are as long together as was said when it was posted. After anything but `None` the ticket is used up.
+    pub(crate) fn finish<P: Platform>(
+        &mut self,
+        platform: &P,
+        ticket: Ticket,
+        fixed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Option<Result<(), CommandFailure>> {
+        let index = ticket.slot;
+        let slot = match self.slots.get(usize::from(index)) {
+            Some(slot) if slot.state == State::Pending && slot.sequence == ticket.sequence => *slot,
+            _ => return Some(Err(CommandFailure::UnknownTicket)),
+        };
+        if self.owned_by_device(index) {
+            let now = platform.now();
+            if now < slot.deadline {
+                return None;
+            }
+            self.slots[usize::from(index)].state = State::Retired;
+            let waited = now.saturating_sub(slot.posted);
+            log::error!(
+                "command {}: no answer within {waited:?}, slot {index} is retired",
+                slot.opcode
+            );
+            let waited = waited.into();
+            return Some(Err(CommandFailure::Timeout { waited }));
+        }
+        // The ownership bit was read first; what it guards must be read after it.
+        dma::read_barrier();
+        let result = self.take_answer(index, &slot, fixed, tail);
+        self.release(platform, index);
+        self.executed += 1;
+        if let Err(failure) = result {
+            let error = CommandError {
+                opcode: slot.opcode,
+                op_mod: slot.op_mod,
+                failure,
+            };
+            log::debug!("command failed: {error}");
+        }
+        Some(result)
+    }
+
+    fn take_answer(
+        &self,
+        index: u8,
+        slot: &Slot,
+        fixed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Result<(), CommandFailure> {
+        let mut entry = CommandQueueEntry::ZERO;
+        self.entries
+            .read_bytes(usize::from(index) << self.log_stride, &mut entry.0);
+        if dump::log_enabled() {
+            let blocks = (0..blocks_needed(slot.output_len))
+                .map(|block| self.mailboxes.copy(&slot.output, block));
+            let number = slot.opcode.number();
+            dump::log(
+                usize::from(index),
+                number,
+                Direction::Output,
+                &entry,
+                blocks,
+            );
+        }
+        let delivery = entry.delivery_status();
+        if !delivery.is_ok() {
+            return Err(CommandFailure::Delivery(delivery));
+        }
+        if self.verify {
+            if entry.token() != slot.token {
+                return Err(CommandFailure::BadOutput(BadOutput::EntryToken {
+                    expected: slot.token,
+                    found: entry.token(),
+                }));
+            }
+            if !entry.signature_is_valid() {
+                return Err(CommandFailure::BadOutput(BadOutput::EntrySignature));
+            }
+        }
+        let inline = entry.command_output_inline_data();
+        let status = Status::from_number(inline[0]);
+        if !status.is_ok() {
+            let syndrome = inline[4..8]
+                .first_chunk()
+                .map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            return Err(CommandFailure::Status { status, syndrome });
+        }
+        let mut parts = Parts { fixed, tail };
+        parts.put(0, inline);
+        let verify = self.verify.then_some(slot.token);
+        for block in 0..blocks_needed(slot.output_len) {
+            let at = INLINE_SIZE + block * BLOCK_DATA_SIZE;
+            let mut data = [0; BLOCK_DATA_SIZE];
+            let len = (slot.output_len - at).min(BLOCK_DATA_SIZE);
+            self.mailboxes
+                .read(&slot.output, block, verify, &mut data[..len])
+                .map_err(CommandFailure::BadOutput)?;
+            parts.put(at, &data[..len]);
+        }
+        Ok(())
+    }
+}
+
+/// Spreads a message over the entry and its blocks. A block is written when it is full, once.
+struct Writer<'a> {
+    entry: &'a mut CommandQueueEntry,
+    mailboxes: &'a Mailboxes,
+    chain: &'a Chain,
+    token: u8,
+    at: usize,
+    block: MailboxBlock,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let taken = if self.at < INLINE_SIZE {
+                let taken = data.len().min(INLINE_SIZE - self.at);
+                self.entry.command_input_inline_data_mut()[self.at..self.at + taken]
+                    .copy_from_slice(&data[..taken]);
+                taken
+            } else {
+                let offset = (self.at - INLINE_SIZE) % BLOCK_DATA_SIZE;
+                let taken = data.len().min(BLOCK_DATA_SIZE - offset);
+                self.block.mailbox_data_mut()[offset..offset + taken]
+                    .copy_from_slice(&data[..taken]);
+                if offset + taken == BLOCK_DATA_SIZE {
+                    self.flush(BLOCK_DATA_SIZE);
+                }
+                taken
+            };
+            self.at += taken;
+            data = &data[taken..];
+        }
+    }
+
+    fn flush(&mut self, len: usize) {
+        let index = (self.at.saturating_sub(INLINE_SIZE)) / BLOCK_DATA_SIZE;
+        if index > 0 {
+            // What the block before left.
+            self.block.mailbox_data_mut()[len..].fill(0);
+        }
+        self.mailboxes
+            .write(self.chain, index, self.token, &mut self.block);
+    }
+
+    fn finish(&mut self) {
+        let rest = self.at.saturating_sub(INLINE_SIZE) % BLOCK_DATA_SIZE;
+        if rest > 0 {
+            self.flush(rest);
+        }
+    }
+}
+
+/// The two places that an answer goes to.
+struct Parts<'a> {
+    fixed: &'a mut [u8],
+    tail: &'a mut [u8],
+}
+
+impl Parts<'_> {
+    fn put(&mut self, at: usize, data: &[u8]) {
+        let split = self.fixed.len().saturating_sub(at).min(data.len());
+        let (first, second) = data.split_at(split);
+        if split > 0 {
+            self.fixed[at..at + split].copy_from_slice(first);
+        }
+        let start = (at + split).saturating_sub(self.fixed.len());
+        if let Some(room) = self.tail.get_mut(start..) {
+            let len = room.len().min(second.len());
+            room[..len].copy_from_slice(&second[..len]);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What the device's one lock guards, and the loop body that moves all of it on.
+
+// UNSAFETY: a mapping of the caller's memory crosses threads as a record.
+#![expect(unsafe_code)]
+
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
+
+use crate::firmware::command_queue::CommandQueue;
+use crate::firmware::eq::EventQueue;
+use crate::firmware::health::Health;
+use crate::firmware::page_chunk::PageChunk;
+use crate::firmware::pages::PageSupply;
+use crate::memory::dma::DmaMemory;
+use crate::memory::slots::Tables;
+use crate::platform::{Mapping, Platform};
+use crate::types::config::Config;
+use crate::types::error::DeviceError;
+use crate::types::event::AsyncEvent;
+
+/// Event queues of a device: the first for everything, the others for completions.
+pub(crate) const MAX_EQS: usize = 33;
+/// Asynchronous events that wait for [`Device::next_async_event`](crate::Device::next_async_event).
+const MAX_EVENTS: usize = 128;
+/// Pieces of memory that can be quarantined and still be given back after teardown.
+const MAX_QUARANTINE: usize = 64;
+
+/// What the control path works with but does not own.
+pub(crate) struct Context<'a, P> {
+    pub(crate) platform: &'a P,
+    pub(crate) config: &'a Config,
+    pub(crate) chunks: &'a [PageChunk],
+    pub(crate) tables: &'a Tables<'a>,
+}
+
+/// A mapping that waits to be undone.
+#[derive(Debug)]
+struct KeptMapping(Mapping);
+
+// SAFETY: it is a record of addresses that only the platform reads, and the platform's methods take it from any thread.
+unsafe impl Send for KeptMapping {}
+
+/// The state behind the lock.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) queue: CommandQueue,
+    pub(crate) pages: PageSupply,
+    pub(crate) eqs: heapless::Vec<EventQueue, MAX_EQS>,
+    events: heapless::Deque<AsyncEvent, MAX_EVENTS>,
+    /// Asynchronous events for which there was no room.
+    dropped_events: u64,
+    /// Events of an unknown type, or about an unknown object.
+    unknown_events: u64,
+    health: Health,
+    failed: Option<DeviceError>,
+    quarantine: heapless::Vec<DmaMemory, MAX_QUARANTINE>,
+    mappings: heapless::Vec<KeptMapping, MAX_QUARANTINE>,
+    /// Bytes quarantined for ever, as there was no room to remember them.
+    forgotten: u64,
+}
+
+impl Control {
+    pub(crate) fn new<P: Platform>(platform: &P, queue: CommandQueue, pages: PageSupply) -> Self {
+        Self {
+            health: Health::new(platform, queue.address()),
+            queue,
+            pages,
+            eqs: heapless::Vec::new(),
+            events: heapless::Deque::new(),
+            dropped_events: 0,
+            unknown_events: 0,
+            failed: None,
+            quarantine: heapless::Vec::new(),
+            mappings: heapless::Vec::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// Moves everything on that can be: events, page requests; and looks at the device's health now and then.
+    pub(crate) fn service<P: Platform>(&mut self, cx: &Context<'_, P>) -> Result<(), DeviceError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let Self {
+            queue,
+            pages,
+            eqs,
+            events,
+            dropped_events,
+            unknown_events,
+            ..
+        } = self;
+        let mut dispatch = Dispatch {
+            pages,
+            events,
+            dropped: dropped_events,
+            unknown: unknown_events,
+        };
+        for eq in eqs.iter_mut() {
+            eq.drain(cx.platform, |event| dispatch.event(cx.tables, event));
+        }
+        pages.step(cx.platform, cx.chunks, queue);
+        match self.health.check(cx.platform, cx.config) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// The device no longer works. The first reason stays.
+    pub(crate) fn fail(&mut self, error: DeviceError) -> DeviceError {
+        if let Some(first) = self.failed {
+            return first;
+        }
+        log::error!("{error}");
+        self.failed = Some(error);
+        // This event must not get lost: whoever waits for events waits for this one too.
+        if self.events.is_full() {
+            self.events.pop_front();
+            self.dropped_events += 1;
+        }
+        let _ = self.events.push_back(AsyncEvent::DeviceFatal(error));
+        error
+    }
+
+    /// When [`service`](Self::service) is due even if nothing happens.
+    pub(crate) fn next_deadline(&self) -> Duration {
+        self.health.next()
+    }
+
+    /// Why the device no longer works, if it does not.
+    pub(crate) fn failed(&self) -> Option<DeviceError> {
+        self.failed
+    }
+
+    /// The next asynchronous event.
+    pub(crate) fn next_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+
+    /// Asynchronous events lost because nobody took them.
+    pub(crate) fn dropped_events(&self) -> u64 {
+        self.dropped_events
+    }
+
+    /// Events that the driver could not make sense of.
+    pub(crate) fn unknown_events(&self) -> u64 {
+        self.unknown_events
+    }
+
+    /// Keeps memory that the device may still use.
+    pub(crate) fn quarantine(&mut self, memory: DmaMemory) {
+        log::warn!("{} bytes of DMA memory are quarantined", memory.len());
+        if let Err(memory) = self.quarantine.push(memory) {
+            self.forgotten += memory.len() as u64;
+        }
+    }
+
+    /// Keeps a mapping that the device may still use.
+    pub(crate) fn quarantine_mapping(&mut self, mapping: Mapping) {
+        log::warn!("a mapping of {} bytes is quarantined", mapping.len);
+        if let Err(KeptMapping(mapping)) = self.mappings.push(KeptMapping(mapping)) {
+            self.forgotten += mapping.len as u64;
+        }
+    }
+
+    /// Bytes in quarantine, mappings among them.
+    pub(crate) fn quarantined(&self) -> u64 {
+        let memory: u64 = self
+            .quarantine
+            .iter()
+            .map(|memory| memory.len() as u64)
+            .sum();
+        let mappings: u64 = self
+            .mappings
+            .iter()
+            .map(|KeptMapping(mapping)| mapping.len as u64)
+            .sum();
+        memory + mappings + self.forgotten
+    }
+
+    /// Ends the quarantine: the device no longer uses any memory.
+    pub(crate) fn end_quarantine<P: Platform>(&mut self, platform: &P) {
+        while let Some(memory) = self.quarantine.pop() {
+            memory.free(platform);
+        }
+        while let Some(KeptMapping(mapping)) = self.mappings.pop() {
+            // SAFETY: the mapping came from this device's platform, was kept because the device might still have used
+            // it, and no longer does.
+            unsafe { platform.dma_unmap(mapping) }
+        }
+    }
+}
+
+/// Where events go.
+struct Dispatch<'a> {
+    pages: &'a mut PageSupply,
+    events: &'a mut heapless::Deque<AsyncEvent, MAX_EVENTS>,
+    dropped: &'a mut u64,
+    unknown: &'a mut u64,
+}
+
+impl Dispatch<'_> {
+    fn event(&mut self, tables: &Tables<'_>, event: Event) {
+        log::trace!("event {event:?}");
+        match event {
+            Event::Completion(cqn) => {
+                if !tables.completion_event(cqn.number()) {
+                    // Not an error: the CQ may have been destroyed with its event under way.
+                    *self.unknown += 1;
+                }
+            }
+            // What is complete, the slots tell. The event has done its duty when it woke whoever waits.
+            Event::Command { .. } => {}
+            Event::PageRequest {
+                function_id,
+                embedded_cpu,
+                release_all,
+                pages,
+            } => {
+                let wanted = if release_all {
+                    i64::from(i32::MIN)
+                } else {
+                    i64::from(pages)
+                };
+                self.pages.request(function_id, embedded_cpu, wanted);
+            }
+            Event::PortChange { port, change } => self.port_change(port, change),
+            Event::CqError { cqn, syndrome } => {
+                if !tables.cq_error(cqn.number(), syndrome) {
+                    *self.unknown += 1;
+                }
+                self.push(AsyncEvent::CqError { cqn, syndrome });
+            }
+            Event::Queue { what, queue } => self.queue_event(tables, what, queue),
+            // The health registers tell what it was, and whether it was fatal.
+            Event::InternalError => log::error!("the device reports an internal error"),
+            Event::Other { what, sub_type } => {
+                log::debug!("event {what} subtype {sub_type:#x} is not handled");
+                *self.unknown += 1;
+            }
+        }
+    }
+
+    fn port_change(&mut self, port: u8, change: PortChange) {
+        let event = match change {
+            PortChange::Down => AsyncEvent::PortError { port },
+            PortChange::Active => AsyncEvent::PortActive { port },
+            PortChange::Initialized => AsyncEvent::PortInitialized { port },
+            PortChange::Lid => AsyncEvent::LidChange { port },
+            PortChange::Pkey => AsyncEvent::PkeyChange { port },
+            PortChange::Guid => AsyncEvent::GidChange { port },
+            PortChange::ClientReregister => AsyncEvent::ClientReregister { port },
+            PortChange::Unknown(sub_type) => {
+                log::debug!("port {port} reports an unknown change {sub_type:#x}");
+                *self.unknown += 1;
+                return;
+            }
+        };
+        self.push(event);
+    }
+
+    fn queue_event(&mut self, tables: &Tables<'_>, what: EventType, queue: Queue) {
+        let event = match (what, queue) {
+            (EventType::SrqCatastrophic, Queue::Srq(srqn) | Queue::XrcSrq(srqn)) => {
+                AsyncEvent::SrqError { srqn }
+            }
+            (EventType::SrqLimit, Queue::Srq(srqn) | Queue::XrcSrq(srqn)) => {
+                if !tables.srq_limit(srqn.number()) {
+                    *self.unknown += 1;
+                }
+                AsyncEvent::SrqLimitReached { srqn }
+            }
+            // The firmware leaves the type 0 (QP) in SRQ events of some releases; the event says what it is about.
+            (EventType::SrqCatastrophic, Queue::Qp(number)) => AsyncEvent::SrqError {
+                srqn: srqn_of(number.number()),
+            },
+            (EventType::SrqLimit, Queue::Qp(number)) => {
+                if !tables.srq_limit(number.number()) {
+                    *self.unknown += 1;
+                }
+                AsyncEvent::SrqLimitReached {
+                    srqn: srqn_of(number.number()),
+                }
+            }
+            (EventType::PathMigrated, Queue::Qp(qpn)) => AsyncEvent::PathMigrated { qpn },
+            (EventType::PathMigrationFailed, Queue::Qp(qpn)) => {
+                AsyncEvent::PathMigrationError { qpn }
+            }
+            (EventType::CommunicationEstablished, Queue::Qp(qpn)) => {
+                AsyncEvent::CommunicationEstablished { qpn }
+            }
+            (EventType::SqDrained, Queue::Qp(qpn)) => AsyncEvent::SqDrained { qpn },
+            (EventType::WqCatastrophic, Queue::Qp(qpn)) => AsyncEvent::QpFatal { qpn },
+            (EventType::WqInvalidRequest, Queue::Qp(qpn)) => AsyncEvent::QpRequestError { qpn },
+            (EventType::WqAccessError, Queue::Qp(qpn)) => AsyncEvent::QpAccessError { qpn },
+            (EventType::SrqLastWqe, Queue::Qp(qpn)) => AsyncEvent::QpLastWqeReached { qpn },
+            (what, queue) => {
+                log::debug!("event {what} for {queue:?} is not handled");
+                *self.unknown += 1;
+                return;
+            }
+        };
+        self.push(event);
+    }
+
+    fn push(&mut self, event: AsyncEvent) {
+        if self.events.push_back(event).is_err() {
+            *self.dropped += 1;
+            log::warn!("asynchronous event {event:?} is lost, nobody takes them");
+        }
+    }
+}
+
+fn srqn_of(number: u32) -> bareverbs_firmware_cmds::numbers::Srqn {
+    bareverbs_firmware_cmds::numbers::Srqn::from_low_bits(number)
+}

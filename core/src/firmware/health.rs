@@ -1,0 +1,149 @@
+//! Whether the device still works, as its registers tell.
+
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::init_segment::{
+    CMDQ_ADDR_H, CMDQ_ADDR_L_SZ, CommandQueueRegister, HEALTH, HEALTH_COUNTER, HEALTH_COUNTER_MASK,
+    NicInterface, VANISHED,
+};
+
+use crate::platform::Platform;
+use crate::types::config::Config;
+use crate::types::error::DeviceError;
+
+/// The health buffer's copy of the firmware version, never all ones while the device is there.
+const FW_VERSION: usize = HEALTH + 0x30;
+/// Bit 31: the firmware asks for a reset.
+const RESET_REQUEST: usize = HEALTH + 0x38;
+/// Bits 23:16 syndrome, 15:0 extended syndrome.
+const SYNDROME: usize = HEALTH + 0x3c;
+
+/// Whether the device is still there is looked at this often at least: one register read is little, and whoever polls
+/// wants to know soon.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Whether the device has left the bus: one register read.
+pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
+    platform.read_be32(FW_VERSION) == VANISHED
+}
+
+/// Where the device has its commands from, with the lower half's register already read.
+fn queue_address<P: Platform>(platform: &P, low: u32) -> u64 {
+    let high = platform.read_be32(CMDQ_ADDR_H);
+    u64::from(high) << 32 | u64::from(CommandQueueRegister(low).address_low())
+}
+
+/// What was seen of the device's health so far.
+#[derive(Debug)]
+pub(crate) struct Health {
+    next_look: Duration,
+    next: Duration,
+    /// The command queue's address.
+    queue: u64,
+    /// Whether the registers gave it back already. They may give back what was there before for a while, or nothing ever.
+    latched: bool,
+    counter: u32,
+    /// When the counter was last seen to move.
+    moved: Duration,
+    /// A problem that the firmware reported without asking for a reset was logged.
+    complained: bool,
+}
+
+impl Health {
+    /// To be made once the device was told that its commands are at `queue`.
+    pub(crate) fn new<P: Platform>(platform: &P, queue: u64) -> Self {
+        let now = platform.now();
+        Self {
+            next_look: now,
+            next: now,
+            queue,
+            latched: false,
+            counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
+            moved: now,
+            complained: false,
+        }
+    }
+
+    /// When the registers have to be looked at again.
+    pub(crate) fn next(&self) -> Duration {
+        self.next
+    }
+
+    /// Looks at the registers if it is time to.
+    pub(crate) fn check<P: Platform>(
+        &mut self,
+        platform: &P,
+        config: &Config,
+    ) -> Result<(), DeviceError> {
+        let now = platform.now();
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now.saturating_add(LOOK_INTERVAL.min(config.health_interval));
+        if is_gone(platform) {
+            return Err(DeviceError::Gone);
+        }
+        if now < self.next {
+            return Ok(());
+        }
+        self.next = now.saturating_add(config.health_interval);
+        self.examine(platform, config, now).map_err(|error| {
+            // It may have gone between two registers: all ones say nothing else, whichever register they are read from.
+            if is_gone(platform) {
+                DeviceError::Gone
+            } else {
+                error
+            }
+        })
+    }
+
+    fn examine<P: Platform>(
+        &mut self,
+        platform: &P,
+        config: &Config,
+        now: Duration,
+    ) -> Result<(), DeviceError> {
+        let register = platform.read_be32(CMDQ_ADDR_L_SZ);
+        if register == VANISHED {
+            return Err(DeviceError::Gone);
+        }
+        if queue_address(platform, register) == self.queue {
+            self.latched = true;
+        } else if self.latched {
+            return Err(DeviceError::WasReset);
+        }
+        let interface = CommandQueueRegister(register).nic_interface();
+        if matches!(
+            interface,
+            NicInterface::Disabled | NicInterface::SoftwareReset
+        ) {
+            let nic_state = interface.number();
+            return Err(DeviceError::Disabled { nic_state });
+        }
+        let word = platform.read_be32(SYNDROME);
+        let (syndrome, extended) = ((word >> 16) as u8, word as u16);
+        if syndrome != 0 {
+            if platform.read_be32(RESET_REQUEST) >> 31 != 0 {
+                return Err(DeviceError::Fatal { syndrome, extended });
+            }
+            if !self.complained {
+                self.complained = true;
+                let name = crate::types::error::health_syndrome_name(syndrome);
+                log::error!(
+                    "the firmware reports syndrome {syndrome:#x} ({name}), extended {extended:#x}"
+                );
+            }
+        }
+        let counter = platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK;
+        if counter != self.counter {
+            self.counter = counter;
+            self.moved = now;
+        }
+        let stalled = now.saturating_sub(self.moved);
+        if stalled >= config.health_stall {
+            let stalled = stalled.into();
+            return Err(DeviceError::Stuck { stalled });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! What is said to the firmware and by it: commands, pages, events, health.
+
+pub(crate) mod command_queue;
+pub(crate) mod control;
+pub(crate) mod eq;
+pub(crate) mod health;
+pub(crate) mod mailbox;
+pub(crate) mod page_chunk;
+pub(crate) mod pages;

@@ -1,0 +1,288 @@
+//! BlueFlame: a WQE that is written into the doorbell register itself, so that the device need not fetch it.
+//!
+//! It saves the device one read of host memory before a send, which is what a short message mostly waits for. The WQE goes
+//! to its ring all the same, and the doorbell record is written: the device fetches what it missed, and sends again from
+//! there.
+//!
+//! **Only in whole bursts.** The device takes a WQE from the register if it comes as 64 bytes at a time, and that is what
+//! a processor makes of eight stores in a page that is mapped write-combining. From an uncached page eight small writes
+//! arrive, of which the device takes the first for a doorbell: more traffic, and the WQE is fetched after all. Hence
+//! [`Platform::WRITE_COMBINING`].
+//!
+//! **A page of its own.** A page has one kind of mapping, and doorbells of CQs and EQs belong on an uncached page: nothing
+//! else makes a processor part with a store at once, and two that are due one after the other must not become one. So
+//! there are two doorbell pages: the device's first, uncached, for CQs, EQs and Ethernet queues, and this one, for QPs. A
+//! second mapping of the same page with another kind would need no second page, but processors do not promise what
+//! becomes of it (Intel's manual, volume 3, "Programming the PAT"; Arm's, "Mismatched memory attributes").
+//!
+//! A QP has one doorbell page, so that its 8-byte doorbells go to this one, too, as they do in the vendor's library. That
+//! is right, since an aligned 8-byte store to write-combining memory is never split (x86 evicts in chunks of 8 bytes, and
+//! on aarch64 it is single-copy atomic), and since each one is pushed out before the next
+//! ([`Platform::write_combining`]).
+//!
+//! **One writer at a time.** What two processors write into one register at the same time could come in pieces, mixed. So
+//! register 1 is BlueFlame's, and whoever finds it taken rings the 8-byte doorbell of register 0 instead, which needs no
+//! owner; nobody waits. The register's two buffers alternate, so that the device may still be busy with the one.
+
+// UNSAFETY: reads WQEs back from raw memory shared with the device.
+#![expect(unsafe_code)]
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use bareverbs_firmware_cmds::doorbell::{self, UAR_SIZE};
+use bareverbs_firmware_cmds::numbers::UarIndex;
+
+use crate::platform::Platform;
+use bareverbs_firmware_cmds::wqe::BASIC_BLOCK as BLOCK;
+
+/// Words of a block.
+const WORDS: usize = BLOCK / 8;
+/// Blocks that are written at most: a buffer of the usual register.
+const MOST_BLOCKS: usize = 4;
+/// The register whose two buffers take WQEs. The first is for doorbells of 8 bytes.
+const REGISTER: usize = 1;
+/// In [`BlueFlame::next`]: somebody writes.
+const TAKEN: u32 = u32::MAX;
+
+/// The doorbell page for WQEs, if there is one.
+#[derive(Debug)]
+pub(crate) struct BlueFlame {
+    /// The page; 0 if there is none.
+    uar: UarIndex,
+    /// Bytes of one of the register's two buffers.
+    buffer: u32,
+    /// The buffer that is next, as an offset in the BAR.
+    next: AtomicU32,
+}
+
+impl BlueFlame {
+    /// None.
+    pub(crate) const fn none() -> Self {
+        Self {
+            uar: UarIndex::from_low_bits(0),
+            buffer: 0,
+            next: AtomicU32::new(TAKEN),
+        }
+    }
+
+    /// Whether registers of this size can be used: both buffers of both registers lie in the page, and the 8-byte doorbell
+    /// ([`doorbell::SEND_TOGGLE`]) stays in its own.
+    pub(crate) const fn fits(log_bf_reg_size: u8) -> bool {
+        // Looked at first, as what is longer than a page would be shifted out.
+        log_bf_reg_size < 12
+            && 1 << log_bf_reg_size >= 2 * doorbell::SEND_TOGGLE
+            && doorbell::send_register(REGISTER + 1, log_bf_reg_size) <= UAR_SIZE
+    }
+
+    /// The registers of a page, whose size [fits](Self::fits).
+    pub(crate) const fn new(uar: UarIndex, log_bf_reg_size: u8) -> Self {
+        let at = uar.bar_offset() + doorbell::send_register(REGISTER, log_bf_reg_size);
+        Self {
+            uar,
+            buffer: 1 << log_bf_reg_size >> 1,
+            next: AtomicU32::new(at as u32),
+        }
+    }
+
+    /// The page, if there is one.
+    pub(crate) fn uar(&self) -> Option<UarIndex> {
+        (self.buffer != 0).then_some(self.uar)
+    }
+
+    /// Blocks of the longest WQE that goes into a buffer; 0 if there is none.
+    pub(crate) fn blocks(&self) -> u8 {
+        (self.buffer as usize / BLOCK).min(MOST_BLOCKS) as u8
+    }
+
+    /// Writes the WQE of `blocks` blocks (at most [`blocks`](Self::blocks)) that starts at block `first` of a ring. False
+    /// if somebody else is writing: nothing was written then.
+    ///
+    /// The WQE is read back from the ring, where it was written a moment ago and where coherent memory has it in the
+    /// processor's nearest cache. A copy beside the ring would be paid for by every post, also by those that turn out too
+    /// long or to be one of a list.
+    ///
+    /// # Safety
+    /// `ring` is a ring of `mask + 1` blocks that belongs to the caller.
+    #[inline(always)]
+    pub(crate) unsafe fn write<P: Platform>(
+        &self,
+        platform: &P,
+        ring: *const u8,
+        mask: u16,
+        first: u32,
+        blocks: u32,
+    ) -> bool {
+        let at = self.next.swap(TAKEN, Acquire);
+        if at == TAKEN {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            if blocks == 1 {
+                let words = block(ring, mask, first);
+                platform.write_combining(at as usize, &words);
+            } else {
+                write_long(platform, at, ring, mask, first, blocks);
+            }
+        }
+        self.next.store(at ^ self.buffer, Release);
+        true
+    }
+}
+
+/// Reads a block of a ring.
+///
+/// # Safety
+/// `ring` is a ring of `mask + 1` blocks that belongs to the caller.
+#[inline(always)]
+unsafe fn block(ring: *const u8, mask: u16, number: u32) -> [u64; WORDS] {
+    let at = usize::from(number as u16 & mask) * BLOCK;
+    // SAFETY: the masked block lies inside the ring, rings are aligned to blocks, and the device only reads this one.
+    unsafe { ring.add(at).cast::<[u64; WORDS]>().read() }
+}
+
+/// Writes a WQE of several blocks. Out of line, as the code is long and such WQEs take their time anyway.
+///
+/// # Safety
+/// As [`BlueFlame::write`].
+#[inline(never)]
+unsafe fn write_long<P: Platform>(
+    platform: &P,
+    at: u32,
+    ring: *const u8,
+    mask: u16,
+    first: u32,
+    blocks: u32,
+) {
+    // SAFETY: the caller's promise, for this whole function.
+    let block = |number: u32| unsafe { block(ring, mask, first.wrapping_add(number)) };
+    let at = at as usize;
+    match blocks {
+        2 => platform.write_combining(at, [block(0), block(1)].as_flattened()),
+        3 => platform.write_combining(at, [block(0), block(1), block(2)].as_flattened()),
+        _ => platform.write_combining(at, [block(0), block(1), block(2), block(3)].as_flattened()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::{Dma, DmaError, Mapping};
+    use core::alloc::Layout;
+    use core::cell::{Cell, RefCell};
+    use core::ptr::NonNull;
+    use core::time::Duration;
+    use heapless::Vec;
+
+    #[test]
+    fn registers_that_fit() {
+        // With 8, the doorbell's second place would be BlueFlame's first.
+        let fitting = (0..32).filter(|&log| BlueFlame::fits(log));
+        assert!(fitting.eq([9, 10]));
+    }
+
+    #[test]
+    fn a_page_without_registers_takes_nothing() {
+        const PAGE: UarIndex = UarIndex::from_low_bits(5);
+        let none = BlueFlame::none();
+        assert_eq!((none.uar(), none.blocks()), (None, 0));
+        let some = BlueFlame::new(PAGE, 9);
+        assert_eq!((some.uar(), some.blocks()), (Some(PAGE), 4));
+        assert_eq!(some.next.into_inner(), 0x5a00);
+        assert_eq!(BlueFlame::new(PAGE, 10).blocks(), 4);
+    }
+
+    const RING: usize = 4;
+
+    /// What was written where, and what a second writer was told meanwhile.
+    #[derive(Default)]
+    struct Bus<'a> {
+        register: Option<&'a BlueFlame>,
+        written: RefCell<Option<(usize, Vec<u64, 32>)>>,
+        meanwhile: Cell<Option<bool>>,
+    }
+
+    // SAFETY: has neither memory nor registers to give.
+    unsafe impl Platform for Bus<'_> {
+        const WRITE_COMBINING: bool = true;
+        fn write_combining(&self, offset: usize, words: &[u64]) {
+            let words = Vec::from_slice(words).expect("a buffer's");
+            assert_eq!(self.written.replace(Some((offset, words))), None);
+            if let Some(register) = self.register {
+                let other = [0_u64; WORDS];
+                // SAFETY: a ring of one block.
+                let done =
+                    unsafe { register.write(&Bus::default(), other.as_ptr().cast(), 0, 0, 1) };
+                self.meanwhile.set(Some(done));
+            }
+        }
+        fn bar_len(&self) -> usize {
+            0
+        }
+        fn read_be32(&self, _: usize) -> u32 {
+            u32::MAX
+        }
+        fn write_be32(&self, _: usize, _: u32) {}
+        fn write_be64(&self, _: usize, _: u64) {}
+        fn dma_alloc(&self, _: Layout) -> Result<Dma, DmaError> {
+            Err(DmaError::OutOfMemory)
+        }
+        unsafe fn dma_free(&self, _: Dma) {}
+        unsafe fn dma_map(&self, _: NonNull<[u8]>) -> Result<Mapping, DmaError> {
+            Err(DmaError::OutOfMemory)
+        }
+        fn page_iova(&self, _: &Mapping, _: usize) -> u64 {
+            0
+        }
+        unsafe fn dma_unmap(&self, _: Mapping) {}
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn relax(&self) {}
+    }
+
+    #[test]
+    fn wqes_of_all_lengths_go_round_the_ring_into_alternating_buffers() {
+        let register = BlueFlame::new(UarIndex::from_low_bits(5), 9);
+        let ring: [u64; RING * WORDS] = core::array::from_fn(|word| word as u64);
+        let bus = Bus::default();
+        let mut buffer = 0x5a00;
+        for blocks in 1..=4_usize {
+            for first in [0, 3, 0xfffe_u32] {
+                // SAFETY: the ring has four blocks.
+                let done = unsafe {
+                    register.write(
+                        &bus,
+                        ring.as_ptr().cast(),
+                        RING as u16 - 1,
+                        first,
+                        blocks as u32,
+                    )
+                };
+                assert!(done);
+                let start = first as usize % RING * WORDS;
+                let expected = (0..blocks * WORDS).map(|word| ((start + word) % ring.len()) as u64);
+                let written = bus.written.take();
+                assert_eq!(written, Some((buffer, expected.collect())));
+                buffer ^= 0x100;
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_comes_while_another_writes_is_sent_away() {
+        let register = BlueFlame::new(UarIndex::from_low_bits(5), 9);
+        let bus = Bus {
+            register: Some(&register),
+            ..Bus::default()
+        };
+        let ring = [7_u64; WORDS];
+        for buffer in [0x5a00, 0x5b00] {
+            // SAFETY: a ring of one block.
+            assert!(unsafe { register.write(&bus, ring.as_ptr().cast(), 0, 0, 1) });
+            assert_eq!(bus.meanwhile.take(), Some(false));
+            assert_eq!(bus.written.take(), Some((buffer, Vec::from(ring))));
+        }
+    }
+}

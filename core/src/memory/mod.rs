@@ -1,0 +1,6 @@
+//! Memory that driver and device share: how it is reached, in which order, and what lies in it.
+
+pub(crate) mod blue_flame;
+pub(crate) mod dma;
+pub(crate) mod ring_pages;
+pub(crate) mod slots;

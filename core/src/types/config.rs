@@ -1,0 +1,56 @@
+//! What the caller decides about a device: limits, waiting, memory.
+
+use core::time::Duration;
+
+/// How a device is brought up and driven. [`Config::DEFAULT`] suits everything but special cases.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Config {
+    /// How long the firmware may take to leave the "initializing" state after a reset.
+    pub initialize_timeout: Duration,
+    /// How long a firmware command may take.
+    pub command_timeout: Duration,
+    /// How long teardown waits for the firmware to return its pages, and for a disabled function to become quiet.
+    pub teardown_timeout: Duration,
+    /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. Whoever polls finds out within 10 ms
+    /// anyhow that the device has left the bus; whoever sleeps for interrupts wakes this often to look, and for nothing
+    /// else, so that this is what an idle device costs.
+    pub health_interval: Duration,
+    /// For how long the health counter may stand still before the device counts as dead.
+    pub health_stall: Duration,
+    /// Entries of the event queue at least; rounded up to a power of two, and raised so that every CQ of the storage
+    /// can have an event in it.
+    pub event_queue_entries: u32,
+    /// Completion event queues, each on its own interrupt vector, beside the one that everything else uses: not more than
+    /// there are vectors, if interrupts are used. With 0 the completions share that one.
+    pub completion_event_queues: u16,
+    /// Sleep for interrupts (as far as the platform has vectors). Otherwise event queues are polled.
+    pub interrupts: bool,
+    /// Negotiate signatures on command mailboxes in both directions, if the firmware can, and verify them. Costs one
+    /// command more at bring-up.
+    pub command_signatures: bool,
+    /// Told to the firmware if it wants to know (at most 63 bytes of ASCII); shown by vendor tools.
+    pub driver_version: &'static str,
+}
+
+impl Config {
+    /// The defaults: the stock kernel driver's timeouts, one event queue, polling.
+    pub const DEFAULT: Self = Self {
+        initialize_timeout: Duration::from_secs(120),
+        command_timeout: Duration::from_secs(60),
+        teardown_timeout: Duration::from_secs(5),
+        health_interval: Duration::from_secs(1),
+        health_stall: Duration::from_secs(10),
+        event_queue_entries: 512,
+        completion_event_queues: 0,
+        interrupts: false,
+        command_signatures: false,
+        driver_version: concat!("bareverbs,core,", env!("CARGO_PKG_VERSION")),
+    };
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}

@@ -1,0 +1,105 @@
+//! Asynchronous events: what `ibv_get_async_event` reports.
+
+use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Srqn};
+
+use crate::types::error::DeviceError;
+
+/// Something happened that no completion tells (the names are those of `enum ibv_event_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AsyncEvent {
+    /// The link came up.
+    PortActive {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// The link went down.
+    PortError {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// The port was initialized by the subnet manager but is not active yet (InfiniBand).
+    PortInitialized {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// The port's LID changed (InfiniBand).
+    LidChange {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// The P_Key table changed.
+    PkeyChange {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// The port's GUID, hence its GIDs, changed.
+    GidChange {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// The subnet manager asks clients to register again.
+    ClientReregister {
+        /// Port number, from 1.
+        port: u8,
+    },
+    /// First message on a connection whose own side has not reached RTS yet.
+    CommunicationEstablished {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// The send queue has drained after a move to SQD.
+    SqDrained {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// The alternate path was taken.
+    PathMigrated {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// The alternate path could not be taken.
+    PathMigrationError {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// The QP is in error, and no completion says so.
+    QpFatal {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// An incoming request was not valid.
+    QpRequestError {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// An incoming request was not allowed.
+    QpAccessError {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// The QP in error has taken its last receive work request from the SRQ.
+    QpLastWqeReached {
+        /// Which QP.
+        qpn: Qpn,
+    },
+    /// The CQ is in error: it was overrun (syndrome 1), or its memory could not be reached (2).
+    CqError {
+        /// Which CQ.
+        cqn: Cqn,
+        /// The device's reason.
+        syndrome: u8,
+    },
+    /// The SRQ is in error.
+    SrqError {
+        /// Which SRQ.
+        srqn: Srqn,
+    },
+    /// The SRQ holds fewer work requests than its limit.
+    SrqLimitReached {
+        /// Which SRQ.
+        srqn: Srqn,
+    },
+    /// The device no longer works.
+    DeviceFatal(DeviceError),
+}

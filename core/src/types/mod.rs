@@ -1,0 +1,10 @@
+//! What calls take and give: attributes, addresses, errors, events, completions.
+
+pub mod ah;
+pub(crate) mod config;
+pub mod error;
+pub mod event;
+pub mod gid;
+pub mod port;
+pub(crate) mod sge;
+pub mod wc;

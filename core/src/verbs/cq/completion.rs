@@ -1,0 +1,174 @@
+//! A completion that is decoded on demand.
+
+// UNSAFETY: CQEs are raw memory shared with the device.
+#![expect(unsafe_code)]
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use bareverbs_firmware_cmds::cqe::SIZE;
+use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+use bareverbs_firmware_cmds::word::Word;
+
+use crate::memory::dma::load;
+use crate::types::wc::{Entry, Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
+use crate::verbs::cq::ring::Current;
+
+/// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
+#[derive(Debug, Clone, Copy)]
+pub struct Completion<'c>(Current, PhantomData<&'c ()>);
+
+/// The CQE of a completion.
+#[derive(Clone, Copy)]
+struct InRing(NonNull<u8>);
+
+impl Entry for InRing {
+    #[inline(always)]
+    fn word<W: Word>(self) -> W {
+        const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
+        // SAFETY: the CQE lies in the ring, whose consumer index has not passed it, and the word in the CQE.
+        unsafe { load(self.0.as_ptr()) }
+    }
+}
+
+impl<'c> Completion<'c> {
+    /// About a CQE that stays the host's for this lifetime.
+    #[inline(always)]
+    pub(crate) fn new(current: Current) -> Self {
+        Self(current, PhantomData)
+    }
+}
+
+impl Completion<'_> {
+    #[inline(always)]
+    fn fields(&self) -> Fields<InRing> {
+        Fields::new(self.0.tail, InRing(self.0.cqe))
+    }
+
+    /// The work request's identifier.
+    #[must_use]
+    #[inline(always)]
+    pub fn wr_id(&self) -> u64 {
+        self.0.wr_id
+    }
+
+    /// How it went. Unless it is a success, only this, `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
+    #[must_use]
+    #[inline(always)]
+    pub fn status(&self) -> WcStatus {
+        self.fields().status()
+    }
+
+    /// What completed.
+    #[must_use]
+    #[inline]
+    pub fn opcode(&self) -> WcOpcode {
+        self.fields().opcode()
+    }
+
+    /// Bytes received (with the 40 bytes of the GRH area on UD), read, or fetched.
+    #[must_use]
+    #[inline]
+    pub fn byte_len(&self) -> u32 {
+        self.fields().byte_len()
+    }
+
+    /// The local QP.
+    #[must_use]
+    #[inline]
+    pub fn qp_num(&self) -> Qpn {
+        self.fields().qp_num()
+    }
+
+    /// The sending QP (UD).
+    #[must_use]
+    #[inline]
+    pub fn src_qp(&self) -> Qpn {
+        self.fields().src_qp()
+    }
+
+    /// Immediate data, in host order, if there is any.
+    #[must_use]
+    #[inline]
+    pub fn imm_data(&self) -> Option<u32> {
+        let fields = self.fields();
+        fields
+            .flags()
+            .contains(WcFlags::WITH_IMM)
+            .then(|| fields.imm_data())
+    }
+
+    /// The remote key of ours that the sender invalidated, if it did.
+    #[must_use]
+    #[inline]
+    pub fn invalidated(&self) -> Option<RKey> {
+        let fields = self.fields();
+        fields
+            .flags()
+            .contains(WcFlags::WITH_INV)
+            .then(|| fields.invalidated())
+    }
+
+    /// What else is there.
+    #[must_use]
+    #[inline]
+    pub fn flags(&self) -> WcFlags {
+        self.fields().flags()
+    }
+
+    /// P_Key index or, on the GSI, the packet's P_Key. Means something only without immediate data.
+    #[must_use]
+    #[inline]
+    pub fn pkey_index(&self) -> u16 {
+        self.fields().pkey_index()
+    }
+
+    /// What a datagram on RoCE travelled in, hence how its GRH area reads.
+    #[must_use]
+    #[inline]
+    pub fn network_header(&self) -> NetworkHeader {
+        self.fields().network_header()
+    }
+
+    /// Source LID (InfiniBand).
+    #[must_use]
+    #[inline]
+    pub fn slid(&self) -> u16 {
+        self.fields().slid()
+    }
+
+    /// Service level (InfiniBand).
+    #[must_use]
+    #[inline]
+    pub fn sl(&self) -> u8 {
+        self.fields().sl()
+    }
+
+    /// The device's free-running clock when it completed.
+    #[must_use]
+    #[inline]
+    pub fn timestamp(&self) -> u64 {
+        self.fields().timestamp()
+    }
+
+    /// The device's syndrome of an error, from which the status follows.
+    #[must_use]
+    #[inline]
+    pub fn syndrome(&self) -> u8 {
+        self.fields().syndrome()
+    }
+
+    /// The vendor's syndrome of an error.
+    #[must_use]
+    #[inline]
+    pub fn vendor_err(&self) -> u8 {
+        self.fields().vendor_err()
+    }
+
+    /// All fields at once.
+    #[must_use]
+    #[inline]
+    pub fn to_wc(&self) -> Wc {
+        self.fields().to_wc(self.wr_id())
+    }
+}

@@ -1,0 +1,67 @@
+//! CQs by handle, for whoever creates QPs on a CQ that somebody else polls.
+
+use core::fmt;
+
+use crate::device::Device;
+use crate::memory::slots::CqSlot;
+use crate::platform::Platform;
+use crate::verbs::cq::{Cq, count_user};
+use bareverbs_firmware_cmds::numbers::Cqn;
+
+/// Stands for a CQ where QPs are created ([`QpInitHandles`](crate::verbs::qp::QpInitHandles)), while its owner goes on polling it.
+///
+/// It counts as a QP on the CQ: until it is dropped [`Cq::destroy`] refuses, and a CQ that is dropped stays with the
+/// device.
+pub struct CqHandle<'d, P: Platform> {
+    pub(crate) device: &'d Device<'d, P>,
+    pub(crate) slot: &'d CqSlot,
+    pub(crate) index: u32,
+    pub(crate) cqn: Cqn,
+}
+
+impl<'d, P: Platform> Cq<'d, P> {
+    /// A handle of it.
+    #[must_use]
+    pub fn handle(&self) -> CqHandle<'d, P> {
+        count_user(self.slot, true);
+        CqHandle {
+            device: self.device,
+            slot: self.slot,
+            index: self.index,
+            cqn: self.cqn,
+        }
+    }
+}
+
+impl<'d, P: Platform> CqHandle<'d, P> {
+    /// The device that it belongs to.
+    #[must_use]
+    pub fn device(&self) -> &'d Device<'d, P> {
+        self.device
+    }
+
+    /// The CQ's number.
+    #[must_use]
+    pub fn cqn(&self) -> Cqn {
+        self.cqn
+    }
+}
+
+impl<P: Platform> Clone for CqHandle<'_, P> {
+    fn clone(&self) -> Self {
+        count_user(self.slot, true);
+        Self { ..*self }
+    }
+}
+
+impl<P: Platform> Drop for CqHandle<'_, P> {
+    fn drop(&mut self) {
+        count_user(self.slot, false);
+    }
+}
+
+impl<P: Platform> fmt::Debug for CqHandle<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CqHandle").field(&self.cqn).finish()
+    }
+}

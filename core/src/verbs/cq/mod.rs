@@ -1,0 +1,654 @@
+//! Completion queues.
+
+// UNSAFETY: rings and doorbell records are raw memory shared with the device.
+#![expect(unsafe_code)]
+
+mod completion;
+mod error;
+pub(crate) mod goodbye;
+mod handle;
+mod raw;
+pub(crate) mod ring;
+pub(crate) mod shared;
+
+pub use completion::Completion;
+pub use error::CqError;
+pub use handle::CqHandle;
+
+use core::alloc::Layout;
+use core::cell::{Cell, UnsafeCell};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
+
+use crate::device::dma_buffer::DmaBuffer;
+use crate::device::{Device, TailIn};
+use crate::memory::dma::{store, write_barrier};
+use crate::memory::ring_pages::{PageOffset, RingPages};
+use crate::memory::slots::{CQ_FAILED, CqSlot};
+use crate::platform::{DmaError, Platform};
+use crate::types::error::DeviceError;
+use crate::types::wc::Wc;
+use crate::verbs::cq::ring::{Ring, Unusual};
+use crate::verbs::cq::shared::SharedRing;
+use bareverbs_firmware_cmds::cqe::{self, OpOwn};
+use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
+use bareverbs_firmware_cmds::numbers::Cqn;
+
+/// What a CQ shall be: `struct ibv_cq_init_attr_ex`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CqInit {
+    /// Completions that it holds at least.
+    pub cqe: u32,
+    /// Which completion vector (hence interrupt) its events use, modulo their number.
+    pub comp_vector: u16,
+    /// Let the device go on when the CQ overflows: completions are lost then, and no error tells.
+    pub ignore_overrun: bool,
+}
+
+impl CqInit {
+    /// A CQ for this many completions.
+    #[must_use]
+    pub const fn new(cqe: u32) -> Self {
+        Self {
+            cqe,
+            comp_vector: 0,
+            ignore_overrun: false,
+        }
+    }
+}
+
+/// A completion queue: `struct ibv_cq`.
+///
+/// It may be sent to another thread but not shared: polling takes no lock.
+///
+/// ```compile_fail
+/// use bareverbs_core::{Cq, Platform};
+/// fn shared<T: Sync>() {}
+/// fn no<P: Platform + Sync>() {
+///     shared::<Cq<'_, P>>();
+/// }
+/// ```
+///
+/// A completion lives until the next poll, because the device gets its entry back then:
+///
+/// ```compile_fail
+/// use bareverbs_core::{Cq, Platform};
+/// fn stale<P: Platform>(cq: &mut Cq<'_, P>) {
+///     let first = cq.poll().unwrap();
+///     let _second = cq.poll();
+///     println!("{:?}", first.map(|completion| completion.wr_id()));
+/// }
+/// ```
+/// It need not outlive the QPs that use it as far
+/// as the compiler is concerned; [`destroy`](Self::destroy) refuses while there are any, and a CQ that is dropped
+/// in that state stays with the device until it is closed.
+pub struct Cq<'d, P: Platform> {
+    ring: UnsafeCell<Ring<'d>>,
+    pub(crate) slot: &'d CqSlot,
+    /// Events taken so far.
+    seen: u32,
+    /// What was asked for last, and how many events there had been by then.
+    armed: Option<Armed>,
+    pub(crate) cqn: Cqn,
+    pub(crate) index: u32,
+    pub(crate) device: &'d Device<'d, P>,
+    memory: ManuallyDrop<DmaBuffer<'d, P>>,
+    records: ManuallyDrop<DmaBuffer<'d, P>>,
+    init: CqInit,
+    /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
+    _unshared: PhantomData<Cell<()>>,
+}
+
+/// A request for an event that stands until there is one more.
+#[derive(Debug, Clone, Copy)]
+struct Armed {
+    events: u32,
+    solicited_only: bool,
+}
+
+/// Allocates and fills a ring of `size` entries.
+fn ring_memory<'d, P: Platform>(
+    device: &'d Device<'d, P>,
+    size: u32,
+) -> Result<DmaBuffer<'d, P>, CqError> {
+    let len = size as usize * cqe::SIZE;
+    let align = if len < 4096 {
+        64
+    } else {
+        len.next_power_of_two().min(1 << 16)
+    };
+    let layout =
+        Layout::from_size_align(len, align).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
+    let memory = device.alloc_dma(layout).map_err(CqError::Memory)?;
+    memory.fill(0, len, OpOwn::INIT.0);
+    Ok(memory)
+}
+
+/// The ring size for `cqe` completions, as libmlx5 rounds it.
+fn ring_size<P: Platform>(device: &Device<'_, P>, cqe: u32) -> Result<u32, CqError> {
+    let log_max = device.capabilities().hca.log_max_cq_sz().min(22);
+    let max = 1_u32 << log_max;
+    if cqe == 0 || cqe >= max {
+        return Err(CqError::Size {
+            asked: cqe,
+            limit: max - 1,
+        });
+    }
+    Ok((cqe + 1).next_power_of_two())
+}
+
+impl<'d, P: Platform> Device<'d, P> {
+    /// Creates a CQ: `ibv_create_cq`. It holds at least as many completions as asked for ([`Cq::cqe`] says how many).
+    pub fn create_cq(&'d self, init: CqInit) -> Result<Cq<'d, P>, CqError> {
+        let size = ring_size(self, init.cqe)?;
+        let memory = ring_memory(self, size)?;
+        // A line of its own: consumer index, arm state.
+        let layout =
+            Layout::from_size_align(64, 64).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
+        let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
+        let tables = &self.tables;
+        let Some(index) = tables.take_cq() else {
+            return Err(CqError::NoSlot {
+                limit: tables.cqs.len(),
+            });
+        };
+        let pages = RingPages::new(memory.iova(), memory.len(), PageOffset::SixBits);
+        let mut command = CreateCqIn::new();
+        command
+            .cq_context_mut()
+            .set_log_cq_size(size.ilog2() as u8)
+            .set_uar_page(self.uar().number())
+            .set_c_eqn_or_apu_element(self.completion_eqn(init.comp_vector).0.into())
+            .set_log_page_size(pages.log_page_size())
+            .set_page_offset(pages.page_offset())
+            .set_dbr_addr(records.iova())
+            .set_oi(init.ignore_overrun);
+        let mut list = |i: usize| pages.page(i);
+        let cqn = match self.execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut [])
+        {
+            Ok(out) => Cqn::from_low_bits(out.cqn()),
+            Err(error) => {
+                tables.give_cq(index);
+                if error.may_still_happen() {
+                    memory.quarantine();
+                    records.quarantine();
+                }
+                return Err(CqError::Command(error));
+            }
+        };
+        tables.name_cq(index, cqn.number());
+        let record = records.ptr();
+        let ring = Ring::new(memory.ptr(), size, record.as_ptr(), tables.qps, tables.srqs);
+        let slot = &tables.cqs[index as usize];
+        // SAFETY: whatever takes this memory from the CQ takes it from the slot before.
+        *slot.ring.lock() = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
+        Ok(Cq {
+            ring: UnsafeCell::new(ring),
+            slot,
+            seen: 0,
+            armed: None,
+            cqn,
+            index,
+            device: self,
+            memory: ManuallyDrop::new(memory),
+            records: ManuallyDrop::new(records),
+            init,
+            _unshared: PhantomData,
+        })
+    }
+}
+
+/// How a slow poll ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Slow {
+    Empty,
+    Found,
+    Failed,
+}
+
+/// Several polls for one update of the consumer index, which happens when this is dropped.
+pub struct Batch<'c, 'd, P: Platform> {
+    cq: &'c mut Cq<'d, P>,
+    /// Where the ring was when the batch began.
+    from: (NonNull<u8>, u32),
+}
+
+impl<P: Platform> Batch<'_, '_, P> {
+    /// The next completion, `None` if there is none.
+    #[inline(always)]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it lends what the next call takes back"
+    )]
+    pub fn next(&mut self) -> Option<Completion<'_>> {
+        let ring = self.cq.ring.get_mut();
+        match ring.next(|current| current) {
+            Ok(current) => Some(Completion::new(current)),
+            Err(Unusual::Nothing) => None,
+            Err(Unusual::Something) => {
+                let found = ring.next_slow();
+                found.then_some(Completion::new(ring.found))
+            }
+        }
+    }
+
+    /// Hands the next completion to `handle`; `None` if there is none. `handle` is compiled for sends and for receives
+    /// apart, which makes reading many fields cheaper than with [`next`](Self::next).
+    #[inline(always)]
+    pub fn next_with<R>(&mut self, handle: impl Fn(Completion<'_>) -> R) -> Option<R> {
+        let ring = self.cq.ring.get_mut();
+        match ring.next(|current| handle(Completion::new(current))) {
+            Ok(result) => Some(result),
+            Err(Unusual::Nothing) => None,
+            Err(Unusual::Something) => {
+                let found = ring.next_slow();
+                found.then(|| handle(Completion::new(ring.found)))
+            }
+        }
+    }
+}
+
+impl<P: Platform> Drop for Batch<'_, '_, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let ring = self.cq.ring.get_mut();
+        if ring.position() != self.from {
+            ring.publish(ring.ci());
+        }
+    }
+}
+
+impl<'d, P: Platform> Cq<'d, P> {
+    /// Takes the next completion: `None` if there is none.
+    ///
+    /// # Errors
+    /// [`CqError::Failed`] once the device has put the CQ into error and what came before has been taken.
+    #[inline(always)]
+    pub fn poll(&mut self) -> Result<Option<Completion<'_>>, CqError> {
+        if self.slot.attention.load(Acquire) == 0 {
+            let ring = self.ring.get_mut();
+            match ring.next(|current| current) {
+                Ok(current) => {
+                    // The completion at hand stays the host's until the next poll.
+                    ring.publish(ring.ci().wrapping_sub(1));
+                    return Ok(Some(Completion::new(current)));
+                }
+                Err(Unusual::Nothing) => return Ok(None),
+                Err(Unusual::Something) => {}
+            }
+        }
+        match self.poll_slow() {
+            Slow::Empty => Ok(None),
+            Slow::Found => Ok(Some(Completion::new(self.ring.get_mut().found))),
+            Slow::Failed => Err(self.failure()),
+        }
+    }
+
+    /// A poll that has more to do than to take a success. What it finds is left in the ring, so that the usual case needs
+    /// no room for it.
+    #[cold]
+    #[inline(never)]
+    fn poll_slow(&mut self) -> Slow {
+        if self.attend().is_err() {
+            return Slow::Failed;
+        }
+        let ring = self.ring.get_mut();
+        if !ring.next_slow() {
+            return Slow::Empty;
+        }
+        ring.publish(ring.ci().wrapping_sub(1));
+        Slow::Found
+    }
+
+    #[cold]
+    fn failure(&self) -> CqError {
+        CqError::Failed {
+            cqn: self.cqn,
+            syndrome: self.slot.syndrome.load(Relaxed),
+        }
+    }
+
+    /// Starts a batch: polls that share one update of the consumer index.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    #[inline(always)]
+    pub fn batch(&mut self) -> Result<Batch<'_, 'd, P>, CqError> {
+        if self.slot.attention.load(Acquire) != 0 {
+            self.attend()?;
+        }
+        let from = self.ring.get_mut().position();
+        Ok(Batch { cq: self, from })
+    }
+
+    /// Fills `wcs` with completions: `ibv_poll_cq`. Returns how many there were.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn poll_wcs(&mut self, wcs: &mut [Wc]) -> Result<usize, CqError> {
+        let mut taken = 0;
+        let mut batch = self.batch()?;
+        for wc in wcs.iter_mut() {
+            let Some(completion) = batch.next() else {
+                break;
+            };
+            *wc = completion.to_wc();
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
+    /// What a poll does when there is more to do than to look at the ring.
+    #[cold]
+    #[inline(never)]
+    fn attend(&mut self) -> Result<(), CqError> {
+        self.reap();
+        let ring = self.ring.get_mut();
+        if self.slot.attention.load(Acquire) & CQ_FAILED != 0 && ring.owned(ring.ci()).is_none() {
+            return Err(self.failure());
+        }
+        Ok(())
+    }
+
+    /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, before going to sleep: what
+    /// came before counts only if the device had not been told of it.
+    ///
+    /// Asking again while no event has come costs nothing: what was asked for still stands. An event that is on its way
+    /// wakes whoever waits, who then finds nothing, and asks anew.
+    pub fn arm(&mut self, solicited_only: bool) {
+        let ring = self.ring.get_mut();
+        ring.publish(ring.ci());
+        // The sequence number counts events, so that the device can tell one request from the next. Doorbells with the
+        // same number would queue up in front of a slow device, and each may get an event of its own.
+        let events = self.slot.events.load(Acquire);
+        if let Some(armed) = self.armed
+            && armed.events == events
+            && (solicited_only || !armed.solicited_only)
+        {
+            return;
+        }
+        self.armed = Some(Armed {
+            events,
+            solicited_only,
+        });
+        let record = CqArmRecord::new(events, solicited_only, ring.ci());
+        // SAFETY: the record line, which lives as long as the CQ.
+        unsafe { store(ring.record, record) };
+        write_barrier();
+        self.device.platform().write_be64(
+            self.device.uar().bar_offset() + doorbell::CQ_ARM,
+            record.doorbell(self.cqn).0,
+        );
+    }
+
+    /// Whether an event came since the last call: `ibv_get_cq_event` and `ibv_ack_cq_events` for this one CQ. Events
+    /// arrive while the device is polled ([`Device::poll`]).
+    pub fn take_event(&mut self) -> bool {
+        let events = self.slot.events.load(Acquire);
+        let new = events != self.seen;
+        self.seen = events;
+        new
+    }
+
+    /// Waits for an event until `deadline` (the platform's clock), driving the device meanwhile: `ibv_get_cq_event`, for
+    /// this one CQ, and acknowledged. It sleeps for the interrupt of the CQ's completion vector.
+    pub fn wait_event(&mut self, deadline: Duration) -> Result<bool, DeviceError> {
+        loop {
+            self.device.poll()?;
+            if self.take_event() {
+                return Ok(true);
+            }
+            if !self
+                .device
+                .wait_completion(self.init.comp_vector, deadline)?
+            {
+                return Ok(self.take_event());
+            }
+        }
+    }
+
+    /// Completions that it holds.
+    #[must_use]
+    pub fn cqe(&self) -> u32 {
+        self.ring().size - 1
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn cqn(&self) -> Cqn {
+        self.cqn
+    }
+
+    /// Completions that fitted no work request and were dropped. Anything but 0 means a broken device.
+    #[must_use]
+    pub fn garbage_completions(&self) -> u64 {
+        self.ring().garbage
+    }
+
+    /// Bytes of device memory that it holds.
+    #[must_use]
+    pub fn memory_len(&self) -> usize {
+        self.memory.len() + self.records.len()
+    }
+
+    fn ring(&self) -> &Ring<'d> {
+        // SAFETY: the CQ is not shared between threads, and `reap`, the only one to change the ring through `&self`,
+        // is not running while this reference lives: it calls nothing that comes back here.
+        unsafe { &*self.ring.get() }
+    }
+
+    /// Says goodbye to destroyed QPs, as the next poll would: their slots and their memory become free.
+    pub fn reap(&self) {
+        // SAFETY: as in `ring`; nobody else holds a reference, since a completion borrows the CQ mutably.
+        let ring = unsafe { &mut *self.ring.get() };
+        goodbye::reap(self.device, self.slot, self.index, ring);
+    }
+
+    /// Changes the size: `ibv_resize_cq`. Completions that lie in it are kept, in order.
+    pub fn resize(&mut self, cqe: u32) -> Result<(), CqError> {
+        if !self.device.capabilities().hca.cq_resize() {
+            return Err(CqError::Unsupported);
+        }
+        let size = ring_size(self.device, cqe)?;
+        // Under this lock no other thread counts completions in the ring, which are about to get other indexes. What was
+        // counted before is dealt with first.
+        let mut shared = self.slot.ring.lock();
+        self.reap();
+        let outstanding = self.outstanding();
+        if outstanding >= size {
+            return Err(CqError::TooManyOutstanding { outstanding });
+        }
+        if size == self.ring().size {
+            return Ok(());
+        }
+        let memory = ring_memory(self.device, size)?;
+        let pages = RingPages::new(memory.iova(), memory.len(), PageOffset::SixBits);
+        let mut command = ModifyCqIn::new();
+        // Resize: log size, page offset and page size are new.
+        command
+            .set_op_mod(1)
+            .set_cqn(self.cqn.number())
+            .set_modify_field_select_resize_field_select(0b111);
+        command
+            .cq_context_mut()
+            .set_log_cq_size(size.ilog2() as u8)
+            .set_log_page_size(pages.log_page_size())
+            .set_page_offset(pages.page_offset());
+        let mut list = |i: usize| pages.page(i);
+        if let Err(error) =
+            self.device
+                .execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut [])
+        {
+            if error.may_still_happen() {
+                memory.quarantine();
+            }
+            return Err(CqError::Command(error));
+        }
+        let record = self.records.ptr();
+        // SAFETY: as at creation.
+        *shared = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
+        self.move_to(memory, size);
+        Ok(())
+    }
+
+    /// Completions in the ring that the host has not taken.
+    fn outstanding(&self) -> u32 {
+        let ring = self.ring();
+        (0..ring.size)
+            .take_while(|&n| ring.owned(ring.ci().wrapping_add(n)).is_some())
+            .count() as u32
+    }
+
+    /// Carries what lies behind the consumer index over to the new ring, up to the RESIZE_CQ completion that the device
+    /// has put behind them. That one took an index too, so everything moves up by one.
+    fn move_to(&mut self, memory: DmaBuffer<'d, P>, size: u32) {
+        let ring = self.ring.get_mut();
+        let base = memory.ptr().as_ptr();
+        let mut at = ring.ci();
+        while let Some((entry, tail)) = ring.owned(at) {
+            let mut last = tail.last();
+            let entry = entry.as_ptr();
+            // SAFETY: the old ring's CQE is the host's; the new ring is the device's from the RESIZE completion's index
+            // on, and the entries before it are the host's.
+            unsafe {
+                if last.opcode() == cqe::Opcode::ResizeCq as u8 {
+                    break;
+                }
+                let to = at.wrapping_add(1);
+                let copy = base.add((to & (size - 1)) as usize * cqe::SIZE);
+                for offset in (0..cqe::SIZE).step_by(8) {
+                    let word = entry.add(offset).cast::<u64>().read_volatile();
+                    copy.add(offset).cast::<u64>().write_volatile(word);
+                }
+                last.set_owner(u8::from(to & size != 0));
+                store(copy, last);
+            }
+            at = at.wrapping_add(1);
+            if at.wrapping_sub(ring.ci()) > ring.size {
+                break;
+            }
+        }
+        ring.move_to(memory.ptr(), size, ring.ci().wrapping_add(1));
+        ring.publish(ring.ci());
+        // The device has left the old ring: its answer came after the RESIZE completion.
+        drop(core::mem::replace(&mut *self.memory, memory));
+    }
+
+    /// Sets the moderation: an event at the latest `count` completions or `period` microseconds after the first one
+    /// that asks for it (`ibv_modify_cq`).
+    pub fn modify(&mut self, count: u16, period: u16) -> Result<(), CqError> {
+        if period > 0xfff {
+            return Err(CqError::Size {
+                asked: period.into(),
+                limit: 0xfff,
+            });
+        }
+        if !self.device.capabilities().hca.cq_moderation() {
+            return Err(CqError::Unsupported);
+        }
+        let mut command = ModifyCqIn::new();
+        // Period and count.
+        command
+            .set_cqn(self.cqn.number())
+            .set_modify_field_select_resize_field_select(0b11);
+        command
+            .cq_context_mut()
+            .set_cq_period(period)
+            .set_cq_max_count(count);
+        self.device.order(&command).map_err(CqError::Command)
+    }
+
+    /// How it was created.
+    #[must_use]
+    pub fn init(&self) -> CqInit {
+        self.init
+    }
+
+    /// Destroys it: `ibv_destroy_cq`. Gives it back while QPs use it, or if the firmware refuses.
+    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
+    pub fn destroy(self) -> Result<(), (Self, CqError)> {
+        let users = self.slot.users.load(Acquire);
+        if users != 0 {
+            return Err((self, CqError::Busy { users }));
+        }
+        let mut this = ManuallyDrop::new(self);
+        this.reap();
+        let mut command = DestroyCqIn::new();
+        command.set_cqn(this.cqn.number());
+        match this.device.execute(&command) {
+            Ok(_) => {
+                *this.slot.ring.lock() = None;
+                this.device.tables.give_cq(this.index);
+                // SAFETY: taken once, `this` is not dropped.
+                unsafe {
+                    ManuallyDrop::drop(&mut this.memory);
+                    ManuallyDrop::drop(&mut this.records);
+                }
+                Ok(())
+            }
+            Err(error) => Err((ManuallyDrop::into_inner(this), CqError::Command(error))),
+        }
+    }
+}
+
+impl<P: Platform> Drop for Cq<'_, P> {
+    fn drop(&mut self) {
+        let busy = self.slot.users.load(Acquire) != 0;
+        if busy {
+            self.slot.abandon();
+        }
+        self.reap();
+        let mut command = DestroyCqIn::new();
+        command.set_cqn(self.cqn.number());
+        let gone = !busy
+            && match self.device.execute(&command) {
+                Ok(_) => true,
+                Err(error) => {
+                    log::warn!("{} stays with the device: {error}", self.cqn);
+                    false
+                }
+            };
+        *self.slot.ring.lock() = None;
+        // SAFETY: taken once, here.
+        let (memory, records) = unsafe {
+            (
+                ManuallyDrop::take(&mut self.memory),
+                ManuallyDrop::take(&mut self.records),
+            )
+        };
+        if gone {
+            self.device.tables.give_cq(self.index);
+        } else {
+            memory.quarantine();
+            records.quarantine();
+            if !busy {
+                self.device.tables.give_cq(self.index);
+            }
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Cq<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cq")
+            .field("cqn", &self.cqn)
+            .field("cqe", &self.cqe())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One more or one fewer queue uses the CQ.
+pub(crate) fn count_user(slot: &CqSlot, more: bool) {
+    if more {
+        slot.users.fetch_add(1, AcqRel);
+    } else {
+        slot.users.fetch_sub(1, AcqRel);
+    }
+}

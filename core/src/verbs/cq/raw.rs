@@ -1,0 +1,68 @@
+//! Completions as they are, for queues that are no QPs: no slot stands for them, so that only they can tell what is theirs.
+
+use core::sync::atomic::Ordering::Acquire;
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::cqe;
+
+use crate::memory::slots::CQ_FAILED;
+use crate::platform::Platform;
+use crate::types::error::DeviceError;
+use crate::verbs::cq::{Cq, CqError};
+
+impl<P: Platform> Cq<'_, P> {
+    /// Takes the next CQE. Nothing in it was checked.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub(crate) fn take_entry(&mut self) -> Result<Option<[u8; cqe::SIZE]>, CqError> {
+        let ring = self.ring.get_mut();
+        let entry = ring.take_entry();
+        if entry.is_some() {
+            ring.publish(ring.ci());
+        } else if self.slot.attention.load(Acquire) & CQ_FAILED != 0 {
+            return Err(self.failure());
+        }
+        Ok(entry)
+    }
+
+    /// Forgets the completions that there are, for queues whose device side is in reset.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub(crate) fn drain(&mut self) -> Result<(), CqError> {
+        for _ in 0..=self.cqe() {
+            if self.take_entry()?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no completion waits to be taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        let ring = self.ring();
+        ring.owned(ring.ci()).is_none()
+    }
+
+    /// Waits for a CQE until `deadline` (the platform's clock), driving the device meanwhile; whether there is one.
+    pub(crate) fn wait_entry(&mut self, deadline: Duration) -> Result<bool, DeviceError> {
+        loop {
+            self.device.poll()?;
+            if !self.is_empty() {
+                return Ok(true);
+            }
+            self.arm(false);
+            // It may have come before the device was told.
+            if !self.is_empty() {
+                return Ok(true);
+            }
+            if !self
+                .device
+                .wait_completion(self.init.comp_vector, deadline)?
+            {
+                return Ok(!self.is_empty());
+            }
+        }
+    }
+}

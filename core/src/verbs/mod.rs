@@ -1,0 +1,9 @@
+//! The objects of verbs: protection domains, memory regions, completion queues, queue pairs, shared receive queues.
+
+mod ah;
+pub mod cq;
+pub mod mr;
+pub mod pd;
+pub mod qp;
+pub mod srq;
+pub mod xrc;

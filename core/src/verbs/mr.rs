@@ -1,0 +1,576 @@
+//! Memory regions and buffers: memory that work requests name by key.
+
+// UNSAFETY: registration takes raw memory of the caller, and buffers are raw DMA memory.
+#![expect(unsafe_code)]
+
+pub use crate::types::sge::{Access, Sge};
+
+use core::alloc::Layout;
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, DestroyMkeyIn, Mkc};
+
+use crate::device::capabilities::Capabilities;
+use crate::device::dma_buffer::DmaBuffer;
+use crate::device::{Device, TailIn};
+use crate::platform::{DmaError, Mapping, Platform};
+use crate::types::error::CommandError;
+use crate::verbs::pd::Pd;
+use crate::verbs::qp::NO_ATOMICS;
+use bareverbs_firmware_cmds::numbers::{LKey, RKey};
+
+/// Why memory could not be registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MrError {
+    /// Remote writing or atomics were asked for without local writing.
+    NeedsLocalWrite {
+        /// What was asked for.
+        access: Access,
+    },
+    /// [`Access::REMOTE_ATOMIC`] was asked for, and the device has no atomics as verbs define them
+    /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
+    NoAtomics,
+    /// There is nothing to register.
+    Empty,
+    /// The region is longer than the device allows
+    /// ([`Capabilities::max_mr_size`](crate::Capabilities::max_mr_size)).
+    TooLong {
+        /// Length.
+        len: usize,
+        /// The longest.
+        limit: u64,
+    },
+    /// The region's device addresses (from `iova` on) would go round the end of the address space.
+    AddressWraps {
+        /// First address.
+        iova: u64,
+        /// Length.
+        len: usize,
+    },
+    /// The offset of `iova` in its page differs from that of the memory.
+    IovaOffset {
+        /// First address.
+        iova: u64,
+        /// Page size in force.
+        page_size: u64,
+    },
+    /// The platform could not provide or map the memory.
+    Memory(DmaError),
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for MrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeedsLocalWrite { access } => {
+                write!(f, "{access:?} needs LOCAL_WRITE as well")
+            }
+            Self::NoAtomics => f.write_str(NO_ATOMICS),
+            Self::Empty => f.write_str("an empty region cannot be registered"),
+            Self::TooLong { len, limit } => write!(
+                f,
+                "a region of {len} bytes, and the device has them up to {limit}"
+            ),
+            Self::AddressWraps { iova, len } => {
+                write!(
+                    f,
+                    "{len} bytes at {iova:#x} go past the end of the address space"
+                )
+            }
+            Self::IovaOffset { iova, page_size } => {
+                write!(
+                    f,
+                    "{iova:#x} lies elsewhere in its page of {page_size:#x} than the memory"
+                )
+            }
+            Self::Memory(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for MrError {}
+
+/// A memory key: the device's translation and permissions of one region.
+///
+/// The low byte of a key is its variant, chosen by the driver and different each time, so that a key kept beyond its
+/// region's life does not open the next region that gets the same index.
+#[derive(Debug)]
+struct Mkey {
+    key: u32,
+}
+
+static VARIANT: AtomicU8 = AtomicU8::new(1);
+
+impl Mkey {
+    /// Creates a key for `len` bytes at `start` that lie in pages of `1 << page_shift` bytes.
+    #[expect(clippy::too_many_arguments)]
+    fn create<P: Platform>(
+        device: &Device<'_, P>,
+        pdn: u32,
+        access: Access,
+        start: u64,
+        len: u64,
+        page_shift: u8,
+        pages: usize,
+        page: &mut dyn FnMut(usize) -> u64,
+    ) -> Result<Self, CommandError> {
+        let caps = &device.capabilities().hca;
+        let relaxed = access.contains(Access::RELAXED_ORDERING);
+        let variant = VARIANT.fetch_add(1, Ordering::Relaxed);
+        let mut command = CreateMkeyIn::new();
+        let octwords = pages.div_ceil(2);
+        command.set_translations_octword_actual_size(octwords as u32);
+        let mkc: &mut Mkc = command.memory_key_mkey_entry_mut();
+        mkc.set_access_mode_1_0(1)
+            .set_lr(true)
+            .set_lw(access.contains(Access::LOCAL_WRITE))
+            .set_rr(access.contains(Access::REMOTE_READ))
+            .set_rw(access.contains(Access::REMOTE_WRITE))
+            .set_a(access.contains(Access::REMOTE_ATOMIC))
+            .set_en_rinval(access.contains(Access::REMOTE_INVALIDATE))
+            .set_relaxed_ordering_write(relaxed && caps.relaxed_ordering_write())
+            .set_relaxed_ordering_read(relaxed && caps.relaxed_ordering_read())
+            .set_qpn(0xff_ffff)
+            .set_mkey_7_0(variant)
+            .set_pd(pdn)
+            .set_start_addr(start)
+            .set_len(len)
+            .set_translations_octword_size(octwords as u32)
+            .set_log_page_size(page_shift);
+        // Two translations make an octword; the odd one out is filled up.
+        let mut entry = |index: usize| if index < pages { page(index) } else { 0 };
+        let out =
+            device.execute_with(&command, TailIn::Qwords(octwords * 2, &mut entry), &mut [])?;
+        Ok(Self {
+            key: out.mkey_index() << 8 | u32::from(variant),
+        })
+    }
+
+    fn destroy<P: Platform>(&self, device: &Device<'_, P>) -> Result<(), CommandError> {
+        let mut command = DestroyMkeyIn::new();
+        command.set_mkey_index(self.key >> 8);
+        device.order(&command)
+    }
+}
+
+fn check_region(caps: &Capabilities, len: usize, access: Access) -> Result<(), MrError> {
+    check_access(access, caps.has_atomics())?;
+    if len == 0 {
+        return Err(MrError::Empty);
+    }
+    let limit = caps.max_mr_size();
+    if len as u64 > limit {
+        return Err(MrError::TooLong { len, limit });
+    }
+    Ok(())
+}
+
+fn check_access(access: Access, atomics: bool) -> Result<(), MrError> {
+    if access.contains(Access::REMOTE_ATOMIC) && !atomics {
+        return Err(MrError::NoAtomics);
+    }
+    let remote = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    if access.intersects(remote) && !access.contains(Access::LOCAL_WRITE) {
+        return Err(MrError::NeedsLocalWrite { access });
+    }
+    Ok(())
+}
+
+/// A registered region of the caller's memory: `struct ibv_mr`. Deregistered when dropped.
+pub struct Mr<'d, P: Platform> {
+    device: &'d Device<'d, P>,
+    mkey: Mkey,
+    mapping: ManuallyDrop<Mapping>,
+    iova: u64,
+    access: Access,
+}
+
+// SAFETY: the mapping's pointer is only handed back to the platform; the memory is the caller's.
+unsafe impl<P: Platform + Sync> Send for Mr<'_, P> {}
+// SAFETY: as above; nothing is changed through `&self`.
+unsafe impl<P: Platform + Sync> Sync for Mr<'_, P> {}
+
+impl<'d, P: Platform> Pd<'d, P> {
+    /// Registers the caller's memory: `ibv_reg_mr`. Work requests, here and on the other side, name it by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the region is deregistered (dropped), `region` stays valid for reads and writes, and the caller accepts that
+    /// the device reads and, as far as `access` allows, changes it at any time: no Rust reference to a byte that
+    /// the device may change is held while a work request of either side may touch it. This promise covers all work
+    /// requests that use the keys, and is why posting them is safe. Leaking the region (`core::mem::forget`) extends
+    /// it for ever.
+    pub unsafe fn reg_mr(
+        &self,
+        region: NonNull<[u8]>,
+        access: Access,
+    ) -> Result<Mr<'d, P>, MrError> {
+        let iova = region.cast::<u8>().as_ptr() as u64;
+        // SAFETY: the caller's promise.
+        unsafe { self.reg_mr_iova(region, iova, access) }
+    }
+
+    /// Registers the caller's memory under another address: `ibv_reg_mr_iova`. `iova` lies at the same offset in its page
+    /// as the memory does.
+    ///
+    /// # Safety
+    ///
+    /// As [`reg_mr`](Self::reg_mr).
+    pub unsafe fn reg_mr_iova(
+        &self,
+        region: NonNull<[u8]>,
+        iova: u64,
+        access: Access,
+    ) -> Result<Mr<'d, P>, MrError> {
+        let len = region.len();
+        check_region(self.device.capabilities(), len, access)?;
+        if iova.checked_add(len as u64).is_none() {
+            return Err(MrError::AddressWraps { iova, len });
+        }
+        let device = self.device;
+        let platform = device.platform();
+        // SAFETY: the caller's promise; it is unmapped only after the key is gone.
+        let mapping = unsafe { platform.dma_map(region) }.map_err(MrError::Memory)?;
+        let page_size = 1_u64 << mapping.page_shift;
+        if (iova ^ region.cast::<u8>().as_ptr() as u64) & (page_size - 1) != 0 {
+            // SAFETY: the device has not heard of it.
+            unsafe { platform.dma_unmap(mapping) };
+            return Err(MrError::IovaOffset { iova, page_size });
+        }
+        let mut page = |index: usize| platform.page_iova(&mapping, index);
+        let created = Mkey::create(
+            device,
+            self.pdn().number(),
+            access,
+            iova,
+            len as u64,
+            mapping.page_shift,
+            mapping.pages,
+            &mut page,
+        );
+        match created {
+            Ok(mkey) => Ok(Mr {
+                device,
+                mkey,
+                mapping: ManuallyDrop::new(mapping),
+                iova,
+                access,
+            }),
+            Err(error) => {
+                if error.may_still_happen() {
+                    device.quarantine_mapping(mapping);
+                } else {
+                    // SAFETY: the firmware made no key, so the device does not use the mapping.
+                    unsafe { platform.dma_unmap(mapping) };
+                }
+                Err(MrError::Command(error))
+            }
+        }
+    }
+
+    /// Allocates memory that the device can reach: safe to share with it, because it is never seen as a Rust reference.
+    pub fn alloc_buffer(&self, len: usize, access: Access) -> Result<Buffer<'d, P>, MrError> {
+        check_region(self.device.capabilities(), len, access)?;
+        let align = if len < 4096 { 64 } else { 4096 };
+        let layout = len
+            .checked_next_multiple_of(align)
+            .and_then(|size| Layout::from_size_align(size, align).ok())
+            .ok_or(MrError::Memory(DmaError::OutOfMemory))?;
+        let memory = self.device.alloc_dma(layout).map_err(MrError::Memory)?;
+        // Device addresses are contiguous and the region's addresses equal them, so the pages may be as large as the
+        // region and one or two of them cover it.
+        let iova = memory.iova();
+        let page_shift = layout.size().next_power_of_two().ilog2().clamp(12, 30) as u8;
+        let first = iova >> page_shift;
+        let pages = ((iova + len as u64 - 1) >> page_shift) - first + 1;
+        let mut page = |index: usize| (first + index as u64) << page_shift;
+        let created = Mkey::create(
+            self.device,
+            self.pdn().number(),
+            access,
+            iova,
+            len as u64,
+            page_shift,
+            pages as usize,
+            &mut page,
+        );
+        match created {
+            Ok(mkey) => Ok(Buffer {
+                device: self.device,
+                mkey,
+                memory: ManuallyDrop::new(memory),
+                len,
+                access,
+            }),
+            Err(error) => {
+                if error.may_still_happen() {
+                    memory.quarantine();
+                }
+                Err(MrError::Command(error))
+            }
+        }
+    }
+}
+
+impl<P: Platform> Mr<'_, P> {
+    /// The local key.
+    #[must_use]
+    pub fn lkey(&self) -> LKey {
+        LKey(self.mkey.key)
+    }
+
+    /// The key for the other side.
+    #[must_use]
+    pub fn rkey(&self) -> RKey {
+        RKey(self.mkey.key)
+    }
+
+    /// First address, as work requests name it.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.iova
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mapping.len
+    }
+
+    /// Whether it is empty, which it never is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What may be done to it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// `len` bytes at `offset` for a work request, if they lie inside.
+    #[must_use]
+    pub fn sge(&self, offset: usize, len: usize) -> Option<Sge> {
+        sge(self.iova, self.len(), self.lkey(), offset, len)
+    }
+
+    /// Deregisters it: `ibv_dereg_mr`. From the moment this returns the device does not touch the memory any more. Gives it
+    /// back if the firmware refuses.
+    pub fn dereg(self) -> Result<(), (Self, CommandError)> {
+        let mut this = ManuallyDrop::new(self);
+        match this.mkey.destroy(this.device) {
+            Ok(()) => {
+                // SAFETY: taken once, `this` is not dropped; the key is gone, so the device does not use it.
+                unsafe {
+                    let mapping = ManuallyDrop::take(&mut this.mapping);
+                    this.device.platform().dma_unmap(mapping);
+                }
+                Ok(())
+            }
+            Err(error) => Err((ManuallyDrop::into_inner(this), error)),
+        }
+    }
+}
+
+impl<P: Platform> Drop for Mr<'_, P> {
+    fn drop(&mut self) {
+        let destroyed = self.mkey.destroy(self.device);
+        // SAFETY: taken once, here.
+        let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
+        match destroyed {
+            // SAFETY: the key is gone, so the device does not use the mapping.
+            Ok(()) => unsafe { self.device.platform().dma_unmap(mapping) },
+            Err(error) => {
+                log::warn!("{} stays registered: {error}", self.lkey());
+                self.device.quarantine_mapping(mapping);
+            }
+        }
+    }
+}
+
+fn sge(addr: u64, size: usize, lkey: LKey, offset: usize, len: usize) -> Option<Sge> {
+    let length = u32::try_from(len).ok()?;
+    (offset.checked_add(len)? <= size && length < 1 << 31)
+        .then(|| Sge::new(addr + offset as u64, length, lkey))
+}
+
+/// Memory for host and device, with a key: what a program without `unsafe` uses. Freed when dropped.
+pub struct Buffer<'d, P: Platform> {
+    device: &'d Device<'d, P>,
+    mkey: Mkey,
+    memory: ManuallyDrop<DmaBuffer<'d, P>>,
+    len: usize,
+    access: Access,
+}
+
+/// An access outside a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// First byte.
+    pub offset: usize,
+    /// Bytes.
+    pub len: usize,
+    /// Size of the buffer.
+    pub size: usize,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes at {} of a buffer of {}",
+            self.len, self.offset, self.size
+        )
+    }
+}
+
+impl core::error::Error for OutOfRange {}
+
+impl<P: Platform> Buffer<'_, P> {
+    /// The local key.
+    #[must_use]
+    pub fn lkey(&self) -> LKey {
+        LKey(self.mkey.key)
+    }
+
+    /// The key for the other side.
+    #[must_use]
+    pub fn rkey(&self) -> RKey {
+        RKey(self.mkey.key)
+    }
+
+    /// First address, as work requests name it; not a pointer.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.memory.iova()
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it is empty, which it never is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What may be done to it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// `len` bytes at `offset` for a work request, if they lie inside.
+    #[must_use]
+    pub fn sge(&self, offset: usize, len: usize) -> Option<Sge> {
+        sge(self.addr(), self.len, self.lkey(), offset, len)
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<(), OutOfRange> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(OutOfRange {
+                offset,
+                len,
+                size: self.len,
+            }),
+        }
+    }
+
+    /// Copies `data` in at `offset`. What a work request in flight sees of it is undefined (but not unsafe).
+    pub fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), OutOfRange> {
+        self.check(offset, data.len())?;
+        self.memory.write_bytes(offset, data);
+        Ok(())
+    }
+
+    /// Copies out from `offset`. While a work request writes there, old and new bytes may be mixed.
+    pub fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), OutOfRange> {
+        self.check(offset, data.len())?;
+        self.memory.read_bytes(offset, data);
+        Ok(())
+    }
+
+    /// Fills `len` bytes at `offset`.
+    pub fn fill(&self, offset: usize, len: usize, byte: u8) -> Result<(), OutOfRange> {
+        self.check(offset, len)?;
+        self.memory.fill(offset, len, byte);
+        Ok(())
+    }
+}
+
+impl<P: Platform> Drop for Buffer<'_, P> {
+    fn drop(&mut self) {
+        let destroyed = self.mkey.destroy(self.device);
+        // SAFETY: taken once, here.
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        if let Err(error) = destroyed {
+            log::warn!("{} stays registered: {error}", self.lkey());
+            memory.quarantine();
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Mr<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mr")
+            .field("lkey", &self.lkey())
+            .field("addr", &format_args!("{:#x}", self.iova))
+            .field("len", &self.len())
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> fmt::Debug for Buffer<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("lkey", &self.lkey())
+            .field("addr", &format_args!("{:#x}", self.addr()))
+            .field("len", &self.len)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_access_needs_local_write() {
+        for remote in [
+            Access::REMOTE_WRITE,
+            Access::REMOTE_ATOMIC,
+            Access::REMOTE_WRITE | Access::REMOTE_READ,
+        ] {
+            assert_eq!(
+                check_access(remote, true),
+                Err(MrError::NeedsLocalWrite { access: remote })
+            );
+            assert_eq!(check_access(remote | Access::LOCAL_WRITE, true), Ok(()));
+        }
+        assert_eq!(check_access(Access::REMOTE_READ, false), Ok(()));
+        assert_eq!(check_access(Access::empty(), false), Ok(()));
+    }
+
+    #[test]
+    fn pieces_lie_inside() {
+        let key = LKey(5);
+        assert_eq!(sge(0x1000, 64, key, 60, 4), Some(Sge::new(0x103c, 4, key)));
+        assert_eq!(sge(0x1000, 64, key, 64, 0), Some(Sge::new(0x1040, 0, key)));
+        assert_eq!(sge(0x1000, 64, key, 61, 4), None);
+        assert_eq!(sge(0x1000, 64, key, usize::MAX, 2), None);
+        assert_eq!(sge(0, usize::MAX, key, 0, 1 << 31), None);
+    }
+}

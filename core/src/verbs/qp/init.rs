@@ -1,0 +1,128 @@
+//! What a QP shall be, and why it could not be had.
+
+use core::fmt;
+
+use crate::platform::{DmaError, Platform};
+use crate::types::error::CommandError;
+use crate::verbs::cq::{Cq, CqHandle};
+use crate::verbs::qp::caps::{CapError, QpCap, QpKind};
+use crate::verbs::srq::{Srq, SrqHandle};
+
+/// What a QP shall be: `struct ibv_qp_init_attr`.
+pub struct QpInitAttr<'a, 'd, P: Platform> {
+    /// The CQ for sends.
+    pub send_cq: &'a Cq<'d, P>,
+    /// The CQ for receives; an XRC initiator has none, and does not look at it.
+    pub recv_cq: &'a Cq<'d, P>,
+    /// The SRQ to receive from, instead of a receive queue of its own (RC and UD only).
+    pub srq: Option<&'a Srq<'d, P>>,
+    /// Sizes: asked for, then given.
+    pub cap: QpCap,
+    /// Let every send make a completion.
+    pub sq_sig_all: bool,
+}
+
+/// The same by handles, for whoever does not own CQs and SRQ.
+pub struct QpInitHandles<'d, P: Platform> {
+    /// The CQ for sends.
+    pub send_cq: CqHandle<'d, P>,
+    /// The CQ for receives; an XRC initiator has none, and does not look at it.
+    pub recv_cq: CqHandle<'d, P>,
+    /// The SRQ to receive from, instead of a receive queue of its own (RC and UD only).
+    pub srq: Option<SrqHandle<'d, P>>,
+    /// Sizes: asked for, then given.
+    pub cap: QpCap,
+    /// Let every send make a completion.
+    pub sq_sig_all: bool,
+}
+
+impl<'d, P: Platform> QpInitAttr<'_, 'd, P> {
+    pub(crate) fn handles(&self) -> QpInitHandles<'d, P> {
+        QpInitHandles {
+            send_cq: self.send_cq.handle(),
+            recv_cq: self.recv_cq.handle(),
+            srq: self.srq.map(Srq::handle),
+            cap: self.cap,
+            sq_sig_all: self.sq_sig_all,
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for QpInitAttr<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpInitAttr")
+            .field("send_cq", &self.send_cq)
+            .field("recv_cq", &self.recv_cq)
+            .field("srq", &self.srq)
+            .field("cap", &self.cap)
+            .field("sq_sig_all", &self.sq_sig_all)
+            .finish()
+    }
+}
+
+impl<P: Platform> fmt::Debug for QpInitHandles<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpInitHandles")
+            .field("send_cq", &self.send_cq)
+            .field("recv_cq", &self.recv_cq)
+            .field("srq", &self.srq)
+            .field("cap", &self.cap)
+            .field("sq_sig_all", &self.sq_sig_all)
+            .finish()
+    }
+}
+
+/// Why a QP could not be created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateQpError {
+    /// A size is more than the device gives.
+    Cap(CapError),
+    /// CQs, SRQ and PD are not all of one device.
+    OtherDevice,
+    /// QPs of this type do not take an SRQ.
+    NoSrq {
+        /// The type.
+        kind: QpKind,
+    },
+    /// The SRQ is one for XRC, which targets receive into and no QP takes.
+    XrcSrq,
+    /// The device, or the software interface agreed on, does not have XRC.
+    NoXrc,
+    /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
+    NoUserIndex,
+    /// There is a GSI queue pair already, and the port has one QP1.
+    GsiTaken,
+    /// The storage that the device was opened with holds no more QPs.
+    NoSlot {
+        /// How many it holds.
+        limit: usize,
+    },
+    /// The platform has no memory for the queues.
+    Memory(DmaError),
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for CreateQpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cap(error) => error.fmt(f),
+            Self::OtherDevice => f.write_str("CQs, SRQ and PD are not all of one device"),
+            Self::NoSrq { kind } => write!(f, "a QP of type {kind:?} does not take an SRQ"),
+            Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
+            Self::NoXrc => f.write_str("the device does not have XRC"),
+            Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
+            Self::GsiTaken => f.write_str(
+                "the port's QP1 is in use: one connection manager of the device owns it",
+            ),
+            Self::NoSlot { limit } => {
+                write!(f, "the device's storage holds {limit} QPs, all are in use")
+            }
+            Self::Memory(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for CreateQpError {}

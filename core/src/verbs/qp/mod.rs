@@ -1,0 +1,59 @@
+//! Queue pairs.
+//!
+//! The type of a QP is part of its Rust type, so what a transport does not have does not compile:
+//!
+//! ```compile_fail
+//! use bareverbs_core::{Platform, Remote, SendFlags, Sge, Uc, SendQueue};
+//! fn read<P: Platform>(uc: &mut SendQueue<'_, P, Uc>, from: Remote, to: Sge) {
+//!     let _ = uc.batch().read(1, SendFlags::SIGNALED, from, &[to]); // only reliable connections can READ
+//! }
+//! ```
+//!
+//! ```
+//! use bareverbs_core::{Platform, PostError, Rc, Remote, SendFlags, SendQueue, Sge};
+//! fn read<P: Platform>(rc: &mut SendQueue<'_, P, Rc>, from: Remote, to: Sge) -> Result<(), PostError> {
+//!     rc.batch().read(1, SendFlags::SIGNALED, from, &[to]) // the doorbell is rung when the batch is dropped
+//! }
+//! ```
+//!
+//! The halves of a QP go to two threads, but one half cannot be in two places:
+//!
+//! ```compile_fail
+//! use bareverbs_core::{Platform, Qp, Rc};
+//! fn twice<P: Platform>(qp: &mut Qp<'_, P, Rc>) {
+//!     let first = qp.send_queue();
+//!     let second = qp.send_queue();
+//!     first.batch();
+//! }
+//! ```
+
+pub mod attr;
+pub mod caps;
+pub(crate) mod create;
+mod init;
+mod kind;
+mod modify;
+mod multicast;
+mod object;
+mod payload;
+mod query;
+pub mod recv;
+pub mod send;
+pub mod state;
+mod transition;
+pub mod wr;
+mod xrc;
+
+pub use attr::{QpAttr, QueriedQp};
+pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+pub use create::Qp;
+pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
+pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud, XrcRecv, XrcSend};
+pub use modify::ModifyError;
+pub use object::DestroyQpError;
+pub use payload::{Inline, Payload};
+pub use recv::RecvQueue;
+pub use send::SendQueue;
+pub use state::{QpAttrMask, QpState, Transition, TransitionError, transition};
+pub(crate) use wr::NO_ATOMICS;
+pub use wr::{BadWr, Destination, PostError, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr};

@@ -1,0 +1,484 @@
+//! Moving a QP from state to state, and asking the firmware for its attributes.
+//!
+//! Each transition command carries a fresh context in which only what the caller gave is set, beside the few fields that
+//! every transition repeats. Optional attributes count only with their bit in `opt_param_mask`, and each transition
+//! takes a certain set of bits.
+
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
+use zerocopy::IntoBytes;
+
+use crate::memory::slots::{DEAD, told};
+use crate::platform::Platform;
+use crate::types::ah::{self, AhAttr, AhError, connection_udp_sport};
+use crate::types::error::CommandError;
+use crate::types::gid::{Gid, RoceVersion};
+use crate::types::sge::Access;
+use crate::verbs::cq::goodbye;
+use crate::verbs::qp::attr::{QpAttr, QueriedQp};
+use crate::verbs::qp::caps::QpKind;
+use crate::verbs::qp::create::{BlockLayout, Qp};
+use crate::verbs::qp::kind::QpType;
+use crate::verbs::qp::object::QpObject;
+use crate::verbs::qp::state::{self, QpAttrMask, QpState, TransitionError};
+use crate::verbs::qp::transition::{given_bits, optional_bits, transition_command};
+
+/// Why a QP was not modified. Its state is as before, unless a command went unanswered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModifyError {
+    /// The attributes do not make this transition.
+    Transition(TransitionError),
+    /// The caller believed the QP to be in another state (`CUR_STATE`).
+    CurrentState {
+        /// What the caller said.
+        said: QpState,
+        /// What it is.
+        is: QpState,
+    },
+    /// An attribute is out of range.
+    Value {
+        /// Which one.
+        attribute: QpAttrMask,
+        /// What it is.
+        value: u32,
+        /// The largest (or only) possible value.
+        limit: u32,
+    },
+    /// The path cannot be used.
+    Path(AhError),
+    /// The device (or this driver) does not have this attribute.
+    Unsupported {
+        /// Which one.
+        attribute: QpAttrMask,
+    },
+    /// The verbs have this transition, the device's command set does not (into SQD, and inside it).
+    NoCommand {
+        /// Current state.
+        from: QpState,
+        /// Asked for.
+        to: QpState,
+    },
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transition(error) => error.fmt(f),
+            Self::CurrentState { said, is } => write!(f, "the QP is in {is}, not in {said}"),
+            Self::Value {
+                attribute,
+                value,
+                limit,
+            } => write!(f, "{attribute} = {value}, up to {limit} is possible"),
+            Self::Path(error) => error.fmt(f),
+            Self::Unsupported { attribute } => write!(f, "the device does not have {attribute}"),
+            Self::NoCommand { from, to } => {
+                write!(f, "the device has no command for {from} to {to}")
+            }
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ModifyError {}
+
+impl From<CommandError> for ModifyError {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
+    }
+}
+
+/// The logarithm of a depth, rounded up: the device keeps powers of two.
+const fn log_depth(depth: u8) -> u8 {
+    match depth {
+        0 => 0,
+        n => n.next_power_of_two().ilog2() as u8,
+    }
+}
+
+impl<P: Platform, T: QpType> Qp<'_, P, T> {
+    /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays.
+    pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let modified = self.object.modify(attr, mask);
+        self.follow();
+        if modified.is_ok() && self.object.state == QpState::Reset {
+            (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
+            (self.rq.head, self.rq.tail) = (0, 0);
+        }
+        modified
+    }
+
+    /// Asks the firmware for the attributes: `ibv_query_qp`. The state is noted, too, since the device may have moved it.
+    pub fn query(&mut self) -> Result<QueriedQp, ModifyError> {
+        let queried = self.object.query();
+        self.follow();
+        queried
+    }
+
+    /// Opens the queues that the state opens, and closes the others.
+    fn follow(&mut self) {
+        let cap = self.object.sizes.cap;
+        let state = self.object.state;
+        let receives = state != QpState::Reset;
+        // In ERR posting is allowed; what is posted is flushed.
+        let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
+        self.rq.room = if receives { cap.max_recv_wr } else { 0 };
+        self.sq.room = if sends { cap.max_send_wr as u16 } else { 0 };
+    }
+}
+
+impl<P: Platform> QpObject<'_, P> {
+    fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let mut from = self.state;
+        if mask.contains(QpAttrMask::CUR_STATE) {
+            // The device moves a QP to SQE by itself, and the caller may have learned it from a completion.
+            let plausible = attr.cur_qp_state == from
+                || (from, attr.cur_qp_state) == (QpState::Rts, QpState::Sqe);
+            if !plausible {
+                return Err(ModifyError::CurrentState {
+                    said: attr.cur_qp_state,
+                    is: from,
+                });
+            }
+            from = attr.cur_qp_state;
+        }
+        let to = if mask.contains(QpAttrMask::STATE) {
+            attr.qp_state
+        } else {
+            from
+        };
+        state::check(self.kind, from, to, mask).map_err(ModifyError::Transition)?;
+        self.check_values(attr, mask)?;
+        match to {
+            QpState::Reset => return self.reset(),
+            QpState::Err => {
+                let mut command = Qp2ErrIn::new();
+                command.set_qpn(self.qpn.number());
+                self.device.order(&command)?;
+                self.enter(to);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let mut command = Rst2initQpIn::new();
+        self.describe(command.qpc_mut(), attr, mask, from)?;
+        let Some(opcode) = transition_command(from, to) else {
+            return Err(ModifyError::NoCommand { from, to });
+        };
+        command
+            .set_opcode(opcode.number())
+            .set_qpn(self.qpn.number())
+            .set_opt_param_mask((given_bits(mask) & optional_bits(self.kind, from, to)).bits());
+        self.device.order_bytes(opcode, command.as_bytes())?;
+        if mask.contains(QpAttrMask::PORT) {
+            self.port = attr.port_num;
+        }
+        if mask.contains(QpAttrMask::ACCESS_FLAGS) {
+            self.access = attr.qp_access_flags;
+        }
+        if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            self.responder_depth = attr.max_dest_rd_atomic;
+        }
+        self.enter(to);
+        Ok(())
+    }
+
+    /// Checks ranges before the firmware gets to see anything.
+    fn check_values(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let caps = &self.device.capabilities().hca;
+        let depth = |log: u8| 1_u32.checked_shl(log.into()).unwrap_or(u32::MAX).min(255);
+        let ranges = [
+            (QpAttrMask::RQ_PSN, attr.rq_psn, 0xff_ffff),
+            (QpAttrMask::SQ_PSN, attr.sq_psn, 0xff_ffff),
+            (QpAttrMask::RETRY_CNT, attr.retry_cnt.into(), 7),
+            (QpAttrMask::RNR_RETRY, attr.rnr_retry.into(), 7),
+            (QpAttrMask::TIMEOUT, attr.timeout.into(), 31),
+            (QpAttrMask::MIN_RNR_TIMER, attr.min_rnr_timer.into(), 31),
+            (
+                QpAttrMask::PORT,
+                attr.port_num.into(),
+                caps.num_ports().max(1).into(),
+            ),
+            (
+                QpAttrMask::MAX_QP_RD_ATOMIC,
+                attr.max_rd_atomic.into(),
+                depth(caps.log_max_ra_req_qp()),
+            ),
+            (
+                QpAttrMask::MAX_DEST_RD_ATOMIC,
+                attr.max_dest_rd_atomic.into(),
+                depth(caps.log_max_ra_res_qp()),
+            ),
+        ];
+        for (attribute, value, limit) in ranges {
+            let below = attribute == QpAttrMask::PORT && value == 0;
+            if mask.contains(attribute) && (value > limit || below) {
+                return Err(ModifyError::Value {
+                    attribute,
+                    value,
+                    limit,
+                });
+            }
+        }
+        if mask.contains(QpAttrMask::PKEY_INDEX) {
+            let limit = pkey_table_len(caps.pkey_table_size()) - 1;
+            if u32::from(attr.pkey_index) > limit {
+                return Err(ModifyError::Value {
+                    attribute: QpAttrMask::PKEY_INDEX,
+                    value: attr.pkey_index.into(),
+                    limit,
+                });
+            }
+        }
+        for attribute in [QpAttrMask::ALT_PATH, QpAttrMask::PATH_MIG_STATE] {
+            // Path migration does not exist on RoCE, and Linux no longer has it on InfiniBand either.
+            if mask.contains(attribute) {
+                return Err(ModifyError::Unsupported { attribute });
+            }
+        }
+        if mask.contains(QpAttrMask::AV) {
+            let port = attr.ah_attr.port_num;
+            let limit = u32::from(self.port);
+            if port != 0 && u32::from(port) != limit {
+                return Err(ModifyError::Value {
+                    attribute: QpAttrMask::AV,
+                    value: port.into(),
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in the context that a transition carries.
+    fn describe(
+        &self,
+        qpc: &mut Qpc,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+        from: QpState,
+    ) -> Result<(), ModifyError> {
+        let caps = &self.device.capabilities().hca;
+        qpc.set_st(self.kind.service())
+            .set_pm_state(3)
+            .set_pd(self.pdn.number())
+            .set_cqn_snd(self.cqns[0])
+            .set_cqn_rcv(self.cqns[1])
+            .set_log_ack_req_freq(8);
+        match self.kind {
+            QpKind::Gsi => qpc.set_mtu(1).set_log_msg_max(8),
+            QpKind::Ud => qpc.set_mtu(5).set_log_msg_max(12),
+            _ if mask.contains(QpAttrMask::PATH_MTU) => qpc
+                .set_mtu(attr.path_mtu.number())
+                .set_log_msg_max(caps.log_max_msg()),
+            _ => &mut *qpc,
+        };
+        if from == QpState::Reset && self.kind != QpKind::XrcRecv {
+            let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
+            qpc.set_dbr_addr(record);
+            if self.kind == QpKind::Gsi {
+                qpc.primary_address_path_mut().set_vhca_port_num(1);
+            }
+        }
+        if mask.contains(QpAttrMask::PKEY_INDEX) {
+            qpc.primary_address_path_mut()
+                .set_pkey_index(attr.pkey_index);
+        }
+        if mask.contains(QpAttrMask::PORT) {
+            qpc.primary_address_path_mut()
+                .set_vhca_port_num(attr.port_num);
+        }
+        if mask.contains(QpAttrMask::QKEY) {
+            qpc.set_q_key(attr.qkey);
+        }
+        if mask.contains(QpAttrMask::AV) {
+            self.path(
+                qpc.primary_address_path_mut(),
+                &attr.ah_attr,
+                attr.dest_qp_num,
+            )
+            .map_err(ModifyError::Path)?;
+        }
+        if mask.contains(QpAttrMask::DEST_QPN) {
+            qpc.set_remote_qpn(attr.dest_qp_num.number());
+        }
+        if mask.contains(QpAttrMask::RQ_PSN) {
+            qpc.set_next_rcv_psn(attr.rq_psn);
+        }
+        if mask.contains(QpAttrMask::SQ_PSN) {
+            qpc.set_next_send_psn(attr.sq_psn);
+        }
+        if mask.contains(QpAttrMask::TIMEOUT) {
+            qpc.primary_address_path_mut().set_ack_timeout(attr.timeout);
+        }
+        if mask.contains(QpAttrMask::RETRY_CNT) {
+            qpc.set_retry_count(attr.retry_cnt);
+        }
+        if mask.contains(QpAttrMask::RNR_RETRY) {
+            qpc.set_rnr_retry(attr.rnr_retry);
+        }
+        if mask.contains(QpAttrMask::MIN_RNR_TIMER) {
+            qpc.set_min_rnr_nak(attr.min_rnr_timer);
+        }
+        if mask.contains(QpAttrMask::MAX_QP_RD_ATOMIC) {
+            qpc.set_log_sra_max(log_depth(attr.max_rd_atomic));
+        }
+        if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            qpc.set_log_rra_max(log_depth(attr.max_dest_rd_atomic));
+        }
+        if mask.intersects(QpAttrMask::ACCESS_FLAGS | QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            self.access(qpc, attr, mask)?;
+        }
+        Ok(())
+    }
+
+    /// What the other side may do. Reads and atomics need responder resources, so they are off until their number is known
+    /// (at INIT → RTR), whatever was asked for before.
+    fn access(&self, qpc: &mut Qpc, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let asked = if mask.contains(QpAttrMask::ACCESS_FLAGS) {
+            attr.qp_access_flags
+        } else {
+            self.access
+        };
+        let depth = if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+            attr.max_dest_rd_atomic
+        } else {
+            self.responder_depth
+        };
+        let allowed = if depth == 0 {
+            asked & Access::REMOTE_WRITE
+        } else {
+            asked
+        };
+        qpc.set_rwe(allowed.contains(Access::REMOTE_WRITE))
+            .set_rre(allowed.contains(Access::REMOTE_READ));
+        if allowed.contains(Access::REMOTE_ATOMIC) {
+            if !self.device.capabilities().has_atomics() {
+                return Err(ModifyError::Unsupported {
+                    attribute: QpAttrMask::ACCESS_FLAGS,
+                });
+            }
+            qpc.set_rae(true).set_atomic_mode(1);
+        }
+        Ok(())
+    }
+
+    /// The path of a connection. On RoCE the GID table entry decides the encapsulation, and the fields that only an
+    /// InfiniBand link has stay 0.
+    fn path(&self, path: &mut Ads, ah: &AhAttr, dest_qpn: Qpn) -> Result<(), AhError> {
+        if ah.force_loopback {
+            if self.kind != QpKind::Rc {
+                return Err(AhError::ForceLoopbackNotRc);
+            }
+            if !self.device.capabilities().has_force_loopback() {
+                return Err(AhError::NoForceLoopback);
+            }
+            // No source address either: the GID table may be empty.
+            path.set_fl(true).set_vhca_port_num(self.port);
+            return Ok(());
+        }
+        let encapsulation = self.device.encapsulation(ah.sgid_index)?;
+        ah::check(ah, encapsulation.is_some())?;
+        path.set_vhca_port_num(self.port)
+            .set_stat_rate(ah.static_rate);
+        path.set_src_addr_index(ah.sgid_index as u8)
+            .set_hop_limit(ah.hop_limit)
+            .set_tclass(ah.traffic_class)
+            .set_flow_label(ah.flow_label);
+        *path.rgid_rip_mut() = ah.dgid.0;
+        let Some(version) = encapsulation else {
+            path.set_rlid(ah.dlid)
+                .set_mlid(ah.src_path_bits & 0x7f)
+                .set_sl(ah.sl);
+            path.set_grh(ah.dgid != Gid::ZERO);
+            return Ok(());
+        };
+        let m = ah.dmac;
+        path.set_rmac_47_32(u16::from_be_bytes([m[0], m[1]]))
+            .set_rmac_31_0(u32::from_be_bytes([m[2], m[3], m[4], m[5]]))
+            .set_eth_prio(ah.sl & 7);
+        if version == RoceVersion::V2 {
+            path.set_udp_sport(connection_udp_sport(
+                ah.flow_label,
+                self.qpn.number(),
+                dest_qpn.number(),
+            ))
+            .set_dscp(ah.traffic_class >> 2);
+        }
+        Ok(())
+    }
+
+    /// Into RESET: everything outstanding is forgotten, and with it the completions that nobody polled yet.
+    fn reset(&mut self) -> Result<(), ModifyError> {
+        let mut command = Qp2RstIn::new();
+        command.set_qpn(self.qpn.number());
+        self.device.order(&command)?;
+        let slot = self.slot;
+        // Completions that lie in the CQs are stale from here on; they are told from later ones by their index.
+        slot.key
+            .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
+        self.state = QpState::Reset;
+        goodbye::forget(self.device, self.index);
+        self.forget_failures();
+        for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
+            counter.store(0, Relaxed);
+        }
+        let layout = BlockLayout::new(&self.sizes);
+        layout.forget_heads(&self.block);
+        self.block.write_be64(layout.record, 0);
+        (self.access, self.responder_depth) = (Access::empty(), 0);
+        Ok(())
+    }
+
+    /// Notes the new state.
+    pub(super) fn enter(&mut self, state: QpState) {
+        if self.state == QpState::Reset && state == QpState::Init {
+            self.slot
+                .key
+                .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
+        }
+        self.state = state;
+        self.forget_failures();
+    }
+
+    /// What completions have told until now is about the state before.
+    fn forget_failures(&self) {
+        let told = told::FAILED | told::SEND_FAILED;
+        self.slot
+            .flags
+            .fetch_and(!told, core::sync::atomic::Ordering::AcqRel);
+    }
+}
+
+/// `pkey_table_size` counts in powers of two from 128.
+const fn pkey_table_len(code: u16) -> u32 {
+    if code > 5 { 128 } else { 128 << code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depths_round_up() {
+        for (depth, log) in [
+            (0, 0),
+            (1, 0),
+            (2, 1),
+            (3, 2),
+            (4, 2),
+            (5, 3),
+            (16, 4),
+            (17, 5),
+            (128, 7),
+        ] {
+            assert_eq!(log_depth(depth), log, "{depth}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a QP is beside its queues, and how it goes.
+
+// UNSAFETY: the block is taken out of its wrapper when the QP goes.
+#![expect(unsafe_code)]
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
+use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
+
+use crate::device::Device;
+use crate::device::dma_buffer::DmaBuffer;
+use crate::memory::slots::{QpSlot, told};
+use crate::platform::Platform;
+use crate::types::error::CommandError;
+use crate::types::sge::Access;
+use crate::verbs::cq::{count_user, goodbye};
+use crate::verbs::qp::caps::{QpKind, QueueSizes};
+use crate::verbs::qp::state::QpState;
+
+/// What a QP is beside its queues: all of the control path, which is the same code for every type.
+pub(crate) struct QpObject<'d, P: Platform> {
+    pub(crate) kind: QpKind,
+    pub(crate) device: &'d Device<'d, P>,
+    pub(crate) slot: &'d QpSlot,
+    pub(crate) block: ManuallyDrop<DmaBuffer<'d, P>>,
+    /// Index of its slot: the device's user index.
+    pub(crate) index: u32,
+    pub(crate) qpn: Qpn,
+    pub(crate) pdn: Pdn,
+    pub(crate) sizes: QueueSizes,
+    pub(crate) state: QpState,
+    pub(crate) sq_sig_all: bool,
+    /// Numbers of the CQs, send and receive.
+    pub(crate) cqns: [u32; 2],
+    /// What modify has set so far and later transitions need again.
+    pub(crate) port: u8,
+    pub(crate) access: Access,
+    pub(crate) responder_depth: u8,
+    pub(crate) srq: Option<u32>,
+    /// Multicast groups that it is in.
+    pub(crate) groups: u32,
+}
+
+/// Why a QP was not destroyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DestroyQpError {
+    /// It is in multicast groups.
+    Attached {
+        /// How many.
+        groups: u32,
+    },
+    /// The firmware refused.
+    Command(CommandError),
+}
+
+impl fmt::Display for DestroyQpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attached { groups } => {
+                write!(f, "the QP is attached to {groups} multicast groups")
+            }
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for DestroyQpError {}
+
+impl<P: Platform> QpObject<'_, P> {
+    /// Its state by what was modified, and what completions have told since (IBTA volume 1, 10.3.1).
+    pub(crate) fn known_state(&self) -> QpState {
+        let flags = self.slot.flags.load(Acquire);
+        let datagrams = matches!(self.kind, QpKind::Ud | QpKind::Gsi);
+        match self.state {
+            QpState::Reset => QpState::Reset,
+            _ if flags & told::FAILED != 0 => QpState::Err,
+            QpState::Rts if flags & told::SEND_FAILED != 0 && datagrams => QpState::Sqe,
+            QpState::Rts | QpState::Sqd if flags & told::SEND_FAILED != 0 => QpState::Err,
+            state => state,
+        }
+    }
+
+    /// After a success nothing of it, and of its queues, is used again.
+    pub(crate) fn destroy(&mut self) -> Result<(), DestroyQpError> {
+        if self.groups != 0 {
+            let groups = self.groups;
+            return Err(DestroyQpError::Attached { groups });
+        }
+        self.destroy_in_device().map_err(DestroyQpError::Command)?;
+        self.leave(true);
+        Ok(())
+    }
+
+    fn destroy_in_device(&self) -> Result<(), CommandError> {
+        if self.state != QpState::Reset {
+            // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
+            let mut reset = Qp2RstIn::new();
+            reset.set_qpn(self.qpn.number());
+            let _ = self.device.order(&reset);
+        }
+        let mut destroy = DestroyQpIn::new();
+        destroy.set_qpn(self.qpn.number());
+        self.device.order(&destroy)
+    }
+
+    /// The host's part of destruction. `gone`: the device no longer uses the block.
+    fn leave(&mut self, gone: bool) {
+        // SAFETY: taken once; the queues, which point into it, are not used again.
+        let block = unsafe { ManuallyDrop::take(&mut self.block) };
+        let slot = self.slot;
+        if gone {
+            goodbye::keep(
+                block.into_memory(),
+                &slot.block,
+                &slot.block_iova,
+                &slot.block_len,
+            );
+        } else {
+            block.quarantine();
+        }
+        let tables = &self.device.tables;
+        // Before the goodbye: the slot may belong to another QP right after it.
+        let cqs = [slot.cqs[0].load(Acquire), slot.cqs[1].load(Acquire)];
+        let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
+        goodbye::part(self.device, self.index);
+        // Only now may the CQs go: they have the goodbye on their lists.
+        for cq in cqs {
+            if let Some(cq) = tables.cqs.get(cq as usize) {
+                count_user(cq, false);
+            }
+        }
+        if let Some(srq) = srq {
+            srq.users.fetch_sub(1, AcqRel);
+        }
+        if self.kind.is_xrc() && gone {
+            self.device.give_xrc_base();
+        }
+        if self.kind == QpKind::Gsi && gone {
+            self.device.gsi_taken.store(false, Release);
+        }
+    }
+}
+
+impl<P: Platform> Drop for QpObject<'_, P> {
+    fn drop(&mut self) {
+        let gone = match self.destroy_in_device() {
+            Ok(()) => true,
+            Err(error) => {
+                log::warn!("{} stays with the device: {error}", self.qpn);
+                false
+            }
+        };
+        self.leave(gone);
+    }
+}

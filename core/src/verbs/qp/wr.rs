@@ -1,0 +1,225 @@
+//! Work requests as values: `struct ibv_send_wr`, `struct ibv_recv_wr`, and why posting fails.
+
+use core::fmt;
+
+use bitflags::bitflags;
+
+use crate::types::ah::AddressHandle;
+use crate::types::sge::Sge;
+use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+
+bitflags! {
+    /// `enum ibv_send_flags`, with the values that they have there. (Inline data is not a flag here but a kind of
+    /// [`SendData`].)
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct SendFlags: u8 {
+        /// Start only after all RDMA reads and atomics before it have completed.
+        const FENCE = 1 << 0;
+        /// Make a completion also on success.
+        const SIGNALED = 1 << 1;
+        /// Let the receiver's completion count as solicited.
+        const SOLICITED = 1 << 2;
+    }
+}
+
+impl SendFlags {
+    /// The byte of the control segment: fence 7:5, completion 3:2, solicited 1.
+    #[inline(always)]
+    pub(crate) const fn control(self) -> u8 {
+        let bits = self.bits();
+        (bits & 1) << 7 | (bits & 2) << 2 | (bits & 4) >> 1
+    }
+}
+
+/// Memory of the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// Address inside the region that `rkey` names.
+    pub addr: u64,
+    /// The region's remote key.
+    pub rkey: RKey,
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destination<'a> {
+    /// The path.
+    pub ah: &'a AddressHandle,
+    /// The QP there.
+    pub remote_qpn: Qpn,
+    /// Its Q_Key. One with the high bit set stands for the sending QP's own.
+    pub remote_qkey: u32,
+}
+
+/// What a send work request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendOp<'a> {
+    /// Send (RC, UC).
+    Send,
+    /// Send with immediate data in host order (RC, UC).
+    SendImm(u32),
+    /// Send, and invalidate a remote key of the receiver (RC).
+    SendInv(RKey),
+    /// Send a datagram (UD, GSI).
+    SendTo(Destination<'a>),
+    /// Send a datagram with immediate data (UD, GSI).
+    SendToImm(Destination<'a>, u32),
+    /// RDMA write (RC, UC).
+    Write(Remote),
+    /// RDMA write with immediate data (RC, UC).
+    WriteImm(Remote, u32),
+    /// RDMA read (RC).
+    Read(Remote),
+    /// Compare and swap 8 bytes (RC).
+    CompareSwap {
+        /// What is compared, 8-byte aligned.
+        remote: Remote,
+        /// With this.
+        compare: u64,
+        /// And, if equal, replaced by this.
+        swap: u64,
+    },
+    /// Fetch and add 8 bytes (RC).
+    FetchAdd {
+        /// What is added to, 8-byte aligned.
+        remote: Remote,
+        /// This much.
+        add: u64,
+    },
+}
+
+/// The data of a send work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendData<'a> {
+    /// Registered memory, gathered (or, for READ and atomics, scattered to).
+    Sges(&'a [Sge]),
+    /// These bytes, copied into the work queue: they need no registration and may be changed at once.
+    Inline(&'a [u8]),
+}
+
+/// A send work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendWr<'a> {
+    /// The caller's identifier, opaque to the driver; the completion carries it.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp<'a>,
+    /// How.
+    pub flags: SendFlags,
+    /// With which data.
+    pub data: SendData<'a>,
+}
+
+/// A receive work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecvWr<'a> {
+    /// The caller's identifier.
+    pub wr_id: u64,
+    /// Where to. On UD and GSI the first 40 bytes are the GRH's.
+    pub sges: &'a [Sge],
+}
+
+/// What a device lacks where [`Capabilities::has_atomics`](crate::Capabilities::has_atomics) says so.
+pub(crate) const NO_ATOMICS: &str = "the device has no 8-byte atomics in the host's byte order";
+
+/// Why a work request was not posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PostError {
+    /// As many are outstanding as the queue holds; poll first.
+    QueueFull {
+        /// How many it holds.
+        limit: u32,
+    },
+    /// The QP's state does not take them (sends from RTS on, receives from INIT on), or it has no such queue.
+    WrongState,
+    /// Too many scatter/gather entries.
+    TooManySges {
+        /// How many were given.
+        given: usize,
+        /// How many the queue takes.
+        limit: u32,
+    },
+    /// Too much inline data.
+    InlineTooLong {
+        /// How many bytes were given.
+        given: usize,
+        /// How many the queue takes.
+        limit: u32,
+    },
+    /// An entry of 2 GiB or more.
+    SgeTooLong {
+        /// Its length.
+        length: u32,
+    },
+    /// This transport has no such operation, or the operation takes no such data.
+    Unsupported,
+    /// The device has no atomics whose results are in the host's byte order
+    /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
+    NoAtomics,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueueFull { limit } => write!(
+                f,
+                "the queue is full: {limit} work requests are outstanding"
+            ),
+            Self::WrongState => f.write_str("the QP's state does not take work requests here"),
+            Self::TooManySges { given, limit } => {
+                write!(f, "{given} entries where the queue takes {limit}")
+            }
+            Self::InlineTooLong { given, limit } => {
+                write!(f, "{given} bytes inline where the queue takes {limit}")
+            }
+            Self::SgeTooLong { length } => {
+                write!(f, "an entry of {length} bytes; below 2 GiB is possible")
+            }
+            Self::Unsupported => f.write_str("the transport has no such operation"),
+            Self::NoAtomics => f.write_str(NO_ATOMICS),
+        }
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// A list was posted up to one that could not be: the `bad_wr` of `ibv_post_send`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadWr {
+    /// Index of the first one that was not posted.
+    pub index: usize,
+    /// Why.
+    pub error: PostError,
+}
+
+impl fmt::Display for BadWr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "work request {}: {}", self.index, self.error)
+    }
+}
+
+impl core::error::Error for BadWr {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bareverbs_firmware_cmds::wqe::{ControlFlags, completion, fence};
+
+    #[test]
+    fn control_byte() {
+        for bits in 0..8 {
+            let flags = SendFlags::from_bits_retain(bits);
+            let mut word = ControlFlags(0);
+            if flags.contains(SendFlags::FENCE) {
+                word.set_fm_ce_se(fence::SMALL_AND_FENCE);
+            }
+            if flags.contains(SendFlags::SIGNALED) {
+                word.set_fm_ce_se(word.fm_ce_se() | completion::ALWAYS);
+            }
+            word.set_solicited(flags.contains(SendFlags::SOLICITED));
+            assert_eq!(flags.control(), word.fm_ce_se(), "{flags:?}");
+        }
+        assert_eq!(SendFlags::all().control(), 0x8a);
+    }
+}
