@@ -29,8 +29,9 @@ bitflags! {
 /// One piece of a work request's data: `struct ibv_sge`.
 ///
 /// Making and posting one is safe: the device reaches only memory that was registered, and only while it is. For an
-/// [`Mr`](crate::Mr), its caller has promised ([`Pd::reg_mr`](crate::Pd::reg_mr)) that the device may change it at any time until then; a
-/// [`Buffer`](crate::Buffer) never lends its memory out as a Rust reference. A key that does not fit makes the work request fail.
+/// [`Mr`](crate::Mr), its caller has promised ([`Pd::reg_mr`](crate::Pd::reg_mr)) that the device may change it at any
+/// time until then; a [`Buffer`](crate::Buffer) never lends its memory out as a Rust reference. A key that does not fit
+/// makes the work request fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sge {
     /// Where: an address inside the region that `lkey` names.
