@@ -15,6 +15,8 @@ use crate::combine::Combiner;
 use crate::config::Config;
 use crate::device::Device;
 use crate::io::Io;
+use crate::wqe;
+use bareverbs_firmware_cmds::wqe::{ControlWord, SEGMENT_UNIT};
 use core::time::Duration;
 
 /// What the bus transfers at a time, if the processor combined it.
@@ -68,14 +70,14 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// The second word of the WQE, which names the queue.
-    fn second(&self) -> u32 {
-        u32::from_be_bytes([self.bytes[4], self.bytes[5], self.bytes[6], self.bytes[7]])
+    /// The first word of the WQE.
+    fn control(&self) -> ControlWord {
+        wqe::control(&self.bytes)
     }
 
     /// How long the WQE says that it is, in whole bursts.
     fn len(&self) -> usize {
-        (usize::from(self.bytes[7] & 0x3f) * 16)
+        (usize::from(self.control().ds()) * SEGMENT_UNIT)
             .next_multiple_of(BURST)
             .max(BURST)
     }
@@ -131,7 +133,7 @@ impl Device {
     /// The rest did not come: a doorbell.
     fn give_up(&mut self, io: &mut Io<'_>, begun: &Begun) {
         self.stats.blue_flame_missed += 1;
-        self.send_doorbell(io, begun.uar, begun.second());
+        self.send_doorbell(io, begun.uar, begun.control());
     }
 
     /// Lets go of what has waited for long enough.
@@ -161,11 +163,10 @@ impl Device {
             }
             return;
         }
-        let (uar, second) = (begun.uar, begun.second());
-        self.send_doorbell(io, uar, second);
-        let number = second >> 8;
+        let (uar, control) = (begun.uar, begun.control());
+        self.send_doorbell(io, uar, control);
+        let (number, index) = (control.qpn(), control.wqe_index());
         let bytes = begun.bytes;
-        let index = u16::from_be_bytes([bytes[1], bytes[2]]);
         let written = Some(Box::new(Written { index, bytes }));
         if let Some(sq) = self.nic.sqs.get_mut(number)
             && sq.context.wq().uar_page() == uar

@@ -6,20 +6,12 @@ use crate::io::Io;
 use crate::pages::Place;
 use crate::ring::Ring;
 use bareverbs_firmware_cmds::cq::Cqc;
+use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE, TimestampWord};
+use bareverbs_firmware_cmds::doorbell::{CqArmDoorbell, CqArmRecord, CqConsumerRecord};
 use bareverbs_firmware_cmds::eq::CqError;
+use bareverbs_firmware_cmds::event::CompEvent;
+use bareverbs_firmware_cmds::word::Word;
 use core::time::Duration;
-
-/// CQE opcodes.
-pub(crate) mod opcode {
-    pub(crate) const REQUESTER: u8 = 0x0;
-    pub(crate) const RESPONDER_WRITE_IMM: u8 = 0x1;
-    pub(crate) const RESPONDER_SEND: u8 = 0x2;
-    pub(crate) const RESPONDER_SEND_IMM: u8 = 0x3;
-    pub(crate) const RESPONDER_SEND_INVALIDATE: u8 = 0x4;
-    pub(crate) const RESIZE: u8 = 0x5;
-    pub(crate) const REQUESTER_ERROR: u8 = 0xd;
-    pub(crate) const RESPONDER_ERROR: u8 = 0xe;
-}
 
 const STATUS_OVERFLOW: u8 = 0x9;
 const STATUS_WRITE_FAIL: u8 = 0xa;
@@ -117,7 +109,7 @@ impl Device {
         };
         match io.read_be32(cq.context.dbr_addr()) {
             Ok(consumer) => {
-                cq.consumer = consumer & INDEX;
+                cq.consumer = CqConsumerRecord(consumer).consumer();
                 true
             }
             Err(_) => false,
@@ -143,7 +135,7 @@ impl Device {
         &mut self,
         io: &mut Io<'_>,
         cqn: u32,
-        entry: &mut [u8; 64],
+        entry: &mut [u8; SIZE],
         solicited: bool,
     ) -> Result<(), CqDead> {
         let now = self.timer();
@@ -164,11 +156,13 @@ impl Device {
         }
         let cq = self.cqs.get_mut(cqn).ok_or(CqDead)?;
         // Failed completions have their syndromes where others have the time.
-        let failed = entry[0x3f] >> 4 >= 0xc;
+        let mut last = OpOwn::read(entry);
+        let failed = Opcode::from_number(last.opcode()).is_some_and(Opcode::is_error);
         if !failed {
-            entry[0x30..0x38].copy_from_slice(&now.to_be_bytes());
+            TimestampWord(now).write(entry);
         }
-        entry[0x3f] = entry[0x3f] & 0xfe | u8::from(cq.producer & size != 0);
+        last.set_owner(u8::from(cq.producer & size != 0));
+        last.write(entry);
         let stride = Cq::stride(cq.context.cqe_sz());
         // Of 128 bytes, the second half is the completion.
         let at = u64::from(cq.producer & (size - 1)) * stride + (stride - 64);
@@ -219,14 +213,14 @@ impl Device {
             self.held_back.remove(&(until, cqn));
         }
         let eqn = cq.context.c_eqn_or_apu_element() & 0xff;
-        let mut data = [0; 28];
-        data[24..].copy_from_slice(&cqn.to_be_bytes());
-        self.post_event(io, eqn, event::COMP, 0, &data);
+        let mut data = CompEvent::ZERO;
+        data.set_cq_number(cqn);
+        self.post_event(io, eqn, event::COMP, 0, &data.0);
     }
 
     /// The arm doorbell.
-    pub(crate) fn cq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, high: u32, low: u32) {
-        let cqn = low & 0xff_ffff;
+    pub(crate) fn cq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, doorbell: CqArmDoorbell) {
+        let (cqn, arm) = (doorbell.cqn(), CqArmRecord(doorbell.record()));
         let Some(cq) = self.cqs.get_mut(cqn) else {
             self.stats.bad_doorbells += 1;
             return;
@@ -238,15 +232,19 @@ impl Device {
         }
         // The record's second word must have been written before the doorbell, with the same sequence number: that is how
         // the device tells an arm that is meant from one that was overtaken.
-        let Ok(record) = io.read_be32(cq.context.dbr_addr().wrapping_add(4)) else {
+        let at = cq
+            .context
+            .dbr_addr()
+            .wrapping_add(CqArmRecord::OFFSET as u64);
+        let Ok(record) = io.read_be32(at) else {
             return;
         };
-        if (record ^ high) & 0x3000_0000 != 0 {
+        if CqArmRecord(record).sequence() != arm.sequence() {
             log::debug!("stale arm of completion queue {cqn:#x}");
             self.stats.bad_doorbells += 1;
             return;
         }
-        let consumer = high & INDEX;
+        let consumer = arm.consumer();
         let later = |index: u32, other: u32| {
             let ahead = index.wrapping_sub(other) & INDEX;
             ahead != 0 && ahead < 1 << 23
@@ -260,7 +258,7 @@ impl Device {
         if let Some(until) = cq.held_until.take() {
             self.held_back.remove(&(until, cqn));
         }
-        let solicited_only = high & 1 << 24 != 0;
+        let solicited_only = arm.solicited_only();
         let last = if solicited_only {
             cq.last_solicited
         } else {

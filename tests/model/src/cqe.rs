@@ -1,19 +1,48 @@
 //! From the transport's completions to completion queue entries.
 
-use crate::cq::opcode;
 use crate::device::Device;
 use crate::io::Io;
 use crate::roce::env::{Counter, Domain, RecvCompletion, RecvOp, SendCompletion, Syndrome};
+use bareverbs_firmware_cmds::cqe::{
+    ByteCountWord, ErrorWord, HeadersWord, ImmediateWord, IndexWord, OpOwn, Opcode, SIZE, SlidWord,
+    SourceWord, TailWord,
+};
+use bareverbs_firmware_cmds::word::Word;
 
 /// User index of queues that want entries of version 0.
 pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
 
-fn put32(entry: &mut [u8; 64], at: usize, value: u32) {
-    entry[at..at + 4].copy_from_slice(&value.to_be_bytes());
+/// An entry with what all have: which queue and which of its WQEs completed.
+pub(crate) fn entry(
+    opcode: Opcode,
+    index: u32,
+    wqe_opcode: u8,
+    qpn: u32,
+    wqe_counter: u16,
+) -> [u8; SIZE] {
+    let mut entry = [0; SIZE];
+    let mut queue = IndexWord(0);
+    queue.set_srqn_uidx(index);
+    queue.write(&mut entry);
+    let mut tail = TailWord(0);
+    tail.set_wqe_opcode(wqe_opcode);
+    tail.set_qpn(qpn);
+    tail.set_wqe_counter(wqe_counter);
+    tail.set_op_own(OpOwn::new(opcode).0);
+    tail.write(&mut entry);
+    entry
+}
+
+/// Says in an entry in error why.
+pub(crate) fn put_error(entry: &mut [u8; SIZE], syndrome: Syndrome) {
+    let mut error = ErrorWord(0);
+    error.set_vendor_err_synd(vendor(syndrome));
+    error.set_syndrome(syndrome as u8);
+    error.write(entry);
 }
 
 /// The vendor's syndrome beside the standard one: any number will do that differs by cause.
-pub(crate) fn vendor(syndrome: Syndrome) -> u8 {
+fn vendor(syndrome: Syndrome) -> u8 {
     0x50 | syndrome as u8 & 0x0f
 }
 
@@ -67,20 +96,16 @@ impl Device {
             return;
         };
         let cqn = qp.context.cqn_snd();
-        let mut entry = [0; 64];
-        put32(&mut entry, 0x20, self.queue_index(qpn));
-        put32(&mut entry, 0x2c, done.byte_len);
-        put32(&mut entry, 0x38, u32::from(done.wqe_opcode) << 24 | qpn);
-        entry[0x3c..0x3e].copy_from_slice(&done.index.to_be_bytes());
-        entry[0x3f] = match done.result {
-            Ok(()) => opcode::REQUESTER << 4,
-            Err(syndrome) => {
-                put32(&mut entry, 0x2c, 0);
-                entry[0x36] = vendor(syndrome);
-                entry[0x37] = syndrome as u8;
-                opcode::REQUESTER_ERROR << 4
-            }
+        let opcode = match done.result {
+            Ok(()) => Opcode::Requester,
+            Err(_) => Opcode::RequesterError,
         };
+        let index = self.queue_index(qpn);
+        let mut entry = entry(opcode, index, done.wqe_opcode, qpn, done.index);
+        match done.result {
+            Ok(()) => ByteCountWord(done.byte_len).write(&mut entry),
+            Err(syndrome) => put_error(&mut entry, syndrome),
+        }
         if self.complete(io, cqn, &mut entry, false).is_err() {
             self.broken(qpn);
         }
@@ -94,49 +119,57 @@ impl Device {
         let Some((cqn, index)) = self.receive_queue(qpn, done.domain) else {
             return;
         };
-        let mut entry = [0; 64];
-        put32(&mut entry, 0x20, index);
-        put32(&mut entry, 0x2c, done.byte_len);
-        put32(&mut entry, 0x38, qpn);
-        entry[0x3c..0x3e].copy_from_slice(&done.index.to_be_bytes());
-        let (code, extra) = match done.op {
-            RecvOp::Send => (opcode::RESPONDER_SEND, None),
-            RecvOp::SendImm(imm) => (opcode::RESPONDER_SEND_IMM, Some(imm)),
-            RecvOp::SendInv(rkey) => (opcode::RESPONDER_SEND_INVALIDATE, Some(rkey)),
-            RecvOp::WriteImm(imm) => (opcode::RESPONDER_WRITE_IMM, Some(imm)),
+        let (opcode, extra) = match done.op {
+            RecvOp::Send => (Opcode::ResponderSend, None),
+            RecvOp::SendImm(imm) => (Opcode::ResponderSendImmediate, Some(imm)),
+            RecvOp::SendInv(rkey) => (Opcode::ResponderSendInvalidate, Some(rkey)),
+            RecvOp::WriteImm(imm) => (Opcode::ResponderWriteImmediate, Some(imm)),
         };
+        let opcode = match done.result {
+            Ok(()) => opcode,
+            Err(_) => Opcode::ResponderError,
+        };
+        let mut entry = entry(opcode, index, 0, qpn, done.index);
         if let Some(extra) = extra {
-            put32(&mut entry, 0x24, extra);
+            ImmediateWord(extra).write(&mut entry);
         }
-        if let Some(source) = done.source {
-            let (global, kind) = match self.sender {
-                // InfiniBand has the service level where RoCE says what header there is.
-                Some(sender) => {
-                    entry[0x16..0x18].copy_from_slice(&sender.lid.to_be_bytes());
-                    (sender.global, u32::from(sender.service_level & 0xf))
-                }
-                None => (true, source.grh as u32),
-            };
-            let flags = u32::from(global) << 28 | kind << 24;
-            put32(&mut entry, 0x18, flags | source.qpn & 0xff_ffff);
-            if extra.is_none() {
-                put32(&mut entry, 0x24, u32::from(source.pkey));
+        if let Some(from) = done.source {
+            let mut source = SourceWord(0);
+            source.set_rqpn(from.qpn);
+            // InfiniBand has the service level where RoCE says what header there is.
+            if let Some(sender) = self.sender {
+                let mut slid = SlidWord(0);
+                slid.set_slid(sender.lid);
+                slid.write(&mut entry);
+                source.set_grh(sender.global.into());
+                source.set_sl(sender.service_level);
+            } else {
+                source.set_grh(1);
+                source.set_l3_type(from.grh as u8);
             }
-            if let Some(vlan) = source.vlan {
-                entry[0x1d] |= 1;
-                entry[0x1e..0x20].copy_from_slice(&vlan.to_be_bytes());
+            source.write(&mut entry);
+            if extra.is_none() {
+                let mut pkey = ImmediateWord(0);
+                pkey.set_pkey_index(from.pkey);
+                pkey.write(&mut entry);
+            }
+            if let Some(vlan) = from.vlan {
+                let mut headers = HeadersWord(0);
+                headers.set_vlan(true);
+                headers.set_vlan_info(vlan);
+                headers.write(&mut entry);
             }
         }
         let solicited = done.solicited;
-        entry[0x3f] = match done.result {
-            Ok(()) => code << 4 | u8::from(solicited) << 1,
-            Err(syndrome) => {
-                put32(&mut entry, 0x2c, 0);
-                entry[0x36] = vendor(syndrome);
-                entry[0x37] = syndrome as u8;
-                opcode::RESPONDER_ERROR << 4
+        match done.result {
+            Ok(()) => {
+                ByteCountWord(done.byte_len).write(&mut entry);
+                let mut last = OpOwn::read(&entry);
+                last.set_solicited(solicited);
+                last.write(&mut entry);
             }
-        };
+            Err(syndrome) => put_error(&mut entry, syndrome),
+        }
         if self.complete(io, cqn, &mut entry, solicited).is_err() {
             self.broken(qpn);
         }

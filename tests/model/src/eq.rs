@@ -5,23 +5,26 @@ use crate::health::EQ_OVERRUN;
 use crate::io::Io;
 use crate::pages::Place;
 use crate::ring::Ring;
+use bareverbs_firmware_cmds::doorbell::EqDoorbell;
 use bareverbs_firmware_cmds::eq::{Eqc, Eqe};
 
 /// Event types.
 pub(crate) mod event {
-    pub(crate) const COMP: u8 = 0x00;
-    pub(crate) const COMM_EST: u8 = 0x02;
-    pub(crate) const SQ_DRAINED: u8 = 0x03;
-    pub(crate) const CQ_ERROR: u8 = 0x04;
-    pub(crate) const WQ_CATAS: u8 = 0x05;
-    pub(crate) const PORT_CHANGE: u8 = 0x09;
-    pub(crate) const CMD: u8 = 0x0a;
-    pub(crate) const PAGE_REQUEST: u8 = 0x0b;
-    pub(crate) const WQ_INVAL_REQ: u8 = 0x10;
-    pub(crate) const WQ_ACCESS: u8 = 0x11;
-    pub(crate) const SRQ_CATAS: u8 = 0x12;
-    pub(crate) const SRQ_LAST_WQE: u8 = 0x13;
-    pub(crate) const SRQ_LIMIT: u8 = 0x14;
+    use bareverbs_firmware_cmds::event::EventType;
+
+    pub(crate) const COMP: u8 = EventType::Completion.number();
+    pub(crate) const COMM_EST: u8 = EventType::CommunicationEstablished.number();
+    pub(crate) const SQ_DRAINED: u8 = EventType::SqDrained.number();
+    pub(crate) const CQ_ERROR: u8 = EventType::CqError.number();
+    pub(crate) const WQ_CATAS: u8 = EventType::WqCatastrophic.number();
+    pub(crate) const PORT_CHANGE: u8 = EventType::PortChange.number();
+    pub(crate) const CMD: u8 = EventType::Command.number();
+    pub(crate) const PAGE_REQUEST: u8 = EventType::PageRequest.number();
+    pub(crate) const WQ_INVAL_REQ: u8 = EventType::WqInvalidRequest.number();
+    pub(crate) const WQ_ACCESS: u8 = EventType::WqAccessError.number();
+    pub(crate) const SRQ_CATAS: u8 = EventType::SrqCatastrophic.number();
+    pub(crate) const SRQ_LAST_WQE: u8 = EventType::SrqLastWqe.number();
+    pub(crate) const SRQ_LIMIT: u8 = EventType::SrqLimit.number();
 }
 
 /// An event queue.
@@ -139,25 +142,26 @@ impl Device {
     }
 
     /// The doorbell that moves a queue's consumer index and may arm it.
-    pub(crate) fn eq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, value: u32, arm: bool) {
-        let Some(eq) = self.eqs.get_mut(value >> 24) else {
+    pub(crate) fn eq_doorbell(
+        &mut self,
+        io: &mut Io<'_>,
+        uar: u32,
+        doorbell: EqDoorbell,
+        arm: bool,
+    ) {
+        let eqn = doorbell.eqn();
+        let Some(eq) = self.eqs.get_mut(eqn.into()) else {
             self.stats.bad_doorbells += 1;
             return;
         };
         if eq.context.uar_page() != uar {
-            log::warn!(
-                "doorbell of event queue {} through UAR {uar:#x}",
-                value >> 24
-            );
+            log::warn!("doorbell of event queue {eqn} through UAR {uar:#x}");
             self.stats.bad_doorbells += 1;
             return;
         }
-        let ahead = eq.producer.wrapping_sub(value) & 0xff_ffff;
+        let ahead = eq.producer.wrapping_sub(doorbell.consumer()) & 0xff_ffff;
         if ahead > eq.size() {
-            log::warn!(
-                "consumer index of event queue {} is ahead of it",
-                value >> 24
-            );
+            log::warn!("consumer index of event queue {eqn} is ahead of it");
             self.stats.bad_doorbells += 1;
             return;
         }

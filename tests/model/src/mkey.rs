@@ -5,6 +5,8 @@ use crate::io::Io;
 use crate::pages::Place;
 use crate::roce::env::{AccessError, RemoteRight};
 use bareverbs_firmware_cmds::mkey::Mkc;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{KlmAddressWord, KlmWord};
 
 /// `access_mode`: the key's addresses are the bus's.
 pub(crate) const MODE_PA: u8 = 0;
@@ -35,21 +37,21 @@ impl Indirect {
     };
 
     pub(crate) fn from_bytes(entry: &[u8; 16]) -> Self {
-        let word = |at: usize| {
-            u32::from_be_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
-        };
+        let klm = KlmWord::read(entry);
         Self {
-            len: word(0),
-            key: word(4),
-            addr: u64::from(word(8)) << 32 | u64::from(word(12)),
+            len: klm.bcount(),
+            key: klm.key(),
+            addr: KlmAddressWord::read(entry).va(),
         }
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         let mut entry = [0; 16];
-        entry[..4].copy_from_slice(&self.len.to_be_bytes());
-        entry[4..8].copy_from_slice(&self.key.to_be_bytes());
-        entry[8..].copy_from_slice(&self.addr.to_be_bytes());
+        let mut klm = KlmWord(0);
+        klm.set_bcount(self.len);
+        klm.set_key(self.key);
+        klm.write(&mut entry);
+        KlmAddressWord(self.addr).write(&mut entry);
         entry
     }
 }

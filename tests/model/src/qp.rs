@@ -10,8 +10,10 @@ use crate::pages::Place;
 use crate::ring::Ring;
 use crate::roce::env::{Encapsulation, Path, QpConfig, QpKind, QpState, RemoteAccess};
 use crate::roce::transport::Transport;
+use bareverbs_firmware_cmds::doorbell::{ReceiveRecord, SendRecord};
 use bareverbs_firmware_cmds::qp::{Ads, Qpc};
 use bareverbs_firmware_cmds::roce::RoceAddr;
+use bareverbs_firmware_cmds::word::Word;
 use core::time::Duration;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -359,9 +361,8 @@ impl Device {
         }
     }
 
-    /// The send doorbell: the second word of the last WQE posted.
-    pub(crate) fn sq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, second: u32) {
-        let qpn = second >> 8;
+    /// The send doorbell.
+    pub(crate) fn sq_doorbell(&mut self, io: &mut Io<'_>, uar: u32, qpn: u32) {
         self.stats.doorbells += 1;
         let Some(qp) = self.qps.get_mut(qpn) else {
             log::warn!("doorbell of QP {qpn:#x}, which does not exist");
@@ -385,10 +386,14 @@ impl Device {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return false;
         };
-        let Ok(record) = io.read_be32(qp.context.dbr_addr().wrapping_add(4)) else {
+        let at = qp
+            .context
+            .dbr_addr()
+            .wrapping_add(SendRecord::OFFSET as u64);
+        let Ok(record) = io.read_be32(at) else {
             return false;
         };
-        qp.sq_posted = record as u16;
+        qp.sq_posted = SendRecord(record).counter();
         true
     }
 
@@ -400,7 +405,7 @@ impl Device {
         let Ok(record) = io.read_be32(qp.context.dbr_addr()) else {
             return false;
         };
-        qp.rq_posted = record as u16;
+        qp.rq_posted = ReceiveRecord(record).counter();
         true
     }
 }

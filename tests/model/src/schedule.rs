@@ -11,6 +11,8 @@ use crate::roce::env::{
 use crate::roce::transport::Transport;
 use crate::view::View;
 use bareverbs_firmware_cmds::eq::QpEvents;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::ControlWord;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
@@ -156,12 +158,13 @@ impl Device {
             if left == 0 || u32::from(left) > qp.sq_blocks() {
                 return;
             }
-            let mut control = [0; 16];
-            if qp.read_sq(io, qp.sq_next, &mut control).is_err() {
+            let mut head = [0; 16];
+            if qp.read_sq(io, qp.sq_next, &mut head).is_err() {
                 return;
             }
+            let control = ControlWord::read(&head);
             let index = qp.sq_next;
-            let blocks = u16::from(control[7] & 0x3f).div_ceil(4).clamp(1, left);
+            let blocks = u16::from(control.ds()).div_ceil(4).clamp(1, left);
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.sq_next = index.wrapping_add(blocks);
                 qp.written = None;
@@ -171,7 +174,7 @@ impl Device {
                 qpn,
                 &SendCompletion {
                     index,
-                    wqe_opcode: control[3],
+                    wqe_opcode: control.opcode(),
                     signaled: true,
                     byte_len: 0,
                     result: Err(Syndrome::WorkRequestFlushed),

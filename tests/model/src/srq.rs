@@ -7,8 +7,10 @@ use crate::pages::Place;
 use crate::qp::EVENT_SRQ;
 use crate::ring::Ring;
 use crate::roce::env::{BadWqe, RecvWork, Syndrome};
-use crate::wqe::scatter_list;
+use crate::wqe::{next_wqe, scatter_list};
+use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::eq::QpEvents;
+use bareverbs_firmware_cmds::wqe::SEGMENT_UNIT;
 
 /// By which command it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +68,7 @@ impl Device {
         };
         match io.read_be32(srq.record) {
             Ok(record) => {
-                srq.posted = record as u16;
+                srq.posted = ReceiveRecord(record).counter();
                 true
             }
             Err(_) => false,
@@ -125,8 +127,8 @@ impl Device {
         if srq.cyclic {
             scatter_list(wqe, terminator, work);
         } else {
-            srq.next = u16::from_be_bytes([wqe[2], wqe[3]]);
-            scatter_list(&wqe[16..], terminator, work);
+            srq.next = next_wqe(wqe);
+            scatter_list(wqe.get(SEGMENT_UNIT..).unwrap_or(&[]), terminator, work);
         }
         self.check_limit(io, srqn);
         Ok(true)

@@ -3,14 +3,16 @@
 use crate::device::Device;
 use crate::io::Io;
 use crate::pages::Place;
+use bareverbs_firmware_cmds::doorbell::{self, CqArmDoorbell, EqDoorbell};
+use bareverbs_firmware_cmds::wqe::ControlWord;
 
-const CQ_ARM: u64 = 0x20;
-const EQ_ARM: u64 = 0x40;
-const EQ_UPDATE: u64 = 0x48;
-const BLUE_FLAME: u64 = 0x800;
-const BLUE_FLAME_END: u64 = 0x1000;
+const CQ_ARM: u64 = doorbell::CQ_ARM as u64;
+const EQ_ARM: u64 = doorbell::EQ_ARM as u64;
+const EQ_CONSUME: u64 = doorbell::EQ_CONSUME as u64;
+const BLUE_FLAME: u64 = doorbell::SEND as u64;
+const BLUE_FLAME_END: u64 = doorbell::UAR_SIZE as u64;
 /// Half of a BlueFlame register: software alternates between the two.
-const HALF: u64 = 0x100;
+const HALF: u64 = doorbell::SEND_TOGGLE as u64;
 
 /// A doorbell page.
 #[derive(Debug)]
@@ -39,6 +41,10 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
+fn join(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
 /// Whether an offset in the BAR is one of those that drivers map write-combining, if any.
 pub(crate) fn is_send_register(first_uar: u32, offset: u64) -> bool {
     offset >= u64::from(first_uar) << 12 && (BLUE_FLAME..BLUE_FLAME_END).contains(&(offset & 0xfff))
@@ -46,12 +52,12 @@ pub(crate) fn is_send_register(first_uar: u32, offset: u64) -> bool {
 
 impl Device {
     /// A doorbell of a queue pair's send queue or of an Ethernet one: their numbers do not overlap.
-    pub(crate) fn send_doorbell(&mut self, io: &mut Io<'_>, index: u32, second: u32) {
-        let number = second >> 8;
+    pub(crate) fn send_doorbell(&mut self, io: &mut Io<'_>, index: u32, control: ControlWord) {
+        let number = control.qpn();
         if self.nic.sqs.contains(number) {
             self.ethernet_doorbell(io, index, number);
         } else {
-            self.sq_doorbell(io, index, second);
+            self.sq_doorbell(io, index, number);
         }
     }
 
@@ -73,20 +79,24 @@ impl Device {
             return false;
         };
         match (at, word(data, 4)) {
-            (CQ_ARM, Some(second)) => self.cq_doorbell(io, index, first, second),
+            (CQ_ARM, Some(second)) => {
+                self.cq_doorbell(io, index, CqArmDoorbell(join(first, second)));
+            }
             (CQ_ARM, None) => uar.cq_high = first,
             (at, None) if at == CQ_ARM + 4 => {
                 let high = uar.cq_high;
-                self.cq_doorbell(io, index, high, first);
+                self.cq_doorbell(io, index, CqArmDoorbell(join(high, first)));
             }
-            (EQ_ARM, _) => self.eq_doorbell(io, index, first, true),
-            (EQ_UPDATE, _) => self.eq_doorbell(io, index, first, false),
+            (EQ_ARM, _) => self.eq_doorbell(io, index, EqDoorbell(first), true),
+            (EQ_CONSUME, _) => self.eq_doorbell(io, index, EqDoorbell(first), false),
             (BLUE_FLAME..BLUE_FLAME_END, second) => match ((at - BLUE_FLAME) % HALF, second) {
                 // The second word names the queue, whether both come at once or one after the other; the first says
                 // nothing that is not in the WQE. The rest of a BlueFlame write in pieces is the WQE, which is in memory as
                 // well.
-                (0, Some(second)) => self.send_doorbell(io, index, second),
-                (4, None) => self.send_doorbell(io, index, first),
+                (0, Some(second)) => {
+                    self.send_doorbell(io, index, ControlWord(join(first, second)));
+                }
+                (4, None) => self.send_doorbell(io, index, ControlWord(first.into())),
                 _ => {}
             },
             _ => return false,

@@ -6,36 +6,21 @@ use crate::mkey::{Accessor, Indirect, MODE_KLM, MODE_KSM, MODE_MTT, Mkey, Right}
 use crate::qp::service;
 use crate::roce::env::Syndrome;
 use bareverbs_firmware_cmds::mkey::Mkc;
+use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::umr::{MUST_BE_FREE, MUST_NOT_BE_FREE, mask};
+use bareverbs_firmware_cmds::wqe::{
+    ControlFlags, DataAddressWord, DataWord, SEGMENT_UNIT, UmrMaskWord, UmrOffsetWord, UmrWord,
+};
 use zerocopy::FromBytes;
 
+/// Where the UMR control segment, the new context and the translation list start.
 const CONTROL: usize = 16;
 const CONTEXT: usize = 64;
 const LIST: usize = 128;
 
-const INLINE: u8 = 0x80;
-const OFFSET: u8 = 0x10;
-const CHECK_QP: u8 = 0x08;
-
 /// Lists are kept, and sent, in multiples of this many octowords.
 const LIST_UNIT: usize = 4;
-const ANY_QP: u32 = 0xff_ffff;
-
-/// What of the context a request sets.
-mod mask {
-    pub(super) const LEN: u64 = 1 << 0;
-    pub(super) const PAGE_SIZE: u64 = 1 << 1;
-    pub(super) const START: u64 = 1 << 6;
-    pub(super) const PD: u64 = 1 << 7;
-    pub(super) const REMOTE_INVALIDATE: u64 = 1 << 8;
-    pub(super) const KEY: u64 = 1 << 13;
-    pub(super) const QPN: u64 = 1 << 14;
-    pub(super) const LOCAL_READ: u64 = 1 << 17;
-    pub(super) const LOCAL_WRITE: u64 = 1 << 18;
-    pub(super) const REMOTE_READ: u64 = 1 << 19;
-    pub(super) const REMOTE_WRITE: u64 = 1 << 20;
-    pub(super) const ATOMIC: u64 = 1 << 21;
-    pub(super) const FREE: u64 = 1 << 29;
-}
 
 fn be(bytes: &[u8]) -> u64 {
     bytes
@@ -51,13 +36,13 @@ fn merge(to: &mut Mkc, from: &Mkc, fields: u64) {
     if has(mask::PAGE_SIZE) {
         to.set_log_page_size(from.log_page_size());
     }
-    if has(mask::START) {
+    if has(mask::START_ADDR) {
         to.set_start_addr(from.start_addr());
     }
     if has(mask::PD) {
         to.set_pd(from.pd());
     }
-    if has(mask::REMOTE_INVALIDATE) {
+    if has(mask::EN_RINVAL) {
         to.set_en_rinval(from.en_rinval());
     }
     if has(mask::KEY) {
@@ -66,19 +51,19 @@ fn merge(to: &mut Mkc, from: &Mkc, fields: u64) {
     if has(mask::QPN) {
         to.set_qpn(from.qpn());
     }
-    if has(mask::LOCAL_READ) {
+    if has(mask::LR) {
         to.set_lr(from.lr());
     }
-    if has(mask::LOCAL_WRITE) {
+    if has(mask::LW) {
         to.set_lw(from.lw());
     }
-    if has(mask::REMOTE_READ) {
+    if has(mask::RR) {
         to.set_rr(from.rr());
     }
-    if has(mask::REMOTE_WRITE) {
+    if has(mask::RW) {
         to.set_rw(from.rw());
     }
-    if has(mask::ATOMIC) {
+    if has(mask::A) {
         to.set_a(from.a());
     }
 }
@@ -97,11 +82,15 @@ impl Device {
         // Only the kernel has this kind of QP; its keys are of all protection domains.
         let privileged = qp.context.st() == service::REG_UMR;
         let wqe = qp.read_wqe(io, index).ok_or(bad)?;
-        let key = be(wqe.get(12..16).ok_or(bad)?) as u32;
-        let control = wqe.get(CONTROL..CONTEXT).ok_or(bad)?;
-        let flags = control[0];
-        let octowords = be(&control[4..6]) as usize;
-        let fields = be(&control[8..16]);
+        let head = wqe.first_chunk::<CONTROL>().ok_or(bad)?;
+        let key = ControlFlags::read(head).imm();
+        let control: &[u8; CONTEXT - CONTROL] = wqe
+            .get(CONTROL..)
+            .and_then(<[u8]>::first_chunk)
+            .ok_or(bad)?;
+        let umr = UmrWord::read(control);
+        let octowords = usize::from(umr.xlt_octowords());
+        let fields = UmrMaskWord::read(control).mkey_mask();
         let wanted = match wqe.get(CONTEXT..LIST) {
             Some(bytes) => Mkc::read_from_bytes(bytes).map_err(|_| bad)?,
             None => Mkc::ZERO,
@@ -112,21 +101,20 @@ impl Device {
         log::debug!(
             "QP {qpn:#x} changes memory key {key:#x}: fields {fields:#x}, {octowords} octowords of list"
         );
-        let list = self.umr_list(io, who, &wqe, flags, octowords)?;
+        let list = self.umr_list(io, who, &wqe, umr.inline(), octowords)?;
         let number = key >> 8;
         let mkey = self
             .mkeys
             .get_mut(number)
             .ok_or(Syndrome::LocalProtection)?;
-        // 1: the key must be free now, 2: it must not.
-        let expected = match flags >> 5 & 3 {
-            1 => mkey.free,
-            2 => !mkey.free,
+        let expected = match umr.check() {
+            MUST_BE_FREE => mkey.free,
+            MUST_NOT_BE_FREE => !mkey.free,
             _ => true,
         };
         let own = privileged || mkey.context.pd() == who.pd;
         let bound = mkey.context.qpn();
-        let other = flags & CHECK_QP != 0 && bound != ANY_QP && bound != qpn;
+        let other = umr.check_qpn() && bound != Qpn::ANY.number() && bound != qpn;
         if !mkey.context.umr_en() || !own || !expected || other {
             return Err(Syndrome::MemoryWindowBind);
         }
@@ -135,8 +123,9 @@ impl Device {
         if fields & mask::FREE != 0 {
             mkey.free = wanted.free();
         }
-        let at = if flags & OFFSET != 0 {
-            (be(&control[6..8]) | be(&control[16..20]) << 16) as usize
+        let at = if umr.translation_offset() {
+            let high = UmrOffsetWord::read(control).xlt_offset_47_16();
+            (u64::from(high) << 16 | u64::from(umr.xlt_offset())) as usize
         } else {
             0
         };
@@ -162,7 +151,7 @@ impl Device {
         io: &mut Io<'_>,
         who: Accessor,
         wqe: &[u8],
-        flags: u8,
+        inline: bool,
         octowords: usize,
     ) -> Result<Vec<u8>, Syndrome> {
         let len = octowords * 16;
@@ -170,11 +159,14 @@ impl Device {
             return Ok(Vec::new());
         }
         let rest = wqe.get(LIST..).ok_or(Syndrome::LocalQpOperation)?;
-        if flags & INLINE != 0 {
+        if inline {
             return Ok(rest.get(..len).ok_or(Syndrome::LocalQpOperation)?.to_vec());
         }
-        let segment = rest.get(..16).ok_or(Syndrome::LocalQpOperation)?;
-        let (lkey, addr) = (be(&segment[4..8]) as u32, be(&segment[8..]));
+        let segment = rest
+            .first_chunk::<SEGMENT_UNIT>()
+            .ok_or(Syndrome::LocalQpOperation)?;
+        let lkey = DataWord::read(segment).lkey();
+        let addr = DataAddressWord::read(segment).addr();
         let mut list = vec![0; len];
         self.read_key(io, lkey, who, addr, &mut list, Right::LocalRead)
             .map_err(|_| Syndrome::LocalProtection)?;

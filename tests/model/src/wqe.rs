@@ -7,36 +7,20 @@ use crate::qp::{Destination, Qp, service};
 use crate::roce::env::{
     AtomicOp, BadWqe, DatagramAddress, RecvWork, Segment, SendOp, SendWork, Syndrome,
 };
+use bareverbs_firmware_cmds::numbers::LKey;
 use bareverbs_firmware_cmds::roce::RoceAddr;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{
+    AtomicCompareWord, AtomicSwapAddWord, ControlFlags, ControlWord, DataAddressWord, DataWord,
+    DestinationWord, GrhWord, InlineWord, Opcode, QKeyWord, RemoteAddressWord, RemoteGidHighWord,
+    RemoteGidLowWord, RemoteKeyWord, RemoteMacWord, SEGMENT_UNIT, SrqNextWord, XrcWord, completion,
+    fence,
+};
 
-/// Send WQE opcodes.
-pub(crate) mod opcode {
-    pub(crate) const NOP: u8 = 0x00;
-    pub(crate) const SEND_INVALIDATE: u8 = 0x01;
-    pub(crate) const RDMA_WRITE: u8 = 0x08;
-    pub(crate) const RDMA_WRITE_IMM: u8 = 0x09;
-    pub(crate) const SEND: u8 = 0x0a;
-    pub(crate) const SEND_IMM: u8 = 0x0b;
-    pub(crate) const RDMA_READ: u8 = 0x10;
-    pub(crate) const COMPARE_SWAP: u8 = 0x11;
-    pub(crate) const FETCH_ADD: u8 = 0x12;
-    pub(crate) const UMR: u8 = 0x25;
-}
-
-/// Ends a receive scatter list.
-///
-/// Devices with `terminate_scatter_list_mkey` name another one.
-const TERMINATOR: u32 = 0x100;
 /// Bits of `atomic_operations` and of `atomic_size_qp`.
 const COMPARE_SWAP_OFFERED: u16 = 1 << 0;
 const FETCH_ADD_OFFERED: u16 = 1 << 1;
 const ATOMIC_8_BYTES: u16 = 1 << 3;
-const INLINE: u32 = 1 << 31;
-/// What a zero length means.
-const TWO_GIB: u32 = 1 << 31;
-
-/// In the address vector's word with the flow label: there is to be a global header.
-const GLOBAL: u32 = 1 << 30;
 const BAD: BadWqe = BadWqe(Syndrome::LocalQpOperation);
 
 /// Reads a WQE's segments front to back; what is missing reads as an error.
@@ -50,21 +34,26 @@ impl<'a> Cursor<'a> {
         self.rest = rest;
         Ok(head)
     }
-
-    fn be32(&mut self) -> Result<u32, BadWqe> {
-        self.take().map(|bytes| u32::from_be_bytes(*bytes))
-    }
-
-    fn be64(&mut self) -> Result<u64, BadWqe> {
-        self.take().map(|bytes| u64::from_be_bytes(*bytes))
-    }
 }
 
-fn memory(byte_count: u32, lkey: u32, addr: u64) -> Segment {
+/// The first word of a WQE.
+pub(crate) fn control(wqe: &[u8]) -> ControlWord {
+    wqe.first_chunk::<16>()
+        .map_or(ControlWord(0), ControlWord::read)
+}
+
+/// The link at the start of a WQE of a linked list.
+pub(crate) fn next_wqe(wqe: &[u8]) -> u16 {
+    wqe.first_chunk::<4>()
+        .map_or(0, |head| SrqNextWord::read(head).next_wqe_index())
+}
+
+fn memory(segment: &[u8; 16]) -> Segment {
+    let data = DataWord::read(segment);
     Segment::Memory {
-        lkey,
-        addr,
-        len: if byte_count == 0 { TWO_GIB } else { byte_count },
+        lkey: data.lkey(),
+        addr: DataAddressWord::read(segment).addr(),
+        len: data.length(),
     }
 }
 
@@ -116,8 +105,9 @@ impl Device {
                 return Err(BAD);
             }
         }
-        work.wqe_opcode = wqe[3];
-        let octowords = usize::from(wqe[7] & 0x3f);
+        let control = control(wqe);
+        work.wqe_opcode = control.opcode();
+        let octowords = usize::from(control.ds());
         let blocks = octowords.div_ceil(4).max(1) as u16;
         if octowords > 4 && written.is_none() {
             wqe.resize(octowords * 16, 0);
@@ -129,8 +119,7 @@ impl Device {
                 return Err(BAD);
             }
         }
-        let index = u16::from_be_bytes([wqe[1], wqe[2]]);
-        let number = u32::from_be_bytes([0, wqe[4], wqe[5], wqe[6]]);
+        let (index, number) = (control.wqe_index(), control.qpn());
         let sound = octowords != 0 && blocks <= posted && index == work.index && number == qpn;
         if !sound {
             log::warn!(
@@ -151,35 +140,37 @@ impl Device {
         let qp = self.qps.get(qpn).ok_or(BAD)?;
         let st = qp.context.st();
         let mut rest = Cursor { rest: wqe };
-        let control: &[u8; 16] = rest.take()?;
-        let flags = control[0x0b];
-        let imm = u32::from_be_bytes([control[12], control[13], control[14], control[15]]);
-        work.signaled = matches!(flags >> 2 & 3, 2 | 3);
-        work.solicited = flags & 2 != 0;
-        work.fence = flags >> 5 >= 2;
+        let flags = ControlFlags::read(rest.take::<16>()?);
+        let imm = flags.imm();
+        work.signaled = flags.fm_ce_se() & completion::MASK >= completion::ALWAYS;
+        work.solicited = flags.solicited();
+        work.fence = flags.fm_ce_se() & fence::MASK >= fence::FENCE;
 
         let xrc = st == service::XRC;
         let reliable = st == service::RC || xrc;
         let connected = reliable || st == service::UC;
         let datagram = matches!(st, service::UD | service::QP1 | service::QP0);
-        let allowed = match work.wqe_opcode {
-            opcode::NOP => true,
-            opcode::UMR => connected || st == service::REG_UMR,
-            opcode::SEND | opcode::SEND_IMM => connected || datagram,
-            opcode::RDMA_WRITE | opcode::RDMA_WRITE_IMM => connected,
-            opcode::SEND_INVALIDATE
-            | opcode::RDMA_READ
-            | opcode::COMPARE_SWAP
-            | opcode::FETCH_ADD => reliable,
+        let opcode = Opcode::from_number(work.wqe_opcode);
+        let allowed = match opcode {
+            Some(Opcode::Nop) => true,
+            Some(Opcode::Umr) => connected || st == service::REG_UMR,
+            Some(Opcode::Send | Opcode::SendImmediate) => connected || datagram,
+            Some(Opcode::RdmaWrite | Opcode::RdmaWriteImmediate) => connected,
+            Some(
+                Opcode::SendInvalidate
+                | Opcode::RdmaRead
+                | Opcode::AtomicCompareSwap
+                | Opcode::AtomicFetchAdd,
+            ) => reliable,
             _ => false,
         };
         if !allowed {
             log::warn!("QP {qpn:#x} of type {st:#x}: opcode {:#x}", work.wqe_opcode);
             return Err(BAD);
         }
-        let offered = match work.wqe_opcode {
-            opcode::COMPARE_SWAP => self.has_atomic(COMPARE_SWAP_OFFERED),
-            opcode::FETCH_ADD => self.has_atomic(FETCH_ADD_OFFERED),
+        let offered = match opcode {
+            Some(Opcode::AtomicCompareSwap) => self.has_atomic(COMPARE_SWAP_OFFERED),
+            Some(Opcode::AtomicFetchAdd) => self.has_atomic(FETCH_ADD_OFFERED),
             _ => true,
         };
         if !offered || wqe.len() > usize::from(self.caps.general.max_wqe_sz_sq()) {
@@ -190,42 +181,43 @@ impl Device {
             );
             return Err(BAD);
         }
-        if matches!(work.wqe_opcode, opcode::NOP | opcode::UMR) {
+        let Some(opcode) = opcode.filter(|opcode| !matches!(opcode, Opcode::Nop | Opcode::Umr))
+        else {
             work.op = SendOp::Local;
             return Ok(());
-        }
-        // Behind the returns above: what stays here, as the binding of a window, has no such segment.
+        };
+        // Behind the return above: what stays here, as the binding of a window, has no such segment.
         if xrc {
-            work.xrc_srqn = rest.be32()? & 0xff_ffff;
-            rest.take::<12>()?;
+            work.xrc_srqn = XrcWord::read(rest.take::<16>()?).srqn();
         }
         if datagram {
             work.datagram = Some(self.parse_address(&mut rest)?);
         }
         if matches!(
-            work.wqe_opcode,
-            opcode::RDMA_WRITE
-                | opcode::RDMA_WRITE_IMM
-                | opcode::RDMA_READ
-                | opcode::COMPARE_SWAP
-                | opcode::FETCH_ADD
+            opcode,
+            Opcode::RdmaWrite
+                | Opcode::RdmaWriteImmediate
+                | Opcode::RdmaRead
+                | Opcode::AtomicCompareSwap
+                | Opcode::AtomicFetchAdd
         ) {
-            work.remote_addr = rest.be64()?;
-            work.rkey = rest.be32()?;
-            rest.be32()?;
+            let remote = rest.take::<16>()?;
+            work.remote_addr = RemoteAddressWord::read(remote).raddr();
+            work.rkey = RemoteKeyWord::read(remote).rkey();
         }
-        work.op = match work.wqe_opcode {
-            opcode::SEND => SendOp::Send,
-            opcode::SEND_IMM => SendOp::SendImm(imm),
-            opcode::SEND_INVALIDATE => SendOp::SendInv(imm),
-            opcode::RDMA_WRITE => SendOp::Write,
-            opcode::RDMA_WRITE_IMM => SendOp::WriteImm(imm),
-            opcode::RDMA_READ => SendOp::Read,
-            atomic => {
-                let (first, compare) = (rest.be64()?, rest.be64()?);
-                SendOp::Atomic(if atomic == opcode::COMPARE_SWAP {
+        work.op = match opcode {
+            Opcode::Send => SendOp::Send,
+            Opcode::SendImmediate => SendOp::SendImm(imm),
+            Opcode::SendInvalidate => SendOp::SendInv(imm),
+            Opcode::RdmaWrite => SendOp::Write,
+            Opcode::RdmaWriteImmediate => SendOp::WriteImm(imm),
+            Opcode::RdmaRead => SendOp::Read,
+            _ => {
+                let operands = rest.take::<16>()?;
+                let first = AtomicSwapAddWord::read(operands).swap_add();
+                SendOp::Atomic(if opcode == Opcode::AtomicCompareSwap {
                     AtomicOp::CompareSwap {
-                        compare,
+                        compare: AtomicCompareWord::read(operands).compare(),
                         swap: first,
                     }
                 } else {
@@ -234,15 +226,15 @@ impl Device {
             }
         };
         while !rest.rest.is_empty() {
-            let byte_count = rest.be32()?;
-            if byte_count & INLINE == 0 {
-                let (lkey, addr) = (rest.be32()?, rest.be64()?);
-                work.segments.push(memory(byte_count, lkey, addr));
+            let inline = InlineWord::read(rest.rest.first_chunk::<4>().ok_or(BAD)?);
+            if !inline.inline() {
+                work.segments.push(memory(rest.take()?));
                 continue;
             }
-            // Inline data: the length's ten bits, then the bytes, padded so that the next segment starts at a multiple of 16.
-            let len = (byte_count & 0x3ff) as usize;
-            let room = (4 + len).next_multiple_of(16) - 4;
+            // Inline data: the length, then the bytes, padded so that the next segment starts at a multiple of 16.
+            rest.take::<{ InlineWord::SIZE }>()?;
+            let len = usize::from(inline.length());
+            let room = (InlineWord::SIZE + len).next_multiple_of(SEGMENT_UNIT) - InlineWord::SIZE;
             if rest.rest.len() < room {
                 return Err(BAD);
             }
@@ -265,51 +257,47 @@ impl Device {
     /// The address vector of a datagram.
     fn parse_address(&self, rest: &mut Cursor<'_>) -> Result<DatagramAddress, BadWqe> {
         let av: &[u8; 48] = rest.take()?;
-        let word = |at: usize| u32::from_be_bytes([av[at], av[at + 1], av[at + 2], av[at + 3]]);
-        let grh = word(0x1c);
-        if !self.ethernet() {
-            let mut gid = [0; 16];
-            gid.copy_from_slice(&av[0x20..0x30]);
-            return Ok(DatagramAddress {
-                path: self.local_path(&LocalDestination {
-                    lid: u16::from_be_bytes([av[0x0e], av[0x0f]]),
-                    service_level: av[0x0c] & 0xf,
-                    gid: (grh & GLOBAL != 0).then_some(&gid),
-                    traffic_class: av[0x1a],
-                    flow_label: grh & 0xf_ffff,
-                    hop_limit: av[0x1b],
-                }),
-                remote_qpn: word(0x08) & 0xff_ffff,
-                qkey: word(0x00),
-            });
-        }
-        let index = (grh >> 20 & 0xff) as usize;
-        let source = self.gids.get(index).ok_or(BAD)?;
-        if *source == RoceAddr::ZERO {
-            log::warn!("datagram from source address {index}, which is empty");
-            return Err(BAD);
-        }
-        let mut mac = [0; 6];
-        mac.copy_from_slice(&av[0x14..0x1a]);
-        let mut gid = [0; 16];
-        gid.copy_from_slice(&av[0x20..0x30]);
-        let path = self.path(
-            source,
-            &Destination {
-                mac,
-                gid: &gid,
-                traffic_class: av[0x1a],
-                flow_label: grh & 0xf_ffff,
-                hop_limit: av[0x1b],
-                udp_source_port: u16::from_be_bytes([av[0x0e], av[0x0f]]),
-                // The service level field holds the priority, shifted.
-                priority: av[0x0c] >> 1 & 7,
-            },
-        );
+        let (to, grh) = (DestinationWord::read(av), GrhWord::read(av));
+        let gid = [
+            RemoteGidHighWord::read(av).rgid_127_64(),
+            RemoteGidLowWord::read(av).rgid_63_0(),
+        ];
+        let gid: [u8; 16] = zerocopy::transmute!(gid.map(u64::to_be_bytes));
+        let path = if self.ethernet() {
+            let index = grh.sgid_index();
+            let source = self.gids.get(usize::from(index)).ok_or(BAD)?;
+            if *source == RoceAddr::ZERO {
+                log::warn!("datagram from source address {index}, which is empty");
+                return Err(BAD);
+            }
+            let [m0, m1, m2, m3] = RemoteMacWord::read(av).rmac_47_16().to_be_bytes();
+            let [m4, m5] = grh.rmac_15_0().to_be_bytes();
+            self.path(
+                source,
+                &Destination {
+                    mac: [m0, m1, m2, m3, m4, m5],
+                    gid: &gid,
+                    traffic_class: grh.tclass(),
+                    flow_label: grh.flow_label(),
+                    hop_limit: grh.hop_limit(),
+                    udp_source_port: to.udp_sport(),
+                    priority: to.eth_prio(),
+                },
+            )
+        } else {
+            self.local_path(&LocalDestination {
+                lid: to.rlid(),
+                service_level: to.sl(),
+                gid: grh.grh().then_some(&gid),
+                traffic_class: grh.tclass(),
+                flow_label: grh.flow_label(),
+                hop_limit: grh.hop_limit(),
+            })
+        };
         Ok(DatagramAddress {
             path,
-            remote_qpn: word(0x08) & 0xff_ffff,
-            qkey: word(0x00),
+            remote_qpn: to.dqp(),
+            qkey: QKeyWord::read(av).qkey(),
         })
     }
 
@@ -366,9 +354,9 @@ impl Device {
         qpn: u32,
         work: &SendWork,
     ) -> Result<(), Syndrome> {
-        match work.wqe_opcode {
-            opcode::NOP => Ok(()),
-            opcode::UMR => self.execute_umr(io, qpn, work.index),
+        match Opcode::from_number(work.wqe_opcode) {
+            Some(Opcode::Nop) => Ok(()),
+            Some(Opcode::Umr) => self.execute_umr(io, qpn, work.index),
             _ => Err(Syndrome::LocalQpOperation),
         }
     }
@@ -379,7 +367,7 @@ impl Qp {
     pub(crate) fn read_wqe(&self, io: &mut Io<'_>, index: u16) -> Option<Vec<u8>> {
         let mut head = [0; 16];
         self.read_sq(io, index, &mut head).ok()?;
-        let mut wqe = vec![0; usize::from(head[7] & 0x3f) * 16];
+        let mut wqe = vec![0; usize::from(control(&head).ds()) * SEGMENT_UNIT];
         self.read_sq(io, index, &mut wqe).ok()?;
         Some(wqe)
     }
@@ -404,27 +392,18 @@ impl Device {
         if self.caps.general.terminate_scatter_list_mkey() {
             self.config.terminate_scatter_list_mkey
         } else {
-            TERMINATOR
+            LKey::TERMINATOR.0
         }
     }
 }
 
 /// The data segments of a receive WQE, up to its end or the terminator.
 pub(crate) fn scatter_list(wqe: &[u8], terminator: u32, work: &mut RecvWork) {
-    for segment in wqe.chunks_exact(16) {
-        let word = |at: usize| {
-            u32::from_be_bytes([
-                segment[at],
-                segment[at + 1],
-                segment[at + 2],
-                segment[at + 3],
-            ])
-        };
-        let lkey = word(4);
-        if lkey == terminator {
+    let (segments, _) = wqe.as_chunks::<SEGMENT_UNIT>();
+    for segment in segments {
+        if DataWord::read(segment).lkey() == terminator {
             break;
         }
-        let addr = u64::from(word(8)) << 32 | u64::from(word(12));
-        work.segments.push(memory(word(0), lkey, addr));
+        work.segments.push(memory(segment));
     }
 }

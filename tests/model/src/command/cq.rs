@@ -1,12 +1,14 @@
 //! CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ.
 
 use super::{Call, Result};
-use crate::cq::{Cq, opcode};
+use crate::cq::Cq;
 use crate::device::{Device, ObjectKind};
 use crate::io::Io;
 use crate::ring::{Ring, RingError};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE};
+use bareverbs_firmware_cmds::word::Word;
 
 /// `op_mod` of MODIFY_CQ.
 const MODIFY: u16 = 0;
@@ -228,8 +230,8 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
         RingError::PageSize => Syndrome::CqResizePageSize,
         RingError::Unaligned => Syndrome::CqResizePageUnaligned,
     })?;
-    let mut entry = [0; 64];
-    entry[0x3f] = opcode::RESIZE << 4;
+    let mut entry = [0; SIZE];
+    OpOwn::new(Opcode::ResizeCq).write(&mut entry);
     device
         .complete(io, number, &mut entry, false)
         .map_err(|_| Syndrome::CqResizeState)?;

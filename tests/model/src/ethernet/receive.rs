@@ -4,13 +4,19 @@ use super::checksum::{self, Verdict};
 use super::frame::{self, Parsed, TAG, Transport, Version};
 use super::queue::{INDIRECT, QueueState};
 use super::rss::{self, Hash};
-use crate::cq::opcode as completion;
+use crate::cqe::{entry, put_error};
 use crate::device::Device;
 use crate::io::Io;
 use crate::mkey::Right;
 use crate::roce::env::{AccessError, Counter, RecvWork, Segment, Syndrome};
 use crate::steering::Hit;
-use crate::wqe::scatter_list;
+use crate::wqe::{next_wqe, scatter_list};
+use bareverbs_firmware_cmds::cqe::{
+    ByteCountWord, HeadersWord, Opcode, PathWord, RssHashWord, SlidWord, l3_header, l4_header,
+};
+use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::SEGMENT_UNIT;
 
 /// In the length of a receive segment: the driver asks for padding in front, which this card does not do.
 const START_PADDING: u32 = 1 << 31;
@@ -230,7 +236,8 @@ impl Device {
         }
         if rq.posted == rq.next {
             let record = rq.context.wq().dbr_addr();
-            rq.posted = io.read_be32(record).map_err(|_| bad)? as u16;
+            let record = io.read_be32(record).map_err(|_| bad)?;
+            rq.posted = ReceiveRecord(record).counter();
         }
         let posted = rq.posted.wrapping_sub(rq.next);
         if posted == 0 {
@@ -253,8 +260,8 @@ impl Device {
         if rq.cyclic() {
             scatter_list(wqe, terminator, work);
         } else {
-            rq.link = u16::from_be_bytes([wqe[2], wqe[3]]);
-            scatter_list(&wqe[16..], terminator, work);
+            rq.link = next_wqe(wqe);
+            scatter_list(wqe.get(SEGMENT_UNIT..).unwrap_or(&[]), terminator, work);
         }
         Ok(true)
     }
@@ -272,23 +279,16 @@ impl Device {
         };
         let cqn = rq.context.cqn();
         let user_index = rq.context.user_index();
-        let mut cqe = [0; 64];
-        let mut put = |at: usize, value: u32| {
-            cqe[at..at + 4].copy_from_slice(&value.to_be_bytes());
-        };
-        put(0x0c, facts.hash.value);
-        put(0x20, user_index);
-        put(0x2c, length);
-        put(0x38, facts.flow_tag & 0xff_ffff);
-        cqe[0x10] = facts.hash.kind;
-        cqe[0x14..0x16].copy_from_slice(&facts.verdict.complete.to_be_bytes());
-        cqe[0x1c] = checks(facts);
-        cqe[0x1d] = header_types(facts);
-        if let Some(tag) = facts.tag {
-            cqe[0x1e..0x20].copy_from_slice(&tag.to_be_bytes());
-        }
-        cqe[0x3c..0x3e].copy_from_slice(&index.to_be_bytes());
-        cqe[0x3f] = completion::RESPONDER_SEND << 4;
+        let mut cqe = entry(Opcode::ResponderSend, user_index, 0, facts.flow_tag, index);
+        RssHashWord(facts.hash.value).write(&mut cqe);
+        let mut hashed = PathWord(0);
+        hashed.set_rss_hash_type(facts.hash.kind);
+        hashed.write(&mut cqe);
+        let mut sum = SlidWord(0);
+        sum.set_check_sum(facts.verdict.complete);
+        sum.write(&mut cqe);
+        headers(facts).write(&mut cqe);
+        ByteCountWord(length).write(&mut cqe);
         if self.complete(io, cqn, &mut cqe, false).is_err() {
             self.fail_rq(io, number);
         }
@@ -307,13 +307,9 @@ impl Device {
             return;
         };
         let cqn = rq.context.cqn();
-        let mut cqe = [0; 64];
-        cqe[0x20..0x24].copy_from_slice(&rq.context.user_index().to_be_bytes());
-        cqe[0x36] = crate::cqe::vendor(syndrome);
-        cqe[0x37] = syndrome as u8;
-        cqe[0x38..0x3c].copy_from_slice(&number.to_be_bytes());
-        cqe[0x3c..0x3e].copy_from_slice(&index.to_be_bytes());
-        cqe[0x3f] = completion::RESPONDER_ERROR << 4;
+        let user_index = rq.context.user_index();
+        let mut cqe = entry(Opcode::ResponderError, user_index, 0, number, index);
+        put_error(&mut cqe, syndrome);
         if self.complete(io, cqn, &mut cqe, false).is_err()
             && let Some(rq) = self.nic.rqs.get_mut(number)
         {
@@ -344,7 +340,7 @@ impl Device {
         let Ok(record) = io.read_be32(rq.context.wq().dbr_addr()) else {
             return;
         };
-        rq.posted = record as u16;
+        rq.posted = ReceiveRecord(record).counter();
         let cqn = rq.context.cqn();
         loop {
             let Some(rq) = self.nic.rqs.get_mut(number) else {
@@ -365,7 +361,7 @@ impl Device {
                 if u32::from(link) >= rq.entries() || rq.ring.read(io, at, &mut next).is_err() {
                     return;
                 }
-                rq.link = u16::from_be_bytes([next[2], next[3]]);
+                rq.link = next_wqe(&next);
                 link
             };
             rq.next = rq.next.wrapping_add(1);
@@ -374,47 +370,36 @@ impl Device {
     }
 }
 
-/// `hds_ip_ext`: which headers were found right.
-fn checks(facts: &Facts) -> u8 {
-    const L2_OK: u8 = 1 << 0;
-    const L3_OK: u8 = 1 << 1;
-    const L4_OK: u8 = 1 << 2;
-    let mut bits = L2_OK;
-    if facts.verdict.network_ok {
-        bits |= L3_OK;
-    }
-    if facts.verdict.transport_ok {
-        bits |= L4_OK;
-    }
-    bits
-}
-
-/// `l4_l3_hdr_type`: which headers there are, and whether a tag was taken out.
-fn header_types(facts: &Facts) -> u8 {
-    const TAGGED: u8 = 1 << 0;
-    const FRAGMENT: u8 = 1 << 1;
+/// Which headers there are, which were found right, and the tag if one was taken out.
+fn headers(facts: &Facts) -> HeadersWord {
     const ACK: u8 = 0x10;
-    let mut bits = if facts.tag.is_some() { TAGGED } else { 0 };
-    let Some(network) = &facts.parsed.network else {
-        return bits;
-    };
-    bits |= match network.version {
-        Version::V6 => 1 << 2,
-        Version::V4 => 2 << 2,
-    };
-    if network.fragment {
-        bits |= FRAGMENT;
+    let mut word = HeadersWord(0);
+    word.set_l2_ok(true);
+    word.set_l3_ok(facts.verdict.network_ok);
+    word.set_l4_ok(facts.verdict.transport_ok);
+    if let Some(tag) = facts.tag {
+        word.set_vlan(true);
+        word.set_vlan_info(tag);
     }
-    bits | match facts.parsed.transport {
+    let Some(network) = &facts.parsed.network else {
+        return word;
+    };
+    word.set_l3_hdr_type(match network.version {
+        Version::V6 => l3_header::IPV6,
+        Version::V4 => l3_header::IPV4,
+    });
+    word.set_ip_frag(network.fragment);
+    word.set_l4_hdr_type(match facts.parsed.transport {
         None => 0,
-        Some(Transport::Udp { .. }) => 2 << 4,
+        Some(Transport::Udp { .. }) => l4_header::UDP,
         Some(Transport::Tcp { at, header, flags }) => {
             let data = at + header < network.end;
             match (flags & ACK != 0, data) {
-                (false, _) => 1 << 4,
-                (true, false) => 3 << 4,
-                (true, true) => 4 << 4,
+                (false, _) => l4_header::TCP_NO_ACK,
+                (true, false) => l4_header::TCP_ACK_NO_DATA,
+                (true, true) => l4_header::TCP_ACK_AND_DATA,
             }
         }
-    }
+    });
+    word
 }

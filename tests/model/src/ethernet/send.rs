@@ -5,24 +5,28 @@ use super::frame::{self, MIN_FRAME, TAG, ethertype};
 use super::queue::QueueState;
 use super::segment::{self, LsoError};
 use super::{Looped, checksum};
-use crate::cq::opcode as completion;
+use crate::cqe::{entry as completion, put_error};
 use crate::device::Device;
 use crate::io::Io;
 use crate::mkey::{Accessor, Right};
 use crate::roce::env::{AccessError, Syndrome};
 use crate::vport::Kind;
-use crate::wqe::opcode as roce;
-use bareverbs_firmware_cmds::wqe::{Control, Data, Ethernet, completion as signal, ethernet};
-use zerocopy::FromBytes;
+use crate::wqe;
+use bareverbs_firmware_cmds::cqe::Opcode as CqeOpcode;
+use bareverbs_firmware_cmds::doorbell::SendRecord;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::ethernet::INLINE_START;
+use bareverbs_firmware_cmds::wqe::{
+    BASIC_BLOCK, ControlFlags, DataAddressWord, DataWord, EthernetInlineWord, EthernetOffloadWord,
+    Opcode, SEGMENT_UNIT, completion as signal, ethernet,
+};
 
-const NOP: u8 = roce::NOP;
-const SEND: u8 = roce::SEND;
-const LSO: u8 = 0x0e;
+const NOP: u8 = Opcode::Nop as u8;
+const SEND: u8 = Opcode::Send as u8;
+const LSO: u8 = Opcode::Lso as u8;
 
 /// Entries a queue may send before the next one has its turn.
 const RUN_BUDGET: usize = 64;
-/// Where the inline headers start in the Ethernet segment.
-const INLINE_AT: usize = 14;
 /// Longest WQE: 63 units of 16 bytes.
 const MAX_WQE: usize = 1024;
 /// Frames to the own address that may wait; a device drops what its buffer does not hold.
@@ -59,10 +63,11 @@ impl Device {
             return;
         }
         // The doorbell only wakes; how much was posted is in the record.
-        let Ok(record) = io.read_be32(wq.dbr_addr().wrapping_add(4)) else {
+        let at = wq.dbr_addr().wrapping_add(SendRecord::OFFSET as u64);
+        let Ok(record) = io.read_be32(at) else {
             return;
         };
-        sq.posted = record as u16;
+        sq.posted = SendRecord(record).counter();
         self.wake_sq(number);
     }
 
@@ -130,7 +135,7 @@ impl Device {
         entry.index = sq.next;
         let posted = sq.posted.wrapping_sub(sq.next);
         let written = sq.written.take().filter(|it| it.index == sq.next);
-        let (head, rest) = wqe.split_at_mut(64);
+        let (head, rest) = wqe.split_at_mut(BASIC_BLOCK);
         let fetched = match &written {
             Some(written) => {
                 head.copy_from_slice(&written.bytes[..64]);
@@ -147,17 +152,18 @@ impl Device {
             sq.next = sq.posted;
             return Err((entry, bad));
         }
-        let Ok((control, _)) = Control::ref_from_prefix(head) else {
-            return Err((entry, bad));
-        };
+        let control = wqe::control(head);
         entry.opcode = control.opcode();
-        entry.signaled = control.fm_ce_se & signal::MASK >= signal::ALWAYS;
-        let length = usize::from(control.units()) * 16;
+        let flags = head
+            .first_chunk::<16>()
+            .map_or(ControlFlags(0), ControlFlags::read);
+        entry.signaled = flags.fm_ce_se() & signal::MASK >= signal::ALWAYS;
+        let length = usize::from(control.ds()) * SEGMENT_UNIT;
         let blocks = (length.div_ceil(64) as u16).max(1);
         let sound = length != 0
             && blocks <= posted
-            && control.index() == sq.next
-            && control.qpn().number() == number;
+            && control.wqe_index() == sq.next
+            && control.qpn() == number;
         let rest = &mut rest[..length.saturating_sub(64)];
         let fetched = match &written {
             Some(written) => {
@@ -269,14 +275,13 @@ impl Device {
         to: &mut Vec<u8>,
         limit: usize,
     ) -> Result<(), Syndrome> {
-        let (segments, rest) =
-            <[Data]>::ref_from_prefix_with_elems(segments, segments.len() / size_of::<Data>())
-                .map_err(|_| Syndrome::LocalQpOperation)?;
+        let (segments, rest) = segments.as_chunks::<SEGMENT_UNIT>();
         if !rest.is_empty() {
             return Err(Syndrome::LocalQpOperation);
         }
         for segment in segments {
-            let length = segment.byte_count.get() as usize;
+            let word = DataWord::read(segment);
+            let length = word.byte_count() as usize;
             // Zero means 2 GiB; inline data has its place in front.
             if length == 0 || to.len() + length > limit {
                 return Err(Syndrome::LocalLength);
@@ -284,7 +289,7 @@ impl Device {
             let start = to.len();
             to.resize(start + length, 0);
             let data = &mut to[start..];
-            let (key, address) = (segment.lkey.get(), segment.addr.get());
+            let (key, address) = (word.lkey(), DataAddressWord::read(segment).addr());
             self.read_key(io, key, who, address, data, Right::LocalRead)
                 .map_err(|error: AccessError| {
                     log::warn!("SQ {:#x}: gather of {length} bytes: {error:?}", who.qpn);
@@ -365,16 +370,14 @@ impl Device {
             return;
         };
         let cqn = sq.context.cqn();
-        let mut cqe = [0; 64];
-        cqe[0x20..0x24].copy_from_slice(&sq.context.user_index().to_be_bytes());
-        let word = u32::from(entry.opcode) << 24 | number;
-        cqe[0x38..0x3c].copy_from_slice(&word.to_be_bytes());
-        cqe[0x3c..0x3e].copy_from_slice(&entry.index.to_be_bytes());
-        cqe[0x3f] = completion::REQUESTER << 4;
+        let opcode = match syndrome {
+            None => CqeOpcode::Requester,
+            Some(_) => CqeOpcode::RequesterError,
+        };
+        let user_index = sq.context.user_index();
+        let mut cqe = completion(opcode, user_index, entry.opcode, number, entry.index);
         if let Some(syndrome) = syndrome {
-            cqe[0x36] = crate::cqe::vendor(syndrome);
-            cqe[0x37] = syndrome as u8;
-            cqe[0x3f] = completion::REQUESTER_ERROR << 4;
+            put_error(&mut cqe, syndrome);
         }
         if self.complete(io, cqn, &mut cqe, false).is_err()
             && let Some(sq) = self.nic.sqs.get_mut(number)
@@ -387,9 +390,11 @@ impl Device {
 /// Takes a WQE apart: what is to be done, and the data segments.
 fn parse(wqe: &[u8]) -> Result<(Draft<'_>, &[u8]), Syndrome> {
     let bad = Syndrome::LocalQpOperation;
-    let body = wqe.get(size_of::<Control>()..).ok_or(bad)?;
-    let (segment, after) = Ethernet::ref_from_prefix(body).map_err(|_| bad)?;
-    let size = segment.inline_size.get();
+    let body = wqe.get(SEGMENT_UNIT..).ok_or(bad)?;
+    let (segment, after) = body.split_first_chunk::<SEGMENT_UNIT>().ok_or(bad)?;
+    let offload = EthernetOffloadWord::read(segment);
+    let headers = EthernetInlineWord::read(segment);
+    let size = headers.inline_hdr_sz();
     let insert = size & ethernet::INSERT_VLAN != 0;
     let tag = insert.then(|| {
         let kind = if size & ethernet::SERVICE_TAG != 0 {
@@ -397,27 +402,27 @@ fn parse(wqe: &[u8]) -> Result<(Draft<'_>, &[u8]), Syndrome> {
         } else {
             ethertype::VLAN
         };
-        (kind, u16::from_be_bytes(segment.inline_start))
+        (kind, headers.vlan_tci())
     });
     let (inline, data): (&[u8], &[u8]) = if insert || size == 0 {
         (&[], after)
     } else {
-        let end = INLINE_AT + usize::from(size);
+        let end = INLINE_START + usize::from(size);
         // The inline headers go on to the next multiple of 16.
-        let next = end.next_multiple_of(16).max(size_of::<Ethernet>());
+        let next = end.next_multiple_of(16).max(SEGMENT_UNIT);
         (
-            body.get(INLINE_AT..end).ok_or(bad)?,
+            body.get(INLINE_START..end).ok_or(bad)?,
             body.get(next..).ok_or(bad)?,
         )
     };
     Ok((
         Draft {
             checksums: (
-                segment.cs_flags & ethernet::L3_CHECKSUM != 0,
-                segment.cs_flags & ethernet::L4_CHECKSUM != 0,
+                offload.cs_flags() & ethernet::L3_CHECKSUM != 0,
+                offload.cs_flags() & ethernet::L4_CHECKSUM != 0,
             ),
             tag,
-            mss: usize::from(segment.mss.get()),
+            mss: usize::from(offload.mss()),
             inline,
         },
         data,

@@ -23,6 +23,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use super::counter::Counter;
 use super::opcode::Service;
+use bareverbs_firmware_cmds::cqe;
 
 /// Queue pair type, as far as the wire is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,31 +199,31 @@ pub struct QpConfig {
 #[repr(u8)]
 pub enum Syndrome {
     /// Message or buffer length wrong on this side.
-    LocalLength = 0x01,
+    LocalLength = cqe::Syndrome::LocalLength.number(),
     /// WQE malformed, or not allowed on this QP.
-    LocalQpOperation = 0x02,
+    LocalQpOperation = cqe::Syndrome::LocalQpOperation.number(),
     /// Local memory access not allowed.
-    LocalProtection = 0x04,
+    LocalProtection = cqe::Syndrome::LocalProtection.number(),
     /// Flushed.
-    WorkRequestFlushed = 0x05,
+    WorkRequestFlushed = cqe::Syndrome::WrFlush.number(),
     /// Memory window bind failed.
-    MemoryWindowBind = 0x06,
+    MemoryWindowBind = cqe::Syndrome::MwBind.number(),
     /// Response packet that makes no sense.
-    BadResponse = 0x10,
+    BadResponse = cqe::Syndrome::BadResponse.number(),
     /// Responder: access by the peer failed after its data had come.
-    LocalAccess = 0x11,
+    LocalAccess = cqe::Syndrome::LocalAccess.number(),
     /// The peer found the request invalid.
-    RemoteInvalidRequest = 0x12,
+    RemoteInvalidRequest = cqe::Syndrome::RemoteInvalidRequest.number(),
     /// The peer refused the access.
-    RemoteAccess = 0x13,
+    RemoteAccess = cqe::Syndrome::RemoteAccess.number(),
     /// The peer failed.
-    RemoteOperation = 0x14,
+    RemoteOperation = cqe::Syndrome::RemoteOperation.number(),
     /// Retries exhausted.
-    TransportRetryExceeded = 0x15,
+    TransportRetryExceeded = cqe::Syndrome::TransportRetryExceeded.number(),
     /// RNR retries exhausted.
-    RnrRetryExceeded = 0x16,
+    RnrRetryExceeded = cqe::Syndrome::RnrRetryExceeded.number(),
     /// Aborted by the peer.
-    RemoteAborted = 0x22,
+    RemoteAborted = cqe::Syndrome::RemoteAborted.number(),
 }
 
 /// Whose receive queue and whose memory an incoming request is about.
@@ -480,11 +481,11 @@ pub enum RecvOp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrhKind {
     /// A GRH (RoCE v1).
-    Grh = 0,
+    Grh = cqe::L3Type::Grh as isize,
     /// An IPv6 header.
-    Ipv6 = 1,
+    Ipv6 = cqe::L3Type::Ipv6 as isize,
     /// An IPv4 header in the last 20 bytes.
-    Ipv4 = 2,
+    Ipv4 = cqe::L3Type::Ipv4 as isize,
 }
 
 /// What a completion tells about a datagram's sender.
