@@ -42,6 +42,11 @@ const NO_FUNCTION: &[(&str, &str, &str)] = &[
     ("GrhWord", "flow_label", "as grh"),
     ("XrcWord", "srqn", "the number has 24 bits, the member 32"),
     (
+        "PathWord",
+        "dlid_path_bits",
+        "rdma-core masks with 0x7f in handle_responder",
+    ),
+    (
         "SourceWord",
         "grh",
         "rdma-core takes the dword apart in handle_responder",
