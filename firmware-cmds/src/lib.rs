@@ -14,7 +14,7 @@
 //! | [`uar`], [`domain`], [`mkey`], [`eq`], [`cq`], [`qp`], [`srq`], [`counter`] | objects: their commands and contexts |
 //! | [`tis`], [`sq`], [`tir`], [`rq`], [`flow`] | Ethernet queues, and the flow tables that steer packets to them |
 //! | [`roce`], [`vport`], [`mad`] | GID table, virtual port, management datagrams and multicast |
-//! | [`doorbell`], [`event`], [`cqe`], [`wqe`] | UAR and doorbell records, EQEs, CQEs (64 and 128 bytes), WQE segments |
+//! | [`doorbell`], [`event`], [`cqe`], [`wqe`], [`word`] | UAR and doorbell records, EQEs, CQEs, WQE segments |
 //! | [`numbers`], [`values`] | object numbers and keys; what the numbers in small fields mean |
 //! | [`registry`] | all structures and commands as data |
 //! | [`dump`], [`decode`] | traces in the form of `mlx5_core`, and commands taken apart for people |
@@ -36,9 +36,24 @@
 //!
 //! Positions are those of the manual: byte offset of a big-endian dword, then bits, 31 the most significant. Names are
 //! those of `mlx5_ifc.h`, letter for letter, and every one of them is compared with that header, as Debian ships it, by
-//! `cargo test` (see `tests/layouts.rs` and `data/mlx5_ifc.tsv`); `cargo rig layouts` makes the table again. The
-//! structures of the data path have no counterpart there, and are compared with the C structures of `device.h` and
-//! `qp.h`.
+//! `cargo test` (see `tests/layouts.rs` and `data/mlx5_ifc.tsv`); `cargo rig layouts` makes the table again.
+//!
+//! # How to read a word
+//!
+//! What driver and device exchange on the data path is described as words of 8, 32 or 64 bits ([`word`]), which are
+//! integers with fields, as each store and load is one of them:
+//!
+//! ```text
+//! pub struct ControlWord(u64): "struct mlx5_wqe_ctrl_seg" @ 0x00 {    structure in qp.h, byte in it
+//!     u8 opcode, set_opcode: 39, 32 => opmod_idx_opcode;              type, getter, setter; bits => member
+//! }
+//! ```
+//!
+//! Those structures have no counterpart in `mlx5_ifc.h`. Every field is compared with the members of the C structures of
+//! `device.h` and `qp.h`, and parts of members with what the vendor's own functions write and read (see
+//! `tests/words.rs` and `data/mlx5_functions.tsv`); `cargo rig layouts` makes that table again, too.
+//!
+//! # How structures are used
 //!
 //! A structure is a byte array with accessors, so it can be laid over any buffer:
 //!
@@ -110,6 +125,5 @@ pub mod tis;
 pub mod uar;
 pub mod values;
 pub mod vport;
-mod wire;
 pub mod word;
 pub mod wqe;

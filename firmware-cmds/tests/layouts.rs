@@ -296,30 +296,33 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn every_structure_of_the_sources_is_registered() {
     let registered: BTreeSet<&str> = registry::all().map(|structure| structure.name).collect();
+    let mut words: BTreeSet<&str> = registry::WORDS.iter().map(|word| word.name).collect();
+    assert_eq!(words.len(), registry::WORDS.len());
     let mut found = 0;
     for path in sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref()) {
         let text = std::fs::read_to_string(path).unwrap();
-        for macro_name in ["layout", "wire"] {
-            // Definitions start at the margin; the macro itself and its documentation do not.
-            for block in text.split(&format!("\n{macro_name}! {{\n")).skip(1) {
-                let line = block
-                    .lines()
-                    .find(|line| line.trim_start().starts_with("pub struct"))
-                    .unwrap();
-                let name = line.split('"').nth(1).unwrap();
-                let name = if macro_name == "wire" {
-                    format!("struct {name}")
-                } else {
-                    name.to_owned()
-                };
-                assert!(
-                    registered.contains(name.as_str()),
-                    "{name} is not in registry.rs"
-                );
-                found += 1;
+        // Definitions start at the margin; the macro itself and its documentation do not.
+        for block in text.split("\nlayout! {\n").skip(1) {
+            let line = block
+                .lines()
+                .find(|line| line.trim_start().starts_with("pub struct"))
+                .unwrap();
+            let name = line.split('"').nth(1).unwrap();
+            assert!(registered.contains(name), "{name} is not in registry.rs");
+            found += 1;
+        }
+        for block in text.split("\nwords! {\n").skip(1) {
+            let block = block.split("\n}\n").next().unwrap();
+            for line in block
+                .lines()
+                .filter_map(|line| line.trim_start().strip_prefix("pub struct "))
+            {
+                let name = line.split('(').next().unwrap();
+                assert!(words.remove(name), "{name} is not in registry.rs");
             }
         }
     }
+    assert!(words.is_empty(), "{words:?}");
     // The registers of the init segment are the one structure made otherwise.
     assert_eq!(found + 1, registered.len());
 }
