@@ -3,10 +3,10 @@
 //! here.
 //!
 //! A message of the connection manager that is not answered is sent again after a quarter of a second, which shows in the
-//! times of its step; the program says how many there were. On the built-in model nothing is lost. But both ends and the
-//! model are threads of one process: beside other busy programs, one of them may wait for a processor for longer than that
-//! (with four busy programs on two processors, up to 0.4 s in one run of 500), and then the other end repeats all messages
-//! that are under way. Such a run measures the scheduler; `--patient` leaves the early repetitions out.
+//! times of its step; the program says how many there were. On the built-in model both ends and the model are threads of
+//! one process: beside other busy programs one of them may wait for a processor for longer than that, and the other end
+//! then repeats all messages that are under way (seen in up to 4 of 200 runs on two busy processors). `--patient` leaves
+//! the early repetitions out.
 //!
 //! ```text
 //! cmtime -c 1000

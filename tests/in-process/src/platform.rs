@@ -100,7 +100,7 @@ unsafe impl Platform for ModelPlatform {
     }
 
     fn relax(&self) {
-        self.shared.relax(self.index);
+        self.shared.relax();
     }
 
     fn interrupt_vectors(&self) -> u16 {

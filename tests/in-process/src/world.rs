@@ -28,9 +28,6 @@ const LONGEST_STEP: Duration = Duration::from_millis(10);
 /// ([`Shared::relax`]), so it is woken only for those that sleep; the short time is for who polls without waiting.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 const LONGEST_NAP: Duration = Duration::from_micros(200);
-/// How long a driver that polls goes round without anything happening before it sleeps: about what falling asleep and being
-/// woken costs. Then it leaves its processor to others until something happens, and for [`LONGEST_NAP`] at most.
-const LONGEST_SPIN: Duration = Duration::from_micros(50);
 
 /// What joins the ports: any link, behind faults that a test can set.
 pub type Wire = Faulty<Box<dyn Link>>;
@@ -113,7 +110,6 @@ impl Builder {
                     interrupts: Interrupts::new(vectors),
                     outbox: Outbox::default(),
                 },
-                poller: Poller::default(),
             })
             .collect();
         let state = State {
@@ -124,8 +120,6 @@ impl Builder {
             step: SHORTEST_STEP,
             frame: Vec::new(),
             sleepers: 0,
-            pollers: 0,
-            happened: 0,
         };
         Arc::new(Shared {
             state: Mutex::new(state),
@@ -134,7 +128,6 @@ impl Builder {
             clock: AtomicU64::new(0),
             work: Condvar::new(),
             raised: Condvar::new(),
-            moved: Condvar::new(),
             stop: AtomicBool::new(false),
         })
     }
@@ -194,7 +187,7 @@ impl World {
     #[must_use]
     pub fn platform(&self, index: usize) -> ModelPlatform {
         let mut state = self.shared.lock();
-        let Function { model, port, .. } = &mut state.functions[index];
+        let Function { model, port } = &mut state.functions[index];
         model.function_reset();
         model.config_write(port, PCI_COMMAND, &COMMAND_IN_USE);
         drop(state);
@@ -232,7 +225,7 @@ impl World {
     /// If there is no such function.
     pub fn set_link(&self, index: usize, up: bool) {
         let mut state = self.shared.lock();
-        let Function { model, port, .. } = &mut state.functions[index];
+        let Function { model, port } = &mut state.functions[index];
         model.set_link(port, up);
         self.shared.after(&mut state);
     }
@@ -344,8 +337,6 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Wakes whoever waits for an interrupt.
     raised: Condvar,
-    /// Wakes drivers that poll, when something has happened.
-    moved: Condvar,
     stop: AtomicBool,
 }
 
@@ -359,25 +350,11 @@ pub(crate) struct State {
     frame: Vec<u8>,
     /// Drivers that wait for an interrupt.
     sleepers: usize,
-    /// Drivers that poll, and sleep until something has happened.
-    pollers: usize,
-    /// How often something has happened.
-    happened: u64,
 }
 
 pub(crate) struct Function {
     pub(crate) model: Model,
     pub(crate) port: Port,
-    poller: Poller,
-}
-
-/// What a driver that polls has seen.
-#[derive(Default)]
-struct Poller {
-    /// [`State::happened`] when it looked last.
-    seen: u64,
-    /// When that was new.
-    since: Duration,
 }
 
 /// The model's way out: memory, interrupt lines, and frames that wait for the cable.
@@ -531,28 +508,7 @@ impl State {
             }
             any = true;
         }
-        self.happened += u64::from(any);
         any
-    }
-
-    /// How long the driver of function `index` may sleep. `None`: it has to look again at once, because something has happened
-    /// since it looked, or may be about to.
-    fn rest(&mut self, index: usize) -> Option<Duration> {
-        let (now, happened) = (self.now, self.happened);
-        let poller = &mut self.functions[index].poller;
-        if poller.seen != happened {
-            *poller = Poller {
-                seen: happened,
-                since: now,
-            };
-            return None;
-        }
-        if now.saturating_sub(poller.since) < LONGEST_SPIN {
-            return None;
-        }
-        let due = self.next_deadline();
-        let rest = due.map_or(LONGEST_NAP, |due| due.saturating_sub(now).min(LONGEST_NAP));
-        (!rest.is_zero()).then_some(rest)
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -630,15 +586,11 @@ impl Shared {
         function.model.bar_write(&mut function.port, offset, data);
         function.model.advance(&mut function.port, now);
         state.collect_from(index);
-        state.happened += 1;
         self.after(&mut state);
     }
 
     /// Wakes whoever has something to do now.
     fn after(&self, state: &mut State) {
-        if state.pollers > 0 {
-            self.moved.notify_all();
-        }
         if self.started.is_some() && state.sleepers > 0 {
             self.work.notify_one();
             if state.take_news() {
@@ -647,27 +599,20 @@ impl Shared {
         }
     }
 
-    /// The driver of function `index` waits. In a stepped world this is where time passes; in a threaded one the waiting driver
-    /// plays the device, and sleeps when that has nothing to do either.
-    ///
-    /// It must not yield: that is to let all other threads of the processor have their turns first, those of other programs
-    /// included. Beside a few busy ones this takes so long that the other end repeats its messages.
-    pub(crate) fn relax(&self, index: usize) {
+    /// The driver waits. In a stepped world this is where time passes; in a threaded one the waiting driver plays the
+    /// device if nobody else does just now.
+    pub(crate) fn relax(&self) {
         if self.started.is_some() {
-            let Ok(mut state) = self.state.try_lock() else {
-                // Another one plays the device. It may have to be scheduled for that.
-                drop(self.lock());
-                return;
-            };
-            if state.step(self.started) || state.has_news() {
-                self.after(&mut state);
-            } else if let Some(rest) = state.rest(index) {
-                state.pollers += 1;
-                let wait = self.moved.wait_timeout(state, rest);
-                wait.unwrap_or_else(PoisonError::into_inner).0.pollers -= 1;
-            } else {
-                drop(state);
-                std::hint::spin_loop();
+            match self.state.try_lock() {
+                Ok(mut state) => {
+                    if state.step(self.started) || state.has_news() {
+                        self.after(&mut state);
+                    } else {
+                        drop(state);
+                        std::thread::yield_now();
+                    }
+                }
+                Err(_) => std::thread::yield_now(),
             }
             return;
         }
@@ -702,7 +647,7 @@ impl Shared {
                     return false;
                 }
                 drop(state);
-                self.relax(index);
+                self.relax();
                 state = self.lock();
                 continue;
             };
