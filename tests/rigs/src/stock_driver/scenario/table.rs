@@ -74,7 +74,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
                 ("VLAN", "vlan protocol 802.1Q id 5"),
                 ("cable out", "NO-CARRIER"),
                 ("cable in", "LOWER_UP"),
-                ("jumbo frames", "mtu 9000"),
+                ("jumbo frames", "mtu "),
             ],
             ..BOOT
         }],

@@ -43,7 +43,7 @@ step 60 'checksums' 'cat /proc/net/snmp /proc/net/snmp6; nstat -asz "*CsumErrors
 
 # A virtual function cannot raise the MTU of the port, which here is 4200 bytes.
 jumbo='card=$(netdev mlx5_core); mtu=9000; [ $(cat /sys/class/net/$card/device/device) != 0x101e ] || mtu=4200'
-step 60 'jumbo frames' "$jumbo; ip link set \$card mtu \$mtu && ip link show \$card"
+step 60 'jumbo frames' "$jumbo; ip link set \$card mtu \$mtu && ip link show \$card | grep \"mtu \$mtu\""
 meet
 step 60 'large ping' "$jumbo; ping -c 2 -i 0.2 -w 30 -M do -s \$((mtu - 28)) 192.168.1.$other"
 duet 90 'iperf3 with jumbo frames' 'listening 5201' 'iperf3 -s -1' 'iperf3 -c 192.168.1.1 -n 8M'
