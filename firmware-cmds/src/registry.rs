@@ -29,7 +29,8 @@ impl CommandDescription {
     /// The answer carries nothing but status and syndrome.
     #[must_use]
     pub fn output_is_empty(&self) -> bool {
-        core::ptr::eq(self.output, EmptyOut::DESCRIPTOR)
+        // By name, as a constant need not have the same address in every crate.
+        self.output.name == EmptyOut::DESCRIPTOR.name
     }
 }
 
