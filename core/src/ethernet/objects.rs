@@ -23,9 +23,11 @@ use bareverbs_firmware_cmds::srq::Wq;
 
 /// States of send and receive queues.
 pub(super) mod state {
-    pub(crate) const RESET: u8 = 0;
-    pub(crate) const READY: u8 = 1;
-    pub(crate) const ERROR: u8 = 3;
+    use bareverbs_firmware_cmds::values::QueueState;
+
+    pub(crate) const RESET: u8 = QueueState::Reset.number();
+    pub(crate) const READY: u8 = QueueState::Ready.number();
+    pub(crate) const ERROR: u8 = QueueState::Error.number();
 }
 
 /// What an object is.

@@ -10,11 +10,12 @@ use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE, TimestampWord};
 use bareverbs_firmware_cmds::doorbell::{CqArmDoorbell, CqArmRecord, CqConsumerRecord};
 use bareverbs_firmware_cmds::eq::CqError;
 use bareverbs_firmware_cmds::event::CompEvent;
+use bareverbs_firmware_cmds::values::{CqState, CqStatus};
 use bareverbs_firmware_cmds::word::Word;
 use core::time::Duration;
 
-const STATUS_OVERFLOW: u8 = 0x9;
-const STATUS_WRITE_FAIL: u8 = 0xa;
+const STATUS_OVERFLOW: u8 = CqStatus::Overflow.number();
+const STATUS_WRITE_FAIL: u8 = CqStatus::WriteFail.number();
 const INDEX: u32 = 0xff_ffff;
 
 /// What the next completion does beyond lying in the queue.
@@ -89,9 +90,9 @@ impl Cq {
         context
             .set_status(self.status)
             .set_st(match self.arm {
-                Arm::Off => 0xa,
-                Arm::Solicited => 0x6,
-                Arm::Any => 0x9,
+                Arm::Off => CqState::Fired.number(),
+                Arm::Solicited => CqState::SolicitedArmed.number(),
+                Arm::Any => CqState::Armed.number(),
             })
             .set_consumer_counter(self.consumer & INDEX)
             .set_producer_counter(self.producer & INDEX)

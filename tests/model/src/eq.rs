@@ -7,6 +7,7 @@ use crate::pages::Place;
 use crate::ring::Ring;
 use bareverbs_firmware_cmds::doorbell::EqDoorbell;
 use bareverbs_firmware_cmds::eq::{Eqc, Eqe};
+use bareverbs_firmware_cmds::values::{EqState, EqStatus};
 
 /// Event types.
 pub(crate) mod event {
@@ -59,8 +60,22 @@ impl Eq {
     pub(crate) fn shown(&self) -> Eqc {
         let mut context = self.context;
         context
-            .set_status(if self.overrun { 0xa } else { 0 })
-            .set_st(if self.armed { 0x9 } else { 0xa })
+            .set_status(
+                if self.overrun {
+                    EqStatus::WriteFailure
+                } else {
+                    EqStatus::Ok
+                }
+                .number(),
+            )
+            .set_st(
+                if self.armed {
+                    EqState::Armed
+                } else {
+                    EqState::Fired
+                }
+                .number(),
+            )
             .set_consumer_counter(self.consumer & 0xff_ffff)
             .set_producer_counter(self.producer & 0xff_ffff);
         context

@@ -19,20 +19,24 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// `st` of the QPC.
 pub(crate) mod service {
-    pub(crate) const RC: u8 = 0x0;
-    pub(crate) const UC: u8 = 0x1;
-    pub(crate) const UD: u8 = 0x2;
-    pub(crate) const XRC: u8 = 0x3;
-    pub(crate) const QP0: u8 = 0x7;
-    pub(crate) const QP1: u8 = 0x8;
-    pub(crate) const REG_UMR: u8 = 0xc;
+    use bareverbs_firmware_cmds::values::QpServiceType;
+
+    pub(crate) const RC: u8 = QpServiceType::Rc.number();
+    pub(crate) const UC: u8 = QpServiceType::Uc.number();
+    pub(crate) const UD: u8 = QpServiceType::Ud.number();
+    pub(crate) const XRC: u8 = QpServiceType::Xrc.number();
+    pub(crate) const QP0: u8 = QpServiceType::Qp0.number();
+    pub(crate) const QP1: u8 = QpServiceType::Qp1.number();
+    pub(crate) const REG_UMR: u8 = QpServiceType::RegUmr.number();
 }
 
 /// `rq_type` of the QPC.
 pub(crate) mod receive {
-    pub(crate) const OWN: u8 = 0;
-    pub(crate) const SHARED: u8 = 1;
-    pub(crate) const NONE: u8 = 3;
+    use bareverbs_firmware_cmds::values::RqType;
+
+    pub(crate) const OWN: u8 = RqType::Regular.number();
+    pub(crate) const SHARED: u8 = RqType::Srq.number();
+    pub(crate) const NONE: u8 = RqType::ZeroSize.number();
 }
 
 /// Resource types in asynchronous events.

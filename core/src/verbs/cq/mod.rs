@@ -39,6 +39,7 @@ use crate::verbs::cq::shared::SharedRing;
 use bareverbs_firmware_cmds::cqe::{self, OpOwn};
 use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
 use bareverbs_firmware_cmds::numbers::Cqn;
+use bareverbs_firmware_cmds::values::ModifyCq;
 
 /// What a CQ shall be: `struct ibv_cq_init_attr_ex`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -473,7 +474,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         let mut command = ModifyCqIn::new();
         // Resize: log size, page offset and page size are new.
         command
-            .set_op_mod(1)
+            .set_op_mod(ModifyCq::Resize.number())
             .set_cqn(self.cqn.number())
             .set_modify_field_select_resize_field_select(0b111);
         command

@@ -18,6 +18,8 @@
 
 use core::fmt;
 
+use bareverbs_firmware_cmds::values::QpServiceType;
+
 /// Size of a basic block of a send queue, `MLX5_SEND_WQE_BB`.
 pub const SEND_BLOCK: u32 = 64;
 
@@ -69,12 +71,13 @@ impl QpKind {
     /// `qpc.st`.
     pub(crate) const fn service(self) -> u8 {
         match self {
-            Self::Rc => 0,
-            Self::Uc => 1,
-            Self::Ud => 2,
-            Self::XrcSend | Self::XrcRecv => 3,
-            Self::Gsi => 8,
+            Self::Rc => QpServiceType::Rc,
+            Self::Uc => QpServiceType::Uc,
+            Self::Ud => QpServiceType::Ud,
+            Self::XrcSend | Self::XrcRecv => QpServiceType::Xrc,
+            Self::Gsi => QpServiceType::Qp1,
         }
+        .number()
     }
 
     /// Whether it is one end of an extended reliable connection. There are none in a build without them.

@@ -34,6 +34,7 @@ use crate::verbs::qp::state::QpState;
 use crate::verbs::srq::SrqHandle;
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn, Xrcdn};
+use bareverbs_firmware_cmds::values::{PathMigration, RqType, TimestampFormat};
 use bareverbs_firmware_cmds::wqe::{ControlWord, completion};
 
 /// Where things lie in a QP's block.
@@ -354,7 +355,7 @@ fn context<P: Platform>(
     let mut command = CreateQpIn::new();
     let qpc = command.qpc_mut();
     qpc.set_st(plan.kind.service())
-        .set_pm_state(3)
+        .set_pm_state(PathMigration::Migrated.number())
         .set_pd(pdn.number())
         .set_cqn_snd(cqns[0].unwrap_or(unused))
         .set_cqn_rcv(cqns[1].unwrap_or(unused));
@@ -365,12 +366,12 @@ fn context<P: Platform>(
     // Time stamps free running, unless the device has only the kind that it calls default.
     let caps = device.capabilities();
     if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {
-        qpc.set_ts_format(1);
+        qpc.set_ts_format(TimestampFormat::Default.number());
     }
     if let Some(base) = base {
         let xrcdn = plan.xrcdn.map_or(base.xrcdn, |xrcdn| xrcdn.number());
         qpc.set_xrcd(xrcdn)
-            .set_rq_type(1)
+            .set_rq_type(RqType::Srq.number())
             .set_srqn_rmpn_xrqn(base.srqn);
     }
     if plan.kind == QpKind::XrcRecv {
@@ -389,11 +390,13 @@ fn context<P: Platform>(
     };
     match (plan.srq, sizes.rq_entries.checked_ilog2()) {
         _ if plan.kind.is_xrc() => qpc,
-        (Some(srq), _) => qpc.set_rq_type(1).set_srqn_rmpn_xrqn(srq.srqn.number()),
+        (Some(srq), _) => qpc
+            .set_rq_type(RqType::Srq.number())
+            .set_srqn_rmpn_xrqn(srq.srqn.number()),
         (None, Some(log)) => qpc
             .set_log_rq_size(log as u8)
             .set_log_rq_stride((sizes.rq_stride.ilog2() - 4) as u8),
-        (None, None) => qpc.set_rq_type(3),
+        (None, None) => qpc.set_rq_type(RqType::ZeroSize.number()),
     };
     (command, numbers)
 }

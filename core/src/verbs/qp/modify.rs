@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
+use bareverbs_firmware_cmds::values::{AtomicMode, Mtu, PathMigration};
 use zerocopy::IntoBytes;
 
 use crate::memory::slots::{DEAD, told};
@@ -266,14 +267,14 @@ impl<P: Platform> QpObject<'_, P> {
     ) -> Result<(), ModifyError> {
         let caps = &self.device.capabilities().hca;
         qpc.set_st(self.kind.service())
-            .set_pm_state(3)
+            .set_pm_state(PathMigration::Migrated.number())
             .set_pd(self.pdn.number())
             .set_cqn_snd(self.cqns[0])
             .set_cqn_rcv(self.cqns[1])
             .set_log_ack_req_freq(8);
         match self.kind {
-            QpKind::Gsi => qpc.set_mtu(1).set_log_msg_max(8),
-            QpKind::Ud => qpc.set_mtu(5).set_log_msg_max(12),
+            QpKind::Gsi => qpc.set_mtu(Mtu::B256.number()).set_log_msg_max(8),
+            QpKind::Ud => qpc.set_mtu(Mtu::B4096.number()).set_log_msg_max(12),
             _ if mask.contains(QpAttrMask::PATH_MTU) => qpc
                 .set_mtu(attr.path_mtu.number())
                 .set_log_msg_max(caps.log_max_msg()),
@@ -364,7 +365,8 @@ impl<P: Platform> QpObject<'_, P> {
                     attribute: QpAttrMask::ACCESS_FLAGS,
                 });
             }
-            qpc.set_rae(true).set_atomic_mode(1);
+            qpc.set_rae(true)
+                .set_atomic_mode(AtomicMode::IbSpec.number());
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use bareverbs_firmware_cmds::numbers::Xrcdn;
 use bareverbs_firmware_cmds::srq::{CreateRmpIn, CreateSrqIn, CreateXrcSrqIn};
+use bareverbs_firmware_cmds::values::{RmpState, WqType};
 
 use crate::device::{Device, TailIn};
 use crate::memory::ring_pages::RingPages;
@@ -44,12 +45,10 @@ impl RingContext {
     ) -> Result<u32, CommandError> {
         let mut command = CreateRmpIn::new();
         let context = command.ctx_mut();
-        // Ready.
-        context.set_state(1);
+        context.set_state(RmpState::Ready.number());
         context
             .wq_mut()
-            // A linked list.
-            .set_wq_type(0)
+            .set_wq_type(WqType::LinkedList.number())
             .set_pd(self.pdn)
             .set_page_offset(self.pages.page_offset())
             .set_log_wq_stride(self.log_stride)

@@ -39,6 +39,7 @@ use crate::verbs::qp::recv::{check_list, put_list, terminator};
 use crate::verbs::qp::wr::{BadWr, PostError, RecvWr};
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::numbers::{Srqn, Xrcdn};
+use bareverbs_firmware_cmds::values::{ArmRq, ArmXrcSrq, RmpState};
 use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, SrqNextWord};
 use context::RingContext;
 
@@ -438,29 +439,29 @@ impl<P: Platform> Srq<'_, P> {
         let result = match self.object {
             Object::Srq => {
                 let mut command = ArmRqIn::new();
-                // 1: an SRQ (rather than an XRC SRQ).
                 command
-                    .set_op_mod(1)
+                    .set_op_mod(ArmRq::Srq.number())
                     .set_srq_number(self.srqn.number())
                     .set_lwm(limit as u16);
                 self.device.order(&command)
             }
             Object::Xrc { .. } => {
                 let mut command = ArmXrcSrqIn::new();
-                // 1: an XRC SRQ.
                 command
-                    .set_op_mod(1)
+                    .set_op_mod(ArmXrcSrq::XrcSrq.number())
                     .set_xrc_srqn(self.srqn.number())
                     .set_lwm(limit as u16);
                 self.device.order(&command)
             }
             Object::Rmp => {
                 let mut command = ModifyRmpIn::new();
-                command.set_rmp_state(1).set_rmpn(self.srqn.number());
+                command
+                    .set_rmp_state(RmpState::Ready.number())
+                    .set_rmpn(self.srqn.number());
                 command.bitmask_mut().set_lwm(true);
                 command
                     .ctx_mut()
-                    .set_state(1)
+                    .set_state(RmpState::Ready.number())
                     .wq_mut()
                     .set_lwm(limit as u16)
                     .set_pd(self.pdn);

@@ -9,9 +9,10 @@ use crate::roce::env::QpState;
 use crate::roce::transport::Transport;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qpc, QueryQpIn};
+use bareverbs_firmware_cmds::values::PathMigration;
 
 /// The only path migration state: there is no alternate path to migrate to.
-pub(super) const PM_MIGRATED: u8 = 3;
+pub(super) const PM_MIGRATED: u8 = PathMigration::Migrated.number();
 
 /// The context as it lies in the host's pages: the state changes without commands and is kept elsewhere.
 pub(super) fn image(context: &Qpc) -> Qpc {

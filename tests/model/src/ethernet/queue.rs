@@ -10,11 +10,14 @@ use bareverbs_firmware_cmds::rq::Rqc;
 use bareverbs_firmware_cmds::sq::Sqc;
 use bareverbs_firmware_cmds::tir::{Rqtc, Tirc};
 use bareverbs_firmware_cmds::tis::Tisc;
+use bareverbs_firmware_cmds::values::TirDispatch;
 
 /// `wq_type`.
 pub(crate) mod wq {
-    pub(crate) const LINKED_LIST: u8 = 0;
-    pub(crate) const CYCLIC: u8 = 1;
+    use bareverbs_firmware_cmds::values::WqType;
+
+    pub(crate) const LINKED_LIST: u8 = WqType::LinkedList.number();
+    pub(crate) const CYCLIC: u8 = WqType::Cyclic.number();
 }
 
 /// `mem_rq_type`: the queue's own WQEs, or those of a receive memory pool.
@@ -22,8 +25,8 @@ pub(crate) const MEMORY_INLINE: u8 = 0;
 pub(crate) const MEMORY_RMP: u8 = 1;
 
 /// `disp_type` of a TIR.
-pub(crate) const DIRECT: u8 = 0;
-pub(crate) const INDIRECT: u8 = 1;
+pub(crate) const DIRECT: u8 = TirDispatch::Direct.number();
+pub(crate) const INDIRECT: u8 = TirDispatch::Indirect.number();
 
 /// A send queue basic block.
 pub(crate) const BLOCK: u64 = 64;
