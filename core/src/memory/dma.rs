@@ -15,7 +15,7 @@
 //! # Quarantine
 //!
 //! Memory that the device may still use is never given back to the platform: not after a command timed out, not after a
-//! destroy command failed, not after the device died. [`DmaBuffer::quarantine`] keeps it until the function was torn
+//! destroy command failed, not after the device died. `DmaBuffer::quarantine` keeps it until the function was torn
 //! down; what is left after a failed teardown stays allocated until the platform, which alone can reset the function,
 //! goes away.
 
