@@ -9,11 +9,11 @@ use crate::word::words;
 
 /// Size of a UAR page in bytes.
 pub const UAR_SIZE: usize = 0x1000;
-/// CQ arm doorbell in a UAR page, 8 bytes: [`cq_arm`].
+/// CQ arm doorbell in a UAR page, 8 bytes: [`CqArmDoorbell`].
 pub const CQ_ARM: usize = 0x20;
-/// EQ doorbell that moves the consumer index and arms, 4 bytes: [`eq`].
+/// EQ doorbell that moves the consumer index and arms, 4 bytes: [`EqDoorbell`].
 pub const EQ_ARM: usize = 0x40;
-/// EQ doorbell that only moves the consumer index, 4 bytes: [`eq`].
+/// EQ doorbell that only moves the consumer index, 4 bytes: [`EqDoorbell`].
 pub const EQ_CONSUME: usize = 0x48;
 /// First send doorbell (BlueFlame register) in a UAR page, 8 bytes: the first 8 bytes of the last control segment.
 pub const SEND: usize = 0x800;

@@ -132,7 +132,7 @@ pub mod umr {
     /// Fail if the key is free. Linux calls it `MLX5_UMR_CHECK_FREE`.
     pub const MUST_NOT_BE_FREE: u8 = 2;
 
-    /// Fields of the context, in [`mkey_mask`](super::super::UmrMaskWord::mkey_mask).
+    /// Fields of the context, in [`mkey_mask`](super::UmrMaskWord::mkey_mask).
     pub mod mask {
         /// Length.
         pub const LEN: u64 = 1 << 0;
