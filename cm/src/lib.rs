@@ -74,7 +74,7 @@
 //!
 //! **rdma_create_id(3).** The channel may be absent: the id then works synchronously, and calls that result in an event block
 //! until the operation completes. The event is available through the id ([`event`](rdma::RdmaCm::event)) until the next
-//! blocking call. The context comes back with each event. Whoever creates an id destroys it. `RDMA_PS_TCP` gives reliable,
+//! blocking call. The context comes back with each event. The caller that creates an id destroys it. `RDMA_PS_TCP` gives reliable,
 //! connection-oriented, message-based communication, `RDMA_PS_UDP` unreliable datagrams.
 //!
 //! **rdma_create_ep(3).** On the active side address and route are resolved and, with attributes, a QP is created, in the

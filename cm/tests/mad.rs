@@ -382,7 +382,7 @@ fn cma_header_of_both_families_and_bad_versions() {
 fn reasons_have_text() {
     assert_eq!(
         RejectReason::INVALID_SERVICE_ID.to_string(),
-        "8 (invalid service ID: nobody listens there)"
+        "8 (invalid service ID: no listener there)"
     );
     assert_eq!(RejectReason(34).to_string(), "34 (reserved)");
     assert_eq!(RejectReason::CONSUMER_DEFINED.0, 28);

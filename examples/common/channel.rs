@@ -129,12 +129,12 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         let wc = cm.get_send_comp_until(self.id, deadline)?;
         // What was posted comes back when the other end disconnects. That end's queue pair answers no more before it says so,
         // and the retries may be over when it does.
-        let patience = match wc.status {
+        let attempt = match wc.status {
             WcStatus::WrFlushErr => Duration::ZERO,
             WcStatus::RetryExcErr => FAREWELL,
             _ => return check(&wc, what),
         };
-        let end = cm.now() + patience;
+        let end = cm.now() + attempt;
         loop {
             if cm.state(self.id)? == IdState::Disconnect {
                 return Err(ChannelError::Disconnected { what });
@@ -150,9 +150,9 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     pub(crate) fn message<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
-        patience: Duration,
+        attempt: Duration,
     ) -> Result<Heard<LEN>> {
-        let end = cm.now().saturating_add(patience);
+        let end = cm.now().saturating_add(attempt);
         let wc = loop {
             if let Some(wc) = cm.try_get_recv_comp(self.id)? {
                 break wc;

@@ -16,10 +16,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// [`Device::query_port`] would not sleep at all.
 pub(crate) fn wait_for_link<P: Platform>(
     device: &Device<'_, P>,
-    patience: Duration,
+    attempt: Duration,
 ) -> Result<PortAttr> {
-    let deadline = device.platform().now() + patience;
-    if !patience.is_zero() && device.query_link()? == LinkStatus::AdminDown {
+    let deadline = device.platform().now() + attempt;
+    if !attempt.is_zero() && device.query_link()? == LinkStatus::AdminDown {
         log::info!("the port is down by administration: raising it");
         device.set_link(true)?;
     }

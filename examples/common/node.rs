@@ -172,7 +172,7 @@ fn attempt<P: Platform, T>(
             sidr: &mut slots(connections, || SidrSlot::EMPTY),
             groups: &mut slots(connections, || rdma::GroupSlot::EMPTY),
             // A host of which all connections come at once, and which has to be asked for first, may have half of it.
-            parked: &mut slots((2 * connections).max(64), || rdma::ParkedSlot::EMPTY),
+            deferred_mads: &mut slots((2 * connections).max(64), || rdma::DeferredMadSlot::EMPTY),
         };
         let mut cm = RdmaCm::new(&device, neighbours, config, storage)?;
         if settings.patient {

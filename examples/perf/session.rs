@@ -313,7 +313,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     }
 
     /// Waits for a message, at most so long.
-    fn hear(&mut self, patience: Duration) -> Result<[u8; MESSAGE]> {
+    fn hear(&mut self, attempt: Duration) -> Result<[u8; MESSAGE]> {
         let begun = Instant::now();
         loop {
             if let Some(bytes) = self.heard.take() {
@@ -324,9 +324,9 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                 Heard::Disconnected => return Err(self.gone()),
                 Heard::Nothing => self.probe()?,
             }
-            if begun.elapsed() > patience {
+            if begun.elapsed() > attempt {
                 let peer = self.peer();
-                return Err(format!("the {peer} has said nothing for {patience:?}").into());
+                return Err(format!("the {peer} has said nothing for {attempt:?}").into());
             }
         }
     }

@@ -123,7 +123,7 @@ impl Program for Options {
         stack.connect(SocketAddr::new(server, self.tcp_port))?;
         let mut client = Client::new(cm, [here, server], self.port, self.messages, both)?;
         let (mut sent, mut heard) = (0, 0);
-        let mut patience = cm.now() + SILENCE;
+        let mut attempt = cm.now() + SILENCE;
         while heard < self.size || !client.is_over() {
             let before = (heard, client.messages());
             client.work(cm)?;
@@ -131,14 +131,14 @@ impl Program for Options {
             heard += stack.compare(heard)?;
             stack.poll(cm)?;
             if (heard, client.messages()) != before {
-                patience = cm.now() + SILENCE;
-            } else if cm.now() >= patience {
+                attempt = cm.now() + SILENCE;
+            } else if cm.now() >= attempt {
                 return Err(format!("no answer; {heard} bytes until then").into());
             }
-            let deadline = stack.next_deadline(cm, SILENCE).min(patience);
+            let deadline = stack.next_deadline(cm, SILENCE).min(attempt);
             cm.wait(deadline)?;
         }
-        stack.close(cm, patience)?;
+        stack.close(cm, attempt)?;
         let echoed = Echoed {
             bytes: heard,
             messages: client.messages(),

@@ -400,7 +400,7 @@ impl Engine<'_> {
         let slot = &mut self.slots[index];
         slot.state = State::DreqSent;
         slot.transaction_id = own_transaction(high, slot);
-        // What came with an event that nobody fetched yet has to stay; a DREQ's private data is the lesser loss.
+        // What came with an event that was not fetched yet has to stay; a DREQ's private data is the lesser loss.
         if slot.data_event == 0 || slot.pending_events & slot.data_event == 0 {
             slot.store(private_data);
         }
@@ -498,7 +498,7 @@ impl Engine<'_> {
         self.settle_backlog(index);
         let slot = &mut self.slots[index];
         if slot.pending_events & ev::REQUEST != 0 {
-            // Nobody heard of the request yet, so nobody needs to hear that it was withdrawn.
+            // The request was not sent yet, so that its withdrawal need not be sent either.
             self.free(index);
             return;
         }

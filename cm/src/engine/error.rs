@@ -50,7 +50,7 @@ pub enum CmError {
         /// How many there are.
         capacity: usize,
     },
-    /// Somebody listens to this service already.
+    /// This service has a listener already.
     ServiceInUse {
         /// The service.
         service_id: u64,

@@ -33,7 +33,7 @@ pub struct Config {
     pub auto_mra: Option<u8>,
     /// Say "no resources" when there is no slot or the backlog is full, rather than let the peer try again.
     pub reject_overflow: bool,
-    /// Say "invalid communication ID" to a REP that nobody waits for.
+    /// Say "invalid communication ID" to a REP that was not expected.
     pub reject_unknown: bool,
     /// Timers for connections that arrive; the peer's REQ decides about retries and its response time. In the RDMA CM also
     /// those of ids that were not given others.

@@ -1,6 +1,6 @@
 //! The IB connection manager as a state machine: MADs and time go in, MADs and events come out.
 //!
-//! The engine knows no device, no socket and no clock. Whoever drives it
+//! The engine knows no device, no socket and no clock. Its caller
 //!
 //! 1. hands in each MAD that arrives on QP1 with [`handle_mad`](Engine::handle_mad),
 //! 2. calls [`connect`](Engine::connect), [`reply`](Engine::reply), [`ready`](Engine::ready), … on behalf of the user,
@@ -21,7 +21,7 @@
 //!   seconds in a storm of disconnections. [`Config::auto_drep`] turns it off.
 //! * Exactly one [`TimewaitExit`](EventKind::TimewaitExit) follows each [`Disconnected`](EventKind::Disconnected).
 //! * When there is no slot, the peer gets REJ 3 instead of silence; for an MTU that does not fit, REJ 26 with the greatest
-//!   that does; for a REP that nobody waits for, REJ 6.
+//!   that does; for a REP that was not expected, REJ 6.
 //! * Alternate paths ([`load_alternate`](Engine::load_alternate)) work, and where they do not, as on RoCE, LAP is answered
 //!   with "not supported" instead of silence; a REQ of another class version with REJ 31, one that carries the name of
 //!   another connection with REJ 30.
@@ -46,13 +46,13 @@
 //! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine_farewell`: `storm_of_disconnections` |
 //! | set-up stalls at some thousand connections | no table grows, no queue is searched | `engine_loss`: `hundred_thousand_connections`; `cm_hundred_thousand` |
 //! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `a_crowd_at_a_narrow_door`; `engine_limits`: `flood_of_requests` |
-//! | path record queries time out at scale | on RoCE a route is computed, and nobody is asked | `cm`: `connect_talk_disconnect` |
+//! | path record queries time out at scale | on RoCE a route is computed, and no service is asked | `cm`: `connect_talk_disconnect` |
 //! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm_modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
 //! | a power-cycled peer stays "stale" for ever | the refusal forgets the old connection; its receiver tries another QP | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm_stale` |
 //! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_lives` |
 //! | GID indexes, RoCE v1 or v2 | found by address, v2 only; errors name both | `cm_complaints`: `gids_are_found_by_address_and_version` |
 //! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm_modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |
-//! | ADDR_ERROR -19, and nobody knows why | the error behind an event says which step, and with what | `cm_complaints`: `errors_say_which_step_failed` |
+//! | ADDR_ERROR -19 without a reason | the error behind an event says which step, and with what | `cm_complaints`: `errors_say_which_step_failed` |
 //! | UNREACHABLE on established connections when a neighbour moves | ADDR_CHANGE, and the connection is left alone | `cm_neighbours`: `a_peer_that_takes_another_port_is_an_address_change` |
 //! | destroying waits for events; the status of a DREQ that timed out is overlooked | events hold nothing; DISCONNECTED has the status | `cm_lists`: `events_have_names_and_hold_nothing`; `cm_timers`: `timers_of_an_accepting_id` |
 //! | a dead link is noticed after 15 s | ACK timeout and CM timers of each connection, on either side | `cm_complaints`: `ack_timeout_of_a_connection`; `cm_timers`: `timers_of_a_listener` |

@@ -122,7 +122,7 @@ impl Engine<'_> {
         Ok(attribute)
     }
 
-    /// A REQ of another class version would be repeated for a minute if nobody said that it is not understood.
+    /// A REQ of another class version would be repeated for a minute if no answer said that it is not understood.
     #[cold]
     fn on_foreign(&mut self, from: &Address, bytes: &[u8]) {
         if let Some((remote, transaction_id)) = foreign_req(bytes)
@@ -582,7 +582,7 @@ impl Engine<'_> {
                 return Err(Ignored::Duplicate(Attribute::Dreq));
             }
             State::RepReceived | State::MraRepSent => {
-                // Nobody was told of an established connection yet, so that this is a late refusal.
+                // No established connection was reported yet, so that this is a late refusal.
                 let refusal = Rej {
                     reason: RejectReason::CONSUMER_DEFINED.0,
                     ..Rej::ZERO

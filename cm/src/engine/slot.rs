@@ -413,7 +413,7 @@ impl Default for ReplySlot {
 }
 
 /// Transaction ID of a message that is not an answer. Linux takes the communication ID in host order for the lower half;
-/// looking the same helps whoever reads traces of both.
+/// looking the same helps the reader of traces of both.
 pub(super) fn own_transaction(high: u32, slot: &Slot) -> u64 {
     u64::from(high) << 32 | u64::from(slot.local_comm_id.swap_bytes())
 }

@@ -278,7 +278,7 @@ impl Engine<'_> {
                 .ok()?;
                 Some(Attribute::Drep)
             }
-            // Nobody asks for what the build lacks.
+            // What the build lacks is never asked for.
             Answer::Apr { .. } if !cfg!(feature = "infiniband") => None,
             Answer::SidrRep { .. } if !cfg!(feature = "datagrams") => None,
             Answer::Apr {

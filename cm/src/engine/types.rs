@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::alternate::types::{AlternatePath, Failover};
 use crate::mad::{AprStatus, Attribute, Ece, MadError, RejectReason};
 
-/// The two ends of a path, as far as whoever moves the MADs needs it, and as it goes into a connection's messages.
+/// The two ends of a path, as far as the caller that moves the MADs needs it, and as it goes into a connection's messages.
 ///
 /// The engine compares the GIDs and copies the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -195,7 +195,7 @@ pub struct Event<'a> {
 /// What happened. Private data is as long as the message's field: its true length is not on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind<'a> {
-    /// Somebody wants to connect. To be answered with `reply` or `reject`.
+    /// A peer wants to connect. To be answered with `reply` or `reject`.
     ConnectRequest {
         /// Who was asked for.
         listener: ListenerId,
@@ -225,7 +225,7 @@ pub enum EventKind<'a> {
     },
     /// No answer in time.
     Unreachable {
-        /// The message that nobody answered: REQ or REP.
+        /// The message that had no answer: REQ or REP.
         unanswered: Attribute,
     },
     /// The connection is over. Exactly one [`TimewaitExit`](Self::TimewaitExit) follows.

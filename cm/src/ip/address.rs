@@ -29,7 +29,7 @@ pub struct AddressSlot {
     left: u8,
     pub(super) due: Option<Duration>,
     defended: Option<Duration>,
-    news: Option<News>,
+    report: Option<Report>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,12 @@ enum State {
     /// Being probed for: not to be used or answered for yet.
     Tentative,
     Ready,
-    /// Somebody else's; kept until that was reported.
+    /// Another host's; kept until that was reported.
     Lost,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum News {
+enum Report {
     Ready,
     Duplicate(Mac),
     Conflict(Mac),
@@ -59,7 +59,7 @@ impl AddressSlot {
         left: 0,
         due: None,
         defended: None,
-        news: None,
+        report: None,
     };
 
     pub(super) const fn is_ready(&self) -> bool {
@@ -178,7 +178,7 @@ impl Host<'_> {
         let announcements = self.config.announcements;
         let slot = &mut self.addresses[index];
         slot.state = State::Ready;
-        slot.news = Some(News::Ready);
+        slot.report = Some(Report::Ready);
         slot.left = announcements;
         slot.due = None;
         if announcements > 0 {
@@ -186,7 +186,7 @@ impl Host<'_> {
         }
     }
 
-    /// Somebody else has, or wants, an address of ours.
+    /// Another host has, or wants, an address of ours.
     pub(super) fn claimed(&mut self, now: Duration, address: IpAddr, vlan: Option<u16>, mac: Mac) {
         let Some(index) = self.address(address, vlan) else {
             return;
@@ -194,12 +194,12 @@ impl Host<'_> {
         let slot = &mut self.addresses[index];
         if slot.state == State::Tentative {
             slot.state = State::Lost;
-            slot.news = Some(News::Duplicate(mac));
+            slot.report = Some(Report::Duplicate(mac));
             slot.due = None;
             self.leave_groups_of(now, address, vlan);
             return;
         }
-        slot.news = Some(News::Conflict(mac));
+        slot.report = Some(Report::Conflict(mac));
         let rest = slot
             .defended
             .is_some_and(|at| now < at.saturating_add(DEFEND_INTERVAL));
@@ -246,12 +246,15 @@ impl Host<'_> {
     }
 
     pub(super) fn address_event(&mut self) -> Option<Event> {
-        let slot = self.addresses.iter_mut().find(|slot| slot.news.is_some())?;
+        let slot = self
+            .addresses
+            .iter_mut()
+            .find(|slot| slot.report.is_some())?;
         let (address, vlan) = (slot.ip, slot.vlan);
-        let event = match slot.news.take()? {
-            News::Ready => Event::AddressReady { address, vlan },
-            News::Conflict(mac) => Event::AddressConflict { address, vlan, mac },
-            News::Duplicate(mac) => {
+        let event = match slot.report.take()? {
+            Report::Ready => Event::AddressReady { address, vlan },
+            Report::Conflict(mac) => Event::AddressConflict { address, vlan, mac },
+            Report::Duplicate(mac) => {
                 *slot = AddressSlot::EMPTY;
                 Event::AddressDuplicate { address, vlan, mac }
             }

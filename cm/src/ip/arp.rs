@@ -6,7 +6,7 @@ use core::time::Duration;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::frame::{ARP, BROADCAST, Header};
-use super::neighbour::Heard;
+use super::neighbour::NeighbourMessage;
 use super::{Host, Mac, is_unicast};
 
 /// One packet: who says what about whom.
@@ -56,7 +56,7 @@ impl Host<'_> {
             }
             // An announcement.
             ArpOperation::Request if sender == target => {
-                let how = Heard::Answer {
+                let how = NeighbourMessage::Answer {
                     solicited: false,
                     instead: true,
                 };
@@ -65,7 +65,7 @@ impl Host<'_> {
             }
             ArpOperation::Request => {}
             ArpOperation::Reply => {
-                let how = Heard::Answer {
+                let how = NeighbourMessage::Answer {
                     solicited: header.destination == self.mac,
                     instead: true,
                 };
@@ -76,14 +76,14 @@ impl Host<'_> {
         }
         if !self.is_own(wanted, vlan) {
             // A question for another host still says where this one is, if that is of interest (RFC 826).
-            let how = Heard::Answer {
+            let how = NeighbourMessage::Answer {
                 solicited: false,
                 instead: true,
             };
             self.heard(now, source, vlan, mac, how);
             return None;
         }
-        self.heard(now, source, vlan, mac, Heard::Question);
+        self.heard(now, source, vlan, mac, NeighbourMessage::Question);
         let answer = Arp {
             operation: ArpOperation::Reply,
             source: (self.mac, target),
@@ -127,7 +127,7 @@ impl Host<'_> {
         self.emit_arp(buffer, BROADCAST, vlan, &arp)
     }
 
-    /// Tells everybody that an address is ours.
+    /// Announces on the link that an address is ours.
     pub(super) fn arp_announcement(
         &self,
         buffer: &mut [u8],

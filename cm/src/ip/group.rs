@@ -45,7 +45,7 @@ enum State {
     Free,
     /// So many have joined it.
     In(u16),
-    /// Nobody needs it any more, but that has to be told.
+    /// No longer needed, but that has to be reported.
     Leaving,
 }
 
@@ -60,7 +60,7 @@ impl GroupSlot {
         let_in: false,
     };
 
-    /// Groups that everybody is in are not reported, and what stays inside a machine is nobody's concern.
+    /// Groups that every host is in are not reported, nor those that stay inside a machine.
     fn is_reported(&self) -> bool {
         match self.ip {
             IpAddr::V4(ip) => ip != ALL_SYSTEMS,
@@ -205,7 +205,7 @@ impl Host<'_> {
         self.remind(at);
     }
 
-    /// Frees the slot of a group that was left, once everybody knows.
+    /// Frees the slot of a group that was left, once that was reported as often as it has to be.
     fn free_group(&mut self, index: usize) {
         let slot = &mut self.groups[index];
         if slot.state == State::Leaving && !slot.let_in && slot.due.is_none() {

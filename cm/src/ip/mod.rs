@@ -8,18 +8,18 @@
 //!
 //! # What it does
 //!
-//! * **Addresses** (RFC 4862 section 5.4, RFC 5227): an address is probed for being somebody else's before it is ours, if
-//!   [`Config`] says so, and announced then. Somebody else who claims it later is reported, and contradicted.
+//! * **Addresses** (RFC 4862 section 5.4, RFC 5227): an address is probed for on the link before it is ours, if
+//!   [`Config`] says so, and announced then. Another host that claims it later is reported, and contradicted.
 //! * **Neighbours** (RFC 826, RFC 4861 section 7.3): asked for when they are needed, kept as long as they answer. Who no
 //!   longer answers, or answers from elsewhere, is reported. The same states serve both protocols.
 //! * **Routes**: the prefixes of the addresses, and gateways.
 //! * **Groups** (RFC 2236, RFC 3810): joined groups are reported to multicast routers and snooping switches, which drop
-//!   what nobody has reported.
+//!   what no host has reported.
 //! * **Echo** (RFC 792, RFC 4443) to an address of ours is answered.
 //!
 //! # What it does not do
 //!
-//! No fragments, no options, no router discovery, no redirects (routes are configured, and nobody can move them from
+//! No fragments, no options, no router discovery, no redirects (routes are configured, and no host can move them from
 //! outside), no echo to broadcast and multicast addresses. Of the group protocols IGMPv2 and MLDv2 are spoken; routers with
 //! IGMPv3 understand that, those with only MLDv1 do not.
 //!
@@ -89,7 +89,7 @@ pub struct Config {
     pub reachable: Duration,
     /// How long a neighbour that may have gone is used before it is asked (DELAY_FIRST_PROBE_TIME).
     pub delay: Duration,
-    /// How long nobody is asked again after nobody has answered.
+    /// How long a host is not asked again after it has not answered.
     pub failed: Duration,
 }
 
@@ -223,7 +223,7 @@ pub enum Event {
         /// The VLAN that it is in.
         vlan: Option<u16>,
     },
-    /// An address is somebody else's, and was dropped.
+    /// An address is another host's, and was dropped.
     AddressDuplicate {
         /// The address.
         address: IpAddr,
@@ -232,7 +232,7 @@ pub enum Event {
         /// Who has it.
         mac: Mac,
     },
-    /// Somebody else claims an address that is ours. It stays ours.
+    /// Another host claims an address that is ours. It stays ours.
     AddressConflict {
         /// The address.
         address: IpAddr,

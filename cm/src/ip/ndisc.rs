@@ -9,7 +9,7 @@ use smoltcp::wire::{
 };
 
 use super::frame::{Header, IPV6, emit_ipv6, multicast_mac, solicited_node};
-use super::neighbour::Heard;
+use super::neighbour::NeighbourMessage;
 use super::{Host, Mac, is_unicast};
 
 /// Neighbours are on the link: what was forwarded on its way is forged (RFC 4861 section 7.1).
@@ -108,7 +108,7 @@ impl Host<'_> {
                 return None;
             }
             if let Some(mac) = lladdr.and_then(mac_of) {
-                self.heard(now, source, vlan, mac, Heard::Question);
+                self.heard(now, source, vlan, mac, NeighbourMessage::Question);
             }
             (ip.src_addr, header.source)
         };
@@ -147,7 +147,7 @@ impl Host<'_> {
             Some(address) => mac_of(address)?,
             None => header.source,
         };
-        let how = Heard::Answer {
+        let how = NeighbourMessage::Answer {
             solicited,
             instead: flags.contains(NdiscNeighborFlags::OVERRIDE),
         };
@@ -204,7 +204,7 @@ impl Host<'_> {
         self.emit_ndisc(buffer, mac, vlan, (Ipv6Addr::UNSPECIFIED, group), &message)
     }
 
-    /// Tells everybody that an address is ours.
+    /// Announces on the link that an address is ours.
     pub(super) fn nd_announcement(
         &self,
         buffer: &mut [u8],

@@ -44,7 +44,7 @@ pub enum Resolution {
     Pending,
     /// There is no way to that address (ENETUNREACH).
     NoRoute,
-    /// There would be a way, but nobody answers there (EHOSTUNREACH).
+    /// There is a route, but no host answers there (EHOSTUNREACH).
     NoAnswer,
 }
 
@@ -61,10 +61,10 @@ pub struct NeighbourSlot {
     /// Asked for because of a message that it may never have sent; no longer so once it was heard of.
     stranger: bool,
     used: Duration,
-    news: Option<News>,
+    report: Option<Report>,
     /// Neighbours are found over a hash table of chains: this is the next one in the neighbour's chain,
     next: u32,
-    /// and this the first one of the chain that has this slot's number, whoever is in the slot.
+    /// and this the first one of the chain that has this slot's number, whichever neighbour is in the slot.
     head: u32,
 }
 
@@ -73,7 +73,7 @@ enum State {
     Free,
     /// Asked for.
     Incomplete,
-    /// Nobody answered.
+    /// No answer came.
     Failed,
     /// Has answered lately.
     Reachable,
@@ -86,14 +86,14 @@ enum State {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum News {
+enum Report {
     Changed,
     Lost,
 }
 
 /// How a neighbour was heard of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum NeighbourMessage {
     /// It asked us for something: a stranger is worth remembering, as there will be an answer to it.
     Question,
     /// It said where it is, because we had asked or not.
@@ -115,7 +115,7 @@ impl NeighbourSlot {
         asked: 0,
         stranger: false,
         used: Duration::ZERO,
-        news: None,
+        report: None,
         next: NIL,
         head: NIL,
     };
@@ -240,15 +240,15 @@ impl Host<'_> {
         ip: IpAddr,
         vlan: Option<u16>,
         mac: Mac,
-        how: Heard,
+        how: NeighbourMessage,
     ) {
         if !is_unicast(ip) || mac[0] & 1 != 0 || mac == [0; 6] || self.is_own(ip, vlan) {
             return;
         }
         let index = match how {
-            Heard::Question => self.neighbour_slot(now, ip, vlan),
-            // Who was not asked for and does not ask is nobody's concern.
-            Heard::Answer { .. } => self.find_neighbour(ip, vlan),
+            NeighbourMessage::Question => self.neighbour_slot(now, ip, vlan),
+            // A host that was not asked for and does not ask is not kept.
+            NeighbourMessage::Answer { .. } => self.find_neighbour(ip, vlan),
         };
         let Some(index) = index else {
             return;
@@ -260,8 +260,8 @@ impl Host<'_> {
         // An answer proves something only while there is a question.
         let asked = matches!(slot.state, State::Incomplete | State::Delay | State::Probe);
         let (solicited, instead) = match how {
-            Heard::Question => (false, true),
-            Heard::Answer { solicited, instead } => (solicited && asked, instead),
+            NeighbourMessage::Question => (false, true),
+            NeighbourMessage::Answer { solicited, instead } => (solicited && asked, instead),
         };
         if known && other && !instead {
             // Doubt, no more (RFC 4861 section 7.2.5).
@@ -272,7 +272,7 @@ impl Host<'_> {
             return;
         }
         if known && other {
-            slot.news = Some(News::Changed);
+            slot.report = Some(Report::Changed);
         }
         slot.mac = mac;
         slot.stranger = false;
@@ -285,7 +285,7 @@ impl Host<'_> {
         }
     }
 
-    /// Sends the question that is due, and moves on whoever's time has come.
+    /// Sends the question that is due, and moves the entries on whose time has come.
     pub(super) fn transmit_neighbour(&mut self, now: Duration, buffer: &mut [u8]) -> Option<usize> {
         for index in 0..self.neighbours.len() {
             let slot = &mut self.neighbours[index];
@@ -313,7 +313,7 @@ impl Host<'_> {
             if slot.asked >= self.config.solicitations {
                 slot.state = State::Failed;
                 if probe {
-                    slot.news = Some(News::Lost);
+                    slot.report = Some(Report::Lost);
                 }
                 self.neighbour_due(index, now.saturating_add(self.config.failed));
                 continue;
@@ -336,11 +336,11 @@ impl Host<'_> {
         let slot = self
             .neighbours
             .iter_mut()
-            .find(|slot| slot.news.is_some())?;
+            .find(|slot| slot.report.is_some())?;
         let (address, vlan, mac) = (slot.ip, slot.vlan, slot.mac);
-        Some(match slot.news.take()? {
-            News::Changed => Event::NeighbourChanged { address, vlan, mac },
-            News::Lost => Event::NeighbourLost { address, vlan },
+        Some(match slot.report.take()? {
+            Report::Changed => Event::NeighbourChanged { address, vlan, mac },
+            Report::Lost => Event::NeighbourLost { address, vlan },
         })
     }
 
@@ -354,7 +354,7 @@ impl Host<'_> {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
             IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 ^ ip.to_bits() as u64,
         };
-        // Seeded, as whoever is on the link chooses the addresses.
+        // Seeded, as the hosts on the link choose the addresses.
         let hash = (bits ^ u64::from(vlan.unwrap_or(0)) << 48 ^ self.config.seed)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         usize::try_from(hash >> 32)
@@ -428,7 +428,7 @@ impl Host<'_> {
                     }
                 }
                 State::Incomplete => {}
-                _ if slot.news.is_none() => {
+                _ if slot.report.is_none() => {
                     let needed = !matches!(slot.state, State::Stale | State::Failed);
                     let rank = (needed, slot.used);
                     if known.is_none_or(|(other, _)| rank < other) {
@@ -459,7 +459,7 @@ impl Host<'_> {
         let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
         let candidates = self.neighbours.iter().enumerate().filter(|(_, slot)| {
             let asked_for = matches!(slot.state, State::Incomplete) && !slot.stranger;
-            !asked_for && slot.news.is_none()
+            !asked_for && slot.report.is_none()
         });
         let rank = |slot: &NeighbourSlot| (!slot.stranger, needed(slot), slot.used);
         let (index, _) = candidates.min_by_key(|(_, slot)| rank(slot))?;

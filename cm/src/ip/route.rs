@@ -33,7 +33,7 @@ impl Route {
 
 /// The next machine on the way somewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct NextHop {
     /// Its address: the destination's or the gateway's.
     pub(super) hop: IpAddr,
     pub(super) vlan: Option<u16>,
@@ -106,7 +106,7 @@ impl Host<'_> {
     }
 
     /// The way to a destination, from a certain address of ours or from any.
-    pub(super) fn way(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Way> {
+    pub(super) fn way(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<NextHop> {
         let direct = self.on_link(source, destination);
         let routes = self.routes.iter().flatten();
         let over = routes
@@ -164,8 +164,8 @@ const fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-const fn way(slot: &AddressSlot, hop: IpAddr) -> Way {
-    Way {
+const fn way(slot: &AddressSlot, hop: IpAddr) -> NextHop {
+    NextHop {
         hop,
         vlan: slot.vlan,
         source: slot.ip,

@@ -41,7 +41,7 @@ codes! {
         5 UNSUPPORTED_REQUEST "unsupported request";
         6 INVALID_COMM_ID "invalid communication ID";
         7 INVALID_COMM_INSTANCE "invalid communication instance";
-        8 INVALID_SERVICE_ID "invalid service ID: nobody listens there";
+        8 INVALID_SERVICE_ID "invalid service ID: no listener there";
         9 INVALID_TRANSPORT_TYPE "invalid transport service type";
         10 STALE_CONNECTION "stale connection";
         11 RDC_DOES_NOT_EXIST "reliable datagram channel does not exist";

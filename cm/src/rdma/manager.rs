@@ -10,8 +10,8 @@ use crate::engine::{self, Address, Engine};
 use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason, Req};
 use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Storage};
+use crate::rdma::port::deferred::{DeferredMad, DeferredMads};
 use crate::rdma::port::gsi::{self, GsiPort, SLICE};
-use crate::rdma::port::parking::{Parked, Parking};
 use crate::rdma::route::resolver::{Neighbour, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{EventType, TraceEntry};
@@ -78,11 +78,11 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) in_use: usize,
     pub(crate) wait_head: u32,
     /// Waits for answers so far.
-    pub(crate) wishes: u64,
-    pub(crate) rover: u16,
+    pub(crate) resolutions: u64,
+    pub(crate) next_port: u16,
     pub(crate) removed: bool,
     pub(crate) trace: heapless::Deque<TraceEntry, TRACE>,
-    pub(crate) parked: Parking<'s>,
+    pub(crate) deferred_mads: DeferredMads<'s>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -111,7 +111,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             replies,
             sidr,
             groups,
-            parked,
+            deferred_mads,
         } = storage;
         let port = device.query_port()?;
         let caps = &device.capabilities().hca;
@@ -123,10 +123,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         let gsi = GsiPort::open(device, config.gsi_depth)?;
         let count = ids.len();
         for (index, slot) in ids.iter_mut().enumerate() {
-            let generation = slot.generation;
+            let generation = slot.links.generation;
             *slot = IdSlot::EMPTY;
-            slot.generation = generation;
-            slot.free_next = if index + 1 < count {
+            slot.links.generation = generation;
+            slot.links.free_next = if index + 1 < count {
                 index as u32 + 1
             } else {
                 NIL
@@ -145,7 +145,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             },
         );
         let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
-        let rover = config.first_port + (engine.random() % u64::from(span)) as u16;
+        let next_port = config.first_port + (engine.random() % u64::from(span)) as u16;
         let mut cm = Self {
             device,
             gsi,
@@ -162,11 +162,11 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             free_head: if count == 0 { NIL } else { 0 },
             in_use: 0,
             wait_head: NIL,
-            wishes: 0,
-            rover,
+            resolutions: 0,
+            next_port,
             removed: false,
             trace: heapless::Deque::new(),
-            parked: Parking::new(parked),
+            deferred_mads: DeferredMads::new(deferred_mads),
         };
         cm.refresh_port()?;
         Ok(cm)
@@ -234,9 +234,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.ask_again(now);
         }
         self.ask_for_groups(now);
-        for _ in 0..self.parked.len() {
-            if let Some(parked) = self.parked.pop() {
-                self.take(now, parked);
+        for _ in 0..self.deferred_mads.len() {
+            if let Some(deferred) = self.deferred_mads.pop() {
+                self.dispatch_mad(now, deferred);
             }
         }
         loop {
@@ -244,7 +244,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             // After what has arrived: an application that was away for longer than a timer repeats no message that was
             // answered meanwhile, and gives no connection up.
             self.engine.handle_timeout(now);
-            self.work(now);
+            self.process_events(now);
             self.flush(now)?;
             // Moving QPs takes commands, and waiting for these takes notice of interrupts, those of MADs among them: look
             // until none came.
@@ -257,7 +257,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before: a timer of a connection, a look
     /// at the device's health ([`Device::next_deadline`]), or soon, while an address is being resolved.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let waiting = self.wait_head != NIL || self.parked.len() > 0;
+        let waiting = self.wait_head != NIL || self.deferred_mads.len() > 0;
         let waiting = waiting.then(|| now.saturating_add(SLICE));
         let deadlines = [
             waiting,
@@ -292,12 +292,13 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
         match event {
             AsyncEvent::CommunicationEstablished { qpn } => {
-                let own =
-                    |slot: &IdSlot<'d, P>| slot.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn);
+                let own = |slot: &IdSlot<'d, P>| {
+                    slot.objects.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn)
+                };
                 let id = self.ids.iter().position(own);
-                if let Some(connection) = id.and_then(|index| self.ids[index].connection) {
+                if let Some(connection) = id.and_then(|index| self.ids[index].conn.id) {
                     let _ = self.engine.notify_established(connection);
-                    self.work(self.now());
+                    self.process_events(self.now());
                 }
             }
             AsyncEvent::DeviceFatal(_) => self.remove(),
@@ -309,7 +310,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
     }
 
-    /// The device is lost: whoever has an id learns it once, and can do nothing with it any more but destroy it.
+    /// The device is lost: every id has one event of it, and can only be destroyed after.
     pub(crate) fn remove(&mut self) {
         if core::mem::replace(&mut self.removed, true) {
             return;
@@ -321,12 +322,18 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
     }
 
-    /// The next message of the trace, oldest first; the oldest ones are lost when nobody fetches them.
+    /// The next message of the trace, oldest first; the oldest ones are lost when they are not fetched.
     pub fn next_trace(&mut self) -> Option<TraceEntry> {
         self.trace.pop_front()
     }
 
-    pub(crate) fn note(&mut self, sent: bool, repeated: bool, peer: IpAddr, mad: &[u8; MAD_LEN]) {
+    pub(crate) fn record_trace(
+        &mut self,
+        sent: bool,
+        repeated: bool,
+        peer: IpAddr,
+        mad: &[u8; MAD_LEN],
+    ) {
         if !self.config.trace {
             return;
         }
@@ -356,11 +363,11 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// Hands what arrived on QP1 to the engine.
     pub(crate) fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
         while let Some(received) = self.gsi.receive()? {
-            self.note(false, false, received.source, &received.mad);
+            self.record_trace(false, false, received.source, &received.mad);
             let since = now;
-            self.take(now, Parked { received, since });
+            self.dispatch_mad(now, DeferredMad { received, since });
             // A burst must not fill the ring of answers.
-            self.work(now);
+            self.process_events(now);
             self.flush(now)?;
         }
         Ok(())
@@ -368,15 +375,15 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Hands a MAD to the engine, now or as soon as it is known where its sender is: a peer that knows us may be a stranger
     /// to us, and would send again only after seconds.
-    pub(crate) fn take(&mut self, now: Duration, parked: Parked) {
-        let received = &parked.received;
+    pub(crate) fn dispatch_mad(&mut self, now: Duration, deferred: DeferredMad) {
+        let received = &deferred.received;
         if self.is_infiniband() {
-            return self.take_local(now, received);
+            return self.dispatch_local_mad(now, received);
         }
         let (source, destination) = (received.source, received.destination);
         let neighbour = match self.neighbour_of_stranger(now, destination, source) {
             Ok(Some(neighbour)) => neighbour,
-            Ok(None) => return self.parked.push(now, parked),
+            Ok(None) => return self.deferred_mads.push(now, deferred),
             Err(error) => return log::debug!("no answer to {source}: {error}"),
         };
         let Some(address) = self.address_of(neighbour, received) else {
@@ -406,7 +413,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         gid != destination && !self.resolver.has_route(destination, gid)
     }
 
-    /// The path back to whoever sent a MAD.
+    /// The path back to the sender of a MAD.
     pub(crate) fn address_of(
         &self,
         neighbour: Neighbour,
@@ -445,7 +452,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             let peer = bareverbs_core::Gid(transmit.address.remote_gid)
                 .to_ipv6()
                 .to_canonical();
-            self.note(true, transmit.repeated, peer, &mad);
+            self.record_trace(true, transmit.repeated, peer, &mad);
             let path = self.ah_attr(&transmit.address);
             self.gsi.send(&path, &mad)?;
         }
@@ -483,27 +490,27 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
     /// Ends the connections that there are: the other ends get a DREQ or a REJ, once and unacknowledged. Then takes QP1 down
     /// and destroys what the ids own. An orderly end disconnects first.
     fn drop(&mut self) {
-        self.farewell();
+        self.disconnect_all();
         self.gsi.close();
         for group in self.groups.iter_mut() {
             if let Some(id) = group.owner.take() {
                 let slot = self.ids.get_mut(id.index as usize);
-                group.detach(slot.and_then(|slot| slot.qp.as_mut()));
+                group.detach(slot.and_then(|slot| slot.objects.qp.as_mut()));
             }
         }
         // What ids share goes after all its users.
         for slot in self.ids.iter_mut() {
-            slot.qp = None;
-            slot.saved = None;
+            slot.objects.qp = None;
+            slot.objects.saved = None;
         }
         for slot in self.ids.iter_mut() {
-            slot.srq = None;
-            slot.send_cq = None;
-            slot.recv_cq = None;
-            slot.pd = None;
-            slot.xrcd = None;
+            slot.objects.srq = None;
+            slot.objects.send_cq = None;
+            slot.objects.recv_cq = None;
+            slot.objects.pd = None;
+            slot.objects.xrcd = None;
             slot.used = false;
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.links.generation = slot.links.generation.wrapping_add(1);
         }
     }
 }

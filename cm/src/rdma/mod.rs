@@ -54,7 +54,7 @@
 //!   that fails it sees `ConnectError`, and the other end a REJ.
 //! * [`accept`](RdmaCm::accept) moves the QP to RTR and RTS *before* REP is sent: data may come before RTU.
 //! * When the connection is refused as stale (REJ 10: the other end still has a connection with a QP of this number, from
-//!   before this end was started anew) and nobody can tell one QP from another, because nothing is posted and CQs and
+//!   before this end was started anew) and one QP cannot be told from another, because nothing is posted and CQs and
 //!   receive queue are its own, the QP is replaced by one with another number and the request made again, at most
 //!   [`Config::stale_retries`] times. Otherwise the application sees `Rejected` with status 10, as under librdmacm, and has
 //!   [`renew_qp`](RdmaCm::renew_qp).
@@ -79,7 +79,7 @@
 //!
 //! On an InfiniBand port ids have [`SockaddrIb`] for addresses: a GID, and a service that is a port of the id's port space. The
 //! resolver is a [`SubnetAdministration`], which asks for the path in [`resolve_route`](RdmaCm::resolve_route) and for groups in
-//! [`join_multicast`](RdmaCm::join_multicast), by MADs that the manager carries. Whoever knows the path from elsewhere gives it
+//! [`join_multicast`](RdmaCm::join_multicast), by MADs that the manager carries. A caller that knows the path from elsewhere gives it
 //! ([`IdOption::IbPath`]). Requests have no header of the RDMA CM, so that there is room for 92 bytes of private data.
 //!
 //! IP addresses (IPoIB) are refused there ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0 of
@@ -130,12 +130,12 @@ pub use bareverbs_core::qp::SendFlags;
 pub use bareverbs_core::srq::SrqAttr;
 pub use conn::group::{GroupSlot, JoinMulticast};
 pub use id::slot::{ChannelSlot, IdSlot, Resources, Storage};
-pub use port::parking::ParkedSlot;
+pub use port::deferred::DeferredMadSlot;
 pub use port::shared::{Inbox, SharedPort};
 pub use route::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
 pub use route::neighbours::NeighbourDiscovery;
 pub use route::resolver::{
-    AddressChange, Membership, Neighbour, PathQuery, Patience, Resolution, Resolver,
+    AddressChange, Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,
     StaticNeighbours,
 };
 pub use route::subnet::{

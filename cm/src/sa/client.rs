@@ -18,16 +18,16 @@ const LONGEST_LIFE: u8 = 31;
 
 /// Where a question stands.
 #[derive(Debug, Clone, Copy)]
-enum Stand {
+enum QuestionState {
     Free,
     Asked,
-    Told(Result<Answer, SaError>),
+    Answered(Result<Answer, SaError>),
 }
 
 /// Room for one question. Hand a slice of them to [`Client::new`].
 #[derive(Debug, Clone, Copy)]
 pub struct QuestionSlot {
-    stand: Stand,
+    state: QuestionState,
     question: Question,
     transaction_id: u64,
     next: Duration,
@@ -40,7 +40,7 @@ pub struct QuestionSlot {
 impl QuestionSlot {
     /// An empty slot.
     pub const EMPTY: Self = Self {
-        stand: Stand::Free,
+        state: QuestionState::Free,
         question: Question::PortInfo,
         transaction_id: 0,
         next: Duration::ZERO,
@@ -86,14 +86,14 @@ impl<'s> Client<'s> {
         deadline: Duration,
     ) -> Result<QuestionId, SaError> {
         let capacity = self.slots.len();
-        let free = |slot: &&mut QuestionSlot| matches!(slot.stand, Stand::Free);
+        let free = |slot: &&mut QuestionSlot| matches!(slot.state, QuestionState::Free);
         let slot = self.slots.iter_mut().find(free).ok_or(SaError::NoSlots {
             what: "questions",
             capacity,
         })?;
         self.asked += 1;
         *slot = QuestionSlot {
-            stand: Stand::Asked,
+            state: QuestionState::Asked,
             question: *question,
             // An odd multiplier: no name comes again.
             transaction_id: self
@@ -118,29 +118,29 @@ impl<'s> Client<'s> {
     /// What became of a question; `None` while it is under way. Can be had once.
     pub fn outcome(&mut self, id: QuestionId) -> Option<Result<Answer, SaError>> {
         let slot = self.find(id.0)?;
-        let Stand::Told(outcome) = slot.stand else {
+        let QuestionState::Answered(outcome) = slot.state else {
             return None;
         };
-        slot.stand = Stand::Free;
+        slot.state = QuestionState::Free;
         Some(outcome)
     }
 
-    /// Nobody wants to know any more.
+    /// The answer is not wanted any more.
     pub fn cancel(&mut self, id: QuestionId) {
         if let Some(slot) = self.find(id.0) {
-            slot.stand = Stand::Free;
+            slot.state = QuestionState::Free;
         }
     }
 
     /// Questions that are under way, or answered and not fetched.
     pub fn in_use(&self) -> usize {
-        let used = |slot: &&QuestionSlot| !matches!(slot.stand, Stand::Free);
+        let used = |slot: &&QuestionSlot| !matches!(slot.state, QuestionState::Free);
         self.slots.iter().filter(used).count()
     }
 
     fn find(&mut self, transaction_id: u64) -> Option<&mut QuestionSlot> {
         let named = |slot: &&mut QuestionSlot| {
-            slot.transaction_id == transaction_id && !matches!(slot.stand, Stand::Free)
+            slot.transaction_id == transaction_id && !matches!(slot.state, QuestionState::Free)
         };
         self.slots.iter_mut().find(named)
     }
@@ -148,13 +148,13 @@ impl<'s> Client<'s> {
     /// Gives up what has taken too long.
     pub fn handle_timeout(&mut self, now: Duration) {
         for slot in self.slots.iter_mut() {
-            if matches!(slot.stand, Stand::Asked) && now >= slot.deadline {
+            if matches!(slot.state, QuestionState::Asked) && now >= slot.deadline {
                 let error = if slot.busy {
                     SaError::Status(SaStatus::BUSY)
                 } else {
                     SaError::NoAnswer
                 };
-                slot.stand = Stand::Told(Err(error));
+                slot.state = QuestionState::Answered(Err(error));
             }
         }
     }
@@ -162,7 +162,7 @@ impl<'s> Client<'s> {
     /// When [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) have to be called at the
     /// latest.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let asked = |slot: &&QuestionSlot| matches!(slot.stand, Stand::Asked);
+        let asked = |slot: &&QuestionSlot| matches!(slot.state, QuestionState::Asked);
         let due = |slot: &QuestionSlot| slot.next.min(slot.deadline);
         self.slots.iter().filter(asked).map(due).min()
     }
@@ -172,14 +172,14 @@ impl<'s> Client<'s> {
         self.handle_timeout(now);
         let longest = self.config.longest_interval;
         for slot in self.slots.iter_mut() {
-            if !matches!(slot.stand, Stand::Asked) || now < slot.next {
+            if !matches!(slot.state, QuestionState::Asked) || now < slot.next {
                 continue;
             }
             slot.next = now.saturating_add(slot.interval);
             slot.interval = slot.interval.saturating_mul(2).min(longest);
             match slot.write(mad) {
                 Ok(()) => return true,
-                Err(error) => slot.stand = Stand::Told(Err(SaError::Mad(error))),
+                Err(error) => slot.state = QuestionState::Answered(Err(SaError::Mad(error))),
             }
         }
         false
@@ -194,7 +194,7 @@ impl<'s> Client<'s> {
         let transaction_id = header.transaction_id;
         let slot = self
             .find(transaction_id)
-            .filter(|slot| matches!(slot.stand, Stand::Asked) && slot.is_answered_by(&mad))
+            .filter(|slot| matches!(slot.state, QuestionState::Asked) && slot.is_answered_by(&mad))
             .ok_or(Ignored::Unexpected { transaction_id })?;
         if header.status.is_busy() {
             slot.busy = true;
@@ -202,7 +202,7 @@ impl<'s> Client<'s> {
             slot.next = slot.next.max(now.saturating_add(slot.interval));
             return Ok(());
         }
-        slot.stand = Stand::Told(if header.status.is_success() {
+        slot.state = QuestionState::Answered(if header.status.is_success() {
             slot.understand(&mad)
         } else {
             Err(SaError::Status(header.status))

@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! A question is repeated until it is answered or its time is up, at intervals that double; whoever is told that subnet
+//! A question is repeated until it is answered or its time is up, at intervals that double; a caller that is told that subnet
 //! administration is busy keeps that pace. All of it is one MAD each way: no answer of these is longer.
 
 mod client;
@@ -104,7 +104,7 @@ pub struct QuestionId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SaError {
-    /// Nobody answered in time.
+    /// No answer came in time.
     NoAnswer,
     /// The answer is no; [`SaStatus::BUSY`] if it was so until the time was up.
     Status(SaStatus),

@@ -13,7 +13,7 @@ extern crate alloc;
 
 #[cfg_attr(
     not(feature = "rping"),
-    expect(dead_code, reason = "its patience is that of all images")
+    expect(dead_code, reason = "its attempt is that of all images")
 )]
 #[path = "../../../examples/common/channel.rs"]
 mod channel;

@@ -82,7 +82,7 @@ pub(crate) fn run(
         replies,
         sidr: &mut [],
         groups: &mut [],
-        parked: &mut [rdma::ParkedSlot::EMPTY; 4],
+        deferred_mads: &mut [rdma::DeferredMadSlot::EMPTY; 4],
     };
     let mut cm = RdmaCm::new(device, neighbours, config, storage)?;
     work(&mut cm)

@@ -49,7 +49,7 @@ fn manager(
         replies: vec![ReplySlot::EMPTY; 16].leak(),
         sidr: &mut [],
         groups: &mut [],
-        parked: &mut [],
+        deferred_mads: &mut [],
     };
     let table = StaticNeighbours(neighbours.leak());
     let mut config = rdma::Config::new(seed);

@@ -1,12 +1,12 @@
 //! Alternate paths: in REQ and REP, and LAP and APR on an established connection (IBTA volume 1, chapter 12.8). InfiniBand
-//! only; whoever drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused. A build without InfiniBand ignores
+//! only; a caller that drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused. A build without InfiniBand ignores
 //! LAP and APR.
 
 pub(super) mod types;
 
 use core::time::Duration;
 
-use self::types::{AlternatePath, AlternateSlot, Failover, Heard};
+use self::types::{AlternatePath, AlternateSlot, AnsweredLap, Failover};
 use super::error::{CmError, at_most, fits};
 use super::machine::Engine;
 use super::slot::{Answer, ev, own_transaction, tx};
@@ -129,8 +129,8 @@ impl Engine<'_> {
         alternate.state = LapState::Idle;
         alternate.status = Some(status.0);
         alternate.has_answer = true;
-        alternate.heard.rotate_left(1);
-        alternate.heard[3] = Heard {
+        alternate.answered.rotate_left(1);
+        alternate.answered[3] = AnsweredLap {
             transaction_id: alternate.transaction_id,
             path: alternate.path,
             until: nanos(now).saturating_add(keep),
@@ -299,11 +299,13 @@ impl Engine<'_> {
                 return Err(Ignored::Unexpected(Attribute::Lap));
             }
         }
-        let again = |heard: &Heard| {
-            heard.transaction_id == mad.transaction_id() && heard.path == path && now < heard.until
+        let again = |answered: &AnsweredLap| {
+            answered.transaction_id == mad.transaction_id()
+                && answered.path == path
+                && now < answered.until
         };
-        if alternate.heard.iter().any(again) {
-            if alternate.has_answer && again(&alternate.heard[3]) {
+        if alternate.answered.iter().any(again) {
+            if alternate.has_answer && again(&alternate.answered[3]) {
                 self.send(index, tx::ALTERNATE);
             }
             return Err(Ignored::Duplicate(Attribute::Lap));

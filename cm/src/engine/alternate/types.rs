@@ -123,16 +123,16 @@ pub enum Failover {
     Rejected = 2,
 }
 
-/// A LAP that was answered. The path belongs to its name, since not everybody gives each LAP a transaction of its own.
+/// A LAP that was answered. The path belongs to its name, since some managers do not give each LAP a transaction of its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
+pub(super) struct AnsweredLap {
     pub(super) transaction_id: u64,
     pub(super) path: AlternatePath,
     /// Until when it may come again.
     pub(super) until: u64,
 }
 
-impl Heard {
+impl AnsweredLap {
     pub(super) const NOTHING: Self = Self {
         transaction_id: 0,
         path: AlternatePath::NONE,
@@ -155,7 +155,7 @@ pub struct AlternateSlot {
     pub(super) laps_sent: u8,
     pub(super) has_answer: bool,
     /// The other end's last LAPs, oldest first: a late one of them is no new one.
-    pub(super) heard: [Heard; 4],
+    pub(super) answered: [AnsweredLap; 4],
     /// Of the answer; `None` when the other end gave none.
     pub(super) status: Option<u8>,
     pub(super) info_len: u8,
@@ -174,7 +174,7 @@ impl AlternateSlot {
         transaction_id: 0,
         laps_sent: 0,
         has_answer: false,
-        heard: [Heard::NOTHING; 4],
+        answered: [AnsweredLap::NOTHING; 4],
         status: None,
         info_len: 0,
         private_len: 0,

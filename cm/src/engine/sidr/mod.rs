@@ -138,7 +138,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The user is done with a request, whatever its state. No event follows. Whoever asked is told that the service
+    /// The user is done with a request, whatever its state. No event follows. The peer that asked is told that the service
     /// refused ([`SidrStatus::REJECTED`]).
     pub fn sidr_release(&mut self, now: Duration, id: SidrId) -> Result<(), CmError> {
         let index = self
@@ -330,7 +330,7 @@ impl Engine<'_> {
                     }
                 }
                 SidrState::Asked => {
-                    // Whoever asked has given up. The application may still answer: it will hear that there is no such
+                    // The peer that asked has given up. The application may still answer: it will hear that there is no such
                     // request any more.
                     self.sidr_settle_backlog(index);
                     self.sidr.release(index, self.hash_seed);

@@ -220,7 +220,7 @@ impl<'s> Table<'s> {
         !cfg!(feature = "datagrams") || self.in_use == 0 && self.kept.first == NIL
     }
 
-    /// Whether nothing has to be done at this time. Costs next to nothing where nobody resolves services.
+    /// Whether nothing has to be done at this time. Costs next to nothing where no services are resolved.
     #[inline]
     pub(in crate::engine) fn is_ahead_of(&self, now: u64) -> bool {
         self.is_idle() || self.wheel.is_ahead_of(now)

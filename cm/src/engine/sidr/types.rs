@@ -88,7 +88,7 @@ pub struct SidrEvent<'a> {
 /// What happened. Private data is as long as the message's field: its true length is not on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidrEventKind<'a> {
-    /// Somebody asks for a service. To be answered with `sidr_reply` or `sidr_reject`.
+    /// A peer asks for a service. To be answered with `sidr_reply` or `sidr_reject`.
     Request {
         /// Who was asked for.
         listener: ListenerId,
@@ -96,7 +96,7 @@ pub enum SidrEventKind<'a> {
         listener_user: u64,
         /// The service.
         service_id: u64,
-        /// The path to whoever asks, with the partition in which the service is wanted.
+        /// The path to the peer that asks, with the partition in which the service is wanted.
         address: Address,
         /// 216 bytes.
         private_data: &'a [u8],

@@ -46,7 +46,7 @@ record! {
         scope: u8 = 48, 0, 4;
         /// How the port is, or wants to be, in the group: bits of [`JoinState`].
         join_state: u8 = 48, 4, 4;
-        /// 1 if somebody else may do this for the port.
+        /// 1 if another party may do this for the port.
         proxy_join: u8 = 49, 0, 1;
     }
     gids {

@@ -14,7 +14,7 @@ impl SaStatus {
     pub const SUCCESS: Self = Self(0);
     /// Too much to do: ask again later.
     pub const BUSY: Self = Self(0x0001);
-    /// Somebody else answers such questions.
+    /// Another port answers such questions.
     pub const REDIRECT: Self = Self(0x0002);
     /// The class or its version is not supported.
     pub const BAD_VERSION: Self = Self(0x0004);

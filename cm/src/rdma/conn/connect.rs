@@ -77,13 +77,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if slot.port_space.is_datagram() {
             return self.ask_for_service(id, param.map_or(&[][..], |param| param.private_data));
         }
-        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
-        let (qp_num, srq) = match (&slot.qp, param) {
+        let (qp_num, srq) = match (&slot.objects.qp, param) {
             (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
             (None, Some(param)) => (param.qp_num, param.srq),
-            // Nobody could say which QP is to be connected.
+            // It would not be known which QP is to be connected.
             (None, None) => return Err(RdmaError::NoQp),
         };
         let param = param.copied().unwrap_or_default();
@@ -115,10 +115,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     Transport::Rc
                 },
                 local_qpn: qp_num,
-                path_mtu: slot.path_mtu,
-                rate: slot.rate,
-                packet_life_time: slot.packet_life_time,
-                ack_timeout: slot.ack_timeout,
+                path_mtu: slot.route.path_mtu,
+                rate: slot.route.rate,
+                packet_life_time: slot.route.packet_life_time,
+                ack_timeout: slot.options.ack_timeout,
                 responder_resources,
                 initiator_depth,
                 flow_control: param.flow_control,
@@ -126,24 +126,24 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 retry_count: param.retry_count.min(7),
                 rnr_retry_count: param.rnr_retry_count.min(7),
                 srq,
-                timers: slot.timers.unwrap_or(defaults),
-                ece: slot.ece,
+                timers: slot.options.timers.unwrap_or(defaults),
+                ece: slot.conn.ece,
                 private_data: &data[..end],
                 user: id.to_user(),
-                ..ConnectParams::new(slot.address)
+                ..ConnectParams::new(slot.route.address)
             },
         )?;
         let slot = &mut self.ids[index];
-        slot.connection = Some(connection);
+        slot.conn.id = Some(connection);
         slot.state = IdState::Connect;
-        slot.responder_resources = responder_resources;
-        slot.initiator_depth = initiator_depth;
-        slot.failure = None;
+        slot.conn.responder_resources = responder_resources;
+        slot.conn.initiator_depth = initiator_depth;
+        slot.events.failure = None;
         // Kept for another attempt; no event has it.
-        slot.private[..param.private_data.len()].copy_from_slice(param.private_data);
-        slot.private_len = param.private_data.len() as u8;
-        slot.private_event = None;
-        slot.stale_retries = self.config.stale_retries;
+        slot.events.private[..param.private_data.len()].copy_from_slice(param.private_data);
+        slot.events.private_len = param.private_data.len() as u8;
+        slot.events.private_event = None;
+        slot.conn.stale_retries = self.config.stale_retries;
         self.give_timers(index);
         self.flush(now)?;
         self.complete(id)
@@ -162,12 +162,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let connection = self.unanswered(index, "accept")?;
         let slot = &self.ids[index];
-        let (qp_num, srq) = match (&slot.qp, param) {
+        let (qp_num, srq) = match (&slot.objects.qp, param) {
             (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
             (None, Some(param)) => (param.qp_num, param.srq),
             (None, None) => return Err(RdmaError::NoQp),
         };
-        let has_qp = slot.qp.is_some();
+        let has_qp = slot.objects.qp.is_some();
         let param = param.copied().unwrap_or_default();
         fits(param.private_data.len(), ACCEPT_PRIVATE_DATA_MAX)?;
         let asked = self.engine.qp_params(connection)?;
@@ -200,7 +200,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             flow_control: param.flow_control,
             rnr_retry_count: param.rnr_retry_count.min(7),
             srq,
-            ece: self.ids[index].ece,
+            ece: self.ids[index].conn.ece,
             private_data: param.private_data,
             ..ReplyParams::new(qp_num)
         };
@@ -213,10 +213,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(error.into());
         }
         let slot = &mut self.ids[index];
-        slot.accepted = true;
-        slot.responder_resources = depths.responder_resources;
-        slot.initiator_depth = depths.initiator_depth;
-        slot.failure = None;
+        slot.conn.accepted = true;
+        slot.conn.responder_resources = depths.responder_resources;
+        slot.conn.initiator_depth = depths.initiator_depth;
+        slot.events.failure = None;
         self.flush(now)?;
         self.complete(id)
     }
@@ -249,7 +249,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Confirms a connection whose QP is not the id's (`rdma_establish`), after `ConnectResponse`: sends RTU.
     pub fn establish(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.index(id)?;
-        if self.ids[index].qp.is_some() {
+        if self.ids[index].objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
         let connection = self.connection(index, "establish")?;
@@ -265,7 +265,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !self.engine.notify_established(connection)? {
             return Err(RdmaError::AlreadyConnected);
         }
-        self.work(self.now());
+        self.process_events(self.now());
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         call: &'static str,
     ) -> Result<ConnectionId, RdmaError> {
         let slot = &self.ids[index];
-        slot.connection.ok_or(RdmaError::WrongState {
+        slot.conn.id.ok_or(RdmaError::WrongState {
             call,
             state: slot.state,
         })
@@ -315,7 +315,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             self.engine.state(connection)?,
             State::ReqReceived | State::MraReqSent
         );
-        if slot.passive && waits {
+        if slot.conn.passive && waits {
             Ok(connection)
         } else {
             Err(RdmaError::WrongState {

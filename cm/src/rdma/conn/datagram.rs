@@ -20,7 +20,7 @@ use crate::rdma::types::{
 };
 
 /// An engine's event, apart from its data.
-enum What {
+enum Outcome {
     Request { service: u64, address: Address },
     Resolved { qpn: u32, qkey: u32, ece: Ece },
     Refused(SidrStatus),
@@ -37,7 +37,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         fits(private_data.len(), UD_CONNECT_PRIVATE_DATA_MAX)?;
         let index = self.index(id)?;
         let slot = &self.ids[index];
-        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
         let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
@@ -49,16 +49,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let sidr = self.engine.sidr_request(
             now,
             &SidrParams {
-                timers: slot.timers.unwrap_or(defaults),
+                timers: slot.options.timers.unwrap_or(defaults),
                 private_data: &data[..end],
                 user: id.to_user(),
-                ..SidrParams::new(service_id(slot.port_space, peer.port()), slot.address)
+                ..SidrParams::new(service_id(slot.port_space, peer.port()), slot.route.address)
             },
         )?;
         let slot = &mut self.ids[index];
-        slot.sidr = Some(sidr);
+        slot.conn.sidr = Some(sidr);
         slot.state = IdState::Connect;
-        slot.failure = None;
+        slot.events.failure = None;
         self.flush(now)?;
         self.complete(id)
     }
@@ -71,7 +71,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), RdmaError> {
         let sidr = self.asked(index, "accept")?;
         let slot = &self.ids[index];
-        let qpn = match (&slot.qp, param) {
+        let qpn = match (&slot.objects.qp, param) {
             (Some(qp), _) => qp.qpn().number(),
             (None, Some(param)) => param.qp_num,
             (None, None) => return Err(RdmaError::NoQp),
@@ -81,14 +81,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         let reply = SidrReply {
             private_data,
-            ece: slot.ece,
+            ece: slot.conn.ece,
             ..SidrReply::new(qpn, UDP_QKEY)
         };
         self.engine.sidr_reply(now, sidr, &reply)?;
         let slot = &mut self.ids[index];
-        slot.sidr = None;
-        slot.accepted = true;
-        slot.current = None;
+        slot.conn.sidr = None;
+        slot.conn.accepted = true;
+        slot.events.current = None;
         self.flush(now)
     }
 
@@ -103,15 +103,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         self.engine
             .sidr_reject(now, sidr, SidrStatus::REJECTED, &[], private_data)?;
-        self.ids[index].sidr = None;
+        self.ids[index].conn.sidr = None;
         self.flush(now)
     }
 
     /// The question that an id has to answer.
     fn asked(&self, index: usize, call: &'static str) -> Result<SidrId, RdmaError> {
         let slot = &self.ids[index];
-        slot.sidr
-            .filter(|_| slot.passive)
+        slot.conn
+            .sidr
+            .filter(|_| slot.conn.passive)
             .ok_or(RdmaError::WrongState {
                 call,
                 state: slot.state,
@@ -119,7 +120,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Acts on what the engine reports of datagram services.
-    pub(crate) fn work_on_services(&mut self, now: Duration) {
+    pub(crate) fn process_sidr_events(&mut self, now: Duration) {
         if !cfg!(feature = "datagrams") {
             return;
         }
@@ -138,7 +139,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     ..
                 } => {
                     keep(private_data);
-                    What::Request {
+                    Outcome::Request {
                         service: service_id,
                         address,
                     }
@@ -151,7 +152,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     ..
                 } => {
                     keep(private_data);
-                    What::Resolved { qpn, qkey, ece }
+                    Outcome::Resolved { qpn, qkey, ece }
                 }
                 SidrEventKind::Refused {
                     status,
@@ -159,13 +160,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     ..
                 } => {
                     keep(private_data);
-                    What::Refused(status)
+                    Outcome::Refused(status)
                 }
-                SidrEventKind::Unreachable => What::Unreachable,
+                SidrEventKind::Unreachable => Outcome::Unreachable,
             };
             let (sidr, user) = (event.id, event.user);
             let data = &data[..len];
-            if let What::Request { service, address } = what {
+            if let Outcome::Request { service, address } = what {
                 if let Err(status) = self.on_service_request(sidr, service, address, data) {
                     let _ = self.engine.sidr_reject(now, sidr, status, &[], &[]);
                 }
@@ -174,29 +175,29 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             let Ok(index) = self.index(CmId::from_user(user)) else {
                 continue;
             };
-            if self.ids[index].sidr != Some(sidr) {
+            if self.ids[index].conn.sidr != Some(sidr) {
                 continue;
             }
-            self.ids[index].sidr = None;
+            self.ids[index].conn.sidr = None;
             match what {
-                What::Request { .. } => {}
-                What::Resolved { qpn, qkey, ece } => {
-                    self.ids[index].remote_ece = ece;
+                Outcome::Request { .. } => {}
+                Outcome::Resolved { qpn, qkey, ece } => {
+                    self.ids[index].conn.remote_ece = ece;
                     self.on_service(index, qpn, qkey, data);
                 }
-                What::Refused(status) => {
-                    self.keep(index, EventType::Unreachable, data);
-                    self.ids[index].failure = Some(RdmaError::ServiceRefused(status));
+                Outcome::Refused(status) => {
+                    self.store_private_data(index, EventType::Unreachable, data);
+                    self.ids[index].events.failure = Some(RdmaError::ServiceRefused(status));
                     self.push(index, EventType::Unreachable, i32::from(status.0));
                 }
-                What::Unreachable => {
+                Outcome::Unreachable => {
                     self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable);
                 }
             }
         }
     }
 
-    /// A SIDR_REQ: finds the listener and makes an id for whoever asks.
+    /// A SIDR_REQ: finds the listener and makes an id for the peer that asks.
     fn on_service_request(
         &mut self,
         sidr: SidrId,
@@ -208,13 +209,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .open_request(&address, data)
             .map_err(|_| SidrStatus::REJECTED)?;
         let index = self
-            .adopt(self.now(), service, &header, address, None)
+            .accept_request(self.now(), service, &header, address, None)
             .map_err(|refusal| match refusal {
-                Refusal::NobodyListens => SidrStatus::REJECTED,
+                Refusal::NoListener => SidrStatus::REJECTED,
                 Refusal::NoRoom | Refusal::Later => SidrStatus::NO_QP,
             })?;
-        self.ids[index].sidr = Some(sidr);
-        self.keep(index, EventType::ConnectRequest, user_data);
+        self.ids[index].conn.sidr = Some(sidr);
+        self.store_private_data(index, EventType::ConnectRequest, user_data);
         self.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
@@ -222,8 +223,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// A SIDR_REP with a QP.
     fn on_service(&mut self, index: usize, qpn: u32, qkey: u32, data: &[u8]) {
         let slot = &mut self.ids[index];
-        if slot.qkey != 0 && slot.qkey != qkey {
-            let ours = slot.qkey;
+        if slot.conn.qkey != 0 && slot.conn.qkey != qkey {
+            let ours = slot.conn.qkey;
             let theirs = qkey;
             self.push_failure(
                 index,
@@ -232,10 +233,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             );
             return;
         }
-        slot.qkey = qkey;
-        slot.remote_qpn = qpn;
-        slot.remote_qkey = qkey;
-        self.keep(index, EventType::Established, data);
+        slot.conn.qkey = qkey;
+        slot.conn.remote_qpn = qpn;
+        slot.conn.remote_qkey = qkey;
+        self.store_private_data(index, EventType::Established, data);
         self.push(index, EventType::Established, 0);
     }
 

@@ -16,7 +16,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// id, and with a vendor.
     pub fn set_local_ece(&mut self, id: CmId, ece: Ece) -> Result<(), RdmaError> {
         let slot = self.slot_mut(id)?;
-        if slot.qp.is_some() {
+        if slot.objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
         if ece.vendor_id == 0 || ece.vendor_id > 0xff_ffff {
@@ -26,7 +26,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 max: 0xff_ffff,
             });
         }
-        slot.ece = ece;
+        slot.conn.ece = ece;
         Ok(())
     }
 
@@ -34,12 +34,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// without a QP on the id.
     pub fn get_remote_ece(&self, id: CmId) -> Result<Ece, RdmaError> {
         let slot = self.slot(id)?;
-        if slot.qp.is_some() {
+        if slot.objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
-        match slot.connection {
+        match slot.conn.id {
             Some(connection) => Ok(self.engine.remote_ece(connection)?),
-            None => Ok(slot.remote_ece),
+            None => Ok(slot.conn.remote_ece),
         }
     }
 

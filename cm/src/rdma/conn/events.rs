@@ -19,14 +19,14 @@ use crate::rdma::types::{
 
 /// Why a request does not reach an application.
 pub(crate) enum Refusal {
-    NobodyListens,
+    NoListener,
     NoRoom,
     /// No room yet: as if the request had got lost, so that it comes again.
     Later,
 }
 
 /// An engine's event, apart from its data.
-enum What {
+enum Outcome {
     Request,
     Reply,
     Established,
@@ -38,7 +38,7 @@ enum What {
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Acts on what the engine reports.
-    pub(crate) fn work(&mut self, now: Duration) {
+    pub(crate) fn process_events(&mut self, now: Duration) {
         let mut data = [0; ACCEPT_PRIVATE_DATA_MAX];
         while let Some(event) = self.engine.poll_event() {
             let mut len = 0;
@@ -49,30 +49,30 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             let what = match event.kind {
                 EventKind::ConnectRequest { private_data, .. } => {
                     keep(private_data);
-                    What::Request
+                    Outcome::Request
                 }
                 EventKind::Reply { private_data } => {
                     keep(private_data);
-                    What::Reply
+                    Outcome::Reply
                 }
-                EventKind::Established { .. } => What::Established,
+                EventKind::Established { .. } => Outcome::Established,
                 EventKind::Rejected {
                     reason,
                     private_data,
                     ..
                 } => {
                     keep(private_data);
-                    What::Rejected(reason)
+                    Outcome::Rejected(reason)
                 }
-                EventKind::Unreachable { .. } => What::Unreachable,
-                EventKind::Disconnected { cause, .. } => What::Disconnected(cause),
-                EventKind::TimewaitExit => What::TimewaitExit,
+                EventKind::Unreachable { .. } => Outcome::Unreachable,
+                EventKind::Disconnected { cause, .. } => Outcome::Disconnected(cause),
+                EventKind::TimewaitExit => Outcome::TimewaitExit,
                 // RoCE has no alternate paths: the engine has no slots for them and refuses by itself.
                 EventKind::AlternatePath { .. } | EventKind::AlternateResponse { .. } => continue,
             };
             let (connection, user) = (event.connection, event.user);
             let data = &data[..len];
-            if let What::Request = what {
+            if let Outcome::Request = what {
                 match self.on_request(now, connection, data) {
                     Ok(()) => {}
                     Err(Some(reason)) => {
@@ -87,25 +87,25 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 let _ = self.engine.release(now, connection);
                 continue;
             };
-            if self.ids[index].connection != Some(connection) {
+            if self.ids[index].conn.id != Some(connection) {
                 continue;
             }
             match what {
-                What::Request => {}
-                What::Reply => self.on_reply(now, index, connection, data),
-                What::Established => self.push(index, EventType::Established, 0),
-                What::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
-                What::Rejected(reason) => {
+                Outcome::Request => {}
+                Outcome::Reply => self.on_reply(now, index, connection, data),
+                Outcome::Established => self.push(index, EventType::Established, 0),
+                Outcome::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
+                Outcome::Rejected(reason) => {
                     self.flush_qp(index);
-                    self.keep(index, EventType::Rejected, data);
-                    self.ids[index].failure = Some(RdmaError::Rejected(reason));
+                    self.store_private_data(index, EventType::Rejected, data);
+                    self.ids[index].events.failure = Some(RdmaError::Rejected(reason));
                     self.push(index, EventType::Rejected, i32::from(reason.0));
                 }
-                What::Unreachable if self.forget_unseen(index) => {}
-                What::Unreachable => {
+                Outcome::Unreachable if self.forget_unseen(index) => {}
+                Outcome::Unreachable => {
                     self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
                 }
-                What::Disconnected(cause) => {
+                Outcome::Disconnected(cause) => {
                     let status = if cause == DisconnectCause::TimedOut {
                         -errno::ETIMEDOUT
                     } else {
@@ -114,17 +114,17 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     self.ids[index].state = IdState::Disconnect;
                     self.push(index, EventType::Disconnected, status);
                 }
-                What::TimewaitExit => self.push(index, EventType::TimewaitExit, 0),
+                Outcome::TimewaitExit => self.push(index, EventType::TimewaitExit, 0),
             }
         }
-        self.work_on_services(now);
+        self.process_sidr_events(now);
     }
 
-    pub(crate) fn keep(&mut self, index: usize, event: EventType, data: &[u8]) {
+    pub(crate) fn store_private_data(&mut self, index: usize, event: EventType, data: &[u8]) {
         let slot = &mut self.ids[index];
-        slot.private[..data.len()].copy_from_slice(data);
-        slot.private_len = data.len() as u8;
-        slot.private_event = Some(event);
+        slot.events.private[..data.len()].copy_from_slice(data);
+        slot.events.private_len = data.len() as u8;
+        slot.events.private_event = Some(event);
     }
 
     /// A REQ: finds the listener and makes an id for the new connection. Otherwise says why not, if the peer is to know.
@@ -143,23 +143,23 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let (header, user_data) = self.open_request(&address, data).map_err(|_| bad)?;
         let index = self
-            .adopt(now, service, &header, address, Some(connection))
+            .accept_request(now, service, &header, address, Some(connection))
             .map_err(|refusal| match refusal {
-                Refusal::NobodyListens => bad,
+                Refusal::NoListener => bad,
                 Refusal::NoRoom => Some(RejectReason::NO_RESOURCES),
                 Refusal::Later => None,
             })?;
-        self.ids[index].connection = Some(connection);
+        self.ids[index].conn.id = Some(connection);
         self.give_timers(index);
         let id = self.id_of(index);
         let _ = self.engine.set_user(connection, id.to_user());
-        self.keep(index, EventType::ConnectRequest, user_data);
+        self.store_private_data(index, EventType::ConnectRequest, user_data);
         self.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
 
     /// Makes an id for a request to one of the listeners.
-    pub(crate) fn adopt(
+    pub(crate) fn accept_request(
         &mut self,
         now: Duration,
         service: u64,
@@ -170,39 +170,42 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let port = service as u16;
         // A wildcard listener stands for this device's addresses, not for any.
         let ours = self.is_own(header.destination) && self.can_ask(header);
-        let port_space = PortSpace::of_service(service).ok_or(Refusal::NobodyListens)?;
+        let port_space = PortSpace::of_service(service).ok_or(Refusal::NoListener)?;
         let listener = self
             .find_listener(port_space, port, header.destination)
             .filter(|_| ours);
-        let listener = listener.ok_or(Refusal::NobodyListens)?;
+        let listener = listener.ok_or(Refusal::NoListener)?;
         let pkey_index = self
             .pkey_index(address.pkey)
-            .map_err(|_| Refusal::NobodyListens)?;
+            .map_err(|_| Refusal::NoListener)?;
         self.make_room(now, listener, newcomer)?;
         let index = self.take_slot().map_err(|_| Refusal::NoRoom)? as usize;
         let listen_id = self.id_of(listener);
         let parent = &mut self.ids[listener];
-        parent.unread += 1;
-        let (target, context) = (parent.target, parent.context);
+        parent.conn.unread += 1;
+        let (target, context) = (parent.events.target, parent.context);
         let id_type = parent.id_type;
-        let (tos, ack_timeout, min_rnr_timer) =
-            (parent.tos, parent.ack_timeout, parent.min_rnr_timer);
-        let (timers, auto_mra) = (parent.timers, parent.auto_mra);
+        let (tos, ack_timeout, min_rnr_timer) = (
+            parent.options.tos,
+            parent.options.ack_timeout,
+            parent.options.min_rnr_timer,
+        );
+        let (timers, auto_mra) = (parent.options.timers, parent.options.auto_mra);
         let slot = &mut self.ids[index];
         slot.start(target, context, port_space);
         slot.id_type = id_type;
-        slot.passive = true;
-        slot.bound = true;
+        slot.conn.passive = true;
+        slot.route.bound = true;
         slot.state = IdState::Connect;
-        slot.listen_id = Some(listen_id);
-        slot.local = Some(SocketAddr::new(header.destination, port));
-        slot.peer = Some(SocketAddr::new(header.source, header.source_port));
-        slot.tos = tos;
-        slot.ack_timeout = ack_timeout;
-        slot.min_rnr_timer = min_rnr_timer;
-        (slot.timers, slot.auto_mra) = (timers, auto_mra);
-        slot.address = address;
-        slot.pkey_index = pkey_index;
+        slot.conn.listen_id = Some(listen_id);
+        slot.route.local = Some(SocketAddr::new(header.destination, port));
+        slot.route.peer = Some(SocketAddr::new(header.source, header.source_port));
+        slot.options.tos = tos;
+        slot.options.ack_timeout = ack_timeout;
+        slot.options.min_rnr_timer = min_rnr_timer;
+        (slot.options.timers, slot.options.auto_mra) = (timers, auto_mra);
+        slot.route.address = address;
+        slot.route.pkey_index = pkey_index;
         if matches!(target, Target::Channel(_)) {
             self.count_user(target, true);
         }
@@ -220,7 +223,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), Refusal> {
         let capacity = self.ids.len();
         let full = |cm: &Self| {
-            cm.in_use >= capacity || cm.ids[listener].unread >= cm.ids[listener].backlog
+            cm.in_use >= capacity || cm.ids[listener].conn.unread >= cm.ids[listener].conn.backlog
         };
         let share = capacity / 8;
         let many = newcomer.is_some_and(|newcomer| self.engine.half_open_beside(newcomer) > share);
@@ -263,12 +266,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Discards the id of a request that the application has not fetched, so that it need not hear of its end either.
     fn forget_unseen(&mut self, index: usize) -> bool {
         let slot = &self.ids[index];
-        let unseen = slot.pending.front();
+        let unseen = slot.events.pending.front();
         if !unseen.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
             return false;
         }
-        if let Some(listener) = slot.listen_id.and_then(|id| self.index(id).ok()) {
-            self.ids[listener].unread = self.ids[listener].unread.saturating_sub(1);
+        if let Some(listener) = slot.conn.listen_id.and_then(|id| self.index(id).ok()) {
+            self.ids[listener].conn.unread = self.ids[listener].conn.unread.saturating_sub(1);
         }
         self.discard(index);
         true
@@ -298,8 +301,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// A REP: brings the QP up and confirms.
     fn on_reply(&mut self, now: Duration, index: usize, connection: ConnectionId, data: &[u8]) {
-        if self.ids[index].qp.is_none() {
-            self.keep(index, EventType::ConnectResponse, data);
+        if self.ids[index].objects.qp.is_none() {
+            self.store_private_data(index, EventType::ConnectResponse, data);
             self.push(index, EventType::ConnectResponse, 0);
             return;
         }
@@ -308,7 +311,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .and_then(|()| self.engine.ready(connection, &[]).map_err(RdmaError::from));
         match up {
             Ok(()) => {
-                self.keep(index, EventType::Established, data);
+                self.store_private_data(index, EventType::Established, data);
                 self.push(index, EventType::Established, 0);
             }
             Err(error) => {
@@ -350,7 +353,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let _ = event;
     }
 
-    /// Puts an event of the application's own into the id's queue (`rdma_write_cm_event`), for instance to wake up whoever
+    /// Puts an event of the application's own into the id's queue (`rdma_write_cm_event`), for instance to wake up the thread that
     /// waits there.
     pub fn write_cm_event(&mut self, id: CmId, status: i32, arg: u64) -> Result<(), RdmaError> {
         let index = self.index(id)?;
@@ -368,6 +371,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub fn event(&self, id: CmId) -> Result<Option<CmEvent>, RdmaError> {
         let index = self.index(id)?;
         Ok(self.ids[index]
+            .events
             .current
             .map(|pending| self.describe(index, pending)))
     }
@@ -375,7 +379,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// What was behind the last event of a failure: the event has only an errno, which many errors share. Kept until the next
     /// attempt; on a synchronous id it was the call's result.
     pub fn last_error(&self, id: CmId) -> Result<Option<RdmaError>, RdmaError> {
-        Ok(self.slot(id)?.failure)
+        Ok(self.slot(id)?.events.failure)
     }
 
     /// An event leaves its queue.
@@ -384,7 +388,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if pending.event == EventType::ConnectRequest
             && let Some(listener) = event.listen_id.and_then(|id| self.index(id).ok())
         {
-            self.ids[listener].unread = self.ids[listener].unread.saturating_sub(1);
+            self.ids[listener].conn.unread = self.ids[listener].conn.unread.saturating_sub(1);
         }
         event
     }
@@ -394,7 +398,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let conn = match pending.event {
             EventType::ConnectRequest | EventType::ConnectResponse | EventType::Established => {
                 let params = slot
-                    .connection
+                    .conn
+                    .id
                     .and_then(|connection| self.engine.qp_params(connection).ok());
                 params.map_or(ConnEvent::default(), |params| ConnEvent {
                     responder_resources: params.max_dest_rd_atomic,
@@ -417,18 +422,18 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             EventType::ConnectRequest | EventType::Established if slot.port_space.is_datagram() => {
                 UdEvent {
-                    ah_attr: self.ah_attr_at(&slot.address, slot.rate),
-                    qp_num: slot.remote_qpn,
-                    qkey: slot.remote_qkey,
+                    ah_attr: self.ah_attr_at(&slot.route.address, slot.route.rate),
+                    qp_num: slot.conn.remote_qpn,
+                    qkey: slot.conn.remote_qkey,
                 }
             }
             _ => UdEvent::default(),
         };
-        let has_data = slot.private_event == Some(pending.event);
+        let has_data = slot.events.private_event == Some(pending.event);
         CmEvent {
             id: self.id_of(index),
             listen_id: if pending.event == EventType::ConnectRequest {
-                slot.listen_id
+                slot.conn.listen_id
             } else {
                 None
             },
@@ -438,9 +443,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             conn,
             ud,
             arg,
-            private_len: if has_data { slot.private_len } else { 0 },
+            private_len: if has_data { slot.events.private_len } else { 0 },
             private: if has_data {
-                slot.private
+                slot.events.private
             } else {
                 [0; ACCEPT_PRIVATE_DATA_MAX]
             },
@@ -453,7 +458,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !self.is_sync(index) {
             return Ok(());
         }
-        self.ids[index].current = None;
+        self.ids[index].events.current = None;
         let target = Target::Id(index as u32);
         let pending = self.block(None, |cm| {
             cm.index(id)?;
@@ -466,8 +471,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
         })?;
         let slot = &mut self.ids[index];
-        slot.current = Some(pending);
-        let failure = slot.failure.take();
+        slot.events.current = Some(pending);
+        let failure = slot.events.failure.take();
         let (event, status) = (pending.event, pending.status);
         match event {
             EventType::AddrError
@@ -490,11 +495,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         loop {
             let slot = &self.ids[index];
             let told = !slot
+                .events
                 .pending
                 .iter()
                 .any(|pending| pending.event == EventType::Disconnected);
             let state = slot
-                .connection
+                .conn
+                .id
                 .and_then(|connection| self.engine.state(connection).ok());
             let over = !matches!(
                 state,
@@ -505,6 +512,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             self.complete(id)?;
             if self.ids[index]
+                .events
                 .current
                 .is_some_and(|current| current.event == EventType::Disconnected)
             {

@@ -12,7 +12,7 @@ use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
-    /// that nobody fetched are refused; 0 and too great a value stand for the maximum.
+    /// that were not fetched are refused; 0 and too great a value stand for the maximum.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
         let index = self.index(id)?;
         if self.ids[index].id_type == IdType::XrcSend {
@@ -33,18 +33,18 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 });
             }
         }
-        let Some(local) = self.ids[index].local else {
+        let Some(local) = self.ids[index].route.local else {
             return Err(RdmaError::NotBound);
         };
         // Ids may share a port as long as only one of them listens to each address.
-        self.check_port(index, local, false, self.ids[index].af_only)?;
+        self.check_port(index, local, false, self.ids[index].options.af_only)?;
         let max = self.config.max_backlog;
         let port = local.port();
         let port_space = self.ids[index].port_space;
         let service = service_id(port_space, port);
         let shared = self.on_port(port_space, port, |slot| {
             if slot.state == IdState::Listen {
-                slot.listener
+                slot.conn.listener
             } else {
                 None
             }
@@ -61,41 +61,45 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             None => self.engine.listen(service, u32::MAX, false, service)?,
         };
         let slot = &mut self.ids[index];
-        slot.listener = Some(listener);
-        slot.backlog = if backlog == 0 || backlog > max {
+        slot.conn.listener = Some(listener);
+        slot.conn.backlog = if backlog == 0 || backlog > max {
             max
         } else {
             backlog
         };
-        slot.unread = 0;
+        slot.conn.unread = 0;
         slot.state = IdState::Listen;
         Ok(())
     }
 
-    /// A listener goes: requests that nobody fetched go with it, and the service if it was the last one on its port.
+    /// A listener goes: requests that were not fetched go with it, and the service if it was the last one on its port.
     pub(crate) fn stop_listening(&mut self, index: usize) {
         let id = self.id_of(index);
-        let target = self.ids[index].target;
+        let target = self.ids[index].events.target;
         let mut at = self.queue(target).head;
         while let Some(slot) = self.ids.get(at as usize) {
-            let next = slot.queue_next;
+            let next = slot.links.queue_next;
             let unread = slot
+                .events
                 .pending
                 .front()
                 .is_some_and(|pending| pending.event == EventType::ConnectRequest);
-            if slot.listen_id == Some(id) && unread {
+            if slot.conn.listen_id == Some(id) && unread {
                 self.discard(at as usize);
             }
             at = next;
         }
-        let Some(listener) = self.ids[index].listener.take() else {
+        let Some(listener) = self.ids[index].conn.listener.take() else {
             return;
         };
         self.ids[index].state = IdState::AddrBound;
         let slot = &self.ids[index];
-        let (port_space, port) = (slot.port_space, slot.local.map_or(0, |local| local.port()));
+        let (port_space, port) = (
+            slot.port_space,
+            slot.route.local.map_or(0, |local| local.port()),
+        );
         if self
-            .on_port(port_space, port, |slot| slot.listener)
+            .on_port(port_space, port, |slot| slot.conn.listener)
             .is_none()
         {
             let _ = self.engine.unlisten(listener);
@@ -112,7 +116,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let mut any = None;
         let mut at = self.port_head(port);
         while let Some(slot) = self.ids.get(at as usize) {
-            if let (IdState::Listen, Some(local)) = (slot.state, slot.local)
+            if let (IdState::Listen, Some(local)) = (slot.state, slot.route.local)
                 && local.port() == port
                 && slot.port_space == port_space
             {
@@ -121,12 +125,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     return Some(at as usize);
                 }
                 // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it was told not to.
-                let takes = ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.af_only;
+                let takes =
+                    ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.options.af_only;
                 if (ip.is_unspecified() || ip.is_loopback()) && takes {
                     any = Some(at as usize);
                 }
             }
-            at = slot.port_next;
+            at = slot.links.port_next;
         }
         any
     }

@@ -1,5 +1,5 @@
 //! Multicast groups of ids for datagrams. On RoCE the group's address is its GID, and the switches are told by the resolver
-//! (IGMP, MLD), so that there is nobody to ask. On InfiniBand subnet administration makes the group, and says how to reach it.
+//! (IGMP, MLD), so that there is no service to ask. On InfiniBand subnet administration makes the group, and says how to reach it.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -53,7 +53,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let index = self.index(id)?;
         let group = join.group;
         let slot = &self.ids[index];
-        let (state, tos) = (slot.state, slot.tos);
+        let (state, tos) = (slot.state, slot.options.tos);
         if !slot.port_space.is_datagram() {
             return Err(RdmaError::WrongPortSpace {
                 call: "join_multicast",
@@ -69,7 +69,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 state,
             });
         }
-        let Some(source) = slot.local.map(|local| local.ip()).filter(|_| slot.bound) else {
+        let Some(source) = slot
+            .route
+            .local
+            .map(|local| local.ip())
+            .filter(|_| slot.route.bound)
+        else {
             return Err(RdmaError::NotBound);
         };
         if !group.is_multicast() {
@@ -113,12 +118,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             send_only: join.send_only,
             ..GroupSlot::EMPTY
         };
-        self.ids[index].failure = None;
+        self.ids[index].events.failure = None;
         match self.attach(index, &slot) {
             Ok(attached) => {
                 slot.attached = attached;
                 self.groups[place] = slot;
-                self.ids[index].groups += 1;
+                self.ids[index].conn.groups += 1;
                 self.push_with(index, EventType::MulticastJoin, 0, place as u64);
             }
             Err(error) => {
@@ -133,7 +138,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Lets an id's QP, if it has one, receive what is sent to a group.
     fn attach(&mut self, index: usize, slot: &GroupSlot) -> Result<bool, RdmaError> {
-        match &mut self.ids[index].qp {
+        match &mut self.ids[index].objects.qp {
             Some(IdQp::Ud(qp)) if !slot.send_only => {
                 qp.attach_mcast(slot.path.dgid)?;
                 Ok(true)
@@ -150,13 +155,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         join: &JoinMulticast,
     ) -> Result<(), RdmaError> {
         let (id, slot) = (self.id_of(index), &self.ids[index]);
-        let pkey = slot.address.pkey;
+        let pkey = slot.route.address.pkey;
         let membership = Membership {
             mgid: mgid(slot.port_space, join.group, pkey),
             port_gid: self.gid.0,
             pkey,
             qkey: UDP_QKEY,
-            traffic_class: slot.tos,
+            traffic_class: slot.options.tos,
             join_state: if join.send_only {
                 JoinState::SendOnlyFullMember
             } else {
@@ -166,8 +171,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         let until = now.saturating_add(JOINING);
         self.resolver.join(now, &membership, until)?;
-        self.ids[index].failure = None;
-        self.ids[index].groups += 1;
+        self.ids[index].events.failure = None;
+        self.ids[index].conn.groups += 1;
         self.groups[place] = GroupSlot {
             owner: Some(id),
             group: join.group,
@@ -219,7 +224,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         place: usize,
         record: &McMemberRecord,
     ) -> Result<(), RdmaError> {
-        let (ours, theirs) = (self.ids[index].qkey, record.qkey);
+        let (ours, theirs) = (self.ids[index].conn.qkey, record.qkey);
         if ours != 0 && ours != theirs {
             return Err(RdmaError::WrongQkey { ours, theirs });
         }
@@ -257,14 +262,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .group_of(id, group)
             .ok_or(RdmaError::NotJoined(group))?;
         let slot = &mut self.ids[index];
-        for _ in 0..slot.pending.len() {
-            if let Some(pending) = slot.pending.pop_front()
+        for _ in 0..slot.events.pending.len() {
+            if let Some(pending) = slot.events.pending.pop_front()
                 && (pending.event != EventType::MulticastJoin || pending.arg != place as u64)
             {
-                let _ = slot.pending.push_back(pending);
+                let _ = slot.events.pending.push_back(pending);
             }
         }
-        if slot.pending.is_empty() {
+        if slot.events.pending.is_empty() {
             self.unqueue(index);
         }
         self.leave_place(index, place)
@@ -272,7 +277,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     fn leave_place(&mut self, index: usize, place: usize) -> Result<(), RdmaError> {
         let slot = &mut self.groups[place];
-        slot.detach(self.ids[index].qp.as_mut());
+        slot.detach(self.ids[index].objects.qp.as_mut());
         let GroupSlot {
             group,
             vlan,
@@ -281,7 +286,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             ..
         } = *slot;
         *slot = GroupSlot::EMPTY;
-        self.ids[index].groups -= 1;
+        self.ids[index].conn.groups -= 1;
         let now = self.now();
         if let Some(membership) = membership {
             self.resolver.leave(now, &membership);
@@ -297,7 +302,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub(crate) fn leave_groups(&mut self, index: usize) {
         let id = self.id_of(index);
         for place in 0..self.groups.len() {
-            if self.ids[index].groups == 0 {
+            if self.ids[index].conn.groups == 0 {
                 return;
             }
             if self.groups[place].owner == Some(id)
@@ -310,13 +315,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// The QP of an id goes, but not the id: it stays in its groups.
     pub(crate) fn detach_groups(&mut self, index: usize) {
-        if !cfg!(feature = "datagrams") || self.ids[index].groups == 0 {
+        if !cfg!(feature = "datagrams") || self.ids[index].conn.groups == 0 {
             return;
         }
         let id = self.id_of(index);
         for slot in self.groups.iter_mut() {
             if slot.owner == Some(id) {
-                slot.detach(self.ids[index].qp.as_mut());
+                slot.detach(self.ids[index].objects.qp.as_mut());
             }
         }
     }

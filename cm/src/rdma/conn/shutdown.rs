@@ -13,10 +13,10 @@ const LIMIT: Duration = Duration::from_millis(50);
 impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
     /// Ends the connections of all ids, with REJ or DREQ as their states ask for, each once, and waits until QP1 has sent what
     /// it was given: also what calls just before the end have left there.
-    pub(crate) fn farewell(&mut self) {
+    pub(crate) fn disconnect_all(&mut self) {
         let start = self.device.platform().now();
         for slot in self.ids.iter_mut() {
-            if let Some(connection) = slot.connection.take() {
+            if let Some(connection) = slot.conn.id.take() {
                 let _ = self.engine.release(start, connection);
             }
         }

@@ -45,24 +45,24 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub fn renew_qp(&mut self, id: CmId, init: &mut QpInit<'_, 'd, P>) -> Result<(), RdmaError> {
         let index = self.index(id)?;
         let slot = &self.ids[index];
-        if slot.qp.is_none() {
+        if slot.objects.qp.is_none() {
             return Err(RdmaError::NoQp);
         }
         let failed = |state| matches!(state, State::Idle | State::Timewait);
-        let over = match slot.connection {
+        let over = match slot.conn.id {
             Some(connection) => self.engine.state(connection).is_ok_and(failed),
             None => false,
         };
-        if slot.passive || slot.state != IdState::Connect || !over {
+        if slot.conn.passive || slot.state != IdState::Connect || !over {
             return Err(RdmaError::WrongState {
                 call: "renew_qp",
                 state: slot.state,
             });
         }
         let old = self.take_verbs(index);
-        let connection = self.ids[index].connection.take();
+        let connection = self.ids[index].conn.id.take();
         if let Err(error) = self.create_qp(id, old.given_pd(), init) {
-            self.ids[index].connection = connection;
+            self.ids[index].conn.id = connection;
             self.put_verbs(index, old);
             return Err(error);
         }
@@ -73,20 +73,20 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// After a refusal as stale: replaces the QP, if nobody can tell, and asks again. False if the application has to know.
+    /// After a refusal as stale: replaces the QP, if that cannot be seen, and asks again. False if the application has to know.
     pub(crate) fn ask_anew(&mut self, now: Duration, index: usize) -> bool {
         let slot = &mut self.ids[index];
-        let own_cqs = slot.send_cq.is_some() && slot.recv_cq.is_some();
-        let Some(IdQp::Rc(qp)) = &mut slot.qp else {
+        let own_cqs = slot.objects.send_cq.is_some() && slot.objects.recv_cq.is_some();
+        let Some(IdQp::Rc(qp)) = &mut slot.objects.qp else {
             return false;
         };
-        if slot.passive || slot.stale_retries == 0 || !own_cqs || !is_untouched(qp) {
+        if slot.conn.passive || slot.conn.stale_retries == 0 || !own_cqs || !is_untouched(qp) {
             return false;
         }
         let Ok(queried) = qp.query() else {
             return false;
         };
-        slot.stale_retries -= 1;
+        slot.conn.stale_retries -= 1;
         let old = self.take_verbs(index);
         let mut init = QpInit {
             send_cq: old.send_cq.as_ref(),
@@ -102,7 +102,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         match again {
             Ok(()) => {
                 let slot = &mut self.ids[index];
-                (slot.send_cq, slot.recv_cq) = (old.send_cq, old.recv_cq);
+                (slot.objects.send_cq, slot.objects.recv_cq) = (old.send_cq, old.recv_cq);
                 true
             }
             Err(error) => {
@@ -116,42 +116,44 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Sends the REQ once more, for the QP that the id has now.
     fn repeat_request(&mut self, now: Duration, index: usize) -> Result<(), RdmaError> {
         let slot = &self.ids[index];
-        let (Some(local), Some(peer), Some(old)) = (slot.local, slot.peer, slot.connection) else {
+        let (Some(local), Some(peer), Some(old)) =
+            (slot.route.local, slot.route.peer, slot.conn.id)
+        else {
             return Err(RdmaError::NotBound);
         };
-        let qp = slot.qp.as_ref().ok_or(RdmaError::NoQp)?;
+        let qp = slot.objects.qp.as_ref().ok_or(RdmaError::NoQp)?;
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
         let start = self.begin_request(local, peer, &mut data)?;
-        let len = usize::from(slot.private_len).min(data.len() - start);
-        data[start..start + len].copy_from_slice(&slot.private[..len]);
+        let len = usize::from(slot.events.private_len).min(data.len() - start);
+        data[start..start + len].copy_from_slice(&slot.events.private[..len]);
         let data = &data[..start + len];
         let new = self.engine.retry(now, old, qp.qpn().number(), data)?;
         let _ = self.engine.release(now, old);
-        self.ids[index].connection = Some(new);
+        self.ids[index].conn.id = Some(new);
         Ok(())
     }
 
     fn take_verbs(&mut self, index: usize) -> Verbs<'d, P> {
         let slot = &mut self.ids[index];
         Verbs {
-            qp: slot.qp.take(),
-            send_cq: slot.send_cq.take(),
-            recv_cq: slot.recv_cq.take(),
-            pd: slot.pd.take(),
+            qp: slot.objects.qp.take(),
+            send_cq: slot.objects.send_cq.take(),
+            recv_cq: slot.objects.recv_cq.take(),
+            pd: slot.objects.pd.take(),
         }
     }
 
     fn put_verbs(&mut self, index: usize, verbs: Verbs<'d, P>) {
         let slot = &mut self.ids[index];
         // First what may be there of an attempt to replace it.
-        slot.qp = verbs.qp;
-        slot.send_cq = verbs.send_cq;
-        slot.recv_cq = verbs.recv_cq;
-        slot.pd = verbs.pd;
+        slot.objects.qp = verbs.qp;
+        slot.objects.send_cq = verbs.send_cq;
+        slot.objects.recv_cq = verbs.recv_cq;
+        slot.objects.pd = verbs.pd;
     }
 }
 
-/// Whether a QP is as it was created, with a receive queue of its own: nobody waits for anything of it.
+/// Whether a QP is as it was created, with a receive queue of its own: nothing of it is waited for.
 fn is_untouched<P: Platform>(qp: &mut Qp<'_, P, Rc>) -> bool {
     let receives = qp.cap().max_recv_wr;
     qp.state() == QpState::Init && receives > 0 && qp.recv_queue().free() == receives

@@ -102,7 +102,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 capacity: self.ids.len(),
             });
         };
-        self.free_head = slot.free_next;
+        self.free_head = slot.links.free_next;
         self.in_use += 1;
         Ok(index)
     }
@@ -137,11 +137,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Takes an id apart.
     pub(crate) fn discard(&mut self, index: usize) {
         let now = self.now();
-        if let Some(connection) = self.ids[index].connection.take() {
+        if let Some(connection) = self.ids[index].conn.id.take() {
             let _ = self.engine.release(now, connection);
         }
         if cfg!(feature = "datagrams")
-            && let Some(sidr) = self.ids[index].sidr.take()
+            && let Some(sidr) = self.ids[index].conn.sidr.take()
         {
             let _ = self.engine.sidr_release(now, sidr);
         }
@@ -149,21 +149,21 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.stop_asking(index);
         self.leave_port(index);
         self.unqueue(index);
-        let target = self.ids[index].target;
+        let target = self.ids[index].events.target;
         self.count_user(target, false);
         let free = self.free_head;
         let slot = &mut self.ids[index];
-        slot.pending.clear();
-        slot.qp = None;
-        slot.srq = None;
-        slot.send_cq = None;
-        slot.recv_cq = None;
-        slot.pd = None;
-        slot.xrcd = None;
-        slot.saved = None;
+        slot.events.pending.clear();
+        slot.objects.qp = None;
+        slot.objects.srq = None;
+        slot.objects.send_cq = None;
+        slot.objects.recv_cq = None;
+        slot.objects.pd = None;
+        slot.objects.xrcd = None;
+        slot.objects.saved = None;
         slot.used = false;
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.free_next = free;
+        slot.links.generation = slot.links.generation.wrapping_add(1);
+        slot.links.free_next = free;
         self.free_head = index as u32;
         self.in_use -= 1;
     }
@@ -172,7 +172,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// with it.
     pub fn migrate_id(&mut self, id: CmId, channel: Option<ChannelId>) -> Result<(), RdmaError> {
         let index = self.index(id)?;
-        let old = self.ids[index].target;
+        let old = self.ids[index].events.target;
         let new = match channel {
             Some(channel) => {
                 self.channel(channel)?;
@@ -183,13 +183,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             None => Target::Id(index as u32),
         };
-        // Requests that nobody fetched yet belong to the listener.
+        // Requests that were not fetched yet belong to the listener.
         let mut at = self.queue(old).head;
         while let Some(slot) = self.ids.get(at as usize) {
-            let next = slot.queue_next;
-            if at as usize == index || slot.listen_id == Some(id) && slot.target == old {
+            let next = slot.links.queue_next;
+            if at as usize == index || slot.conn.listen_id == Some(id) && slot.events.target == old
+            {
                 self.unqueue(at as usize);
-                self.ids[at as usize].target = new;
+                self.ids[at as usize].events.target = new;
                 self.enqueue(at as usize);
                 if at as usize != index {
                     self.count_user(old, false);
@@ -198,7 +199,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             at = next;
         }
-        self.ids[index].target = new;
+        self.ids[index].events.target = new;
         self.count_user(old, false);
         self.count_user(new, true);
         Ok(())
@@ -223,20 +224,20 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 ) {
                     return wrong;
                 }
-                slot.tos = tos;
-                slot.address.traffic_class = tos;
+                slot.options.tos = tos;
+                slot.route.address.traffic_class = tos;
             }
             IdOption::ReuseAddr(on) => {
                 if state == IdState::Listen {
                     return wrong;
                 }
-                slot.reuse_addr = on;
+                slot.options.reuse_addr = on;
             }
             IdOption::AfOnly(on) => {
                 if !matches!(state, IdState::Idle | IdState::AddrBound) {
                     return wrong;
                 }
-                slot.af_only = on;
+                slot.options.af_only = on;
             }
             IdOption::AckTimeout(exponent) => {
                 if exponent > 31 {
@@ -246,7 +247,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                         max: 31,
                     });
                 }
-                slot.ack_timeout = Some(exponent);
+                slot.options.ack_timeout = Some(exponent);
             }
             IdOption::MinRnrTimer(timer) => {
                 if timer > 31 {
@@ -256,7 +257,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                         max: 31,
                     });
                 }
-                slot.min_rnr_timer = timer;
+                slot.options.min_rnr_timer = timer;
             }
             IdOption::CmTimers(timers) => return self.set_cm_timers(id, &timers),
             IdOption::AutoMra(timeout) => return self.set_auto_mra(id, timeout),
@@ -284,30 +285,32 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Whether its calls wait for what becomes of them, having no event channel.
     pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
         let index = self.index(id)?;
-        Ok(self.ids[index].target == Target::Id(index as u32))
+        Ok(self.ids[index].events.target == Target::Id(index as u32))
     }
 
     /// The two ends of an id.
     pub fn route(&self, id: CmId) -> Result<Route, RdmaError> {
         let slot = self.slot(id)?;
         Ok(Route {
-            local: slot.local,
-            peer: slot.peer,
-            path_mtu: slot.path_mtu,
-            packet_life_time: slot.packet_life_time,
+            local: slot.route.local,
+            peer: slot.route.peer,
+            path_mtu: slot.route.path_mtu,
+            packet_life_time: slot.route.packet_life_time,
         })
     }
 
     pub(crate) fn id_of(&self, index: usize) -> CmId {
         CmId {
             index: index as u32,
-            generation: self.ids[index].generation,
+            generation: self.ids[index].links.generation,
         }
     }
 
     pub(crate) fn index(&self, id: CmId) -> Result<usize, RdmaError> {
         match self.ids.get(id.index as usize) {
-            Some(slot) if slot.used && slot.generation == id.generation => Ok(id.index as usize),
+            Some(slot) if slot.used && slot.links.generation == id.generation => {
+                Ok(id.index as usize)
+            }
             _ => Err(RdmaError::NoSuchId),
         }
     }
@@ -332,7 +335,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Whether the id works without a channel.
     pub(crate) fn is_sync(&self, index: usize) -> bool {
-        self.ids[index].target == Target::Id(index as u32)
+        self.ids[index].events.target == Target::Id(index as u32)
     }
 
     pub(crate) fn queue(&self, target: Target) -> Queue {
@@ -340,7 +343,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             Target::Id(index) => self
                 .ids
                 .get(index as usize)
-                .map_or(Queue::EMPTY, |slot| slot.own),
+                .map_or(Queue::EMPTY, |slot| slot.events.own),
             Target::Channel(channel) => self
                 .channels
                 .get(channel.index as usize)
@@ -352,7 +355,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         match target {
             Target::Id(index) => {
                 if let Some(slot) = self.ids.get_mut(index as usize) {
-                    slot.own = queue;
+                    slot.events.own = queue;
                 }
             }
             Target::Channel(channel) => {
@@ -366,17 +369,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Puts an id that has events at the end of its queue.
     pub(crate) fn enqueue(&mut self, index: usize) {
         let slot = &mut self.ids[index];
-        if slot.queued || slot.pending.is_empty() {
+        if slot.links.queued || slot.events.pending.is_empty() {
             return;
         }
-        let target = slot.target;
+        let target = slot.events.target;
         let mut queue = self.queue(target);
         let slot = &mut self.ids[index];
-        slot.queued = true;
-        slot.queue_next = NIL;
-        slot.queue_prev = queue.tail;
+        slot.links.queued = true;
+        slot.links.queue_next = NIL;
+        slot.links.queue_prev = queue.tail;
         match self.ids.get_mut(queue.tail as usize) {
-            Some(tail) => tail.queue_next = index as u32,
+            Some(tail) => tail.links.queue_next = index as u32,
             None => queue.head = index as u32,
         }
         queue.tail = index as u32;
@@ -386,17 +389,21 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Takes an id out of its queue; its events stay with it.
     pub(crate) fn unqueue(&mut self, index: usize) {
         let slot = &mut self.ids[index];
-        if !core::mem::take(&mut slot.queued) {
+        if !core::mem::take(&mut slot.links.queued) {
             return;
         }
-        let (target, next, prev) = (slot.target, slot.queue_next, slot.queue_prev);
+        let (target, next, prev) = (
+            slot.events.target,
+            slot.links.queue_next,
+            slot.links.queue_prev,
+        );
         let mut queue = self.queue(target);
         match self.ids.get_mut(prev as usize) {
-            Some(slot) => slot.queue_next = next,
+            Some(slot) => slot.links.queue_next = next,
             None => queue.head = next,
         }
         match self.ids.get_mut(next as usize) {
-            Some(slot) => slot.queue_prev = prev,
+            Some(slot) => slot.links.queue_prev = prev,
             None => queue.tail = prev,
         }
         self.set_queue(target, queue);
@@ -415,11 +422,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         arg: u64,
     ) -> bool {
         let room = self.ids[index]
+            .events
             .pending
             .push_back(Pending { event, status, arg })
             .is_ok();
         if !room {
-            log::warn!("an id has too many events that nobody fetches; {event} is lost");
+            log::warn!("an id has too many events that are not fetched; {event} is lost");
         }
         self.enqueue(index);
         room
@@ -427,14 +435,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Reports a failure: the event carries its errno, a synchronous call the error itself.
     pub(crate) fn push_failure(&mut self, index: usize, event: EventType, error: RdmaError) {
-        self.ids[index].failure = Some(error);
+        self.ids[index].events.failure = Some(error);
         self.push(index, event, -error.errno());
     }
 
     /// Takes the next event of a queue.
     pub(crate) fn pop(&mut self, target: Target) -> Option<(usize, Pending)> {
         let index = self.queue(target).head as usize;
-        let pending = self.ids.get_mut(index)?.pending.pop_front();
+        let pending = self.ids.get_mut(index)?.events.pending.pop_front();
         self.unqueue(index);
         // Other ids come first if it has more.
         self.enqueue(index);

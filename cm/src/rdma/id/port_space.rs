@@ -18,7 +18,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub(crate) fn port_head(&self, port: u16) -> u32 {
         self.ids
             .get(self.port_bucket(port))
-            .map_or(NIL, |slot| slot.port_head)
+            .map_or(NIL, |slot| slot.links.port_head)
     }
 
     /// The first thing that `find` gives for an id on this port.
@@ -30,43 +30,46 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Option<T> {
         let mut at = self.port_head(port);
         while let Some(slot) = self.ids.get(at as usize) {
-            if slot.local.is_some_and(|local| local.port() == port)
+            if slot.route.local.is_some_and(|local| local.port() == port)
                 && slot.port_space == port_space
                 && let Some(found) = find(slot)
             {
                 return Some(found);
             }
-            at = slot.port_next;
+            at = slot.links.port_next;
         }
         None
     }
 
     pub(crate) fn enter_port(&mut self, index: usize, port: u16) {
         let bucket = self.port_bucket(port);
-        let next = core::mem::replace(&mut self.ids[bucket].port_head, index as u32);
+        let next = core::mem::replace(&mut self.ids[bucket].links.port_head, index as u32);
         let slot = &mut self.ids[index];
-        slot.port_next = next;
-        slot.in_ports = true;
+        slot.links.port_next = next;
+        slot.links.in_ports = true;
     }
 
     pub(crate) fn leave_port(&mut self, index: usize) {
         let slot = &mut self.ids[index];
-        if !core::mem::take(&mut slot.in_ports) {
+        if !core::mem::take(&mut slot.links.in_ports) {
             return;
         }
-        let (next, port) = (slot.port_next, slot.local.map_or(0, |local| local.port()));
+        let (next, port) = (
+            slot.links.port_next,
+            slot.route.local.map_or(0, |local| local.port()),
+        );
         let bucket = self.port_bucket(port);
-        if self.ids[bucket].port_head == index as u32 {
-            self.ids[bucket].port_head = next;
+        if self.ids[bucket].links.port_head == index as u32 {
+            self.ids[bucket].links.port_head = next;
             return;
         }
-        let mut at = self.ids[bucket].port_head;
+        let mut at = self.ids[bucket].links.port_head;
         while let Some(slot) = self.ids.get_mut(at as usize) {
-            if slot.port_next == index as u32 {
-                slot.port_next = next;
+            if slot.links.port_next == index as u32 {
+                slot.links.port_next = next;
                 return;
             }
-            at = slot.port_next;
+            at = slot.links.port_next;
         }
     }
 
@@ -77,11 +80,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<u16, RdmaError> {
         let (first, last) = (self.config.first_port.max(1), self.config.last_port);
         for _ in first..=last {
-            let port = self.rover;
-            self.rover = if port >= last { first } else { port + 1 };
+            let port = self.next_port;
+            self.next_port = if port >= last { first } else { port + 1 };
             // As many ports as there are for each address, not for all of them together.
             let in_way = |slot: &IdSlot<'_, P>| {
-                let other = slot.local.map(|local| local.ip());
+                let other = slot.route.local.map(|local| local.ip());
                 let apart = other.is_some_and(|other| {
                     other != ip && !other.is_unspecified() && !ip.is_unspecified()
                 });
@@ -105,22 +108,23 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let port_space = self.ids[index].port_space;
         let mut at = self.port_head(address.port());
         while let Some(other) = self.ids.get(at as usize) {
-            let next = other.port_next;
+            let next = other.links.port_next;
             let itself = at as usize == index || other.port_space != port_space;
             at = next;
             let Some(local) = other
+                .route
                 .local
                 .filter(|local| !itself && local.port() == address.port())
             else {
                 continue;
             };
-            if reuse && other.reuse_addr && other.state != IdState::Listen {
+            if reuse && other.options.reuse_addr && other.state != IdState::Listen {
                 continue;
             }
             if !reuse
                 && other.state != IdState::Listen
-                && other.reuse_addr
-                && self.ids[index].reuse_addr
+                && other.options.reuse_addr
+                && self.ids[index].options.reuse_addr
             {
                 // Listening beside ids that only share the port.
                 continue;
@@ -131,7 +135,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 let (v6, only) = if ours.is_ipv6() {
                     (ours, af_only)
                 } else {
-                    (theirs, other.af_only)
+                    (theirs, other.options.af_only)
                 };
                 if only || !v6.is_unspecified() {
                     continue;

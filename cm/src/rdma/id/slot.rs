@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::mad::Ece;
 use crate::rdma::conn::group::GroupSlot;
-use crate::rdma::port::parking::ParkedSlot;
+use crate::rdma::port::deferred::DeferredMadSlot;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,
@@ -63,43 +63,59 @@ pub(crate) struct Saved<'d, P: Platform> {
     pub(crate) init: KeptInit<'d, P>,
 }
 
-/// Room for one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
+/// Links of an id in the lists of the table. What belongs to the index outlives the id.
 #[derive(Debug)]
-pub struct IdSlot<'d, P: Platform> {
-    // Belongs to the index.
+pub(crate) struct Links {
+    /// Of the index: which of its ids this is.
     pub(crate) generation: u32,
+    /// Of the index: the next free slot.
     pub(crate) free_next: u32,
+    /// Of the index: the first id whose port hashes to it.
     pub(crate) port_head: u32,
-
-    pub(crate) used: bool,
     pub(crate) port_next: u32,
     pub(crate) in_ports: bool,
     pub(crate) queue_next: u32,
     pub(crate) queue_prev: u32,
     pub(crate) queued: bool,
-    pub(crate) waiting: bool,
     pub(crate) wait_next: u32,
+    pub(crate) waiting: bool,
+}
+
+/// The events of an id and where they go.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    /// Ids that have events for this one, if it is synchronous.
     pub(crate) own: Queue,
     pub(crate) target: Target,
     pub(crate) pending: heapless::Deque<Pending, PENDING>,
+    /// The event that a synchronous call fetched last.
     pub(crate) current: Option<Pending>,
+    /// What a call that goes on in the background failed with.
     pub(crate) failure: Option<RdmaError>,
+    /// The event that the private data belongs to.
     pub(crate) private_event: Option<EventType>,
     pub(crate) private_len: u8,
     pub(crate) private: [u8; ACCEPT_PRIVATE_DATA_MAX],
+}
 
-    pub(crate) state: IdState,
-    pub(crate) port_space: PortSpace,
-    pub(crate) id_type: IdType,
-    /// Multicast groups that it is in.
-    pub(crate) groups: u16,
-    pub(crate) passive: bool,
-    pub(crate) accepted: bool,
-    pub(crate) context: u64,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) bound: bool,
-    pub(crate) any_source: bool,
+impl EventQueue {
+    const fn new(target: Target) -> Self {
+        Self {
+            own: Queue::EMPTY,
+            target,
+            pending: heapless::Deque::new(),
+            current: None,
+            failure: None,
+            private_event: None,
+            private_len: 0,
+            private: [0; ACCEPT_PRIVATE_DATA_MAX],
+        }
+    }
+}
+
+/// What `rdma_set_option` sets.
+#[derive(Debug)]
+pub(crate) struct Options {
     pub(crate) reuse_addr: bool,
     pub(crate) af_only: bool,
     pub(crate) tos: u8,
@@ -108,10 +124,29 @@ pub struct IdSlot<'d, P: Platform> {
     /// What the application set; without, the defaults, or what the other end's REQ asks for.
     pub(crate) timers: Option<Timers>,
     pub(crate) auto_mra: Option<Option<u8>>,
-    /// How often a refusal as stale may still be answered with another QP.
-    pub(crate) stale_retries: u8,
-    /// Which of all waits for answers this one is, and until when.
-    pub(crate) wish: u64,
+}
+
+impl Options {
+    const DEFAULT: Self = Self {
+        reuse_addr: false,
+        af_only: false,
+        tos: 0,
+        ack_timeout: None,
+        min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
+        timers: None,
+        auto_mra: None,
+    };
+}
+
+/// The two ends of an id and the path between them.
+#[derive(Debug)]
+pub(crate) struct IdRoute {
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) bound: bool,
+    pub(crate) any_source: bool,
+    /// Which of all resolutions under way this one is, and until when it may last.
+    pub(crate) resolve_seq: u64,
     pub(crate) deadline: Duration,
     /// Index of the partition (InfiniBand).
     pub(crate) pkey_index: u16,
@@ -120,78 +155,15 @@ pub struct IdSlot<'d, P: Platform> {
     pub(crate) address: Address,
     pub(crate) path_mtu: u8,
     pub(crate) packet_life_time: u8,
-
-    pub(crate) connection: Option<ConnectionId>,
-    /// Of a datagram service: the question under way.
-    pub(crate) sidr: Option<SidrId>,
-    pub(crate) remote_qpn: u32,
-    pub(crate) remote_qkey: u32,
-    /// Of datagrams; 0 until there is one.
-    pub(crate) qkey: u32,
-    /// Of the application's own QP.
-    pub(crate) ece: Ece,
-    /// Of a datagram service.
-    pub(crate) remote_ece: Ece,
-    pub(crate) listener: Option<ListenerId>,
-    pub(crate) listen_id: Option<CmId>,
-    pub(crate) backlog: u32,
-    pub(crate) unread: u32,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-
-    // In the order in which they have to go.
-    pub(crate) qp: Option<IdQp<'d, P>>,
-    pub(crate) srq: Option<IdSrq<'d, P>>,
-    pub(crate) send_cq: Option<Cq<'d, P>>,
-    pub(crate) recv_cq: Option<Cq<'d, P>>,
-    pub(crate) pd: Option<PdOf<'d, P>>,
-    /// Of an XRC target.
-    pub(crate) xrcd: Option<XrcdOf<'d, P>>,
-    pub(crate) saved: Option<Saved<'d, P>>,
 }
 
-impl<P: Platform> IdSlot<'_, P> {
-    /// An empty slot.
-    pub const EMPTY: Self = Self {
-        generation: 0,
-        free_next: NIL,
-        port_head: NIL,
-        used: false,
-        port_next: NIL,
-        in_ports: false,
-        queue_next: NIL,
-        queue_prev: NIL,
-        queued: false,
-        waiting: false,
-        wait_next: NIL,
-        own: Queue::EMPTY,
-        target: Target::Id(NIL),
-        pending: heapless::Deque::new(),
-        current: None,
-        failure: None,
-        private_event: None,
-        private_len: 0,
-        private: [0; ACCEPT_PRIVATE_DATA_MAX],
-        state: IdState::Idle,
-        port_space: PortSpace::Tcp,
-        id_type: IdType::Rc,
-        groups: 0,
-        passive: false,
-        accepted: false,
-        context: 0,
+impl IdRoute {
+    const EMPTY: Self = Self {
         local: None,
         peer: None,
         bound: false,
         any_source: false,
-        reuse_addr: false,
-        af_only: false,
-        tos: 0,
-        ack_timeout: None,
-        min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
-        timers: None,
-        auto_mra: None,
-        stale_retries: 0,
-        wish: 0,
+        resolve_seq: 0,
         deadline: Duration::ZERO,
         pkey_index: 0,
         rate: 0,
@@ -210,19 +182,76 @@ impl<P: Platform> IdSlot<'_, P> {
         },
         path_mtu: 0,
         packet_life_time: DEFAULT_PACKET_LIFE_TIME,
-        connection: None,
+    };
+}
+
+/// The connection, datagram service or listener of an id.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) passive: bool,
+    pub(crate) accepted: bool,
+    /// How often a refusal as stale may still be answered with another QP.
+    pub(crate) stale_retries: u8,
+    pub(crate) id: Option<ConnectionId>,
+    /// Of a datagram service: the question under way.
+    pub(crate) sidr: Option<SidrId>,
+    pub(crate) remote_qpn: u32,
+    pub(crate) remote_qkey: u32,
+    /// Of datagrams; 0 until there is one.
+    pub(crate) qkey: u32,
+    /// Of the application's own QP.
+    pub(crate) ece: Ece,
+    /// Of a datagram service.
+    pub(crate) remote_ece: Ece,
+    /// Multicast groups that it is in.
+    pub(crate) groups: u16,
+    pub(crate) listener: Option<ListenerId>,
+    /// The id whose listener the request came to.
+    pub(crate) listen_id: Option<CmId>,
+    pub(crate) backlog: u32,
+    /// Requests that were not fetched yet.
+    pub(crate) unread: u32,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+}
+
+impl Connection {
+    const NONE: Self = Self {
+        passive: false,
+        accepted: false,
+        stale_retries: 0,
+        id: None,
         sidr: None,
         remote_qpn: 0,
         remote_qkey: 0,
         qkey: 0,
         ece: Ece::NONE,
         remote_ece: Ece::NONE,
+        groups: 0,
         listener: None,
         listen_id: None,
         backlog: 0,
         unread: 0,
         responder_resources: 0,
         initiator_depth: 0,
+    };
+}
+
+/// The verbs objects of an id, in the order in which they have to go.
+#[derive(Debug)]
+pub(crate) struct Objects<'d, P: Platform> {
+    pub(crate) qp: Option<IdQp<'d, P>>,
+    pub(crate) srq: Option<IdSrq<'d, P>>,
+    pub(crate) send_cq: Option<Cq<'d, P>>,
+    pub(crate) recv_cq: Option<Cq<'d, P>>,
+    pub(crate) pd: Option<PdOf<'d, P>>,
+    /// Of an XRC target.
+    pub(crate) xrcd: Option<XrcdOf<'d, P>>,
+    pub(crate) saved: Option<Saved<'d, P>>,
+}
+
+impl<P: Platform> Objects<'_, P> {
+    const NONE: Self = Self {
         qp: None,
         srq: None,
         send_cq: None,
@@ -231,54 +260,62 @@ impl<P: Platform> IdSlot<'_, P> {
         xrcd: None,
         saved: None,
     };
+}
 
-    /// A fresh id in this slot, once whatever was in it has been taken apart.
+/// Room for one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
+#[derive(Debug)]
+pub struct IdSlot<'d, P: Platform> {
+    pub(crate) used: bool,
+    pub(crate) state: IdState,
+    pub(crate) port_space: PortSpace,
+    pub(crate) id_type: IdType,
+    pub(crate) context: u64,
+    pub(crate) links: Links,
+    pub(crate) events: EventQueue,
+    pub(crate) options: Options,
+    pub(crate) route: IdRoute,
+    pub(crate) conn: Connection,
+    pub(crate) objects: Objects<'d, P>,
+}
+
+impl<P: Platform> IdSlot<'_, P> {
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        used: false,
+        state: IdState::Idle,
+        port_space: PortSpace::Tcp,
+        id_type: IdType::Rc,
+        context: 0,
+        links: Links {
+            generation: 0,
+            free_next: NIL,
+            port_head: NIL,
+            port_next: NIL,
+            in_ports: false,
+            queue_next: NIL,
+            queue_prev: NIL,
+            queued: false,
+            wait_next: NIL,
+            waiting: false,
+        },
+        events: EventQueue::new(Target::Id(NIL)),
+        options: Options::DEFAULT,
+        route: IdRoute::EMPTY,
+        conn: Connection::NONE,
+        objects: Objects::NONE,
+    };
+
+    /// Begins a new id in this slot, whose last one is out of all lists and owns nothing any more.
     pub(crate) fn start(&mut self, target: Target, context: u64, port_space: PortSpace) {
         self.used = true;
-        self.own = Queue::EMPTY;
-        self.target = target;
-        self.pending.clear();
-        self.current = None;
-        self.failure = None;
-        self.private_event = None;
-        self.private_len = 0;
         self.state = IdState::Idle;
         self.port_space = port_space;
         self.id_type = IdType::of_port_space(port_space);
-        self.groups = 0;
-        self.passive = false;
-        self.accepted = false;
         self.context = context;
-        self.local = None;
-        self.peer = None;
-        self.bound = false;
-        self.any_source = false;
-        self.reuse_addr = false;
-        self.af_only = false;
-        self.tos = 0;
-        self.ack_timeout = None;
-        self.min_rnr_timer = DEFAULT_MIN_RNR_TIMER;
-        self.timers = None;
-        self.auto_mra = None;
-        self.stale_retries = 0;
-        self.pkey_index = 0;
-        self.rate = 0;
-        self.address = Self::EMPTY.address;
-        self.path_mtu = 0;
-        self.packet_life_time = DEFAULT_PACKET_LIFE_TIME;
-        self.connection = None;
-        self.sidr = None;
-        self.remote_qpn = 0;
-        self.remote_qkey = 0;
-        self.qkey = 0;
-        self.ece = Ece::NONE;
-        self.remote_ece = Ece::NONE;
-        self.listener = None;
-        self.listen_id = None;
-        self.backlog = 0;
-        self.unread = 0;
-        self.responder_resources = 0;
-        self.initiator_depth = 0;
+        self.events = EventQueue::new(target);
+        self.options = Options::DEFAULT;
+        self.route = IdRoute::EMPTY;
+        self.conn = Connection::NONE;
     }
 }
 
@@ -345,7 +382,7 @@ pub struct Storage<'s, 'd, P: Platform> {
     /// to a server that knows none of them. Once half of them are taken, a host that has an eighth of them gets no more: a
     /// server whose clients open `n` connections at once each needs `2 * n`. What has no room is lost, and sent again by its
     /// sender, at the earliest after a quarter of a second if that is one of these managers.
-    pub parked: &'s mut [ParkedSlot],
+    pub deferred_mads: &'s mut [DeferredMadSlot],
 }
 
 /// Storage as one value, for arrays and statics.
@@ -361,7 +398,7 @@ pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
     replies: [ReplySlot; 32],
     sidr: [SidrSlot; IDS],
     groups: [GroupSlot; IDS],
-    parked: [ParkedSlot; IDS],
+    deferred_mads: [DeferredMadSlot; IDS],
 }
 
 impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
@@ -375,7 +412,7 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, 
             replies: [ReplySlot::EMPTY; 32],
             sidr: [const { SidrSlot::EMPTY }; IDS],
             groups: [GroupSlot::EMPTY; IDS],
-            parked: [ParkedSlot::EMPTY; IDS],
+            deferred_mads: [DeferredMadSlot::EMPTY; IDS],
         }
     }
 
@@ -389,7 +426,7 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, 
             replies: &mut self.replies,
             sidr: &mut self.sidr,
             groups: &mut self.groups,
-            parked: &mut self.parked,
+            deferred_mads: &mut self.deferred_mads,
         }
     }
 }

@@ -12,7 +12,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub(crate) fn set_cm_timers(&mut self, id: CmId, timers: &Timers) -> Result<(), RdmaError> {
         timers.check()?;
         let index = self.index(id)?;
-        self.ids[index].timers = Some(*timers);
+        self.ids[index].options.timers = Some(*timers);
         self.give_timers(index);
         Ok(())
     }
@@ -27,7 +27,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             });
         }
         let index = self.index(id)?;
-        self.ids[index].auto_mra = Some(timeout);
+        self.ids[index].options.auto_mra = Some(timeout);
         self.give_timers(index);
         Ok(())
     }
@@ -35,13 +35,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Hands what the application set to the connection, if there is one. All of it was checked.
     pub(crate) fn give_timers(&mut self, index: usize) {
         let slot = &self.ids[index];
-        let Some(connection) = slot.connection else {
+        let Some(connection) = slot.conn.id else {
             return;
         };
-        if let Some(timers) = &slot.timers {
+        if let Some(timers) = &slot.options.timers {
             let _ = self.engine.set_timers(connection, timers);
         }
-        if let Some(timeout) = slot.auto_mra {
+        if let Some(timeout) = slot.options.auto_mra {
             let _ = self.engine.set_auto_mra(connection, timeout);
         }
     }

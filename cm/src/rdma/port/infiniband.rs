@@ -13,7 +13,7 @@ use crate::mad::sa::{PathRecord, SA_CLASS};
 use crate::rdma::id::slot::NIL;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi::{self, GRH, Received};
-use crate::rdma::route::resolver::{PathQuery, Patience, Resolver};
+use crate::rdma::route::resolver::{Attempt, PathQuery, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::sockaddr::{ANY_GID, DEFAULT_PKEY, SockAddr, SockaddrIb};
@@ -112,13 +112,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Local address of an id on InfiniBand (`rdma_get_local_addr`).
     pub fn get_local_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
         let slot = self.slot(id)?;
-        Ok(self.outside(slot.local, slot.port_space, slot.address.pkey))
+        Ok(self.outside(slot.route.local, slot.port_space, slot.route.address.pkey))
     }
 
     /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
     pub fn get_peer_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
         let slot = self.slot(id)?;
-        Ok(self.outside(slot.peer, slot.port_space, slot.address.pkey))
+        Ok(self.outside(slot.route.peer, slot.port_space, slot.route.address.pkey))
     }
 
     fn outside(
@@ -148,7 +148,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// The way of an id to its peer's GID, as far as it is known without asking anybody.
     pub(crate) fn find_gids(&mut self, index: usize) -> Result<(), RdmaError> {
         let slot = &self.ids[index];
-        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
         let own = IpAddr::V6(self.gid.to_ipv6());
@@ -157,14 +157,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             ip if ip.is_multicast() => return Err(RdmaError::Unsupported("paths to groups")),
             ip => ip,
         };
-        let pkey_index = self.pkey_index(slot.address.pkey)?;
+        let pkey_index = self.pkey_index(slot.route.address.pkey)?;
         let slot = &mut self.ids[index];
-        slot.local = Some(SocketAddr::new(own, local.port()));
-        slot.bound = true;
-        slot.pkey_index = pkey_index;
-        slot.address.local_gid = self.gid.0;
-        slot.address.remote_gid = gsi::gid(to).0;
-        slot.address.traffic_class = slot.tos;
+        slot.route.local = Some(SocketAddr::new(own, local.port()));
+        slot.route.bound = true;
+        slot.route.pkey_index = pkey_index;
+        slot.route.address.local_gid = self.gid.0;
+        slot.route.address.remote_gid = gsi::gid(to).0;
+        slot.route.address.traffic_class = slot.options.tos;
         Ok(())
     }
 
@@ -172,15 +172,18 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub(crate) fn ask_for_path(&mut self, now: Duration, index: usize) -> bool {
         let slot = &self.ids[index];
         let query = PathQuery {
-            sgid: slot.address.local_gid,
-            dgid: slot.address.remote_gid,
-            pkey: slot.address.pkey,
-            service_id: service_id(slot.port_space, slot.peer.map_or(0, |peer| peer.port())),
-            traffic_class: slot.tos,
+            sgid: slot.route.address.local_gid,
+            dgid: slot.route.address.remote_gid,
+            pkey: slot.route.address.pkey,
+            service_id: service_id(
+                slot.port_space,
+                slot.route.peer.map_or(0, |peer| peer.port()),
+            ),
+            traffic_class: slot.options.tos,
         };
-        let (wish, until) = (slot.wish, slot.deadline);
-        let patience = Patience { wish, until };
-        let outcome = match self.resolver.find_path(now, &query, patience) {
+        let (seq, until) = (slot.route.resolve_seq, slot.route.deadline);
+        let attempt = Attempt { seq, until };
+        let outcome = match self.resolver.find_path(now, &query, attempt) {
             Ok(Some(path)) => self.take_path(index, &path),
             Ok(None) if now < until => return false,
             Ok(None) => Err(RdmaError::TimedOut),
@@ -205,15 +208,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let limit = self.config.max_path_mtu.number();
         let limit = self.port.active_mtu.number().min(limit);
         let slot = &mut self.ids[index];
-        slot.path_mtu = path.mtu.min(limit).max(Mtu::B256.number());
-        slot.rate = path.rate;
-        slot.packet_life_time = path.packet_life_time;
-        slot.address.local_lid = path.slid;
-        slot.address.remote_lid = path.dlid;
-        slot.address.service_level = path.sl;
-        slot.address.flow_label = path.flow_label;
-        slot.address.traffic_class = path.traffic_class;
-        slot.address.hop_limit = path.hop_limit;
+        slot.route.path_mtu = path.mtu.min(limit).max(Mtu::B256.number());
+        slot.route.rate = path.rate;
+        slot.route.packet_life_time = path.packet_life_time;
+        slot.route.address.local_lid = path.slid;
+        slot.route.address.remote_lid = path.dlid;
+        slot.route.address.service_level = path.sl;
+        slot.route.address.flow_label = path.flow_label;
+        slot.route.address.traffic_class = path.traffic_class;
+        slot.route.address.hop_limit = path.hop_limit;
         slot.state = IdState::RouteResolved;
         Ok(())
     }
@@ -263,7 +266,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// A MAD that came to the QP1 of an InfiniBand port.
-    pub(crate) fn take_local(&mut self, now: Duration, received: &Received) {
+    pub(crate) fn dispatch_local_mad(&mut self, now: Duration, received: &Received) {
         let from = received.local;
         if received.mad[1] == SA_CLASS {
             if from.slid != self.port.sm_lid {

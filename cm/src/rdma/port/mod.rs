@@ -1,6 +1,6 @@
 //! The device's port: QP1, what waits before it, and who else uses the port.
 
+pub(crate) mod deferred;
 pub(crate) mod gsi;
 mod infiniband;
-pub(crate) mod parking;
 pub(crate) mod shared;

@@ -51,14 +51,19 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let address = SocketAddr::new(ip, port);
         let slot = &self.ids[index];
-        self.check_port(index, address, slot.reuse_addr, slot.af_only)?;
+        self.check_port(
+            index,
+            address,
+            slot.options.reuse_addr,
+            slot.options.af_only,
+        )?;
         self.enter_port(index, port);
         let slot = &mut self.ids[index];
-        slot.local = Some(address);
-        slot.address.pkey = pkey;
-        slot.pkey_index = pkey_index;
-        slot.bound = specific;
-        slot.any_source = !specific;
+        slot.route.local = Some(address);
+        slot.route.address.pkey = pkey;
+        slot.route.pkey_index = pkey_index;
+        slot.route.bound = specific;
+        slot.route.any_source = !specific;
         slot.state = IdState::AddrBound;
         Ok(())
     }
@@ -66,7 +71,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Finds the way to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to whatever address leads there.
     /// What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
     ///
-    /// On InfiniBand nobody needs to be asked for the way to a GID.
+    /// On InfiniBand no question is needed for the way to a GID.
     pub fn resolve_addr<A: Into<SockAddr>>(
         &mut self,
         id: CmId,
@@ -93,6 +98,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             IdState::AddrBound => {
                 if self.ids[index]
+                    .route
                     .local
                     .is_some_and(|local| local.is_ipv4() != destination.is_ipv4())
                 {
@@ -108,21 +114,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let now = self.now();
         let slot = &mut self.ids[index];
-        slot.peer = Some(destination);
+        slot.route.peer = Some(destination);
         slot.state = IdState::AddrQuery;
         self.start_asking(now, index, timeout);
         self.complete(id)
     }
 
     fn start_asking(&mut self, now: Duration, index: usize, timeout: Duration) {
-        self.wishes += 1;
+        self.resolutions += 1;
         let slot = &mut self.ids[index];
-        slot.wish = self.wishes;
-        slot.deadline = now.saturating_add(timeout);
+        slot.route.resolve_seq = self.resolutions;
+        slot.route.deadline = now.saturating_add(timeout);
         if !self.ask(now, index) {
             let slot = &mut self.ids[index];
-            slot.waiting = true;
-            slot.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
+            slot.links.waiting = true;
+            slot.links.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
         }
     }
 
@@ -133,7 +139,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let outcome = match self.find_way(now, index) {
             Ok(true) => Ok(()),
-            Ok(false) if now < self.ids[index].deadline => return false,
+            Ok(false) if now < self.ids[index].route.deadline => return false,
             Ok(false) => Err(RdmaError::TimedOut),
             Err(error) => Err(error),
         };
@@ -155,10 +161,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return self.find_gids(index).map(|()| true);
         }
         let slot = &self.ids[index];
-        let (Some(local), Some(peer)) = (slot.local, slot.peer) else {
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
-        let any_source = slot.any_source;
+        let any_source = slot.route.any_source;
         let destination = self.own_for_loopback(peer.ip())?;
         let source = if any_source {
             self.choose_source(destination)?
@@ -177,15 +183,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NoDevice(source));
         };
         let slot = &mut self.ids[index];
-        slot.local = Some(SocketAddr::new(source, local.port()));
-        slot.bound = true;
-        slot.address.local_gid = gsi::gid(source).0;
-        slot.address.remote_gid = gsi::gid(destination).0;
-        slot.address.remote_mac = mac;
-        slot.address.link = u32::from(gid_index);
-        slot.address.hop_limit = hop_limit;
-        slot.address.traffic_class = slot.tos;
-        slot.address.pkey = 0xffff;
+        slot.route.local = Some(SocketAddr::new(source, local.port()));
+        slot.route.bound = true;
+        slot.route.address.local_gid = gsi::gid(source).0;
+        slot.route.address.remote_gid = gsi::gid(destination).0;
+        slot.route.address.remote_mac = mac;
+        slot.route.address.link = u32::from(gid_index);
+        slot.route.address.hop_limit = hop_limit;
+        slot.route.address.traffic_class = slot.options.tos;
+        slot.route.address.pkey = 0xffff;
         Ok(true)
     }
 
@@ -287,16 +293,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    /// Asks again for everybody who waits.
+    /// Asks again for every id that waits.
     pub(crate) fn ask_again(&mut self, now: Duration) {
         let mut at = core::mem::replace(&mut self.wait_head, NIL);
         while let Some(slot) = self.ids.get_mut(at as usize) {
-            let next = slot.wait_next;
-            slot.waiting = false;
+            let next = slot.links.wait_next;
+            slot.links.waiting = false;
             if !self.ask(now, at as usize) {
                 let slot = &mut self.ids[at as usize];
-                slot.waiting = true;
-                slot.wait_next = core::mem::replace(&mut self.wait_head, at);
+                slot.links.waiting = true;
+                slot.links.wait_next = core::mem::replace(&mut self.wait_head, at);
             }
             at = next;
         }
@@ -308,9 +314,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         for index in 0..self.ids.len() {
             let slot = &self.ids[index];
             let connected = slot.used
-                && (slot.connection.is_some() || slot.remote_qpn != 0)
-                && slot.peer.is_some_and(|peer| peer.ip() == change.address)
-                && change.mac != Some(slot.address.remote_mac);
+                && (slot.conn.id.is_some() || slot.conn.remote_qpn != 0)
+                && slot
+                    .route
+                    .peer
+                    .is_some_and(|peer| peer.ip() == change.address)
+                && change.mac != Some(slot.route.address.remote_mac);
             if connected {
                 self.push(index, EventType::AddrChange, 0);
             }
@@ -318,21 +327,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     pub(crate) fn stop_asking(&mut self, index: usize) {
-        if !core::mem::take(&mut self.ids[index].waiting) {
+        if !core::mem::take(&mut self.ids[index].links.waiting) {
             return;
         }
-        let next = self.ids[index].wait_next;
+        let next = self.ids[index].links.wait_next;
         if self.wait_head == index as u32 {
             self.wait_head = next;
             return;
         }
         let mut at = self.wait_head;
         while let Some(slot) = self.ids.get_mut(at as usize) {
-            if slot.wait_next == index as u32 {
-                slot.wait_next = next;
+            if slot.links.wait_next == index as u32 {
+                slot.links.wait_next = next;
                 return;
             }
-            at = slot.wait_next;
+            at = slot.links.wait_next;
         }
     }
 
@@ -362,13 +371,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         let port =
             |address: Option<SocketAddr>| u32::from(address.map_or(0, |address| address.port()));
-        slot.path_mtu = mtu;
+        slot.route.path_mtu = mtu;
         // As Linux spreads flows: from the ports of both ends.
-        slot.address.flow_label = (port(slot.local) * 31 + port(slot.peer)) & 0xf_ffff;
-        slot.address.traffic_class = slot.tos;
-        slot.address.service_level = 0;
-        if let Some(timeout) = slot.ack_timeout {
-            slot.packet_life_time = timeout.saturating_sub(1);
+        slot.route.address.flow_label =
+            (port(slot.route.local) * 31 + port(slot.route.peer)) & 0xf_ffff;
+        slot.route.address.traffic_class = slot.options.tos;
+        slot.route.address.service_level = 0;
+        if let Some(timeout) = slot.options.ack_timeout {
+            slot.route.packet_life_time = timeout.saturating_sub(1);
         }
         slot.state = IdState::RouteResolved;
         self.push(index, EventType::RouteResolved, 0);
@@ -390,24 +400,32 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Local port (`rdma_get_src_port`); 0 if there is none yet.
     pub fn get_src_port(&self, id: CmId) -> Result<u16, RdmaError> {
-        Ok(self.slot(id)?.local.map_or(0, |address| address.port()))
+        Ok(self
+            .slot(id)?
+            .route
+            .local
+            .map_or(0, |address| address.port()))
     }
 
     /// The other end's port (`rdma_get_dst_port`); 0 if there is none yet.
     pub fn get_dst_port(&self, id: CmId) -> Result<u16, RdmaError> {
-        Ok(self.slot(id)?.peer.map_or(0, |address| address.port()))
+        Ok(self
+            .slot(id)?
+            .route
+            .peer
+            .map_or(0, |address| address.port()))
     }
 
     /// Local address on RoCE (`rdma_get_local_addr`).
     pub fn get_local_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
         let ip = !self.is_infiniband();
-        Ok(self.slot(id)?.local.filter(|_| ip))
+        Ok(self.slot(id)?.route.local.filter(|_| ip))
     }
 
     /// The other end's address on RoCE (`rdma_get_peer_addr`).
     pub fn get_peer_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
         let ip = !self.is_infiniband();
-        Ok(self.slot(id)?.peer.filter(|_| ip))
+        Ok(self.slot(id)?.route.peer.filter(|_| ip))
     }
 
     /// Index and VLAN of the GID of one of the device's addresses.

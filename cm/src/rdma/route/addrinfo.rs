@@ -111,7 +111,7 @@ pub fn getaddrinfo(
     let family = hints.family.or(hints.src_addr.map(family_of));
     let ip = match host {
         Some(host) => host.parse::<IpAddr>().map_err(|_| AddrInfoError::Host)?,
-        None => nobody(family.unwrap_or(AddressFamily::Inet), hints.passive),
+        None => unspecified_or_loopback(family.unwrap_or(AddressFamily::Inet), hints.passive),
     };
     let fits = match hints.family {
         None => true,
@@ -155,7 +155,7 @@ const fn family_of(address: SockAddr) -> AddressFamily {
 }
 
 /// Any address for a listener, the loopback address to connect to.
-const fn nobody(family: AddressFamily, passive: bool) -> IpAddr {
+const fn unspecified_or_loopback(family: AddressFamily, passive: bool) -> IpAddr {
     match (family, passive) {
         (AddressFamily::Inet, true) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         (AddressFamily::Inet, false) => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -22,17 +22,17 @@ use crate::rdma::types::error::RdmaError;
 const FRAME: usize = 1536;
 /// Frames that one poll takes at most, lest a flood keep the caller from its own work.
 const BURST: usize = 64;
-/// Changes of addresses that wait to be fetched. The oldest go first if nobody does.
+/// Changes of addresses that wait to be fetched. The oldest go first if they are not fetched.
 const CHANGES: usize = 16;
 
 /// What a poll found out for its owner.
-type News = heapless::Deque<Event, CHANGES>;
+type Events = heapless::Deque<Event, CHANGES>;
 
 /// Finds neighbours by ARP and neighbour discovery over the port's Ethernet queue, and answers for the addresses that the
 /// port is given.
 ///
-/// An address that is [added](Self::add_address) gets its entry in the GID table as soon as it is known to be nobody
-/// else's, and connections can be made from it and to it then. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) drives this as well;
+/// An address that is [added](Self::add_address) gets its entry in the GID table as soon as no other host is known to
+/// have it, and connections can be made from it and to it then. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) drives this as well;
 /// without a manager, [`poll`](Resolver::poll) does.
 ///
 /// The queue takes the root of the function's receive steering and two of its CQ slots.
@@ -42,7 +42,7 @@ pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
     device: &'d Device<'d, P>,
     armed: bool,
     changes: heapless::Deque<AddressChange, CHANGES>,
-    news: News,
+    events: Events,
     /// Where another stack finds what the host has no use for.
     inbox: Option<Inbox<'s>>,
     unread: u64,
@@ -75,7 +75,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             device,
             armed: false,
             changes: heapless::Deque::new(),
-            news: News::new(),
+            events: Events::new(),
             inbox: None,
             unread: 0,
         })
@@ -115,7 +115,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         loop {
             let now = self.device.platform().now();
             self.poll(now)?;
-            while let Some(event) = self.news.pop_front() {
+            while let Some(event) = self.events.pop_front() {
                 if let Event::AddressDuplicate { address, mac, .. } = event {
                     return Err(RdmaError::AddressInUse { address, mac });
                 }
@@ -133,7 +133,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
 
     /// What happened to addresses and neighbours, oldest first; the latest ones are kept.
     pub fn next_event(&mut self) -> Option<Event> {
-        self.news.pop_front()
+        self.events.pop_front()
     }
 
     /// Lets another IP stack work on the port beside this one, which finds in `inbox` what this one had no answer to:
@@ -240,10 +240,10 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
                 log::warn!("{address} is claimed by another machine");
             }
         }
-        if self.news.is_full() {
-            self.news.pop_front();
+        if self.events.is_full() {
+            self.events.pop_front();
         }
-        let _ = self.news.push_back(event);
+        let _ = self.events.push_back(event);
         Ok(())
     }
 

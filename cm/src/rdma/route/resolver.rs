@@ -58,12 +58,11 @@ impl Membership {
     }
 }
 
-/// How long somebody wants to wait.
+/// An attempt to resolve a route: which one, and how long it may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// Number of the wish, from 1 and ever greater. It is told of a failure that came after it; one that came before does not
-    /// count.
-    pub wish: u64,
+pub struct Attempt {
+    /// Its number, from 1 and ever greater. A failure that was found before the attempt began does not end it.
+    pub seq: u64,
     /// Until when.
     pub until: Duration,
 }
@@ -137,9 +136,9 @@ pub trait Resolver {
         &mut self,
         now: Duration,
         query: &PathQuery,
-        patience: Patience,
+        attempt: Attempt,
     ) -> Result<Option<PathRecord>, RdmaError> {
-        let _ = (now, query, patience);
+        let _ = (now, query, attempt);
         Err(NOT_FOR_INFINIBAND)
     }
 
@@ -188,7 +187,7 @@ pub trait Resolver {
     }
 
     /// The port of an InfiniBand subnet is another one, or its subnet has another manager: nothing that is known still holds,
-    /// and nobody knows of memberships any more.
+    /// and no memberships are known any more.
     fn subnet_changed(&mut self, now: Duration) {
         let _ = now;
     }
@@ -257,9 +256,9 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
         &mut self,
         now: Duration,
         query: &PathQuery,
-        patience: Patience,
+        attempt: Attempt,
     ) -> Result<Option<PathRecord>, RdmaError> {
-        (**self).find_path(now, query, patience)
+        (**self).find_path(now, query, attempt)
     }
 
     fn join(
@@ -308,7 +307,7 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
     }
 }
 
-/// A fixed table of addresses and MACs; whoever is not in it cannot be reached.
+/// A fixed table of addresses and MACs; a host that is not in it cannot be reached.
 #[derive(Debug, Clone, Copy)]
 pub struct StaticNeighbours<'t>(pub &'t [(IpAddr, [u8; 6])]);
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaMethod};
-use crate::rdma::route::resolver::{Membership, PathQuery, Patience, Resolution, Resolver};
+use crate::rdma::route::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
 
@@ -13,11 +13,11 @@ use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaEr
 const PATH_LIFE: Duration = Duration::from_secs(60);
 /// How long an answer waits for who asked.
 const KEPT: Duration = Duration::from_secs(1);
-/// How long to try to leave a group. Nobody waits for it.
+/// How long to try to leave a group. No caller waits for it.
 const LEAVING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum PathState {
     Unknown,
     Asked(QuestionId),
     Known { path: PathRecord, at: Duration },
@@ -28,10 +28,10 @@ enum Way {
 #[derive(Debug, Clone, Copy)]
 pub struct PathSlot {
     query: PathQuery,
-    way: Way,
-    /// The last wish that this is the answer to.
-    wish: u64,
-    /// Until when it stays for who asked, if nobody has fetched it.
+    state: PathState,
+    /// The last attempt that this answers.
+    seq: u64,
+    /// Until when it stays for the id that asked, if it was not fetched.
     kept_until: Duration,
 }
 
@@ -45,16 +45,20 @@ impl PathSlot {
             service_id: 0,
             traffic_class: 0,
         },
-        way: Way::Unknown,
-        wish: 0,
+        state: PathState::Unknown,
+        seq: 0,
         kept_until: Duration::ZERO,
     };
 
     /// When it was found out; `None` if it is of use yet.
     fn age(&self, now: Duration) -> Option<Duration> {
-        match self.way {
-            Way::Unknown => Some(Duration::ZERO),
-            Way::Known { at, .. } | Way::Failed { at, .. } if now >= self.kept_until => Some(at),
+        match self.state {
+            PathState::Unknown => Some(Duration::ZERO),
+            PathState::Known { at, .. } | PathState::Failed { at, .. }
+                if now >= self.kept_until =>
+            {
+                Some(at)
+            }
             _ => None,
         }
     }
@@ -67,7 +71,7 @@ impl Default for PathSlot {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Belonging {
+enum MemberState {
     Free,
     Joining(QuestionId),
     In(McMemberRecord),
@@ -81,7 +85,7 @@ enum Belonging {
 #[derive(Debug, Clone, Copy)]
 pub struct MemberSlot {
     membership: Membership,
-    belonging: Belonging,
+    state: MemberState,
     /// Who wants to be in the group, and until when the last of them wants to wait.
     users: u32,
     until: Duration,
@@ -98,56 +102,56 @@ impl MemberSlot {
             traffic_class: 0,
             join_state: JoinState::FullMember,
         },
-        belonging: Belonging::Free,
+        state: MemberState::Free,
         users: 0,
         until: Duration::ZERO,
     };
 
     fn is_free(&self) -> bool {
-        matches!(self.belonging, Belonging::Free)
+        matches!(self.state, MemberState::Free)
     }
 
     fn join(&mut self, client: &mut Client<'_>, now: Duration) {
-        self.belonging = match client.ask(now, &joining(&self.membership), self.until) {
-            Ok(question) => Belonging::Joining(question),
-            Err(error) => Belonging::Failed(error),
+        self.state = match client.ask(now, &joining(&self.membership), self.until) {
+            Ok(question) => MemberState::Joining(question),
+            Err(error) => MemberState::Failed(error),
         };
     }
 
     /// Where the port is no member, or may be one without knowing, subnet administration is told.
     fn leave(&mut self, client: &mut Client<'_>, now: Duration) {
-        let told = match self.belonging {
-            Belonging::Joining(question) => {
+        let told = match self.state {
+            MemberState::Joining(question) => {
                 client.cancel(question);
                 true
             }
-            Belonging::In(_) => true,
-            Belonging::Failed(error) => error == SaError::NoAnswer,
-            Belonging::Free | Belonging::Unwanted | Belonging::Leaving(_) => return,
+            MemberState::In(_) => true,
+            MemberState::Failed(error) => error == SaError::NoAnswer,
+            MemberState::Free | MemberState::Unwanted | MemberState::Leaving(_) => return,
         };
-        self.belonging = if told {
-            Belonging::Unwanted
+        self.state = if told {
+            MemberState::Unwanted
         } else {
-            Belonging::Free
+            MemberState::Free
         };
         self.advance(client, now);
     }
 
     fn advance(&mut self, client: &mut Client<'_>, now: Duration) {
-        match self.belonging {
-            Belonging::Joining(question) => match client.outcome(question) {
-                Some(Ok(Answer::Member(record))) => self.belonging = Belonging::In(record),
-                Some(Err(error)) => self.belonging = Belonging::Failed(error),
+        match self.state {
+            MemberState::Joining(question) => match client.outcome(question) {
+                Some(Ok(Answer::Member(record))) => self.state = MemberState::In(record),
+                Some(Err(error)) => self.state = MemberState::Failed(error),
                 _ => {}
             },
-            Belonging::Unwanted => {
+            MemberState::Unwanted => {
                 let until = now.saturating_add(LEAVING);
                 if let Ok(question) = client.ask(now, &leaving(&self.membership), until) {
-                    self.belonging = Belonging::Leaving(question);
+                    self.state = MemberState::Leaving(question);
                 }
             }
-            Belonging::Leaving(question) if client.outcome(question).is_some() => {
-                self.belonging = Belonging::Free;
+            MemberState::Leaving(question) if client.outcome(question).is_some() => {
+                self.state = MemberState::Free;
                 if self.users > 0 {
                     self.join(client, now);
                 }
@@ -245,12 +249,12 @@ impl<'s> SubnetAdministration<'s> {
     /// Fetches answers.
     fn advance(&mut self, now: Duration) {
         for slot in self.paths.iter_mut() {
-            let Way::Asked(question) = slot.way else {
+            let PathState::Asked(question) = slot.state else {
                 continue;
             };
-            slot.way = match self.client.outcome(question) {
-                Some(Ok(Answer::Path(path))) => Way::Known { path, at: now },
-                Some(Err(error)) => Way::Failed { error, at: now },
+            slot.state = match self.client.outcome(question) {
+                Some(Ok(Answer::Path(path))) => PathState::Known { path, at: now },
+                Some(Err(error)) => PathState::Failed { error, at: now },
                 _ => continue,
             };
             slot.kept_until = now.saturating_add(KEPT);
@@ -262,7 +266,8 @@ impl<'s> SubnetAdministration<'s> {
 
     /// The slot of a path, or the one that is the least loss.
     fn path_slot(&mut self, now: Duration, query: &PathQuery) -> Option<&mut PathSlot> {
-        let known = |slot: &PathSlot| slot.query == *query && !matches!(slot.way, Way::Unknown);
+        let known =
+            |slot: &PathSlot| slot.query == *query && !matches!(slot.state, PathState::Unknown);
         let place = self.paths.iter().position(known).or_else(|| {
             let ages = self.paths.iter().enumerate();
             ages.filter_map(|(place, slot)| Some((slot.age(now)?, place)))
@@ -343,7 +348,7 @@ impl Resolver for SubnetAdministration<'_> {
         &mut self,
         now: Duration,
         query: &PathQuery,
-        patience: Patience,
+        attempt: Attempt,
     ) -> Result<Option<PathRecord>, RdmaError> {
         self.client.handle_timeout(now);
         self.advance(now);
@@ -351,33 +356,33 @@ impl Resolver for SubnetAdministration<'_> {
         let Some(slot) = self.path_slot(now, query) else {
             return Ok(None);
         };
-        let (same, way, heard) = (slot.query == *query, slot.way, slot.wish);
-        match way {
-            Way::Known { path, at } if same && now < at.saturating_add(PATH_LIFE) => {
+        let (same, state, heard) = (slot.query == *query, slot.state, slot.seq);
+        match state {
+            PathState::Known { path, at } if same && now < at.saturating_add(PATH_LIFE) => {
                 slot.kept_until = Duration::ZERO;
                 return Ok(Some(path));
             }
-            Way::Failed { error, .. } if same && patience.wish <= heard => {
+            PathState::Failed { error, .. } if same && attempt.seq <= heard => {
                 slot.kept_until = Duration::ZERO;
                 return Err(error.into());
             }
-            Way::Asked(question) => {
-                slot.wish = heard.max(patience.wish);
-                self.client.extend(question, patience.until);
+            PathState::Asked(question) => {
+                slot.seq = heard.max(attempt.seq);
+                self.client.extend(question, attempt.until);
                 return Ok(None);
             }
             _ => {}
         }
         slot.query = *query;
-        slot.way = Way::Unknown;
-        let asked = self.client.ask(now, &path_question(query), patience.until);
+        slot.state = PathState::Unknown;
+        let asked = self.client.ask(now, &path_question(query), attempt.until);
         let Ok(question) = asked else {
             return Ok(None);
         };
         let free = |slot: &&mut PathSlot| slot.query == *query;
         if let Some(slot) = self.paths.iter_mut().find(free) {
-            slot.way = Way::Asked(question);
-            slot.wish = patience.wish;
+            slot.state = PathState::Asked(question);
+            slot.seq = attempt.seq;
         }
         Ok(None)
     }
@@ -399,14 +404,14 @@ impl Resolver for SubnetAdministration<'_> {
         })?;
         slot.users += 1;
         slot.until = slot.until.max(until);
-        match slot.belonging {
-            Belonging::Free | Belonging::Failed(_) => {
+        match slot.state {
+            MemberState::Free | MemberState::Failed(_) => {
                 slot.membership = *membership;
                 slot.until = until;
                 slot.join(&mut self.client, now);
             }
-            Belonging::Joining(question) => self.client.extend(question, until),
-            Belonging::In(_) | Belonging::Unwanted | Belonging::Leaving(_) => {}
+            MemberState::Joining(question) => self.client.extend(question, until),
+            MemberState::In(_) | MemberState::Unwanted | MemberState::Leaving(_) => {}
         }
         Ok(())
     }
@@ -419,9 +424,9 @@ impl Resolver for SubnetAdministration<'_> {
         self.client.handle_timeout(now);
         self.advance(now);
         let mine = |slot: &&MemberSlot| !slot.is_free() && slot.membership.is(membership);
-        match self.members.iter().find(mine).map(|slot| slot.belonging) {
-            Some(Belonging::In(record)) => Ok(Some(record)),
-            Some(Belonging::Failed(error)) => Err(error.into()),
+        match self.members.iter().find(mine).map(|slot| slot.state) {
+            Some(MemberState::In(record)) => Ok(Some(record)),
+            Some(MemberState::Failed(error)) => Err(error.into()),
             _ => Ok(None),
         }
     }
@@ -449,12 +454,12 @@ impl Resolver for SubnetAdministration<'_> {
 
     fn subnet_changed(&mut self, now: Duration) {
         for slot in self.paths.iter_mut() {
-            if matches!(slot.way, Way::Known { .. }) {
+            if matches!(slot.state, PathState::Known { .. }) {
                 *slot = PathSlot::EMPTY;
             }
         }
         for slot in self.members.iter_mut() {
-            if matches!(slot.belonging, Belonging::In(_)) {
+            if matches!(slot.state, MemberState::In(_)) {
                 slot.until = now.saturating_add(LEAVING);
                 slot.join(&mut self.client, now);
             }

@@ -83,7 +83,7 @@ pub enum RdmaError {
     FamilyMismatch,
     /// There is no way to the address.
     NetUnreachable(IpAddr),
-    /// Nobody answers at the address.
+    /// No host answers at the address.
     HostUnreachable(IpAddr),
     /// It took too long.
     TimedOut,
@@ -139,7 +139,7 @@ pub enum RdmaError {
         /// The service's.
         theirs: u32,
     },
-    /// The datagram has no network header in front, so that nobody knows where it came from.
+    /// The datagram has no network header in front, so that its source is not known.
     NoNetworkHeader,
     /// The service of an address is not one of the id's port space.
     WrongService {
@@ -342,7 +342,7 @@ impl fmt::Display for RdmaError {
                 f.write_str("source and destination are of different address families")
             }
             Self::NetUnreachable(address) => write!(f, "there is no way to {address}"),
-            Self::HostUnreachable(address) => write!(f, "nobody answers at {address}"),
+            Self::HostUnreachable(address) => write!(f, "no host answers at {address}"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Rejected(reason) => write!(f, "the other end refused: reason {reason}"),
             Self::ServiceRefused(status) => write!(f, "no such datagram service: {status}"),

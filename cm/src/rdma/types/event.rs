@@ -21,7 +21,7 @@ pub enum EventType {
     RouteResolved = 2,
     /// `resolve_route` failed.
     RouteError = 3,
-    /// Somebody wants to connect; the event's id is new.
+    /// A peer wants to connect; the event's id is new.
     ConnectRequest = 4,
     /// The other end accepted, and the id has no QP: set one up and call `establish`.
     ConnectResponse = 5,
@@ -116,7 +116,7 @@ pub struct ConnEvent {
 pub struct UdEvent {
     /// The path, for [`Device::create_ah`](bareverbs_core::Device::create_ah).
     pub ah_attr: AhAttr,
-    /// The other end's QP. 0 in a request: whoever asks does not tell.
+    /// The other end's QP. 0 in a request, which does not say it.
     pub qp_num: u32,
     /// The Q_Key that datagrams need there.
     pub qkey: u32,
@@ -184,7 +184,7 @@ pub struct TraceEntry {
     pub repeated: bool,
     /// The other end's address.
     pub peer: IpAddr,
-    /// Local communication ID in the message; that of whoever sent it. With datagram services the request's ID.
+    /// Local communication ID in the message; that of its sender. With datagram services the request's ID.
     pub local_comm_id: u32,
     /// Remote communication ID in the message; 0 in a REQ and with datagram services.
     pub remote_comm_id: u32,

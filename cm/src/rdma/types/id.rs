@@ -7,7 +7,7 @@ use crate::engine::Timers;
 use crate::mad::sa::PathRecord;
 
 /// An RDMA identifier (`struct rdma_cm_id *`), conceptually the socket of RDMA. Generational: one that was destroyed is
-/// an error everywhere, never somebody else's.
+/// an error everywhere, never another id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CmId {
     pub(crate) index: u32,

@@ -60,10 +60,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Posts a receive into several pieces (`rdma_post_recvv`): to the id's SRQ if it has one, else to its QP.
     pub fn post_recvv(&mut self, id: CmId, context: u64, sges: &[Sge]) -> Result<(), RdmaError> {
         let slot = self.slot_mut(id)?;
-        if let Some(srq) = &mut slot.srq {
+        if let Some(srq) = &mut slot.objects.srq {
             return Ok(srq.srq.post(context, sges)?);
         }
-        let qp = slot.qp.as_mut().ok_or(RdmaError::NoQp)?;
+        let qp = slot.objects.qp.as_mut().ok_or(RdmaError::NoQp)?;
         Ok(qp.recv_queue().post(context, sges)?)
     }
 
@@ -253,10 +253,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
         let slot = self.slot_mut(id)?;
         let cq = match side {
-            Side::Send => slot.send_cq.as_mut(),
-            Side::Recv => slot.recv_cq.as_mut(),
+            Side::Send => slot.objects.send_cq.as_mut(),
+            Side::Recv => slot.objects.recv_cq.as_mut(),
         };
-        if cq.is_none() && slot.qp.is_none() {
+        if cq.is_none() && slot.objects.qp.is_none() {
             return Err(RdmaError::NoQp);
         }
         let cq = cq.ok_or(RdmaError::WrongMode {

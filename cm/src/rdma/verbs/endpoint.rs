@@ -24,7 +24,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ///
     /// Passive: the id is bound; `pd` and `init` are kept, and each connection that [`get_request`](Self::get_request) gives
     /// has a QP made from them. The id is ready for [`listen`](Self::listen). CQs and an SRQ in `init` are shared by all these
-    /// connections; whoever owns them goes on polling and posting, and cannot destroy them before the endpoint.
+    /// connections; their owner goes on polling and posting, and cannot destroy them before the endpoint.
     ///
     /// [`migrate_id`](Self::migrate_id) makes the id asynchronous; [`destroy_ep`](Self::destroy_ep) ends it.
     pub fn create_ep(
@@ -68,7 +68,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             if let Some(init) = init {
                 let init = init.keep();
                 self.check_device(pd, &init)?;
-                self.slot_mut(id)?.saved = Some(Saved { pd, init });
+                self.slot_mut(id)?.objects.saved = Some(Saved { pd, init });
             }
             return Ok(());
         }
@@ -134,11 +134,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.fetch(child, pending);
         self.unqueue(child);
         let slot = &mut self.ids[child];
-        slot.target = Target::Id(child as u32);
-        slot.current = Some(pending);
+        slot.events.target = Target::Id(child as u32);
+        slot.events.current = Some(pending);
         self.enqueue(child);
         let id = self.id_of(child);
         let saved = self.ids[index]
+            .objects
             .saved
             .as_ref()
             .map(|saved| (saved.pd, saved.init.clone()));

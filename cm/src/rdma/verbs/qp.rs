@@ -61,10 +61,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         pd: Option<&'d Pd<'d, P>>,
         init: &mut KeptInit<'d, P>,
     ) -> Result<(), RdmaError> {
-        if self.ids[index].qp.is_some() {
+        if self.ids[index].objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
-        if !self.ids[index].bound {
+        if !self.ids[index].route.bound {
             return Err(RdmaError::NotBound);
         }
         self.check_device(pd, init)?;
@@ -77,7 +77,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             _ => {}
         }
         let pd = self.pd_for(index, pd)?;
-        let own_srq = self.ids[index].srq.as_ref().map(|srq| srq.srq.handle());
+        let own_srq = self.ids[index]
+            .objects
+            .srq
+            .as_ref()
+            .map(|srq| srq.srq.handle());
         let takes_own = init.srq.is_none() && own_srq.is_some();
         let srq = init.srq.clone().or(own_srq);
         let shared = srq.as_ref().map_or(0, SrqHandle::max_wr);
@@ -109,15 +113,15 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         init.cap = cap;
         let slot = &mut self.ids[index];
         if datagrams {
-            slot.qkey = UDP_QKEY;
+            slot.conn.qkey = UDP_QKEY;
         }
-        if let Some(srq) = &mut slot.srq {
+        if let Some(srq) = &mut slot.objects.srq {
             srq.own_qp = takes_own;
         }
-        slot.qp = Some(qp);
-        slot.send_cq = own_send;
-        slot.recv_cq = own_recv;
-        slot.pd = Some(pd);
+        slot.objects.qp = Some(qp);
+        slot.objects.send_cq = own_send;
+        slot.objects.recv_cq = own_recv;
+        slot.objects.pd = Some(pd);
         Ok(())
     }
 
@@ -166,15 +170,20 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let index = self.index(id)?;
         self.detach_groups(index);
         let slot = &mut self.ids[index];
-        slot.qp = None;
-        slot.send_cq = None;
+        slot.objects.qp = None;
+        slot.objects.send_cq = None;
         // That of an XRC SRQ is the SRQ's.
-        if slot.srq.as_ref().is_none_or(|srq| !srq.srq.is_xrc()) {
-            slot.recv_cq = None;
+        if slot
+            .objects
+            .srq
+            .as_ref()
+            .is_none_or(|srq| !srq.srq.is_xrc())
+        {
+            slot.objects.recv_cq = None;
         }
-        slot.pd = None;
-        slot.xrcd = None;
-        if let Some(srq) = &mut slot.srq {
+        slot.objects.pd = None;
+        slot.objects.xrcd = None;
+        if let Some(srq) = &mut slot.objects.srq {
             srq.own_qp = false;
         }
         Ok(())
@@ -183,7 +192,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id for connections (`id->qp`, `id->send_cq`, `id->recv_cq`).
     pub fn endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P>, RdmaError> {
         let slot = self.slot_mut(id)?;
-        match &mut slot.qp {
+        match &mut slot.objects.qp {
             Some(IdQp::Ud(_)) => Err(RdmaError::WrongPortSpace {
                 call: "endpoint",
                 port_space: slot.port_space,
@@ -194,8 +203,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }),
             Some(IdQp::Rc(qp)) => Ok(Endpoint {
                 qp,
-                send_cq: slot.send_cq.as_mut(),
-                recv_cq: slot.recv_cq.as_mut(),
+                send_cq: slot.objects.send_cq.as_mut(),
+                recv_cq: slot.objects.recv_cq.as_mut(),
             }),
             None => Err(RdmaError::NoQp),
         }
@@ -204,7 +213,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id for datagrams.
     pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
         let slot = self.slot_mut(id)?;
-        match &mut slot.qp {
+        match &mut slot.objects.qp {
             Some(IdQp::Rc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
                 Err(RdmaError::WrongPortSpace {
                     call: "ud_endpoint",
@@ -213,8 +222,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             Some(IdQp::Ud(qp)) => Ok(Endpoint {
                 qp,
-                send_cq: slot.send_cq.as_mut(),
-                recv_cq: slot.recv_cq.as_mut(),
+                send_cq: slot.objects.send_cq.as_mut(),
+                recv_cq: slot.objects.recv_cq.as_mut(),
             }),
             None => Err(RdmaError::NoQp),
         }
@@ -223,9 +232,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The PD of an id's QP (`id->pd`), or of its SRQ.
     pub fn pd(&self, id: CmId) -> Result<&Pd<'d, P>, RdmaError> {
         let slot = self.slot(id)?;
-        slot.pd
+        slot.objects
+            .pd
             .as_ref()
-            .or(slot.srq.as_ref().map(|srq| &srq.pd))
+            .or(slot.objects.srq.as_ref().map(|srq| &srq.pd))
             .map(PdOf::get)
             .ok_or(RdmaError::NoQp)
     }
@@ -242,7 +252,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             state: self.ids[index].state,
         };
         match state {
-            QpState::Init if self.ids[index].bound => Ok(self.init_attr(index)),
+            QpState::Init if self.ids[index].route.bound => Ok(self.init_attr(index)),
             QpState::Init => Err(RdmaError::NotBound),
             QpState::Rtr | QpState::Rts if self.ids[index].port_space.is_datagram() => {
                 Ok(datagram_attr(state))
@@ -278,7 +288,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             let attr = QpAttr {
                 qp_state: QpState::Init,
                 qkey: UDP_QKEY,
-                pkey_index: self.ids[index].pkey_index,
+                pkey_index: self.ids[index].route.pkey_index,
                 port_num: 1,
                 ..QpAttr::DEFAULT
             };
@@ -286,15 +296,15 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::QKEY;
             return (attr, mask);
         }
-        // Before there is a connection nobody may do anything; RTR opens the door.
-        let access = match self.ids[index].connection {
-            Some(_) => self.access(self.ids[index].responder_resources),
+        // Before there is a connection no remote access is granted; RTR grants it.
+        let access = match self.ids[index].conn.id {
+            Some(_) => self.access(self.ids[index].conn.responder_resources),
             None => Access::empty(),
         };
         let attr = QpAttr {
             qp_state: QpState::Init,
             qp_access_flags: access,
-            pkey_index: self.ids[index].pkey_index,
+            pkey_index: self.ids[index].route.pkey_index,
             port_num: 1,
             ..QpAttr::DEFAULT
         };
@@ -323,7 +333,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             dest_qp_num: Qpn::from_low_bits(params.dest_qpn),
             rq_psn: params.rq_psn,
             max_dest_rd_atomic: resources.min(self.max_responder_resources),
-            min_rnr_timer: slot.min_rnr_timer,
+            min_rnr_timer: slot.options.min_rnr_timer,
             ..QpAttr::DEFAULT
         };
         let mask = QpAttrMask::STATE
@@ -354,7 +364,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             max_rd_atomic: depth.min(self.max_initiator_depth),
             retry_cnt: params.retry_count,
             rnr_retry: params.rnr_retry_count,
-            timeout: slot.ack_timeout.unwrap_or(params.ack_timeout),
+            timeout: slot.options.ack_timeout.unwrap_or(params.ack_timeout),
             ..QpAttr::DEFAULT
         };
         let mask = QpAttrMask::STATE | QpAttrMask::SQ_PSN | QpAttrMask::TIMEOUT;
@@ -378,7 +388,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let params = self.engine.qp_params(connection)?;
         let (rtr, rtr_mask) = self.rtr_attr(index, &params, depths);
         let (rts, rts_mask) = self.rts_attr(index, &params, depths);
-        let qp = self.ids[index].qp.as_mut().ok_or(RdmaError::NoQp)?;
+        let qp = self.ids[index].objects.qp.as_mut().ok_or(RdmaError::NoQp)?;
         qp.modify(&rtr, rtr_mask)?;
         qp.modify(&rts, rts_mask)?;
         Ok(())
@@ -386,7 +396,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Moves an id's QP, if it has one, to ERR: what was posted completes with an error.
     pub(crate) fn flush_qp(&mut self, index: usize) {
-        if let Some(qp) = &mut self.ids[index].qp
+        if let Some(qp) = &mut self.ids[index].objects.qp
             && !matches!(qp.state(), QpState::Reset | QpState::Err)
             && let Err(error) = qp.modify(
                 &QpAttr {
@@ -400,9 +410,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// Whether a QP can be had now, for whoever wants to know before asking.
+    /// Whether a QP can be had now, for a caller that wants to know before asking.
     pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
-        Ok(self.slot(id)?.bound && self.slot(id)?.state != IdState::Idle)
+        Ok(self.slot(id)?.route.bound && self.slot(id)?.state != IdState::Idle)
     }
 }
 

@@ -41,7 +41,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         init: &mut SrqInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
         let index = self.index(id)?;
-        if self.ids[index].srq.is_some() {
+        if self.ids[index].objects.srq.is_some() {
             return Err(RdmaError::SrqExists);
         }
         // A wildcard will do: the manager has one device.
@@ -58,7 +58,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 });
             }
             let srq = pd.get().create_srq(&mut init.attr)?;
-            self.ids[index].srq = Some(IdSrq {
+            self.ids[index].objects.srq = Some(IdSrq {
                 srq,
                 pd,
                 xrcd: None,
@@ -80,13 +80,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
         };
         let slot = &mut self.ids[index];
-        slot.srq = Some(IdSrq {
+        slot.objects.srq = Some(IdSrq {
             srq,
             pd,
             xrcd: Some(xrcd),
             own_qp: false,
         });
-        slot.recv_cq = own_cq;
+        slot.objects.recv_cq = own_cq;
         Ok(())
     }
 
@@ -98,17 +98,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             pd,
             xrcd,
             own_qp,
-        } = slot.srq.take().ok_or(RdmaError::NoSrq)?;
+        } = slot.objects.srq.take().ok_or(RdmaError::NoSrq)?;
         let own_cq = srq.is_xrc();
         match srq.destroy() {
             Ok(()) => {
                 if own_cq {
-                    slot.recv_cq = None;
+                    slot.objects.recv_cq = None;
                 }
                 Ok(())
             }
             Err((srq, error)) => {
-                slot.srq = Some(IdSrq {
+                slot.objects.srq = Some(IdSrq {
                     srq,
                     pd,
                     xrcd,
@@ -121,13 +121,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The SRQ of an id (`id->srq`).
     pub fn srq(&mut self, id: CmId) -> Result<&mut Srq<'d, P>, RdmaError> {
-        let srq = self.slot_mut(id)?.srq.as_mut();
+        let srq = self.slot_mut(id)?.objects.srq.as_mut();
         Ok(&mut srq.ok_or(RdmaError::NoSrq)?.srq)
     }
 
     /// A handle of an id's SRQ, for the QPs of other ids ([`QpInit::srq`](crate::rdma::QpInit::srq)).
     pub fn srq_handle(&self, id: CmId) -> Result<SrqHandle<'d, P>, RdmaError> {
-        let srq = self.slot(id)?.srq.as_ref();
+        let srq = self.slot(id)?.objects.srq.as_ref();
         Ok(srq.ok_or(RdmaError::NoSrq)?.srq.handle())
     }
 
@@ -139,7 +139,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ) -> Result<PdOf<'d, P>, RdmaError> {
         self.is_ours("PD", given.map(Pd::device))?;
         let slot = &self.ids[index];
-        let own = slot.pd.as_ref().or(slot.srq.as_ref().map(|srq| &srq.pd));
+        let own = slot
+            .objects
+            .pd
+            .as_ref()
+            .or(slot.objects.srq.as_ref().map(|srq| &srq.pd));
         Ok(match (given, own) {
             (Some(pd), _) | (None, Some(&PdOf::Given(pd))) => PdOf::Given(pd),
             (None, _) => PdOf::Default(self.device.default_pd()?),
@@ -148,7 +152,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// EBUSY if others than the id itself use its SRQ.
     pub(crate) fn srq_is_free(&self, index: usize) -> Result<(), RdmaError> {
-        let Some(srq) = &self.ids[index].srq else {
+        let Some(srq) = &self.ids[index].objects.srq else {
             return Ok(());
         };
         match srq.srq.users() - u32::from(srq.own_qp) {

@@ -23,7 +23,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         given: Option<&'d Xrcd<'d, P>>,
     ) -> Result<XrcdOf<'d, P>, RdmaError> {
         self.is_ours("XRC domain", given.map(Xrcd::device))?;
-        let own = self.ids[index].srq.as_ref().and_then(|srq| srq.xrcd());
+        let own = self.ids[index]
+            .objects
+            .srq
+            .as_ref()
+            .and_then(|srq| srq.xrcd());
         Ok(match (given, own) {
             (Some(xrcd), _) | (None, Some(&XrcdOf::Given(xrcd))) => XrcdOf::Given(xrcd),
             (None, _) => XrcdOf::Default(self.device.default_xrcd()?),
@@ -50,9 +54,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let (attr, mask) = self.init_attr(index);
         qp.modify(&attr, mask)?;
         let slot = &mut self.ids[index];
-        slot.qp = Some(qp);
-        slot.send_cq = own_send;
-        slot.pd = Some(pd);
+        slot.objects.qp = Some(qp);
+        slot.objects.send_cq = own_send;
+        slot.objects.pd = Some(pd);
         Ok(())
     }
 
@@ -67,8 +71,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let (attr, mask) = self.init_attr(index);
         qp.modify(&attr, mask)?;
         let slot = &mut self.ids[index];
-        slot.qp = Some(qp);
-        slot.xrcd = Some(xrcd);
+        slot.objects.qp = Some(qp);
+        slot.objects.xrcd = Some(xrcd);
         Ok(())
     }
 
@@ -76,10 +80,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// they are posted here and not by [`post_send`](Self::post_send).
     pub fn xrc_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, XrcSend>, RdmaError> {
         let slot = self.slot_mut(id)?;
-        match &mut slot.qp {
+        match &mut slot.objects.qp {
             Some(IdQp::XrcSend(qp)) => Ok(Endpoint {
                 qp,
-                send_cq: slot.send_cq.as_mut(),
+                send_cq: slot.objects.send_cq.as_mut(),
                 recv_cq: None,
             }),
             Some(_) => Err(RdmaError::WrongType {

@@ -51,13 +51,13 @@ fn pages_are_given_while_a_command_waits_for_them() {
         .pd();
     assert!(most >= before + 1000, "{most} pages");
     // It offers what it does not need, page by page, and the driver takes it back.
-    let mut patience = 100_000;
+    let mut attempt = 100_000;
     while device.pages_given() > before + 32 {
         device.poll().expect("healthy");
         device.platform().relax();
-        patience -= 1;
+        attempt -= 1;
         assert!(
-            patience > 0,
+            attempt > 0,
             "{} pages are still there",
             device.pages_given()
         );

@@ -460,7 +460,7 @@ impl Bench {
             replies: some(32, || ReplySlot::EMPTY),
             sidr: some(4, || SidrSlot::EMPTY),
             groups: some(1, || GroupSlot::EMPTY),
-            parked: some(room.ids, || ParkedSlot::EMPTY),
+            deferred_mads: some(room.ids, || DeferredMadSlot::EMPTY),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bareverbs_cm::ip::NeighbourSlot;
-use bareverbs_cm::rdma::ParkedSlot;
+use bareverbs_cm::rdma::DeferredMadSlot;
 
 use crate::bench::*;
 
@@ -145,7 +145,7 @@ fn newcomers_are_served_among_forged_sources() {
          {} bytes for {NEIGHBOURS} neighbours, {} for 64 MADs",
         seen.len() - heard,
         size_of::<NeighbourSlot>() * NEIGHBOURS,
-        size_of::<ParkedSlot>() * 64,
+        size_of::<DeferredMadSlot>() * 64,
     );
     assert_eq!((heard, seen.len()), (10, 20));
     assert!(slowest.iter().all(|time| *time < SECOND), "{slowest:?}");

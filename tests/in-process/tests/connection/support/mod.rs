@@ -188,7 +188,7 @@ pub(crate) fn with_nodes<R>(
                     // Connections only.
                     sidr: &mut [],
                     groups: &mut [],
-                    parked: &mut [],
+                    deferred_mads: &mut [],
                 };
                 let cm = RdmaCm::new(
                     &devices[node],

@@ -21,7 +21,7 @@ export me machines boot
 . "$helpers"
 
 # How long one machine waits for the other, in seconds.
-patience=240
+attempt=240
 meetings=0
 heard=' '
 
@@ -40,7 +40,7 @@ await() {
             return
             ;;
         esac
-        if ! read -r -t "$patience" word; then
+        if ! read -r -t "$attempt" word; then
             echo "@@ lost $1"
             halt
         fi

@@ -1,4 +1,4 @@
-//! MADs whose senders are being asked for: they wait for the answer here, and not for their senders to try again.
+//! MADs from hosts that the resolver has to ask for: they wait for the answer here, and not for their senders to try again.
 
 use core::time::Duration;
 
@@ -9,14 +9,14 @@ const LIFE: Duration = Duration::from_secs(3);
 
 /// Room for one message of a host that the resolver has to ask for first.
 #[derive(Debug, Clone, Copy)]
-pub struct ParkedSlot(pub(crate) Option<Parked>);
+pub struct DeferredMadSlot(pub(crate) Option<DeferredMad>);
 
-impl ParkedSlot {
+impl DeferredMadSlot {
     /// An empty slot.
     pub const EMPTY: Self = Self(None);
 }
 
-impl Default for ParkedSlot {
+impl Default for DeferredMadSlot {
     fn default() -> Self {
         Self::EMPTY
     }
@@ -24,22 +24,22 @@ impl Default for ParkedSlot {
 
 /// A MAD, and since when it has been waiting.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parked {
+pub(crate) struct DeferredMad {
     pub(crate) received: Received,
     pub(crate) since: Duration,
 }
 
 /// A ring of them, oldest first.
 #[derive(Debug)]
-pub(crate) struct Parking<'s> {
-    slots: &'s mut [ParkedSlot],
+pub(crate) struct DeferredMads<'s> {
+    slots: &'s mut [DeferredMadSlot],
     head: usize,
     len: usize,
 }
 
-impl<'s> Parking<'s> {
-    pub(crate) fn new(slots: &'s mut [ParkedSlot]) -> Self {
-        slots.fill(ParkedSlot::EMPTY);
+impl<'s> DeferredMads<'s> {
+    pub(crate) fn new(slots: &'s mut [DeferredMadSlot]) -> Self {
+        slots.fill(DeferredMadSlot::EMPTY);
         Self {
             slots,
             head: 0,
@@ -51,27 +51,27 @@ impl<'s> Parking<'s> {
         self.len
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Parked> {
+    pub(crate) fn pop(&mut self) -> Option<DeferredMad> {
         if self.len == 0 {
             return None;
         }
-        let parked = self.slots.get_mut(self.head)?.0.take();
+        let deferred = self.slots.get_mut(self.head)?.0.take();
         self.head = (self.head + 1) % self.slots.len();
         self.len -= 1;
-        parked
+        deferred
     }
 
     /// Keeps a MAD that came at `since`. The oldest one goes if there is no room; a source that has an eighth of it already
     /// gets no more. MADs that have waited too long are not kept.
-    pub(crate) fn push(&mut self, now: Duration, parked: Parked) {
+    pub(crate) fn push(&mut self, now: Duration, deferred: DeferredMad) {
         let capacity = self.slots.len();
-        if capacity == 0 || now >= parked.since.saturating_add(LIFE) {
+        if capacity == 0 || now >= deferred.since.saturating_add(LIFE) {
             return;
         }
-        if now == parked.since && self.len > capacity / 2 {
-            let same = |slot: &&ParkedSlot| {
+        if now == deferred.since && self.len > capacity / 2 {
+            let same = |slot: &&DeferredMadSlot| {
                 let other = slot.0.as_ref().map(|other| other.received.source);
-                other == Some(parked.received.source)
+                other == Some(deferred.received.source)
             };
             if self.slots.iter().filter(same).count() > capacity / 8 {
                 return;
@@ -81,7 +81,7 @@ impl<'s> Parking<'s> {
             self.pop();
         }
         let at = (self.head + self.len) % capacity;
-        self.slots[at].0 = Some(parked);
+        self.slots[at].0 = Some(deferred);
         self.len += 1;
     }
 }
