@@ -4,7 +4,7 @@
 //! examples), and bare metal. The driver is generic over [`Platform`] and monomorphised: on VFIO and on bare metal a
 //! doorbell is one volatile store.
 //!
-//! Whoever implements it for another machine lets [`conformance`](crate::conformance) judge it.
+//! An implementation for another machine lets [`conformance`](crate::conformance) judge it.
 
 // UNSAFETY: the trait is the promise that device memory and registers behave; its methods pass raw memory on.
 #![expect(unsafe_code)]
@@ -123,11 +123,11 @@ impl VectorSet {
 
 /// What the driver needs of the machine and of the PCI function that it drives.
 ///
-/// One value belongs to one function. The function's memory decoding and bus mastering are on, and nobody else drives it.
+/// One value belongs to one function. The function's memory decoding and bus mastering are on, and no other driver uses it.
 ///
 /// # Safety
 ///
-/// Each method has a duty of the implementer. In short: addresses handed out stay valid and exclusive until they are
+/// Each method has a requirement of the implementer. In short: addresses handed out stay valid and exclusive until they are
 /// given back, and register accesses reach the device at once and in program order.
 pub unsafe trait Platform {
     /// Length of BAR 0 in bytes, as far as the driver may touch it.
@@ -252,7 +252,7 @@ pub unsafe trait Platform {
     }
 }
 
-// SAFETY: every duty is passed on to the platform behind the reference.
+// SAFETY: every requirement is passed on to the platform behind the reference.
 unsafe impl<P: Platform + ?Sized> Platform for &P {
     #[inline]
     fn bar_len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Holds the platform under the driver against its duties: on a card, VFIO; without one, the model's.
+//! Holds the platform under the driver against its requirements: on a card, VFIO; without one, the model's.
 
 use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options, Report};
 use bareverbs::verbs::{CqSlot, DeviceSlot, Platform, QpSlot, Storage};
@@ -13,7 +13,7 @@ pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
             Ok(report) => println!("PASS  {how:<12}{report}"),
             Err(error) => {
                 println!("FAIL  {how:<12}{error}");
-                return Err("the platform does not keep to its duties".into());
+                return Err("the platform does not keep to its requirements".into());
             }
         }
     }

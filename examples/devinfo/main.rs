@@ -54,7 +54,7 @@ struct Arguments {
     /// is needed.
     #[arg(long, conflicts_with_all = ["json", "bind", "unbind"])]
     selftest: bool,
-    /// Holds the platform below the driver (VFIO, or the device model's) against its duties, polled and with interrupts.
+    /// Holds the platform below the driver (VFIO, or the device model's) against its requirements, polled and with interrupts.
     #[arg(long, conflicts_with_all = ["json", "bind", "unbind", "selftest"])]
     conformance: bool,
     /// The card that the device model is: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,

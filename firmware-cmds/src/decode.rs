@@ -1,5 +1,5 @@
-//! Commands taken apart for people: every field by name, what its number means, and bits that are set although nobody
-//! here knows them.
+//! Commands taken apart for people: every field by name, what its number means, and bits that are set although no field
+//! here has them.
 
 use crate::dump::Direction;
 use crate::flow::{DestFormat, FlowContext, FlowCounterList};

@@ -1,7 +1,7 @@
 //! What the numbers in small fields mean.
 //!
 //! A setter takes the number (`qpc.set_state(QpState::Init.number())`); a number that came from the device goes through
-//! `from_number`, which gives `None` for what nobody has defined.
+//! `from_number`, which gives `None` for an undefined number.
 
 mod flags;
 

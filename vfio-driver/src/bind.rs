@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::address::PciAddress;
-use crate::error::{Offender, OpenError};
+use crate::error::{ForeignDriver, OpenError};
 use crate::sysfs;
 
 const VFIO: &str = "vfio-pci";
@@ -171,11 +171,11 @@ impl Rebinding {
         let function = sysfs::function(sysfs, address)?;
         let driver = function.driver()?;
         let mut plan = Self::new(address, true, &function, driver.clone());
-        let others: Vec<Offender> = function.offenders_beside(address)?;
+        let others: Vec<ForeignDriver> = function.foreign_drivers_beside(address)?;
         if !others.is_empty() {
             return Err(BindError::Unsuitable(OpenError::GroupNotViable {
                 group: function.group,
-                offenders: others,
+                foreign_drivers: others,
             }));
         }
         if driver.as_deref().is_some_and(sysfs::is_vfio) {
@@ -513,12 +513,15 @@ mod tests {
         sysfs.bind(&sibling, "mlx5_core");
         sysfs.group("9", &[&nic, &sibling]);
         let error = Rebinding::to_vfio_in(sysfs.root(), address()).unwrap_err();
-        let BindError::Unsuitable(OpenError::GroupNotViable { offenders, .. }) = &error else {
+        let BindError::Unsuitable(OpenError::GroupNotViable {
+            foreign_drivers, ..
+        }) = &error
+        else {
             panic!("{error:?}");
         };
         // The function itself is not among them: it is the one that will move.
-        assert_eq!(offenders.len(), 1);
-        assert_eq!(offenders[0].device, "0000:3b:00.1");
+        assert_eq!(foreign_drivers.len(), 1);
+        assert_eq!(foreign_drivers[0].device, "0000:3b:00.1");
 
         let sysfs = Sysfs::new();
         card(&sysfs);

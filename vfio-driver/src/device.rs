@@ -66,16 +66,16 @@ impl Options {
 
 /// A PCI function that this process drives through VFIO.
 ///
-/// The function is reset when it is opened and when it is dropped; nobody else uses it in between, and it reaches no
+/// The function is reset when it is opened and when it is dropped; it has no other user in between, and it reaches no
 /// memory but what was allocated or mapped here.
 ///
 /// # When the function is lost
 ///
 /// A function that is pulled out of its slot reads all ones. When the kernel wants it back in an orderly way (hot unplug,
 /// unbinding), or reports a bus error, registers read all ones here as well ([`removal`](Self::removal) tells which it
-/// was), so that everybody who uses the function gets the error "gone". The kernel waits until this value is dropped.
+/// was), so that every user of the function gets the error "gone". The kernel waits until this value is dropped.
 ///
-/// From a function that fell off the bus, with nobody in the kernel knowing, waiters get their error at once; but the end of
+/// From a function that fell off the bus, without the kernel's knowledge, waiters get their error at once; but the end of
 /// the process takes a minute longer, for which the kernel waits until it has reset the function on its own.
 ///
 /// A function whose memory decoding the kernel turned off behind vfio-pci's back raises `SIGBUS`.

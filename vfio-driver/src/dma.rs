@@ -136,7 +136,7 @@ impl<I: Iommu> DmaMemory<I> {
             .space
             .allocate(len as u64, align as u64, 0)
             .ok_or(DmaError::OutOfAddresses)?;
-        // SAFETY: the memory was just mapped and is nobody's yet; those who get parts of it get raw pointers. It stays
+        // SAFETY: the memory was just mapped and has no user yet; users of its parts get raw pointers. It stays
         // mapped in the process until `release` has unmapped it for the device.
         let mapped = unsafe { self.iommu.map(range.start(), memory.start(), memory.len()) };
         if let Err(error) = mapped {
@@ -330,7 +330,7 @@ impl Piece {
         let end = offset + layout.size();
         let dma = self.dma(offset, layout);
         let stale = end.min(self.dirty).saturating_sub(offset);
-        // SAFETY: the part lies within the block's memory, is in use by nobody since the bitmap had it as free, and is
+        // SAFETY: the part lies within the block's memory, is not in use since the bitmap had it as free, and is
         // this caller's from now on.
         unsafe { dma.ptr.write_bytes(0, stale) };
         self.dirty = self.dirty.max(end);

@@ -74,7 +74,7 @@ fn unmap(memory: &DmaMemory<&Books>, mapping: &Mapping) {
 /// Fills the memory and checks that it was zero.
 fn scribble(dma: &Dma) {
     for i in 0..dma.layout.size() {
-        // SAFETY: allocated, of this size, and nobody else's.
+        // SAFETY: allocated, of this size, and not used elsewhere.
         unsafe {
             assert_eq!(dma.ptr.add(i).read(), 0, "byte {i}");
             dma.ptr.add(i).write(0xa5);

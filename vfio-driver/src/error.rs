@@ -10,7 +10,7 @@ use crate::reset_error::HotResetError;
 
 /// A device that keeps an IOMMU group from being used, and the driver that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offender {
+pub struct ForeignDriver {
     /// The device's name in sysfs, mostly its PCI address.
     pub device: String,
     /// The driver that holds it.
@@ -62,7 +62,7 @@ pub enum OpenError {
         /// The group's number.
         group: u32,
         /// Which functions, and whose. Empty if the kernel refused without a reason that sysfs shows.
-        offenders: Vec<Offender>,
+        foreign_drivers: Vec<ForeignDriver>,
     },
     /// A device file is missing: `/dev/vfio/vfio` or the group's, `/dev/iommu` or the function's.
     VfioMissing {
@@ -177,15 +177,15 @@ impl fmt::Display for OpenError {
                 "group {group} is in VFIO's no-IOMMU mode, which is not supported: nothing would keep the device \
                  from writing anywhere in memory"
             ),
-            Self::GroupNotViable { group, offenders } if offenders.is_empty() => {
+            Self::GroupNotViable { group, foreign_drivers } if foreign_drivers.is_empty() => {
                 write!(
                     f,
                     "IOMMU group {group} is not viable, and sysfs does not show why"
                 )
             }
-            Self::GroupNotViable { group, offenders } => {
+            Self::GroupNotViable { group, foreign_drivers } => {
                 write!(f, "IOMMU group {group} is not viable: ")?;
-                for (index, Offender { device, driver }) in offenders.iter().enumerate() {
+                for (index, ForeignDriver { device, driver }) in foreign_drivers.iter().enumerate() {
                     let comma = if index == 0 { "" } else { ", " };
                     write!(f, "{comma}{device} is bound to {driver}")?;
                 }

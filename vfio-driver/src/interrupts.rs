@@ -1,6 +1,6 @@
 //! MSI-X vectors as event file descriptors, and sleeping until one is raised.
 //!
-//! The kernel adds to an event's counter for each interrupt, and nobody ever takes anything out of it: each waiter has an
+//! The kernel adds to an event's counter for each interrupt, and nothing is ever taken out of it: each waiter has an
 //! epoll instance of its own, in which the events are edge-triggered, so that it sees every interrupt since its last look
 //! and takes none away from others. A waiter is an [`EventChannel`](crate::EventChannel), or a thread in
 //! [`wait_interrupt`](bareverbs_core::platform::Platform::wait_interrupt).
@@ -92,7 +92,7 @@ impl Interrupts {
         }
     }
 
-    /// Where nobody can be woken, whoever waits looks every now and then.
+    /// Where threads cannot be woken, they look every now and then.
     fn nap(&self, deadline: Instant) -> bool {
         std::thread::sleep(deadline.saturating_duration_since(Instant::now()).min(NAP));
         true
@@ -171,7 +171,7 @@ impl Watch {
             .wait(timeout, &mut [EpollEvent::default(); MOST_EVENTS])
         {
             Ok(count) => Ok(count != 0),
-            // A signal. Whoever has a deadline looks again.
+            // A signal. A wait with a deadline looks again.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(error),
         }
@@ -323,7 +323,7 @@ mod tests {
                     assert!(waiter.join().unwrap());
                 }
             });
-            // Whoever comes later does not wait at all.
+            // A later call does not wait at all.
             assert!(function.wait(FIRST, distant));
             assert!(function.wait(FIRST, distant));
             assert!(Instant::now() < distant);

@@ -50,7 +50,7 @@
 //! The function is reset when it is opened. When [`VfioDevice`] is dropped, also by a panic, the function is no longer bus
 //! master and nothing is mapped or locked any more. The kernel does the same for a process that is killed. Memory that was
 //! not allocated or mapped through the device is out of its reach: the IOMMU blocks the access, and the work request
-//! fails. When the kernel wants the function back (hot unplug, unbinding), everybody who waits gets an error; see
+//! fails. When the kernel wants the function back (hot unplug, unbinding), every thread that waits gets an error; see
 //! [`VfioDevice::removal`].
 //!
 //! # What is proven
@@ -95,7 +95,7 @@ mod windows;
 pub use address::{ParsePciAddressError, PciAddress};
 pub use bind::{BindError, Rebinding, Step};
 pub use device::{Options, VfioDevice};
-pub use error::{Offender, OpenError};
+pub use error::{ForeignDriver, OpenError};
 pub use event_channel::EventChannel;
 pub use interface::{Interface, ParseInterfaceError};
 pub use removal::Removal;

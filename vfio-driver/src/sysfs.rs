@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::address::PciAddress;
-use crate::error::{Offender, OpenError};
+use crate::error::{ForeignDriver, OpenError};
 
 /// Mellanox Technologies, now NVIDIA networking.
 const VENDOR: u16 = 0x15b3;
@@ -41,7 +41,7 @@ pub(crate) struct Candidate {
     pub(crate) cdev: Option<PathBuf>,
 }
 
-/// A function of ours, whoever drives it.
+/// A function of ours, with any driver.
 #[derive(Debug)]
 pub(crate) struct Function {
     /// Its directory in sysfs.
@@ -59,16 +59,19 @@ impl Function {
     }
 
     /// The devices of the group that a driver of the kernel's own holds.
-    fn offenders(&self) -> Result<Vec<Offender>, OpenError> {
-        offenders(&self.path.join("iommu_group/devices"))
+    fn foreign_drivers(&self) -> Result<Vec<ForeignDriver>, OpenError> {
+        foreign_drivers(&self.path.join("iommu_group/devices"))
     }
 
     /// The same, except for the function itself.
-    pub(crate) fn offenders_beside(&self, address: PciAddress) -> Result<Vec<Offender>, OpenError> {
-        let mut offenders = self.offenders()?;
+    pub(crate) fn foreign_drivers_beside(
+        &self,
+        address: PciAddress,
+    ) -> Result<Vec<ForeignDriver>, OpenError> {
+        let mut foreign_drivers = self.foreign_drivers()?;
         let own = address.to_string();
-        offenders.retain(|offender| offender.device != own);
-        Ok(offenders)
+        foreign_drivers.retain(|offender| offender.device != own);
+        Ok(foreign_drivers)
     }
 }
 
@@ -119,14 +122,17 @@ pub(crate) fn examine(sysfs: &Path, address: PciAddress) -> Result<Candidate, Op
         Some(driver) if !is_vfio(&driver) => return Err(OpenError::BoundTo { address, driver }),
         Some(_) => {}
     }
-    let offenders = function.offenders()?;
+    let foreign_drivers = function.foreign_drivers()?;
     let Function {
         path,
         group,
         device,
     } = function;
-    if !offenders.is_empty() {
-        return Err(OpenError::GroupNotViable { group, offenders });
+    if !foreign_drivers.is_empty() {
+        return Err(OpenError::GroupNotViable {
+            group,
+            foreign_drivers,
+        });
     }
     let cdev = cdev(&path);
     Ok(Candidate {
@@ -150,12 +156,12 @@ pub(crate) fn cdev(path: &Path) -> Option<PathBuf> {
 }
 
 /// The devices of a group that a driver of the kernel's own holds, in order of their names.
-fn offenders(devices: &Path) -> Result<Vec<Offender>, OpenError> {
+fn foreign_drivers(devices: &Path) -> Result<Vec<ForeignDriver>, OpenError> {
     let failed = |source| OpenError::Sysfs {
         path: devices.to_owned(),
         source,
     };
-    let mut offenders = Vec::new();
+    let mut foreign_drivers = Vec::new();
     for entry in fs::read_dir(devices).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let path = entry.path();
@@ -166,14 +172,14 @@ fn offenders(devices: &Path) -> Result<Vec<Offender>, OpenError> {
             && !is_bridge
             && !is_harmless(&driver)
         {
-            offenders.push(Offender {
+            foreign_drivers.push(ForeignDriver {
                 device: entry.file_name().to_string_lossy().into_owned(),
                 driver,
             });
         }
     }
-    offenders.sort_by(|a, b| a.device.cmp(&b.device));
-    Ok(offenders)
+    foreign_drivers.sort_by(|a, b| a.device.cmp(&b.device));
+    Ok(foreign_drivers)
 }
 
 /// The last component of where a link points, or nothing if there is no link.
@@ -454,17 +460,17 @@ pub(crate) mod tests {
         let error = sysfs.examine().unwrap_err();
         let OpenError::GroupNotViable {
             group: 9,
-            offenders,
+            foreign_drivers,
         } = &error
         else {
             panic!("{error:?}");
         };
-        let offenders: Vec<_> = offenders
+        let foreign_drivers: Vec<_> = foreign_drivers
             .iter()
             .map(|o| (o.device.as_str(), o.driver.as_str()))
             .collect();
         assert_eq!(
-            offenders,
+            foreign_drivers,
             [("0000:3b:00.1", "mlx5_core"), ("0000:3c:00.0", "nvme")]
         );
         let text = error.to_string();

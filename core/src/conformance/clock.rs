@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::breach::{Breach, ConformanceError};
+use super::violation::{ConformanceError, Violation};
 use crate::platform::Platform;
 
 /// The driver's finest deadline is 10 ms away, and the connection manager's timers are not much finer.
@@ -31,7 +31,7 @@ pub(super) fn check<P: Platform>(platform: &P) -> Result<Duration, ConformanceEr
                 break now;
             }
             if turns == MOST_TURNS {
-                return Err(Breach::ClockStands { at: now, turns }.into());
+                return Err(Violation::ClockStands { at: now, turns }.into());
             }
         };
         smallest = smallest.min(now - before);
@@ -40,7 +40,7 @@ pub(super) fn check<P: Platform>(platform: &P) -> Result<Duration, ConformanceEr
     if smallest > COARSEST {
         let step = smallest;
         let limit = COARSEST;
-        return Err(Breach::ClockCoarse { step, limit }.into());
+        return Err(Violation::ClockCoarse { step, limit }.into());
     }
     Ok(smallest)
 }
@@ -48,7 +48,7 @@ pub(super) fn check<P: Platform>(platform: &P) -> Result<Duration, ConformanceEr
 fn next<P: Platform>(platform: &P, before: Duration) -> Result<Duration, ConformanceError> {
     let after = platform.now();
     if after < before {
-        return Err(Breach::ClockWentBack { before, after }.into());
+        return Err(Violation::ClockWentBack { before, after }.into());
     }
     Ok(after)
 }

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use super::breach::{Breach, ConformanceError, Path};
 use super::limits::PATIENCE;
 use super::loopback::{ACCESS, Pair, patient};
+use super::violation::{ConformanceError, Path, Violation};
 use crate::device::{Device, TailIn};
 use crate::platform::{Platform, VectorSet};
 use crate::types::error::CommandFailure;
@@ -30,10 +30,10 @@ pub(super) fn check_deadlines<P: Platform>(platform: &P) -> Result<bool, Conform
             let raised = platform.wait_interrupt(vectors, deadline);
             let now = platform.now();
             if now > deadline.saturating_add(LATEST) {
-                return Err(Breach::WaitLate { deadline, now }.into());
+                return Err(Violation::WaitLate { deadline, now }.into());
             }
             if !raised && now < deadline {
-                return Err(Breach::WaitEarly { deadline, now }.into());
+                return Err(Violation::WaitEarly { deadline, now }.into());
             }
             sleeps |= !raised;
             if !raised || now >= deadline {
@@ -50,7 +50,7 @@ fn past<P: Platform>(platform: &P, vectors: VectorSet) -> Result<(), Conformance
     platform.wait_interrupt(vectors, deadline);
     let now = platform.now();
     if now > deadline.saturating_add(LATEST) {
-        return Err(Breach::WaitLate { deadline, now }.into());
+        return Err(Violation::WaitLate { deadline, now }.into());
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn command<P: Platform>(device: &Device<'_, P>) -> Result<(), ConformanceError> 
             let waited = PATIENCE;
             // An answer that is there came without an interrupt.
             answer.transpose()?;
-            return Err(Breach::InterruptMissing { vector, waited }.into());
+            return Err(Violation::InterruptMissing { vector, waited }.into());
         }
         if let Some(answer) = answer {
             // Firmware that is too old to know the command says so, and that is an answer too.
@@ -126,7 +126,7 @@ fn begin<P: Platform>(
     pair.post(SendOp::Write(remote), &[])
 }
 
-/// The interrupt comes while somebody waits, or just before.
+/// The interrupt comes while a caller waits, or just before.
 fn asleep<P: Platform>(
     device: &Device<'_, P>,
     pair: &mut Pair<'_, P>,
@@ -143,8 +143,8 @@ fn asleep<P: Platform>(
             let waited = PATIENCE;
             // Is it the interrupt that is missing, or what it tells of?
             return Err(match pair.cq.take_event() {
-                true => Breach::InterruptMissing { vector, waited }.into(),
-                false => Breach::NoEvent { vector, waited }.into(),
+                true => Violation::InterruptMissing { vector, waited }.into(),
+                false => Violation::NoEvent { vector, waited }.into(),
             });
         }
     }
@@ -154,7 +154,7 @@ fn asleep<P: Platform>(
     }
 }
 
-/// The interrupt comes while nobody waits.
+/// The interrupt comes while no caller waits.
 fn between<P: Platform>(
     device: &Device<'_, P>,
     pair: &mut Pair<'_, P>,
@@ -167,7 +167,7 @@ fn between<P: Platform>(
     while !pair.cq.take_event() {
         if platform.now() >= deadline {
             let waited = PATIENCE;
-            return Err(Breach::NoEvent { vector, waited }.into());
+            return Err(Violation::NoEvent { vector, waited }.into());
         }
         platform.relax();
         device.poll()?;
@@ -179,7 +179,7 @@ fn between<P: Platform>(
         let raised = platform.wait_interrupt(VectorSet::one(vector), deadline);
         let waited = platform.now().saturating_sub(began);
         if !raised || waited > LATEST {
-            return Err(Breach::InterruptForgotten { vector, waited }.into());
+            return Err(Violation::InterruptForgotten { vector, waited }.into());
         }
     }
     match pair.is_done(Path::Doorbell)? {
@@ -192,5 +192,5 @@ fn between<P: Platform>(
 fn missing() -> ConformanceError {
     let path = Path::Doorbell;
     let waited = Duration::ZERO;
-    Breach::NoCompletion { path, waited }.into()
+    Violation::NoCompletion { path, waited }.into()
 }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use super::breach::{Breach, ConformanceError, Path};
 use super::limits::PATIENCE;
+use super::violation::{ConformanceError, Path, Violation};
 use crate::device::Device;
 use crate::platform::Platform;
 use crate::types::ah::AhAttr;
@@ -95,7 +95,7 @@ impl<'d, P: Platform> Pair<'d, P> {
         let status = completion.status();
         if status != WcStatus::Success {
             let vendor_err = completion.vendor_err();
-            return Err(Breach::Refused {
+            return Err(Violation::Refused {
                 path,
                 status,
                 vendor_err,
@@ -118,7 +118,7 @@ impl<'d, P: Platform> Pair<'d, P> {
         while !self.is_done(path)? {
             if device.platform().now() >= deadline {
                 let waited = PATIENCE;
-                return Err(Breach::NoCompletion { path, waited }.into());
+                return Err(Violation::NoCompletion { path, waited }.into());
             }
             device.platform().relax();
             device.poll()?;

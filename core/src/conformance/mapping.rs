@@ -3,9 +3,9 @@
 // UNSAFETY: maps raw memory.
 #![expect(unsafe_code)]
 
-use super::breach::{Breach, ConformanceError};
 use super::limits::MEMORY_LEN;
 use super::pattern::Region;
+use super::violation::{ConformanceError, Violation};
 use crate::platform::{DmaError, Mapping, Platform};
 
 /// How often a region is mapped and unmapped.
@@ -34,11 +34,11 @@ pub(super) fn check<P: Platform>(platform: &P, region: Region) -> Result<u64, Co
     sizes |= judge(platform, region.part(1, MEMORY_LEN - 2))?;
     for round in 0..ROUNDS {
         let part = region.part(round, 4096 + round);
-        // SAFETY: the region is the platform's user's for ever, and nobody holds a reference to it.
+        // SAFETY: the region is the platform's user's for ever, and there is no reference to it.
         let mapped = unsafe { platform.dma_map(part) };
         let mapping = mapped.map_err(|error| match round {
             0 => refused(part.len(), error),
-            _ => Breach::UnmapKeeps { round, error }.into(),
+            _ => Violation::UnmapKeeps { round, error }.into(),
         })?;
         // SAFETY: it was just mapped, and the device has not heard of it.
         unsafe { platform.dma_unmap(mapping) };
@@ -47,7 +47,7 @@ pub(super) fn check<P: Platform>(platform: &P, region: Region) -> Result<u64, Co
 }
 
 fn refused(len: usize, error: DmaError) -> ConformanceError {
-    Breach::MapRefused { len, error }.into()
+    Violation::MapRefused { len, error }.into()
 }
 
 /// Maps a region, looks at what that gave, and unmaps it. A bit for its page size.
@@ -68,11 +68,11 @@ fn shape<P: Platform>(
     platform: &P,
     part: core::ptr::NonNull<[u8]>,
     mapping: &Mapping,
-) -> Result<u64, Breach> {
+) -> Result<u64, Violation> {
     let address = part.cast::<u8>().as_ptr().addr();
     let len = part.len();
     if (mapping.ptr, mapping.len) != (part.cast(), len) {
-        return Err(Breach::MappedOther {
+        return Err(Violation::MappedOther {
             address,
             len,
             found: mapping.ptr.as_ptr().addr(),
@@ -81,11 +81,11 @@ fn shape<P: Platform>(
     }
     let shift = mapping.page_shift;
     if !(12..=LARGEST_SHIFT).contains(&shift) {
-        return Err(Breach::PageShift { shift });
+        return Err(Violation::PageShift { shift });
     }
     let expected = ((address + len - 1) >> shift) - (address >> shift) + 1;
     if mapping.pages != expected {
-        return Err(Breach::Pages {
+        return Err(Violation::Pages {
             address,
             len,
             shift,
@@ -97,10 +97,10 @@ fn shape<P: Platform>(
         let iova = platform.page_iova(mapping, index);
         let inside = iova & ((1 << shift) - 1);
         if inside != 0 || iova.checked_add((1 << shift) - 1).is_none() {
-            return Err(Breach::PageIova { index, iova, shift });
+            return Err(Violation::PageIova { index, iova, shift });
         }
         if let Some(other) = (0..index).find(|&other| platform.page_iova(mapping, other) == iova) {
-            return Err(Breach::PagesOverlap { index, other, iova });
+            return Err(Violation::PagesOverlap { index, other, iova });
         }
     }
     Ok(1 << shift)

@@ -5,8 +5,8 @@
 
 use core::alloc::Layout;
 
-use super::breach::{Breach, ConformanceError};
 use super::pattern::{self, Bytes};
+use super::violation::{ConformanceError, Violation};
 use crate::platform::{Dma, DmaError, Platform};
 
 /// Sizes and alignments. The driver asks for nothing that is more, but for page chunks and buffers of more bytes, in
@@ -51,7 +51,7 @@ pub(super) fn check<P: Platform>(platform: &P, turnover: u64) -> Result<usize, C
     for (size, align) in ABSURD {
         if let Ok(mut piece) = alloc(platform, size, align).map(Some) {
             free(platform, &mut piece);
-            return Err(Breach::AllocAbsurd { size, align }.into());
+            return Err(Violation::AllocAbsurd { size, align }.into());
         }
     }
     let mut passed = 0;
@@ -59,7 +59,7 @@ pub(super) fn check<P: Platform>(platform: &P, turnover: u64) -> Result<usize, C
         for (size, align) in LAYOUTS {
             let mut piece =
                 Some(
-                    alloc(platform, size, align).map_err(|error| Breach::FreeKeeps {
+                    alloc(platform, size, align).map_err(|error| Violation::FreeKeeps {
                         bytes: passed,
                         error,
                     })?,
@@ -84,11 +84,11 @@ fn free<P: Platform>(platform: &P, piece: &mut Option<Dma>) {
 }
 
 /// Allocates everything, makes it dirty, frees it, and allocates it again.
-fn twice<P: Platform>(platform: &P, pieces: &mut [Option<Dma>; PIECES]) -> Result<(), Breach> {
+fn twice<P: Platform>(platform: &P, pieces: &mut [Option<Dma>; PIECES]) -> Result<(), Violation> {
     for again in [false, true] {
         for index in 0..PIECES {
             let (size, align) = LAYOUTS[index % LAYOUTS.len()];
-            let dma = alloc(platform, size, align).map_err(|error| Breach::AllocRefused {
+            let dma = alloc(platform, size, align).map_err(|error| Violation::AllocRefused {
                 size,
                 align,
                 error,
@@ -111,7 +111,7 @@ fn twice<P: Platform>(platform: &P, pieces: &mut [Option<Dma>; PIECES]) -> Resul
             if let Err(differs) = bytes(dma).find(|at| pattern::byte(seed, at)) {
                 let address = dma.ptr.as_ptr().addr();
                 let at = differs.at;
-                return Err(Breach::MemoryShared { address, at });
+                return Err(Violation::MemoryShared { address, at });
             }
         }
         for odd in [1, 0] {
@@ -129,9 +129,9 @@ fn bytes(dma: &Dma) -> Bytes {
 }
 
 /// What can be said of a piece alone.
-fn judge(dma: &Dma, size: usize, align: usize, again: bool) -> Result<(), Breach> {
+fn judge(dma: &Dma, size: usize, align: usize, again: bool) -> Result<(), Violation> {
     if (dma.layout.size(), dma.layout.align()) != (size, align) {
-        return Err(Breach::OtherLayout {
+        return Err(Violation::OtherLayout {
             size,
             align,
             found_size: dma.layout.size(),
@@ -140,33 +140,35 @@ fn judge(dma: &Dma, size: usize, align: usize, again: bool) -> Result<(), Breach
     }
     let address = dma.ptr.as_ptr().addr();
     if !address.is_multiple_of(align) {
-        return Err(Breach::PointerAlignment { address, align });
+        return Err(Violation::PointerAlignment { address, align });
     }
     let iova = dma.iova;
     if !iova.is_multiple_of(align as u64) {
-        return Err(Breach::IovaAlignment { iova, align });
+        return Err(Violation::IovaAlignment { iova, align });
     }
     if iova.checked_add(size as u64 - 1).is_none() {
-        return Err(Breach::IovaWraps { iova, size });
+        return Err(Violation::IovaWraps { iova, size });
     }
-    bytes(dma).find(|_| 0).map_err(|differs| Breach::NotZeroed {
-        size,
-        align,
-        at: differs.at,
-        found: differs.found,
-        again,
-    })
+    bytes(dma)
+        .find(|_| 0)
+        .map_err(|differs| Violation::NotZeroed {
+            size,
+            align,
+            at: differs.at,
+            found: differs.found,
+            again,
+        })
 }
 
 /// That two pieces have nothing in common.
-fn apart(one: &Dma, other: &Dma) -> Result<(), Breach> {
+fn apart(one: &Dma, other: &Dma) -> Result<(), Violation> {
     let overlap = |one: u64, one_len: usize, other: u64, other_len: usize| {
         one.abs_diff(other) < if one < other { one_len } else { other_len } as u64
     };
     let (len, other_len) = (one.layout.size(), other.layout.size());
     let address = |dma: &Dma| dma.ptr.as_ptr().addr();
     if overlap(address(one) as u64, len, address(other) as u64, other_len) {
-        return Err(Breach::PointersOverlap {
+        return Err(Violation::PointersOverlap {
             address: address(one),
             len,
             other: address(other),
@@ -174,7 +176,7 @@ fn apart(one: &Dma, other: &Dma) -> Result<(), Breach> {
         });
     }
     if overlap(one.iova, len, other.iova, other_len) {
-        return Err(Breach::IovasOverlap {
+        return Err(Violation::IovasOverlap {
             iova: one.iova,
             len,
             other: other.iova,

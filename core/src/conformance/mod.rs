@@ -1,9 +1,9 @@
-//! A test that a [`Platform`] can run against itself: whoever ports the driver to a new kernel runs it first.
+//! A test that a [`Platform`] can run against itself: run it first when the driver is ported to a new kernel.
 //!
-//! [`run`] calls every method of the platform and holds what comes back against the duties in the trait's documentation.
+//! [`run`] calls every method of the platform and holds what comes back against the requirements in the trait's documentation.
 //! Then it brings the function up and has the *device* say what it sees: two queue pairs that talk to each other by force
 //! loopback move bytes between memory that was allocated and memory that was mapped, so that neither a cable nor an
-//! address is needed. What is wrong is a [`ConformanceError`], which names the [`Duty`] that was broken and tells the
+//! address is needed. What is wrong is a [`ConformanceError`], which names the [`Requirement`] that was broken and tells the
 //! values that were seen.
 //!
 //! ```no_run
@@ -22,7 +22,7 @@
 //!
 //! # What is checked
 //!
-//! | Duty | How |
+//! | Requirement | How |
 //! |---|---|
 //! | BAR | the init segment is there, does not change by itself, and is read and written in the right byte order; what lies outside or is not aligned reads all ones and swallows writes; the doorbell page lies inside |
 //! | clock | never goes back, advances while the driver waits, in steps of a millisecond at most |
@@ -39,7 +39,6 @@
 //! It does the same in each run, and allocates nothing but from the platform. A program that does not call it does not
 //! contain it. Each step is told to `log` at level `info`.
 
-mod breach;
 mod clock;
 mod interrupts;
 mod limits;
@@ -49,6 +48,7 @@ mod memory;
 mod pattern;
 mod registers;
 mod traffic;
+mod violation;
 
 use core::fmt;
 use core::time::Duration;
@@ -59,9 +59,9 @@ use crate::device::storage::Storage;
 use crate::platform::Platform;
 use crate::types::config::Config;
 
-pub use breach::{Breach, ConformanceError, Duty, Path};
 use limits::PATIENCE;
 use pattern::Region;
+pub use violation::{ConformanceError, Path, Requirement, Violation};
 
 pub use limits::MEMORY_LEN;
 
@@ -142,7 +142,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Holds a platform against its duties.
+/// Holds a platform against its requirements.
 ///
 /// The function was just reset, decodes memory and masters the bus, as for [`Device::open`]; afterwards it is as after
 /// [`Device::close`]. `memory` is the platform's user's, as far from contiguous for the device as the machine allows; it
@@ -150,7 +150,7 @@ impl fmt::Display for Report {
 /// what the firmware wants.
 ///
 /// # Errors
-/// The first thing that is wrong. A platform that breaks its duties may also break the program: it is trusted
+/// The first thing that is wrong. A platform that breaks its requirements may also break the program: it is trusted
 /// (`unsafe trait`), and this test does not shield from it.
 pub fn run<P: Platform>(
     platform: &P,

@@ -24,7 +24,7 @@ pub(super) struct Differs {
     pub(super) found: u8,
 }
 
-/// `len` bytes that nobody holds a reference to.
+/// `len` bytes to which there is no reference.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     ptr: NonNull<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Bytes {
 
 impl Bytes {
     /// # Safety
-    /// The memory is valid for `len` bytes as long as the value is used, and nobody holds a reference to it.
+    /// The memory is valid for `len` bytes as long as the value is used, and there is no reference to it.
     pub(super) unsafe fn new(ptr: NonNull<u8>, len: usize) -> Self {
         Self { ptr, len }
     }

@@ -11,7 +11,7 @@ use bareverbs_firmware_cmds::init_segment::{
     command_interface_revision,
 };
 
-use super::breach::{Breach, ConformanceError};
+use super::violation::{ConformanceError, Violation};
 use crate::platform::{Dma, DmaError, Platform};
 
 /// The init segment's pages, and one page of doorbells at least.
@@ -27,17 +27,17 @@ pub(super) fn read<P: Platform>(platform: &P) -> Result<usize, ConformanceError>
     let len = platform.bar_len();
     if len < LEAST {
         let needed = LEAST;
-        return Err(Breach::BarTooShort { len, needed }.into());
+        return Err(Violation::BarTooShort { len, needed }.into());
     }
     for offset in [FW_REV, CMDIF_REV_FW_SUB] {
         let first = platform.read_be32(offset);
         if first == VANISHED {
-            return Err(Breach::NoDevice { offset }.into());
+            return Err(Violation::NoDevice { offset }.into());
         }
         for _ in 0..READS {
             let then = platform.read_be32(offset);
             if then != first {
-                return Err(Breach::RegisterChanges {
+                return Err(Violation::RegisterChanges {
                     offset,
                     first,
                     then,
@@ -50,19 +50,19 @@ pub(super) fn read<P: Platform>(platform: &P) -> Result<usize, ConformanceError>
     let value = platform.read_be32(offset);
     let is_known = |value| command_interface_revision(value) == COMMAND_INTERFACE_REVISION;
     if !is_known(value) && is_known(value.swap_bytes()) {
-        return Err(Breach::ReadOrder { offset, value }.into());
+        return Err(Violation::ReadOrder { offset, value }.into());
     }
     let last = usize::MAX & !3;
     for offset in [len, len + FW_REV + 4, len + CMDQ_ADDR_L_SZ, last - 4, last] {
         let value = platform.read_be32(offset);
         if value != u32::MAX {
-            return Err(Breach::ReadOutside { offset, value }.into());
+            return Err(Violation::ReadOutside { offset, value }.into());
         }
     }
     for offset in [FW_REV + 1, FW_REV + 2, CMDIF_REV_FW_SUB + 3, len - 2] {
         let value = platform.read_be32(offset);
         if value != u32::MAX {
-            return Err(Breach::ReadUnaligned { offset, value }.into());
+            return Err(Violation::ReadUnaligned { offset, value }.into());
         }
     }
     Ok(len)
@@ -74,18 +74,18 @@ pub(super) struct Told(Dma);
 impl Told {
     /// Once the device was told another one.
     pub(super) fn free<P: Platform>(self, platform: &P) {
-        // SAFETY: the page is this platform's, nobody has used it, and the device knows of another one by now.
+        // SAFETY: the page is this platform's, it was not used, and the device knows of another one by now.
         unsafe { platform.dma_free(self.0) };
     }
 }
 
 /// A page, if possible at an address that, the wrong way round, asks for the interface state "full" as well.
-fn page<P: Platform>(platform: &P) -> Result<Dma, Breach> {
+fn page<P: Platform>(platform: &P) -> Result<Dma, Violation> {
     let size = 4096;
     let alloc = |align| {
         let layout = Layout::from_size_align(size, align).map_err(|_| DmaError::OutOfMemory);
         let page = layout.and_then(|layout| platform.dma_alloc(layout));
-        page.map_err(|error| Breach::AllocRefused { size, align, error })
+        page.map_err(|error| Violation::AllocRefused { size, align, error })
     };
     alloc(1 << 19).or_else(|_| alloc(size))
 }
@@ -108,7 +108,7 @@ pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), Conforman
         return Ok((false, told));
     }
     if found != written {
-        return Err(Breach::WriteOrder { written, found }.into());
+        return Err(Violation::WriteOrder { written, found }.into());
     }
     let len = platform.bar_len();
     let both = u64::from(FOREIGN_HIGH) << 32 | u64::from(FOREIGN_LOW);
@@ -134,7 +134,7 @@ pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), Conforman
         write();
         let found = address();
         if found != written {
-            return Err(Breach::WriteNotIgnored {
+            return Err(Violation::WriteNotIgnored {
                 offset,
                 size,
                 written,

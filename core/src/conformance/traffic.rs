@@ -3,10 +3,10 @@
 // UNSAFETY: registers raw memory.
 #![expect(unsafe_code)]
 
-use super::breach::{Breach, ConformanceError, Path};
 use super::limits::MEMORY_LEN;
 use super::loopback::{ACCESS, Pair};
 use super::pattern::{self, Differs, Region, UNTOUCHED};
+use super::violation::{ConformanceError, Path, Violation};
 use crate::device::Device;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
@@ -119,7 +119,7 @@ impl<'d, P: Platform> Scene<'d, P> {
         to: &Buffer<'_, P>,
     ) -> Result<(), ConformanceError> {
         let part = region.part(offset, len);
-        // SAFETY: the region is the platform's user's for ever, and nobody holds a reference to it.
+        // SAFETY: the region is the platform's user's for ever, and there is no reference to it.
         let mr = unsafe { pd.reg_mr(part, ACCESS) }?;
         let mapped = piece(mr.sge(0, len))?;
         let remote_mapped = Remote {
@@ -189,7 +189,7 @@ fn arrived(
             expected,
             found,
         } = differs;
-        Breach::Moved {
+        Violation::Moved {
             path,
             len,
             // Negative in front of the message.

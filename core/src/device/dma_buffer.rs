@@ -25,7 +25,7 @@ impl<'d, P: Platform> DmaBuffer<'d, P> {
         }
     }
 
-    /// The memory without the duty to free it.
+    /// The memory, which is then not freed here.
     pub(crate) fn into_memory(self) -> DmaMemory {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the memory is taken once.

@@ -75,7 +75,7 @@ impl<P: Platform> Device<'_, P> {
 
     /// Sets the MAC address that [`mac`](Self::mac) gives from then on, and has the port hear it: before anything is made
     /// that uses it, such as GIDs and Ethernet queues, for these keep what they have. It is for virtual functions to which
-    /// nobody has given an address.
+    /// no address was given.
     ///
     /// The card's switch may refuse to deliver to an address that the function chose by itself; then only the
     /// administrator of the host can give it one (`ip link set DEVICE vf NUMBER mac ADDRESS`).

@@ -29,7 +29,7 @@ use crate::device::capabilities::Capabilities;
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::storage::{DeviceSlot, Storage};
 pub use crate::firmware::command_queue::TailIn;
-use crate::firmware::command_queue::{Lane, PostError, Ticket};
+use crate::firmware::command_queue::{PostError, SlotClass, Ticket};
 use crate::firmware::control::{Context, Control};
 use crate::firmware::health;
 use crate::firmware::page_chunk::PageChunk;
@@ -90,7 +90,7 @@ pub struct Device<'s, P: Platform> {
     /// Key of the segment that ends the scatter list of a receive WQE.
     pub(crate) list_terminator: u32,
     /// What bring-up has reached, for teardown.
-    pub(crate) reached: Reached,
+    pub(crate) stage: BringUpStage,
 }
 
 /// Key of the segment that ends the scatter list of a receive WQE, unless the device names another one.
@@ -98,7 +98,7 @@ const LIST_TERMINATOR: u32 = 0x100;
 
 /// What bring-up has done that teardown must undo.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Reached {
+pub(crate) struct BringUpStage {
     /// ENABLE_HCA was, or may have been, carried out.
     pub(crate) enabled: bool,
     /// INIT_HCA was, or may have been, carried out.
@@ -170,7 +170,7 @@ impl<'s, P: Platform> Device<'s, P> {
             gsi_taken: AtomicBool::new(false),
             embedded_cpu: false,
             list_terminator: LIST_TERMINATOR,
-            reached: Reached::default(),
+            stage: BringUpStage::default(),
         }
     }
 
@@ -367,7 +367,7 @@ impl<'s, P: Platform> Device<'s, P> {
                 let queue = &mut control.queue;
                 queue.post(
                     &self.platform,
-                    Lane::Ordinary,
+                    SlotClass::Ordinary,
                     opcode,
                     fixed,
                     tail_in,
@@ -443,7 +443,7 @@ impl<'s, P: Platform> Device<'s, P> {
         self.with(Control::next_event)?
     }
 
-    /// Asynchronous events that were lost because nobody took them, and events that made no sense.
+    /// Asynchronous events that were lost because they were not taken, and events that made no sense.
     pub fn lost_and_unknown_events(&self) -> (u64, u64) {
         self.with(|control| (control.dropped_events(), control.unknown_events()))
             .unwrap_or_default()

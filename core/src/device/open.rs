@@ -73,7 +73,7 @@ fn fail<T>(step: OpenStep, failure: OpenFailure) -> Result<T, OpenError> {
 }
 
 impl<'s, P: Platform> Device<'s, P> {
-    /// Brings the function up from reset: memory decoding and bus mastering are on, and nobody has used it since it was
+    /// Brings the function up from reset: memory decoding and bus mastering are on, and it was not used since it was
     /// reset. If that fails, everything done until then is undone.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let mut enable = EnableHcaIn::new();
         enable.set_embedded_cpu_function(self.embedded_cpu);
         let result = self.order(&enable);
-        self.reached.enabled = happened(&result);
+        self.stage.enabled = happened(&result);
         result.at(OpenStep::EnableHca)
     }
 
@@ -363,7 +363,7 @@ impl<'s, P: Platform> Device<'s, P> {
 
     fn init_hca(&mut self) -> Result<(), OpenError> {
         let result = self.order(&InitHcaIn::new());
-        self.reached.initialized = happened(&result);
+        self.stage.initialized = happened(&result);
         result.at(OpenStep::InitHca)
     }
 
@@ -405,7 +405,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let step = OpenStep::AllocUar;
         let answer = self.execute(&AllocUarIn::new()).at(step)?;
         self.uar = UarIndex::from_low_bits(answer.uar());
-        self.reached.uar = true;
+        self.stage.uar = true;
         self.check_uar(self.uar)
     }
 
@@ -472,7 +472,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let events = if self.config.interrupts && self.platform.interrupt_vectors() > 0 {
             eq::EVENT_MASK
         } else {
-            // Whoever polls looks at the slots anyway, and would only read past the events.
+            // A caller that polls looks at the slots anyway, and would only read past the events.
             eq::EVENT_MASK & !EventType::Command.mask()
         };
         let events = if self.capabilities.hca.page_request_disable() {

@@ -21,14 +21,14 @@ use crate::types::error::{CloseError, CloseFailure, CommandError, CommandFailure
 
 /// What went wrong first, and whether going on in order makes sense.
 #[derive(Debug, Default)]
-struct Trouble {
+struct FirstFailure {
     first: Option<CloseFailure>,
     /// The device does not answer.
     silent: bool,
 }
 
-impl Trouble {
-    fn note(&mut self, failure: CloseFailure) {
+impl FirstFailure {
+    fn record(&mut self, failure: CloseFailure) {
         if let CloseFailure::Command(error) = failure {
             log::error!("teardown: {error}");
             self.silent |= !matches!(
@@ -42,7 +42,7 @@ impl Trouble {
     }
 
     fn command(&mut self, error: CommandError) {
-        self.note(match error.failure {
+        self.record(match error.failure {
             CommandFailure::Device(error) => CloseFailure::Device(error),
             _ => CloseFailure::Command(error),
         });
@@ -61,14 +61,14 @@ impl<P: Platform> Device<'_, P> {
 
     /// `patient`: worth waiting for a device that does not answer.
     pub(crate) fn tear_down(&mut self, patient: bool) -> Result<(), CloseError> {
-        let mut trouble = Trouble::default();
+        let mut failures = FirstFailure::default();
         let Some(failed) = self.with(|control| control.failed()) else {
             return Ok(());
         };
         self.close_xrc_base();
         match failed {
-            Some(error) => trouble.note(CloseFailure::Device(error)),
-            None => self.tear_down_in_order(&mut trouble),
+            Some(error) => failures.record(CloseFailure::Device(error)),
+            None => self.tear_down_in_order(&mut failures),
         }
         if P::WRITE_COMBINING
             && let Some(uar) = self.blue_flame.uar()
@@ -77,11 +77,11 @@ impl<P: Platform> Device<'_, P> {
             self.platform.set_write_combining(uar.bar_offset(), false);
         }
         let pages_lost = self.pages_given();
-        // Only an order without any trouble says for sure that the function no longer reaches memory.
-        let mut quiet = trouble.first.is_none()
+        // Only an order without any failures says for sure that the function no longer reaches memory.
+        let mut quiet = failures.first.is_none()
             && self.with(|control| !control.queue.has_retired()) == Some(true);
         if failed == Some(DeviceError::WasReset) {
-            // It has nothing of this driver's any more, and may be somebody else's.
+            // It has nothing of this driver's any more, and another driver may have it.
             quiet = true;
         }
         if !quiet {
@@ -107,7 +107,7 @@ impl<P: Platform> Device<'_, P> {
                 + eqs
                 + page_chunk::bytes(self.page_chunks)
         };
-        match trouble.first {
+        match failures.first {
             None => Ok(()),
             Some(failure) => Err(CloseError {
                 failure,
@@ -117,7 +117,7 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    fn tear_down_in_order(&mut self, trouble: &mut Trouble) {
+    fn tear_down_in_order(&mut self, failures: &mut FirstFailure) {
         self.with(|control| control.queue.set_timeout(self.config.teardown_timeout));
         // Commands are polled from here on, as they were before there was an event queue.
         self.completion_eqs.clear();
@@ -131,16 +131,16 @@ impl<P: Platform> Device<'_, P> {
                 Ok(_) => memory.free(&self.platform),
                 Err(error) => {
                     self.quarantine(memory);
-                    trouble.command(error);
-                    if trouble.silent {
+                    failures.command(error);
+                    if failures.silent {
                         return;
                     }
                 }
             }
         }
         if let Err(error) = self.leave_l2_table() {
-            trouble.command(error);
-            if trouble.silent {
+            failures.command(error);
+            if failures.silent {
                 return;
             }
         }
@@ -149,40 +149,40 @@ impl<P: Platform> Device<'_, P> {
         {
             let mut dealloc = DeallocUarIn::new();
             dealloc.set_uar(uar.number());
-            self.step(trouble, &dealloc);
+            self.step(failures, &dealloc);
         }
-        if self.reached.uar {
+        if self.stage.uar {
             let mut dealloc = DeallocUarIn::new();
             dealloc.set_uar(self.uar.number());
-            self.step(trouble, &dealloc);
+            self.step(failures, &dealloc);
         }
-        if self.reached.initialized {
-            self.step(trouble, &TeardownHcaIn::new());
+        if self.stage.initialized {
+            self.step(failures, &TeardownHcaIn::new());
         }
-        self.reclaim_pages(trouble);
-        if self.reached.enabled {
+        self.reclaim_pages(failures);
+        if self.stage.enabled {
             let mut disable = DisableHcaIn::new();
             disable.set_embedded_cpu_function(self.embedded_cpu);
-            self.step(trouble, &disable);
+            self.step(failures, &disable);
         }
     }
 
     /// Executes a command of teardown, unless the device has fallen silent.
-    fn step<C: Command>(&self, trouble: &mut Trouble, command: &C) {
-        if !trouble.silent
+    fn step<C: Command>(&self, failures: &mut FirstFailure, command: &C) {
+        if !failures.silent
             && let Err(error) = self.order(command)
         {
-            trouble.command(error);
+            failures.command(error);
         }
     }
 
     /// Takes pages back until the firmware has none, as long as it goes on giving.
-    fn reclaim_pages(&self, trouble: &mut Trouble) {
+    fn reclaim_pages(&self, failures: &mut FirstFailure) {
         // What went wrong with pages earlier is over.
         self.with(|control| control.pages.take_error());
         let mut patience = Patience::default();
         let mut progress = self.platform.now();
-        while !trouble.silent {
+        while !failures.silent {
             let state = self.with(|control| {
                 let serviced = control.service(&self.context());
                 let returned = control.pages.take_returned();
@@ -202,10 +202,10 @@ impl<P: Platform> Device<'_, P> {
                 return;
             };
             if let Err(error) = serviced {
-                trouble.note(CloseFailure::Device(error));
+                failures.record(CloseFailure::Device(error));
             }
             if let Some(SupplyError::Command(error)) = error {
-                trouble.command(error);
+                failures.command(error);
                 // The firmware refuses: asking again would only be refused again.
                 return;
             }
@@ -218,7 +218,7 @@ impl<P: Platform> Device<'_, P> {
             }
             let waited = now.saturating_sub(progress);
             if waited >= self.config.teardown_timeout.saturating_mul(2) {
-                trouble.first = trouble.first.or(Some(CloseFailure::PagesKept { waited }));
+                failures.first = failures.first.or(Some(CloseFailure::PagesKept { waited }));
                 return;
             }
             self.pause(&mut patience);

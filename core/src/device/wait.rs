@@ -2,7 +2,7 @@
 //!
 //! # Sleeping
 //!
-//! Whoever waits does so in a loop: look for what is waited for, and if it is not there, sleep. What is looked at changes
+//! A wait is a loop: look for what is waited for, and if it is not there, sleep. What is looked at changes
 //! only in [`Device::poll`], which reads the event queues, and an event queue stays armed at all times: reading it arms it
 //! again, and the device raises an interrupt at once if more events have come meanwhile. So an event is either read by a
 //! poll that the look comes after, or it raises an interrupt later than that; and an interrupt between two sleeps of a

@@ -42,7 +42,7 @@ pub(super) enum Kind {
 
 /// Whether the firmware still has an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Life {
     Alive,
     Gone,
     /// It did not say that it has destroyed it.
@@ -54,7 +54,7 @@ pub(super) struct Object<'d, P: Platform> {
     device: &'d Device<'d, P>,
     kind: Kind,
     number: u32,
-    fate: Fate,
+    life: Life,
 }
 
 impl<'d, P: Platform> Object<'d, P> {
@@ -63,7 +63,7 @@ impl<'d, P: Platform> Object<'d, P> {
             device,
             kind,
             number,
-            fate: Fate::Alive,
+            life: Life::Alive,
         }
     }
 
@@ -107,13 +107,13 @@ impl<'d, P: Platform> Object<'d, P> {
 
     /// Destroys it, if that was not tried before.
     pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
-        if self.fate != Fate::Alive {
+        if self.life != Life::Alive {
             return Ok(());
         }
         let result = self.execute_destroy();
-        self.fate = match result {
-            Ok(()) => Fate::Gone,
-            Err(_) => Fate::Stuck,
+        self.life = match result {
+            Ok(()) => Life::Gone,
+            Err(_) => Life::Stuck,
         };
         result
     }
@@ -256,7 +256,7 @@ impl<P: Platform> Drop for WorkQueue<'_, P> {
         }
         // SAFETY: taken once, here.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        if self.object.fate != Fate::Gone {
+        if self.object.life != Life::Gone {
             memory.buffer.quarantine();
         }
     }

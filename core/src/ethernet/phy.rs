@@ -196,7 +196,7 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
 pub struct RxToken<'a>(&'a [u8]);
 
 impl<'a> RxToken<'a> {
-    /// A frame that somebody else has fetched.
+    /// A frame that another stack has fetched.
     #[must_use]
     pub const fn new(frame: &'a [u8]) -> Self {
         Self(frame)

@@ -339,7 +339,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
 
 /// A frame that was received. Its buffer goes back to the device when this is dropped.
 ///
-/// The contents are copied out, and whoever looks at them twice should look at the copy: nothing but good manners keeps a
+/// The contents are copied out, and a caller that looks at them twice should look at the copy: nothing keeps a
 /// device from writing there.
 pub struct ReceivedFrame<'q, 'd, P: Platform> {
     queue: &'q mut EthernetReceive<'d, P>,

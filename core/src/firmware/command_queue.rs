@@ -7,7 +7,7 @@
 //! The last slot takes nothing but MANAGE_PAGES: a command may need pages before it can be answered, and the request for
 //! them must not queue behind it.
 //!
-//! A slot whose command timed out is retired: the firmware may still answer, into memory that nobody else may own then.
+//! A slot whose command timed out is retired: the firmware may still answer, into memory that must have no other owner then.
 
 use core::time::Duration;
 
@@ -108,14 +108,14 @@ impl Slot {
 
 /// Which kind of slot a command takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub(crate) enum SlotClass {
     /// Any but the last.
     Ordinary,
     /// The last, which is for MANAGE_PAGES alone.
     Pages,
 }
 
-/// A command could not be posted because its lane has no free slot: not an error yet.
+/// A command could not be posted because its class has no free slot: not an error yet.
 #[derive(Debug)]
 pub(crate) enum PostError {
     /// Try again after something has completed.
@@ -223,7 +223,7 @@ impl CommandQueue {
         self.timeout = timeout;
     }
 
-    /// Whether the device may still answer a command that nobody waits for any more.
+    /// Whether the device may still answer a command that is not waited for any more.
     pub(crate) fn has_retired(&self) -> bool {
         self.slots.iter().any(|slot| slot.state != State::Free)
     }
@@ -232,13 +232,13 @@ impl CommandQueue {
     pub(crate) fn post<P: Platform>(
         &mut self,
         platform: &P,
-        lane: Lane,
+        class: SlotClass,
         opcode: Opcode,
         fixed: &[u8],
         mut tail: TailIn<'_>,
         output_len: usize,
     ) -> Result<Ticket, PostError> {
-        let index = self.free_slot(platform, lane).ok_or(PostError::Full)?;
+        let index = self.free_slot(platform, class).ok_or(PostError::Full)?;
         let input_len = fixed.len().saturating_add(tail.len());
         let (input_blocks, output_blocks) = (blocks_needed(input_len), blocks_needed(output_len));
         if input_blocks.max(output_blocks) > MAX_BLOCKS {
@@ -246,7 +246,7 @@ impl CommandQueue {
             let len = u32::try_from(len).unwrap_or(u32::MAX);
             return Err(PostError::Failed(CommandFailure::TooLong { len }));
         }
-        let urgent = lane == Lane::Pages;
+        let urgent = class == SlotClass::Pages;
         let memory = |error| PostError::Failed(CommandFailure::Memory(error));
         let input = self
             .mailboxes
@@ -336,11 +336,11 @@ impl CommandQueue {
         })
     }
 
-    fn free_slot<P: Platform>(&mut self, platform: &P, lane: Lane) -> Option<u8> {
+    fn free_slot<P: Platform>(&mut self, platform: &P, class: SlotClass) -> Option<u8> {
         let pages = self.len - 1;
-        let candidates = match lane {
-            Lane::Ordinary => 0..pages,
-            Lane::Pages => pages..self.len,
+        let candidates = match class {
+            SlotClass::Ordinary => 0..pages,
+            SlotClass::Pages => pages..self.len,
         };
         let free = candidates
             .clone()

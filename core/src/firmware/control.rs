@@ -114,7 +114,7 @@ impl Control {
         }
         log::error!("{error}");
         self.failed = Some(error);
-        // This event must not get lost: whoever waits for events waits for this one too.
+        // This event must not get lost: a caller that waits for events waits for this one too.
         if self.events.is_full() {
             self.events.pop_front();
             self.dropped_events += 1;
@@ -138,7 +138,7 @@ impl Control {
         self.events.pop_front()
     }
 
-    /// Asynchronous events lost because nobody took them.
+    /// Asynchronous events lost because they were not taken.
     pub(crate) fn dropped_events(&self) -> u64 {
         self.dropped_events
     }
@@ -210,7 +210,7 @@ impl Dispatch<'_> {
                     *self.unknown += 1;
                 }
             }
-            // What is complete, the slots tell. The event has done its duty when it woke whoever waits.
+            // What is complete, the slots tell. The event only wakes the thread that waits.
             Event::Command { .. } => {}
             Event::PageRequest {
                 function_id,
@@ -307,7 +307,7 @@ impl Dispatch<'_> {
     fn push(&mut self, event: AsyncEvent) {
         if self.events.push_back(event).is_err() {
             *self.dropped += 1;
-            log::warn!("asynchronous event {event:?} is lost, nobody takes them");
+            log::warn!("asynchronous event {event:?} is lost: they are not taken");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Memory that the firmware asks of the host: given in pages of 4 KiB, taken back page by page, never forgotten.
 //!
 //! At run time the firmware asks through its event queue. The answer goes through the command queue's own slot, without
-//! anyone waiting: [`PageSupply::step`] moves it on, whoever drives the device.
+//! anyone waiting: [`PageSupply::step`] moves it on, whichever caller drives the device.
 
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::pages::{ManagePagesIn, ManagePagesOut};
 use bareverbs_firmware_cmds::values::ManagePages;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::firmware::command_queue::{CommandQueue, Lane, PostError, TailIn, Ticket};
+use crate::firmware::command_queue::{CommandQueue, PostError, SlotClass, TailIn, Ticket};
 use crate::firmware::page_chunk::{self, OfferError, Offered, PageChunk};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
@@ -399,7 +399,7 @@ impl PageSupply {
         let output_len = ManagePagesOut::SIZE + answer;
         match queue.post(
             platform,
-            Lane::Pages,
+            SlotClass::Pages,
             Opcode::ManagePages,
             input.as_bytes(),
             tail,

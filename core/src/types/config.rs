@@ -12,8 +12,8 @@ pub struct Config {
     pub command_timeout: Duration,
     /// How long teardown waits for the firmware to return its pages, and for a disabled function to become quiet.
     pub teardown_timeout: Duration,
-    /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. Whoever polls finds out within 10 ms
-    /// anyhow that the device has left the bus; whoever sleeps for interrupts wakes this often to look, and for nothing
+    /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. A caller that polls finds out within 10 ms
+    /// anyhow that the device has left the bus; one that sleeps for interrupts wakes this often to look, and for nothing
     /// else, so that this is what an idle device costs.
     pub health_interval: Duration,
     /// For how long the health counter may stand still before the device counts as dead.

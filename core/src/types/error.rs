@@ -37,7 +37,7 @@ impl fmt::Debug for Millis {
 #[non_exhaustive]
 pub enum DeviceError {
     /// Registers read all ones: the function left the bus, or its memory decoding was turned off, as it is for a while when
-    /// somebody else resets the function.
+    /// another driver or the host resets the function.
     Gone,
     /// The interface state of the function is "disabled" or "in software reset" (`nic_interface` of the init segment).
     Disabled {
@@ -58,7 +58,7 @@ pub enum DeviceError {
         stalled: Millis,
     },
     /// The register with the command queue's address holds another one: the function was reset behind the driver's back,
-    /// and perhaps somebody else uses it now. It has forgotten every object, and every address of this driver's memory.
+    /// and perhaps another driver uses it now. It has forgotten every object, and every address of this driver's memory.
     WasReset,
     /// The device was closed.
     Closed,
@@ -85,7 +85,7 @@ impl fmt::Display for DeviceError {
                     "the firmware's health counter stood still for {stalled:?}"
                 )
             }
-            Self::WasReset => f.write_str("somebody else reset the function"),
+            Self::WasReset => f.write_str("the function was reset from outside this driver"),
             Self::Closed => f.write_str("the device was closed"),
         }
     }

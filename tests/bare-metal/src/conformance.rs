@@ -1,4 +1,4 @@
-//! Holds the platform on the `kernel` beside it, which is `machine.rs`, against its duties. The command line has the word
+//! Holds the platform on the `kernel` beside it, which is `machine.rs`, against its requirements. The command line has the word
 //! `interrupts`, or nothing.
 //!
 //! It is a program of its own, so that `rping` does not carry it.
@@ -72,6 +72,6 @@ fn main(boot: &Boot) -> Result<(), Failure> {
 fn memory() -> Option<&'static mut [u8; MEMORY_LEN]> {
     let frames = MEMORY_LEN.div_ceil(FRAME as usize);
     let memory = FRAMES.lock().take(frames, FRAME)? as *mut [u8; MEMORY_LEN];
-    // SAFETY: the frames were nobody's, are never given back, and are mapped; bytes may have any value.
+    // SAFETY: the frames were not in use, are never given back, and are mapped; bytes may have any value.
     unsafe { memory.as_mut() }
 }

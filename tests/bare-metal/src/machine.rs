@@ -92,7 +92,7 @@ unsafe impl Platform for Machine {
         let taken = FRAMES.lock().take(frames, layout.align() as u64);
         let iova = taken.ok_or(DmaError::OutOfMemory)?;
         let ptr = NonNull::new(iova as *mut u8).ok_or(DmaError::OutOfMemory)?;
-        // SAFETY: the frames were nobody's, and are mapped.
+        // SAFETY: the frames were not in use, and are mapped.
         unsafe { ptr.write_bytes(0, frames * FRAME as usize) };
         Ok(Dma { ptr, iova, layout })
     }

@@ -2,7 +2,7 @@
 
 /// In an `impl Platform`: the named functions, each of which asks the platform in the given field.
 ///
-/// The duties of the seam, which make it an unsafe trait, are that platform's, as long as the functions that are not
+/// The requirements of the seam, which make it an unsafe trait, are that platform's, as long as the functions that are not
 /// named here keep to it.
 #[macro_export]
 macro_rules! pass_on {

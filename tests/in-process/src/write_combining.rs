@@ -58,7 +58,7 @@ impl WriteCombining {
         Self::of(inner, Kind::Pieces)
     }
 
-    /// On a machine that breaks its duty: nothing arrives.
+    /// On a machine that breaks its requirement: nothing arrives.
     #[must_use]
     pub fn losing(inner: ModelPlatform) -> Self {
         Self::of(inner, Kind::Nothing)
@@ -86,7 +86,7 @@ impl WriteCombining {
     }
 }
 
-// SAFETY: every duty is passed on to the model's platform, whose registers take writes at once and in order.
+// SAFETY: every requirement is passed on to the model's platform, whose registers take writes at once and in order.
 unsafe impl Platform for WriteCombining {
     const WRITE_COMBINING: bool = true;
 

@@ -100,7 +100,7 @@ impl Function {
             }
             VfioError::GroupViable => OpenError::GroupNotViable {
                 group,
-                offenders: Vec::new(),
+                foreign_drivers: Vec::new(),
             },
             source => OpenError::Vfio {
                 step: "open the function through its VFIO group",

@@ -25,7 +25,7 @@ struct Vanishing<'w> {
     left: AtomicU32,
 }
 
-// SAFETY: every duty is the inner platform's.
+// SAFETY: every requirement is the inner platform's.
 unsafe impl Platform for Vanishing<'_> {
     fn write_be32(&self, offset: usize, value: u32) {
         if offset == CMD_DBELL && self.left.fetch_sub(1, Ordering::Relaxed) == 0 {

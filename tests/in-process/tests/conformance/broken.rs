@@ -1,4 +1,4 @@
-//! A platform on the model that breaks one duty.
+//! A platform on the model that breaks one requirement.
 
 // UNSAFETY: implements the seam's unsafe trait. It breaks the promises that matter to the device and to the test, but none
 // by which this process could come to harm: a pointer is wrong only where the test looks at its value before it uses it.

@@ -1,7 +1,7 @@
 //! Platforms with a write-combining doorbell page.
 
 use bareverbs_core::Resources;
-use bareverbs_core::conformance::{self, Breach, ConformanceError, Duty, Path, Report};
+use bareverbs_core::conformance::{self, ConformanceError, Path, Report, Requirement, Violation};
 use bareverbs_in_process::{Builder, ModelPlatform, WriteCombining};
 use connectx_model::Config as Card;
 
@@ -38,13 +38,16 @@ fn those_that_keep_to_the_trait() {
 #[test]
 fn one_whose_writes_do_not_arrive() {
     let (report, taken) = judge(WriteCombining::losing);
-    let Err(ConformanceError::Breach(breach)) = report else {
+    let Err(ConformanceError::Violation(violation)) = report else {
         panic!("{report:?}");
     };
     let path = Path::BlueFlame;
     assert!(
-        matches!(breach, Breach::NoCompletion { path: found, .. } if found == path),
-        "{breach}"
+        matches!(violation, Violation::NoCompletion { path: found, .. } if found == path),
+        "{violation}"
     );
-    assert_eq!((breach.duty(), taken), (Duty::WriteCombining, 0));
+    assert_eq!(
+        (violation.requirement(), taken),
+        (Requirement::WriteCombining, 0)
+    );
 }

@@ -25,7 +25,7 @@ struct Forger {
     deaf: AtomicBool,
 }
 
-// SAFETY: every duty is the inner platform's.
+// SAFETY: every requirement is the inner platform's.
 unsafe impl Platform for &Forger {
     fn write_be64(&self, offset: usize, value: u64) {
         if !self.deaf.load(Ordering::Relaxed) {

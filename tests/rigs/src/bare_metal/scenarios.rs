@@ -29,7 +29,7 @@ pub(super) struct Scenario {
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "conformance",
-        about: "the platform is held against its duties, polled and by interrupts",
+        about: "the platform is held against its requirements, polled and by interrupts",
         work: conformance,
     },
     Scenario {

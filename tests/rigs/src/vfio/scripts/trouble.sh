@@ -55,7 +55,7 @@ for options in '' --interrupts; do
         # As long as the kernel is at it, the function's registers may read all ones.
         step 120 "reset of $what" "options=$options; pings=3; $traffic
             echo 1 > /sys/bus/pci/devices/$card/reset
-            $(fails $victim 'somebody else reset the function\|the device is gone')"
+            $(fails $victim 'the function was reset from outside this driver\|the device is gone')"
         step 120 "hot unplug of $what" "options=$options; pings=3; $traffic
             echo 1 > /sys/bus/pci/devices/$card/remove; $(fails $victim 'the device is gone')
             [ ! -e /sys/bus/pci/devices/$card ]"

@@ -10,11 +10,11 @@ use crate::verbs::cq::CqError;
 use crate::verbs::mr::MrError;
 use crate::verbs::qp::{CreateQpError, ModifyError, PostError};
 
-/// A duty of whoever implements [`Platform`](crate::Platform), by the method that has it.
+/// A requirement on an implementer of [`Platform`](crate::Platform), by the method that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are those of the methods")]
-pub enum Duty {
+pub enum Requirement {
     BarLen,
     ReadBe32,
     WriteBe32,
@@ -30,7 +30,7 @@ pub enum Duty {
     WaitInterrupt,
 }
 
-impl Duty {
+impl Requirement {
     /// The method's name.
     #[must_use]
     pub const fn method(self) -> &'static str {
@@ -52,13 +52,13 @@ impl Duty {
     }
 }
 
-impl fmt::Display for Duty {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.method())
     }
 }
 
-/// Which way a message went that tells of a breach.
+/// Which way a message went that tells of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Path {
@@ -75,12 +75,12 @@ pub enum Path {
 }
 
 impl Path {
-    const fn duty(self) -> Duty {
+    const fn requirement(self) -> Requirement {
         match self {
-            Self::Doorbell => Duty::WriteBe64,
-            Self::BlueFlame => Duty::WriteCombining,
-            Self::AllocatedToAllocated => Duty::DmaAlloc,
-            Self::MappedToAllocated | Self::AllocatedToMapped => Duty::PageIova,
+            Self::Doorbell => Requirement::WriteBe64,
+            Self::BlueFlame => Requirement::WriteCombining,
+            Self::AllocatedToAllocated => Requirement::DmaAlloc,
+            Self::MappedToAllocated | Self::AllocatedToMapped => Requirement::PageIova,
         }
     }
 }
@@ -97,14 +97,14 @@ impl fmt::Display for Path {
     }
 }
 
-/// A duty that was broken, with what was seen.
+/// A requirement that was broken, with what was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(
     missing_docs,
     reason = "the fields are named for what they are; see Display"
 )]
-pub enum Breach {
+pub enum Violation {
     /// The BAR has no room for the init segment and a page of doorbells.
     BarTooShort { len: usize, needed: usize },
     /// The register reads all ones, as if there were no device.
@@ -240,21 +240,23 @@ pub enum Breach {
     InterruptForgotten { vector: u16, waited: Duration },
 }
 
-impl Breach {
-    /// Whose duty it is.
+impl Violation {
+    /// Whose requirement it is.
     #[must_use]
-    pub const fn duty(&self) -> Duty {
+    pub const fn requirement(&self) -> Requirement {
         match self {
-            Self::BarTooShort { .. } => Duty::BarLen,
+            Self::BarTooShort { .. } => Requirement::BarLen,
             Self::NoDevice { .. }
             | Self::RegisterChanges { .. }
             | Self::ReadOrder { .. }
             | Self::ReadOutside { .. }
-            | Self::ReadUnaligned { .. } => Duty::ReadBe32,
-            Self::WriteOrder { .. } | Self::WriteNotIgnored { size: 4, .. } => Duty::WriteBe32,
-            Self::WriteNotIgnored { .. } | Self::NoEvent { .. } => Duty::WriteBe64,
-            Self::ClockWentBack { .. } | Self::ClockCoarse { .. } => Duty::Now,
-            Self::ClockStands { .. } => Duty::Relax,
+            | Self::ReadUnaligned { .. } => Requirement::ReadBe32,
+            Self::WriteOrder { .. } | Self::WriteNotIgnored { size: 4, .. } => {
+                Requirement::WriteBe32
+            }
+            Self::WriteNotIgnored { .. } | Self::NoEvent { .. } => Requirement::WriteBe64,
+            Self::ClockWentBack { .. } | Self::ClockCoarse { .. } => Requirement::Now,
+            Self::ClockStands { .. } => Requirement::Relax,
             Self::AllocRefused { .. }
             | Self::AllocAbsurd { .. }
             | Self::OtherLayout { .. }
@@ -264,28 +266,28 @@ impl Breach {
             | Self::NotZeroed { .. }
             | Self::PointersOverlap { .. }
             | Self::IovasOverlap { .. }
-            | Self::MemoryShared { .. } => Duty::DmaAlloc,
-            Self::FreeKeeps { .. } => Duty::DmaFree,
+            | Self::MemoryShared { .. } => Requirement::DmaAlloc,
+            Self::FreeKeeps { .. } => Requirement::DmaFree,
             Self::MapRefused { .. }
             | Self::MappedOther { .. }
             | Self::PageShift { .. }
-            | Self::Pages { .. } => Duty::DmaMap,
-            Self::PageIova { .. } | Self::PagesOverlap { .. } => Duty::PageIova,
-            Self::UnmapKeeps { .. } => Duty::DmaUnmap,
+            | Self::Pages { .. } => Requirement::DmaMap,
+            Self::PageIova { .. } | Self::PagesOverlap { .. } => Requirement::PageIova,
+            Self::UnmapKeeps { .. } => Requirement::DmaUnmap,
             Self::NoCompletion { path, .. }
             | Self::Refused { path, .. }
-            | Self::Moved { path, .. } => path.duty(),
+            | Self::Moved { path, .. } => path.requirement(),
             Self::WaitEarly { .. }
             | Self::WaitLate { .. }
             | Self::InterruptMissing { .. }
-            | Self::InterruptForgotten { .. } => Duty::WaitInterrupt,
+            | Self::InterruptForgotten { .. } => Requirement::WaitInterrupt,
         }
     }
 }
 
-impl fmt::Display for Breach {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.duty())?;
+        write!(f, "{}: ", self.requirement())?;
         match *self {
             Self::BarTooShort { len, needed } => {
                 write!(f, "{len} bytes, where at least {needed} are needed")
@@ -482,14 +484,14 @@ impl fmt::Display for Breach {
     }
 }
 
-impl core::error::Error for Breach {}
+impl core::error::Error for Violation {}
 
 /// Why a platform did not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConformanceError {
-    /// It broke a duty.
-    Breach(Breach),
+    /// It broke a requirement.
+    Violation(Violation),
     /// The device does not come up on it. Before that, nothing was wrong that the host can see: the device reaches no
     /// memory (its address, the IOMMU, bus mastering), or learns of it too early (barriers).
     Open(OpenError),
@@ -519,11 +521,11 @@ pub enum ConformanceError {
 }
 
 impl ConformanceError {
-    /// The duty that was broken, where it is known.
+    /// The requirement that was broken, where it is known.
     #[must_use]
-    pub const fn duty(&self) -> Option<Duty> {
+    pub const fn requirement(&self) -> Option<Requirement> {
         match self {
-            Self::Breach(breach) => Some(breach.duty()),
+            Self::Violation(violation) => Some(violation.requirement()),
             _ => None,
         }
     }
@@ -532,7 +534,7 @@ impl ConformanceError {
 impl fmt::Display for ConformanceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Breach(error) => error.fmt(f),
+            Self::Violation(error) => error.fmt(f),
             Self::Open(error) => write!(
                 f,
                 "the device does not come up, so it may see memory elsewhere or too late: {error}"
@@ -568,7 +570,7 @@ macro_rules! from {
 }
 
 from! {
-    Breach => Breach,
+    Violation => Violation,
     CommandError => Command,
     DeviceError => Device,
     CqError => Cq,
