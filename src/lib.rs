@@ -18,7 +18,8 @@
 //! | `infiniband` | InfiniBand's link layer: a port of that kind does not come up |
 //! | `xrc` | extended reliable connections |
 //!
-//! On Linux, `bareverbs-vfio` implements the seam over VFIO; for another kernel
+//! On Linux, `bareverbs-node` opens a device with an address and the connection manager in one call, and `bareverbs-vfio`
+//! implements the seam over VFIO; for another kernel
 //! `PORTING.md` is the way, and [`verbs::conformance`] the test. `examples/rping` is the whole way from a BAR to a
 //! connection, on two device models in one process.
 #![no_std]

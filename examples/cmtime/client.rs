@@ -7,10 +7,10 @@ use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, ConnParam, EventType, PortSp
 use bareverbs::verbs::Platform;
 
 use crate::in_step::{InStep, Stage};
-use crate::node::Cm;
 use crate::report::{Step, Times};
-use crate::unreached::failure;
 use crate::{Result, completions, queues};
+use bareverbs_node::Cm;
+use bareverbs_node::Unreached;
 
 /// How long nothing at all may happen.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -215,7 +215,10 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
                     .resolve_addr(event.id, Some(here), server, timeout)?);
             }
             _ => {
-                let why = format!("connection {number}: {}", failure(self.cm, event));
+                let why = format!(
+                    "connection {number}: {}",
+                    Unreached::from_event(self.cm, event)
+                );
                 eprintln!("cmtime: {why}");
                 self.failure.get_or_insert(why);
                 self.connections[number].failed = true;

@@ -14,8 +14,8 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpCidr, IpListenEndpoint};
 
 use crate::Result;
-use crate::node::Cm;
-use crate::program::seed;
+use bareverbs_examples::program::seed;
+use bareverbs_node::Cm;
 
 /// How long the other end may be silent. It says nothing while all its connections are made.
 const SILENCE: Duration = Duration::from_secs(120);

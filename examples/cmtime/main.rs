@@ -14,43 +14,27 @@
 //! cmtime --device vfio:0000:3b:00.1 -b 192.0.2.2 -s 192.0.2.1 -c 1000
 //! ```
 
-#[path = "../common/addresses.rs"]
-mod addresses;
 mod client;
 mod in_step;
-#[path = "../common/link.rs"]
-mod link;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/program.rs"]
-mod program;
 mod report;
-#[path = "../common/room.rs"]
-mod room;
 mod server;
 #[cfg(test)]
 mod tests;
-#[path = "../common/unreached.rs"]
-mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use addresses::Addresses;
 use bareverbs::cm::engine::Stats;
 use bareverbs::cm::rdma::QpInit;
 use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::{Cq, CqInit};
+use bareverbs_examples::addresses::Addresses;
+use bareverbs_examples::program::{self, Program};
+use bareverbs_node::{About, Cm};
 use clap::Parser;
 use client::Client;
 use in_step::InStep;
-use node::{About, Cm};
-use program::Program;
 use report::Times;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -104,16 +88,18 @@ impl Program for Options {
     type Served = usize;
     type Found = Times;
 
-    const NAME: &'static str = "cmtime";
+    fn name(&self) -> &'static str {
+        "cmtime"
+    }
     const CLIENT: usize = 1;
 
     fn connections(&self) -> usize {
         self.connections.into()
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<usize> {
@@ -127,9 +113,9 @@ impl Program for Options {
         Ok(served)
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         _: &About,
         [here, server]: [IpAddr; 2],
         _: bool,

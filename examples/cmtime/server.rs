@@ -7,8 +7,8 @@ use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::Cq;
 
 use crate::in_step::{InStep, Stage};
-use crate::node::Cm;
 use crate::{Result, completions, queues};
+use bareverbs_node::Cm;
 
 /// The context of the listener, and of requests that were not answered.
 const FRESH: u64 = 0;

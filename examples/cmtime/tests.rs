@@ -9,11 +9,11 @@ use bareverbs::verbs::Platform;
 use clap::{CommandFactory, Parser};
 
 use super::client::{Client, Plan};
-use super::node::{About, Cm};
-use super::program::Program;
 use super::report::{Step, Times};
-use super::unreached::tests::told_of_a_dead_address;
 use super::{Options, Result, completions, queues};
+use bareverbs_examples::dead_address;
+use bareverbs_examples::program::Program;
+use bareverbs_node::{About, Cm};
 
 #[test]
 fn the_command_line_is_sound() {
@@ -34,7 +34,7 @@ fn every_connection_is_timed_in_every_step() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let told = told_of_a_dead_address(|cm, [here, server]| {
+    let told = dead_address::message(|cm, [here, server]| {
         let plan = Plan {
             connections: 2,
             here: (here, 0).into(),
@@ -64,16 +64,18 @@ impl Program for Slow {
     type Served = usize;
     type Found = Times;
 
-    const NAME: &'static str = "cmtime";
+    fn name(&self) -> &'static str {
+        "cmtime"
+    }
     const CLIENT: usize = 1;
 
     fn connections(&self) -> usize {
         Program::connections(&self.0)
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<usize> {
@@ -81,9 +83,9 @@ impl Program for Slow {
         self.0.serve(cm, address, listening)
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         about: &About,
         ends: [IpAddr; 2],
         both: bool,
@@ -151,16 +153,18 @@ impl Program for Stranger {
     type Served = usize;
     type Found = Times;
 
-    const NAME: &'static str = "cmtime";
+    fn name(&self) -> &'static str {
+        "cmtime"
+    }
     const CLIENT: usize = 1;
 
     fn connections(&self) -> usize {
         Program::connections(&self.options)
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<usize> {
@@ -180,9 +184,9 @@ impl Program for Stranger {
         })
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         _: &About,
         [here, server]: [IpAddr; 2],
         _: bool,

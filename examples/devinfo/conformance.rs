@@ -3,8 +3,7 @@
 use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options, Report};
 use bareverbs::verbs::{CqSlot, DeviceSlot, Platform, QpSlot, Storage};
 
-use super::room::with_room;
-use super::{CHUNKS, Result};
+use super::{Result, with_page_chunks};
 
 /// Has a platform judged twice: without interrupts, and with so many vectors as `judge` is told.
 pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
@@ -22,7 +21,7 @@ pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
 
 /// What the test says of a platform.
 pub(crate) fn judge<P: Platform>(platform: &P) -> Result<Report> {
-    with_room(CHUNKS, |mut chunks| {
+    with_page_chunks(|mut chunks| {
         let mut slot = DeviceSlot::new();
         let mut qps = [const { QpSlot::new() }; 2];
         let mut cqs = [const { CqSlot::new() }; 2];

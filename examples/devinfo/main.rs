@@ -10,23 +10,18 @@
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
 mod conformance;
-#[path = "../common/link.rs"]
-mod link;
-#[path = "../common/place.rs"]
-mod place;
 mod report;
-#[path = "../common/room.rs"]
-mod room;
 mod selftest;
 
 use std::error::Error;
 use std::process::ExitCode;
 
+use bareverbs::verbs::PageChunk;
 use bareverbs_in_process::{Builder, World};
+use bareverbs_node::{DEVICE_VARIABLE, DeviceName, PageChunks};
 use bareverbs_vfio::{Options, Rebinding, VfioDevice};
 use clap::{Parser, ValueEnum};
 use connectx_model::Config as Card;
-use place::Place;
 use report::Report;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -35,8 +30,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 #[derive(Parser)]
 struct Arguments {
     /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
-    #[arg(long, default_value = "model", env = "BAREVERBS_DEVICE")]
-    device: Place,
+    #[arg(long, default_value = "model", env = DEVICE_VARIABLE)]
+    device: DeviceName,
     /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
     /// else.
     #[arg(long, conflicts_with_all = ["json", "unbind"])]
@@ -64,6 +59,17 @@ struct Arguments {
     /// What the device model's port speaks.
     #[arg(long, value_enum, default_value = "ethernet")]
     model_port: ModelPort,
+}
+
+/// Attempts to bring a device up, and again with room for as many of the firmware's pages as it lacked.
+fn with_page_chunks<T>(mut attempt: impl FnMut(Vec<PageChunk>) -> Result<T>) -> Result<T> {
+    let mut chunks = PageChunks::new(CHUNKS);
+    loop {
+        match attempt(chunks.allocate()) {
+            Err(error) if error.downcast_ref().is_some_and(|open| chunks.grow(open)) => {}
+            done => return done,
+        }
+    }
 }
 
 /// The flavours of the device model.
@@ -99,7 +105,7 @@ fn main() -> ExitCode {
 
 /// Binds the function to another driver.
 fn rebind(arguments: &Arguments) -> Result<()> {
-    let Place::Vfio(address) = arguments.device else {
+    let DeviceName::Vfio(address) = arguments.device else {
         return Err("--device vfio:ADDRESS: which function?".into());
     };
     let plan = if arguments.bind {
@@ -142,12 +148,12 @@ fn card(arguments: &Arguments) -> Card {
 
 fn show(arguments: &Arguments) -> Result<()> {
     let report = match arguments.device {
-        Place::Model => {
+        DeviceName::Model => {
             let world = model(arguments, 1);
             let part = card(arguments).device_id;
             Report::of(world.platform(0), "model0", part)?
         }
-        Place::Vfio(address) => {
+        DeviceName::Vfio(address) => {
             let device = VfioDevice::open(address)?;
             let part = device.device_id();
             Report::of(device, &address.to_string(), part)?
@@ -163,11 +169,11 @@ fn show(arguments: &Arguments) -> Result<()> {
 
 fn try_out(arguments: &Arguments) -> Result<()> {
     match arguments.device {
-        Place::Model => {
+        DeviceName::Model => {
             let world = model(arguments, 1);
             selftest::run(|| Ok(world.platform(0)))?;
         }
-        Place::Vfio(address) => {
+        DeviceName::Vfio(address) => {
             selftest::run(|| Ok(VfioDevice::open_with(address, Options::with_vectors(1))?))?;
         }
     }
@@ -176,11 +182,11 @@ fn try_out(arguments: &Arguments) -> Result<()> {
 
 fn conform(arguments: &Arguments) -> Result<()> {
     conformance::run(|vectors| match arguments.device {
-        Place::Model => {
+        DeviceName::Model => {
             let world = model(arguments, vectors);
             conformance::judge(&world.platform(0))
         }
-        Place::Vfio(address) => {
+        DeviceName::Vfio(address) => {
             let options = Options::with_vectors(vectors);
             conformance::judge(&VfioDevice::open_with(address, options)?)
         }

@@ -7,9 +7,8 @@ use bareverbs::verbs::{
     PortState, RoceVersion, Storage,
 };
 
-use super::link::wait_for_link;
-use super::room::with_room;
-use super::{CHUNKS, Result};
+use super::{Result, with_page_chunks};
+use bareverbs_node::wait_for_link;
 
 /// How long a link may take to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
@@ -208,7 +207,7 @@ fn printable(text: &str) -> String {
 
 impl Report {
     pub(crate) fn of<P: Platform>(platform: P, name: &str, part: u16) -> Result<Self> {
-        with_room(CHUNKS, |chunks| report(&platform, name, part, chunks))
+        with_page_chunks(|chunks| report(&platform, name, part, chunks))
     }
 
     fn text(&mut self, name: &str, value: impl Into<String>) {

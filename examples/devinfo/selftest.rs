@@ -15,9 +15,8 @@ use bareverbs::verbs::{
     PortAttr, PortState, QpSlot, Storage,
 };
 
-use super::link::wait_for_link;
-use super::room::with_room;
-use super::{CHUNKS, Result};
+use super::{Result, with_page_chunks};
+use bareverbs_node::wait_for_link;
 use pair::{End, LARGEST, Op, Pair};
 use wrong::Wrong;
 
@@ -68,7 +67,7 @@ struct Loopback {
 pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<Vec<Skipped>> {
     let mut opened = Some(open);
     let mut platform = None;
-    with_room(CHUNKS, |chunks| {
+    with_page_chunks(|chunks| {
         let platform = match &platform {
             Some(platform) => platform,
             None => {

@@ -7,38 +7,20 @@
 //! mckey --device vfio:0000:3b:00.1 -b 192.0.2.2 -m 239.192.7.1 -s
 //! ```
 
-#[path = "../common/datagrams.rs"]
-mod datagrams;
-#[path = "../common/exchange.rs"]
-mod exchange;
-#[path = "../common/link.rs"]
-mod link;
 mod members;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/program.rs"]
-mod program;
-#[path = "../common/room.rs"]
-mod room;
 #[cfg(test)]
 mod tests;
-#[path = "../common/unreached.rs"]
-mod unreached;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
-use bareverbs::verbs::Platform;
+use bareverbs_examples::datagrams;
+use bareverbs_examples::exchange::{Amount, Exchange, Exchanged};
+use bareverbs_examples::program::{self, Cards, Roles};
+use bareverbs_node::Cm;
 use clap::Parser;
-use exchange::{Amount, Exchange, Exchanged};
 use members::{Group, Members};
-use node::Cm;
-use program::{Cards, Roles};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -129,15 +111,17 @@ impl Options {
 }
 
 impl Exchange for Options {
-    const NAME: &'static str = "mckey";
+    fn name(&self) -> &'static str {
+        "mckey"
+    }
 
     fn amount(&self) -> Amount {
         self.amount
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
@@ -150,12 +134,7 @@ impl Exchange for Options {
         members.leave()
     }
 
-    fn work<P: Platform>(
-        &self,
-        cm: &mut Cm<'_, '_, P>,
-        [here, _]: [IpAddr; 2],
-        both: bool,
-    ) -> Result<Exchanged> {
+    fn work(&self, cm: &mut Cm<'_, '_>, [here, _]: [IpAddr; 2], both: bool) -> Result<Exchanged> {
         let mut members = Members::senders(cm, self.group(self.send_only), self.amount)?;
         members.join(here)?;
         if !both {

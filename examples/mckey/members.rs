@@ -8,10 +8,10 @@ use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, EventType, JoinMulticast, Po
 use bareverbs::verbs::{Platform, Wc, WcFlags};
 
 use crate::Result;
-use crate::datagrams::{self, GRH, There};
-use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
-use crate::node::Cm;
-use crate::unreached::failure;
+use bareverbs_examples::datagrams::{self, GRH, There};
+use bareverbs_examples::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
+use bareverbs_node::Cm;
+use bareverbs_node::Unreached;
 
 /// How long switches may take to learn of a new member.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -135,7 +135,11 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
                 self.done.connections += 1;
                 Ok(())
             }
-            _ => Err(format!("queue pair {number}: {}", failure(self.cm, event)).into()),
+            _ => Err(format!(
+                "queue pair {number}: {}",
+                Unreached::from_event(self.cm, event)
+            )
+            .into()),
         }
     }
 

@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser};
 
 use super::Options;
-use super::exchange::Exchanged;
-use super::program::Roles;
+use bareverbs_examples::exchange::Exchanged;
+use bareverbs_examples::program::Roles;
 
 fn options(line: &str) -> Options {
     let words = ["mckey"].into_iter().chain(line.split_whitespace());

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use super::ends::Ends;
 use super::flow::Budget;
 use super::session::Limits;
 use super::test::{ATOMIC_SIZE, Kind, MAX_DEPTH, MAX_SIZE, Test, Verb};
+use bareverbs_examples::ends::Ends;
 
 /// Bandwidth, message rate and latency of RDMA operations, as perftest measures them.
 ///

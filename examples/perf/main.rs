@@ -10,44 +10,26 @@
 //! The client says what is measured, and the server follows. On the model it is the model that is measured, which runs on
 //! the same processor as the driver.
 
-#[path = "../common/channel.rs"]
-mod channel;
 mod cli;
 mod echo;
-#[path = "../common/ends.rs"]
-mod ends;
 mod flow;
-#[path = "../common/link.rs"]
-mod link;
 mod measure;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
-#[path = "../common/place.rs"]
-mod place;
 mod plot;
-#[path = "../common/program.rs"]
-mod program;
 mod protocol;
 mod report;
-#[path = "../common/room.rs"]
-mod room;
 mod session;
 mod test;
 #[cfg(test)]
 mod tests;
-#[path = "../common/unreached.rs"]
-mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver};
 use bareverbs::verbs::Platform;
+use bareverbs_examples::program::{self, Program};
+use bareverbs_node::{About, Cm};
 use cli::Options;
-use node::{About, Cm};
-use program::Program;
 use report::Row;
 use session::Session;
 use test::Test;
@@ -78,21 +60,23 @@ impl Program for Options {
     type Served = u64;
     type Found = Vec<Row>;
 
-    const NAME: &'static str = "perf";
+    fn name(&self) -> &'static str {
+        "perf"
+    }
     const CLIENT: usize = 0;
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<u64> {
         serve(cm, SocketAddr::new(address, self.port), listening)
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         _: &About,
         [here, server]: [IpAddr; 2],
         _: bool,

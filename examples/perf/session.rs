@@ -9,11 +9,11 @@ use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Access, Buffer, Platform, Remote, Sge};
 
 use super::Result;
-use super::channel::{self, Heard, SILENCE};
-use super::program::seed;
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
 use super::test::Test;
-use super::unreached::{CONNECTING, RESOLVING, step_to};
+use bareverbs_examples::channel::{self, Heard, SILENCE};
+use bareverbs_examples::program::seed;
+use bareverbs_node::Unreached;
 
 /// After how long without a word an end makes sure that the other one is there.
 const QUIET: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     ) -> Result<Self> {
         let id = cm
             .create_ep(address, None, Some(&mut Channel::queues()))
-            .map_err(step_to(RESOLVING, address))?;
+            .map_err(Unreached::resolving(address))?;
         let control = Channel::new(cm, id, SILENCE)?;
         let (inbox, outbox) = boxes(cm, id, limits)?;
         let hello = Hello::Session {
@@ -133,7 +133,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
         let data = cm
             .create_ep(address, None, Some(&mut limits.queues()))
-            .map_err(step_to(RESOLVING, address))?;
+            .map_err(Unreached::resolving(address))?;
         fill_receive_queue(cm, data, &inbox)?;
         let session = welcome.session;
         open(cm, data, address, Hello::Data { session })?;
@@ -478,11 +478,11 @@ fn open<P: Platform, R: Resolver>(
             let why = String::from_utf8_lossy(why);
             let why = why.trim_end_matches('\0').replace(char::is_control, "?");
             if why.is_empty() {
-                return Err(step_to(CONNECTING, address)(error));
+                return Err(Unreached::connecting(address)(error).into());
             }
             Err(format!("the server refused: {why}").into())
         }
-        other => other.map_err(step_to(CONNECTING, address)),
+        other => Ok(other.map_err(Unreached::connecting(address))?),
     }
 }
 

@@ -9,20 +9,20 @@ use bareverbs_in_process::{Builder, ModelPlatform};
 use clap::{CommandFactory, Parser, ValueEnum};
 use connectx_model::Config as Card;
 
-use super::channel::Channel;
 use super::cli::Options;
-use super::node::{self, Settings};
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Tally, Welcome};
 use super::report::{Numbers, Row};
 use super::session::{Limits, Session};
 use super::test::{Kind, Test, Verb};
-use super::unreached::tests::told_of_a_dead_address;
 use super::{Result, report, route, serve, work};
+use bareverbs_examples::channel::Channel;
+use bareverbs_examples::dead_address;
+use bareverbs_node::{Node, Options as NodeOptions};
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-type Cm<'s, 'd> = node::Cm<'s, 'd, ModelPlatform>;
+type Cm<'s, 'd> = bareverbs_node::Cm<'s, 'd, ModelPlatform>;
 
 fn address() -> SocketAddr {
     SocketAddr::new(SERVER, 18515)
@@ -44,22 +44,19 @@ fn pair_on<S: Send, C>(
 ) -> (Result<S>, Result<C>) {
     let world = Builder::new().function(theirs).function(ours).threaded();
     let platforms = [world.platform(0), world.platform(1)];
-    let settings = Settings {
-        interrupts: false,
-        mtu: Mtu::B4096,
-        mac: None,
-        patient: false,
-        connections: 8,
+    let node = |platform: ModelPlatform, address: IpAddr, seed| {
+        let mut options = NodeOptions::for_connections(8);
+        options.max_path_mtu = Some(Mtu::B4096);
+        options.seed = Some(seed);
+        Node::new(platform, address, options)
     };
     let (listening, may_connect) = mpsc::channel();
     let [theirs, ours] = platforms;
     std::thread::scope(|scope| {
         let server = scope.spawn(move || {
-            node::run(theirs, SERVER.into(), settings, 1, |cm, _| {
-                server(cm, &mut || listening.send(()).unwrap())
-            })
+            node(theirs, SERVER, 1).run(|cm| server(cm, &mut || listening.send(()).unwrap()))
         });
-        let found = node::run(ours, CLIENT.into(), settings, 2, |cm, _| {
+        let found = node(ours, CLIENT, 2).run(|cm| {
             may_connect.recv()?;
             client(cm)
         });
@@ -527,7 +524,7 @@ fn nonsense_is_no_message() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let told = told_of_a_dead_address(|cm, [here, server]| {
+    let told = dead_address::message(|cm, [here, server]| {
         Session::connect(cm, &route(here, (server, 18515).into()), LIMITS).map(drop)
     });
     assert!(told.starts_with("resolving 10.0.0.99:18515: "), "{told}");

@@ -3,15 +3,15 @@
 use bareverbs::cm::rdma::AddrInfo;
 use clap::{CommandFactory, Parser};
 
-use crate::client;
-use crate::pair::Options;
-use crate::server::REPLY;
-use crate::unreached::tests::told_of_a_dead_address;
+use bareverbs_examples::dead_address;
+use bareverbs_examples::hello::{Options, REPLY};
+
+use crate::{ENDS, client};
 
 fn run(line: &str) -> Result<Option<[u8; 16]>, String> {
     let words = ["rdma_client"].into_iter().chain(line.split_whitespace());
     Options::parse_from(words)
-        .run()
+        .run(&ENDS)
         .map_err(|error| error.to_string())
 }
 
@@ -37,12 +37,12 @@ fn one_end_has_to_know_where_the_ends_are() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let told = told_of_a_dead_address(|cm, [_, server]| {
+    let told = dead_address::message(|cm, [_, server]| {
         let address = AddrInfo {
             dst_addr: Some((server, 7471).into()),
             ..AddrInfo::hints(false)
         };
-        client::run(cm, &address)
+        client(cm, &address)
     });
     assert!(told.starts_with("resolving 10.0.0.99:7471: "), "{told}");
 }

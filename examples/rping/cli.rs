@@ -2,7 +2,7 @@
 
 use clap::Parser;
 
-use crate::ends::Ends;
+use bareverbs_examples::ends::Ends;
 
 /// RDMA ping-pong: the server reads what the client advertises, then writes it back.
 ///

@@ -3,25 +3,9 @@
 //! between them; with `--device vfio:BDF` one end runs on a card, with `--device vfio:BDF,vfio:BDF` both. `--link` is for one end
 //! on one model, whose port is wired to whatever there is.
 
-#[path = "../common/channel.rs"]
-mod channel;
 mod cli;
-#[path = "../common/ends.rs"]
-mod ends;
-#[path = "../common/link.rs"]
-mod link;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
 mod ping;
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/program.rs"]
-mod program;
 mod report;
-#[path = "../common/room.rs"]
-mod room;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +16,12 @@ use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::Platform;
-use channel::SILENCE;
+use bareverbs_examples::channel::{self, SILENCE};
+use bareverbs_examples::program::{self, Program};
+use bareverbs_node::{About, Cm};
 use cli::Options;
 use indicatif::{ProgressBar, ProgressStyle};
-use node::{About, Cm};
 use ping::{Message, Pinged, Step};
-use program::Program;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -53,12 +37,14 @@ impl Program for Options {
     type Served = u32;
     type Found = Pinged;
 
-    const NAME: &'static str = "rping";
+    fn name(&self) -> &'static str {
+        "rping"
+    }
     const CLIENT: usize = 1;
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<u32> {
@@ -92,9 +78,9 @@ impl Program for Options {
         Ok(pings)
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         about: &About,
         ends: [IpAddr; 2],
         both: bool,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bareverbs::cm::rdma::TraceEntry;
 use bareverbs::verbs::RoceVersion;
 
-use crate::node::About;
 use crate::ping::Pinged;
+use bareverbs_node::About;
 
 /// Describes a node's device.
 pub(crate) fn device(name: &str, about: &About) {

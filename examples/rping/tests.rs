@@ -5,34 +5,31 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, IdState, SendFlags};
-use bareverbs::verbs::Mtu;
 use bareverbs_in_process::{Builder, ModelPlatform};
 use clap::{CommandFactory, Parser};
 use connectx_model::Config as Card;
 
 use super::Result;
-use super::channel::SILENCE;
 use super::cli::Options;
-use super::node::{self, Settings};
 use super::ping::{self, Clients, Step, Wanted};
+use bareverbs_examples::channel::SILENCE;
+use bareverbs_node::{Node, Options as NodeOptions};
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const PORT: u16 = 7174;
 const SIZE: u32 = 1000;
 
-type Cm<'s, 'd> = node::Cm<'s, 'd, ModelPlatform>;
-type Channel<'d> = super::channel::Channel<'d, ModelPlatform, 16>;
+type Cm<'s, 'd> = bareverbs_node::Cm<'s, 'd, ModelPlatform>;
+type Channel<'d> = bareverbs_examples::channel::Channel<'d, ModelPlatform, 16>;
 /// A client, which does with the server what its name says.
 type Client = fn(&mut Cm<'_, '_>) -> Result<()>;
 
-const SETTINGS: Settings = Settings {
-    interrupts: false,
-    mtu: Mtu::B1024,
-    mac: None,
-    patient: false,
-    connections: 16,
-};
+fn node(platform: ModelPlatform, address: IpAddr, seed: u64) -> Node<ModelPlatform> {
+    let mut options = NodeOptions::for_connections(16);
+    options.seed = Some(seed);
+    Node::new(platform, address, options)
+}
 
 fn to_server() -> AddrInfo {
     AddrInfo {
@@ -54,31 +51,32 @@ fn serve(lists: &[&[Client]], between: Duration) -> (Vec<String>, u32) {
     let times = lists.iter().map(|clients| clients.len() as u32).sum();
     let serve = move || {
         let (mut failed, mut pings) = (Vec::new(), 0);
-        node::run(theirs, SERVER.into(), SETTINGS, 1, |cm, _| {
-            let address = AddrInfo {
-                src_addr: Some((SERVER, PORT).into()),
-                ..AddrInfo::hints(true)
-            };
-            let clients = Clients {
-                times: Some(times),
-                reject: None,
-                size: SIZE,
-                silence: [SILENCE, between],
-            };
-            let done = ping::serve(cm, &address, clients, |step| match step {
-                Step::Listening => listening.send(()).expect("clients wait"),
-                Step::Read => {}
-                Step::Served(number) => pings = number,
-                Step::Failed(error) => failed.push(error.to_string()),
-            });
-            // The last failure is the call's.
-            assert_eq!(
-                done.err().map(|error| error.to_string()).as_ref(),
-                failed.last()
-            );
-            Ok(())
-        })
-        .expect("the server's device");
+        node(theirs, SERVER, 1)
+            .run(|cm| {
+                let address = AddrInfo {
+                    src_addr: Some((SERVER, PORT).into()),
+                    ..AddrInfo::hints(true)
+                };
+                let clients = Clients {
+                    times: Some(times),
+                    reject: None,
+                    size: SIZE,
+                    silence: [SILENCE, between],
+                };
+                let done = ping::serve(cm, &address, clients, |step| match step {
+                    Step::Listening => listening.send(()).expect("clients wait"),
+                    Step::Read => {}
+                    Step::Served(number) => pings = number,
+                    Step::Failed(error) => failed.push(error.to_string()),
+                });
+                // The last failure is the call's.
+                assert_eq!(
+                    done.err().map(|error| error.to_string()).as_ref(),
+                    failed.last()
+                );
+                Result::Ok(())
+            })
+            .expect("the server's device");
         (failed, pings)
     };
     std::thread::scope(|scope| {
@@ -86,9 +84,8 @@ fn serve(lists: &[&[Client]], between: Duration) -> (Vec<String>, u32) {
         may_connect.recv().expect("the server listens");
         for (number, clients) in lists.iter().enumerate() {
             let seed = 2 + number as u64;
-            let done = node::run(ours.clone(), CLIENT.into(), SETTINGS, seed, |cm, _| {
-                clients.iter().try_for_each(|client| client(cm))
-            });
+            let done = node(ours.clone(), CLIENT, seed)
+                .run(|cm| clients.iter().try_for_each(|client| client(cm)));
             done.unwrap_or_else(|error| panic!("a client of list {number}: {error}"));
         }
         server.join().expect("no panic")
@@ -251,7 +248,7 @@ fn a_dead_address_is_named_with_the_step() {
         .function(Card::new(1))
         .function(Card::new(2))
         .threaded();
-    let told = node::run(world.platform(0), CLIENT.into(), SETTINGS, 1, |cm, _| {
+    let told: Result<String> = node(world.platform(0), CLIENT, 1).run(|cm| {
         let address = AddrInfo {
             dst_addr: Some((dead, PORT).into()),
             ..to_server()

@@ -4,20 +4,6 @@
 //! By default the client runs in this process too, on a second device model. To a server any TCP client may come, and
 //! rdma-core's `rdma_client`.
 
-#[path = "../common/addresses.rs"]
-mod addresses;
-#[path = "../common/link.rs"]
-mod link;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/program.rs"]
-mod program;
-#[path = "../common/room.rs"]
-mod room;
 mod service;
 mod stack;
 #[cfg(test)]
@@ -27,11 +13,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use addresses::Addresses;
-use bareverbs::verbs::Platform;
+use bareverbs_examples::addresses::Addresses;
+use bareverbs_examples::program::{self, Program};
+use bareverbs_node::{About, Cm};
 use clap::Parser;
-use node::{About, Cm};
-use program::Program;
 use service::{Client, Server};
 use stack::Stack;
 
@@ -86,12 +71,14 @@ impl Program for Options {
     type Served = Echoed;
     type Found = Echoed;
 
-    const NAME: &'static str = "tcp_echo";
+    fn name(&self) -> &'static str {
+        "tcp_echo"
+    }
     const CLIENT: usize = 1;
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Echoed> {
@@ -112,9 +99,9 @@ impl Program for Options {
         Ok(echoed)
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         _: &About,
         [here, server]: [IpAddr; 2],
         both: bool,

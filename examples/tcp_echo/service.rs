@@ -10,7 +10,7 @@ use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, Wc, WcStatus};
 
 use crate::Result;
-use crate::node::Cm;
+use bareverbs_node::Cm;
 
 /// Bytes of a message.
 const LEN: usize = 16;

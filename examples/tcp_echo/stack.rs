@@ -12,7 +12,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpCidr};
 
 use crate::Result;
-use crate::node::Cm;
+use bareverbs_node::Cm;
 
 /// Frames that may wait to be read.
 const FRAMES: usize = 64;

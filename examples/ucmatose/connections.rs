@@ -8,9 +8,9 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::Platform;
 
 use crate::Result;
-use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
-use crate::node::Cm;
-use crate::unreached::failure;
+use bareverbs_examples::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
+use bareverbs_node::Cm;
+use bareverbs_node::Unreached;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -188,7 +188,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
             }
             EventType::TimewaitExit => {}
             _ => {
-                let why = failure(self.cm, event);
+                let why = Unreached::from_event(self.cm, event);
                 return Err(format!("connection {}: {why}", event.context).into());
             }
         }

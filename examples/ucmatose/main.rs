@@ -1,37 +1,19 @@
 //! Many connections at once, with messages both ways, as rdma-core's `ucmatose` makes them: everything is asynchronous, and
 //! one event channel tells of all of it. With the built-in model (the default) both ends run here.
 
-#[path = "../common/addresses.rs"]
-mod addresses;
 mod connections;
-#[path = "../common/exchange.rs"]
-mod exchange;
-#[path = "../common/link.rs"]
-mod link;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/program.rs"]
-mod program;
-#[path = "../common/room.rs"]
-mod room;
 #[cfg(test)]
 mod tests;
-#[path = "../common/unreached.rs"]
-mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use addresses::Addresses;
-use bareverbs::verbs::Platform;
+use bareverbs_examples::addresses::Addresses;
+use bareverbs_examples::exchange::{Amount, Exchange, Exchanged};
+use bareverbs_examples::program;
+use bareverbs_node::Cm;
 use clap::Parser;
 use connections::{Connections, Plan};
-use exchange::{Amount, Exchange, Exchanged};
-use node::Cm;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -77,15 +59,17 @@ impl Options {
 }
 
 impl Exchange for Options {
-    const NAME: &'static str = "ucmatose";
+    fn name(&self) -> &'static str {
+        "ucmatose"
+    }
 
     fn amount(&self) -> Amount {
         self.amount
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
@@ -93,12 +77,7 @@ impl Exchange for Options {
         Connections::new(cm, self.plan())?.serve(address, listening)
     }
 
-    fn work<P: Platform>(
-        &self,
-        cm: &mut Cm<'_, '_, P>,
-        [here, server]: [IpAddr; 2],
-        _: bool,
-    ) -> Result<Exchanged> {
+    fn work(&self, cm: &mut Cm<'_, '_>, [here, server]: [IpAddr; 2], _: bool) -> Result<Exchanged> {
         let server = SocketAddr::new(server, self.port);
         Connections::new(cm, self.plan())?.work(here, server)
     }

@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser};
 
 use super::Options;
 use super::connections::Connections;
-use super::exchange::Exchanged;
-use super::unreached::tests::told_of_a_dead_address;
+use bareverbs_examples::dead_address;
+use bareverbs_examples::exchange::Exchanged;
 
 fn run(line: &str) -> Exchanged {
     let words = ["ucmatose"].into_iter().chain(line.split_whitespace());
@@ -37,7 +37,7 @@ fn every_message_goes_both_ways() {
 #[test]
 fn a_dead_address_is_named_with_the_step() {
     let options = Options::parse_from(["ucmatose"]);
-    let told = told_of_a_dead_address(|cm, [here, server]| {
+    let told = dead_address::message(|cm, [here, server]| {
         Connections::new(cm, options.plan())?.work(here, (server, options.port).into())
     });
     let address = format!("10.0.0.99:{}", options.port);

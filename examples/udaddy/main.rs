@@ -1,39 +1,20 @@
 //! Datagrams between queue pairs that find each other by SIDR, as rdma-core's `udaddy` has them: everything is asynchronous,
 //! and one event channel tells of all of it. With the built-in model (the default) both ends run here.
 
-#[path = "../common/addresses.rs"]
-mod addresses;
-#[path = "../common/datagrams.rs"]
-mod datagrams;
-#[path = "../common/exchange.rs"]
-mod exchange;
-#[path = "../common/link.rs"]
-mod link;
-#[path = "../common/model.rs"]
-mod model;
-#[path = "../common/node.rs"]
-mod node;
 mod nodes;
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/program.rs"]
-mod program;
-#[path = "../common/room.rs"]
-mod room;
 #[cfg(test)]
 mod tests;
-#[path = "../common/unreached.rs"]
-mod unreached;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use addresses::Addresses;
 use bareverbs::cm::rdma::PortSpace;
-use bareverbs::verbs::Platform;
+use bareverbs_examples::addresses::Addresses;
+use bareverbs_examples::datagrams;
+use bareverbs_examples::exchange::{Amount, Exchange, Exchanged};
+use bareverbs_examples::program;
+use bareverbs_node::Cm;
 use clap::Parser;
-use exchange::{Amount, Exchange, Exchanged};
-use node::Cm;
 use nodes::{Nodes, Plan};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -76,15 +57,17 @@ impl Options {
 }
 
 impl Exchange for Options {
-    const NAME: &'static str = "udaddy";
+    fn name(&self) -> &'static str {
+        "udaddy"
+    }
 
     fn amount(&self) -> Amount {
         self.amount
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
@@ -92,9 +75,9 @@ impl Exchange for Options {
         Nodes::new(cm, self.plan())?.serve(address, listening)
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         [here, server]: [IpAddr; 2],
         both: bool,
     ) -> Result<Exchanged> {

@@ -9,10 +9,10 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::{Platform, Qpn, Wc, WcFlags};
 
 use crate::Result;
-use crate::datagrams::{self, GRH, There};
-use crate::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
-use crate::node::Cm;
-use crate::unreached::failure;
+use bareverbs_examples::datagrams::{self, GRH, There};
+use bareverbs_examples::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
+use bareverbs_node::Cm;
+use bareverbs_node::Unreached;
 
 /// How long to wait before a resolver is asked again.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -165,7 +165,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
                 self.ready();
             }
             _ => {
-                let why = failure(self.cm, event);
+                let why = Unreached::from_event(self.cm, event);
                 return Err(format!("queue pair {}: {why}", event.context).into());
             }
         }

@@ -3,9 +3,9 @@
 use clap::{CommandFactory, Parser};
 
 use super::Options;
-use super::exchange::Exchanged;
 use super::nodes::Nodes;
-use super::unreached::tests::told_of_a_dead_address;
+use bareverbs_examples::dead_address;
+use bareverbs_examples::exchange::Exchanged;
 
 fn run(line: &str) -> Exchanged {
     let words = ["udaddy"].into_iter().chain(line.split_whitespace());
@@ -45,7 +45,7 @@ fn what_no_packet_holds_is_refused() {
 #[test]
 fn a_dead_address_is_named_with_the_step() {
     let options = Options::parse_from(["udaddy"]);
-    let told = told_of_a_dead_address(|cm, [here, server]| {
+    let told = dead_address::message(|cm, [here, server]| {
         Nodes::new(cm, options.plan())?.work(here, (server, options.port).into(), false)
     });
     let address = format!("10.0.0.99:{}", options.port);

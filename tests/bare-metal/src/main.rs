@@ -15,7 +15,7 @@ extern crate alloc;
     not(feature = "rping"),
     expect(dead_code, reason = "its attempt is that of all images")
 )]
-#[path = "../../../examples/common/channel.rs"]
+#[path = "../../../examples/common/src/channel.rs"]
 mod channel;
 #[cfg(all(target_os = "none", feature = "cm", not(feature = "rping")))]
 mod connect;

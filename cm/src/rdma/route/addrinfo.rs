@@ -39,6 +39,23 @@ pub struct AddrInfo {
 }
 
 impl AddrInfo {
+    /// For a listener at `address`, in the port space of reliable connections (`RDMA_PS_TCP`).
+    pub fn listen(address: impl Into<SockAddr>) -> Self {
+        Self {
+            src_addr: Some(address.into()),
+            ..Self::hints(true)
+        }
+    }
+
+    /// For a connection to `address`, in the port space of reliable connections (`RDMA_PS_TCP`), from any address of this
+    /// host's from which there is a way.
+    pub fn connect(address: impl Into<SockAddr>) -> Self {
+        Self {
+            dst_addr: Some(address.into()),
+            ..Self::hints(false)
+        }
+    }
+
     /// Hints for the active side, or for a listener.
     pub const fn hints(passive: bool) -> Self {
         Self {

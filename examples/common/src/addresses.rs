@@ -1,30 +1,28 @@
 //! Which end of a connection a program is, or both, in the letters of rdma-core's `ucmatose` and its like.
 
-use std::error::Error;
 use std::net::IpAddr;
 
 use clap::Args;
 
+use crate::Result;
 use crate::program::{Cards, Program, Roles};
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Where the ends are. With one card, or with a link, one end runs here: the client, if it is told where the server is.
 #[derive(Args, Debug, Clone)]
-pub(crate) struct Addresses {
+pub struct Addresses {
     /// The server's address: here is a client, unless both ends are here.
     #[arg(short = 's', value_name = "ADDRESS")]
-    pub(crate) server: Option<IpAddr>,
+    pub server: Option<IpAddr>,
     /// This end's address.
     #[arg(short = 'b', value_name = "ADDRESS")]
-    pub(crate) bind: Option<IpAddr>,
+    pub bind: Option<IpAddr>,
     #[command(flatten)]
-    pub(crate) cards: Cards,
+    pub cards: Cards,
 }
 
 impl Addresses {
     /// Runs a program's end, or both. What the client found out, if it ran here.
-    pub(crate) fn run<A: Program>(&self, program: &A) -> Result<Option<A::Found>> {
+    pub fn run<A: Program>(&self, program: &A) -> Result<Option<A::Found>> {
         self.cards.run(program, self.roles()?)
     }
 

@@ -1,7 +1,6 @@
 //! What programs have in common whose ends send each other messages over many queue pairs: how many, the messages of one
 //! queue pair, and what both ends count.
 
-use std::error::Error;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -11,19 +10,18 @@ use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, Wc, WcStatus};
 use clap::Args;
 
-use crate::node::{About, Cm};
+use crate::Result;
 use crate::program::Program;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use bareverbs_node::{About, Cm};
 
 /// How long the other end may take for anything.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long an address or a route may take to be found.
-pub(crate) const RESOLVE: Duration = Duration::from_secs(2);
+pub const RESOLVE: Duration = Duration::from_secs(2);
 
 /// How much is sent.
 #[derive(Args, Debug, Clone, Copy)]
-pub(crate) struct Amount {
+pub struct Amount {
     /// Queue pairs of each end.
     #[arg(short = 'c', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: u16,
@@ -36,51 +34,46 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    pub(crate) fn connections(self) -> usize {
+    pub fn connections(self) -> usize {
         self.connections.into()
     }
 
     /// None, if there is nothing in them.
-    pub(crate) fn messages(self) -> u32 {
+    pub fn messages(self) -> u32 {
         if self.size == 0 { 0 } else { self.messages }
     }
 
-    pub(crate) fn size(self) -> usize {
+    pub fn size(self) -> usize {
         self.size as usize
     }
 }
 
 /// What was done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exchanged {
-    pub(crate) connections: usize,
+pub struct Exchanged {
+    pub connections: usize,
     /// Messages, of all of them.
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
+    pub sent: u64,
+    pub received: u64,
 }
 
 /// What such a program does at its ends.
-pub(crate) trait Exchange: Sync {
+pub trait Exchange: Sync {
     /// Its name.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
 
     fn amount(&self) -> Amount;
 
     /// What [`Program::serve`] does.
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged>;
 
     /// What [`Program::work`] does.
-    fn work<P: Platform>(
-        &self,
-        cm: &mut Cm<'_, '_, P>,
-        ends: [IpAddr; 2],
-        both: bool,
-    ) -> Result<Exchanged>;
+    fn work(&self, cm: &mut Cm<'_, '_>, ends: [IpAddr; 2], both: bool) -> Result<Exchanged>;
 
     /// Says that the server waits for clients.
     fn announce(&self, address: IpAddr);
@@ -108,25 +101,28 @@ impl<E: Exchange> Program for E {
     type Served = Exchanged;
     type Found = Exchanged;
 
-    const NAME: &'static str = E::NAME;
     const CLIENT: usize = 1;
+
+    fn name(&self) -> &'static str {
+        Exchange::name(self)
+    }
 
     fn connections(&self) -> usize {
         self.amount().connections()
     }
 
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         Exchange::serve(self, cm, address, listening).map(|done| self.tell("server", done))
     }
 
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         _: &About,
         ends: [IpAddr; 2],
         both: bool,
@@ -147,30 +143,27 @@ impl<E: Exchange> Program for E {
 }
 
 /// Waits for an event that has to come.
-pub(crate) fn next_event<P: Platform>(
-    cm: &mut Cm<'_, '_, P>,
-    channel: ChannelId,
-) -> Result<CmEvent> {
+pub fn next_event<P: Platform>(cm: &mut Cm<'_, '_, P>, channel: ChannelId) -> Result<CmEvent> {
     let deadline = cm.now() + SILENCE;
     Ok(cm.get_cm_event_until(channel, deadline)?)
 }
 
 /// What is sent from a queue pair, if it is not what was heard.
-pub(crate) fn text(number: usize, size: usize) -> Vec<u8> {
+pub fn text(number: usize, size: usize) -> Vec<u8> {
     (0..size).map(|at| (at + 7 * number + 1) as u8).collect()
 }
 
 /// What a queue pair needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub struct Room {
     /// Bytes of a message.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Bytes that come in front of one.
-    pub(crate) header: usize,
-    pub(crate) sends: u32,
-    pub(crate) receives: u32,
+    pub header: usize,
+    pub sends: u32,
+    pub receives: u32,
     /// What is received lies in so many places, one after the other and over again.
-    pub(crate) places: usize,
+    pub places: usize,
 }
 
 impl Room {
@@ -185,7 +178,7 @@ impl Room {
 }
 
 /// The messages of a queue pair.
-pub(crate) struct Messages<'d, P: Platform> {
+pub struct Messages<'d, P: Platform> {
     id: CmId,
     room: Room,
     /// If there are any.
@@ -194,7 +187,7 @@ pub(crate) struct Messages<'d, P: Platform> {
 
 impl<'d, P: Platform> Messages<'d, P> {
     /// Makes the queue pair of an id, and room for all its messages.
-    pub(crate) fn new(cm: &mut Cm<'_, 'd, P>, id: CmId, room: Room) -> Result<Self> {
+    pub fn new(cm: &mut Cm<'_, 'd, P>, id: CmId, room: Room) -> Result<Self> {
         let mut init = QpInit {
             cap: QpCap {
                 max_send_wr: room.sends.max(1),
@@ -220,16 +213,16 @@ impl<'d, P: Platform> Messages<'d, P> {
         Ok(Self { id, room, memory })
     }
 
-    pub(crate) const fn id(&self) -> CmId {
+    pub const fn id(&self) -> CmId {
         self.id
     }
 
-    pub(crate) const fn sends(&self) -> u32 {
+    pub const fn sends(&self) -> u32 {
         self.room.sends
     }
 
     /// Sets what is sent.
-    pub(crate) fn say(&self, message: &[u8]) -> Result<()> {
+    pub fn say(&self, message: &[u8]) -> Result<()> {
         if let Some(memory) = &self.memory {
             memory.copy_in(self.room.end(), message)?;
         }
@@ -237,14 +230,14 @@ impl<'d, P: Platform> Messages<'d, P> {
     }
 
     /// Where that is.
-    pub(crate) fn sge(&self) -> Result<Sge> {
+    pub fn sge(&self) -> Result<Sge> {
         let memory = self.memory.as_ref();
         let sge = memory.and_then(|memory| memory.sge(self.room.end(), self.room.size));
         sge.ok_or_else(|| "there is no room to send from".into())
     }
 
     /// What was received in a place: what came in front of the message, and the message.
-    pub(crate) fn heard(&self, place: usize) -> Result<(Vec<u8>, Vec<u8>)> {
+    pub fn heard(&self, place: usize) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut header = vec![0; self.room.place()];
         if let Some(memory) = &self.memory {
             memory.copy_out(place * self.room.place(), &mut header)?;
@@ -254,7 +247,7 @@ impl<'d, P: Platform> Messages<'d, P> {
     }
 
     /// Waits until all that was posted is sent.
-    pub(crate) fn sent(&self, cm: &mut Cm<'_, 'd, P>) -> Result<()> {
+    pub fn sent(&self, cm: &mut Cm<'_, 'd, P>) -> Result<()> {
         for _ in 0..self.room.sends {
             let deadline = cm.now() + SILENCE;
             check(&cm.get_send_comp_until(self.id, deadline)?, "send")?;
@@ -263,13 +256,13 @@ impl<'d, P: Platform> Messages<'d, P> {
     }
 
     /// Waits for a message.
-    pub(crate) fn receive(&self, cm: &mut Cm<'_, 'd, P>) -> Result<Wc> {
+    pub fn receive(&self, cm: &mut Cm<'_, 'd, P>) -> Result<Wc> {
         let deadline = cm.now() + SILENCE;
         self.check(cm.get_recv_comp_until(self.id, deadline)?)
     }
 
     /// That a message came, and all of it.
-    pub(crate) fn check(&self, wc: Wc) -> Result<Wc> {
+    pub fn check(&self, wc: Wc) -> Result<Wc> {
         check(&wc, "receive")?;
         if wc.byte_len as usize == self.room.place() {
             return Ok(wc);

@@ -3,32 +3,32 @@
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use bareverbs::verbs::{Mac, Mtu, Platform};
+use bareverbs::verbs::{Mac, Mtu};
 use bareverbs_in_process::Builder;
-use bareverbs_vfio::{PciAddress, VfioDevice};
+use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
+use bareverbs_node::{
+    About, Address, Cm, DEVICE_VARIABLE, DeviceName, DevicePlatform, Node, Options,
+};
 use clap::{Args, Parser};
 
-use crate::model::Plugged;
-use crate::node::{self, About, Cm, Settings};
-use crate::place::Place;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use crate::Result;
+use crate::plugged::Plugged;
 
 /// The cards, and how they are used.
 #[derive(Args, Debug, Clone)]
-pub(crate) struct Cards {
+pub struct Cards {
     /// The card: "model", or "vfio:BDF" for the function at this PCI address; two of them with a comma between, if both
     /// ends are to run here.
     #[arg(
         long,
         value_name = "DEVICE",
         default_value = "model",
-        env = "BAREVERBS_DEVICE",
+        env = DEVICE_VARIABLE,
         value_delimiter = ','
     )]
-    device: Vec<Place>,
+    device: Vec<DeviceName>,
     #[command(flatten)]
     plugged: Plugged,
     /// Sleep until the card raises an interrupt, instead of polling it.
@@ -58,7 +58,7 @@ pub(crate) struct Cards {
 
 /// Which ends run here, and where they are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Roles {
+pub enum Roles {
     /// Both, at these addresses or at some.
     Both {
         client: Option<IpAddr>,
@@ -110,14 +110,14 @@ fn parse_mac(text: &str) -> std::result::Result<Mac, String> {
 }
 
 /// What a program does at its ends.
-pub(crate) trait Program: Sync {
+pub trait Program: Sync {
     /// What the server has to tell when it is done.
     type Served: Send;
     /// What the client has found out.
     type Found;
 
     /// Its name, before errors.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
     /// Which of two devices is the client's.
     const CLIENT: usize;
 
@@ -127,17 +127,17 @@ pub(crate) trait Program: Sync {
     }
 
     /// Serves one client. `listening` is called once it may come.
-    fn serve<P: Platform>(
+    fn serve(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Self::Served>;
 
     /// Works from the first address with the server at the second. `both`: which runs in this process too.
-    fn work<P: Platform>(
+    fn work(
         &self,
-        cm: &mut Cm<'_, '_, P>,
+        cm: &mut Cm<'_, '_>,
         about: &About,
         ends: [IpAddr; 2],
         both: bool,
@@ -165,90 +165,100 @@ pub(crate) trait Program: Sync {
 
 impl Cards {
     /// Whether one end only can run here: there is one card, or a way to the other end's.
-    pub(crate) fn one(&self) -> bool {
-        self.plugged.link.is_some() || matches!(self.device[..], [Place::Vfio(_)])
+    pub fn one(&self) -> bool {
+        self.plugged.link.is_some() || matches!(self.device[..], [DeviceName::Vfio(_)])
     }
 
     /// Runs a program's ends. What the client found out, if it ran here.
-    pub(crate) fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
+    pub fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
         roles.check()?;
         match (&self.device[..], roles) {
-            ([Place::Model], Roles::Both { client, server }) => {
+            ([DeviceName::Model], Roles::Both { client, server }) => {
                 let card = |unit| connectx_model::Config::card(self.plugged.card, unit);
                 let builder = Builder::new().function(card(1)).function(card(2));
-                let vectors = u16::from(self.interrupts);
-                let world = builder.interrupts(vectors).threaded();
-                let platforms = [world.platform(0), world.platform(1)];
+                let world = Arc::new(builder.interrupts(self.interrupts.into()).threaded());
+                let platforms = [0, 1].map(|index| DevicePlatform::model(&world, index));
                 self.run_both(program, [client, server], platforms)
                     .map(Some)
             }
-            (&[Place::Vfio(first), Place::Vfio(second)], Roles::Both { client, server }) => {
-                let platforms = [self.open(first)?, self.open(second)?];
-                self.run_both(program, [client, server], platforms)
+            (
+                &[DeviceName::Vfio(first), DeviceName::Vfio(second)],
+                Roles::Both { client, server },
+            ) => {
+                let platforms = [first, second].map(|card| self.open(card));
+                let [first, second] = platforms;
+                self.run_both(program, [client, server], [first?, second?])
                     .map(Some)
             }
-            (&[Place::Vfio(card)], Roles::Server(_) | Roles::Client { .. }) => {
+            (&[DeviceName::Vfio(card)], Roles::Server(_) | Roles::Client { .. }) => {
                 self.run_one(program, roles, self.open(card)?, &card.to_string())
             }
-            ([Place::Model], Roles::Server(_) | Roles::Client { .. }) => {
+            ([DeviceName::Model], Roles::Server(_) | Roles::Client { .. }) => {
                 // They differ, so that two processes can be wired together.
                 let unit = if let Roles::Server(_) = roles { 1 } else { 2 };
-                let world = self.plugged.world(unit, self.interrupts)?;
-                self.run_one(program, roles, world.platform(0), "model")
+                let world = Arc::new(self.plugged.world(unit, self.interrupts)?);
+                self.run_one(program, roles, DevicePlatform::model(&world, 0), "model")
             }
             _ => Err("--device: one card for one end, two for both, or the model".into()),
         }
     }
 
-    fn open(&self, card: PciAddress) -> Result<VfioDevice> {
+    fn open(&self, card: PciAddress) -> Result<DevicePlatform> {
         let vectors = if self.interrupts {
-            bareverbs_vfio::Options::with_vectors(1)
+            vfio::Options::with_vectors(1)
         } else {
-            bareverbs_vfio::Options::default()
+            vfio::Options::default()
         };
-        Ok(VfioDevice::open_with(card, vectors)?)
+        Ok(VfioDevice::open_with(card, vectors)?.into())
+    }
+
+    /// How a program's node works, with this MTU if none is asked for.
+    fn options<A: Program>(&self, program: &A, mtu: Mtu) -> Options {
+        let mut options = Options::for_connections(program.connections());
+        options.interrupts = self.interrupts;
+        options.max_path_mtu = Some(self.mtu.unwrap_or(mtu));
+        options.patient = self.patient;
+        options
     }
 
     /// Both ends in this process, a thread each.
-    fn run_both<A: Program, P: Platform + Send + 'static>(
+    fn run_both<A: Program>(
         &self,
         program: &A,
         [client, server]: [Option<IpAddr>; 2],
-        mut platforms: [P; 2],
+        mut platforms: [DevicePlatform; 2],
     ) -> Result<A::Found> {
         let server = server.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
         let client = client.unwrap_or(match server {
             IpAddr::V4(address) => IpAddr::from((u32::from(address) ^ 3).to_be_bytes()),
             IpAddr::V6(address) => IpAddr::from((u128::from(address) ^ 3).to_be_bytes()),
         });
-        let settings = Settings {
-            interrupts: self.interrupts,
-            mtu: self.mtu.unwrap_or(Mtu::B4096),
-            mac: None,
-            patient: self.patient,
-            connections: program.connections(),
-        };
         if A::CLIENT == 0 {
             platforms.reverse();
         }
         let [theirs, ours] = platforms;
-        let [here, there] = [client, server].map(|address| node::Place {
-            vlan: self.vlan,
-            ..address.into()
-        });
+        let node = |platform, address: IpAddr| {
+            let address = Address {
+                vlan: self.vlan,
+                ..address.into()
+            };
+            Node::new(platform, address, self.options(program, Mtu::B4096))
+        };
+        let (theirs, ours) = (node(theirs, server), node(ours, client));
         let (listening, may_connect) = mpsc::channel();
 
         let (served, found) = std::thread::scope(|scope| {
             let served = scope.spawn(move || {
-                node::run(&theirs, there, settings, seed(), |cm, about| {
-                    program.serve(cm, server, &mut || {
-                        // The client is gone only if it has failed, which it says itself.
-                        let _ = listening.send(about.clone());
+                theirs
+                    .run_with(|cm, about| {
+                        program.serve(cm, server, &mut || {
+                            // The client is gone only if it has failed, which it says itself.
+                            let _ = listening.send(about.clone());
+                        })
                     })
-                })
-                .inspect_err(|error| eprintln!("{}: server: {error}", A::NAME))
+                    .inspect_err(|error| eprintln!("{}: server: {error}", program.name()))
             });
-            let found = node::run(&ours, here, settings, seed(), |cm, about| {
+            let found = ours.run_with(|cm, about| {
                 let there = may_connect.recv().map_err(|_| "the server did not start")?;
                 program.introduce("Server", &there);
                 program.introduce("Client", about);
@@ -256,7 +266,7 @@ impl Cards {
             });
             // A client that failed leaves the server waiting for one.
             let found = found.inspect_err(|error| {
-                eprintln!("{}: client: {error}", A::NAME);
+                eprintln!("{}: client: {error}", program.name());
                 std::process::exit(1);
             });
             (served.join(), found)
@@ -268,40 +278,35 @@ impl Cards {
     }
 
     /// One end, on the card of this name.
-    fn run_one<A: Program, P: Platform>(
+    fn run_one<A: Program>(
         &self,
         program: &A,
         roles: Roles,
-        platform: P,
+        platform: DevicePlatform,
         card: &str,
     ) -> Result<Option<A::Found>> {
-        let local = match roles {
+        let ip = match roles {
             Roles::Server(here) | Roles::Client { here, .. } => here,
             Roles::Both { .. } => return Err("one card cannot be both ends'".into()),
         };
-        let place = node::Place {
-            address: local,
+        let address = Address {
+            ip,
             prefix: self.prefix,
             gateway: self.gateway,
             vlan: self.vlan,
         };
-        let settings = Settings {
-            interrupts: self.interrupts,
-            mtu: self.mtu.unwrap_or(Mtu::B1024),
-            mac: self.mac,
-            patient: self.patient,
-            connections: program.connections(),
-        };
-        node::run(&platform, place, settings, seed(), |cm, about| {
+        let mut options = self.options(program, Mtu::B1024);
+        options.mac = self.mac;
+        Node::new(platform, address, options).run_with(|cm, about| {
             program.introduce(card, about);
             let done = if let Roles::Client { here, server } = roles {
                 program.work(cm, about, [here, server], false).map(Some)
             } else {
-                let mut announce = || program.announce(local);
-                program.serve(cm, local, &mut announce).map(|_| None)
+                let mut announce = || program.announce(ip);
+                program.serve(cm, ip, &mut announce).map(|_| None)
             };
             done.map_err(|error| {
-                tell(A::NAME, &*error);
+                tell(program.name(), &*error);
                 Told.into()
             })
         })
@@ -309,12 +314,12 @@ impl Cards {
 }
 
 /// The whole of a program: runs it as its command line says.
-pub(crate) fn main<A: Program + Parser, T>(run: impl FnOnce(&A) -> Result<T>) -> ExitCode {
+pub fn main<A: Parser, T>(run: impl FnOnce(&A) -> Result<T>) -> ExitCode {
     env_logger::init();
     match run(&A::parse()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(A::NAME, &*error);
+            tell(A::command().get_name(), &*error);
             ExitCode::FAILURE
         }
     }
@@ -341,7 +346,7 @@ impl std::fmt::Display for Told {
 impl Error for Told {}
 
 /// Different at each start, so that a peer does not take a new connection for an old one.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }

@@ -1,6 +1,5 @@
 //! The built-in device model with one port, and what that port is plugged into.
 
-use std::error::Error;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -13,17 +12,19 @@ use connectx_model::link::setting::{self, Fault, Shown};
 use connectx_model::link::{Cable, Link};
 use connectx_model::pcap::Capture;
 
+use crate::Result;
+
 /// What the port of the model is plugged into, if not into another one's.
 #[derive(Args, Debug, Clone)]
-pub(crate) struct Plugged {
+pub struct Plugged {
     /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
     /// connectx-5, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
     #[arg(long, value_name = "NAME", default_value_t = Card::ConnectX5)]
-    pub(crate) card: Card,
+    pub card: Card,
     /// With --device model and one end: the wire that leads to the other one, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
     #[arg(long, value_name = "FAMILY:LOCAL,REMOTE")]
-    pub(crate) link: Option<Address>,
+    pub link: Option<Address>,
     /// Record what passes that wire, in this pcap file; it is whole whenever the process is killed.
     #[arg(long, value_name = "FILE", requires = "link")]
     pcap: Option<PathBuf>,
@@ -43,11 +44,7 @@ pub(crate) struct Plugged {
 
 impl Plugged {
     /// The world around a model that is number `unit`: its MAC address is 02:c9:00:00:00:UNIT.
-    pub(crate) fn world(
-        &self,
-        unit: u8,
-        interrupts: bool,
-    ) -> Result<World, Box<dyn Error + Send + Sync>> {
+    pub fn world(&self, unit: u8, interrupts: bool) -> Result<World> {
         let address = self.link.as_ref().ok_or(
             "on the model both ends run in one process: leave -s and -c away, say with --link where the other end is, or \
              name a card with --device vfio:BDF",

@@ -1,21 +1,18 @@
 //! What programs have in common that send each other datagrams.
 
-use std::error::Error;
-
 use bareverbs::cm::rdma::{PortSpace, UdEvent};
 use bareverbs::verbs::qp::{Destination, SendData, SendOp, SendWr};
 use bareverbs::verbs::{AddressHandle, Platform, Qpn, SendFlags};
 
+use crate::Result;
 use crate::exchange::{Amount, Messages};
-use crate::node::Cm;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use bareverbs_node::Cm;
 
 /// The network header that arrives in front of a datagram.
-pub(crate) const GRH: usize = 40;
+pub const GRH: usize = 40;
 
 /// A port space, as rdma-core's programs have it or by name.
-pub(crate) fn parse_port_space(text: &str) -> std::result::Result<PortSpace, String> {
+pub fn parse_port_space(text: &str) -> std::result::Result<PortSpace, String> {
     let number = text
         .strip_prefix("0x")
         .and_then(|digits| u16::from_str_radix(digits, 16).ok());
@@ -27,7 +24,7 @@ pub(crate) fn parse_port_space(text: &str) -> std::result::Result<PortSpace, Str
 }
 
 /// That a packet of the port holds a message.
-pub(crate) fn check_size<P: Platform>(cm: &Cm<'_, '_, P>, amount: Amount) -> Result<()> {
+pub fn check_size<P: Platform>(cm: &Cm<'_, '_, P>, amount: Amount) -> Result<()> {
     let (size, limit) = (amount.size(), cm.port().active_mtu.bytes() as usize);
     if amount.messages() == 0 || size <= limit {
         return Ok(());
@@ -36,15 +33,15 @@ pub(crate) fn check_size<P: Platform>(cm: &Cm<'_, '_, P>, amount: Amount) -> Res
 }
 
 /// Where datagrams go.
-pub(crate) struct There {
-    pub(crate) ah: AddressHandle,
-    pub(crate) destination: Qpn,
-    pub(crate) qkey: u32,
+pub struct There {
+    pub ah: AddressHandle,
+    pub destination: Qpn,
+    pub qkey: u32,
 }
 
 impl There {
     /// Where an event says.
-    pub(crate) fn told<P: Platform>(cm: &Cm<'_, '_, P>, ud: &UdEvent) -> Result<Self> {
+    pub fn told<P: Platform>(cm: &Cm<'_, '_, P>, ud: &UdEvent) -> Result<Self> {
         Ok(Self {
             ah: cm.device().create_ah(&ud.ah_attr)?,
             destination: Qpn::from_low_bits(ud.qp_num),
@@ -53,7 +50,7 @@ impl There {
     }
 
     /// Sends all datagrams of a queue pair at once, each with the number of the queue pair to answer to.
-    pub(crate) fn send<'d, P: Platform>(
+    pub fn send<'d, P: Platform>(
         &self,
         cm: &mut Cm<'_, 'd, P>,
         messages: &Messages<'d, P>,

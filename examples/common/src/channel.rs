@@ -1,5 +1,9 @@
 //! Short messages of one length over a connection, for what the two ends of a program have to tell each other. Without an
 //! operating system as well: the unikernel has this file too.
+#![allow(
+    unreachable_pub,
+    reason = "in the unikernel this is a module of the program"
+)]
 
 use core::fmt;
 use core::time::Duration;
@@ -12,14 +16,14 @@ use bareverbs::verbs::{Platform, Wc, WcStatus};
 type Result<T> = core::result::Result<T, ChannelError>;
 
 /// How long a peer may usually be silent where it has to speak.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long after an end's last answer its farewell (DREQ) may come.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Why a message did not get through.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum ChannelError {
+pub enum ChannelError {
     /// The connection manager, or a verb.
     Rdma(RdmaError),
     /// A work request failed.
@@ -69,7 +73,7 @@ impl From<RdmaError> for ChannelError {
 
 /// What came of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard<const LEN: usize> {
+pub enum Heard<const LEN: usize> {
     Message([u8; LEN]),
     /// Nothing came in time.
     Nothing,
@@ -78,8 +82,8 @@ pub(crate) enum Heard<const LEN: usize> {
 }
 
 /// One end's messages of `LEN` bytes. Each end waits for an answer before it sends again.
-pub(crate) struct Channel<'d, P: Platform, const LEN: usize> {
-    pub(crate) id: CmId,
+pub struct Channel<'d, P: Platform, const LEN: usize> {
+    pub id: CmId,
     /// Messages arrive here.
     inbox: Buffer<'d, P>,
     /// How long what was posted may take.
@@ -88,7 +92,7 @@ pub(crate) struct Channel<'d, P: Platform, const LEN: usize> {
 
 impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     /// What the connection's QP has to be able to do.
-    pub(crate) fn queues<'a>() -> QpInit<'a, 'd, P> {
+    pub fn queues<'a>() -> QpInit<'a, 'd, P> {
         QpInit {
             cap: QpCap {
                 max_send_wr: 4,
@@ -103,7 +107,7 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
 
     /// Makes room for a message, which has to be done before there is a connection. The peer may be silent for so long where
     /// it has to speak.
-    pub(crate) fn new<R: Resolver>(
+    pub fn new<R: Resolver>(
         cm: &mut RdmaCm<'_, 'd, P, R>,
         id: CmId,
         silence: Duration,
@@ -115,12 +119,12 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 
     /// Posts the receive for a message: once more, if the QP was replaced.
-    pub(crate) fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
+    pub fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
         Ok(cm.post_recv(self.id, 0, &self.inbox, 0, LEN)?)
     }
 
     /// Waits for the completion of what was sent.
-    pub(crate) fn sent<R: Resolver>(
+    pub fn sent<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
         what: &'static str,
@@ -129,12 +133,12 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         let wc = cm.get_send_comp_until(self.id, deadline)?;
         // What was posted comes back when the other end disconnects. That end's queue pair answers no more before it says so,
         // and the retries may be over when it does.
-        let attempt = match wc.status {
+        let timeout = match wc.status {
             WcStatus::WrFlushErr => Duration::ZERO,
             WcStatus::RetryExcErr => FAREWELL,
             _ => return check(&wc, what),
         };
-        let end = cm.now() + attempt;
+        let end = cm.now() + timeout;
         loop {
             if cm.state(self.id)? == IdState::Disconnect {
                 return Err(ChannelError::Disconnected { what });
@@ -147,12 +151,12 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 
     /// Waits for the other end's message and makes room for the next one.
-    pub(crate) fn message<R: Resolver>(
+    pub fn message<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
-        attempt: Duration,
+        timeout: Duration,
     ) -> Result<Heard<LEN>> {
-        let end = cm.now().saturating_add(attempt);
+        let end = cm.now().saturating_add(timeout);
         let wc = loop {
             if let Some(wc) = cm.try_get_recv_comp(self.id)? {
                 break wc;
@@ -186,7 +190,7 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 
     /// Sends a message.
-    pub(crate) fn tell<R: Resolver>(
+    pub fn tell<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
         message: &[u8; LEN],

@@ -1,37 +1,35 @@
 //! Which end of a connection a program is, or both, in the letters of rdma-core's `rping`.
 
-use std::error::Error;
 use std::net::IpAddr;
 
 use clap::Args;
 
+use crate::Result;
 use crate::program::{Cards, Program, Roles};
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Where this end is, and where the other one.
 #[derive(Args, Debug, Clone)]
 #[command(mut_arg("mtu", |mtu| mtu.short('m')))]
-pub(crate) struct Ends {
+pub struct Ends {
     /// Act as the server.
     #[arg(short = 's', conflicts_with = "client")]
-    pub(crate) server: bool,
+    pub server: bool,
     /// Act as the client.
     #[arg(short = 'c')]
-    pub(crate) client: bool,
+    pub client: bool,
     /// Address: of the server to connect to, or to listen on.
     #[arg(short = 'a', value_name = "ADDRESS")]
-    pub(crate) address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// This end's address, for a client on a card or a link; a server has the one that it listens on.
     #[arg(short = 'I', value_name = "ADDRESS")]
-    pub(crate) source: Option<IpAddr>,
+    pub source: Option<IpAddr>,
     #[command(flatten)]
-    pub(crate) cards: Cards,
+    pub cards: Cards,
 }
 
 impl Ends {
     /// Runs a program's end, or both. What the client found out, if it ran here.
-    pub(crate) fn run<A: Program>(&self, program: &A) -> Result<Option<A::Found>> {
+    pub fn run<A: Program>(&self, program: &A) -> Result<Option<A::Found>> {
         self.cards.run(program, self.roles()?)
     }
 

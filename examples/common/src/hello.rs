@@ -1,0 +1,214 @@
+//! What `rdma_client` and `rdma_server` share: the command line, and for each the other end.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bareverbs::cm::rdma::{AddrInfo, CmId, QpInit, RdmaCm, Resolver, SendFlags, getaddrinfo};
+use bareverbs::verbs::qp::QpCap;
+use bareverbs::verbs::{Platform, WcStatus};
+use bareverbs_node::{About, Cm};
+use clap::Parser;
+
+use crate::Result;
+use crate::program::{self, Cards, Program, Roles};
+
+/// Bytes of a message.
+pub const LEN: usize = 16;
+pub type Message = [u8; LEN];
+
+/// What the client says.
+pub const HELLO: &Message = b"good morning! :)";
+/// What the server answers.
+pub const REPLY: &Message = b"good evening. :(";
+
+/// Sixteen bytes over an RDMA connection, and sixteen back.
+///
+/// Client and server run in this process, on two ConnectX models that are cabled together or on two cards, the server's
+/// named first. On one card, or with --link, the end runs that the program is named after.
+#[derive(Parser, Debug, Clone)]
+#[command(disable_version_flag = true)]
+pub struct Options {
+    /// The server's address.
+    #[arg(short = 's', value_name = "ADDRESS")]
+    server: Option<IpAddr>,
+    /// The client's address.
+    #[arg(short = 'b', value_name = "ADDRESS")]
+    client: Option<IpAddr>,
+    /// Port.
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    #[command(flatten)]
+    cards: Cards,
+}
+
+/// The two ends of a program. `listening` is to be called once a client may come.
+pub struct Ends {
+    /// Which is the program's, for one card or a link.
+    pub is_server: bool,
+    pub server:
+        fn(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) -> Result<Message>,
+    pub client: fn(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message>,
+}
+
+/// The whole of a program with these ends.
+pub fn main(ends: &Ends) -> ExitCode {
+    program::main(|options: &Options| options.run(ends))
+}
+
+impl Options {
+    /// What the client was told, if it ran here.
+    pub fn run(&self, ends: &Ends) -> Result<Option<Message>> {
+        let Self { client, server, .. } = *self;
+        let roles = if self.cards.one() {
+            let server = server.ok_or("-s: where is the server?")?;
+            if ends.is_server {
+                Roles::Server(server)
+            } else {
+                let here = client.ok_or("-b: which address shall the client have?")?;
+                Roles::Client { here, server }
+            }
+        } else {
+            Roles::Both { client, server }
+        };
+        self.cards.run(&Hello(self, ends), roles)
+    }
+
+    fn find(&self, host: IpAddr, hints: &AddrInfo) -> Result<AddrInfo> {
+        let (host, port) = (host.to_string(), self.port.to_string());
+        Ok(getaddrinfo(Some(&host), Some(&port), Some(hints))?)
+    }
+}
+
+struct Hello<'a>(&'a Options, &'a Ends);
+
+impl Program for Hello<'_> {
+    /// What each end heard.
+    type Served = Message;
+    type Found = Message;
+
+    const CLIENT: usize = 1;
+
+    fn name(&self) -> &'static str {
+        if self.1.is_server {
+            "rdma_server"
+        } else {
+            "rdma_client"
+        }
+    }
+
+    fn serve(
+        &self,
+        cm: &mut Cm<'_, '_>,
+        address: IpAddr,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Message> {
+        let address = self.0.find(address, &AddrInfo::hints(true))?;
+        let message = (self.1.server)(cm, &address, listening)?;
+        println!("server: was told \"{}\"", message.escape_ascii());
+        Ok(message)
+    }
+
+    fn work(
+        &self,
+        cm: &mut Cm<'_, '_>,
+        _: &About,
+        [here, server]: [IpAddr; 2],
+        _: bool,
+    ) -> Result<Message> {
+        let hints = AddrInfo {
+            src_addr: Some((here, 0).into()),
+            ..AddrInfo::hints(false)
+        };
+        let message = (self.1.client)(cm, &self.0.find(server, &hints)?)?;
+        println!("client: was told \"{}\"", message.escape_ascii());
+        Ok(message)
+    }
+
+    fn announce(&self, address: IpAddr) {
+        println!("listening on {address} port {}", self.0.port);
+    }
+
+    fn compare(&self, served: &Message, found: &Message) -> Result<()> {
+        if (served, found) == (HELLO, REPLY) {
+            return Ok(());
+        }
+        Err("what was heard is not what was said".into())
+    }
+}
+
+/// A queue pair for one message each way, of which every send has a completion.
+pub fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
+    QpInit {
+        cap: QpCap {
+            max_send_wr: 1,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: LEN as u32,
+        },
+        ..QpInit::default()
+    }
+}
+
+/// Sends a message, and waits until the other end has it.
+pub fn send<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    id: CmId,
+    message: &Message,
+) -> Result<()> {
+    cm.post_send_inline(id, 0, message, SendFlags::SIGNALED)?;
+    let wc = cm.get_send_comp_until(id, soon(cm))?;
+    match wc.status {
+        WcStatus::Success => Ok(()),
+        status => Err(format!("{:?} failed: {status}", wc.opcode).into()),
+    }
+}
+
+/// Waits until a message is there.
+pub fn receive<P: Platform, R: Resolver>(cm: &mut RdmaCm<'_, '_, P, R>, id: CmId) -> Result<()> {
+    let wc = cm.get_recv_comp_until(id, soon(cm))?;
+    match wc.status {
+        WcStatus::Success => Ok(()),
+        status => Err(format!("{:?} failed: {status}", wc.opcode).into()),
+    }
+}
+
+/// Until when the other end has to have done its part.
+fn soon<P: Platform, R: Resolver>(cm: &RdmaCm<'_, '_, P, R>) -> Duration {
+    cm.now() + Duration::from_secs(30)
+}
+
+/// The other end of `rdma_client`.
+pub fn serve(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) -> Result<Message> {
+    let listener = cm.create_ep(here, None, Some(&mut queues()))?;
+    cm.listen(listener, 1)?;
+    listening();
+    let id = cm.get_request(listener)?;
+    let inbox = cm.reg_msgs(id, LEN)?;
+    cm.post_recv(id, 0, &inbox, 0, LEN)?;
+    cm.accept(id, None)?;
+    receive(cm, id)?;
+    let mut message = [0; LEN];
+    inbox.copy_out(0, &mut message)?;
+    send(cm, id, REPLY)?;
+    cm.disconnect(id)?;
+    cm.destroy_ep(id)?;
+    cm.destroy_ep(listener)?;
+    Ok(message)
+}
+
+/// The other end of `rdma_server`.
+pub fn call(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message> {
+    let id = cm.create_ep(server, None, Some(&mut queues()))?;
+    let inbox = cm.reg_msgs(id, LEN)?;
+    cm.post_recv(id, 0, &inbox, 0, LEN)?;
+    cm.connect(id, None)?;
+    send(cm, id, HELLO)?;
+    receive(cm, id)?;
+    let mut message = [0; LEN];
+    inbox.copy_out(0, &mut message)?;
+    cm.disconnect(id)?;
+    cm.destroy_ep(id)?;
+    Ok(message)
+}

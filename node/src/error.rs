@@ -1,0 +1,238 @@
+//! Why a node did not come up, and why a connection did not come about: the step that failed, and the address that it was
+//! about.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use bareverbs_cm::rdma::{AddrInfo, CmEvent, EventType, RdmaCm, RdmaError, Resolver, SockAddr};
+use bareverbs_core::{CloseError, LinkStatus, OpenError, Platform, PortState};
+use bareverbs_vfio::PciAddress;
+
+use crate::device_name::DeviceNameError;
+
+/// Why a node did not come up, or did not go down.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device's name is not one.
+    Name(DeviceNameError),
+    /// `model` was named, and this crate was built without its feature `model`.
+    NoModel,
+    /// Two ends need two cards, or the model; so many devices were named.
+    NotTwoDevices(usize),
+    /// One end needs one device; so many were named.
+    NotOneDevice(usize),
+    /// Both ends were given this address: each needs one of its own.
+    SameAddress(IpAddr),
+    /// The function was not opened.
+    Function {
+        /// Where it is.
+        address: PciAddress,
+        /// Why.
+        source: bareverbs_vfio::OpenError,
+    },
+    /// The device did not come up.
+    BringUp(OpenError),
+    /// The port's link did not come up.
+    Port {
+        /// What the port was at last.
+        state: PortState,
+        /// What the port says about its link.
+        link: LinkStatus,
+    },
+    /// A step on the way from the device to the connection manager failed.
+    Setup {
+        /// What was being done.
+        step: SetupStep,
+        /// Why it failed.
+        source: RdmaError,
+    },
+    /// The device did not go down.
+    Close(CloseError),
+    /// The server ended without having been ready for a client ([`Pair::run`](crate::Pair::run)).
+    ServerNotReady,
+    /// The server ended by a panic ([`Pair::run`](crate::Pair::run)).
+    ServerPanicked,
+}
+
+/// A step on the way from a device to the connection manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetupStep {
+    /// The MAC address.
+    Mac,
+    /// The port's link.
+    Link,
+    /// The protection domain, and the port's Ethernet queue.
+    Host,
+    /// The node's address.
+    Address(IpAddr),
+    /// The way to hosts elsewhere.
+    Gateway(IpAddr),
+    /// The connection manager.
+    Manager,
+}
+
+impl fmt::Display for SetupStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mac => f.write_str("setting the MAC address"),
+            Self::Link => f.write_str("waiting for the link"),
+            Self::Host => f.write_str("opening the Ethernet queue"),
+            Self::Address(address) => write!(f, "claiming the address {address}"),
+            Self::Gateway(address) => write!(f, "adding the gateway {address}"),
+            Self::Manager => f.write_str("starting the connection manager"),
+        }
+    }
+}
+
+impl SetupStep {
+    /// Of what went wrong in this step, the error.
+    pub(crate) fn failed<E: Into<RdmaError>>(self) -> impl FnOnce(E) -> Error {
+        move |source| Error::Setup {
+            step: self,
+            source: source.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(error) => error.fmt(f),
+            Self::NoModel => f.write_str("bareverbs-node was built without its feature \"model\""),
+            Self::NotTwoDevices(count) => {
+                write!(
+                    f,
+                    "two ends need two cards or the model, not {count} devices"
+                )
+            }
+            Self::NotOneDevice(count) => write!(f, "one end needs one device, not {count}"),
+            Self::SameAddress(address) => write!(
+                f,
+                "{address} is the client's address and the server's: each end needs one of its own"
+            ),
+            Self::Function { source, .. } => source.fmt(f),
+            Self::BringUp(error) => error.fmt(f),
+            Self::Port { state, link } => write!(f, "the port is {state:?}: {link}"),
+            Self::Setup { step, source } => write!(f, "{step}: {source}"),
+            Self::Close(error) => error.fmt(f),
+            Self::ServerNotReady => f.write_str("the server ended before it was ready"),
+            Self::ServerPanicked => f.write_str("the server panicked"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The others are shown as they are.
+            Self::Setup { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<DeviceNameError> for Error {
+    fn from(error: DeviceNameError) -> Self {
+        Self::Name(error)
+    }
+}
+
+/// What is done with an address on the way to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConnectStep {
+    /// Finding the host and the way to it (`rdma_resolve_addr`, `rdma_resolve_route`, `rdma_create_ep`).
+    Resolving,
+    /// The exchange of messages with it (`rdma_connect`).
+    Connecting,
+    /// Something else, of which this event tells.
+    Event(EventType),
+}
+
+impl fmt::Display for ConnectStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolving => f.write_str("resolving"),
+            Self::Connecting => f.write_str("connecting to"),
+            Self::Event(event) => event.fmt(f),
+        }
+    }
+}
+
+/// Why no connection came about: which step failed, and with which address.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unreached {
+    /// What was being done.
+    pub step: ConnectStep,
+    /// The other end's address, as far as it is known.
+    pub address: Option<SockAddr>,
+    /// What went wrong. [`RdmaError::Event`], if nothing but the event is known.
+    pub source: RdmaError,
+}
+
+impl Unreached {
+    /// From the error of a synchronous call that resolves `address`: for `map_err`.
+    pub fn resolving(address: &AddrInfo) -> impl Fn(RdmaError) -> Self {
+        Self::in_step(ConnectStep::Resolving, address)
+    }
+
+    /// From the error of a synchronous call that connects to `address`: for `map_err`.
+    pub fn connecting(address: &AddrInfo) -> impl Fn(RdmaError) -> Self {
+        Self::in_step(ConnectStep::Connecting, address)
+    }
+
+    fn in_step(step: ConnectStep, to: &AddrInfo) -> impl Fn(RdmaError) -> Self {
+        let address = to.dst_addr;
+        move |source| Self {
+            step,
+            address,
+            source,
+        }
+    }
+
+    /// From an event that tells of a failure, while its id exists.
+    pub fn from_event<P: Platform, R: Resolver>(
+        cm: &RdmaCm<'_, '_, P, R>,
+        event: &CmEvent,
+    ) -> Self {
+        let unknown = RdmaError::Event {
+            event: event.event,
+            status: event.status,
+        };
+        let source = cm.last_error(event.id).ok().flatten().unwrap_or(unknown);
+        Self {
+            step: match event.event {
+                EventType::AddrError | EventType::RouteError => ConnectStep::Resolving,
+                EventType::ConnectError | EventType::Unreachable | EventType::Rejected => {
+                    ConnectStep::Connecting
+                }
+                other => ConnectStep::Event(other),
+            },
+            address: cm
+                .get_peer_addr(event.id)
+                .ok()
+                .flatten()
+                .map(SockAddr::from),
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.step)?;
+        match (self.step, self.address) {
+            (ConnectStep::Event(_), _) | (_, None) => {}
+            (_, Some(address)) => write!(f, " {address}")?,
+        }
+        f.write_str(": ")?;
+        self.source.fmt(f)
+    }
+}
+
+impl std::error::Error for Unreached {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

@@ -1,0 +1,92 @@
+//! An RDMA node in one call: a device without a kernel driver, its address, and the RDMA connection manager.
+//!
+//! [`Node::open`] takes a device's name, `vfio:0000:3b:00.0` for a card that is bound to vfio-pci or `model` for the device
+//! model (feature `model`), and the node's address. [`Node::run`] brings the device up, waits for the link, claims the
+//! address, and lends out the connection manager ([`Cm`]), with storage by the number of connections ([`Options`]). The
+//! device is taken down when that returns. [`Pair`] is a server's node and a client's in one process.
+//!
+//! The shortest whole program: a message from a client to a server, on two models with a cable between them, or on the two
+//! cards that the environment variable `BAREVERBS_DEVICE` names.
+//!
+#![cfg_attr(feature = "model", doc = "```")]
+#![cfg_attr(not(feature = "model"), doc = "```no_run")]
+//! use bareverbs_node::cm::rdma::{AddrInfo, QpInit, SendFlags};
+//! use bareverbs_node::{Cm, Pair, Unreached};
+//!
+//! type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+//!
+//! const SERVER: [u8; 4] = [10, 0, 0, 1];
+//! const CLIENT: [u8; 4] = [10, 0, 0, 2];
+//!
+//! fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<[u8; 5]> {
+//!     let listener = cm.create_ep(&AddrInfo::listen((SERVER, 7471)), None, Some(&mut QpInit::default()))?;
+//!     cm.listen(listener, 1)?;
+//!     ready();
+//!     let id = cm.get_request(listener)?;
+//!     let inbox = cm.reg_msgs(id, 5)?;
+//!     cm.post_recv(id, 0, &inbox, 0, 5)?;
+//!     cm.accept(id, None)?;
+//!     cm.get_recv_comp(id)?;
+//!     let mut message = [0; 5];
+//!     inbox.copy_out(0, &mut message)?;
+//!     Ok(message)
+//! }
+//!
+//! fn client(cm: &mut Cm) -> Result<()> {
+//!     let to = AddrInfo::connect((SERVER, 7471));
+//!     let id = cm.create_ep(&to, None, Some(&mut QpInit::default())).map_err(Unreached::resolving(&to))?;
+//!     let message = cm.reg_msgs(id, 5)?;
+//!     message.copy_in(0, b"hello")?;
+//!     cm.connect(id, None).map_err(Unreached::connecting(&to))?;
+//!     cm.post_send(id, 0, &message, 0, 5, SendFlags::SIGNALED)?;
+//!     cm.get_send_comp(id)?;
+//!     Ok(())
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     let (message, ()) = Pair::from_env(SERVER, CLIENT)?.run(server, client)?;
+//!     assert_eq!(&message, b"hello");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Errors
+//!
+//! [`Error`] names the step of bring-up that failed, with the device or the address that it was about. The closures return
+//! errors of the caller's choice, any type that an [`Error`] can be turned into. [`Unreached`] is for connections: the step
+//! (resolving, connecting), the other end's address, and the connection manager's error.
+//!
+//! # Without this crate
+//!
+//! Everything here is a short way to what [`verbs`] and [`cm`] have: those are `no_std` and allocate nothing. What this crate
+//! adds is memory on the heap, the choice of a device at run time ([`DevicePlatform`]), and a few decisions, such as how
+//! long to wait for a link. A program with a platform of its own gives that to [`Node::new`].
+
+mod address;
+mod device_name;
+mod error;
+mod link;
+mod node;
+mod page_chunks;
+mod pair;
+mod platform;
+mod storage;
+#[cfg(all(test, feature = "model"))]
+mod tests;
+
+/// The RDMA connection manager: `bareverbs-cm`.
+pub use bareverbs_cm as cm;
+/// The driver and the verbs: `bareverbs-core`.
+pub use bareverbs_core as verbs;
+/// The platform on Linux VFIO: `bareverbs-vfio`.
+pub use bareverbs_vfio as vfio;
+
+pub use address::Address;
+pub use device_name::{DEVICE_VARIABLE, DeviceName, DeviceNameError};
+pub use error::{ConnectStep, Error, SetupStep, Unreached};
+pub use link::wait_for_link;
+pub use node::{About, Cm, Node, Options};
+pub use page_chunks::PageChunks;
+pub use pair::Pair;
+pub use platform::DevicePlatform;
+pub use storage::{DeviceStorage, ManagerStorage};

@@ -1,0 +1,370 @@
+//! A device with an address, and the connection manager on it.
+
+use std::time::Duration;
+
+use bareverbs_cm::ip::{self, Route};
+use bareverbs_cm::rdma::{self, NeighbourDiscovery, RdmaCm};
+use bareverbs_core::{
+    Config, Device, EthernetInit, GidEntry, Mac, Mtu, OpenError, PageChunk, Platform, PortState,
+};
+use bareverbs_vfio::{PciAddress, VfioDevice};
+
+use crate::address::Address;
+use crate::device_name::DeviceName;
+use crate::error::{Error, SetupStep};
+use crate::link::wait_for_link;
+use crate::page_chunks::PageChunks;
+use crate::platform::DevicePlatform;
+use crate::storage::{self, DeviceStorage, ManagerStorage};
+
+/// How long the port may take to come up, and an address to be known to be no other host's.
+const LINK: Duration = Duration::from_secs(10);
+
+/// Chunks of memory for the firmware's pages to begin with: it wants more of them for each connection.
+const CHUNKS: usize = 256;
+
+/// The connection manager of a node: it finds the other hosts by itself (ARP, neighbour discovery).
+///
+/// `'d` is the device's lifetime, which buffers and queue pairs borrow; `'s` that of the manager's storage.
+pub type Cm<'s, 'd, P = DevicePlatform> = RdmaCm<'s, 'd, P, NeighbourDiscovery<'s, 'd, P>>;
+
+/// How a node works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Room for as many connections at once. 8 by default.
+    pub connections: usize,
+    /// Sleep until the device raises an interrupt, instead of polling it. Off by default.
+    pub interrupts: bool,
+    /// The largest path MTU to ask for. By default 1024 bytes on a card, which fits the frames of 1500 bytes that networks
+    /// carry unless told otherwise, and 4096 on the model.
+    pub max_path_mtu: Option<Mtu>,
+    /// The MAC address to use instead of the port's: for a virtual function that was given none.
+    pub mac: Option<Mac>,
+    /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
+    /// peer that takes longer to answer than this manager waits. Off by default.
+    pub patient: bool,
+    /// Decides the numbers that a peer sees first: packet sequence numbers, communication IDs. Different at each start by
+    /// default, so that a peer does not take a new connection for an old one.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections: 8,
+            interrupts: false,
+            max_path_mtu: None,
+            mac: None,
+            patient: false,
+            seed: None,
+        }
+    }
+}
+
+impl Options {
+    /// The default ones, with room for as many connections.
+    #[must_use]
+    pub fn for_connections(connections: usize) -> Self {
+        Self {
+            connections,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a node's device is, for people who read it.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// The firmware's version.
+    pub firmware: String,
+    /// State, link layer, rate, MTU and MAC address of the port.
+    pub port: String,
+    /// The valid entries of the GID table, each with its index.
+    pub gids: Vec<(u16, GidEntry)>,
+    /// Firmware commands that bring-up took.
+    pub commands: u64,
+    /// The time that bring-up took.
+    pub bring_up: Duration,
+}
+
+/// A device with an address, which [`run`](Self::run) brings up.
+#[derive(Debug)]
+pub struct Node<P = DevicePlatform> {
+    platform: P,
+    address: Address,
+    options: Options,
+}
+
+impl Node {
+    /// Opens the device of this name: `"vfio:0000:3b:00.0"` or `"model"`. `address` is the node's own: an [`IpAddr`]
+    /// or an [`Address`].
+    ///
+    /// A model that is opened alone has no cable. [`Pair`](crate::Pair) joins two.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`], [`Error::NoModel`], or [`Error::Function`] with what VFIO says.
+    ///
+    /// [`IpAddr`]: std::net::IpAddr
+    pub fn open(device: &str, address: impl Into<Address>) -> Result<Self, Error> {
+        Self::open_with(device.parse()?, address, Options::default())
+    }
+
+    /// Opens the device that the environment names ([`DeviceName::from_env`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and [`Error::NotOneDevice`].
+    pub fn from_env(address: impl Into<Address>) -> Result<Self, Error> {
+        match DeviceName::from_env()?[..] {
+            [device] => Self::open_with(device, address, Options::default()),
+            ref devices => Err(Error::NotOneDevice(devices.len())),
+        }
+    }
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoModel`], or [`Error::Function`] with what VFIO says.
+    pub fn open_with(
+        device: DeviceName,
+        address: impl Into<Address>,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let platform = match device {
+            DeviceName::Vfio(address) => open_function(address, options.interrupts)?,
+            DeviceName::Model => model(options.interrupts)?,
+        };
+        let mut node = Self::new(platform, address, options);
+        if device == DeviceName::Model {
+            node.options.max_path_mtu.get_or_insert(Mtu::B4096);
+        }
+        Ok(node)
+    }
+}
+
+/// Opens a function on VFIO, with an interrupt vector or for polling.
+pub(crate) fn open_function(
+    address: PciAddress,
+    interrupts: bool,
+) -> Result<DevicePlatform, Error> {
+    let vectors = if interrupts {
+        bareverbs_vfio::Options::with_vectors(1)
+    } else {
+        bareverbs_vfio::Options::default()
+    };
+    match VfioDevice::open_with(address, vectors) {
+        Ok(device) => Ok(device.into()),
+        Err(source) => Err(Error::Function { address, source }),
+    }
+}
+
+#[cfg(feature = "model")]
+fn model(interrupts: bool) -> Result<DevicePlatform, Error> {
+    let world = bareverbs_in_process::Builder::new()
+        .function(connectx_model::Config::new(1))
+        .interrupts(interrupts.into())
+        .threaded();
+    Ok(DevicePlatform::model(&std::sync::Arc::new(world), 0))
+}
+
+#[cfg(not(feature = "model"))]
+fn model(_: bool) -> Result<DevicePlatform, Error> {
+    Err(Error::NoModel)
+}
+
+impl<P: Platform + Clone> Node<P> {
+    /// A node on a platform of the caller's.
+    pub fn new(platform: P, address: impl Into<Address>, options: Options) -> Self {
+        Self {
+            platform,
+            address: address.into(),
+            options,
+        }
+    }
+
+    /// Where the node is.
+    pub const fn address(&self) -> Address {
+        self.address
+    }
+
+    /// How it works, to be changed before it runs. Whether there are interrupts was decided when the device was opened.
+    pub const fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    /// Brings the device up, waits for its link, claims the address, starts the connection manager, lets `work` work with
+    /// it, and takes all of it down.
+    ///
+    /// # Errors
+    ///
+    /// What `work` returned, or [`Error`] for all that is before and after it: any type that an [`Error`] can be turned into.
+    pub fn run<T, E: From<Error>>(
+        self,
+        work: impl FnOnce(&mut Cm<'_, '_, P>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run_with(|cm, _| work(cm))
+    }
+
+    /// The same for work that wants to know about the device, too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    pub fn run_with<T, E: From<Error>>(
+        self,
+        work: impl FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (mut work, mut chunks) = (work, PageChunks::new(CHUNKS));
+        loop {
+            match self.attempt(chunks.allocate(), work) {
+                Ok(done) => return Ok(done),
+                Err(Failure::BringUp(error, unused)) if chunks.grow(&error) => work = unused,
+                Err(Failure::BringUp(error, _)) => return Err(Error::BringUp(error).into()),
+                Err(Failure::Setup(error)) => return Err(error.into()),
+                Err(Failure::Work(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// One attempt, with so much room for the firmware's pages.
+    fn attempt<T, E, W>(&self, chunks: Vec<PageChunk>, work: W) -> Result<T, Failure<E, W>>
+    where
+        W: FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T, E>,
+    {
+        let Options {
+            connections, seed, ..
+        } = self.options;
+        let seed = seed.unwrap_or_else(random);
+        let began = self.platform.now();
+        let mut memory = DeviceStorage::for_connections(connections, chunks);
+        let mut config = Config::DEFAULT;
+        config.interrupts = self.options.interrupts;
+        let device = match Device::open(self.platform.clone(), config, memory.storage()) {
+            Ok(device) => device,
+            Err(error) => return Err(Failure::BringUp(error, work)),
+        };
+        let commands = device.commands_executed();
+        let bring_up = device.platform().now() - began;
+
+        if let Some(mac) = self.options.mac {
+            device.set_mac(mac).map_err(SetupStep::Mac.failed())?;
+        }
+        let about = self.link(&device, commands, bring_up)?;
+        let pd = device.default_pd().map_err(SetupStep::Host.failed())?;
+        let mut host = storage::host();
+        let mut neighbours = NeighbourDiscovery::new(
+            &device,
+            &pd,
+            EthernetInit::default(),
+            ip::Config::new(seed),
+            host.storage(),
+        )
+        .map_err(SetupStep::Host.failed())?;
+        self.claim(&device, &mut neighbours)?;
+        let about = About {
+            gids: device.gid_table().collect(),
+            ..about
+        };
+
+        let done = {
+            let mut config = rdma::Config::new(seed);
+            config.trace = true;
+            config.max_path_mtu = self.options.max_path_mtu.unwrap_or(Mtu::B1024);
+            // All clients may connect at once, and be told to go before that is through.
+            config.gsi_depth = (2 * connections).clamp(512, 16384) as u32;
+            config.max_backlog = config.max_backlog.max(connections as u32);
+            let mut memory = ManagerStorage::for_connections(connections);
+            let mut cm = RdmaCm::new(&device, neighbours, config, memory.storage())
+                .map_err(SetupStep::Manager.failed())?;
+            if self.options.patient {
+                cm.engine_config_mut().timers.early = None;
+            }
+            work(&mut cm, &about)
+        };
+        let done = done.map_err(Failure::Work)?;
+        drop(pd);
+        device.close().map_err(Error::Close)?;
+        Ok(done)
+    }
+
+    /// Waits for the port's link. What the device is, without its GIDs.
+    fn link(
+        &self,
+        device: &Device<'_, P>,
+        commands: u64,
+        bring_up: Duration,
+    ) -> Result<About, Error> {
+        let mac = device.mac().map_err(SetupStep::Mac.failed())?;
+        let port = wait_for_link(device, LINK).map_err(SetupStep::Link.failed())?;
+        if port.state != PortState::Active {
+            let link = device.query_link().map_err(SetupStep::Link.failed())?;
+            return Err(Error::Port {
+                state: port.state,
+                link,
+            });
+        }
+        Ok(About {
+            firmware: device.capabilities().firmware.to_string(),
+            port: format!(
+                "{:?}, {:?}, {} Gb/s, MTU {}, MAC {}",
+                port.state,
+                port.link_layer,
+                port.rate_mbps / 1000,
+                port.active_mtu.bytes(),
+                mac.map(|byte| format!("{byte:02x}")).join(":"),
+            ),
+            gids: Vec::new(),
+            commands,
+            bring_up,
+        })
+    }
+
+    /// Gives the port the address, once it is known to be no other host's, and the way to hosts elsewhere.
+    fn claim<'d>(
+        &self,
+        device: &Device<'d, P>,
+        neighbours: &mut NeighbourDiscovery<'_, 'd, P>,
+    ) -> Result<(), Error> {
+        let Address {
+            ip, gateway, vlan, ..
+        } = self.address;
+        let claiming = SetupStep::Address(ip);
+        neighbours
+            .add_address(ip, self.address.prefix_len(), vlan)
+            .map_err(claiming.failed())?;
+        neighbours
+            .wait_for_addresses(device.platform().now() + LINK)
+            .map_err(claiming.failed())?;
+        if let Some(gateway) = gateway {
+            let host = neighbours.host();
+            host.add_route(Route::default_over(gateway))
+                .map_err(SetupStep::Gateway(gateway).failed())?;
+        }
+        Ok(())
+    }
+}
+
+/// What ended an attempt.
+enum Failure<E, W> {
+    /// The device did not come up. The work is given back.
+    BringUp(OpenError, W),
+    /// A step between the device and the work failed.
+    Setup(Error),
+    /// The work failed.
+    Work(E),
+}
+
+impl<E, W> From<Error> for Failure<E, W> {
+    fn from(error: Error) -> Self {
+        Self::Setup(error)
+    }
+}
+
+/// Different at each start.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

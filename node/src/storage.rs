@@ -1,0 +1,103 @@
+//! The memory that a device, the IP host and the connection manager live in, by the number of connections.
+
+use bareverbs_cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
+use bareverbs_cm::{ip, rdma};
+use bareverbs_core::{CqSlot, DeviceSlot, PageChunk, Platform, QpSlot, SrqSlot, Storage};
+
+/// Connections that are closed and wait for their last packets to have left the network (TimeWait), beside those that
+/// are not.
+const ENDED: usize = 1024;
+
+/// [`Storage`] for a device, on the heap.
+#[derive(Debug)]
+pub struct DeviceStorage {
+    device: DeviceSlot,
+    qps: Vec<QpSlot>,
+    cqs: Vec<CqSlot>,
+    srqs: Vec<SrqSlot>,
+    page_chunks: Vec<PageChunk>,
+}
+
+impl DeviceStorage {
+    /// For as many connections: a queue pair and two completion queues for each, and some for the connection manager.
+    /// `page_chunks` are for the firmware's pages, at most 2 MiB each.
+    #[must_use]
+    pub fn for_connections(connections: usize, page_chunks: Vec<PageChunk>) -> Self {
+        Self {
+            device: DeviceSlot::new(),
+            qps: slots(connections + 4, QpSlot::new),
+            cqs: slots(2 * connections + 8, CqSlot::new),
+            srqs: slots(1, SrqSlot::new),
+            page_chunks,
+        }
+    }
+
+    /// What [`Device::open`](bareverbs_core::Device::open) takes.
+    #[must_use]
+    pub fn storage(&mut self) -> Storage<'_> {
+        Storage::new(
+            &mut self.device,
+            &mut self.qps,
+            &mut self.cqs,
+            &mut self.srqs,
+            &mut self.page_chunks,
+        )
+    }
+}
+
+/// [`rdma::Storage`] for the connection manager, on the heap.
+pub struct ManagerStorage<'d, P: Platform> {
+    ids: Vec<rdma::IdSlot<'d, P>>,
+    channels: Vec<rdma::ChannelSlot>,
+    connections: Vec<Slot>,
+    listeners: Vec<ListenerSlot>,
+    replies: Vec<ReplySlot>,
+    sidr: Vec<SidrSlot>,
+    groups: Vec<rdma::GroupSlot>,
+    deferred_mads: Vec<rdma::DeferredMadSlot>,
+}
+
+impl<'d, P: Platform> ManagerStorage<'d, P> {
+    /// For as many connections at once, two listeners and two event channels.
+    #[must_use]
+    pub fn for_connections(connections: usize) -> Self {
+        Self {
+            // Beside the connections' ids there are those of listeners, and more than an eighth that stays free: that is not
+            // for a peer with as many connections that are not established yet, which may be all of them.
+            ids: slots(connections + connections / 4 + 8, || rdma::IdSlot::EMPTY),
+            channels: slots(2, || rdma::ChannelSlot::EMPTY),
+            connections: slots(connections + ENDED.max(connections), || Slot::EMPTY),
+            listeners: slots(2, || ListenerSlot::EMPTY),
+            replies: slots(32, || ReplySlot::EMPTY),
+            sidr: slots(connections, || SidrSlot::EMPTY),
+            groups: slots(connections, || rdma::GroupSlot::EMPTY),
+            // A host of which all connections come at once, and which has to be asked for first, may have half of it.
+            deferred_mads: slots((2 * connections).max(64), || rdma::DeferredMadSlot::EMPTY),
+        }
+    }
+
+    /// What [`RdmaCm::new`](rdma::RdmaCm::new) takes.
+    #[must_use]
+    pub fn storage(&mut self) -> rdma::Storage<'_, 'd, P> {
+        rdma::Storage {
+            ids: &mut self.ids,
+            channels: &mut self.channels,
+            connections: &mut self.connections,
+            listeners: &mut self.listeners,
+            replies: &mut self.replies,
+            sidr: &mut self.sidr,
+            groups: &mut self.groups,
+            deferred_mads: &mut self.deferred_mads,
+        }
+    }
+}
+
+/// The IP host's: 2 addresses, 64 neighbours, a route and 16 multicast groups.
+pub(crate) fn host() -> ip::Resources<2, 64, 1, 16> {
+    ip::Resources::new()
+}
+
+/// As many empty slots.
+fn slots<T>(count: usize, empty: fn() -> T) -> Vec<T> {
+    std::iter::repeat_with(empty).take(count).collect()
+}

@@ -1,0 +1,183 @@
+//! Nodes on the built-in model.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use bareverbs_cm::rdma::{AddrInfo, QpInit, RdmaError, SendFlags};
+
+use crate::{Address, ConnectStep, DeviceName, Error, Node, Options, Pair, Unreached};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const SERVER: [u8; 4] = [10, 0, 0, 1];
+const CLIENT: [u8; 4] = [10, 0, 0, 2];
+
+fn pair() -> Pair {
+    Pair::open("model", SERVER, CLIENT).expect("two models")
+}
+
+/// The error of a connection to an address at which there is no server.
+fn refused(server: [u8; 4]) -> Unreached {
+    let client = pair().client;
+    let error = client.run(|cm| {
+        let server = AddrInfo::connect((server, 7471));
+        let id = cm
+            .create_ep(&server, None, Some(&mut QpInit::default()))
+            .map_err(Unreached::resolving(&server))?;
+        Ok(cm
+            .connect(id, None)
+            .map_err(Unreached::connecting(&server))?)
+    });
+    let error: Box<dyn std::error::Error + Send + Sync> = error.expect_err("there is no server");
+    *error.downcast().expect("a connection's error")
+}
+
+#[test]
+fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
+    for interrupts in [false, true] {
+        let mut options = Options::for_connections(1);
+        options.interrupts = interrupts;
+        let ends = [SERVER.into(), CLIENT.into()];
+        let pair = Pair::open_with(&[DeviceName::Model], ends, options)?;
+        let (heard, gids) = pair.run(
+            |cm, ready| -> Result<_> {
+                let here = AddrInfo::listen((SERVER, 7471));
+                let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
+                cm.listen(listener, 1)?;
+                ready();
+                let id = cm.get_request(listener)?;
+                let inbox = cm.reg_msgs(id, 4)?;
+                cm.post_recv(id, 0, &inbox, 0, 4)?;
+                cm.accept(id, None)?;
+                cm.get_recv_comp(id)?;
+                let mut heard = [0; 4];
+                inbox.copy_out(0, &mut heard)?;
+                Ok(heard)
+            },
+            |cm| {
+                let server = AddrInfo::connect((SERVER, 7471));
+                let id = cm.create_ep(&server, None, Some(&mut QpInit::default()))?;
+                let message = cm.reg_msgs(id, 4)?;
+                message.copy_in(0, b"ping")?;
+                cm.connect(id, None)?;
+                cm.post_send(id, 0, &message, 0, 4, SendFlags::SIGNALED)?;
+                cm.get_send_comp(id)?;
+                Ok(cm.device().gid_table().count())
+            },
+        )?;
+        assert_eq!(&heard, b"ping");
+        assert!(gids > 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_error_of_a_connection_names_the_step_and_the_address() {
+    let nothing_there = refused([10, 0, 0, 99]);
+    assert_eq!(nothing_there.step, ConnectStep::Resolving);
+    let text = nothing_there.to_string();
+    assert!(text.starts_with("resolving 10.0.0.99:7471: "), "{text}");
+}
+
+#[test]
+fn an_error_of_the_server_comes_before_what_the_client_makes_of_it() {
+    let before_ready = pair().run(
+        |_, _| Err::<(), _>(Box::<dyn std::error::Error + Send + Sync>::from("no disk")),
+        |_| Ok(()),
+    );
+    assert_eq!(before_ready.unwrap_err().to_string(), "no disk");
+
+    let never_ready = pair().run(|_, _| Result::Ok(()), |_| Ok(()));
+    let never_ready = never_ready.unwrap_err();
+    assert!(matches!(
+        never_ready.downcast_ref(),
+        Some(Error::ServerNotReady)
+    ));
+
+    let after_ready = pair().run(
+        |cm, ready| {
+            let here = AddrInfo::listen((SERVER, 7471));
+            let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
+            cm.listen(listener, 1)?;
+            ready();
+            cm.get_request(listener)?;
+            Err::<(), Box<dyn std::error::Error + Send + Sync>>("no disk".into())
+        },
+        |cm| {
+            let server = AddrInfo::connect((SERVER, 7471));
+            let id = cm.create_ep(&server, None, Some(&mut QpInit::default()))?;
+            Ok(cm.connect(id, None)?)
+        },
+    );
+    assert_eq!(after_ready.unwrap_err().to_string(), "no disk");
+}
+
+/// Its server waits for a client for ever.
+#[test]
+fn an_error_of_the_client_ends_the_run() {
+    let error = pair().run(
+        |cm, ready| {
+            let here = AddrInfo::listen((SERVER, 7471));
+            let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
+            cm.listen(listener, 1)?;
+            ready();
+            Ok(cm.get_request(listener).map(drop)?)
+        },
+        |_| Err::<(), Box<dyn std::error::Error + Send + Sync>>("no mood".into()),
+    );
+    assert_eq!(error.unwrap_err().to_string(), "no mood");
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let same = Pair::open("model", SERVER, SERVER).unwrap_err();
+    assert!(
+        same.to_string().starts_with("10.0.0.1 is the client's"),
+        "{same}"
+    );
+    let three = Pair::open("model,model,model", SERVER, CLIENT).unwrap_err();
+    assert!(matches!(three, Error::NotTwoDevices(3)), "{three}");
+    let name = Node::open("card", SERVER).unwrap_err();
+    assert!(matches!(name, Error::Name(_)), "{name}");
+    let absent = Node::open("vfio:ffff:ff:1f.7", SERVER).unwrap_err();
+    assert!(matches!(absent, Error::Function { .. }), "{absent}");
+    let nowhere = Pair::open("model", [255; 4], CLIENT).unwrap().server;
+    let error = nowhere.run(|_| Result::Ok(())).unwrap_err().to_string();
+    assert!(
+        error.starts_with("claiming the address 255.255.255.255: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_address_is_that_of_its_network() {
+    let of = |ip: &str| Address::from(ip.parse::<IpAddr>().unwrap()).prefix_len();
+    assert_eq!([of("10.0.0.1"), of("fd00::1")], [24, 64]);
+    let wide = Address {
+        prefix: Some(8),
+        ..Ipv4Addr::new(10, 0, 0, 1).into()
+    };
+    assert_eq!(wide.prefix_len(), 8);
+}
+
+/// More connections than a device has room for by default.
+#[test]
+fn storage_is_by_the_number_of_connections() -> Result<()> {
+    let mut client = pair().client;
+    *client.options_mut() = Options::for_connections(20);
+    client.run(|cm| {
+        let channel = cm.create_event_channel()?;
+        for number in 0..20 {
+            cm.create_id(Some(channel), number, bareverbs_cm::rdma::PortSpace::Tcp)?;
+        }
+        let mut made = 20;
+        while cm
+            .create_id(Some(channel), made, bareverbs_cm::rdma::PortSpace::Tcp)
+            .map_err(|error| assert!(matches!(error, RdmaError::Full { .. }), "{error}"))
+            .is_ok()
+        {
+            made += 1;
+        }
+        assert!(made < 40, "{made}");
+        Ok(())
+    })
+}
