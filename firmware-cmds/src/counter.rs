@@ -89,6 +89,3 @@ layout! {
 }
 
 command!(QueryQCounterIn => QueryQCounterOut, QueryQCounter);
-
-#[cfg(test)]
-mod golden;

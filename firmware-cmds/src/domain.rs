@@ -99,6 +99,3 @@ layout! {
 }
 
 command!(DeallocXrcdIn => EmptyOut, DeallocXrcd);
-
-#[cfg(test)]
-mod golden;

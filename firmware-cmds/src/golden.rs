@@ -1,4 +1,4 @@
-//! What the golden byte tests beside each group of commands share.
+//! What the tests with known bytes, beside some groups of commands, share.
 
 extern crate std;
 
@@ -54,18 +54,4 @@ pub(crate) fn emits<T: Layout + FromBytes + IntoBytes + KnownLayout + Immutable>
     emit(T::mut_from_bytes(&mut buffer).unwrap());
     let expected = image(size_of::<T>(), expected);
     assert_eq!(rows(&buffer), rows(&expected), "{}", T::DESCRIPTOR.name);
-}
-
-/// `check` must find what it expects in a buffer of the given bytes and 0xa5 everywhere else.
-pub(crate) fn parses<T: Layout + FromBytes + KnownLayout + Immutable>(
-    bytes: &[(usize, &str)],
-    check: impl FnOnce(&T),
-) {
-    check(T::ref_from_bytes(&image(size_of::<T>(), bytes)).unwrap());
-}
-
-/// A new input has its opcode, and is zero behind it.
-pub(crate) fn fresh(input: &[u8], opcode: u16) {
-    assert_eq!(input[..2], opcode.to_be_bytes());
-    assert!(input[2..].iter().all(|&byte| byte == 0));
 }

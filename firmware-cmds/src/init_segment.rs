@@ -57,6 +57,8 @@ macro_rules! registers {
                 fields: &[$(
                     Field { name: field_name(stringify!($field)), offset: $at * 8, width: $width, kind: Kind::Bits }
                 ),*],
+                #[cfg(test)]
+                accessors: &[],
             };
         }
     };

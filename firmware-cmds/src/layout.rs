@@ -44,6 +44,27 @@ pub struct Descriptor {
     pub size: usize,
     /// The named fields; whatever lies between them is reserved.
     pub fields: &'static [Field],
+    /// What the crate's users call to reach them, in the same order.
+    #[cfg(test)]
+    pub(crate) accessors: &'static [Accessors],
+}
+
+/// The accessors of a field, on the bytes of its structure.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Accessors {
+    /// Of a number or a flag.
+    Number {
+        get: fn(&[u8]) -> u64,
+        set: fn(&mut [u8], u64),
+    },
+    /// Of bytes and of a nested structure.
+    Bytes {
+        get: fn(&[u8]) -> &[u8],
+        get_mut: fn(&mut [u8]) -> &mut [u8],
+    },
+    /// Of what follows the fixed part: the byte at which it starts.
+    Tail(usize),
 }
 
 /// A firmware structure of fixed size.
@@ -197,6 +218,8 @@ macro_rules! layout {
                 name: $ifc,
                 size: $size,
                 fields: &[ $( $crate::layout::layout!(@field $kind $f $(: $T)? @ $at $([$($range)*])?) ),* ],
+                #[cfg(test)]
+                accessors: &[ $( $crate::layout::layout!(@accessors $Name $kind $f $(, $f_mut)? $(: $T)?) ),* ],
             };
         }
     };
@@ -256,6 +279,38 @@ macro_rules! layout {
     (@accessor $(#[$m:meta])* tail $f:ident: $width:tt @ $at:literal, $size:literal) => {
         #[doc = concat!("Byte at which `", stringify!($f), "` starts: behind the fixed part.")]
         pub const TAIL: usize = { assert!($at == $size); $at };
+    };
+
+    (@accessors $Name:ident bits $f:ident, $f_mut:ident: $T:tt) => {
+        $crate::layout::Accessors::Number {
+            get: |bytes| <$Name as zerocopy::FromBytes>::ref_from_bytes(bytes).unwrap().$f() as u64,
+            set: |bytes, value| {
+                <$Name as zerocopy::FromBytes>::mut_from_bytes(bytes).unwrap().$f_mut(value as $T);
+            },
+        }
+    };
+    (@accessors $Name:ident flag $f:ident, $f_mut:ident) => {
+        $crate::layout::Accessors::Number {
+            get: |bytes| u64::from(<$Name as zerocopy::FromBytes>::ref_from_bytes(bytes).unwrap().$f()),
+            set: |bytes, value| {
+                <$Name as zerocopy::FromBytes>::mut_from_bytes(bytes).unwrap().$f_mut(value != 0);
+            },
+        }
+    };
+    (@accessors $Name:ident bytes $f:ident, $f_mut:ident: $n:tt) => {
+        $crate::layout::Accessors::Bytes {
+            get: |bytes| <$Name as zerocopy::FromBytes>::ref_from_bytes(bytes).unwrap().$f(),
+            get_mut: |bytes| <$Name as zerocopy::FromBytes>::mut_from_bytes(bytes).unwrap().$f_mut(),
+        }
+    };
+    (@accessors $Name:ident part $f:ident, $f_mut:ident: $T:tt) => {
+        $crate::layout::Accessors::Bytes {
+            get: |bytes| &<$Name as zerocopy::FromBytes>::ref_from_bytes(bytes).unwrap().$f().0,
+            get_mut: |bytes| &mut <$Name as zerocopy::FromBytes>::mut_from_bytes(bytes).unwrap().$f_mut().0,
+        }
+    };
+    (@accessors $Name:ident tail $f:ident: $width:tt) => {
+        $crate::layout::Accessors::Tail($Name::TAIL)
     };
 
     (@field bits $f:ident: $T:tt @ $at:literal [$hi:literal : $lo:literal]) => {
@@ -330,3 +385,6 @@ impl core::fmt::Debug for Nested<'_> {
         debug_fields(self.of, self.bytes, f)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,3 @@ layout! {
 }
 
 command!(DetachFromMcgIn => EmptyOut, DetachFromMcg);
-
-#[cfg(test)]
-mod golden;

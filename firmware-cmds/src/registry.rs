@@ -1,5 +1,8 @@
 //! Every structure of this crate in one place: for the decoder, for a device model's dispatcher, and for rung 0.
 
+#[cfg(test)]
+extern crate std;
+
 use crate::command::{Command, EmptyOut};
 use crate::layout::{Descriptor, Layout};
 use crate::opcode::Opcode;
@@ -15,6 +18,9 @@ pub struct CommandDescription {
     pub input: &'static Descriptor,
     /// The output's fixed part.
     pub output: &'static Descriptor,
+    /// The bytes of a new input.
+    #[cfg(test)]
+    pub(crate) fresh: fn() -> std::vec::Vec<u8>,
 }
 
 impl CommandDescription {
@@ -23,6 +29,8 @@ impl CommandDescription {
             opcode: C::OPCODE,
             input: C::DESCRIPTOR,
             output: <C::Output as Layout>::DESCRIPTOR,
+            #[cfg(test)]
+            fresh: || C::fresh().as_bytes().to_vec(),
         }
     }
 

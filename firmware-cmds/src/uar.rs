@@ -35,6 +35,3 @@ layout! {
 }
 
 command!(DeallocUarIn => EmptyOut, DeallocUar);
-
-#[cfg(test)]
-mod golden;

@@ -1,8 +1,7 @@
-//! Golden bytes: emitted into, and parsed from, buffers full of 0xa5, so that a write beside its field shows. The
-//! expected bytes are computed from the header's own offsets, not from this crate's.
+//! Bytes computed from the offsets in the vendor's header, for some of the structures.
 
 use super::*;
-use crate::golden::{emits, fresh, parses};
+use crate::golden::emits;
 
 #[test]
 fn mkc() {
@@ -47,48 +46,6 @@ fn mkc() {
 }
 
 #[test]
-fn mkc_parsed() {
-    parses::<Mkc>(
-        &[
-            (0x000, "a5a15695 82558b1e"),
-            (
-                0x00c,
-                "4432135a 000c52dd c0d869d5 00f01873 56acc598 24b6d96c",
-            ),
-            (0x034, "c8e74e2e a5a5a5af"),
-        ],
-        |s| {
-            assert!(!s.free());
-            assert_eq!(s.access_mode_4_2(), 1);
-            assert!(!s.relaxed_ordering_write());
-            assert!(s.small_fence_on_rdma_read_response());
-            assert!(!s.umr_en());
-            assert!(s.a());
-            assert!(!s.rw());
-            assert!(s.rr());
-            assert!(!s.lw());
-            assert!(s.lr());
-            assert_eq!(s.access_mode_1_0(), 2);
-            assert_eq!(s.ma_translation_mode(), 1);
-            assert_eq!(s.qpn(), 0x82558b);
-            assert_eq!(s.mkey_7_0(), 0x1e);
-            assert!(!s.length64());
-            assert!(s.bsf_en());
-            assert!(!s.sync_umr());
-            assert!(s.expected_sigerr_count());
-            assert!(!s.en_rinval());
-            assert_eq!(s.pd(), 0x32135a);
-            assert_eq!(s.start_addr(), 0xc52ddc0d869d5);
-            assert_eq!(s.len(), 0xf0187356acc598);
-            assert_eq!(s.bsf_octword_size(), 0x24b6d96c);
-            assert_eq!(s.translations_octword_size(), 0xc8e74e2e);
-            assert!(!s.relaxed_ordering_read());
-            assert_eq!(s.log_page_size(), 0xf);
-        },
-    );
-}
-
-#[test]
 fn mtt() {
     emits::<Mtt>(
         |s| {
@@ -99,16 +56,6 @@ fn mtt() {
         },
         &[(0x000, "08b44148 3c016da5")],
     );
-}
-
-#[test]
-fn mtt_parsed() {
-    parses::<Mtt>(&[(0x000, "08b44148 3c016da5")], |s| {
-        assert_eq!(s.ptag_63_32(), 0x8b44148);
-        assert_eq!(s.ptag_31_8(), 0x3c016d);
-        assert!(!s.wr_en());
-        assert!(s.rd_en());
-    });
 }
 
 #[test]
@@ -133,94 +80,5 @@ fn create_mkey_in() {
             (0x048, "a5a5a5af"),
             (0x060, "3dffde26"),
         ],
-    );
-    fresh(&CreateMkeyIn::new().0, 0x200);
-}
-
-#[test]
-fn create_mkey_out_parsed() {
-    parses::<CreateMkeyOut>(&[(0x000, "08a5a5a5 827c0298 a520ee8d")], |s| {
-        assert_eq!(s.status(), 8);
-        assert_eq!(s.syndrome(), 0x827c0298);
-        assert_eq!(s.mkey_index(), 0x20ee8d);
-    });
-}
-
-#[test]
-fn query_mkey_in() {
-    emits::<QueryMkeyIn>(
-        |s| {
-            s.set_opcode(0x201)
-                .set_op_mod(0xf49e)
-                .set_mkey_index(0xdce8d7)
-                .set_pg_access(true);
-        },
-        &[(0x000, "0201a5a5 a5a5f49e a5dce8d7 a5a5a5a5")],
-    );
-    fresh(&QueryMkeyIn::new().0, 0x201);
-}
-
-#[test]
-fn query_mkey_out_parsed() {
-    parses::<QueryMkeyOut>(
-        &[
-            (0x000, "08a5a5a5 7b7c6387"),
-            (0x010, "a5a5a5a5 a5a5a51e"),
-            (0x048, "a5a5a5af"),
-            (
-                0x110,
-                "24242424 24242424 24242424 24242424 fafafafa fafafafa",
-            ),
-            (0x128, "fafafafa fafafafa"),
-        ],
-        |s| {
-            assert_eq!(s.status(), 8);
-            assert_eq!(s.syndrome(), 0x7b7c6387);
-            assert!(!s.memory_key_mkey_entry().free());
-            assert_eq!(s.memory_key_mkey_entry().access_mode_4_2(), 1);
-            assert_eq!(s.memory_key_mkey_entry().mkey_7_0(), 0x1e);
-            assert_eq!(s.memory_key_mkey_entry().log_page_size(), 0xf);
-            assert_eq!(*s.bsf0_klm0_pas_mtt0_1(), [0x24; 16]);
-            assert_eq!(*s.bsf1_klm1_pas_mtt2_3(), [0xfa; 16]);
-        },
-    );
-}
-
-#[test]
-fn destroy_mkey_in() {
-    emits::<DestroyMkeyIn>(
-        |s| {
-            s.set_opcode(0x202)
-                .set_uid(0x44a7)
-                .set_op_mod(0xa1c3)
-                .set_mkey_index(0xe52ad);
-        },
-        &[(0x000, "020244a7 a5a5a1c3 a50e52ad")],
-    );
-    fresh(&DestroyMkeyIn::new().0, 0x202);
-}
-
-#[test]
-fn query_special_contexts_in() {
-    emits::<QuerySpecialContextsIn>(
-        |s| {
-            s.set_opcode(0x203).set_op_mod(0xbc48);
-        },
-        &[(0x000, "0203a5a5 a5a5bc48")],
-    );
-    fresh(&QuerySpecialContextsIn::new().0, 0x203);
-}
-
-#[test]
-fn query_special_contexts_out_parsed() {
-    parses::<QuerySpecialContextsOut>(
-        &[(0x000, "08a5a5a5 c5fb8002 acf3a167 96156768 55914f79")],
-        |s| {
-            assert_eq!(s.status(), 8);
-            assert_eq!(s.syndrome(), 0xc5fb8002);
-            assert_eq!(s.dump_fill_mkey(), 0xacf3a167);
-            assert_eq!(s.resd_lkey(), 0x96156768);
-            assert_eq!(s.null_mkey(), 0x55914f79);
-        },
     );
 }
