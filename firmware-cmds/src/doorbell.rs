@@ -20,8 +20,6 @@ pub const SEND: usize = 0x800;
 /// Successive send doorbells alternate between two buffers, this far apart (half of a register with
 /// `log_bf_reg_size` 9).
 pub const SEND_TOGGLE: usize = 0x100;
-/// BlueFlame registers per UAR page.
-pub const SEND_REGISTERS: usize = 4;
 
 /// Distance of the BlueFlame registers, which is also twice the distance of their two buffers.
 #[must_use]
@@ -108,9 +106,6 @@ impl CqArmRecord {
         word
     }
 }
-
-/// Size of a doorbell record.
-pub const RECORD_SIZE: usize = 8;
 
 #[cfg(test)]
 mod tests {

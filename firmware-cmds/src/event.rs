@@ -334,8 +334,6 @@ pub enum Event {
 
 /// [`Event::CqError`]: the CQ was full.
 pub const CQ_OVERRUN: u8 = 1;
-/// [`Event::CqError`]: the CQ's memory could not be written.
-pub const CQ_ACCESS_VIOLATION: u8 = 2;
 
 const EMBEDDED_CPU: u16 = 0x8000;
 const RELEASE_ALL: u16 = 0x4000;
