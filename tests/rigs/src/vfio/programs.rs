@@ -12,7 +12,9 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     // Cargo alone knows what it calls a test's program.
     let built = run(cargo(root, "test")
         .args(["--no-run", "--message-format", "json-render-diagnostics"])
-        .args(["--package", "bareverbs-vfio", "--test", "on_device"]))?;
+        // The first package has the features that the examples were built with.
+        .args(["--package", "bareverbs", "--package", "bareverbs-vfio"])
+        .args(["--test", "on_device"]))?;
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
     EXAMPLES
         .map(|name| (name, examples.join(name)))
