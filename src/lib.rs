@@ -28,3 +28,8 @@
 pub use bareverbs_cm as cm;
 pub use bareverbs_core as verbs;
 pub use bareverbs_core::platform;
+
+// The program in the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
