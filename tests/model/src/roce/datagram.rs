@@ -6,9 +6,9 @@ use super::env::{
 };
 use super::memory::{Fault, gather, scatter};
 use super::opcode::{Opcode, Operation, Service};
+use super::outgoing::{GSI_QKEY, Outgoing, Scratch, transmit};
 use super::packet::{Deth, Extended, GRH_LEN, Packet};
 use super::psn::Psn;
-use super::transport::{GSI_QKEY, Outgoing, Scratch, transmit};
 
 /// The datagrams of one QP.
 pub(super) struct Datagram {

@@ -35,6 +35,7 @@ pub mod env;
 pub mod headers;
 mod memory;
 pub mod opcode;
+mod outgoing;
 pub mod packet;
 pub mod psn;
 mod requester;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use super::outgoing::{GSI_QKEY, GSI_QPN, MULTICAST_QPN, SMI_QPN, Scratch};
+
 use super::codes::Nak;
 use super::datagram::Datagram;
 use super::env::{
@@ -9,82 +11,10 @@ use super::env::{
 };
 use super::memory::Fault;
 use super::opcode::Opcode;
-use super::packet::{Bth, Extended, MAX_FRAME, Packet, Repr};
+use super::packet::Packet;
 use super::psn::Psn;
 use super::requester::Requester;
 use super::responder::Responder;
-
-/// Well-known QPN of the GSI.
-pub const GSI_QPN: u32 = 1;
-/// Well-known QPN of the SMI.
-pub const SMI_QPN: u32 = 0;
-/// Q_Key of the GSI.
-pub const GSI_QKEY: u32 = 0x8001_0000;
-/// Destination QPN of multicast datagrams.
-pub const MULTICAST_QPN: u32 = 0xff_ffff;
-
-/// The buffer that frames are built in; one per device is enough.
-pub struct Scratch {
-    pub(super) frame: Box<[u8; MAX_FRAME]>,
-}
-
-impl Scratch {
-    /// A buffer for the longest frame.
-    pub fn new() -> Scratch {
-        Scratch {
-            frame: Box::new([0; MAX_FRAME]),
-        }
-    }
-}
-
-impl Default for Scratch {
-    fn default() -> Scratch {
-        Scratch::new()
-    }
-}
-
-/// What differs from one outgoing packet to the next.
-pub(super) struct Outgoing {
-    pub(super) opcode: Opcode,
-    pub(super) psn: Psn,
-    pub(super) destination_qpn: u32,
-    pub(super) ack_request: bool,
-    pub(super) solicited: bool,
-    pub(super) extended: Extended,
-    pub(super) payload_len: usize,
-}
-
-/// Builds a frame and sends it; `fill` puts the payload in place, and nothing is sent when it fails.
-pub(super) fn transmit<E>(
-    pkey: u16,
-    path: &Path,
-    env: &mut dyn Env,
-    scratch: &mut Scratch,
-    out: Outgoing,
-    fill: impl FnOnce(&mut dyn Env, &mut [u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let repr = Repr {
-        headers: super::headers::Headers::new(*path),
-        bth: Bth {
-            opcode: out.opcode,
-            solicited: out.solicited,
-            // Path migration is never armed here; "migrated" is what both ends start in.
-            migration: true,
-            pkey,
-            fecn: false,
-            becn: false,
-            destination_qpn: out.destination_qpn,
-            ack_request: out.ack_request,
-            psn: out.psn,
-        },
-        extended: out.extended,
-    };
-    let frame = &mut scratch.frame[..];
-    let len = repr.emit(frame, out.payload_len, |payload| fill(env, payload))?;
-    env.count(Counter::PacketsSent);
-    env.transmit(&frame[..len]);
-    Ok(())
-}
 
 /// One QP's transport. See the module [`env`](super::env) for who calls what.
 pub struct Transport {

@@ -2,10 +2,10 @@
 
 use super::super::env::{AtomicOp, QpConfig, SendOp};
 use super::super::opcode::{Opcode, Operation};
+use super::super::outgoing::Outgoing;
 use super::super::packet::{AtomicEth, Extended, Reth};
 use super::super::psn::Psn;
-use super::super::transport::Outgoing;
-use super::Message;
+use super::message::Message;
 
 /// The request packet of a message at a packet offset.
 pub(super) fn request(config: &QpConfig, message: &Message, offset: u32, psn: Psn) -> Outgoing {

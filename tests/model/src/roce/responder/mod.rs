@@ -13,9 +13,9 @@ use super::env::{
 };
 use super::memory::Fault;
 use super::opcode::{Opcode, Operation};
+use super::outgoing::{Outgoing, Scratch, transmit};
 use super::packet::{Aeth, Extended, Packet, Reth};
 use super::psn::Psn;
-use super::transport::{Outgoing, Scratch, transmit};
 
 /// Longest message of IBTA.
 const MAX_MESSAGE: u32 = 1 << 31;

@@ -6,19 +6,21 @@
 //! again from there. WQEs that send nothing occupy no PSN and are executed once, when the cursor first gets to them.
 
 mod answers;
+mod message;
 mod packets;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use self::message::Message;
 use self::packets::request;
 use super::codes;
 use super::env::{
     BadWqe, Counter, Env, QpConfig, QpKind, QpState, SendCompletion, SendOp, SendWork, Syndrome,
 };
 use super::memory::gather;
+use super::outgoing::{Scratch, transmit};
 use super::psn::Psn;
-use super::transport::{Scratch, transmit};
 
 /// How many packets may be on their way unacknowledged (READ responses do not count).
 const WINDOW: u32 = 1024;
@@ -26,41 +28,6 @@ const WINDOW: u32 = 1024;
 const MAX_SPAN: u32 = 1 << 23;
 /// Longest message of IBTA.
 const MAX_MESSAGE: u64 = 1 << 31;
-
-struct Message {
-    work: SendWork,
-    first: Psn,
-    /// PSNs that it occupies.
-    packets: u32,
-    len: u32,
-    /// Its number, for end-to-end credits.
-    ssn: u32,
-    /// A local error; completed when everything before it is.
-    failed: Option<Syndrome>,
-    /// [`SendOp::Local`] only.
-    executed: bool,
-}
-
-impl Message {
-    fn is_read(&self) -> bool {
-        matches!(self.work.op, SendOp::Read | SendOp::Atomic(_))
-    }
-
-    fn is_local(&self) -> bool {
-        self.work.op == SendOp::Local
-    }
-
-    fn takes_recv(&self) -> bool {
-        matches!(
-            self.work.op,
-            SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm(_)
-        )
-    }
-
-    fn end(&self) -> Psn {
-        self.first.plus(self.packets)
-    }
-}
 
 pub(super) struct Requester {
     messages: VecDeque<Message>,

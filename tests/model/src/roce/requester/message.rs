@@ -1,0 +1,39 @@
+//! A message that the requester keeps, from the fetch of its WQE to its completion.
+
+use super::super::env::{SendOp, SendWork, Syndrome};
+use super::super::psn::Psn;
+
+pub(super) struct Message {
+    pub(super) work: SendWork,
+    pub(super) first: Psn,
+    /// PSNs that it occupies.
+    pub(super) packets: u32,
+    pub(super) len: u32,
+    /// Its number, for end-to-end credits.
+    pub(super) ssn: u32,
+    /// A local error; completed when everything before it is.
+    pub(super) failed: Option<Syndrome>,
+    /// [`SendOp::Local`] only.
+    pub(super) executed: bool,
+}
+
+impl Message {
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.work.op, SendOp::Read | SendOp::Atomic(_))
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        self.work.op == SendOp::Local
+    }
+
+    pub(super) fn takes_recv(&self) -> bool {
+        matches!(
+            self.work.op,
+            SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm(_)
+        )
+    }
+
+    pub(super) fn end(&self) -> Psn {
+        self.first.plus(self.packets)
+    }
+}
