@@ -1,6 +1,5 @@
 //! What the modelled card is: identity, capabilities, how much memory it wants, how it starts.
 
-use crate::card::Card;
 use crate::unkind::Unkind;
 use bareverbs_firmware_cmds::caps::{
     AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
@@ -146,13 +145,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// The model's own card, which is a ConnectX-5. Its addresses are all derived from `unit`, so that two cards on one cable
-    /// differ.
-    #[must_use]
-    pub fn new(unit: u8) -> Self {
-        Self::card(Card::ConnectX5, unit)
-    }
-
     /// What no card's file says.
     pub(crate) fn nothing() -> Self {
         Self {

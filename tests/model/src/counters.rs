@@ -1,6 +1,6 @@
 //! Counting: what the device did, and the queue counters that drivers query.
 
-use crate::pages::Place;
+use crate::memory::pages::Place;
 use crate::roce::env::Counter;
 use bareverbs_firmware_cmds::counter::QueryQCounterOut;
 use core::ops::{Deref, DerefMut};

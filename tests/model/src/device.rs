@@ -1,29 +1,31 @@
 //! The device's state, in one place, and what holds it together: events, contexts, deadlines.
 
-use crate::blue_flame::Front;
+use crate::bus::front::Front;
+use crate::bus::io::Io;
 use crate::caps::Caps;
-use crate::command::queue::CommandQueue;
+use crate::command::slots::CommandQueue;
 use crate::config::Config;
 use crate::counters::{CounterSet, Stats};
-use crate::cq::Cq;
-use crate::eq::Eq;
 use crate::ethernet::{Looped, Queues};
 use crate::fault::Faults;
 use crate::health::Health;
-use crate::infiniband::LocalSource;
-use crate::io::Io;
-use crate::mkey::Mkey;
-use crate::multicast::Groups;
-use crate::pages::{Pages, Place};
-use crate::qp::Qp;
+use crate::memory::pages::{Pages, Place};
+use crate::objects::cq::Cq;
+use crate::objects::domain::Domain;
+use crate::objects::eq::Eq;
+use crate::objects::mkey::Mkey;
+use crate::objects::qp::Qp;
+use crate::objects::srq::Srq;
+use crate::objects::table::Table;
+use crate::objects::uar::Uar;
+use crate::objects::{Leak, ObjectKind};
+use crate::port::lid::LocalSource;
+use crate::port::multicast::Groups;
+use crate::port::vport::Vport;
 use crate::roce::transport::Scratch;
-use crate::srq::Srq;
 use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
-use crate::table::Table;
-use crate::uar::Uar;
-use crate::unkind::Whims;
-use crate::vport::Vport;
+use crate::unkind::whims::Whims;
 use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use core::time::Duration;
@@ -55,68 +57,6 @@ pub(crate) enum Stage {
     Enabled,
     /// After INIT_HCA.
     Initialized,
-}
-
-/// A domain: its users keep it from being freed.
-#[derive(Debug)]
-pub(crate) struct Domain {
-    pub(crate) users: u32,
-    pub(crate) place: Place,
-}
-
-/// What an object is, in contexts and leak reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum ObjectKind {
-    /// User access region.
-    Uar = 1,
-    /// Protection domain.
-    Pd,
-    /// Transport domain.
-    TransportDomain,
-    /// XRC domain.
-    Xrcd,
-    /// Event queue.
-    Eq,
-    /// Completion queue.
-    Cq,
-    /// Memory key.
-    Mkey,
-    /// Queue pair.
-    Qp,
-    /// Shared receive queue of any kind.
-    Srq,
-    /// Queue counter set.
-    QCounter,
-    /// Page of the host.
-    Page,
-    /// Entry of the port's L2 table.
-    L2TableEntry,
-    /// Flow table.
-    FlowTable = 32,
-    /// Flow group.
-    FlowGroup,
-    /// Flow counters, by the number of the first of those allocated together.
-    FlowCounter,
-    /// Transport interface send.
-    Tis,
-    /// Transport interface receive.
-    Tir,
-    /// Table of receive queues.
-    Rqt,
-    /// Ethernet send queue.
-    Sq,
-    /// Ethernet receive queue.
-    Rq,
-}
-
-/// Objects that were still there when the driver said that it was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leak {
-    /// What.
-    pub kind: ObjectKind,
-    /// Its number (memory keys: the index), or how many pages.
-    pub number: u32,
 }
 
 /// Everything but the PCI function.

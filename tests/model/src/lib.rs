@@ -8,6 +8,14 @@
 //! * [`link`] is the cable between two models, with what can happen on it, and [`pcap`] a recording of it.
 //! * [`roce`] is the wire protocol, which stands alone.
 //!
+//! # Where things are
+//!
+//! State comes first: `objects` (what commands make), `memory` (the firmware's pages and queues in the host's memory),
+//! `steering` and [`roce`] know nothing of the device. `device` holds all of it. What the device does stands above it, as
+//! `impl Device` by subject: `bus` (BAR, doorbells, DMA), `command`, `events` (completions and events), `rdma` (queue pairs
+//! at work), `ethernet`, `port` (frames in and out), [`unkind`]. A subject's own state is in a file that does not name the
+//! device: `port/vport.rs`, `command/slots.rs`, `bus/front.rs`, `ethernet/queue.rs`, `unkind/whims.rs`.
+//!
 //! # What is there, and what is not
 //!
 //! | part | modelled | not modelled |
@@ -28,58 +36,37 @@
 //! | requests that no driver in the field makes | counted ([`Stats::unknown_answers`]), logged, fatal if configured so | what cards answer, which is not known |
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
-mod bar;
-mod blue_flame;
+mod bus;
 mod caps;
 pub mod card;
-mod combine;
 mod command;
 pub mod config;
 pub mod counters;
-mod cq;
-mod cqe;
 mod device;
-mod eq;
 mod ethernet;
+mod events;
 pub mod fault;
-mod force_loopback;
 pub mod health;
 pub mod host;
-mod infiniband;
-mod init_segment;
-mod io;
 pub mod link;
-mod management;
-mod mkey;
+mod memory;
 mod model;
-mod multicast;
-mod pages;
+mod objects;
 pub mod pcap;
-mod pci;
-mod qp;
-mod ring;
+mod port;
+mod rdma;
 pub mod roce;
-mod schedule;
-mod srq;
 mod steering;
 pub mod syndrome;
-mod table;
-mod uar;
-mod umr;
 pub mod unkind;
 mod unknown;
-mod view;
-mod vport;
-mod vsc;
-mod wire;
-mod wqe;
 
 pub use card::Card;
 pub use config::{Config, FunctionKind, MsixMode, PortType};
 pub use counters::{Counts, Stats};
-pub use device::{Leak, ObjectKind};
 pub use fault::{CommandFault, CommandRule, Faults};
 pub use host::{Host, IommuFault};
 pub use model::{Model, Objects};
+pub use objects::{Leak, ObjectKind};
 pub use syndrome::{Status, Syndrome};
 pub use unkind::Unkind;

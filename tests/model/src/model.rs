@@ -1,16 +1,17 @@
 //! The card: what the bus, the cable and the clock do to it.
 
-use crate::bar;
-use crate::blue_flame::Front;
-use crate::combine::Combiner;
+use crate::bus::bar;
+use crate::bus::combine::Combiner;
+use crate::bus::doorbell;
+use crate::bus::front::Front;
+use crate::bus::io::Io;
+use crate::bus::pci::{ConfigEffect, Pci};
 use crate::config::Config;
 use crate::counters::Stats;
-use crate::device::{Device, Leak};
+use crate::device::Device;
 use crate::fault::Faults;
 use crate::host::Host;
-use crate::io::Io;
-use crate::pci::{ConfigEffect, Pci};
-use crate::uar;
+use crate::objects::Leak;
 use core::time::Duration;
 
 /// A ConnectX-5-like physical function.
@@ -90,7 +91,7 @@ impl Model {
         let Some(combiner) = front.and_then(|front| front.combiner.as_mut()) else {
             return self.bus_write(host, offset, data);
         };
-        let writes = if uar::is_send_register(self.device.config.first_uar, offset) {
+        let writes = if doorbell::is_send_register(self.device.config.first_uar, offset) {
             combiner.store(now, offset, data)
         } else {
             let mut writes = combiner.empty();
@@ -121,7 +122,7 @@ impl Model {
         }
         if bar::in_table(offset) {
             self.pci
-                .table_write((offset - crate::pci::MSIX_TABLE) as usize, data);
+                .table_write((offset - crate::bus::pci::MSIX_TABLE) as usize, data);
             self.deliver_pending(host);
             return;
         }

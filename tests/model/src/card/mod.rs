@@ -21,37 +21,14 @@
 //! offers and the model does not do, for drivers that take up every offer ([`Config::modelled`]).
 
 mod parse;
+mod value;
+
+pub use value::{Source, Value};
 
 use crate::config::Config;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
-
-/// Where a value of a card's file comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// Taken from a card of this kind.
-    Recorded,
-    /// A public document or a driver that runs on such cards says so.
-    Public,
-    /// Nothing is known: chosen for the model.
-    Assumed,
-    /// Cards have it, and the model does not offer it, because it does not do it.
-    Withheld,
-}
-
-/// A value of a card's file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
-    /// The section: `function` or a capability group, with ` max` for its maximum.
-    pub section: String,
-    /// The field; for an image in hex, `hex`.
-    pub field: String,
-    /// Where it comes from.
-    pub source: Source,
-    /// Where exactly.
-    pub document: String,
-}
 
 macro_rules! cards {
     ($($(#[$doc:meta])* $Card:ident = $name:literal;)*) => {
@@ -119,6 +96,13 @@ impl Card {
 }
 
 impl Config {
+    /// The model's own card, which is a ConnectX-5. Its addresses are all derived from `unit`, so that two cards on one cable
+    /// differ.
+    #[must_use]
+    pub fn new(unit: u8) -> Self {
+        Self::card(Card::ConnectX5, unit)
+    }
+
     /// A card of this kind whose addresses are all derived from `unit`, so that two cards on one cable differ.
     #[must_use]
     pub fn card(card: Card, unit: u8) -> Self {

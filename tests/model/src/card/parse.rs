@@ -1,6 +1,6 @@
 //! Reads a card's file.
 
-use super::{Source, Value};
+use super::value::{Source, Value};
 use crate::config::{Config, FunctionKind};
 use bareverbs_firmware_cmds::caps::{
     AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,

@@ -1,8 +1,8 @@
 //! QUERY_HCA_CAP and SET_HCA_CAP.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::{Device, Stage};
-use crate::io::Io;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::caps::{QueryHcaCapIn, SetHcaCapIn};
 

@@ -1,9 +1,10 @@
 //! Queue counters.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::counters::CounterSet;
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
+use crate::device::Device;
+use crate::objects::ObjectKind;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::counter::{AllocQCounterIn, DeallocQCounterIn, QueryQCounterIn};
 

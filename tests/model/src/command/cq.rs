@@ -1,10 +1,11 @@
 //! CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ.
 
 use super::{Call, Result};
-use crate::cq::Cq;
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
-use crate::ring::{Ring, RingError};
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::memory::ring::{Ring, RingError};
+use crate::objects::ObjectKind;
+use crate::objects::cq::Cq;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
 use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE};

@@ -1,11 +1,13 @@
 //! Allocation of UARs and of protection, transport and XRC domains.
 
 use super::{Call, Result};
-use crate::device::{Device, Domain, ObjectKind};
-use crate::io::Io;
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::objects::ObjectKind;
+use crate::objects::domain::Domain;
+use crate::objects::table::Table;
+use crate::objects::uar::Uar;
 use crate::syndrome::Syndrome;
-use crate::table::Table;
-use crate::uar::Uar;
 use bareverbs_firmware_cmds::domain::{
     AllocPdIn, AllocTransportDomainIn, AllocXrcdIn, DeallocPdIn, DeallocTransportDomainIn,
     DeallocXrcdIn,

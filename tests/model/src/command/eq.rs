@@ -1,10 +1,11 @@
 //! CREATE_EQ, DESTROY_EQ, QUERY_EQ.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
-use crate::eq::{Eq, event};
-use crate::io::Io;
-use crate::ring::{Ring, RingError};
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::memory::ring::{Ring, RingError};
+use crate::objects::ObjectKind;
+use crate::objects::eq::{Eq, event};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::eq::{CreateEqIn, DestroyEqIn, QueryEqIn};

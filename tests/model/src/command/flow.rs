@@ -1,8 +1,9 @@
 //! Flow tables, groups, entries and counters.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::objects::ObjectKind;
 use crate::steering::group::{Destination, Entry};
 use crate::steering::matching::{self, Mask};
 use crate::steering::{Limits, Modify, Root};

@@ -2,8 +2,8 @@
 //! DELETE_L2_TABLE_ENTRY.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::vport::{DeleteL2TableEntryIn, SetL2TableEntryIn};
 

@@ -1,8 +1,9 @@
 //! ENABLE_HCA to DISABLE_HCA, ISSI, and what identifies the card.
 
 use super::{Call, Result};
-use crate::device::{Device, Leak, ObjectKind, Stage};
-use crate::io::Io;
+use crate::bus::io::Io;
+use crate::device::{Device, Stage};
+use crate::objects::{Leak, ObjectKind};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::hca::{
     DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, SetDriverVersionIn,
@@ -68,7 +69,7 @@ pub(super) fn disable(
         });
     }
     let checked = device.pages.check_firmware(io);
-    device.pages = crate::pages::Pages::new(&device.config);
+    device.pages = crate::memory::pages::Pages::new(&device.config);
     device.stage = Stage::Disabled;
     device.issi = 0;
     device.caps = crate::caps::Caps::new(&device.config);

@@ -1,6 +1,6 @@
 //! Mailboxes: what of a command does not fit its queue entry, in chains of 512-byte blocks.
 
-use crate::io::Io;
+use crate::bus::io::Io;
 use bareverbs_firmware_cmds::cmdq::xor;
 
 const DATA: usize = 0x200;

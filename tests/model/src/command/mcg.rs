@@ -1,9 +1,9 @@
 //! Multicast groups and management datagrams through the firmware.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
-use crate::qp::service;
+use crate::objects::qp::service;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::mad::{AttachToMcgIn, DetachFromMcgIn, MadIfcIn};
 

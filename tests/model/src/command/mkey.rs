@@ -1,9 +1,10 @@
 //! CREATE_MKEY, DESTROY_MKEY, QUERY_MKEY, QUERY_SPECIAL_CONTEXTS.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
-use crate::mkey::{Indirect, MODE_KLM, MODE_KSM, MODE_MTT, MODE_PA, Mkey, RESERVED_LKEY};
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::objects::ObjectKind;
+use crate::objects::mkey::{Indirect, MODE_KLM, MODE_KSM, MODE_MTT, MODE_PA, Mkey, RESERVED_LKEY};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::mkey::{
     CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn, QuerySpecialContextsIn,

@@ -1,7 +1,7 @@
 //! Firmware commands: which there are, when each may come, and the checks that all share.
 
+use crate::bus::io::Io;
 use crate::device::{Device, Stage};
-use crate::io::Io;
 use crate::syndrome::{Reject, Status, Syndrome};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
@@ -22,10 +22,11 @@ mod mcg;
 mod mkey;
 mod pages;
 mod qp;
-pub(crate) mod queue;
+mod queue;
 mod register;
 mod roce;
 mod rq;
+pub(crate) mod slots;
 mod sq;
 mod srq;
 mod tir;

@@ -1,9 +1,9 @@
 //! QUERY_PAGES and MANAGE_PAGES.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::{Device, Stage};
-use crate::io::Io;
-use crate::pages::PAGE;
+use crate::memory::pages::PAGE;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::pages::{ManagePagesIn, QueryPagesIn};
 
@@ -51,7 +51,11 @@ impl Device {
             .contexts()
             .saturating_sub(self.config.init_pages)
             .min(self.pages.idle());
-        if spare >= 2 * chunk && self.eq_for(crate::eq::event::PAGE_REQUEST).is_some() {
+        if spare >= 2 * chunk
+            && self
+                .eq_for(crate::objects::eq::event::PAGE_REQUEST)
+                .is_some()
+        {
             let surplus = -(chunk.min(0xffff) as i32);
             self.pages.asked = surplus;
             self.page_event(io, surplus);

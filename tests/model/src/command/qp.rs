@@ -1,10 +1,11 @@
 //! CREATE_QP, DESTROY_QP, QUERY_QP.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
-use crate::qp::{Qp, receive, service};
-use crate::ring::{Ring, RingError};
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::memory::ring::{Ring, RingError};
+use crate::objects::ObjectKind;
+use crate::objects::qp::{Qp, receive, service};
 use crate::roce::env::QpState;
 use crate::roce::transport::Transport;
 use crate::syndrome::Syndrome;
@@ -61,7 +62,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         call.tail,
         context.log_page_size(),
         context.page_offset(),
-        qp.sq_start + u64::from(qp.sq_blocks()) * crate::qp::BLOCK,
+        qp.sq_start + u64::from(qp.sq_blocks()) * crate::objects::qp::BLOCK,
     )
     .map_err(|error| match error {
         RingError::Short => Syndrome::QpPages,
@@ -154,7 +155,7 @@ impl Qp {
             written: None,
             rq_next: 0,
             rq_posted: 0,
-            place: crate::pages::Place::default(),
+            place: crate::memory::pages::Place::default(),
             transport: None,
             queued: false,
             deadline: None,

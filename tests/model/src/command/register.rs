@@ -1,10 +1,10 @@
 //! ACCESS_REG: the registers that drivers touch.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
+use crate::port::vport::{MAX_HW_MTU, MTU_OVERHEAD, Traffic};
 use crate::syndrome::Syndrome;
-use crate::vport::{MAX_HW_MTU, MTU_OVERHEAD, Traffic};
 use bareverbs_firmware_cmds::register::{
     AccessRegisterIn, PaosReg, PmtuReg, PpcntReg, PtysReg, PvlcReg,
 };

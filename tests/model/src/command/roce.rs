@@ -1,8 +1,8 @@
 //! The RoCE address table.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::roce::{QueryRoceAddressIn, RoceAddr, SetRoceAddressIn};
 

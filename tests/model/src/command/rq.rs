@@ -1,11 +1,12 @@
 //! CREATE_RQ and its kin.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
+use crate::bus::io::Io;
+use crate::device::Device;
 use crate::ethernet::{MEMORY_INLINE, MEMORY_RMP, QueueState, Rq, wq};
-use crate::io::Io;
-use crate::ring::{Ring, RingError};
-use crate::srq::SrqKind;
+use crate::memory::ring::{Ring, RingError};
+use crate::objects::ObjectKind;
+use crate::objects::srq::SrqKind;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::rq::{CreateRqIn, DestroyRqIn, ModifyRqIn, QueryRqIn, Rqc};
 

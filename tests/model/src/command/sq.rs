@@ -1,10 +1,11 @@
 //! CREATE_SQ and its kin.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
+use crate::bus::io::Io;
+use crate::device::Device;
 use crate::ethernet::{BLOCK, QueueState, Sq, wq};
-use crate::io::Io;
-use crate::ring::{Ring, RingError};
+use crate::memory::ring::{Ring, RingError};
+use crate::objects::ObjectKind;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::sq::{CreateSqIn, DestroySqIn, ModifySqIn, QuerySqIn, Sqc};
 

@@ -1,11 +1,12 @@
 //! Shared receive queues of the three kinds, and their limits.
 
 use super::{Call, Result};
-use crate::cqe::NO_USER_INDEX;
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
-use crate::ring::{Ring, RingError};
-use crate::srq::{Srq, SrqKind};
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::memory::ring::{Ring, RingError};
+use crate::objects::ObjectKind;
+use crate::objects::cqe::NO_USER_INDEX;
+use crate::objects::srq::{Srq, SrqKind};
 use crate::syndrome::{Reject, Syndrome};
 use bareverbs_firmware_cmds::srq::{
     ArmRqIn, ArmXrcSrqIn, CreateRmpIn, CreateSrqIn, CreateXrcSrqIn, DestroyRmpIn, DestroySrqIn,

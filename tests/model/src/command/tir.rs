@@ -1,10 +1,11 @@
 //! CREATE_TIR and its kin, and the tables of receive queues that TIRs spread frames over.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
+use crate::bus::io::Io;
+use crate::device::Device;
 use crate::ethernet::rss::{function, select};
 use crate::ethernet::{DIRECT, INDIRECT, Rqt, Tir};
-use crate::io::Io;
+use crate::objects::ObjectKind;
 use crate::syndrome::{Reject, Syndrome};
 use bareverbs_firmware_cmds::tir::{
     CreateRqtIn, CreateTirIn, DestroyRqtIn, DestroyTirIn, ModifyRqtIn, ModifyTirIn, QueryRqtIn,

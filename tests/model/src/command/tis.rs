@@ -1,9 +1,10 @@
 //! CREATE_TIS and its kin.
 
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
+use crate::bus::io::Io;
+use crate::device::Device;
 use crate::ethernet::Tis;
-use crate::io::Io;
+use crate::objects::ObjectKind;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::tis::{CreateTisIn, DestroyTisIn, ModifyTisIn, QueryTisIn};
 

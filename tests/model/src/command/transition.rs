@@ -6,9 +6,10 @@
 
 use super::qp::{PM_MIGRATED, checked, image};
 use super::{Call, Result};
-use crate::device::{Device, ObjectKind};
-use crate::io::Io;
-use crate::qp::kind;
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::objects::ObjectKind;
+use crate::objects::qp::kind;
 use crate::roce::env::{QpKind, QpState};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::qp::{
@@ -305,7 +306,7 @@ fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
     if reaches_wire.is_some() && !(1..=caps.num_ports()).contains(&path.vhca_port_num()) {
         return Err(Syndrome::QpPort.into());
     }
-    if path.pkey_index() >= crate::vport::PKEYS {
+    if path.pkey_index() >= crate::port::vport::PKEYS {
         return Err(Syndrome::QpPkey.into());
     }
     let set = context.counter_set_id();

@@ -1,10 +1,10 @@
 //! The virtual port: NIC context, InfiniBand context, GIDs, P_Keys, state.
 
 use super::{Call, Result};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
+use crate::port::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS, Traffic};
 use crate::syndrome::Syndrome;
-use crate::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS, Traffic};
 use bareverbs_firmware_cmds::vport::{
     ModifyHcaVportContextIn, ModifyNicVportContextIn, QueryHcaVportContextIn, QueryHcaVportGidIn,
     QueryHcaVportPkeyIn, QueryNicVportContextIn, QueryVportCounterIn, QueryVportStateIn,

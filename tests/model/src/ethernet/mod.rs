@@ -17,9 +17,9 @@ pub(crate) use queue::{
 };
 
 use crate::caps::Caps;
+use crate::objects::table::Table;
 use crate::roce::env::RecvWork;
 use crate::steering::Hit;
-use crate::table::Table;
 
 /// Numbers of send and receive queues are drawn from those of queue pairs in the interface, as doorbells and events name
 /// either; they start beyond what queue pairs can have.

@@ -1,11 +1,11 @@
 //! The objects: queues with their states, and what points to them.
 
-use crate::blue_flame::Written;
+use crate::bus::io::Io;
 use crate::host::IommuFault;
-use crate::io::Io;
-use crate::mkey::Accessor;
-use crate::pages::Place;
-use crate::ring::Ring;
+use crate::memory::pages::Place;
+use crate::memory::ring::Ring;
+use crate::objects::mkey::Accessor;
+use crate::objects::wqe::Written;
 use bareverbs_firmware_cmds::rq::Rqc;
 use bareverbs_firmware_cmds::sq::Sqc;
 use bareverbs_firmware_cmds::tir::{Rqtc, Tirc};

@@ -4,13 +4,13 @@ use super::checksum::{self, Verdict};
 use super::frame::{self, Parsed, TAG, Transport, Version};
 use super::queue::{INDIRECT, QueueState};
 use super::rss::{self, Hash};
-use crate::cqe::{entry, put_error};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
-use crate::mkey::Right;
+use crate::objects::cqe::{entry, put_error};
+use crate::objects::mkey::Right;
+use crate::objects::wqe::{next_wqe, scatter_list};
 use crate::roce::env::{AccessError, Counter, RecvWork, Segment, Syndrome};
 use crate::steering::Hit;
-use crate::wqe::{next_wqe, scatter_list};
 use bareverbs_firmware_cmds::cqe::{
     ByteCountWord, HeadersWord, Opcode, PathWord, RssHashWord, SlidWord, l3_header, l4_header,
 };

@@ -5,13 +5,13 @@ use super::frame::{self, MIN_FRAME, TAG, ethertype};
 use super::queue::QueueState;
 use super::segment::{self, LsoError};
 use super::{Looped, checksum};
-use crate::cqe::{entry as completion, put_error};
+use crate::bus::io::Io;
 use crate::device::Device;
-use crate::io::Io;
-use crate::mkey::{Accessor, Right};
+use crate::objects::cqe::{entry as completion, put_error};
+use crate::objects::mkey::{Accessor, Right};
+use crate::objects::wqe;
+use crate::port::vport::Kind;
 use crate::roce::env::{AccessError, Syndrome};
-use crate::vport::Kind;
-use crate::wqe;
 use bareverbs_firmware_cmds::cqe::Opcode as CqeOpcode;
 use bareverbs_firmware_cmds::doorbell::SendRecord;
 use bareverbs_firmware_cmds::word::Word;
@@ -232,7 +232,7 @@ impl Device {
         let limit = if large {
             1 << self.caps.ethernet.max_lso_cap()
         } else {
-            usize::from(crate::vport::MAX_HW_MTU)
+            usize::from(crate::port::vport::MAX_HW_MTU)
         };
         let mut packet = core::mem::take(&mut self.nic.packet);
         packet.clear();

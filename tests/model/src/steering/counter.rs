@@ -1,6 +1,6 @@
 //! Flow counters: frames and bytes that entries have seen, allocated one by one or many in a row.
 
-use crate::pages::Place;
+use crate::memory::pages::Place;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

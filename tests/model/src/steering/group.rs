@@ -1,6 +1,6 @@
 //! A group: entries with one mask in a range of their table.
 
-use crate::pages::Place;
+use crate::memory::pages::Place;
 use crate::steering::matching::{Fields, Mask};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -3,9 +3,9 @@
 //! Pure: it knows frames and numbers. Tables stand on levels and lead to higher ones only, so that a walk ends; the entry
 //! with the lowest index takes a frame, and what no entry takes goes where the table's misses go, or nowhere.
 
-use crate::pages::Place;
+use crate::memory::pages::Place;
+use crate::objects::table::Table;
 use crate::syndrome::Syndrome;
-use crate::table::Table;
 use counter::Counters;
 use group::{Destination, Entry, Group, action};
 use headers::Headers;

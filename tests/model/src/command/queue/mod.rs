@@ -1,0 +1,291 @@
+//! The command queue at work: delivery, execution, completion in either mode.
+
+mod tell;
+
+use super::mailbox::{self, Delivery};
+use super::slots::Slot;
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::fault::CommandFault;
+use crate::objects::eq::event;
+use crate::syndrome::{Reject, Syndrome};
+use bareverbs_firmware_cmds::cmdq::xor;
+
+const ENTRY: usize = 64;
+/// `type`: the entry and its mailboxes are in the host's memory.
+const TRANSPORT_PCI: u8 = 7;
+
+/// How one execution of a slot ended.
+enum Outcome {
+    Answered { event: bool },
+    Later(Slot),
+}
+
+impl Device {
+    /// Executes every command that is due; the last slot, the one for pages, goes first.
+    pub(crate) fn run_commands(&mut self, io: &mut Io<'_>) {
+        let time = self.config.command_time;
+        let mut limit = self.cmdq.slots.len();
+        while let Some((number, at)) = self.cmdq.pending_below(limit) {
+            limit = number;
+            // A firmware that stopped answers nothing any more; the driver sees why in the health buffer.
+            if !self.health.well() {
+                return;
+            }
+            if at + time <= self.now {
+                self.run_slot(io, number);
+            }
+        }
+    }
+
+    /// The host cannot give pages: commands that wait for them fail.
+    pub(crate) fn starve_commands(&mut self, io: &mut Io<'_>) {
+        for number in 0..self.cmdq.slots.len() {
+            if self.cmdq.slots[number] != Slot::Hungry {
+                continue;
+            }
+            let at = self.entry_address(number);
+            let mut entry = [0; ENTRY];
+            if io.read(at, &mut entry).is_err() {
+                continue;
+            }
+            let outlen = be32(&entry, 0x38) as usize;
+            let mut output = vec![0; outlen.min(16)];
+            answer(&mut output, &Reject::from(Syndrome::NoContextMemory));
+            self.stats.commands += 1;
+            self.stats.commands_failed += 1;
+            self.cmdq.delayed &= !(1 << number);
+            let outcome = self.finish(io, number, &mut entry, &output, outlen, true);
+            self.cmdq.set(number, outcome);
+        }
+    }
+
+    fn entry_address(&self, slot: usize) -> u64 {
+        self.cmdq
+            .address
+            .wrapping_add((slot as u64) << self.config.log_cmdq_stride)
+    }
+
+    fn run_slot(&mut self, io: &mut Io<'_>, number: usize) {
+        let at = self.entry_address(number);
+        let mut entry = [0; ENTRY];
+        if io.read(at, &mut entry).is_err() {
+            // An entry that cannot be read cannot be answered either.
+            self.cmdq.set(number, Slot::Lost);
+            return;
+        }
+        if entry[0x3f] & 1 == 0 {
+            log::warn!("command slot {number} rung, but the entry is not the device's");
+            self.cmdq.set(number, Slot::Idle);
+            return;
+        }
+        let mut input = std::mem::take(&mut self.cmdq.input);
+        let mut output = std::mem::take(&mut self.cmdq.output);
+        let outcome = self.run_entry(io, number, &mut entry, &mut input, &mut output);
+        self.cmdq.input = input;
+        self.cmdq.output = output;
+        let slot = match outcome {
+            // A command may have reset the queue under itself; then its slot is free already.
+            Outcome::Answered { event } => {
+                if event {
+                    self.command_event(io, number);
+                }
+                Slot::Idle
+            }
+            Outcome::Later(slot) => slot,
+        };
+        self.cmdq.set(number, slot);
+    }
+
+    fn run_entry(
+        &mut self,
+        io: &mut Io<'_>,
+        number: usize,
+        entry: &mut [u8; ENTRY],
+        input: &mut Vec<u8>,
+        output: &mut Vec<u8>,
+    ) -> Outcome {
+        let event = self.eq_for(event::CMD).is_some();
+        let checked = self.caps.general.cmdif_checksum() != 0;
+        let outlen = be32(entry, 0x38) as usize;
+        let fetched = if entry[0] != TRANSPORT_PCI {
+            Err(Delivery::BadType)
+        } else if checked && xor(entry) != 0xff {
+            Err(Delivery::Signature)
+        } else if !(8..=mailbox::LONGEST).contains(&outlen) {
+            Err(Delivery::OutputLength)
+        } else {
+            mailbox::check_output(io, entry, outlen)
+                .and_then(|()| mailbox::fetch(io, entry, checked, input))
+        };
+        if let Err(delivery) = fetched {
+            return self.refuse(io, number, entry, delivery as u8, event);
+        }
+        let opcode = u16::from_be_bytes([input[0], input[1]]);
+        let op_mod = u16::from_be_bytes([input[6], input[7]]);
+        let bit = 1 << number;
+        let fault = if self.cmdq.delayed & bit != 0 {
+            self.cmdq.delayed &= !bit;
+            None
+        } else {
+            self.faults.strike(opcode, op_mod)
+        };
+        output.clear();
+        output.resize(outlen, 0);
+        match fault {
+            Some(CommandFault::Delay(time)) => {
+                self.cmdq.delayed |= bit;
+                return Outcome::Later(Slot::Pending(self.now + time));
+            }
+            Some(CommandFault::Drop) => return Outcome::Later(Slot::Lost),
+            Some(CommandFault::Delivery(status)) => {
+                return self.refuse(io, number, entry, status, event);
+            }
+            Some(CommandFault::Fail { status, syndrome }) => {
+                let status = status as u8;
+                answer(output, &Reject::Answer { status, syndrome });
+            }
+            _ => match self.execute(io, opcode, input, output) {
+                Ok(()) => {}
+                Err(Reject::NeedPages(pages)) => {
+                    if self.ask_for_pages(io, pages) {
+                        self.cmdq.delayed |= bit;
+                        return Outcome::Later(Slot::Hungry);
+                    }
+                    output.fill(0);
+                    answer(output, &Reject::from(Syndrome::NoContextMemory));
+                }
+                Err(reject) => {
+                    output.fill(0);
+                    answer(output, &reject);
+                }
+            },
+        }
+        self.stats.commands += 1;
+        if output[0] != 0 {
+            self.stats.commands_failed += 1;
+        }
+        tell::tell(opcode, op_mod, input, output);
+        match fault {
+            Some(CommandFault::DropAnswer) => return Outcome::Later(Slot::Lost),
+            Some(CommandFault::Corrupt { at, with }) => {
+                if let Some(byte) = output.get_mut(at) {
+                    *byte ^= with;
+                }
+            }
+            _ => {}
+        }
+        // The queue's own event queue is made by a command that is still polled, and gone with the one that destroys it.
+        let event =
+            event && self.eq_for(event::CMD).is_some() && fault != Some(CommandFault::LoseEvent);
+        match self.finish(io, number, entry, output, outlen, false) {
+            Slot::Idle => Outcome::Answered { event },
+            slot => Outcome::Later(slot),
+        }
+    }
+
+    /// Sends an entry back unexecuted.
+    fn refuse(
+        &mut self,
+        io: &mut Io<'_>,
+        number: usize,
+        entry: &mut [u8; ENTRY],
+        delivery: u8,
+        event: bool,
+    ) -> Outcome {
+        log::debug!("command slot {number}: delivery status {delivery:#x}");
+        self.stats.commands += 1;
+        self.stats.commands_failed += 1;
+        entry[0x3f] = delivery << 1;
+        sign(entry);
+        match io.write(self.entry_address(number) + 0x3c, &entry[0x3c..]) {
+            Ok(()) => Outcome::Answered { event },
+            Err(_) => Outcome::Later(Slot::Lost),
+        }
+    }
+
+    /// Writes the answer, ownership last.
+    fn finish(
+        &mut self,
+        io: &mut Io<'_>,
+        number: usize,
+        entry: &mut [u8; ENTRY],
+        output: &[u8],
+        outlen: usize,
+        event: bool,
+    ) -> Slot {
+        let inline = output.len().min(16);
+        entry[0x20..0x30].fill(0);
+        entry[0x20..0x20 + inline].copy_from_slice(&output[..inline]);
+        let mut status = 0;
+        if output.len() > 16
+            && let Err(delivery) = mailbox::store(io, entry, &output[16..outlen.min(output.len())])
+        {
+            status = delivery as u8;
+        }
+        entry[0x3f] = status << 1;
+        sign(entry);
+        let at = self.entry_address(number);
+        let written = io
+            .write(at + 0x20, &entry[0x20..0x30])
+            .and_then(|()| io.write(at + 0x3c, &entry[0x3c..]));
+        if written.is_err() {
+            return Slot::Lost;
+        }
+        if event {
+            self.command_event(io, number);
+        }
+        Slot::Idle
+    }
+
+    fn command_event(&mut self, io: &mut Io<'_>, number: usize) {
+        let mut data = [0; 28];
+        data[..4].copy_from_slice(&(1u32 << number).to_be_bytes());
+        self.event(io, event::CMD, 0, &data);
+    }
+
+    /// Asks the host for pages by event. Returns `false` if there is no way to ask.
+    fn ask_for_pages(&mut self, io: &mut Io<'_>, pages: u32) -> bool {
+        if self.config.page_chunk == 0 || self.eq_for(event::PAGE_REQUEST).is_none() {
+            return false;
+        }
+        if self.pages.asked <= 0 {
+            let wanted = pages.max(self.config.page_chunk).min(i32::MAX as u32) as i32;
+            self.pages.asked = wanted;
+            self.page_event(io, wanted);
+        }
+        true
+    }
+
+    pub(crate) fn page_event(&mut self, io: &mut Io<'_>, pages: i32) {
+        let mut request = bareverbs_firmware_cmds::pages::PagesReqEvent::ZERO;
+        log::debug!("the firmware asks for {pages} pages");
+        request.set_function_id(0).set_num_pages(pages as u32);
+        if self.config.embedded_cpu {
+            request.0[0] |= PAGES_OF_EMBEDDED_CPU;
+        }
+        self.event(io, event::PAGE_REQUEST, 0, &request.0);
+    }
+}
+
+/// In the first byte of a page request, which `mlx5_ifc` does not name: the pages are for the function of the embedded cores
+/// (`EC_FUNCTION_MASK` of Linux).
+const PAGES_OF_EMBEDDED_CPU: u8 = 0x80;
+
+/// Puts status and syndrome into an answer.
+fn answer(output: &mut [u8], reject: &Reject) {
+    if let (Reject::Answer { status, syndrome }, Some(head)) = (reject, output.get_mut(..8)) {
+        head[0] = *status;
+        head[4..].copy_from_slice(&syndrome.to_be_bytes());
+    }
+}
+
+/// The entry's signature makes the exclusive-or of all its bytes 0xff; always filled in.
+fn sign(entry: &mut [u8; ENTRY]) {
+    entry[0x3d] = 0;
+    entry[0x3d] = !xor(entry);
+}
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

@@ -1,0 +1,169 @@
+//! Access by memory keys: from a key's addresses to the host's.
+
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::objects::mkey::{Accessor, Mkey, RESERVED_LKEY, Right};
+use crate::roce::env::AccessError;
+
+/// A key whose list names keys whose lists name keys: this many in a row at most (`max_indirection`).
+const MAX_INDIRECTION: u8 = 4;
+
+/// Bytes on their way between the transport and the host.
+enum Data<'a> {
+    FromHost(&'a mut [u8]),
+    ToHost(&'a [u8]),
+}
+
+impl Data<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Data::FromHost(bytes) => bytes.len(),
+            Data::ToHost(bytes) => bytes.len(),
+        }
+    }
+
+    fn writes(&self) -> bool {
+        matches!(self, Data::ToHost(_))
+    }
+
+    fn part(&mut self, range: core::ops::Range<usize>) -> Data<'_> {
+        match self {
+            Data::FromHost(bytes) => Data::FromHost(&mut bytes[range]),
+            Data::ToHost(bytes) => Data::ToHost(&bytes[range]),
+        }
+    }
+
+    fn transfer(self, io: &mut Io<'_>, host: u64) -> Result<(), AccessError> {
+        match self {
+            Data::FromHost(bytes) => io.read(host, bytes),
+            Data::ToHost(bytes) => io.write(host, bytes),
+        }
+        .map_err(|_| AccessError::Fault)
+    }
+}
+
+impl Device {
+    fn key(&self, key: u32) -> Result<&Mkey, AccessError> {
+        self.mkeys.get(key >> 8).ok_or(AccessError::Key)
+    }
+
+    /// Checks a range of a key, and through an indirect one those that its list names: what a window lets in, the region
+    /// under it has to let its owner do.
+    fn check_through(
+        &self,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        len: u64,
+        right: Right,
+        depth: u8,
+    ) -> Result<(), AccessError> {
+        let mkey = self.key(key)?;
+        mkey.check(key, who, addr, len, right)?;
+        if !mkey.indirect() {
+            return Ok(());
+        }
+        if depth == MAX_INDIRECTION {
+            return Err(AccessError::Key);
+        }
+        let inner = match right {
+            Right::LocalRead | Right::RemoteRead => Right::LocalRead,
+            Right::LocalWrite | Right::RemoteWrite | Right::Atomic => Right::LocalWrite,
+        };
+        mkey.parts(addr, len, |key, addr, part| {
+            let len = part.end - part.start;
+            self.check_through(key, who, addr, len, inner, depth + 1)
+        })
+    }
+
+    /// Moves bytes through a key whose range was checked.
+    fn transfer(
+        &self,
+        io: &mut Io<'_>,
+        key: u32,
+        addr: u64,
+        mut data: Data<'_>,
+    ) -> Result<(), AccessError> {
+        let mkey = self.key(key)?;
+        if mkey.indirect() {
+            return mkey.parts(addr, data.len() as u64, |key, addr, part| {
+                let part = data.part(part.start as usize..part.end as usize);
+                self.transfer(io, key, addr, part)
+            });
+        }
+        let (len, writes) = (data.len(), data.writes());
+        mkey.pages(addr, len, writes, |host, range| {
+            data.part(range).transfer(io, host)
+        })
+    }
+
+    /// Checks a range of a key.
+    pub(crate) fn check_key(
+        &self,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        len: u64,
+        right: Right,
+    ) -> Result<(), AccessError> {
+        if who.reserved_key && key == RESERVED_LKEY {
+            return match right {
+                Right::LocalRead | Right::LocalWrite => Ok(()),
+                _ => Err(AccessError::Rights),
+            };
+        }
+        self.check_through(key, who, addr, len, right, 0)
+    }
+
+    /// Reads memory through a key.
+    pub(crate) fn read_key(
+        &self,
+        io: &mut Io<'_>,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        data: &mut [u8],
+        right: Right,
+    ) -> Result<(), AccessError> {
+        self.check_key(key, who, addr, data.len() as u64, right)?;
+        if who.reserved_key && key == RESERVED_LKEY {
+            return io.read(addr, data).map_err(|_| AccessError::Fault);
+        }
+        self.transfer(io, key, addr, Data::FromHost(data))
+    }
+
+    /// Writes memory through a key.
+    pub(crate) fn write_key(
+        &self,
+        io: &mut Io<'_>,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        data: &[u8],
+        right: Right,
+    ) -> Result<(), AccessError> {
+        self.check_key(key, who, addr, data.len() as u64, right)?;
+        if who.reserved_key && key == RESERVED_LKEY {
+            return io.write(addr, data).map_err(|_| AccessError::Fault);
+        }
+        self.transfer(io, key, addr, Data::ToHost(data))
+    }
+
+    /// Invalidates a key for the peer.
+    pub(crate) fn invalidate_key(&mut self, key: u32, who: Accessor) -> Result<(), AccessError> {
+        let mkey = self.mkeys.get_mut(key >> 8).ok_or(AccessError::Key)?;
+        if mkey.context.mkey_7_0() != key as u8 || mkey.free {
+            return Err(AccessError::Key);
+        }
+        if mkey.context.pd() != who.pd
+            || !matches!(mkey.context.qpn(), qpn if qpn == 0xff_ffff || qpn == who.qpn)
+        {
+            return Err(AccessError::Domain);
+        }
+        if !mkey.context.en_rinval() {
+            return Err(AccessError::Rights);
+        }
+        mkey.free = true;
+        Ok(())
+    }
+}

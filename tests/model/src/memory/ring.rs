@@ -1,0 +1,114 @@
+//! A queue in the host's memory, given as a list of page addresses.
+
+use crate::bus::io::Io;
+use crate::host::IommuFault;
+
+/// A byte range scattered over pages.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ring {
+    pages: Vec<u64>,
+    log_page: u32,
+    offset: u64,
+    len: u64,
+}
+
+/// Why a page list does not describe the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RingError {
+    /// The list is shorter than the queue.
+    Short,
+    /// The page size is beyond what addresses can say.
+    PageSize,
+    /// A page of the list does not start at a multiple of the page size, or has bits set below 4 KiB, which are reserved.
+    Unaligned,
+}
+
+impl Ring {
+    /// A queue of `len` bytes in the pages of `list` (big-endian addresses of whole pages, `mlx5_ifc` structure `cmd_pas`);
+    /// `log_page_size` counts from 4 KiB, `page_offset` in 64ths of a page.
+    pub(crate) fn new(
+        list: &[u8],
+        log_page_size: u8,
+        page_offset: u8,
+        len: u64,
+    ) -> Result<Self, RingError> {
+        let log_page = u32::from(log_page_size) + 12;
+        if log_page > 43 {
+            return Err(RingError::PageSize);
+        }
+        let offset = u64::from(page_offset) * ((1 << log_page) / 64);
+        let needed = (offset + len).div_ceil(1 << log_page);
+        if ((list.len() / 8) as u64) < needed {
+            return Err(RingError::Short);
+        }
+        let pages: Vec<u64> = list
+            .chunks_exact(8)
+            .take(needed as usize)
+            .map(|entry| {
+                entry
+                    .iter()
+                    .fold(0, |all, &byte| all << 8 | u64::from(byte))
+            })
+            .collect();
+        if pages.iter().any(|page| !page.is_multiple_of(1 << log_page)) {
+            return Err(RingError::Unaligned);
+        }
+        Ok(Self {
+            pages,
+            log_page,
+            offset,
+            len,
+        })
+    }
+
+    /// The page list, as the query commands give it back.
+    pub(crate) fn pages(&self) -> &[u64] {
+        &self.pages
+    }
+
+    fn pieces(&self, at: u64, len: usize) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
+        let page = 1u64 << self.log_page;
+        let mut done = 0;
+        core::iter::from_fn(move || {
+            if done >= len {
+                return None;
+            }
+            let position = self.offset + at + done as u64;
+            let inside = position & (page - 1);
+            let run = usize::try_from(page - inside)
+                .unwrap_or(usize::MAX)
+                .min(len - done);
+            let base = self.pages.get((position >> self.log_page) as usize);
+            // Beyond the list there is no address at all; all-ones faults in any host.
+            let address = base.map_or(u64::MAX, |base| base.wrapping_add(inside));
+            let range = done..done + run;
+            done += run;
+            Some((address, range))
+        })
+    }
+
+    /// Reads at `at`, wrapping at the end of the queue.
+    pub(crate) fn read(&self, io: &mut Io<'_>, at: u64, data: &mut [u8]) -> Result<(), IommuFault> {
+        let first = usize::try_from(self.len.saturating_sub(at))
+            .unwrap_or(usize::MAX)
+            .min(data.len());
+        let (head, tail) = data.split_at_mut(first);
+        for (address, range) in self.pieces(at, head.len()) {
+            io.read(address, &mut head[range])?;
+        }
+        if !tail.is_empty() {
+            for (address, range) in self.pieces(0, tail.len()) {
+                io.read(address, &mut tail[range])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes at `at`; the entry must not reach over the end.
+    pub(crate) fn write(&self, io: &mut Io<'_>, at: u64, data: &[u8]) -> Result<(), IommuFault> {
+        for (address, range) in self.pieces(at, data.len()) {
+            io.write(address, &data[range])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Memory keys: what a key gives access to, and of what its addresses are made.
+
+use crate::memory::pages::Place;
+use crate::roce::env::{AccessError, RemoteRight};
+use bareverbs_firmware_cmds::mkey::Mkc;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{KlmAddressWord, KlmWord};
+
+/// `access_mode`: the key's addresses are the bus's.
+pub(crate) const MODE_PA: u8 = 0;
+/// `access_mode`: a list of pages of one size.
+pub(crate) const MODE_MTT: u8 = 1;
+/// `access_mode`: a list of pieces of other keys, each with its length. Memory windows are of this kind.
+pub(crate) const MODE_KLM: u8 = 2;
+/// `access_mode`: a list of pieces of other keys, all of one size.
+pub(crate) const MODE_KSM: u8 = 3;
+
+/// An entry of an indirect key's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Indirect {
+    /// Meaningless if all entries are of one size.
+    pub(crate) len: u32,
+    pub(crate) key: u32,
+    pub(crate) addr: u64,
+}
+
+impl Indirect {
+    pub(crate) const ZERO: Self = Self {
+        len: 0,
+        key: 0,
+        addr: 0,
+    };
+
+    pub(crate) fn from_bytes(entry: &[u8; 16]) -> Self {
+        let klm = KlmWord::read(entry);
+        Self {
+            len: klm.bcount(),
+            key: klm.key(),
+            addr: KlmAddressWord::read(entry).va(),
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        let mut entry = [0; 16];
+        let mut klm = KlmWord(0);
+        klm.set_bcount(self.len);
+        klm.set_key(self.key);
+        klm.write(&mut entry);
+        KlmAddressWord(self.addr).write(&mut entry);
+        entry
+    }
+}
+
+/// What an access needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    LocalRead,
+    LocalWrite,
+    RemoteRead,
+    RemoteWrite,
+    Atomic,
+}
+
+impl From<RemoteRight> for Right {
+    fn from(right: RemoteRight) -> Self {
+        match right {
+            RemoteRight::Read => Self::RemoteRead,
+            RemoteRight::Write => Self::RemoteWrite,
+            RemoteRight::Atomic => Self::Atomic,
+        }
+    }
+}
+
+/// A memory key.
+#[derive(Debug)]
+pub(crate) struct Mkey {
+    pub(crate) context: Mkc,
+    pub(crate) mode: u8,
+    /// Host addresses of the pages, low bits cleared; the two access bits of each entry in `page_rights`.
+    pub(crate) pages: Vec<u64>,
+    /// With page access: bit 0 read, bit 1 write, one per page; empty without.
+    pub(crate) page_rights: Vec<u8>,
+    /// The list of an indirect key.
+    pub(crate) entries: Vec<Indirect>,
+    /// Invalidated by the peer or never validated.
+    pub(crate) free: bool,
+    pub(crate) place: Place,
+}
+
+/// Whose access it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Accessor {
+    pub(crate) pd: u32,
+    pub(crate) qpn: u32,
+    /// Whether the QP may use the reserved key (`rlky`).
+    pub(crate) reserved_key: bool,
+}
+
+/// The reserved key, which kernels use for memory they know the bus address of.
+pub(crate) const RESERVED_LKEY: u32 = 0x0000_0700;
+
+impl Mkey {
+    fn start(&self) -> u64 {
+        self.context.start_addr()
+    }
+
+    /// Checks everything but the translation.
+    pub(crate) fn check(
+        &self,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        len: u64,
+        right: Right,
+    ) -> Result<(), AccessError> {
+        let context = &self.context;
+        if context.mkey_7_0() != key as u8 || self.free {
+            return Err(AccessError::Key);
+        }
+        if context.pd() != who.pd
+            || !matches!(context.qpn(), qpn if qpn == 0xff_ffff || qpn == who.qpn)
+        {
+            return Err(AccessError::Domain);
+        }
+        let granted = match right {
+            Right::LocalRead => context.lr(),
+            Right::LocalWrite => context.lw(),
+            Right::RemoteRead => context.rr(),
+            Right::RemoteWrite => context.rw(),
+            Right::Atomic => context.a(),
+        };
+        if !granted {
+            return Err(AccessError::Rights);
+        }
+        let end = addr.checked_add(len).ok_or(AccessError::Range)?;
+        if !context.length64() {
+            let limit = u128::from(self.start()) + u128::from(context.len());
+            if addr < self.start() || u128::from(end) > limit {
+                return Err(AccessError::Range);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn indirect(&self) -> bool {
+        matches!(self.mode, MODE_KLM | MODE_KSM)
+    }
+
+    /// Walks over the host addresses of a range that was checked.
+    pub(crate) fn pages(
+        &self,
+        addr: u64,
+        len: usize,
+        write: bool,
+        mut each: impl FnMut(u64, core::ops::Range<usize>) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
+        if self.mode == MODE_PA {
+            return each(addr, 0..len);
+        }
+        let page = 1u64 << self.context.log_page_size();
+        let base = self.start() & !(page - 1);
+        let mut done = 0;
+        while done < len {
+            let offset = addr.wrapping_add(done as u64).wrapping_sub(base);
+            let index = usize::try_from(offset / page).map_err(|_| AccessError::Range)?;
+            let inside = offset & (page - 1);
+            let run = usize::try_from(page - inside)
+                .unwrap_or(usize::MAX)
+                .min(len - done);
+            let host = *self.pages.get(index).ok_or(AccessError::Range)?;
+            if let Some(&rights) = self.page_rights.get(index)
+                && rights & (1 << u8::from(write)) == 0
+            {
+                return Err(AccessError::Rights);
+            }
+            each(host.wrapping_add(inside), done..done + run)?;
+            done += run;
+        }
+        Ok(())
+    }
+
+    /// Walks over the pieces of other keys that a range of an indirect key is made of: key, address, and which part.
+    pub(crate) fn parts(
+        &self,
+        addr: u64,
+        len: u64,
+        mut each: impl FnMut(u32, u64, core::ops::Range<u64>) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
+        let fixed = (self.mode == MODE_KSM).then(|| 1u64 << self.context.log_page_size());
+        let base = match fixed {
+            Some(size) => self.start() & !(size - 1),
+            None => self.start(),
+        };
+        let mut skip = addr.wrapping_sub(base);
+        let mut done = 0;
+        for entry in &self.entries {
+            if done == len {
+                break;
+            }
+            // Lists are padded with entries of no length.
+            let size = fixed.unwrap_or(u64::from(entry.len));
+            if skip >= size {
+                skip -= size;
+                continue;
+            }
+            let run = (size - skip).min(len - done);
+            each(entry.key, entry.addr.wrapping_add(skip), done..done + run)?;
+            skip = 0;
+            done += run;
+        }
+        if done == len {
+            Ok(())
+        } else {
+            Err(AccessError::Range)
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The cable in and out, and what the driver is told of it.
+
+use crate::bus::io::Io;
+use crate::config::PortType;
+use crate::device::Device;
+use crate::objects::eq::event;
+
+/// PORT_CHANGE sub-types.
+const PORT_DOWN: u8 = 1;
+const PORT_ACTIVE: u8 = 4;
+
+impl Device {
+    /// Whether the port speaks RoCE.
+    pub(crate) fn ethernet(&self) -> bool {
+        self.config.port_type == PortType::Ethernet
+    }
+
+    /// Plugs the cable in or out.
+    pub(crate) fn set_link(&mut self, io: &mut Io<'_>, up: bool) {
+        let before = self.vport.up();
+        self.vport.link_up = up;
+        self.link_changed(io, before);
+    }
+
+    /// Tells the driver if the port went up or down.
+    pub(crate) fn link_changed(&mut self, io: &mut Io<'_>, before: bool) {
+        let up = self.vport.up();
+        if up == before {
+            return;
+        }
+        let mut data = [0; 28];
+        // The port's number, in the upper half of the byte at 0x28 of the entry.
+        data[8] = 1 << 4;
+        let sub = if up { PORT_ACTIVE } else { PORT_DOWN };
+        self.event(io, event::PORT_CHANGE, sub, &data);
+    }
+}

@@ -1,0 +1,277 @@
+//! Frames: in from the cable, out to it, and round to the own address.
+
+use crate::bus::io::Io;
+use crate::device::{Device, Stage};
+use crate::port::vport::Kind;
+use crate::roce::env::{Encapsulation, QpKind};
+use crate::roce::packet::{Packet, ParseError};
+use crate::roce::transport::{GSI_QPN, SMI_QPN};
+use bareverbs_firmware_cmds::roce::RoceAddr;
+
+/// What became of a frame as far as RDMA goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// A QP has it.
+    Delivered,
+    /// It is RoCE for this port, and nobody wants it or it is broken.
+    Dropped,
+    /// It is not RoCE for this port.
+    Foreign,
+}
+
+/// Where datagrams to a group are addressed.
+const MULTICAST_QPN: u32 = 0xff_ffff;
+/// Frames to the own address that may wait; a device drops what its buffer does not hold.
+pub(crate) const LOOPBACK_DEPTH: usize = 1024;
+
+fn mapped(address: [u8; 4]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[10] = 0xff;
+    gid[11] = 0xff;
+    gid[12..].copy_from_slice(&address);
+    gid
+}
+
+/// The destination as a GID, and the version and type of the table entry that it has to match.
+fn destination(encapsulation: &Encapsulation) -> ([u8; 16], u8, Option<u8>) {
+    match encapsulation {
+        Encapsulation::V1 { destination, .. } => (*destination, 0, None),
+        Encapsulation::V2Ipv4 { destination, .. } => (mapped(destination.octets()), 2, Some(0)),
+        Encapsulation::V2Ipv6 { destination, .. } => (destination.octets(), 2, Some(1)),
+    }
+}
+
+fn multicast(gid: &[u8; 16]) -> bool {
+    let ipv4 = gid[..12] == mapped([0; 4])[..12] && gid[12] >> 4 == 0xe;
+    gid[0] == 0xff || ipv4
+}
+
+impl Device {
+    /// Puts a frame on the cable, or into the own queue if it is for this port.
+    pub(crate) fn send_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
+        let Some(to) = frame.first_chunk::<6>() else {
+            return;
+        };
+        let group = to[0] & 1 != 0;
+        let own = *to == self.vport.mac() || frame.get(6..12) == Some(to);
+        // The virtual port is down with its cable, and what it is given is discarded, be it for the port itself.
+        if !self.vport.up() {
+            self.stats.frames_dropped += 1;
+            return;
+        }
+        if (own || group) && self.loopback.len() < LOOPBACK_DEPTH {
+            let copy = self.copy_of(frame);
+            self.loopback.push_back(copy);
+        }
+        if !own {
+            self.stats.frames_sent += 1;
+            self.vport.cable.sent[Kind::of(frame) as usize].count(frame);
+            let traffic = &mut self.vport.traffic;
+            let counter = if group {
+                &mut traffic.group_sent
+            } else {
+                &mut traffic.sent
+            };
+            counter.count(frame);
+            io.transmit(frame);
+        }
+    }
+
+    pub(crate) fn copy_of(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut copy = self.spare_frames.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(frame);
+        copy
+    }
+
+    /// Delivers frames that the device sent to itself.
+    pub(crate) fn run_loopback(&mut self, io: &mut Io<'_>) -> bool {
+        for _ in 0..self.loopback.len().min(64) {
+            let Some(frame) = self.loopback.pop_front() else {
+                break;
+            };
+            self.deliver(io, &frame, true);
+            self.spare_frames.push(frame);
+        }
+        for _ in 0..self.forced.len().min(64) {
+            let Some(frame) = self.forced.pop_front() else {
+                break;
+            };
+            self.deliver_by_force(io, &frame);
+            self.spare_frames.push(frame);
+        }
+        for _ in 0..self.looped.len().min(64) {
+            let Some(looped) = self.looped.pop_front() else {
+                break;
+            };
+            let frame = &looped.frame;
+            let consumed = self.ethernet() && self.deliver_rdma(io, frame, true) != Fate::Foreign;
+            if !consumed && !self.deliver_ethernet(io, frame, Some(looped.transport_domain)) {
+                self.stats.frames_dropped += 1;
+            }
+        }
+        !self.loopback.is_empty() || !self.forced.is_empty() || !self.looped.is_empty()
+    }
+
+    /// A frame from the cable.
+    pub(crate) fn receive_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
+        self.stats.frames_received += 1;
+        self.vport.cable.received[Kind::of(frame) as usize].count(frame);
+        if self.vport.up() {
+            self.deliver(io, frame, false);
+        } else {
+            self.stats.frames_dropped += 1;
+        }
+    }
+
+    fn deliver(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) {
+        let foreign = !looped
+            && frame
+                .first_chunk()
+                .is_some_and(|&to| !self.is_for_this_function(to));
+        if self.stage != Stage::Initialized || !self.health.well() || foreign {
+            self.stats.frames_dropped += 1;
+            return;
+        }
+        match self.deliver_rdma(io, frame, looped) {
+            Fate::Delivered if !looped => {
+                let traffic = &mut self.vport.traffic;
+                let counter = if frame[0] & 1 != 0 {
+                    &mut traffic.group_received
+                } else {
+                    &mut traffic.received
+                };
+                counter.count(frame);
+            }
+            Fate::Delivered => {}
+            // What came round was sent by a QP, and is for QPs.
+            Fate::Foreign if self.ethernet() && !looped && self.deliver_received(io, frame) => {}
+            Fate::Foreign | Fate::Dropped => self.stats.frames_dropped += 1,
+        }
+    }
+
+    /// A frame from the cable that is for no QP.
+    fn deliver_received(&mut self, io: &mut Io<'_>, frame: &[u8]) -> bool {
+        if frame.len() > self.vport.max_frame() {
+            return false;
+        }
+        let taken = self.deliver_ethernet(io, frame, None);
+        if taken {
+            self.vport.ethernet.received[Kind::of(frame) as usize].count(frame);
+        }
+        taken
+    }
+
+    fn deliver_rdma(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> Fate {
+        if self.ethernet() && !self.vport.context.roce_en() {
+            return Fate::Foreign;
+        }
+        let packet = match Packet::parse(frame) {
+            Ok(packet) => packet,
+            Err(
+                error @ (ParseError::Icrc
+                | ParseError::Version
+                | ParseError::Opcode(_)
+                | ParseError::AethSyndrome(_)
+                | ParseError::Payload),
+            ) => {
+                log::debug!("frame dropped: {error}");
+                return Fate::Dropped;
+            }
+            Err(_) => return Fate::Foreign,
+        };
+        let to_rdma = |delivered| {
+            if delivered {
+                Fate::Delivered
+            } else {
+                Fate::Dropped
+            }
+        };
+        if !self.ethernet() {
+            return to_rdma(self.deliver_local(io, &packet, looped));
+        }
+        let path = &packet.repr.headers.path;
+        let (gid, version, kind) = destination(&path.encapsulation);
+        let qpn = packet.repr.bth.destination_qpn;
+        if qpn == MULTICAST_QPN {
+            return if multicast(&gid) && self.deliver_group(io, &packet, &gid, looped) {
+                Fate::Delivered
+            } else {
+                Fate::Foreign
+            };
+        }
+        let vlan = path.vlan.map(|tag| tag & 0xfff).filter(|&id| id != 0);
+        let mac = path.destination_mac;
+        let known = self.gids_used.iter().any(|&index| {
+            let entry = &self.gids[usize::from(index)];
+            *entry.source_l3_address() == gid
+                && entry.roce_version() == version
+                && kind.is_none_or(|kind| kind == entry.roce_l3_type())
+                && entry.vlan_valid().then(|| entry.vlan_id()) == vlan
+                && (mac == self.vport.mac() || mac == entry_mac(entry))
+        });
+        if !known {
+            return Fate::Foreign;
+        }
+        let qpn = if qpn == 1 {
+            match self.gsi {
+                Some(qpn) => qpn,
+                None => return Fate::Dropped,
+            }
+        } else {
+            qpn
+        };
+        to_rdma(self.deliver_to(io, qpn, &packet))
+    }
+
+    pub(crate) fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {
+        let now = self.now;
+        // QP0 and QP1 are reached by their numbers on the wire only.
+        let reachable = self.qps.get(qpn).is_some_and(|qp| {
+            qp.transport.is_some()
+                && match qp.kind() {
+                    Some(QpKind::Smi) => packet.repr.bth.destination_qpn == SMI_QPN,
+                    Some(QpKind::Gsi) => packet.repr.bth.destination_qpn == GSI_QPN,
+                    _ => true,
+                }
+        });
+        if !reachable {
+            return false;
+        }
+        self.with_transport(io, qpn, |transport, env| {
+            transport.receive(packet, env, now);
+        });
+        self.make_ready(qpn);
+        true
+    }
+
+    pub(crate) fn deliver_group(
+        &mut self,
+        io: &mut Io<'_>,
+        packet: &Packet<'_>,
+        gid: &[u8; 16],
+        looped: bool,
+    ) -> bool {
+        let source = packet.repr.extended.deth.source_qpn;
+        let mut delivered = false;
+        for nth in 0..self.groups.len() {
+            let Some(qpn) = self.groups.member(gid, nth) else {
+                break;
+            };
+            // A sender does not hear itself if it asked so.
+            let blocked = looped
+                && source == qpn
+                && self.qps.get(qpn).is_some_and(|qp| qp.context.block_lb_mc());
+            if !blocked {
+                delivered |= self.deliver_to(io, qpn, packet);
+            }
+        }
+        delivered
+    }
+}
+
+fn entry_mac(entry: &RoceAddr) -> [u8; 6] {
+    let high = entry.source_mac_47_32().to_be_bytes();
+    let low = entry.source_mac_31_0().to_be_bytes();
+    [high[0], high[1], low[0], low[1], low[2], low[3]]
+}

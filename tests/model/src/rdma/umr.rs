@@ -1,0 +1,212 @@
+//! UMR work requests: changing a memory key from the send queue. Fast registration and local invalidation are made of it.
+
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::objects::ObjectKind;
+use crate::objects::mkey::{Accessor, Indirect, MODE_KLM, MODE_KSM, MODE_MTT, Mkey, Right};
+use crate::objects::qp::service;
+use crate::roce::env::Syndrome;
+use bareverbs_firmware_cmds::mkey::Mkc;
+use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::umr::{MUST_BE_FREE, MUST_NOT_BE_FREE, mask};
+use bareverbs_firmware_cmds::wqe::{
+    ControlFlags, DataAddressWord, DataWord, SEGMENT_UNIT, UmrMaskWord, UmrOffsetWord, UmrWord,
+};
+use zerocopy::FromBytes;
+
+/// Where the UMR control segment, the new context and the translation list start.
+const CONTROL: usize = 16;
+const CONTEXT: usize = 64;
+const LIST: usize = 128;
+
+/// Lists are kept, and sent, in multiples of this many octowords.
+const LIST_UNIT: usize = 4;
+
+fn be(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |all, &byte| all << 8 | u64::from(byte))
+}
+
+fn merge(to: &mut Mkc, from: &Mkc, fields: u64) {
+    let has = |field: u64| fields & field != 0;
+    if has(mask::LEN) {
+        to.set_len(from.len()).set_length64(from.length64());
+    }
+    if has(mask::PAGE_SIZE) {
+        to.set_log_page_size(from.log_page_size());
+    }
+    if has(mask::START_ADDR) {
+        to.set_start_addr(from.start_addr());
+    }
+    if has(mask::PD) {
+        to.set_pd(from.pd());
+    }
+    if has(mask::EN_RINVAL) {
+        to.set_en_rinval(from.en_rinval());
+    }
+    if has(mask::KEY) {
+        to.set_mkey_7_0(from.mkey_7_0());
+    }
+    if has(mask::QPN) {
+        to.set_qpn(from.qpn());
+    }
+    if has(mask::LR) {
+        to.set_lr(from.lr());
+    }
+    if has(mask::LW) {
+        to.set_lw(from.lw());
+    }
+    if has(mask::RR) {
+        to.set_rr(from.rr());
+    }
+    if has(mask::RW) {
+        to.set_rw(from.rw());
+    }
+    if has(mask::A) {
+        to.set_a(from.a());
+    }
+}
+
+impl Device {
+    /// Executes the UMR at an index of a QP's send queue.
+    pub(crate) fn execute_umr(
+        &mut self,
+        io: &mut Io<'_>,
+        qpn: u32,
+        index: u16,
+    ) -> Result<(), Syndrome> {
+        let bad = Syndrome::LocalQpOperation;
+        let qp = self.qps.get(qpn).ok_or(bad)?;
+        let who = qp.accessor(qpn);
+        // Only the kernel has this kind of QP; its keys are of all protection domains.
+        let privileged = qp.context.st() == service::REG_UMR;
+        let wqe = qp.read_wqe(io, index).ok_or(bad)?;
+        let head = wqe.first_chunk::<CONTROL>().ok_or(bad)?;
+        let key = ControlFlags::read(head).imm();
+        let control: &[u8; CONTEXT - CONTROL] = wqe
+            .get(CONTROL..)
+            .and_then(<[u8]>::first_chunk)
+            .ok_or(bad)?;
+        let umr = UmrWord::read(control);
+        let octowords = usize::from(umr.xlt_octowords());
+        let fields = UmrMaskWord::read(control).mkey_mask();
+        let wanted = match wqe.get(CONTEXT..LIST) {
+            Some(bytes) => Mkc::read_from_bytes(bytes).map_err(|_| bad)?,
+            None => Mkc::ZERO,
+        };
+        if wanted.pd() != who.pd && fields & mask::PD != 0 && !self.pds.contains(wanted.pd()) {
+            return Err(bad);
+        }
+        log::debug!(
+            "QP {qpn:#x} changes memory key {key:#x}: fields {fields:#x}, {octowords} octowords of list"
+        );
+        let list = self.umr_list(io, who, &wqe, umr.inline(), octowords)?;
+        let number = key >> 8;
+        let mkey = self
+            .mkeys
+            .get_mut(number)
+            .ok_or(Syndrome::LocalProtection)?;
+        let expected = match umr.check() {
+            MUST_BE_FREE => mkey.free,
+            MUST_NOT_BE_FREE => !mkey.free,
+            _ => true,
+        };
+        let own = privileged || mkey.context.pd() == who.pd;
+        let bound = mkey.context.qpn();
+        let other = umr.check_qpn() && bound != Qpn::ANY.number() && bound != qpn;
+        if !mkey.context.umr_en() || !own || !expected || other {
+            return Err(Syndrome::MemoryWindowBind);
+        }
+        let old = mkey.context.pd();
+        merge(&mut mkey.context, &wanted, fields);
+        if fields & mask::FREE != 0 {
+            mkey.free = wanted.free();
+        }
+        let at = if umr.translation_offset() {
+            let high = UmrOffsetWord::read(control).xlt_offset_47_16();
+            (u64::from(high) << 16 | u64::from(umr.xlt_offset())) as usize
+        } else {
+            0
+        };
+        translate(mkey, at, &list)?;
+        let (context, place, new) = (mkey.context, mkey.place, mkey.context.pd());
+        if old != new {
+            for (pd, add) in [(old, false), (new, true)] {
+                if let Some(pd) = self.pds.get_mut(pd) {
+                    pd.users = if add {
+                        pd.users + 1
+                    } else {
+                        pd.users.saturating_sub(1)
+                    };
+                }
+            }
+        }
+        self.restore(io, place, ObjectKind::Mkey, number, &context.0)
+            .map_err(|_| bad)
+    }
+
+    fn umr_list(
+        &self,
+        io: &mut Io<'_>,
+        who: Accessor,
+        wqe: &[u8],
+        inline: bool,
+        octowords: usize,
+    ) -> Result<Vec<u8>, Syndrome> {
+        let len = octowords * 16;
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let rest = wqe.get(LIST..).ok_or(Syndrome::LocalQpOperation)?;
+        if inline {
+            return Ok(rest.get(..len).ok_or(Syndrome::LocalQpOperation)?.to_vec());
+        }
+        let segment = rest
+            .first_chunk::<SEGMENT_UNIT>()
+            .ok_or(Syndrome::LocalQpOperation)?;
+        let lkey = DataWord::read(segment).lkey();
+        let addr = DataAddressWord::read(segment).addr();
+        let mut list = vec![0; len];
+        self.read_key(io, lkey, who, addr, &mut list, Right::LocalRead)
+            .map_err(|_| Syndrome::LocalProtection)?;
+        Ok(list)
+    }
+}
+
+/// Puts a list into a key from octoword `at` on.
+fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    let room = mkey.context.translations_octword_size() as usize;
+    let end = at + list.len() / 16;
+    if end > room.next_multiple_of(LIST_UNIT) {
+        return Err(Syndrome::MemoryWindowBind);
+    }
+    match mkey.mode {
+        MODE_MTT => {
+            let (at, end) = (at * 2, end * 2);
+            if mkey.pages.len() < end {
+                mkey.pages.resize(end, 0);
+            }
+            // What a UMR writes carries no page rights of its own.
+            mkey.page_rights.clear();
+            for (page, entry) in mkey.pages[at..end].iter_mut().zip(list.chunks_exact(8)) {
+                *page = be(entry) & !0xfff;
+            }
+        }
+        MODE_KLM | MODE_KSM => {
+            if mkey.entries.len() < end {
+                mkey.entries.resize(end, Indirect::ZERO);
+            }
+            let (list, _) = list.as_chunks();
+            for (entry, bytes) in mkey.entries[at..end].iter_mut().zip(list) {
+                *entry = Indirect::from_bytes(bytes);
+            }
+        }
+        _ => return Err(Syndrome::MemoryWindowBind),
+    }
+    Ok(())
+}
