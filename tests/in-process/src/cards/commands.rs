@@ -9,7 +9,7 @@ use bareverbs_core::error::CommandFailure;
 use bareverbs_core::firmware_cmds::command::Command;
 use bareverbs_core::firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
 
-use super::life::Card;
+use super::card::Card;
 use super::refusal::Trouble;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,27 +1,20 @@
 //! The life of two drawn cards, from reset to the last page.
 
-use std::net::IpAddr;
-
 use bareverbs_core::{
     CqSlot, Device, DeviceSlot, Gid, GidEntry, PageChunk, QpSlot, RoceVersion, SrqSlot, Storage,
 };
 use connectx_model::Objects;
 
+use super::card::{Card, ip};
 use super::draw::{CardDraw, PairDraw};
 use super::refusal::{Refusal, Trouble};
-use super::{Report, commands, selftest, talk};
+use super::report::Report;
+use super::{commands, selftest, talk};
 use crate::subnet::{Port, Subnet};
-use crate::{Accounting, Builder, ModelPlatform, World};
+use crate::{Accounting, Builder, World};
 
 /// Queue pairs and completion queues that a device has room for.
 const QUEUES: usize = 12;
-
-pub(super) type Card<'s> = Device<'s, ModelPlatform>;
-
-/// Address of a card.
-pub(super) fn ip(card: usize) -> IpAddr {
-    IpAddr::from([10, 0, 0, card as u8 + 1])
-}
 
 /// Where the storage of a device is.
 struct Room {

@@ -188,3 +188,8 @@ from! {
     CloseError => Close,
     String => Wrong,
 }
+
+/// What is not as it has to be.
+pub(super) fn wrong<T>(what: impl Into<String>) -> Result<T, Trouble> {
+    Err(Trouble::Wrong(what.into()))
+}

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
+use super::card::{Card, ip};
+use super::draw::CardDraw;
+use super::pattern::pattern;
+use super::refusal::{Trouble, wrong};
+use crate::ModelPlatform;
 use bareverbs_core::{
     Access, AhAttr, Buffer, Cq, CqInit, Gid, Mtu, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
     QpInitAttr, QpState, QpType, Qpn, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr,
     VectorSet, Wc, WcStatus,
 };
-use connectx_model::link::rng::Rng;
-
-use super::draw::CardDraw;
-use super::life::{Card, ip};
-use super::refusal::Trouble;
-use crate::ModelPlatform;
 
 /// Nothing takes longer than that, whatever the card does.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,20 +43,6 @@ struct Path {
     mtu: Mtu,
     address: AhAttr,
     reads: u8,
-}
-
-fn wrong<T>(what: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Wrong(what.into()))
-}
-
-pub(super) fn pattern(len: usize, salt: u64) -> Vec<u8> {
-    let mut rng = Rng::new(salt);
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        bytes.extend_from_slice(&rng.next_u64().to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 /// The whole test; whether there was a way to do it.

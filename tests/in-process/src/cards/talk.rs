@@ -11,10 +11,10 @@ use bareverbs_cm::sa;
 use bareverbs_core::qp::{QpCap, Remote, SendData, SendOp, SendWr};
 use bareverbs_core::{Access, Buffer, Gid, RKey, WcStatus};
 
+use super::card::{Card, ip};
 use super::draw::PairDraw;
-use super::life::{Card, ip};
-use super::refusal::Trouble;
-use super::selftest::pattern;
+use super::pattern::pattern;
+use super::refusal::{Trouble, wrong};
 use crate::{ModelPlatform, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,10 +50,6 @@ struct Talk<'w, 's, 'd, R> {
     channels: [ChannelId; 2],
     events: Vec<(usize, CmEvent)>,
     pause: Duration,
-}
-
-fn wrong<T>(what: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Wrong(what.into()))
 }
 
 /// By IP addresses, between two RoCE ports.
