@@ -1,15 +1,16 @@
 //! The machines of a rig, and what is said between them.
 
-use super::Program;
 use super::cpio::Archive;
+use super::process::{Process, spawn};
 use super::provision::Provisions;
+use super::rig::Program;
 use super::server::Server;
 use super::transcript::{Transcript, Word};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -32,24 +33,6 @@ const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_ti
 
 /// How often it is looked whether the model is still there while nothing else happens.
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);
-
-/// A child process that does not outlive its handle.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub(crate) fn spawn(command: &mut Command) -> Result<Process, String> {
-    command
-        .spawn()
-        .map(Process)
-        .map_err(|error| format!("{command:?}: {error}"))
-}
 
 /// Machines that run at the same time, with one script.
 pub(super) struct Round<'a> {

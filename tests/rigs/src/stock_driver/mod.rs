@@ -18,8 +18,10 @@ mod cpio;
 pub(crate) mod kernel;
 mod machine;
 mod plan;
+mod process;
 mod provision;
 mod report;
+mod rig;
 mod scenario;
 mod server;
 mod transcript;
@@ -35,8 +37,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-pub(crate) use machine::{Process, spawn};
+pub(crate) use process::{Process, spawn};
 pub(crate) use provision::{Provisions, empty};
+pub(crate) use rig::{Program, Rig};
 #[cfg(test)]
 pub(crate) use scenario::check_plans;
 pub(crate) use scenario::{BOOT, Boot, SCENARIO, Scenario};
@@ -44,24 +47,6 @@ pub(crate) use server::Server;
 
 pub(crate) const ABOUT: &str =
     "Linux's own mlx5 driver in QEMU guests, on the model (slow: boots machines; downloads once)";
-
-/// A rig of machines: this one, or another that boots the same ones.
-pub(crate) struct Rig {
-    /// As `cargo rig` has it.
-    pub(crate) name: &'static str,
-    pub(crate) scenarios: &'static [Scenario],
-    /// What the guests have in `/ours`.
-    pub(crate) programs: Vec<Program>,
-    /// Where this repository's programs are, for scenarios in which this computer is one of the machines.
-    pub(crate) ours: PathBuf,
-}
-
-/// A program of this repository.
-pub(crate) struct Program {
-    pub(crate) name: &'static str,
-    /// Where it was built.
-    pub(crate) path: PathBuf,
-}
 
 /// How many scenarios run at a time.
 const AT_A_TIME: usize = 2;

@@ -1,6 +1,6 @@
 //! The model's process.
 
-use super::machine::{Process, spawn};
+use super::process::{Process, spawn};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

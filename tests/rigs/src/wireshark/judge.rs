@@ -1,8 +1,9 @@
 //! A recording of what this project and somebody else said to each other.
 
+use super::readings::{EXPLAINED, difference, frames, remarks, script, write};
 use super::sample::sample;
 use super::tshark::Frame;
-use super::{EXPLAINED, decoder, difference, frames, remarks, script, tshark, write};
+use super::{decoder, tshark};
 use std::path::Path;
 
 /// What tshark remarks on frames that are nobody's invention here: that addresses and streams look odd to it is no matter,

@@ -13,6 +13,7 @@ mod decoder;
 mod expect;
 mod judge;
 mod packets;
+mod readings;
 mod sample;
 mod scene;
 mod subnet;
@@ -20,10 +21,9 @@ mod traffic;
 mod tshark;
 
 use crate::outcome::Outcome;
-use connectx_model::pcap::Reader;
+use readings::{EXPLAINED, difference, frames, remarks, report, script, write};
 use scene::Scene;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 use tshark::Frame;
 
@@ -35,20 +35,6 @@ pub(crate) const ABOUT: &str = "what driver, CM and model put on the wire, as ts
 
 /// Frames of Linux 6.1.
 const GOLDEN: &str = "tests/model/tests/data/rxe61-guest-guest.pcap";
-const ICRC: &str = include_str!("icrc.py");
-
-/// What tshark remarks on frames that are right, and why they are.
-const EXPLAINED: &[(&str, &str)] = &[
-    (
-        "Illegal checksum value (0)",
-        "UDP over IPv6 wants a checksum, RoCE v2 does not: annex A17 leaves it 0 because the ICRC covers more, and so does Linux",
-    ),
-    (
-        r#""Time To Live" only 1"#,
-        "rdma-core's ibv_ud_pingpong asks for one hop, and its peer is no farther",
-    ),
-];
-
 /// Records, has it dissected, and compares.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let mut keep = None;
@@ -142,33 +128,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-fn write(file: &Path, data: &[u8]) -> Result<(), String> {
-    std::fs::write(file, data).map_err(|e| format!("{}: {e}", file.display()))
-}
-
-fn frames(capture: &[u8]) -> Result<Vec<&[u8]>, String> {
-    Reader::new(capture)
-        .map_err(|e| e.to_string())?
-        .map(|record| record.map(|record| record.data).map_err(|e| e.to_string()))
-        .collect()
-}
-
-/// One check; of many problems the first ones are told.
-fn report(outcome: &mut Outcome, name: &str, problems: &[String]) {
-    const SHOWN: usize = 12;
-    outcome.check(problems.is_empty(), || {
-        let mut all = name.to_owned();
-        for problem in problems.iter().take(SHOWN) {
-            all.push_str("\n    ");
-            all.push_str(problem);
-        }
-        if problems.len() > SHOWN {
-            all.push_str(&format!("\n    and {} more", problems.len() - SHOWN));
-        }
-        all
-    });
-}
-
 /// No frame is anything else, none is malformed, and each remark has an explanation.
 fn every_frame_is_roce(outcome: &mut Outcome, seen: &[Frame]) {
     let mut explained = vec![0usize; EXPLAINED.len()];
@@ -190,33 +149,6 @@ fn every_frame_is_roce(outcome: &mut Outcome, seen: &[Frame]) {
     );
 }
 
-/// What tshark remarks on a frame, beside what is explained, which is counted.
-fn remarks(frame: &Frame, explained: &mut [usize]) -> Vec<String> {
-    let mut problems = Vec::new();
-    if !frame.all("_ws.malformed").is_empty() {
-        problems.push(format!("{}: malformed", frame.summary()));
-    }
-    for message in frame.all("_ws.expert.message") {
-        match EXPLAINED.iter().position(|(text, _)| *text == message) {
-            Some(index) => explained[index] += 1,
-            None => problems.push(format!("{}: {message}", frame.summary())),
-        }
-    }
-    problems
-}
-
-/// Where our decoders and tshark differ, and how many fields were compared; `None` if the frame is not RoCE to either.
-fn difference(raw: &[u8], seen: &Frame) -> Option<(usize, Vec<String>)> {
-    let theirs = !seen.all("infiniband.bth.opcode").is_empty();
-    Some(match decoder::view(raw) {
-        Ok(None) if !theirs => return None,
-        Ok(None) => (0, vec!["not RoCE to us, but to tshark".to_owned()]),
-        Ok(Some(_)) if !theirs => (0, vec!["RoCE to us, but not to tshark".to_owned()]),
-        Ok(Some(fields)) => (fields.len(), expect::differences(seen, &fields)),
-        Err(error) => (0, vec![error]),
-    })
-}
-
 /// Our decoders beside tshark, a check for each RoCE frame.
 fn two_readings(outcome: &mut Outcome, name: &str, raw: &[&[u8]], seen: &[Frame]) {
     let (mut roce, mut compared) = (0, 0);
@@ -234,23 +166,6 @@ fn two_readings(outcome: &mut Outcome, name: &str, raw: &[&[u8]], seen: &[Frame]
     }
     println!("{name}: {roce} RoCE frames read twice, {compared} fields");
     outcome.check(roce > 0, || format!("{name}: no RoCE frames"));
-}
-
-/// What the Python script says about each frame.
-fn script(file: &Path) -> Result<Vec<String>, String> {
-    let output = Command::new("python3")
-        .args(["-I", "-c", ICRC])
-        .arg(file)
-        .output()
-        .map_err(|e| format!("python3: {e}"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "icrc.py: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
-    }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().map(str::to_owned).collect())
 }
 
 /// Every ICRC is right.

@@ -2,7 +2,8 @@
 //! have for InfiniBand's link layer, which is RoCE v1 to tshark.
 
 use super::expect::{Field, differences, number, text};
-use super::{frames, report, tshark, write};
+use super::readings::{frames, report, write};
+use super::tshark;
 use crate::outcome::Outcome;
 use bareverbs_cm::mad::MAD_LEN;
 use bareverbs_cm::mad::sa::{JoinState, McMemberRecord, PathRecord, SaHeader, SaMethod};

@@ -1,6 +1,6 @@
 //! Warnings that are as they should be, each with its reason.
 
-use super::Scenario;
+use super::description::Scenario;
 use connectx_model::Card;
 
 /// What the guest's kernel says.

@@ -1,6 +1,6 @@
 //! The scenarios. Those that take long come first.
 
-use super::{Boot, Scenario};
+use super::description::{Boot, Scenario};
 
 /// One machine with one function.
 pub(crate) const BOOT: Boot = Boot {

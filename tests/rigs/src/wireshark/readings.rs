@@ -1,0 +1,95 @@
+//! What tshark, our decoders and the script for ICRCs say of frames, and how that is told.
+
+use super::tshark::Frame;
+use super::{decoder, expect};
+use crate::outcome::Outcome;
+use connectx_model::pcap::Reader;
+use std::path::Path;
+use std::process::Command;
+
+const ICRC: &str = include_str!("icrc.py");
+
+/// What tshark remarks on frames that are right, and why they are.
+pub(super) const EXPLAINED: &[(&str, &str)] = &[
+    (
+        "Illegal checksum value (0)",
+        "UDP over IPv6 wants a checksum, RoCE v2 does not: annex A17 leaves it 0 because the ICRC covers more, and so does Linux",
+    ),
+    (
+        r#""Time To Live" only 1"#,
+        "rdma-core's ibv_ud_pingpong asks for one hop, and its peer is no farther",
+    ),
+];
+
+/// Writes a file.
+pub(super) fn write(file: &Path, data: &[u8]) -> Result<(), String> {
+    std::fs::write(file, data).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// The frames of a capture.
+pub(super) fn frames(capture: &[u8]) -> Result<Vec<&[u8]>, String> {
+    Reader::new(capture)
+        .map_err(|e| e.to_string())?
+        .map(|record| record.map(|record| record.data).map_err(|e| e.to_string()))
+        .collect()
+}
+
+/// One check; of many problems the first ones are told.
+pub(super) fn report(outcome: &mut Outcome, name: &str, problems: &[String]) {
+    const SHOWN: usize = 12;
+    outcome.check(problems.is_empty(), || {
+        let mut all = name.to_owned();
+        for problem in problems.iter().take(SHOWN) {
+            all.push_str("\n    ");
+            all.push_str(problem);
+        }
+        if problems.len() > SHOWN {
+            all.push_str(&format!("\n    and {} more", problems.len() - SHOWN));
+        }
+        all
+    });
+}
+
+/// What tshark remarks on a frame, beside what is explained, which is counted.
+pub(super) fn remarks(frame: &Frame, explained: &mut [usize]) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !frame.all("_ws.malformed").is_empty() {
+        problems.push(format!("{}: malformed", frame.summary()));
+    }
+    for message in frame.all("_ws.expert.message") {
+        match EXPLAINED.iter().position(|(text, _)| *text == message) {
+            Some(index) => explained[index] += 1,
+            None => problems.push(format!("{}: {message}", frame.summary())),
+        }
+    }
+    problems
+}
+
+/// Where our decoders and tshark differ, and how many fields were compared; `None` if the frame is not RoCE to either.
+pub(super) fn difference(raw: &[u8], seen: &Frame) -> Option<(usize, Vec<String>)> {
+    let theirs = !seen.all("infiniband.bth.opcode").is_empty();
+    Some(match decoder::view(raw) {
+        Ok(None) if !theirs => return None,
+        Ok(None) => (0, vec!["not RoCE to us, but to tshark".to_owned()]),
+        Ok(Some(_)) if !theirs => (0, vec!["RoCE to us, but not to tshark".to_owned()]),
+        Ok(Some(fields)) => (fields.len(), expect::differences(seen, &fields)),
+        Err(error) => (0, vec![error]),
+    })
+}
+
+/// What the Python script says about each frame.
+pub(super) fn script(file: &Path) -> Result<Vec<String>, String> {
+    let output = Command::new("python3")
+        .args(["-I", "-c", ICRC])
+        .arg(file)
+        .output()
+        .map_err(|e| format!("python3: {e}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "icrc.py: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().map(str::to_owned).collect())
+}
