@@ -134,10 +134,10 @@ pub use pd::Pd;
 pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
-    BadWr, CapError, CreateQpError, Destination, DestroyQpError, Gsi, Inline, ModifyError,
-    PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType,
-    Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv,
-    XrcSend,
+    BadWr, CapError, CreateQpError, Destination, DestroyQpError, Endpoint, Gsi, Inline,
+    ModifyError, PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind,
+    QpState, QpType, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr,
+    Uc, Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::config::Config;

@@ -303,10 +303,9 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// Writes nothing into the other end's memory, which it has to acknowledge all the same.
     fn probe(&mut self) -> Result<()> {
-        let Remote { addr, rkey } = self.remote;
         let flags = bareverbs::verbs::SendFlags::SIGNALED;
         self.cm
-            .post_writev(self.control.id, 0, &[], flags, addr, rkey)?;
+            .post_writev(self.control.id, 0, &[], flags, self.remote)?;
         let sent = self.control.sent(self.cm, "RDMA WRITE of nothing");
         self.probed = Instant::now();
         sent.map_err(|error| format!("the {} does not answer: {error}", self.peer()).into())

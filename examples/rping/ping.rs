@@ -12,7 +12,7 @@ use bareverbs::cm::rdma::{
     AddrInfo, CmId, ConnParam, RdmaCm, RdmaError, Resolver, SendFlags, SockAddr,
 };
 use bareverbs::verbs::mr::{Access, Buffer};
-use bareverbs::verbs::{Platform, RKey};
+use bareverbs::verbs::{Platform, RKey, Remote};
 
 use crate::channel::{Channel, ChannelError, Heard};
 
@@ -157,6 +157,13 @@ impl Advert {
         }
     }
 
+    fn remote(&self) -> Remote {
+        Remote {
+            addr: self.addr,
+            rkey: self.rkey,
+        }
+    }
+
     fn to_bytes(self) -> [u8; ADVERT] {
         let rkey = u128::from(self.rkey.0) << 32;
         (u128::from(self.addr) << 64 | rkey | u128::from(self.size)).to_be_bytes()
@@ -271,11 +278,13 @@ fn answer<'d, P: Platform, R: Resolver>(
         wanted if wanted <= room => Ok(wanted as usize),
         wanted => Err(PingError::TooLong { wanted, room }),
     };
+    let piece = |wanted: usize| buffer.slice(..wanted).map_err(RdmaError::from);
     let go_ahead = Advert::of(buffer).to_bytes();
     while let Some(source) = advert(end, cm, between)? {
         let wanted = len(&source)?;
-        let (flags, there) = (SendFlags::SIGNALED, source.addr);
-        cm.post_read(id, 0, buffer, 0, wanted, flags, there, source.rkey)?;
+        let flags = SendFlags::SIGNALED;
+        let there = source.remote();
+        cm.post_read(id, 0, piece(wanted)?, flags, there)?;
         end.sent(cm, "RDMA READ")?;
         step(Step::Read);
         end.tell(cm, &go_ahead)?;
@@ -284,7 +293,7 @@ fn answer<'d, P: Platform, R: Resolver>(
             break;
         };
         let wanted = len(&sink)?;
-        cm.post_write(id, 0, buffer, 0, wanted, flags, sink.addr, sink.rkey)?;
+        cm.post_write(id, 0, piece(wanted)?, flags, sink.remote())?;
         end.sent(cm, "RDMA WRITE")?;
         end.tell(cm, &go_ahead)?;
         *pings = pings.wrapping_add(1);

@@ -11,9 +11,7 @@
 #![cfg_attr(feature = "model", doc = "```")]
 #![cfg_attr(not(feature = "model"), doc = "```no_run")]
 //! use bareverbs_node::cm::rdma::{AddrInfo, QpInit, SendFlags};
-//! use bareverbs_node::{Cm, Pair, Unreached};
-//!
-//! type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+//! use bareverbs_node::{Cm, Pair, Result, Unreached};
 //!
 //! const SERVER: [u8; 4] = [10, 0, 0, 1];
 //! const CLIENT: [u8; 4] = [10, 0, 0, 2];
@@ -26,7 +24,7 @@
 //!     let inbox = cm.reg_msgs(id, 5)?;
 //!     cm.post_recv(id, 0, &inbox, 0, 5)?;
 //!     cm.accept(id, None)?;
-//!     cm.get_recv_comp(id)?;
+//!     cm.get_recv_comp(id)?.ok()?;
 //!     let mut message = [0; 5];
 //!     inbox.copy_out(0, &mut message)?;
 //!     Ok(message)
@@ -39,7 +37,7 @@
 //!     message.copy_in(0, b"hello")?;
 //!     cm.connect(id, None).map_err(Unreached::connecting(&to))?;
 //!     cm.post_send(id, 0, &message, 0, 5, SendFlags::SIGNALED)?;
-//!     cm.get_send_comp(id)?;
+//!     cm.get_send_comp(id)?.ok()?;
 //!     Ok(())
 //! }
 //!
@@ -90,3 +88,6 @@ pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;
 pub use storage::{DeviceStorage, ManagerStorage};
+
+/// What a short program returns: any error will do.
+pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;

@@ -74,6 +74,14 @@ impl Pair {
         })
     }
 
+    /// With room for as many connections on both nodes ([`Options::connections`]).
+    #[must_use]
+    pub fn with_connections(mut self, connections: usize) -> Self {
+        self.server.options_mut().connections = connections;
+        self.client.options_mut().connections = connections;
+        self
+    }
+
     /// Runs `serve` on the server's node, in a thread, and `work` on the client's once `serve` has called the function that
     /// it is given: when a client may connect. Returns what both returned.
     ///

@@ -247,6 +247,18 @@ pub struct Wc {
 }
 
 impl Wc {
+    /// The completion of a success, or the status of a failure.
+    ///
+    /// # Errors
+    ///
+    /// Every status but [`WcStatus::Success`].
+    pub fn ok(self) -> Result<Self, WcStatus> {
+        match self.status {
+            WcStatus::Success => Ok(self),
+            status => Err(status),
+        }
+    }
+
     /// A completion that says nothing, to fill an array with for `Cq::poll_wcs`.
     pub const EMPTY: Self = Self {
         wr_id: 0,

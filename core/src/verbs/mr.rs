@@ -8,6 +8,7 @@ pub use crate::types::sge::{Access, Sge};
 use core::alloc::Layout;
 use core::fmt;
 use core::mem::ManuallyDrop;
+use core::ops::{Bound, RangeBounds};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,7 +20,7 @@ use crate::device::{Device, TailIn};
 use crate::platform::{DmaError, Mapping, Platform};
 use crate::types::error::CommandError;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::NO_ATOMICS;
+use crate::verbs::qp::{NO_ATOMICS, Remote};
 use bareverbs_firmware_cmds::numbers::{LKey, RKey};
 
 /// Why memory could not be registered.
@@ -474,6 +475,41 @@ impl<P: Platform> Buffer<'_, P> {
     #[must_use]
     pub fn sge(&self, offset: usize, len: usize) -> Option<Sge> {
         sge(self.addr(), self.len, self.lkey(), offset, len)
+    }
+
+    /// A piece for a work request, as in `buffer.slice(..16)`.
+    ///
+    /// # Errors
+    ///
+    /// If it does not lie inside, or has 2 GiB or more.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Sge, OutOfRange> {
+        let after = |index: &usize| index.saturating_add(1);
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(start) => after(start),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(end) => after(end),
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => self.len,
+        };
+        let len = end.checked_sub(start);
+        let piece = len.and_then(|len| self.sge(start, len));
+        piece.ok_or(OutOfRange {
+            offset: start,
+            len: len.unwrap_or(0),
+            size: self.len,
+        })
+    }
+
+    /// Where the other side finds byte `offset`: with the key, what an RDMA READ or WRITE there takes.
+    #[must_use]
+    pub fn remote(&self, offset: usize) -> Remote {
+        Remote {
+            addr: self.addr().wrapping_add(offset as u64),
+            rkey: self.rkey(),
+        }
     }
 
     fn check(&self, offset: usize, len: usize) -> Result<(), OutOfRange> {

@@ -6,13 +6,11 @@ pub mod addresses;
 pub mod channel;
 pub mod datagrams;
 pub mod dead_address;
+pub mod echo_clients;
 pub mod ends;
 pub mod exchange;
 pub mod hello;
 pub mod plugged;
 pub mod program;
 
-/// What a program ends with.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
-/// The result of a program's part.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub use bareverbs_node::Result;

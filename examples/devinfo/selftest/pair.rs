@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use bareverbs::platform::VectorSet;
 use bareverbs::verbs::{
-    Access, AsyncEvent, Buffer, Cq, CqInit, Device, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpState, QpType, Qpn, RKey, Rc, RecvWr, Remote, SendData, SendFlags, SendOp,
-    SendWr, Wc, WcStatus,
+    Access, AsyncEvent, Buffer, Cq, CqInit, Device, Pd, Platform, Qp, QpAttr, QpCap, QpInitAttr,
+    QpState, Qpn, RKey, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr, Wc, WcStatus,
 };
 
 use super::{Loopback, PATIENCE, Result, Wrong};
@@ -72,7 +71,7 @@ impl<'d, P: Platform> End<'d, P> {
     }
 
     pub(super) fn connect(&mut self, peer: Qpn, loopback: &Loopback) -> Result<()> {
-        let mut attr = QpAttr {
+        let attr = QpAttr {
             path_mtu: loopback.mtu,
             dest_qp_num: peer,
             qp_access_flags: self.buffer.access(),
@@ -85,13 +84,7 @@ impl<'d, P: Platform> End<'d, P> {
             rnr_retry: 7,
             ..QpAttr::DEFAULT
         };
-        for to in [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts] {
-            attr.qp_state = to;
-            let row = bareverbs::verbs::qp::transition(Rc::KIND, self.qp.state(), to);
-            let required = row.ok_or("no such transition")?.required;
-            self.qp.modify(&attr, required | QpAttrMask::STATE)?;
-        }
-        Ok(())
+        Ok(self.qp.bring_to_rts(&attr)?)
     }
 
     /// Posts a request about the first `size` bytes.

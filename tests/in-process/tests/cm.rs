@@ -137,12 +137,9 @@ fn rdma_read_and_write() {
         .post_read(
             ours,
             1,
-            &near,
-            0,
-            text.len(),
+            near.slice(..text.len()).unwrap(),
             SendFlags::SIGNALED,
-            far.addr(),
-            far.rkey(),
+            far.remote(0),
         )
         .unwrap();
     let end = pair.world.now() + SECOND;
@@ -159,12 +156,9 @@ fn rdma_read_and_write() {
         .post_write(
             ours,
             2,
-            &near,
-            0,
-            text.len(),
+            near.slice(..text.len()).unwrap(),
             SendFlags::SIGNALED,
-            target.addr(),
-            target.rkey(),
+            target.remote(0),
         )
         .unwrap();
     assert_eq!(

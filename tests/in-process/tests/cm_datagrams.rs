@@ -156,9 +156,7 @@ fn a_service_is_found_and_answers() {
             .post_ud_send(
                 request.id,
                 9,
-                &reply,
-                0,
-                3,
+                reply.slice(..3).unwrap(),
                 SendFlags::SIGNALED,
                 &ah,
                 got.imm_data,
@@ -450,7 +448,8 @@ fn synchronous_endpoints() {
             let back = cm.ah_attr_from_wc(&got, &grh).unwrap();
             let ah = cm.device().create_ah(&back).unwrap();
             let (len, from) = (got.byte_len as usize - GRH, got.src_qp.number());
-            cm.post_ud_send(id, 2, &room, GRH, len, SendFlags::SIGNALED, &ah, from)
+            let echo = room.slice(GRH..GRH + len).unwrap();
+            cm.post_ud_send(id, 2, echo, SendFlags::SIGNALED, &ah, from)
                 .unwrap();
             assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
             cm.destroy_ep(id).unwrap();
@@ -475,7 +474,8 @@ fn synchronous_endpoints() {
         let there = cm.event(id).unwrap().unwrap();
         assert_eq!(there.event, EventType::Established);
         let ah = cm.device().create_ah(&there.ud.ah_attr).unwrap();
-        cm.post_ud_send(id, 2, &out, 0, 5, SendFlags::SIGNALED, &ah, there.ud.qp_num)
+        let out = out.slice(..).unwrap();
+        cm.post_ud_send(id, 2, out, SendFlags::SIGNALED, &ah, there.ud.qp_num)
             .unwrap();
         assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
         assert_eq!(cm.get_recv_comp(id).unwrap().byte_len as usize, GRH + 5);

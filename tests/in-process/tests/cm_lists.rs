@@ -56,14 +56,7 @@ fn messages_in_pieces() {
     assert_eq!(&bytes, b"worlhell");
 
     pair.cms[0]
-        .post_writev(
-            ours,
-            3,
-            &pieces,
-            SendFlags::SIGNALED,
-            far.addr(),
-            far.rkey(),
-        )
+        .post_writev(ours, 3, &pieces, SendFlags::SIGNALED, far.remote(0))
         .unwrap();
     sent(&mut pair, ours);
     far.copy_out(0, &mut bytes).unwrap();
@@ -71,14 +64,7 @@ fn messages_in_pieces() {
 
     source.copy_in(0, b"12345678").unwrap();
     pair.cms[0]
-        .post_readv(
-            ours,
-            4,
-            &pieces,
-            SendFlags::SIGNALED,
-            source.addr(),
-            source.rkey(),
-        )
+        .post_readv(ours, 4, &pieces, SendFlags::SIGNALED, source.remote(0))
         .unwrap();
     sent(&mut pair, ours);
     near.copy_out(0, &mut bytes).unwrap();

@@ -130,7 +130,14 @@ impl<R: Resolver> Nodes<R> {
         self.cms[1].post_recv(to, 3, &room, 0, GRH + 16).unwrap();
         let ah = self.cms[0].device().create_ah(&there.ah_attr).unwrap();
         self.cms[0]
-            .post_ud_send(from, 4, &out, 0, 5, SendFlags::SIGNALED, &ah, there.qp_num)
+            .post_ud_send(
+                from,
+                4,
+                out.slice(..).unwrap(),
+                SendFlags::SIGNALED,
+                &ah,
+                there.qp_num,
+            )
             .unwrap();
         let end = self.world.now() + SECOND;
         let sent = self.cms[0].get_send_comp_until(from, end).unwrap();

@@ -11,7 +11,7 @@ use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
 use bareverbs_core::qp::send::Batch;
 use bareverbs_core::qp::{Destination, Inline, Rc, Remote, SendFlags};
 use bareverbs_core::wc::Wc;
-use bareverbs_core::{Platform, Qpn, RKey};
+use bareverbs_core::{Platform, Qpn};
 
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
@@ -108,25 +108,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(self.batch(id)?.send(context, flags, Inline(data))?)
     }
 
-    /// Reads the other end's memory into a piece of a buffer (`rdma_post_read`).
-    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    /// Reads `remote` memory of the other end into `local` memory (`rdma_post_read`), a piece of a buffer
+    /// ([`Buffer::slice`]).
     pub fn post_read(
         &mut self,
         id: CmId,
         context: u64,
-        buffer: &Buffer<'_, P>,
-        offset: usize,
-        len: usize,
+        local: Sge,
         flags: SendFlags,
-        remote_addr: u64,
-        rkey: RKey,
+        remote: Remote,
     ) -> Result<(), RdmaError> {
-        let sge = piece(buffer, offset, len)?;
-        let remote = Remote {
-            addr: remote_addr,
-            rkey,
-        };
-        Ok(self.batch(id)?.read(context, flags, remote, &[sge])?)
+        self.post_readv(id, context, &[local], flags, remote)
     }
 
     /// Reads the other end's memory into several pieces (`rdma_post_readv`).
@@ -136,35 +128,22 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         context: u64,
         sges: &[Sge],
         flags: SendFlags,
-        remote_addr: u64,
-        rkey: RKey,
+        remote: Remote,
     ) -> Result<(), RdmaError> {
-        let remote = Remote {
-            addr: remote_addr,
-            rkey,
-        };
         Ok(self.batch(id)?.read(context, flags, remote, sges)?)
     }
 
-    /// Writes a piece of a buffer into the other end's memory (`rdma_post_write`).
-    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    /// Writes `local` memory, a piece of a buffer ([`Buffer::slice`]), into `remote` memory of the other end
+    /// (`rdma_post_write`).
     pub fn post_write(
         &mut self,
         id: CmId,
         context: u64,
-        buffer: &Buffer<'_, P>,
-        offset: usize,
-        len: usize,
+        local: Sge,
         flags: SendFlags,
-        remote_addr: u64,
-        rkey: RKey,
+        remote: Remote,
     ) -> Result<(), RdmaError> {
-        let sge = piece(buffer, offset, len)?;
-        let remote = Remote {
-            addr: remote_addr,
-            rkey,
-        };
-        Ok(self.batch(id)?.write(context, flags, remote, sge)?)
+        Ok(self.batch(id)?.write(context, flags, remote, local)?)
     }
 
     /// Writes several pieces into the other end's memory (`rdma_post_writev`).
@@ -174,13 +153,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         context: u64,
         sges: &[Sge],
         flags: SendFlags,
-        remote_addr: u64,
-        rkey: RKey,
+        remote: Remote,
     ) -> Result<(), RdmaError> {
-        let remote = Remote {
-            addr: remote_addr,
-            rkey,
-        };
         let mut batch = self.batch(id)?;
         match sges {
             [sge] => batch.write(context, flags, remote, *sge)?,
@@ -189,28 +163,25 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// Sends a piece of a buffer as a datagram (`rdma_post_ud_send`) to the QP `remote_qpn` at the end of `ah`, with the Q_Key
-    /// of all datagrams between ids ([`UDP_QKEY`]). The receiver's buffer has 40 bytes more in front.
-    #[expect(clippy::too_many_arguments, reason = "librdmacm's")]
+    /// Sends `local` memory, a piece of a buffer ([`Buffer::slice`]), as a datagram (`rdma_post_ud_send`) to the QP
+    /// `remote_qpn` at the end of `ah`, with the Q_Key of all datagrams between ids ([`UDP_QKEY`]). The receiver's buffer has
+    /// 40 bytes more in front.
     pub fn post_ud_send(
         &mut self,
         id: CmId,
         context: u64,
-        buffer: &Buffer<'_, P>,
-        offset: usize,
-        len: usize,
+        local: Sge,
         flags: SendFlags,
         ah: &AddressHandle,
         remote_qpn: u32,
     ) -> Result<(), RdmaError> {
-        let sge = piece(buffer, offset, len)?;
         let to = Destination {
             ah,
             remote_qpn: Qpn::from_low_bits(remote_qpn),
             remote_qkey: UDP_QKEY,
         };
         let mut batch = self.ud_endpoint(id)?.qp.send_queue().batch();
-        Ok(batch.send_to(context, flags, to, sge)?)
+        Ok(batch.send_to(context, flags, to, local)?)
     }
 
     /// Where an id's work requests go. Each call writes the one that it is about, so that a program carries those that it

@@ -45,6 +45,16 @@ impl<P: Platform> Default for QpInit<'_, '_, P> {
     }
 }
 
+impl<'a, 'd, P: Platform> QpInit<'a, 'd, P> {
+    /// The default, with this CQ for receives: one CQ for many ids.
+    pub fn with_recv_cq(cq: &'a Cq<'d, P>) -> Self {
+        Self {
+            recv_cq: Some(cq),
+            ..Self::default()
+        }
+    }
+}
+
 /// The same for a while: what a listener keeps for its connections.
 #[derive(Debug)]
 pub(crate) struct KeptInit<'d, P: Platform> {

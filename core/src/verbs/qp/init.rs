@@ -22,6 +22,26 @@ pub struct QpInitAttr<'a, 'd, P: Platform> {
     pub sq_sig_all: bool,
 }
 
+impl<'a, 'd, P: Platform> QpInitAttr<'a, 'd, P> {
+    /// One CQ for both queues, which hold `depth` work requests of one piece of memory each; every send makes a completion.
+    #[must_use]
+    pub const fn new(cq: &'a Cq<'d, P>, depth: u32) -> Self {
+        Self {
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            cap: QpCap {
+                max_send_wr: depth,
+                max_recv_wr: depth,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            sq_sig_all: true,
+        }
+    }
+}
+
 /// The same by handles, for whoever does not own CQs and SRQ.
 pub struct QpInitHandles<'d, P: Platform> {
     /// The CQ for sends.

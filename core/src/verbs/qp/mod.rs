@@ -29,6 +29,7 @@
 
 pub mod attr;
 pub mod caps;
+mod connect;
 pub(crate) mod create;
 mod init;
 mod kind;
@@ -46,6 +47,7 @@ mod xrc;
 
 pub use attr::{QpAttr, QueriedQp};
 pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+pub use connect::Endpoint;
 pub use create::Qp;
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
 pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud, XrcRecv, XrcSend};

@@ -9,8 +9,8 @@ use super::refusal::{Trouble, wrong};
 use crate::ModelPlatform;
 use bareverbs_core::{
     Access, AhAttr, Buffer, Cq, CqInit, Gid, Mtu, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpState, QpType, Qpn, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr,
-    VectorSet, Wc, WcStatus,
+    QpInitAttr, QpState, Qpn, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr, VectorSet,
+    Wc, WcStatus,
 };
 
 /// Nothing takes longer than that, whatever the card does.
@@ -140,7 +140,7 @@ fn connect(ends: &mut [End<'_>; 4], path: &Path) -> Result<(), Trouble> {
 
 impl End<'_> {
     fn connect(&mut self, peer: Qpn, path: &Path) -> Result<(), Trouble> {
-        let mut attr = QpAttr {
+        let attr = QpAttr {
             path_mtu: path.mtu,
             dest_qp_num: peer,
             // Soon over the end.
@@ -157,18 +157,7 @@ impl End<'_> {
             port_num: 1,
             ..QpAttr::DEFAULT
         };
-        for to in [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts] {
-            attr.qp_state = to;
-            let row = bareverbs_core::qp::transition(Rc::KIND, self.qp.state(), to);
-            let Some(row) = row else {
-                return wrong(format!(
-                    "no transition from {:?} to {to:?}",
-                    self.qp.state()
-                ));
-            };
-            self.qp.modify(&attr, row.required | QpAttrMask::STATE)?;
-        }
-        Ok(())
+        Ok(self.qp.bring_to_rts(&attr)?)
     }
 
     fn post(&mut self, wr_id: u64, op: SendOp<'_>, at: usize, len: usize) -> Result<(), Trouble> {

@@ -2,8 +2,8 @@
 
 use bareverbs_core::error::OpenFailure;
 use bareverbs_core::{
-    AhAttr, Config, CqInit, Destination, Device, Inline, Mtu, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpState, QpType, Rc, Remote, Resources, Ud, WcOpcode,
+    AhAttr, Config, CqInit, Destination, Device, Inline, Mtu, QpAttr, QpCap, QpInitAttr, Rc,
+    Remote, Resources, Ud, WcOpcode,
 };
 use bareverbs_in_process::{Builder, World, WriteCombining, bring_up};
 use connectx_model::Config as Card;
@@ -282,12 +282,7 @@ fn what_comes_in_pieces_is_fetched() {
                 ..QpAttr::DEFAULT
             };
             attr.ah_attr.force_loopback = true;
-            for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
-                attr.qp_state = to;
-                let row = bareverbs_core::qp::transition(Rc::KIND, qp.state(), to).expect("a row");
-                let mask = row.required | QpAttrMask::STATE;
-                qp.modify(&attr, mask).expect("modified");
-            }
+            qp.bring_to_rts(&attr).expect("connected");
             let buffer = pd.alloc_buffer(4096, ALL).expect("buffer");
             let remote = Remote {
                 addr: buffer.addr(),

@@ -169,7 +169,14 @@ fn a_datagram_service_is_found_and_answers() {
         .unwrap();
     let ah = nodes.cms[0].device().create_ah(&there.ah_attr).unwrap();
     nodes.cms[0]
-        .post_ud_send(ours, 4, &out, 0, 5, SendFlags::SIGNALED, &ah, there.qp_num)
+        .post_ud_send(
+            ours,
+            4,
+            out.slice(..).unwrap(),
+            SendFlags::SIGNALED,
+            &ah,
+            there.qp_num,
+        )
         .unwrap();
     let end = nodes.world.now() + SECOND;
     let got = nodes.cms[1].get_recv_comp_until(theirs, end).unwrap();

@@ -55,7 +55,14 @@ fn arrives(nodes: &mut Nodes, from: CmId, there: &UdEvent, (node, to): (usize, C
         .unwrap();
     let ah = nodes.cms[0].device().create_ah(&there.ah_attr).unwrap();
     nodes.cms[0]
-        .post_ud_send(from, 4, &out, 0, 5, SendFlags::SIGNALED, &ah, there.qp_num)
+        .post_ud_send(
+            from,
+            4,
+            out.slice(..).unwrap(),
+            SendFlags::SIGNALED,
+            &ah,
+            there.qp_num,
+        )
         .unwrap();
     let end = nodes.world.now() + SECOND;
     let sent = nodes.cms[0].get_send_comp_until(from, end).unwrap();

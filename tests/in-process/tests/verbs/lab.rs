@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, Gid, Mtu, Pd, Qp, QpAttr, QpAttrMask,
-    QpCap, QpInitAttr, QpState, QpType, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Wc,
-    WcOpcode, WcStatus,
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, Gid, Mtu, Pd, Qp, QpAttr, QpCap,
+    QpInitAttr, QpType, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Wc, WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, World, bring_up};
 use connectx_model::Config as Card;
@@ -202,13 +201,7 @@ impl<'d> Lab<'d> {
     ) {
         let mut attr = self.attr(node, remote);
         change(&mut attr);
-        for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
-            attr.qp_state = to;
-            let row =
-                bareverbs_core::qp::transition(T::KIND, qp.state(), to).expect("a transition");
-            qp.modify(&attr, row.required | QpAttrMask::STATE)
-                .expect("modified");
-        }
+        qp.bring_to_rts(&attr).expect("connected");
     }
 
     /// Two connected ends.

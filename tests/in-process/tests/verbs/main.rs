@@ -4,6 +4,7 @@ mod atomics;
 mod completion_queues;
 mod damage;
 mod datagrams;
+mod endpoints;
 mod errors;
 mod lab;
 mod memory_keys;

@@ -424,11 +424,12 @@ impl Managers {
         for operation in [Operation::Read, Operation::Write] {
             let what = format!("{:?}: {operation:?} on a connection", wishes.address);
             let start = scene.frames();
-            let (id, flags, len) = (ends.ids[0], SendFlags::SIGNALED, data.len());
+            let (id, flags) = (ends.ids[0], SendFlags::SIGNALED);
+            let local = near.slice(..data.len()).map_err(|e| e.to_string())?;
             let posted = if operation == Operation::Read {
-                self.cms[0].post_read(id, 3, &near, 0, len, flags, far.addr(), far.rkey())
+                self.cms[0].post_read(id, 3, local, flags, far.remote(0))
             } else {
-                self.cms[0].post_write(id, 4, &near, 0, len, flags, far.addr(), far.rkey())
+                self.cms[0].post_write(id, 4, local, flags, far.remote(0))
             };
             posted.map_err(say)?;
             let end = scene.world.now() + SECOND;
