@@ -1,9 +1,5 @@
 //! Memory that belongs to an object of a device.
 
-// UNSAFETY: the memory is taken out of its owner once, by hand.
-#![expect(unsafe_code)]
-
-use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
 use crate::device::Device;
@@ -14,30 +10,33 @@ use crate::platform::Platform;
 /// [`quarantine`](Self::quarantine) while the device may still use it.
 pub(crate) struct DmaBuffer<'d, P: Platform> {
     device: &'d Device<'d, P>,
-    memory: ManuallyDrop<DmaMemory>,
+    /// [`DmaMemory::NONE`] once it was taken.
+    memory: DmaMemory,
 }
 
 impl<'d, P: Platform> DmaBuffer<'d, P> {
     pub(crate) fn new(device: &'d Device<'d, P>, memory: DmaMemory) -> Self {
-        Self {
-            device,
-            memory: ManuallyDrop::new(memory),
-        }
+        Self { device, memory }
     }
 
     /// The memory, which is then not freed here.
-    pub(crate) fn into_memory(self) -> DmaMemory {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never dropped, so the memory is taken once.
-        unsafe { ManuallyDrop::take(&mut this.memory) }
+    pub(crate) fn into_memory(mut self) -> DmaMemory {
+        self.take_memory()
     }
 
     /// Keeps the memory until the function was torn down, because the device may still use it.
-    pub(crate) fn quarantine(self) {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never dropped, so the memory is taken once.
-        let memory = unsafe { ManuallyDrop::take(&mut this.memory) };
-        this.device.quarantine(memory);
+    pub(crate) fn quarantine(mut self) {
+        let memory = self.take_memory();
+        self.device.quarantine(memory);
+    }
+
+    /// Moves it out of an owner that is about to go, and leaves an empty one there.
+    pub(crate) fn take(&mut self) -> Self {
+        Self::new(self.device, self.take_memory())
+    }
+
+    fn take_memory(&mut self) -> DmaMemory {
+        core::mem::replace(&mut self.memory, DmaMemory::NONE)
     }
 }
 
@@ -52,9 +51,7 @@ impl<P: Platform> Deref for DmaBuffer<'_, P> {
 
 impl<P: Platform> Drop for DmaBuffer<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: taken once, here; the buffer is not used again.
-        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        memory.free(self.device.platform());
+        self.take_memory().free(self.device.platform());
     }
 }
 

@@ -1,11 +1,7 @@
 //! The firmware's objects around a queue: made by one command, destroyed by another, in the order of their owners'
 //! fields.
 
-// UNSAFETY: a queue's memory is taken out of it once, when it is dropped.
-#![expect(unsafe_code)]
-
 use core::alloc::Layout;
-use core::mem::ManuallyDrop;
 
 use bareverbs_firmware_cmds::domain::{AllocTransportDomainIn, DeallocTransportDomainIn};
 use bareverbs_firmware_cmds::rq::DestroyRqIn;
@@ -208,7 +204,7 @@ const CYCLIC: u8 = 1;
 /// A send or receive queue with its memory, which is given back only when the device has let go of it.
 pub(super) struct WorkQueue<'d, P: Platform> {
     object: Object<'d, P>,
-    memory: ManuallyDrop<QueueMemory<'d, P>>,
+    memory: QueueMemory<'d, P>,
 }
 
 impl<'d, P: Platform> WorkQueue<'d, P> {
@@ -224,7 +220,7 @@ impl<'d, P: Platform> WorkQueue<'d, P> {
         match create(TailIn::Qwords(pages.len(), &mut list)) {
             Ok(number) => Ok(Self {
                 object: Object::new(device, kind, number),
-                memory: ManuallyDrop::new(memory),
+                memory,
             }),
             Err(error) => {
                 if error.may_still_happen() {
@@ -254,10 +250,8 @@ impl<P: Platform> Drop for WorkQueue<'_, P> {
             let (kind, number) = (self.object.kind, self.object.number);
             log::warn!("{kind:?} {number:#x} stays with the device: {error}");
         }
-        // SAFETY: taken once, here.
-        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         if self.object.life != Life::Gone {
-            memory.buffer.quarantine();
+            self.memory.buffer.take().quarantine();
         }
     }
 }

@@ -73,6 +73,13 @@ unsafe impl Send for DmaMemory {}
 unsafe impl Sync for DmaMemory {}
 
 impl DmaMemory {
+    /// No memory: what is left behind where some was taken.
+    pub(crate) const NONE: Self = Self(Dma {
+        ptr: NonNull::dangling(),
+        iova: 0,
+        layout: Layout::new::<()>(),
+    });
+
     /// Zeroed memory; `layout`'s alignment holds for both addresses.
     pub(crate) fn alloc<P: Platform + ?Sized>(
         platform: &P,
@@ -96,6 +103,9 @@ impl DmaMemory {
 
     /// Gives the memory back. The caller knows that the device no longer uses it.
     pub(crate) fn free<P: Platform + ?Sized>(self, platform: &P) {
+        if self.len() == 0 {
+            return;
+        }
         // SAFETY: the memory came from this device's platform; the host's use ends here as `self` is consumed, and the
         // device's has ended by the rule in the module's documentation.
         unsafe { platform.dma_free(self.0) }

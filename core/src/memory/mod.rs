@@ -2,5 +2,6 @@
 
 pub(crate) mod blue_flame;
 pub(crate) mod dma;
+pub(crate) mod record;
 pub(crate) mod ring_pages;
 pub(crate) mod slots;

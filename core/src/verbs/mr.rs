@@ -305,7 +305,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             Ok(mkey) => Ok(Buffer {
                 device: self.device,
                 mkey,
-                memory: ManuallyDrop::new(memory),
+                memory,
                 len,
                 access,
             }),
@@ -406,7 +406,7 @@ fn sge(addr: u64, size: usize, lkey: LKey, offset: usize, len: usize) -> Option<
 pub struct Buffer<'d, P: Platform> {
     device: &'d Device<'d, P>,
     mkey: Mkey,
-    memory: ManuallyDrop<DmaBuffer<'d, P>>,
+    memory: DmaBuffer<'d, P>,
     len: usize,
     access: Access,
 }
@@ -547,12 +547,9 @@ impl<P: Platform> Buffer<'_, P> {
 
 impl<P: Platform> Drop for Buffer<'_, P> {
     fn drop(&mut self) {
-        let destroyed = self.mkey.destroy(self.device);
-        // SAFETY: taken once, here.
-        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        if let Err(error) = destroyed {
+        if let Err(error) = self.mkey.destroy(self.device) {
             log::warn!("{} stays registered: {error}", self.lkey());
-            memory.quarantine();
+            self.memory.take().quarantine();
         }
     }
 }

@@ -28,7 +28,8 @@ use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
 
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::{Device, TailIn};
-use crate::memory::dma::{store, write_barrier};
+use crate::memory::dma::store;
+use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{CQ_FAILED, CqSlot};
 use crate::platform::{DmaError, Platform};
@@ -99,8 +100,8 @@ pub struct Cq<'d, P: Platform> {
     pub(crate) cqn: Cqn,
     pub(crate) index: u32,
     pub(crate) device: &'d Device<'d, P>,
-    memory: ManuallyDrop<DmaBuffer<'d, P>>,
-    records: ManuallyDrop<DmaBuffer<'d, P>>,
+    memory: DmaBuffer<'d, P>,
+    records: DmaBuffer<'d, P>,
     init: CqInit,
     /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
     _unshared: PhantomData<Cell<()>>,
@@ -150,8 +151,8 @@ impl<'d, P: Platform> Device<'d, P> {
         let size = ring_size(self, init.cqe)?;
         let memory = ring_memory(self, size)?;
         // A line of its own: consumer index, arm state.
-        let layout =
-            Layout::from_size_align(64, 64).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
+        let layout = Layout::from_size_align(RECORD_LEN, 64)
+            .map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
         let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
         let tables = &self.tables;
         let Some(index) = tables.take_cq() else {
@@ -184,8 +185,9 @@ impl<'d, P: Platform> Device<'d, P> {
             }
         };
         tables.name_cq(index, cqn.number());
-        let record = records.ptr();
-        let ring = Ring::new(memory.ptr(), size, record.as_ptr(), tables.qps, tables.srqs);
+        // SAFETY: all of this memory is the record, and the CQ keeps it for as long as it lives.
+        let record = unsafe { DoorbellRecord::new(records.ptr()) };
+        let ring = Ring::new(memory.ptr(), size, record, tables.qps, tables.srqs);
         let slot = &tables.cqs[index as usize];
         // SAFETY: whatever takes this memory from the CQ takes it from the slot before.
         *slot.ring.lock() = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
@@ -197,8 +199,8 @@ impl<'d, P: Platform> Device<'d, P> {
             cqn,
             index,
             device: self,
-            memory: ManuallyDrop::new(memory),
-            records: ManuallyDrop::new(records),
+            memory,
+            records,
             init,
             _unshared: PhantomData,
         })
@@ -380,9 +382,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             solicited_only,
         });
         let record = CqArmRecord::new(events, solicited_only, ring.ci());
-        // SAFETY: the record line, which lives as long as the CQ.
-        unsafe { store(ring.record, record) };
-        write_barrier();
+        ring.record.arm(record);
         self.device.platform().write_be64(
             self.device.uar().bar_offset() + doorbell::CQ_ARM,
             record.doorbell(self.cqn).0,
@@ -492,7 +492,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
             return Err(CqError::Command(error));
         }
-        let record = self.records.ptr();
+        let record = self.ring().record;
         // SAFETY: as at creation.
         *shared = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
         self.move_to(memory, size);
@@ -539,7 +539,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         ring.move_to(memory.ptr(), size, ring.ci().wrapping_add(1));
         ring.publish(ring.ci());
         // The device has left the old ring: its answer came after the RESIZE completion.
-        drop(core::mem::replace(&mut *self.memory, memory));
+        self.memory = memory;
     }
 
     /// Sets the moderation: an event at the latest `count` completions or `period` microseconds after the first one
@@ -587,11 +587,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             Ok(_) => {
                 *this.slot.ring.lock() = None;
                 this.device.tables.give_cq(this.index);
-                // SAFETY: taken once, `this` is not dropped.
-                unsafe {
-                    ManuallyDrop::drop(&mut this.memory);
-                    ManuallyDrop::drop(&mut this.records);
-                }
+                drop((this.memory.take(), this.records.take()));
                 Ok(())
             }
             Err(error) => Err((ManuallyDrop::into_inner(this), CqError::Command(error))),
@@ -617,21 +613,12 @@ impl<P: Platform> Drop for Cq<'_, P> {
                 }
             };
         *self.slot.ring.lock() = None;
-        // SAFETY: taken once, here.
-        let (memory, records) = unsafe {
-            (
-                ManuallyDrop::take(&mut self.memory),
-                ManuallyDrop::take(&mut self.records),
-            )
-        };
-        if gone {
+        if !gone {
+            self.memory.take().quarantine();
+            self.records.take().quarantine();
+        }
+        if !busy {
             self.device.tables.give_cq(self.index);
-        } else {
-            memory.quarantine();
-            records.quarantine();
-            if !busy {
-                self.device.tables.give_cq(self.index);
-            }
         }
     }
 }

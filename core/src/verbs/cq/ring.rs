@@ -21,6 +21,7 @@ use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, Sy
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
 use crate::memory::dma::{load, read_barrier, store};
+use crate::memory::record::DoorbellRecord;
 use crate::memory::slots::{QpSlot, SRQ_POSTED, SrqSlot, told};
 
 /// Not an opcode of the device's: this driver marks a completion of a queue that is gone.
@@ -60,7 +61,7 @@ pub(crate) struct Ring<'d> {
     end: *mut u8,
     pub(crate) qps: &'d [QpSlot],
     /// Doorbell record: consumer index, then arm state.
-    pub(crate) record: *mut u8,
+    pub(crate) record: DoorbellRecord,
     /// Index of the first CQE in this pass through the ring.
     pass: u32,
     /// Owner bit of this pass through the ring.
@@ -83,7 +84,7 @@ impl<'d> Ring<'d> {
     pub(crate) fn new(
         base: NonNull<u8>,
         size: u32,
-        record: *mut u8,
+        record: DoorbellRecord,
         qps: &'d [QpSlot],
         srqs: &'d [SrqSlot],
     ) -> Self {
@@ -194,12 +195,9 @@ impl<'d> Ring<'d> {
     /// Tells the device how far the ring was consumed.
     #[inline(always)]
     pub(crate) fn publish(&self, consumed: u32) {
-        // Orders the reads of the CQEs given back before the store, too.
-        read_barrier();
         let mut record = CqConsumerRecord(0);
         record.set_consumer(consumed);
-        // SAFETY: the record is ours as long as the CQ lives.
-        unsafe { store(self.record, record) };
+        self.record.consume(record);
     }
 
     /// Hands the next completion to `found` if it is usual, in a straight line without a call: a success of a live QP with

@@ -9,6 +9,7 @@ use bareverbs_firmware_cmds::cqe::{self, OpOwn};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
 use crate::memory::dma::{load, read_barrier};
+use crate::memory::record::DoorbellRecord;
 
 /// Completions are counted with 24 bits.
 const INDEX: u32 = 0xff_ffff;
@@ -17,7 +18,7 @@ const INDEX: u32 = 0xff_ffff;
 #[derive(Debug)]
 pub(crate) struct SharedRing {
     base: NonNull<u8>,
-    record: NonNull<u8>,
+    record: DoorbellRecord,
     size: u32,
 }
 
@@ -28,15 +29,14 @@ impl SharedRing {
     /// A ring of `size` CQEs, a power of two, at `base`, with its doorbell record.
     ///
     /// # Safety
-    /// Both are memory of the device that stays allocated for as long as this value exists.
-    pub(crate) unsafe fn new(base: NonNull<u8>, record: NonNull<u8>, size: u32) -> Self {
+    /// The ring is memory of the device that stays allocated, as its record does, for as long as this value exists.
+    pub(crate) unsafe fn new(base: NonNull<u8>, record: DoorbellRecord, size: u32) -> Self {
         Self { base, record, size }
     }
 
     /// The consumer index that the owner has published.
     fn consumer(&self) -> u32 {
-        // SAFETY: the first word of the record, which is allocated (`new`).
-        unsafe { load::<CqConsumerRecord>(self.record.as_ptr()) }.consumer()
+        self.record.load::<CqConsumerRecord>().consumer()
     }
 
     /// Whether the device has written the CQE with this index, and not yet the one that comes to its place later.

@@ -18,6 +18,7 @@ use bareverbs_firmware_cmds::qp::CreateQpIn;
 use crate::device::xrc_objects::{NO_USER_INDEX, XrcNumbers};
 use crate::device::{Device, TailIn};
 use crate::memory::dma::DmaMemory;
+use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{NONE, QpSlot};
 use crate::platform::{DmaError, Platform};
@@ -61,7 +62,7 @@ impl BlockLayout {
         let sq = sizes.rq_entries as usize * sizes.rq_stride as usize;
         let rings = sq + sizes.sq_blocks as usize * 64;
         let record = rings;
-        let sq_wr_ids = record + 64;
+        let sq_wr_ids = record + RECORD_LEN;
         let wr_entries = (sizes.cap.max_send_wr as usize).next_power_of_two();
         let rq_wr_ids = sq_wr_ids + 8 * wr_entries;
         let rq_entries = if sizes.rq_entries == 0 {
@@ -313,7 +314,7 @@ fn create_with<'d, P: Platform>(
         kind: plan.kind,
         device,
         slot,
-        block: ManuallyDrop::new(block),
+        block,
         index,
         qpn,
         pdn: numbers.pdn,
@@ -409,12 +410,14 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         let base = object.block.ptr().as_ptr();
         // SAFETY: offsets inside the block, by its layout.
         let part = |offset: usize| unsafe { base.add(offset) };
+        // SAFETY: a line of the block, which the object keeps for as long as it and its queues live.
+        let record = unsafe { DoorbellRecord::new(object.block.ptr().add(layout.record)) };
         Self {
             sq: SendQueue {
                 ring: part(layout.sq),
                 wr_ids: part(layout.sq_wr_ids).cast(),
                 heads: part(layout.sq_heads).cast(),
-                record: part(layout.record),
+                record,
                 slot: object.slot,
                 device,
                 doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
@@ -442,7 +445,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
             rq: RecvQueue {
                 ring: part(0),
                 wr_ids: part(layout.rq_wr_ids).cast(),
-                record: part(layout.record),
+                record,
                 slot: object.slot,
                 head: 0,
                 tail: 0,

@@ -1,10 +1,6 @@
 //! What a QP is beside its queues, and how it goes.
 
-// UNSAFETY: the block is taken out of its wrapper when the QP goes.
-#![expect(unsafe_code)]
-
 use core::fmt;
-use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
@@ -25,7 +21,7 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) kind: QpKind,
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) slot: &'d QpSlot,
-    pub(crate) block: ManuallyDrop<DmaBuffer<'d, P>>,
+    pub(crate) block: DmaBuffer<'d, P>,
     /// Index of its slot: the device's user index.
     pub(crate) index: u32,
     pub(crate) qpn: Qpn,
@@ -109,8 +105,8 @@ impl<P: Platform> QpObject<'_, P> {
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
     fn leave(&mut self, gone: bool) {
-        // SAFETY: taken once; the queues, which point into it, are not used again.
-        let block = unsafe { ManuallyDrop::take(&mut self.block) };
+        // The queues, which point into it, are not used again.
+        let block = self.block.take();
         let slot = self.slot;
         if gone {
             goodbye::keep(

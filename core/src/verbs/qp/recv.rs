@@ -6,7 +6,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::memory::dma::{store, write_barrier};
+use crate::memory::record::DoorbellRecord;
 use crate::memory::slots::QpSlot;
 use crate::types::sge::Sge;
 use crate::verbs::qp::payload::put_data;
@@ -29,7 +29,7 @@ pub struct RecvQueue<'d> {
     pub(crate) ring: *mut u8,
     pub(crate) wr_ids: *const AtomicU64,
     /// Its doorbell record.
-    pub(crate) record: *mut u8,
+    pub(crate) record: DoorbellRecord,
     pub(crate) slot: &'d QpSlot,
     /// Next WQE, counted on.
     pub(crate) head: u32,
@@ -217,11 +217,9 @@ impl RecvBatch<'_, '_> {
         }
         queue.head = self.head;
         queue.slot.rq_head.store(self.head, Release);
-        write_barrier();
         let mut record = ReceiveRecord(0);
         record.set_counter(self.head as u16);
-        // SAFETY: the QP's doorbell record, which lives as long as the QP.
-        unsafe { store(queue.record, record) };
+        queue.record.post(record);
     }
 }
 

@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::device::Device;
-use crate::memory::dma::{store, write_barrier};
+use crate::memory::record::DoorbellRecord;
 use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
@@ -49,7 +49,7 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     /// Work request counter, by block.
     pub(crate) heads: *const AtomicU32,
     /// Its doorbell record.
-    pub(crate) record: *mut u8,
+    pub(crate) record: DoorbellRecord,
     pub(crate) slot: &'d QpSlot,
     /// For its doorbells.
     pub(crate) device: &'d Device<'d, P>,
@@ -276,11 +276,9 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let queue = &mut *self.queue;
         let first = core::mem::replace(&mut queue.block, self.block);
         let head = core::mem::replace(&mut queue.head, self.head);
-        write_barrier();
         let mut record = SendRecord(0);
         record.set_counter(self.block as u16);
-        // SAFETY: the QP's doorbell record, which lives as long as the QP.
-        unsafe { store(queue.record, record) };
+        queue.record.post(record);
         if P::WRITE_COMBINING && queue.blue_flame != 0 {
             queue.ring_write_combining(first, self.head.wrapping_sub(head), self.last);
         } else {

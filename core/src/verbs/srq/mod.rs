@@ -142,7 +142,7 @@ pub struct Srq<'d, P: Platform> {
     pub(crate) index: u32,
     srqn: Srqn,
     object: Object,
-    memory: ManuallyDrop<DmaBuffer<'d, P>>,
+    memory: DmaBuffer<'d, P>,
     record: usize,
     pdn: u32,
     /// First and last WQE of the free list. The last one is never posted, so that the device's chain always ends in
@@ -321,7 +321,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             index,
             srqn,
             object,
-            memory: ManuallyDrop::new(memory),
+            memory,
             record: layout.record,
             pdn: self.pdn().number(),
             head: 0,
@@ -548,8 +548,7 @@ impl<P: Platform> Srq<'_, P> {
 
     /// The host's part of destruction. Pollers may still hold pins; the last one frees the memory.
     fn leave(&mut self, gone: bool) {
-        // SAFETY: taken once; the handle is not used again.
-        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        let memory = self.memory.take();
         if !gone {
             // The memory stays, so pollers may go on looking at it; the slot is lost with it.
             memory.quarantine();
