@@ -130,6 +130,13 @@ impl DmaMemory {
         self.0.ptr
     }
 
+    /// Where the host sees what lies at `offset`, which is in the memory or just behind it.
+    pub(crate) fn part<T>(&self, offset: usize) -> NonNull<T> {
+        debug_assert!(offset <= self.len());
+        // SAFETY: at most the end of the allocation.
+        unsafe { self.0.ptr.add(offset.min(self.len())) }.cast()
+    }
+
     /// Where the device sees it.
     #[inline]
     pub(crate) fn iova(&self) -> u64 {

@@ -3,5 +3,7 @@
 pub(crate) mod blue_flame;
 pub(crate) mod dma;
 pub(crate) mod record;
+pub(crate) mod recv_ring;
 pub(crate) mod ring_pages;
+mod segment;
 pub(crate) mod slots;

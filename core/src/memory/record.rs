@@ -27,6 +27,8 @@ pub(crate) struct DoorbellRecord(NonNull<u8>);
 
 // SAFETY: all access is by single volatile loads and stores of words, to memory that no thread owns (`new`).
 unsafe impl Send for DoorbellRecord {}
+// SAFETY: as above.
+unsafe impl Sync for DoorbellRecord {}
 
 impl DoorbellRecord {
     /// The record at `at`.

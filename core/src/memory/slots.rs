@@ -12,7 +12,11 @@
 //! What arrives for an XRC SRQ completes in a CQ of the SRQ's, under the number of one QP or another. Such an SRQ takes a
 //! [`QpSlot`] beside its own, which stands for all of them, so that it too says goodbye to its CQ.
 
+// UNSAFETY: follows pointers to the arrays of queues, which lie in the queues' memory.
+#![expect(unsafe_code)]
+
 use crate::verbs::cq::shared::SharedRing;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -253,7 +257,7 @@ pub struct SrqSlot {
     /// Number of WQEs minus 1.
     pub(crate) mask: AtomicU32,
     /// Head of the stack of consumed WQEs (index + 1), which the queue's owner takes as a whole.
-    pub(crate) returned: AtomicU32,
+    returned: AtomicU32,
     /// QPs that receive from it.
     pub(crate) users: AtomicU32,
     /// Whoever may still look at its memory: the handle, and each QP until its CQs have said goodbye.
@@ -265,16 +269,16 @@ pub struct SrqSlot {
     /// Its length.
     pub(crate) block_len: AtomicUsize,
     /// By WQE.
-    pub(crate) wr_ids: AtomicPtr<AtomicU64>,
+    wr_ids: AtomicPtr<AtomicU64>,
     /// By WQE: [`SRQ_POSTED`] while the device may use it, else the link of the stack (index + 1).
-    pub(crate) states: AtomicPtr<AtomicU32>,
+    states: AtomicPtr<AtomicU32>,
     /// The device's last limit event, not yet looked at.
     pub(crate) limit_reached: AtomicU32,
     next: AtomicU32,
 }
 
 /// State of an SRQ WQE that the device may use.
-pub(crate) const SRQ_POSTED: u32 = u32::MAX;
+const SRQ_POSTED: u32 = u32::MAX;
 
 impl SrqSlot {
     /// Alignment of the DMA blocks that slots keep. The context of a receive memory pool has one bit less than others to
@@ -297,6 +301,70 @@ impl SrqSlot {
             states: AtomicPtr::new(core::ptr::null_mut()),
             limit_reached: AtomicU32::new(0),
             next: AtomicU32::new(0),
+        }
+    }
+
+    /// Says where the SRQ keeps identifiers and states, each by WQE.
+    ///
+    /// # Safety
+    /// Both have `entries` elements (a power of two) and stay allocated until the last pin is gone. Before that no WQE is
+    /// posted and no completion names this slot; afterwards neither happens again.
+    pub(crate) unsafe fn publish(
+        &self,
+        wr_ids: NonNull<AtomicU64>,
+        states: NonNull<AtomicU32>,
+        entries: u32,
+    ) {
+        self.wr_ids.store(wr_ids.as_ptr(), Release);
+        self.states.store(states.as_ptr(), Release);
+        self.mask.store(entries - 1, Relaxed);
+    }
+
+    /// The state of a WQE of an SRQ that was published.
+    fn state(&self, index: u32) -> &AtomicU32 {
+        let at = (index & self.mask.load(Relaxed)) as usize;
+        // SAFETY: the masked index lies inside the array (`publish`).
+        unsafe { &*self.states.load(Acquire).add(at) }
+    }
+
+    /// Hands a WQE to the device, as far as completions are concerned: the doorbell record comes later.
+    pub(crate) fn post(&self, index: u32) {
+        self.state(index).store(SRQ_POSTED, Release);
+    }
+
+    /// A WQE has completed: takes it back, for [`take_returned`](Self::take_returned). Its identifier, or `None` if the
+    /// device does not hold it.
+    pub(crate) fn complete(&self, counter: u16) -> Option<u64> {
+        let index = u32::from(counter);
+        if index > self.mask.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: the index lies inside the array (`publish`).
+        let wr_id = unsafe { (*self.wr_ids.load(Acquire).add(index as usize)).load(Relaxed) };
+        let state = self.state(index);
+        // Whoever turns the state takes the entry; a second completion for it finds it taken.
+        state
+            .compare_exchange(SRQ_POSTED, 0, AcqRel, Relaxed)
+            .ok()?;
+        let mut head = self.returned.load(Relaxed);
+        loop {
+            state.store(head, Relaxed);
+            match self
+                .returned
+                .compare_exchange_weak(head, index + 1, Release, Relaxed)
+            {
+                Ok(_) => return Some(wr_id),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes all WQEs that completions gave back, the last one first.
+    pub(crate) fn take_returned(&self, mut each: impl FnMut(u32)) {
+        let mut link = self.returned.swap(0, AcqRel);
+        while let Some(index) = link.checked_sub(1) {
+            link = self.state(index).load(Acquire);
+            each(index);
         }
     }
 }

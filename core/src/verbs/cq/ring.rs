@@ -22,7 +22,7 @@ use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
 use crate::memory::dma::{load, read_barrier, store};
 use crate::memory::record::DoorbellRecord;
-use crate::memory::slots::{QpSlot, SRQ_POSTED, SrqSlot, told};
+use crate::memory::slots::{QpSlot, SrqSlot, told};
 
 /// Not an opcode of the device's: this driver marks a completion of a queue that is gone.
 const VOID: u8 = 7;
@@ -288,7 +288,7 @@ impl<'d> Ring<'d> {
             | Opcode::ResponderSendImmediate
             | Opcode::ResponderSendInvalidate
             | Opcode::ResponderError => match self.srqs.get(slot.srq.load(Relaxed) as usize) {
-                Some(srq) => shared_completion(srq, counter),
+                Some(srq) => srq.complete(counter),
                 None if slot.is_source() => None,
                 None if op != Opcode::ResponderError => receive_completion(slot, counter),
                 // A flushed receive need not name its WQE; they come in order anyway.
@@ -327,7 +327,7 @@ impl<'d> Ring<'d> {
             return;
         };
         if let Some(srq) = self.srqs.get(slot.srq.load(Relaxed) as usize) {
-            shared_completion(srq, tail.wqe_counter());
+            let _ = srq.complete(tail.wqe_counter());
         }
     }
 
@@ -428,37 +428,6 @@ fn receive_completion(slot: &QpSlot, counter: u16) -> Option<u64> {
         unsafe { (*slot.rq_wr_ids.load(Relaxed).add((tail & mask) as usize)).load(Relaxed) };
     slot.rq_tail.store(tail.wrapping_add(1), Release);
     Some(wr_id)
-}
-
-/// A work request of an SRQ has completed: takes its entry back. `None` if the device does not hold it.
-fn shared_completion(srq: &SrqSlot, counter: u16) -> Option<u64> {
-    let index = u32::from(counter);
-    if index > srq.mask.load(Relaxed) {
-        return None;
-    }
-    // SAFETY: QPs keep the SRQ's memory alive (`SrqSlot::pins`), which holds `mask + 1` of each.
-    let (wr_id, state) = unsafe {
-        let at = index as usize;
-        (
-            (*srq.wr_ids.load(Acquire).add(at)).load(Relaxed),
-            &*srq.states.load(Acquire).add(at),
-        )
-    };
-    // Whoever turns the state takes the entry; a second completion for it finds it taken.
-    state
-        .compare_exchange(SRQ_POSTED, 0, AcqRel, Relaxed)
-        .ok()?;
-    let mut head = srq.returned.load(Relaxed);
-    loop {
-        state.store(head, Relaxed);
-        match srq
-            .returned
-            .compare_exchange_weak(head, index + 1, Release, Relaxed)
-        {
-            Ok(_) => return Some(wr_id),
-            Err(now) => head = now,
-        }
-    }
 }
 
 /// Notes at its QP that a completion tells of an error, for [`Qp::state`](crate::verbs::qp::Qp::state).

@@ -19,6 +19,7 @@ use crate::device::xrc_objects::{NO_USER_INDEX, XrcNumbers};
 use crate::device::{Device, TailIn};
 use crate::memory::dma::DmaMemory;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
+use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{NONE, QpSlot};
 use crate::platform::{DmaError, Platform};
@@ -29,12 +30,12 @@ use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::verbs::qp::kind::QpType;
 use crate::verbs::qp::object::{DestroyQpError, QpObject};
-use crate::verbs::qp::recv::{RecvQueue, terminator};
+use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::send::SendQueue;
 use crate::verbs::qp::state::QpState;
 use crate::verbs::srq::SrqHandle;
 use bareverbs_firmware_cmds::doorbell;
-use bareverbs_firmware_cmds::numbers::{Pdn, Qpn, Xrcdn};
+use bareverbs_firmware_cmds::numbers::{LKey, Pdn, Qpn, Xrcdn};
 use bareverbs_firmware_cmds::values::{PathMigration, RqType, TimestampFormat};
 use bareverbs_firmware_cmds::wqe::{ControlWord, completion};
 
@@ -410,8 +411,21 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         let base = object.block.ptr().as_ptr();
         // SAFETY: offsets inside the block, by its layout.
         let part = |offset: usize| unsafe { base.add(offset) };
-        // SAFETY: a line of the block, which the object keeps for as long as it and its queues live.
-        let record = unsafe { DoorbellRecord::new(object.block.ptr().add(layout.record)) };
+        let recv_parts = RecvRingParts {
+            lists: object.block.ptr(),
+            wr_ids: object.block.part(layout.rq_wr_ids),
+            entries: sizes.rq_entries.max(1),
+            log_stride: sizes.rq_stride.max(16).ilog2() as u8,
+            max_sge: sizes.cap.max_recv_sge as u16,
+            terminator: LKey(device.list_terminator),
+        };
+        // SAFETY: the parts lie in the block as `BlockLayout` divides it, and the object keeps the block for as long as it
+        // and its queues live. A queue without WQEs has the record's line for a ring, which is never posted to: it has
+        // no room.
+        let (recv_ring, record) = unsafe {
+            let record = DoorbellRecord::new(object.block.part(layout.record));
+            (RecvRing::new(recv_parts), record)
+        };
         Self {
             sq: SendQueue {
                 ring: part(layout.sq),
@@ -443,17 +457,12 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 kind: PhantomData,
             },
             rq: RecvQueue {
-                ring: part(0),
-                wr_ids: part(layout.rq_wr_ids).cast(),
+                ring: recv_ring,
                 record,
                 slot: object.slot,
                 head: 0,
                 tail: 0,
-                mask: sizes.rq_entries.max(1) - 1,
                 room: 0,
-                shift: sizes.rq_stride.max(16).ilog2() as u8,
-                max_sge: sizes.cap.max_recv_sge as u16,
-                terminator: terminator(device.list_terminator),
             },
             object,
         }

@@ -5,7 +5,7 @@
 //! are polled by others, perhaps on other threads; they only push the WQE on a stack in the SRQ's slot, and the owner
 //! appends them to the list when it next runs short.
 
-// UNSAFETY: WQEs are written to raw memory shared with the device.
+// UNSAFETY: says which parts of its memory are the ring and what pollers share.
 #![expect(unsafe_code)]
 
 mod context;
@@ -17,7 +17,6 @@ use core::alloc::Layout;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use bareverbs_firmware_cmds::srq::{
     ArmRqIn, ArmXrcSrqIn, DestroyRmpIn, DestroySrqIn, DestroyXrcSrqIn, ModifyRmpIn, QueryRmpIn,
@@ -26,19 +25,20 @@ use bareverbs_firmware_cmds::srq::{
 
 use crate::device::Device;
 use crate::device::dma_buffer::DmaBuffer;
-use crate::memory::dma::write_barrier;
+use crate::memory::record::{DoorbellRecord, RECORD_LEN};
+use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::ring_pages::{PageOffset, RingPages};
-use crate::memory::slots::{NONE, SOURCE, SRQ_POSTED, SrqSlot};
+use crate::memory::slots::{NONE, SOURCE, SrqSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::types::sge::Sge;
 use crate::verbs::cq::{Cq, count_user, goodbye};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::CapError;
-use crate::verbs::qp::recv::{check_list, put_list, terminator};
+use crate::verbs::qp::recv::check_list;
 use crate::verbs::qp::wr::{BadWr, PostError, RecvWr};
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
-use bareverbs_firmware_cmds::numbers::{Srqn, Xrcdn};
+use bareverbs_firmware_cmds::numbers::{LKey, Srqn, Xrcdn};
 use bareverbs_firmware_cmds::values::{ArmRq, ArmXrcSrq, RmpState};
 use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, SrqNextWord};
 use context::RingContext;
@@ -143,7 +143,8 @@ pub struct Srq<'d, P: Platform> {
     srqn: Srqn,
     object: Object,
     memory: DmaBuffer<'d, P>,
-    record: usize,
+    ring: RecvRing,
+    record: DoorbellRecord,
     pdn: u32,
     /// First and last WQE of the free list. The last one is never posted, so that the device's chain always ends in
     /// a link that can still be set.
@@ -154,12 +155,7 @@ pub struct Srq<'d, P: Platform> {
     shift: u8,
     entries: u32,
     max_sge: u32,
-    /// See [`terminator`].
-    terminator: u64,
 }
-
-// SAFETY: the memory is the handle's; what pollers share with it are atomics.
-unsafe impl<P: Platform + Sync> Send for Srq<'_, P> {}
 
 /// Where things lie in an SRQ's block: ring, record, identifiers, states.
 struct SrqLayout {
@@ -172,7 +168,7 @@ struct SrqLayout {
 impl SrqLayout {
     const fn new(entries: usize, stride: usize) -> Self {
         let record = (entries * stride).next_multiple_of(64);
-        let wr_ids = record + 64;
+        let wr_ids = record + RECORD_LEN;
         let states = wr_ids + 8 * entries;
         Self {
             record,
@@ -293,15 +289,23 @@ impl<'d, P: Platform> Pd<'d, P> {
             }
         };
         let slot = &tables.srqs[index as usize];
-        let base = memory.ptr().as_ptr();
-        // SAFETY: offsets inside the block, by its layout.
-        unsafe {
-            slot.wr_ids
-                .store(base.add(layout.wr_ids).cast::<AtomicU64>(), Release);
-            slot.states
-                .store(base.add(layout.states).cast::<AtomicU32>(), Release);
-        }
-        slot.mask.store(entries - 1, Relaxed);
+        let wr_ids = memory.part(layout.wr_ids);
+        let parts = RecvRingParts {
+            // Behind the link.
+            lists: memory.part(SEGMENT_UNIT),
+            wr_ids,
+            entries,
+            log_stride: stride.ilog2() as u8,
+            max_sge: (stride / 16 - 1) as u16,
+            terminator: LKey(device.list_terminator),
+        };
+        // SAFETY: the parts lie in the block as `SrqLayout` divides it. The SRQ keeps the block until it goes, and leaves
+        // it to the slot then, which frees it with the last pin.
+        let (ring_of_lists, record) = unsafe {
+            slot.publish(wr_ids, memory.part(layout.states), entries);
+            let record = DoorbellRecord::new(memory.part(layout.record));
+            (RecvRing::new(parts), record)
+        };
         slot.pins.store(1, Relaxed);
         slot.key.store(srqn.number(), Release);
         if let (Object::Xrc { source, .. }, Some((_, cq))) = (object, xrc) {
@@ -322,7 +326,8 @@ impl<'d, P: Platform> Pd<'d, P> {
             srqn,
             object,
             memory,
-            record: layout.record,
+            ring: ring_of_lists,
+            record,
             pdn: self.pdn().number(),
             head: 0,
             tail: (entries - 1) as u16,
@@ -330,7 +335,6 @@ impl<'d, P: Platform> Pd<'d, P> {
             shift: stride.ilog2() as u8,
             entries,
             max_sge: stride / 16 - 1,
-            terminator: terminator(device.list_terminator),
         })
     }
 }
@@ -389,43 +393,29 @@ impl<P: Platform> Srq<'_, P> {
                 });
             }
         }
-        check_list(sges, self.max_sge as usize)?;
-        let at = usize::from(self.head);
-        let next = SrqNextWord(self.memory.read_be32(at << self.shift)).next_wqe_index();
-        // SAFETY: the head of the free list is below `entries`, as the masked links are; the WQE is the host's, and
-        // behind its link there is room for `max_sge` segments.
-        unsafe {
-            let wqe = self
-                .memory
-                .ptr()
-                .as_ptr()
-                .add((at << self.shift) + SEGMENT_UNIT);
-            put_list(wqe, sges, self.max_sge as usize, self.terminator);
-            (*self.slot.wr_ids.load(Relaxed).add(at)).store(wr_id, Relaxed);
-            (*self.slot.states.load(Relaxed).add(at)).store(SRQ_POSTED, Release);
-        }
+        check_list(sges, self.ring.max_sge())?;
+        let at = usize::from(self.head) << self.shift;
+        let next = SrqNextWord(self.memory.read_be32(at)).next_wqe_index();
+        self.ring.write(self.head.into(), wr_id, sges);
+        self.slot.post(self.head.into());
         self.head = next & (self.entries - 1) as u16;
         self.counter = self.counter.wrapping_add(1);
         Ok(())
     }
 
     fn ring(&self) {
-        write_barrier();
         let mut record = ReceiveRecord(0);
         record.set_counter(self.counter);
-        self.memory.write_be32(self.record, record.0);
+        self.record.post(record);
     }
 
     /// Appends the WQEs that completions gave back to the free list.
     fn take_back(&mut self) {
-        let mut link = self.slot.returned.swap(0, AcqRel);
-        while let Some(index) = link.checked_sub(1) {
-            // SAFETY: pushed indexes were checked against the mask.
-            link = unsafe { (*self.slot.states.load(Relaxed).add(index as usize)).load(Acquire) };
+        self.slot.take_returned(|index| {
             self.memory
                 .write_be32(usize::from(self.tail) << self.shift, link_to(index));
             self.tail = index as u16;
-        }
+        });
     }
 
     /// Arms the limit: an event comes once fewer than `limit` receives are left (`ibv_modify_srq` with `SRQ_LIMIT`).
