@@ -24,20 +24,16 @@
 //! register 1 is BlueFlame's, and whoever finds it taken rings the 8-byte doorbell of register 0 instead, which needs no
 //! owner; nobody waits. The register's two buffers alternate, so that the device may still be busy with the one.
 
-// UNSAFETY: reads WQEs back from raw memory shared with the device.
-#![expect(unsafe_code)]
-
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use bareverbs_firmware_cmds::doorbell::{self, UAR_SIZE};
 use bareverbs_firmware_cmds::numbers::UarIndex;
 
+use crate::memory::send_ring::SendRing;
 use crate::platform::Platform;
 use bareverbs_firmware_cmds::wqe::BASIC_BLOCK as BLOCK;
 
-/// Words of a block.
-const WORDS: usize = BLOCK / 8;
 /// Blocks that are written at most: a buffer of the usual register.
 const MOST_BLOCKS: usize = 4;
 /// The register whose two buffers take WQEs. The first is for doorbells of 8 bytes.
@@ -101,15 +97,11 @@ impl BlueFlame {
     /// The WQE is read back from the ring, where it was written a moment ago and where coherent memory has it in the
     /// processor's nearest cache. A copy beside the ring would be paid for by every post, also by those that turn out too
     /// long or to be one of a list.
-    ///
-    /// # Safety
-    /// `ring` is a ring of `mask + 1` blocks that belongs to the caller.
     #[inline(always)]
-    pub(crate) unsafe fn write<P: Platform>(
+    pub(crate) fn write<P: Platform>(
         &self,
         platform: &P,
-        ring: *const u8,
-        mask: u16,
+        ring: &SendRing,
         first: u32,
         blocks: u32,
     ) -> bool {
@@ -117,46 +109,20 @@ impl BlueFlame {
         if at == TAKEN {
             return false;
         }
-        // SAFETY: the caller's promise.
-        unsafe {
-            if blocks == 1 {
-                let words = block(ring, mask, first);
-                platform.write_combining(at as usize, &words);
-            } else {
-                write_long(platform, at, ring, mask, first, blocks);
-            }
+        if blocks == 1 {
+            platform.write_combining(at as usize, &ring.block(first));
+        } else {
+            write_long(platform, at, ring, first, blocks);
         }
         self.next.store(at ^ self.buffer, Release);
         true
     }
 }
 
-/// Reads a block of a ring.
-///
-/// # Safety
-/// `ring` is a ring of `mask + 1` blocks that belongs to the caller.
-#[inline(always)]
-unsafe fn block(ring: *const u8, mask: u16, number: u32) -> [u64; WORDS] {
-    let at = usize::from(number as u16 & mask) * BLOCK;
-    // SAFETY: the masked block lies inside the ring, rings are aligned to blocks, and the device only reads this one.
-    unsafe { ring.add(at).cast::<[u64; WORDS]>().read() }
-}
-
 /// Writes a WQE of several blocks. Out of line, as the code is long and such WQEs take their time anyway.
-///
-/// # Safety
-/// As [`BlueFlame::write`].
 #[inline(never)]
-unsafe fn write_long<P: Platform>(
-    platform: &P,
-    at: u32,
-    ring: *const u8,
-    mask: u16,
-    first: u32,
-    blocks: u32,
-) {
-    // SAFETY: the caller's promise, for this whole function.
-    let block = |number: u32| unsafe { block(ring, mask, first.wrapping_add(number)) };
+fn write_long<P: Platform>(platform: &P, at: u32, ring: &SendRing, first: u32, blocks: u32) {
+    let block = |number: u32| ring.block(first.wrapping_add(number));
     let at = at as usize;
     match blocks {
         2 => platform.write_combining(at, [block(0), block(1)].as_flattened()),
@@ -166,12 +132,16 @@ unsafe fn write_long<P: Platform>(
 }
 
 #[cfg(test)]
+// UNSAFETY: a platform and rings of the tests' own.
+#[expect(unsafe_code)]
 mod tests {
     use super::*;
+    use crate::memory::send_ring::{BLOCK_WORDS as WORDS, SendRingParts};
     use crate::platform::{Dma, DmaError, Mapping};
     use core::alloc::Layout;
     use core::cell::{Cell, RefCell};
     use core::ptr::NonNull;
+    use core::sync::atomic::AtomicU64;
     use core::time::Duration;
     use heapless::Vec;
 
@@ -195,6 +165,23 @@ mod tests {
 
     const RING: usize = 4;
 
+    #[repr(C, align(64))]
+    struct Blocks<const N: usize>([[u64; WORDS]; N]);
+
+    /// Calls with a ring of these blocks.
+    fn with_ring<const N: usize, R>(mut blocks: Blocks<N>, then: impl FnOnce(&SendRing) -> R) -> R {
+        let (wr_ids, heads) = ([AtomicU64::new(0)], [const { AtomicU32::new(0) }; N]);
+        let parts = SendRingParts {
+            base: NonNull::from(&mut blocks.0).cast(),
+            wr_ids: NonNull::from(&wr_ids).cast(),
+            heads: NonNull::from(&heads).cast(),
+            blocks: N as u32,
+            wrs: 1,
+        };
+        // SAFETY: all of it lives to the end of this function.
+        then(&unsafe { SendRing::new(parts) })
+    }
+
     /// What was written where, and what a second writer was told meanwhile.
     #[derive(Default)]
     struct Bus<'a> {
@@ -210,10 +197,9 @@ mod tests {
             let words = Vec::from_slice(words).expect("a buffer's");
             assert_eq!(self.written.replace(Some((offset, words))), None);
             if let Some(register) = self.register {
-                let other = [0_u64; WORDS];
-                // SAFETY: a ring of one block.
-                let done =
-                    unsafe { register.write(&Bus::default(), other.as_ptr().cast(), 0, 0, 1) };
+                let done = with_ring(Blocks([[0; WORDS]]), |other| {
+                    register.write(&Bus::default(), other, 0, 1)
+                });
                 self.meanwhile.set(Some(done));
             }
         }
@@ -245,29 +231,24 @@ mod tests {
     #[test]
     fn wqes_of_all_lengths_go_round_the_ring_into_alternating_buffers() {
         let register = BlueFlame::new(UarIndex::from_low_bits(5), 9);
-        let ring: [u64; RING * WORDS] = core::array::from_fn(|word| word as u64);
+        let words = RING * WORDS;
+        let blocks = core::array::from_fn(|block| {
+            core::array::from_fn(|word| (block * WORDS + word) as u64)
+        });
         let bus = Bus::default();
         let mut buffer = 0x5a00;
-        for blocks in 1..=4_usize {
-            for first in [0, 3, 0xfffe_u32] {
-                // SAFETY: the ring has four blocks.
-                let done = unsafe {
-                    register.write(
-                        &bus,
-                        ring.as_ptr().cast(),
-                        RING as u16 - 1,
-                        first,
-                        blocks as u32,
-                    )
-                };
-                assert!(done);
-                let start = first as usize % RING * WORDS;
-                let expected = (0..blocks * WORDS).map(|word| ((start + word) % ring.len()) as u64);
-                let written = bus.written.take();
-                assert_eq!(written, Some((buffer, expected.collect())));
-                buffer ^= 0x100;
+        with_ring(Blocks::<RING>(blocks), |ring| {
+            for blocks in 1..=4_usize {
+                for first in [0, 3, 0xfffe_u32] {
+                    assert!(register.write(&bus, ring, first, blocks as u32));
+                    let start = first as usize % RING * WORDS;
+                    let expected = (0..blocks * WORDS).map(|word| ((start + word) % words) as u64);
+                    let written = bus.written.take();
+                    assert_eq!(written, Some((buffer, expected.collect())));
+                    buffer ^= 0x100;
+                }
             }
-        }
+        });
     }
 
     #[test]
@@ -277,12 +258,13 @@ mod tests {
             register: Some(&register),
             ..Bus::default()
         };
-        let ring = [7_u64; WORDS];
-        for buffer in [0x5a00, 0x5b00] {
-            // SAFETY: a ring of one block.
-            assert!(unsafe { register.write(&bus, ring.as_ptr().cast(), 0, 0, 1) });
-            assert_eq!(bus.meanwhile.take(), Some(false));
-            assert_eq!(bus.written.take(), Some((buffer, Vec::from(ring))));
-        }
+        let words = [7_u64; WORDS];
+        with_ring(Blocks([words]), |ring| {
+            for buffer in [0x5a00, 0x5b00] {
+                assert!(register.write(&bus, ring, 0, 1));
+                assert_eq!(bus.meanwhile.take(), Some(false));
+                assert_eq!(bus.written.take(), Some((buffer, Vec::from(words))));
+            }
+        });
     }
 }

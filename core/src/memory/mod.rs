@@ -6,4 +6,5 @@ pub(crate) mod record;
 pub(crate) mod recv_ring;
 pub(crate) mod ring_pages;
 mod segment;
+pub(crate) mod send_ring;
 pub(crate) mod slots;

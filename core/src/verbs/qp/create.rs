@@ -21,6 +21,7 @@ use crate::memory::dma::DmaMemory;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::ring_pages::{PageOffset, RingPages};
+use crate::memory::send_ring::{SendRing, SendRingParts};
 use crate::memory::slots::{NONE, QpSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::sge::Access;
@@ -408,9 +409,13 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     pub(crate) fn of(object: QpObject<'d, P>) -> Self {
         let (device, sizes) = (object.device, &object.sizes);
         let layout = BlockLayout::new(sizes);
-        let base = object.block.ptr().as_ptr();
-        // SAFETY: offsets inside the block, by its layout.
-        let part = |offset: usize| unsafe { base.add(offset) };
+        let send_parts = SendRingParts {
+            base: object.block.part(layout.sq),
+            wr_ids: object.block.part(layout.sq_wr_ids),
+            heads: object.block.part(layout.sq_heads),
+            blocks: sizes.sq_blocks.max(1),
+            wrs: layout.wr_entries as u32,
+        };
         let recv_parts = RecvRingParts {
             lists: object.block.ptr(),
             wr_ids: object.block.part(layout.rq_wr_ids),
@@ -422,23 +427,18 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         // SAFETY: the parts lie in the block as `BlockLayout` divides it, and the object keeps the block for as long as it
         // and its queues live. A queue without WQEs has the record's line for a ring, which is never posted to: it has
         // no room.
-        let (recv_ring, record) = unsafe {
+        let (send_ring, recv_ring, record) = unsafe {
             let record = DoorbellRecord::new(object.block.part(layout.record));
-            (RecvRing::new(recv_parts), record)
+            (SendRing::new(send_parts), RecvRing::new(recv_parts), record)
         };
         Self {
             sq: SendQueue {
-                ring: part(layout.sq),
-                wr_ids: part(layout.sq_wr_ids).cast(),
-                heads: part(layout.sq_heads).cast(),
+                ring: send_ring,
                 record,
                 slot: object.slot,
                 device,
                 doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
                 control: ControlWord::of_queue(object.qpn).0 as u32,
-                mask: (sizes.sq_blocks.max(1) - 1) as u16,
-                wr_mask: (layout.wr_entries - 1) as u16,
-                block: 0,
                 head: 0,
                 tail: 0,
                 room: 0,

@@ -109,7 +109,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         let modified = self.object.modify(attr, mask);
         self.follow();
         if modified.is_ok() && self.object.state == QpState::Reset {
-            (self.sq.block, self.sq.head, self.sq.tail) = (0, 0, 0);
+            (self.sq.ring.block, self.sq.head, self.sq.tail) = (0, 0, 0);
             (self.rq.head, self.rq.tail) = (0, 0);
         }
         modified

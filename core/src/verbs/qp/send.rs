@@ -12,21 +12,18 @@
 //! **Room.** Counted in work requests, as libibverbs counts: the ring is sized for `max_send_wr` of the largest. The
 //! poller moves the tail in the QP's slot; this side looks there only when its own copy says full.
 
-// UNSAFETY: WQEs are written to raw memory shared with the device.
-#![expect(unsafe_code)]
-
 use core::fmt;
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::Acquire;
 
 use crate::device::Device;
 use crate::memory::record::DoorbellRecord;
+use crate::memory::send_ring::{SendRing, Wqe};
 use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::{Connected, Datagram, QpType, Reliable};
-use crate::verbs::qp::payload::{BLOCK, Inline, Payload, put};
+use crate::verbs::qp::payload::{Inline, Payload};
 use crate::verbs::qp::wr::{
     BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr,
 };
@@ -43,11 +40,7 @@ const DOORBELL_FLIP: u32 = doorbell::SEND_TOGGLE as u32;
 /// The send half of a QP. `Send`, allocation-free, without locks, and without access to commands.
 #[repr(C)]
 pub struct SendQueue<'d, P: Platform, T: QpType> {
-    pub(crate) ring: *mut u8,
-    /// Identifiers, by work request.
-    pub(crate) wr_ids: *const AtomicU64,
-    /// Work request counter, by block.
-    pub(crate) heads: *const AtomicU32,
+    pub(crate) ring: SendRing,
     /// Its doorbell record.
     pub(crate) record: DoorbellRecord,
     pub(crate) slot: &'d QpSlot,
@@ -56,12 +49,6 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) doorbell: u32,
     /// The lower half of every control word: the QP number.
     pub(crate) control: u32,
-    /// Blocks, minus 1.
-    pub(crate) mask: u16,
-    /// Identifiers, minus 1.
-    pub(crate) wr_mask: u16,
-    /// Next block, counted on (16 bits are the device's business).
-    pub(crate) block: u32,
     /// Next work request, counted on.
     pub(crate) head: u32,
     /// The poller's tail, as last seen.
@@ -79,9 +66,6 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) kind: PhantomData<fn() -> T>,
 }
 
-// SAFETY: the pointers are to parts of the QP's block that only this half writes (identifiers and counters by atomics).
-unsafe impl<P: Platform + Sync, T: QpType> Send for SendQueue<'_, P, T> {}
-
 impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendQueue")
@@ -89,7 +73,7 @@ impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
                 "qpn",
                 &format_args!("{:#x}", ControlWord(self.control.into()).qpn()),
             )
-            .field("next block", &self.block)
+            .field("next block", &self.ring.block)
             .field(
                 "outstanding",
                 &self.head.wrapping_sub(self.slot.sq_tail.load(Acquire)),
@@ -103,7 +87,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     /// Starts a batch: work requests that share one doorbell, rung by [`Batch::ring`] or when the batch is dropped.
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_, 'd, P, T> {
-        let (block, head) = (self.block, self.head);
+        let (block, head) = (self.ring.block, self.head);
         let free = u32::from(self.room).wrapping_sub(head.wrapping_sub(self.tail));
         Batch {
             queue: self,
@@ -148,11 +132,10 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     #[inline(never)]
     fn ring_write_combining(&mut self, first: u32, posted: u32, last: u64) {
         let (platform, register) = (self.device.platform(), &self.device.blue_flame);
-        let blocks = self.block.wrapping_sub(first);
+        let blocks = self.ring.block.wrapping_sub(first);
         if posted == 1
             && blocks <= self.blue_flame.into()
-            // SAFETY: this queue's ring, and the WQE in it is complete.
-            && unsafe { register.write(platform, self.ring, self.mask, first, blocks) }
+            && register.write(platform, &self.ring, first, blocks)
         {
             return;
         }
@@ -179,35 +162,17 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 }
 
 /// Writes the remote address segment.
-///
-/// # Safety
-/// As [`put`].
 #[inline(always)]
-pub(super) unsafe fn put_remote(to: *mut u8, remote: Remote) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        put(
-            to,
-            RemoteAddressWord(remote.addr),
-            RemoteKeyWord::new(remote.rkey),
-        );
-    }
+pub(super) fn put_remote<const AT: usize>(wqe: Wqe<'_>, remote: Remote) {
+    let key = RemoteKeyWord::new(remote.rkey);
+    wqe.put::<AT, _, _>(RemoteAddressWord(remote.addr), key);
 }
 
 /// Writes the atomic segment.
-///
-/// # Safety
-/// As [`put`].
 #[inline(always)]
-pub(super) unsafe fn put_atomic(to: *mut u8, swap_or_add: u64, compare: u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        put(
-            to,
-            AtomicSwapAddWord(swap_or_add),
-            AtomicCompareWord(compare),
-        )
-    };
+pub(super) fn put_atomic<const AT: usize>(wqe: Wqe<'_>, swap_or_add: u64, compare: u64) {
+    let compare = AtomicCompareWord(compare);
+    wqe.put::<AT, _, _>(AtomicSwapAddWord(swap_or_add), compare);
 }
 
 /// Work requests that share one doorbell.
@@ -235,7 +200,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         imm: u32,
         flags: SendFlags,
         data: &D,
-        fixed: impl FnOnce(*mut u8),
+        fixed: impl FnOnce(Wqe<'_>),
     ) -> Result<(), PostError> {
         if self.free == 0 {
             self.free = self.queue.look_again(self.head);
@@ -245,25 +210,19 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         }
         let queue = &*self.queue;
         data.check::<T>(queue.max_sge, queue.max_inline)?;
-        let at = self.block as u16 & queue.mask;
-        // SAFETY: there is room for a WQE of the largest size from this block on; the masked indexes lie inside the ring
-        // and the arrays; the fixed segments lie in the first block.
-        unsafe {
-            let wqe = queue.ring.add(usize::from(at) * BLOCK);
-            let size = data.write::<FIXED>(queue.ring, queue.mask, at);
-            let control = ControlWord(queue.control.into());
-            let control = control.with(opcode, self.block as u16, size as u8);
-            let flags = flags.control() | queue.always;
-            put(wqe, control, ControlFlags::new(flags, imm));
-            fixed(wqe);
-            (*queue.heads.add(at.into())).store(self.head, Relaxed);
-            let id = self.head & u32::from(queue.wr_mask);
-            (*queue.wr_ids.add(id as usize)).store(wr_id, Relaxed);
-            self.head = self.head.wrapping_add(1);
-            self.block = self.block.wrapping_add(size.div_ceil(4));
-            self.free -= 1;
-            self.last = control.0;
-        }
+        // There is room for a WQE of the largest size from this block on.
+        let wqe = queue.ring.wqe(self.block);
+        let size = data.write::<FIXED>(wqe);
+        let control = ControlWord(queue.control.into());
+        let control = control.with(opcode, self.block as u16, size as u8);
+        let flags = flags.control() | queue.always;
+        wqe.put::<0, _, _>(control, ControlFlags::new(flags, imm));
+        fixed(wqe);
+        wqe.note(self.head, wr_id);
+        self.head = self.head.wrapping_add(1);
+        self.block = self.block.wrapping_add(size.div_ceil(4));
+        self.free -= 1;
+        self.last = control.0;
         Ok(())
     }
 
@@ -274,7 +233,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             return;
         }
         let queue = &mut *self.queue;
-        let first = core::mem::replace(&mut queue.block, self.block);
+        let first = core::mem::replace(&mut queue.ring.block, self.block);
         let head = core::mem::replace(&mut queue.head, self.head);
         let mut record = SendRecord(0);
         record.set_counter(self.block as u16);
@@ -360,8 +319,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         data: &D,
     ) -> Result<(), PostError> {
         self.build::<32, D>(wr_id, opcode, imm, flags, data, |wqe| {
-            // SAFETY: the second 16 bytes of the WQE's first block.
-            unsafe { put_remote(wqe.add(16), remote) };
+            put_remote::<16>(wqe, remote);
         })
     }
 
@@ -381,11 +339,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             return Err(PostError::NoAtomics);
         }
         self.build::<48, D>(wr_id, opcode, 0, flags, data, |wqe| {
-            // SAFETY: the middle 32 bytes of the WQE's first block.
-            unsafe {
-                put_remote(wqe.add(16), remote);
-                put_atomic(wqe.add(32), swap_or_add, compare);
-            }
+            put_remote::<16>(wqe, remote);
+            put_atomic::<32>(wqe, swap_or_add, compare);
         })
     }
 
@@ -400,16 +355,10 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         data: &D,
     ) -> Result<(), PostError> {
         self.build::<64, D>(wr_id, opcode, imm, flags, data, |wqe| {
-            let ah = to.ah;
-            // SAFETY: the last 48 bytes of the WQE's first block. The address vector's latter part is kept in memory order.
-            unsafe {
-                put(
-                    wqe.add(16),
-                    QKeyWord::new(to.remote_qkey),
-                    ah.path.to(to.remote_qpn),
-                );
-                wqe.add(32).cast::<[u64; 4]>().write(ah.rest);
-            }
+            let path = to.ah.path.to(to.remote_qpn);
+            wqe.put::<16, _, _>(QKeyWord::new(to.remote_qkey), path);
+            // The address vector's latter part is kept in memory order.
+            wqe.put_words::<32, 4>(to.ah.rest);
         })
     }
 }

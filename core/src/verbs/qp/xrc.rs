@@ -1,25 +1,19 @@
 //! Work requests of an XRC initiator: each names the SRQ that it is for, in a segment behind the control segment.
 
-// UNSAFETY: WQEs are written to raw memory shared with the device.
-#![expect(unsafe_code)]
-
+use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::XrcSend;
-use crate::verbs::qp::payload::{Inline, Payload, put};
+use crate::verbs::qp::payload::{Inline, Payload};
 use crate::verbs::qp::send::{Batch, SendQueue, put_atomic, put_remote};
 use crate::verbs::qp::wr::{PostError, Remote, SendData, SendFlags, SendOp, SendWr};
 use bareverbs_firmware_cmds::numbers::{RKey, Srqn};
 use bareverbs_firmware_cmds::wqe::{Opcode, XrcReservedWord, XrcWord};
 
-/// The segment that names the SRQ.
-///
-/// # Safety
-/// `wqe` points to the first block of a WQE of the caller.
+/// Writes the segment that names the SRQ: the second one.
 #[inline(always)]
-unsafe fn put_srqn(wqe: *mut u8, srqn: Srqn) {
-    // SAFETY: the second 16 bytes of the block.
-    unsafe { put(wqe.add(16), XrcWord::new(srqn), XrcReservedWord(0)) };
+fn put_srqn(wqe: Wqe<'_>, srqn: Srqn) {
+    wqe.put::<16, _, _>(XrcWord::new(srqn), XrcReservedWord(0));
 }
 
 impl<P: Platform> SendQueue<'_, P, XrcSend> {
@@ -103,8 +97,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         data: &D,
     ) -> Result<(), PostError> {
         self.build::<32, D>(wr_id, opcode, imm, flags, data, |wqe| {
-            // SAFETY: the WQE's first block.
-            unsafe { put_srqn(wqe, srqn) };
+            put_srqn(wqe, srqn);
         })
     }
 
@@ -119,11 +112,8 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         data: &D,
     ) -> Result<(), PostError> {
         self.build::<48, D>(wr_id, opcode, imm, flags, data, |wqe| {
-            // SAFETY: the WQE's first block, whose third 16 bytes are the remote address.
-            unsafe {
-                put_srqn(wqe, srqn);
-                put_remote(wqe.add(32), remote);
-            }
+            put_srqn(wqe, srqn);
+            put_remote::<32>(wqe, remote);
         })
     }
 
@@ -141,12 +131,9 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
             return Err(PostError::NoAtomics);
         }
         self.build::<64, D>(wr_id, opcode, 0, flags, data, |wqe| {
-            // SAFETY: the WQE's first block, all of it.
-            unsafe {
-                put_srqn(wqe, srqn);
-                put_remote(wqe.add(32), remote);
-                put_atomic(wqe.add(48), swap_or_add, compare);
-            }
+            put_srqn(wqe, srqn);
+            put_remote::<32>(wqe, remote);
+            put_atomic::<48>(wqe, swap_or_add, compare);
         })
     }
 
