@@ -35,7 +35,7 @@ use crate::firmware::health;
 use crate::firmware::page_chunk::PageChunk;
 use crate::memory::blue_flame::BlueFlame;
 use crate::memory::dma::DmaMemory;
-use crate::memory::slots::Tables;
+use crate::memory::tables::Tables;
 use crate::platform::{DmaError, Mapping, Platform, VectorSet};
 use crate::types::config::Config;
 use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};

@@ -13,7 +13,7 @@ use crate::firmware::health::Health;
 use crate::firmware::page_chunk::PageChunk;
 use crate::firmware::pages::PageSupply;
 use crate::memory::dma::DmaMemory;
-use crate::memory::slots::Tables;
+use crate::memory::tables::Tables;
 use crate::platform::{Mapping, Platform};
 use crate::types::config::Config;
 use crate::types::error::DeviceError;

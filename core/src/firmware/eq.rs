@@ -1,16 +1,15 @@
 //! Event queues: a ring that the device writes, and a doorbell that tells it how far it was read.
 //!
-//! An entry belongs to the host when its owner bit equals the parity of the consumer's pass over the ring. The consumer
-//! index goes to the device at the latest every [`UPDATE_INTERVAL`] entries, so that the ring cannot fill up while it is
-//! being read; it is created large enough for one event of every CQ and a reserve for the others.
+//! The consumer index goes to the device at the latest every [`UPDATE_INTERVAL`] entries, so that the ring cannot fill up
+//! while it is being read; it is created large enough for one event of every CQ and a reserve for the others.
 
 use bareverbs_firmware_cmds::doorbell::{self, EqDoorbell};
-use bareverbs_firmware_cmds::eq::{Eqc, Eqe};
-use bareverbs_firmware_cmds::event::{EQE_SIZE, EqeOwner, Event, EventType, owner_of_pass};
+use bareverbs_firmware_cmds::eq::Eqc;
+use bareverbs_firmware_cmds::event::{Event, EventType};
 use bareverbs_firmware_cmds::numbers::{Eqn, UarIndex};
-use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::{self, DmaMemory};
+use crate::memory::dma::DmaMemory;
+use crate::memory::eqe_ring::EqeRing;
 use crate::platform::{DmaError, Platform};
 
 /// Entries read before the device is told.
@@ -38,10 +37,7 @@ pub(crate) const EVENT_MASK: u64 = EventType::Command.mask()
 /// One event queue.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    ring: DmaMemory,
-    log_size: u8,
-    /// Entries read, running freely.
-    consumer: u32,
+    ring: EqeRing,
     /// Entries read that the device was not told of.
     untold: u32,
     eqn: Eqn,
@@ -61,14 +57,8 @@ impl EventQueue {
         vector: u16,
         interrupts: bool,
     ) -> Result<Self, DmaError> {
-        let ring = DmaMemory::alloc_pages(platform, EQE_SIZE << log_size)?;
-        for entry in 0..1 << log_size {
-            ring.write_u8(entry * EQE_SIZE + EqeOwner::OFFSET, EqeOwner::INIT.0);
-        }
         Ok(Self {
-            ring,
-            log_size,
-            consumer: 0,
+            ring: EqeRing::new(platform, log_size)?,
             untold: 0,
             eqn: Eqn(0),
             uar,
@@ -80,19 +70,19 @@ impl EventQueue {
     /// Fills the context of CREATE_EQ.
     pub(crate) fn describe(&self, context: &mut Eqc) {
         context
-            .set_log_eq_size(self.log_size)
+            .set_log_eq_size(self.ring.log_size())
             .set_uar_page(self.uar.number())
             .set_intr(self.vector);
     }
 
     /// How many 4 KiB pages the ring has.
     pub(crate) fn pages(&self) -> usize {
-        self.ring.len() / 4096
+        self.ring.memory().len() / 4096
     }
 
     /// The device's address of a page of the ring.
     pub(crate) fn page_iova(&self, page: usize) -> u64 {
-        self.ring.iova() + page as u64 * 4096
+        self.ring.memory().iova() + page as u64 * 4096
     }
 
     /// The device has created it.
@@ -110,12 +100,12 @@ impl EventQueue {
 
     /// Bytes of its ring.
     pub(crate) fn bytes(&self) -> u64 {
-        self.ring.len() as u64
+        self.ring.memory().len() as u64
     }
 
     /// Its memory, once the device no longer writes to it.
     pub(crate) fn into_memory(self) -> DmaMemory {
-        self.ring
+        self.ring.into_memory()
     }
 
     /// Reads all events that are there, but not more than one ring full. Returns how many.
@@ -125,17 +115,10 @@ impl EventQueue {
         mut handle: impl FnMut(Event),
     ) -> u32 {
         let mut read = 0u32;
-        while read < 1 << self.log_size {
-            let index = self.consumer as usize & ((1 << self.log_size) - 1);
-            let last = EqeOwner(self.ring.read_u8(index * EQE_SIZE + EqeOwner::OFFSET));
-            if last.owner() != owner_of_pass(self.consumer, self.log_size) {
+        while read < 1 << self.ring.log_size() {
+            let Some(entry) = self.ring.next() else {
                 break;
-            }
-            // The owner bit was read first; what it guards must be read after it.
-            dma::read_barrier();
-            let mut entry = Eqe::ZERO;
-            self.ring.read_bytes(index * EQE_SIZE, &mut entry.0);
-            self.consumer = self.consumer.wrapping_add(1);
+            };
             self.untold += 1;
             read += 1;
             handle(Event::parse(&entry));
@@ -157,7 +140,7 @@ impl EventQueue {
         self.untold = 0;
         platform.write_be32(
             self.uar.bar_offset() + offset,
-            EqDoorbell::new(self.eqn, self.consumer).0,
+            EqDoorbell::new(self.eqn, self.ring.consumer()).0,
         );
     }
 }

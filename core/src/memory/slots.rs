@@ -2,8 +2,7 @@
 //!
 //! A completion names its QP by `user_index`, which is the index of a [`QpSlot`]; nothing is hashed or searched on the
 //! data path. All fields are atomics, so that the slices can come from anywhere and be shared; on x86 and Arm a relaxed
-//! atomic access costs what a plain one does. The free lists and the map from CQ numbers are behind one short lock that
-//! only creation, destruction and event handling take.
+//! atomic access costs what a plain one does.
 //!
 //! A destroyed QP cannot simply give its slot and its memory back: completions of it may still lie in its CQs, which
 //! other threads may be polling at this moment. It is put on the CQ's list of goodbyes instead. The CQ's owner finds it at
@@ -15,10 +14,11 @@
 // UNSAFETY: follows pointers to the arrays of queues, which lie in the queues' memory.
 #![expect(unsafe_code)]
 
-use crate::verbs::cq::shared::SharedRing;
+use crate::memory::cqe_ring::SharedRing;
+use crate::memory::kept_block::KeptBlock;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 /// "No such slot" in an index.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -50,11 +50,11 @@ pub struct QpSlot {
     /// Index of the SRQ it receives from, or [`NONE`].
     pub(crate) srq: AtomicU32,
     /// Number of basic blocks in the send ring, minus 1.
-    pub(crate) sq_mask: AtomicU32,
+    sq_mask: AtomicU32,
     /// Number of entries in `sq_wr_ids`, minus 1.
-    pub(crate) wr_mask: AtomicU32,
+    wr_mask: AtomicU32,
     /// Number of receive WQEs, minus 1.
-    pub(crate) rq_mask: AtomicU32,
+    rq_mask: AtomicU32,
     /// Counter of the oldest send work request that has not completed.
     pub(crate) sq_tail: AtomicU32,
     /// Counter of the oldest receive work request that has not completed.
@@ -63,11 +63,11 @@ pub struct QpSlot {
     /// so that no completion looks like one of the QP's own receives.
     pub(crate) rq_head: AtomicU32,
     /// By basic block: counter of the work request that starts there.
-    pub(crate) sq_heads: AtomicPtr<AtomicU32>,
+    sq_heads: AtomicPtr<AtomicU32>,
     /// By work request counter.
-    pub(crate) sq_wr_ids: AtomicPtr<AtomicU64>,
+    sq_wr_ids: AtomicPtr<AtomicU64>,
     /// By receive WQE.
-    pub(crate) rq_wr_ids: AtomicPtr<AtomicU64>,
+    rq_wr_ids: AtomicPtr<AtomicU64>,
 
     // Second line: creation and destruction.
     /// Indexes of the CQs, send and receive.
@@ -79,11 +79,24 @@ pub struct QpSlot {
     /// How far the CQs had been filled at the last reset: completions before these indexes are stale.
     pub(crate) stale_before: [AtomicU32; 2],
     /// The QP's DMA block, while this slot and no handle owns it.
-    pub(crate) block: AtomicPtr<u8>,
-    /// Its device address.
-    pub(crate) block_iova: AtomicU64,
-    /// Its length.
-    pub(crate) block_len: AtomicUsize,
+    pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
+}
+
+/// Where a QP keeps what the poller needs, in the QP's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QpArrays {
+    /// Work request counters of sends, by block.
+    pub(crate) heads: NonNull<AtomicU32>,
+    /// Their number, a power of two.
+    pub(crate) blocks: u32,
+    /// Identifiers of sends, by work request.
+    pub(crate) send_ids: NonNull<AtomicU64>,
+    /// Their number, a power of two.
+    pub(crate) sends: u32,
+    /// Identifiers of receives, by WQE.
+    pub(crate) recv_ids: NonNull<AtomicU64>,
+    /// Their number, a power of two.
+    pub(crate) recvs: u32,
 }
 
 /// Flags of a [`QpSlot`] on its way out, one bit for each CQ (`<< side`).
@@ -107,6 +120,34 @@ pub(crate) mod told {
 impl QpSlot {
     /// Alignment of the DMA blocks that slots keep.
     pub(crate) const BLOCK_ALIGN: usize = 64;
+
+    /// Says where a new QP keeps what the poller needs. The QP is not alive yet.
+    ///
+    /// # Safety
+    /// The arrays stay allocated until all CQs have said goodbye to the QP: until no completion with its number is looked
+    /// at any more.
+    pub(crate) unsafe fn publish(&self, arrays: QpArrays) {
+        self.sq_mask.store(arrays.blocks - 1, Relaxed);
+        self.wr_mask.store(arrays.sends - 1, Relaxed);
+        self.rq_mask.store(arrays.recvs - 1, Relaxed);
+        self.sq_heads.store(arrays.heads.as_ptr(), Relaxed);
+        self.sq_wr_ids.store(arrays.send_ids.as_ptr(), Relaxed);
+        self.rq_wr_ids.store(arrays.recv_ids.as_ptr(), Relaxed);
+        self.reset_counters();
+    }
+
+    /// No work request is outstanding, and the next one is the first.
+    pub(crate) fn reset_counters(&self) {
+        for counter in [&self.sq_tail, &self.rq_head, &self.rq_tail] {
+            counter.store(0, Relaxed);
+        }
+    }
+
+    /// The live QP of this slot, if it has this number (24 bits).
+    #[inline(always)]
+    pub(crate) fn live(&self, qpn: u32) -> Option<LiveQp<'_>> {
+        (self.key.load(Acquire) == qpn).then_some(LiveQp(self))
+    }
 
     /// Whether the slot's live QP has this number.
     pub(crate) fn is(&self, qpn: u32) -> bool {
@@ -152,10 +193,55 @@ impl QpSlot {
             links: [AtomicU32::new(0), AtomicU32::new(0)],
             flags: AtomicU32::new(0),
             stale_before: [AtomicU32::new(0), AtomicU32::new(0)],
-            block: AtomicPtr::new(core::ptr::null_mut()),
-            block_iova: AtomicU64::new(0),
-            block_len: AtomicUsize::new(0),
+            block: KeptBlock::new(),
         }
+    }
+}
+
+/// The slot of a QP to which the CQ at hand has not said goodbye, so that its arrays are there. Of the poller.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveQp<'s>(&'s QpSlot);
+
+impl LiveQp<'_> {
+    /// A send work request has completed, and with it all before it: frees them. `None` if none that is outstanding starts
+    /// at this block.
+    #[inline(always)]
+    pub(crate) fn complete_send(self, counter: u16) -> Option<u64> {
+        let slot = self.0;
+        let block = (u32::from(counter) & slot.sq_mask.load(Relaxed)) as usize;
+        // SAFETY: the masked index lies inside the array (`publish`).
+        let head = unsafe { (*slot.sq_heads.load(Relaxed).add(block)).load(Relaxed) };
+        // A counter is there only if it was posted, so it lies before the next one; it also has to lie behind the tail.
+        let mask = slot.wr_mask.load(Relaxed);
+        if head.wrapping_sub(slot.sq_tail.load(Relaxed)) > mask {
+            return None;
+        }
+        let at = (head & mask) as usize;
+        // SAFETY: as above.
+        let wr_id = unsafe { (*slot.sq_wr_ids.load(Relaxed).add(at)).load(Relaxed) };
+        slot.sq_tail.store(head.wrapping_add(1), Release);
+        Some(wr_id)
+    }
+
+    /// The oldest receive work request has completed. `None` if the device names another one.
+    #[inline(always)]
+    pub(crate) fn complete_recv(self, counter: u16) -> Option<u64> {
+        let slot = self.0;
+        let tail = slot.rq_tail.load(Relaxed);
+        let mask = slot.rq_mask.load(Relaxed);
+        if (tail ^ u32::from(counter)) & mask != 0 || tail == slot.rq_head.load(Relaxed) {
+            return None;
+        }
+        let at = (tail & mask) as usize;
+        // SAFETY: as in `complete_send`.
+        let wr_id = unsafe { (*slot.rq_wr_ids.load(Relaxed).add(at)).load(Relaxed) };
+        slot.rq_tail.store(tail.wrapping_add(1), Release);
+        Some(wr_id)
+    }
+
+    /// The oldest receive work request was flushed. A flushed receive need not name its WQE; they come in order anyway.
+    pub(crate) fn flush_recv(self) -> Option<u64> {
+        self.complete_recv(self.0.rq_tail.load(Relaxed) as u16)
     }
 }
 
@@ -181,9 +267,9 @@ pub struct CqSlot {
     /// Syndrome of the CQ error event.
     pub(crate) syndrome: AtomicU8,
     /// Map by number: head of the chain of CQs whose number falls on this slot (index + 1).
-    bucket: AtomicU32,
+    pub(super) bucket: AtomicU32,
     /// Map by number: next in the chain (index + 1); free list link while free.
-    next: AtomicU32,
+    pub(super) next: AtomicU32,
     /// Its ring while there is one, for those who look for completions of a QP that is reset.
     pub(crate) ring: spin::Mutex<Option<SharedRing>>,
 }
@@ -257,24 +343,21 @@ pub struct SrqSlot {
     /// Number of WQEs minus 1.
     pub(crate) mask: AtomicU32,
     /// Head of the stack of consumed WQEs (index + 1), which the queue's owner takes as a whole.
-    returned: AtomicU32,
+    pub(super) returned: AtomicU32,
     /// QPs that receive from it.
     pub(crate) users: AtomicU32,
     /// Whoever may still look at its memory: the handle, and each QP until its CQs have said goodbye.
     pub(crate) pins: AtomicU32,
     /// The SRQ's DMA block, once the handle is gone.
-    pub(crate) block: AtomicPtr<u8>,
-    /// Its device address.
-    pub(crate) block_iova: AtomicU64,
-    /// Its length.
-    pub(crate) block_len: AtomicUsize,
+    pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
     /// By WQE.
     wr_ids: AtomicPtr<AtomicU64>,
     /// By WQE: [`SRQ_POSTED`] while the device may use it, else the link of the stack (index + 1).
     states: AtomicPtr<AtomicU32>,
     /// The device's last limit event, not yet looked at.
     pub(crate) limit_reached: AtomicU32,
-    next: AtomicU32,
+    /// Free list link while free.
+    pub(super) next: AtomicU32,
 }
 
 /// State of an SRQ WQE that the device may use.
@@ -294,9 +377,7 @@ impl SrqSlot {
             returned: AtomicU32::new(0),
             users: AtomicU32::new(0),
             pins: AtomicU32::new(0),
-            block: AtomicPtr::new(core::ptr::null_mut()),
-            block_iova: AtomicU64::new(0),
-            block_len: AtomicUsize::new(0),
+            block: KeptBlock::new(),
             wr_ids: AtomicPtr::new(core::ptr::null_mut()),
             states: AtomicPtr::new(core::ptr::null_mut()),
             limit_reached: AtomicU32::new(0),
@@ -372,220 +453,5 @@ impl SrqSlot {
 impl Default for SrqSlot {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A list of free slots: those given back, then those never used.
-#[derive(Debug)]
-struct FreeList {
-    /// Index + 1.
-    head: u32,
-    fresh: u32,
-}
-
-impl FreeList {
-    const fn new() -> Self {
-        Self { head: 0, fresh: 0 }
-    }
-
-    fn take(&mut self, len: usize, link: impl Fn(u32) -> u32) -> Option<u32> {
-        if let Some(index) = self.head.checked_sub(1) {
-            self.head = link(index);
-            return Some(index);
-        }
-        if (self.fresh as usize) < len {
-            self.fresh += 1;
-            return Some(self.fresh - 1);
-        }
-        None
-    }
-}
-
-#[derive(Debug)]
-struct Free {
-    qps: FreeList,
-    cqs: FreeList,
-    srqs: FreeList,
-}
-
-/// All slots of a device, with their free lists.
-#[derive(Debug)]
-pub(crate) struct Tables<'s> {
-    pub(crate) qps: &'s [QpSlot],
-    pub(crate) cqs: &'s [CqSlot],
-    pub(crate) srqs: &'s [SrqSlot],
-    free: spin::Mutex<Free>,
-}
-
-impl<'s> Tables<'s> {
-    /// Takes the caller's slots over; whatever an earlier device left in them is forgotten.
-    pub(crate) fn new(qps: &'s [QpSlot], cqs: &'s [CqSlot], srqs: &'s [SrqSlot]) -> Self {
-        // 24 bits of user index, of which the last value asks for CQE version 0.
-        let qps = &qps[..qps.len().min(0xff_ffff)];
-        for slot in qps {
-            slot.key.store(DEAD, Relaxed);
-            slot.flags.store(0, Relaxed);
-            slot.block.store(core::ptr::null_mut(), Relaxed);
-        }
-        for slot in cqs {
-            slot.cqn.store(NONE, Relaxed);
-            slot.attention.store(0, Relaxed);
-            slot.bucket.store(0, Relaxed);
-            slot.users.store(0, Relaxed);
-            *slot.ring.lock() = None;
-        }
-        for slot in srqs {
-            slot.key.store(NONE, Relaxed);
-            slot.users.store(0, Relaxed);
-        }
-        let free = Free {
-            qps: FreeList::new(),
-            cqs: FreeList::new(),
-            srqs: FreeList::new(),
-        };
-        Self {
-            qps,
-            cqs,
-            srqs,
-            free: spin::Mutex::new(free),
-        }
-    }
-
-    /// Reserves a QP slot.
-    pub(crate) fn take_qp(&self) -> Option<u32> {
-        let index = self.free.lock().qps.take(self.qps.len(), |i| {
-            self.qps[i as usize].links[0].load(Relaxed)
-        })?;
-        let slot = &self.qps[index as usize];
-        slot.key.store(DEAD, Relaxed);
-        slot.flags.store(0, Relaxed);
-        Some(index)
-    }
-
-    /// Gives a QP slot back; its QP is gone and no CQ knows it any more.
-    pub(crate) fn give_qp(&self, index: u32) {
-        let Some(slot) = self.qps.get(index as usize) else {
-            return;
-        };
-        slot.key.store(DEAD, Release);
-        let mut free = self.free.lock();
-        slot.links[0].store(free.qps.head, Relaxed);
-        free.qps.head = index + 1;
-    }
-
-    /// Reserves a CQ slot.
-    pub(crate) fn take_cq(&self) -> Option<u32> {
-        let index = self
-            .free
-            .lock()
-            .cqs
-            .take(self.cqs.len(), |i| self.cqs[i as usize].next.load(Relaxed))?;
-        let slot = &self.cqs[index as usize];
-        slot.cqn.store(NONE, Relaxed);
-        slot.attention.store(0, Relaxed);
-        slot.events.store(0, Relaxed);
-        slot.users.store(0, Relaxed);
-        slot.syndrome.store(0, Relaxed);
-        Some(index)
-    }
-
-    /// Makes the CQ findable by its number.
-    pub(crate) fn name_cq(&self, index: u32, cqn: u32) {
-        let Some(slot) = self.cqs.get(index as usize) else {
-            return;
-        };
-        let _guard = self.free.lock();
-        let bucket = &self.cqs[cqn as usize % self.cqs.len()].bucket;
-        slot.cqn.store(cqn, Release);
-        slot.next.store(bucket.load(Relaxed), Relaxed);
-        bucket.store(index + 1, Relaxed);
-    }
-
-    /// Gives a CQ slot back, named or not.
-    pub(crate) fn give_cq(&self, index: u32) {
-        let Some(slot) = self.cqs.get(index as usize) else {
-            return;
-        };
-        let mut free = self.free.lock();
-        let cqn = slot.cqn.swap(NONE, Relaxed);
-        if cqn != NONE {
-            let mut link = &self.cqs[cqn as usize % self.cqs.len()].bucket;
-            while let Some(at) = link.load(Relaxed).checked_sub(1) {
-                if at == index {
-                    link.store(slot.next.load(Relaxed), Relaxed);
-                    break;
-                }
-                link = &self.cqs[at as usize].next;
-            }
-        }
-        slot.next.store(free.cqs.head, Relaxed);
-        free.cqs.head = index + 1;
-    }
-
-    fn find_cq(&self, cqn: u32) -> Option<&'s CqSlot> {
-        let _guard = self.free.lock();
-        let mut link = self
-            .cqs
-            .get(cqn as usize % self.cqs.len().max(1))?
-            .bucket
-            .load(Relaxed);
-        while let Some(at) = link.checked_sub(1) {
-            let slot = &self.cqs[at as usize];
-            if slot.cqn.load(Relaxed) == cqn {
-                return Some(slot);
-            }
-            link = slot.next.load(Relaxed);
-        }
-        None
-    }
-
-    /// The EQ's news of a completion event; false if there is no such CQ (any more).
-    pub(crate) fn completion_event(&self, cqn: u32) -> bool {
-        self.find_cq(cqn)
-            .map(|slot| slot.events.fetch_add(1, Release))
-            .is_some()
-    }
-
-    /// The EQ's news of a CQ error (overrun); false if there is no such CQ.
-    pub(crate) fn cq_error(&self, cqn: u32, syndrome: u8) -> bool {
-        let Some(slot) = self.find_cq(cqn) else {
-            return false;
-        };
-        slot.syndrome.store(syndrome, Relaxed);
-        slot.attention.fetch_or(CQ_FAILED, Release);
-        true
-    }
-
-    /// The EQ's news that an SRQ's limit was reached; false if there is no such SRQ.
-    pub(crate) fn srq_limit(&self, srqn: u32) -> bool {
-        let Some(slot) = self.srqs.iter().find(|slot| slot.key.load(Acquire) == srqn) else {
-            return false;
-        };
-        slot.limit_reached.store(1, Release);
-        true
-    }
-
-    /// Reserves an SRQ slot.
-    pub(crate) fn take_srq(&self) -> Option<u32> {
-        let index = self.free.lock().srqs.take(self.srqs.len(), |i| {
-            self.srqs[i as usize].next.load(Relaxed)
-        })?;
-        let slot = &self.srqs[index as usize];
-        slot.key.store(NONE, Relaxed);
-        slot.returned.store(0, Relaxed);
-        slot.users.store(0, Relaxed);
-        slot.limit_reached.store(0, Relaxed);
-        Some(index)
-    }
-
-    /// Gives an SRQ slot back.
-    pub(crate) fn give_srq(&self, index: u32) {
-        let Some(slot) = self.srqs.get(index as usize) else {
-            return;
-        };
-        slot.key.store(NONE, Release);
-        let mut free = self.free.lock();
-        slot.next.store(free.srqs.head, Relaxed);
-        free.srqs.head = index + 1;
     }
 }

@@ -1,16 +1,11 @@
 //! A completion that is decoded on demand.
 
-// UNSAFETY: CQEs are raw memory shared with the device.
-#![expect(unsafe_code)]
-
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 
-use bareverbs_firmware_cmds::cqe::SIZE;
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::load;
+use crate::memory::cqe_ring::Cqe;
 use crate::types::wc::{Entry, Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 use crate::verbs::cq::ring::Current;
 
@@ -18,16 +13,11 @@ use crate::verbs::cq::ring::Current;
 #[derive(Debug, Clone, Copy)]
 pub struct Completion<'c>(Current, PhantomData<&'c ()>);
 
-/// The CQE of a completion.
-#[derive(Clone, Copy)]
-struct InRing(NonNull<u8>);
-
-impl Entry for InRing {
+impl Entry for Cqe {
     #[inline(always)]
     fn word<W: Word>(self) -> W {
-        const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
-        // SAFETY: the CQE lies in the ring, whose consumer index has not passed it, and the word in the CQE.
-        unsafe { load(self.0.as_ptr()) }
+        // The ring's consumer index has not passed it.
+        Cqe::word(self)
     }
 }
 
@@ -41,8 +31,8 @@ impl<'c> Completion<'c> {
 
 impl Completion<'_> {
     #[inline(always)]
-    fn fields(&self) -> Fields<InRing> {
-        Fields::new(self.0.tail, InRing(self.0.cqe))
+    fn fields(&self) -> Fields<Cqe> {
+        Fields::new(self.0.tail, self.0.cqe)
     }
 
     /// The work request's identifier.

@@ -1,17 +1,10 @@
 //! Goodbyes: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`].
 
-// UNSAFETY: memory that was kept in atomics becomes an owned value again.
-#![expect(unsafe_code)]
-
-use core::alloc::Layout;
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 use crate::device::Device;
-use crate::memory::dma::DmaMemory;
-use crate::memory::slots::{CqSlot, DEAD, NONE, QpSlot, SrqSlot, goodbye};
-use crate::platform::{Dma, Platform};
+use crate::memory::slots::{CqSlot, DEAD, NONE, SrqSlot, goodbye};
+use crate::platform::Platform;
 use crate::verbs::cq::ring::Ring;
 
 /// Drops the completions of the QPs on the list of CQ `index`, and frees the QPs that nobody waits for any more.
@@ -53,15 +46,8 @@ pub(crate) fn finish<P: Platform>(device: &Device<'_, P>, index: u32, side: usiz
         return;
     }
     let srq = slot.srq.swap(NONE, Relaxed);
-    // SAFETY: the block was put there once by the destroyed QP, and neither device nor any CQ looks at it any more.
-    unsafe {
-        free(
-            device,
-            &slot.block,
-            &slot.block_iova,
-            &slot.block_len,
-            QpSlot::BLOCK_ALIGN,
-        );
+    if let Some(block) = slot.block.take() {
+        block.free(device.platform());
     }
     tables.give_qp(index);
     if let Some(srq_slot) = tables.srqs.get(srq as usize) {
@@ -121,50 +107,9 @@ pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
 /// One fewer looks at the SRQ's memory; the last one frees it.
 pub(crate) fn unpin_srq<P: Platform>(device: &Device<'_, P>, slot: &SrqSlot, index: u32) {
     if slot.pins.fetch_sub(1, AcqRel) == 1 {
-        // SAFETY: put there once by the destroyed SRQ; the last to look at it is this one.
-        unsafe {
-            free(
-                device,
-                &slot.block,
-                &slot.block_iova,
-                &slot.block_len,
-                SrqSlot::BLOCK_ALIGN,
-            );
+        if let Some(block) = slot.block.take() {
+            block.free(device.platform());
         }
         device.tables.give_srq(index);
     }
-}
-
-/// Keeps a block for [`free`].
-pub(crate) fn keep(memory: DmaMemory, block: &AtomicPtr<u8>, iova: &AtomicU64, len: &AtomicUsize) {
-    let dma = memory.into_raw();
-    iova.store(dma.iova, Relaxed);
-    len.store(dma.layout.size(), Relaxed);
-    block.store(dma.ptr.as_ptr(), Release);
-}
-
-/// Frees a kept block, if there is one.
-///
-/// # Safety
-/// Nobody uses the block any more, neither device nor host, and it was allocated with this alignment.
-unsafe fn free<P: Platform>(
-    device: &Device<'_, P>,
-    block: &AtomicPtr<u8>,
-    iova: &AtomicU64,
-    len: &AtomicUsize,
-    align: usize,
-) {
-    let Some(ptr) = NonNull::new(block.swap(core::ptr::null_mut(), AcqRel)) else {
-        return;
-    };
-    let Ok(layout) = Layout::from_size_align(len.load(Relaxed), align) else {
-        return;
-    };
-    let dma = Dma {
-        ptr,
-        iova: iova.load(Relaxed),
-        layout,
-    };
-    // SAFETY: these are the parts of one allocation, as `keep` took them apart.
-    unsafe { DmaMemory::from_raw(dma) }.free(device.platform());
 }

@@ -1,6 +1,6 @@
 //! Completion queues.
 
-// UNSAFETY: rings and doorbell records are raw memory shared with the device.
+// UNSAFETY: says which memory is the ring and which the doorbell record.
 #![expect(unsafe_code)]
 
 mod completion;
@@ -9,18 +9,15 @@ pub(crate) mod goodbye;
 mod handle;
 mod raw;
 pub(crate) mod ring;
-pub(crate) mod shared;
 
 pub use completion::Completion;
 pub use error::CqError;
 pub use handle::CqHandle;
 
 use core::alloc::Layout;
-use core::cell::{Cell, UnsafeCell};
+use core::cell::{Ref, RefCell};
 use core::fmt;
-use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::time::Duration;
 
@@ -28,7 +25,7 @@ use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
 
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::{Device, TailIn};
-use crate::memory::dma::store;
+use crate::memory::cqe_ring::{CqeRing, Position};
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{CQ_FAILED, CqSlot};
@@ -36,7 +33,6 @@ use crate::platform::{DmaError, Platform};
 use crate::types::error::DeviceError;
 use crate::types::wc::Wc;
 use crate::verbs::cq::ring::{Ring, Unusual};
-use crate::verbs::cq::shared::SharedRing;
 use bareverbs_firmware_cmds::cqe::{self, OpOwn};
 use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
 use bareverbs_firmware_cmds::numbers::Cqn;
@@ -91,7 +87,8 @@ impl CqInit {
 /// as the compiler is concerned; [`destroy`](Self::destroy) refuses while there are any, and a CQ that is dropped
 /// in that state stays with the device until it is closed.
 pub struct Cq<'d, P: Platform> {
-    ring: UnsafeCell<Ring<'d>>,
+    /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
+    ring: RefCell<Ring<'d>>,
     pub(crate) slot: &'d CqSlot,
     /// Events taken so far.
     seen: u32,
@@ -103,8 +100,6 @@ pub struct Cq<'d, P: Platform> {
     memory: DmaBuffer<'d, P>,
     records: DmaBuffer<'d, P>,
     init: CqInit,
-    /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
-    _unshared: PhantomData<Cell<()>>,
 }
 
 /// A request for an event that stands until there is one more.
@@ -185,14 +180,18 @@ impl<'d, P: Platform> Device<'d, P> {
             }
         };
         tables.name_cq(index, cqn.number());
-        // SAFETY: all of this memory is the record, and the CQ keeps it for as long as it lives.
-        let record = unsafe { DoorbellRecord::new(records.ptr()) };
-        let ring = Ring::new(memory.ptr(), size, record, tables.qps, tables.srqs);
+        // SAFETY: all of one memory is the record, all of the other the ring. The CQ keeps both for as long as it lives, or
+        // until it has moved to another ring; it is borrowed while a completion is in use, and takes the ring from its
+        // slot before.
+        let (record, entries) = unsafe {
+            let record = DoorbellRecord::new(records.ptr());
+            (record, CqeRing::new(memory.ptr(), size))
+        };
         let slot = &tables.cqs[index as usize];
-        // SAFETY: whatever takes this memory from the CQ takes it from the slot before.
-        *slot.ring.lock() = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
+        *slot.ring.lock() = Some(entries.share(record));
+        let ring = Ring::new(entries, record, tables.qps, tables.srqs);
         Ok(Cq {
-            ring: UnsafeCell::new(ring),
+            ring: RefCell::new(ring),
             slot,
             seen: 0,
             armed: None,
@@ -202,7 +201,6 @@ impl<'d, P: Platform> Device<'d, P> {
             memory,
             records,
             init,
-            _unshared: PhantomData,
         })
     }
 }
@@ -211,8 +209,8 @@ impl<'d, P: Platform> Device<'d, P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Slow {
-    Empty,
-    Found,
+    /// What it has found, if anything, is in the ring.
+    Polled,
     Failed,
 }
 
@@ -220,7 +218,7 @@ enum Slow {
 pub struct Batch<'c, 'd, P: Platform> {
     cq: &'c mut Cq<'d, P>,
     /// Where the ring was when the batch began.
-    from: (NonNull<u8>, u32),
+    from: Position,
 }
 
 impl<P: Platform> Batch<'_, '_, P> {
@@ -236,8 +234,8 @@ impl<P: Platform> Batch<'_, '_, P> {
             Ok(current) => Some(Completion::new(current)),
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
-                let found = ring.next_slow();
-                found.then_some(Completion::new(ring.found))
+                ring.next_slow();
+                ring.found.map(Completion::new)
             }
         }
     }
@@ -251,8 +249,8 @@ impl<P: Platform> Batch<'_, '_, P> {
             Ok(result) => Some(result),
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
-                let found = ring.next_slow();
-                found.then(|| handle(Completion::new(ring.found)))
+                ring.next_slow();
+                ring.found.map(|found| handle(Completion::new(found)))
             }
         }
     }
@@ -262,7 +260,7 @@ impl<P: Platform> Drop for Batch<'_, '_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         let ring = self.cq.ring.get_mut();
-        if ring.position() != self.from {
+        if ring.entries.position() != self.from {
             ring.publish(ring.ci());
         }
     }
@@ -288,8 +286,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
         }
         match self.poll_slow() {
-            Slow::Empty => Ok(None),
-            Slow::Found => Ok(Some(Completion::new(self.ring.get_mut().found))),
+            Slow::Polled => Ok(self.ring.get_mut().found.map(Completion::new)),
             Slow::Failed => Err(self.failure()),
         }
     }
@@ -303,11 +300,11 @@ impl<'d, P: Platform> Cq<'d, P> {
             return Slow::Failed;
         }
         let ring = self.ring.get_mut();
-        if !ring.next_slow() {
-            return Slow::Empty;
+        ring.next_slow();
+        if ring.found.is_some() {
+            ring.publish(ring.ci().wrapping_sub(1));
         }
-        ring.publish(ring.ci().wrapping_sub(1));
-        Slow::Found
+        Slow::Polled
     }
 
     #[cold]
@@ -327,7 +324,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         if self.slot.attention.load(Acquire) != 0 {
             self.attend()?;
         }
-        let from = self.ring.get_mut().position();
+        let from = self.ring.get_mut().entries.position();
         Ok(Batch { cq: self, from })
     }
 
@@ -354,7 +351,9 @@ impl<'d, P: Platform> Cq<'d, P> {
     fn attend(&mut self) -> Result<(), CqError> {
         self.reap();
         let ring = self.ring.get_mut();
-        if self.slot.attention.load(Acquire) & CQ_FAILED != 0 && ring.owned(ring.ci()).is_none() {
+        if self.slot.attention.load(Acquire) & CQ_FAILED != 0
+            && ring.entries.owned(ring.ci()).is_none()
+        {
             return Err(self.failure());
         }
         Ok(())
@@ -418,7 +417,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// Completions that it holds.
     #[must_use]
     pub fn cqe(&self) -> u32 {
-        self.ring().size - 1
+        self.ring().entries.size() - 1
     }
 
     /// Its number.
@@ -439,17 +438,15 @@ impl<'d, P: Platform> Cq<'d, P> {
         self.memory.len() + self.records.len()
     }
 
-    fn ring(&self) -> &Ring<'d> {
-        // SAFETY: the CQ is not shared between threads, and `reap`, the only one to change the ring through `&self`,
-        // is not running while this reference lives: it calls nothing that comes back here.
-        unsafe { &*self.ring.get() }
+    /// The ring. [`reap`](Self::reap), the only one to change it through `&self`, calls nothing that comes back here.
+    fn ring(&self) -> Ref<'_, Ring<'d>> {
+        self.ring.borrow()
     }
 
     /// Says goodbye to destroyed QPs, as the next poll would: their slots and their memory become free.
     pub fn reap(&self) {
-        // SAFETY: as in `ring`; nobody else holds a reference, since a completion borrows the CQ mutably.
-        let ring = unsafe { &mut *self.ring.get() };
-        goodbye::reap(self.device, self.slot, self.index, ring);
+        let mut ring = self.ring.borrow_mut();
+        goodbye::reap(self.device, self.slot, self.index, &mut ring);
     }
 
     /// Changes the size: `ibv_resize_cq`. Completions that lie in it are kept, in order.
@@ -466,7 +463,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         if outstanding >= size {
             return Err(CqError::TooManyOutstanding { outstanding });
         }
-        if size == self.ring().size {
+        if size == self.ring().entries.size() {
             return Ok(());
         }
         let memory = ring_memory(self.device, size)?;
@@ -492,54 +489,22 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
             return Err(CqError::Command(error));
         }
-        let record = self.ring().record;
-        // SAFETY: as at creation.
-        *shared = Some(unsafe { SharedRing::new(memory.ptr(), record, size) });
-        self.move_to(memory, size);
+        let ring = self.ring.get_mut();
+        ring.found = None;
+        // SAFETY: as at creation. The device has left the old ring: its answer came after the RESIZE_CQ completion.
+        unsafe { ring.entries.move_to(memory.ptr(), size) };
+        ring.publish(ring.ci());
+        *shared = Some(ring.entries.share(ring.record));
+        self.memory = memory;
         Ok(())
     }
 
     /// Completions in the ring that the host has not taken.
     fn outstanding(&self) -> u32 {
         let ring = self.ring();
-        (0..ring.size)
-            .take_while(|&n| ring.owned(ring.ci().wrapping_add(n)).is_some())
+        (0..ring.entries.size())
+            .take_while(|&n| ring.entries.owned(ring.ci().wrapping_add(n)).is_some())
             .count() as u32
-    }
-
-    /// Carries what lies behind the consumer index over to the new ring, up to the RESIZE_CQ completion that the device
-    /// has put behind them. That one took an index too, so everything moves up by one.
-    fn move_to(&mut self, memory: DmaBuffer<'d, P>, size: u32) {
-        let ring = self.ring.get_mut();
-        let base = memory.ptr().as_ptr();
-        let mut at = ring.ci();
-        while let Some((entry, tail)) = ring.owned(at) {
-            let mut last = tail.last();
-            let entry = entry.as_ptr();
-            // SAFETY: the old ring's CQE is the host's; the new ring is the device's from the RESIZE completion's index
-            // on, and the entries before it are the host's.
-            unsafe {
-                if last.opcode() == cqe::Opcode::ResizeCq as u8 {
-                    break;
-                }
-                let to = at.wrapping_add(1);
-                let copy = base.add((to & (size - 1)) as usize * cqe::SIZE);
-                for offset in (0..cqe::SIZE).step_by(8) {
-                    let word = entry.add(offset).cast::<u64>().read_volatile();
-                    copy.add(offset).cast::<u64>().write_volatile(word);
-                }
-                last.set_owner(u8::from(to & size != 0));
-                store(copy, last);
-            }
-            at = at.wrapping_add(1);
-            if at.wrapping_sub(ring.ci()) > ring.size {
-                break;
-            }
-        }
-        ring.move_to(memory.ptr(), size, ring.ci().wrapping_add(1));
-        ring.publish(ring.ci());
-        // The device has left the old ring: its answer came after the RESIZE completion.
-        self.memory = memory;
     }
 
     /// Sets the moderation: an event at the latest `count` completions or `period` microseconds after the first one

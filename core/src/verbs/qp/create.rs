@@ -4,7 +4,7 @@
 //! side arrays (identifiers by work request, counters by block), which are nobody's business but the driver's. It
 //! starts anywhere at a multiple of 64 bytes, so that small QPs share pages.
 
-// UNSAFETY: the parts of the block become raw pointers in the queues and in the slot.
+// UNSAFETY: says which parts of the block are the queues' and the slot's.
 #![expect(unsafe_code)]
 
 use core::alloc::Layout;
@@ -22,7 +22,7 @@ use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::send_ring::{SendRing, SendRingParts};
-use crate::memory::slots::{NONE, QpSlot};
+use crate::memory::slots::{NONE, QpArrays, QpSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::sge::Access;
 use crate::verbs::cq::{CqHandle, count_user};
@@ -287,19 +287,18 @@ fn create_with<'d, P: Platform>(
     *plan.cap = sizes.cap;
     let slot = &tables.qps[index as usize];
     let srq = plan.srq.map(|srq| srq.index);
-    let base = block.ptr().as_ptr();
-    // SAFETY: offsets inside the block, by its layout.
-    let part = |offset: usize| unsafe { base.add(offset) };
     slot.srq.store(srq.unwrap_or(NONE), Relaxed);
-    slot.sq_mask.store(sizes.sq_blocks.max(1) - 1, Relaxed);
-    slot.wr_mask.store(layout.wr_entries as u32 - 1, Relaxed);
-    slot.rq_mask.store(sizes.rq_entries.max(1) - 1, Relaxed);
-    slot.sq_heads.store(part(layout.sq_heads).cast(), Relaxed);
-    slot.sq_wr_ids.store(part(layout.sq_wr_ids).cast(), Relaxed);
-    slot.rq_wr_ids.store(part(layout.rq_wr_ids).cast(), Relaxed);
-    for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
-        counter.store(0, Relaxed);
-    }
+    let arrays = QpArrays {
+        heads: block.part(layout.sq_heads),
+        blocks: sizes.sq_blocks.max(1),
+        send_ids: block.part(layout.sq_wr_ids),
+        sends: layout.wr_entries as u32,
+        recv_ids: block.part(layout.rq_wr_ids),
+        recvs: sizes.rq_entries.max(1),
+    };
+    // SAFETY: the arrays lie in the block as `BlockLayout` divides it. The object keeps the block until it goes, and leaves
+    // it to the slot then, which frees it when the last CQ has said goodbye.
+    unsafe { slot.publish(arrays) };
     for (side, cq) in [plan.send_cq, plan.recv_cq].into_iter().enumerate() {
         slot.cqs[side].store(cq.map_or(NONE, |cq| cq.index), Relaxed);
         if let Some(cq) = cq {

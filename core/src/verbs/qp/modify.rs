@@ -5,7 +5,6 @@
 //! takes a certain set of bits.
 
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
@@ -428,9 +427,7 @@ impl<P: Platform> QpObject<'_, P> {
         self.state = QpState::Reset;
         goodbye::forget(self.device, self.index);
         self.forget_failures();
-        for counter in [&slot.sq_tail, &slot.rq_head, &slot.rq_tail] {
-            counter.store(0, Relaxed);
-        }
+        slot.reset_counters();
         let layout = BlockLayout::new(&self.sizes);
         layout.forget_heads(&self.block);
         self.block.write_be64(layout.record, 0);

@@ -109,12 +109,7 @@ impl<P: Platform> QpObject<'_, P> {
         let block = self.block.take();
         let slot = self.slot;
         if gone {
-            goodbye::keep(
-                block.into_memory(),
-                &slot.block,
-                &slot.block_iova,
-                &slot.block_len,
-            );
+            slot.block.keep(block.into_memory());
         } else {
             block.quarantine();
         }

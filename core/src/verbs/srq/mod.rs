@@ -544,12 +544,7 @@ impl<P: Platform> Srq<'_, P> {
             memory.quarantine();
             return;
         }
-        goodbye::keep(
-            memory.into_memory(),
-            &self.slot.block,
-            &self.slot.block_iova,
-            &self.slot.block_len,
-        );
+        self.slot.block.keep(memory.into_memory());
         if let Object::Xrc { source, cq } = self.object {
             goodbye::part(self.device, source);
             // Only now may the CQ go: it has the goodbye on its list.

@@ -1,0 +1,280 @@
+//! The ring of a CQ: which entries are the host's, and what they hold.
+//!
+//! **Ownership.** A CQE belongs to the host when its opcode is not 0xf (a ring starts out filled with that) and its owner
+//! bit equals the parity of the pass through the ring. The device writes the byte that says so last; this driver reads
+//! it first, and the rest behind a read barrier (nothing on x86, where loads stay in order).
+
+// UNSAFETY: rings are raw memory shared with the device.
+#![expect(unsafe_code)]
+
+use core::ptr::NonNull;
+
+use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE, TailWord};
+use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
+use bareverbs_firmware_cmds::word::Word;
+
+use crate::memory::dma::{load, read_barrier, store};
+use crate::memory::record::DoorbellRecord;
+
+/// Completions are counted with 24 bits.
+const INDEX: u32 = 0xff_ffff;
+
+/// A CQE of the host's in its ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cqe(NonNull<u8>);
+
+// SAFETY: all access is by single volatile loads and stores of words, to memory that no thread owns.
+unsafe impl Send for Cqe {}
+
+impl Cqe {
+    /// A word of it. The device does not write it any more, but a broken one may: use what was read, never look twice.
+    #[inline(always)]
+    pub(crate) fn word<W: Word>(self) -> W {
+        const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
+        // SAFETY: the entry lies in a ring, which is allocated (`CqeRing::new`), and the word in the entry.
+        unsafe { load(self.0.as_ptr()) }
+    }
+
+    /// Changes a word of it.
+    pub(crate) fn set_word<W: Word>(self, word: W) {
+        const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
+        // SAFETY: as in `word`; the entry is the host's.
+        unsafe { store(self.0.as_ptr(), word) }
+    }
+
+    /// All of it.
+    pub(crate) fn to_bytes(self) -> [u8; SIZE] {
+        let mut copy = [0; SIZE];
+        for (index, word) in copy.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            // SAFETY: inside the entry; volatile, since the memory is shared with the device.
+            let value = unsafe { self.0.cast::<u64>().add(index).read_volatile() };
+            *word = value.to_ne_bytes();
+        }
+        copy
+    }
+
+    /// Writes all of it.
+    fn set_bytes(self, bytes: &[u8; SIZE]) {
+        for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let value = u64::from_ne_bytes(*word);
+            // SAFETY: inside the entry; volatile, since the memory is shared with the device.
+            unsafe { self.0.cast::<u64>().add(index).write_volatile(value) };
+        }
+    }
+}
+
+/// Where the entries of a ring lie.
+#[derive(Debug, Clone, Copy)]
+struct Entries {
+    base: NonNull<u8>,
+    /// Their number, a power of two.
+    size: u32,
+}
+
+impl Entries {
+    /// The CQE at the place of this index.
+    #[inline(always)]
+    fn at(self, index: u32) -> Cqe {
+        let at = (index & (self.size - 1)) as usize * SIZE;
+        // SAFETY: the masked index lies inside the ring.
+        Cqe(unsafe { self.base.add(at) })
+    }
+
+    /// The owner bit of the pass that this index lies in.
+    #[inline(always)]
+    fn parity(self, index: u32) -> u8 {
+        u8::from(index & self.size != 0)
+    }
+}
+
+/// Where a consumer is, to see whether it has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position(NonNull<u8>, u32);
+
+/// A CQ's ring, as its consumer uses it.
+#[derive(Debug)]
+pub(crate) struct CqeRing {
+    /// The next CQE.
+    next: NonNull<u8>,
+    /// Behind the last CQE.
+    end: NonNull<u8>,
+    entries: Entries,
+    /// Index of the first CQE in this pass through the ring.
+    pass: u32,
+    /// Owner bit of this pass through the ring.
+    parity: u8,
+}
+
+// SAFETY: the pointers are to memory that the ring's owner has to itself (and the device).
+unsafe impl Send for CqeRing {}
+
+impl CqeRing {
+    /// A ring of `size` CQEs (a power of two) at `base` that was not used yet.
+    ///
+    /// # Safety
+    /// `base` is memory shared with the device, of this size and aligned to 64, that stays allocated for as long as the
+    /// ring, an entry of it, or a [`SharedRing`] made of it is used.
+    pub(crate) unsafe fn new(base: NonNull<u8>, size: u32) -> Self {
+        // SAFETY: the ring's end.
+        let end = unsafe { base.add(size as usize * SIZE) };
+        Self {
+            next: base,
+            end,
+            entries: Entries { base, size },
+            pass: 0,
+            parity: 0,
+        }
+    }
+
+    /// Begins at another consumer index.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, ci: u32) {
+        self.next = self.entries.at(ci).0;
+        self.pass = ci & !(self.entries.size - 1);
+        self.parity = self.entries.parity(ci);
+    }
+
+    /// Number of CQEs.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> u32 {
+        self.entries.size
+    }
+
+    /// The next CQE and its tail, if it is the host's.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<(Cqe, TailWord)> {
+        let entry = Cqe(self.next);
+        let tail = entry.word::<TailWord>();
+        if !tail.last().is_ready(self.parity) {
+            return None;
+        }
+        read_barrier();
+        Some((entry, tail))
+    }
+
+    /// Goes on to the CQE behind the next one, which is `next`, as [`peek`](Self::peek) gave it. (That spares a load.)
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, next: Cqe) {
+        debug_assert_eq!(next.0, self.next);
+        // SAFETY: at most the end of the ring.
+        self.next = unsafe { next.0.add(SIZE) };
+        if self.next == self.end {
+            self.next = self.entries.base;
+            self.parity ^= 1;
+            self.pass = self.pass.wrapping_add(self.entries.size);
+        }
+    }
+
+    /// Index of the next CQE, counted on; 24 bits of it are the device's business.
+    #[inline(always)]
+    pub(crate) fn ci(&self) -> u32 {
+        let offset = self.next.as_ptr() as usize - self.entries.base.as_ptr() as usize;
+        self.pass.wrapping_add((offset / SIZE) as u32)
+    }
+
+    /// Where the consumer is.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> Position {
+        Position(self.next, self.pass)
+    }
+
+    /// The CQE with this index (less than the ring's size ahead) and its tail, if it is the host's.
+    pub(crate) fn owned(&self, index: u32) -> Option<(Cqe, TailWord)> {
+        let entry = self.entries.at(index);
+        let tail = entry.word::<TailWord>();
+        if !tail.last().is_ready(self.entries.parity(index)) {
+            return None;
+        }
+        read_barrier();
+        Some((entry, tail))
+    }
+
+    /// Goes on in another ring of `size` CQEs. What lies behind the consumer index is carried over, up to the RESIZE_CQ
+    /// completion that the device has put behind it. That one took an index too, so everything moves up by one.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new), with `base` for the ring and what is made of it from here on. The device writes to it from
+    /// the RESIZE_CQ completion's index on.
+    pub(crate) unsafe fn move_to(&mut self, base: NonNull<u8>, size: u32) {
+        // SAFETY: the caller's promise.
+        let mut new = unsafe { Self::new(base, size) };
+        let ci = self.ci();
+        let mut at = ci;
+        while let Some((entry, tail)) = self.owned(at) {
+            let mut last = tail.last();
+            if last.opcode() == Opcode::ResizeCq as u8 {
+                break;
+            }
+            let to = at.wrapping_add(1);
+            let copy = new.entries.at(to);
+            copy.set_bytes(&entry.to_bytes());
+            last.set_owner(new.entries.parity(to));
+            copy.set_word(last);
+            at = to;
+            if at.wrapping_sub(ci) > self.entries.size {
+                break;
+            }
+        }
+        let ci = ci.wrapping_add(1);
+        new.next = new.entries.at(ci).0;
+        new.pass = ci & !(size - 1);
+        new.parity = new.entries.parity(ci);
+        *self = new;
+    }
+
+    /// What others than the owner may see of the ring.
+    pub(crate) fn share(&self, record: DoorbellRecord) -> SharedRing {
+        SharedRing {
+            entries: self.entries,
+            record,
+        }
+    }
+}
+
+/// What others than its owner may see of a CQ's ring: how far the device has come.
+#[derive(Debug)]
+pub(crate) struct SharedRing {
+    entries: Entries,
+    record: DoorbellRecord,
+}
+
+// SAFETY: the memory is only read through it, by single volatile accesses; it is the device's as much as the host's.
+unsafe impl Send for SharedRing {}
+
+impl SharedRing {
+    /// The consumer index that the owner has published.
+    fn consumer(&self) -> u32 {
+        self.record.load::<CqConsumerRecord>().consumer()
+    }
+
+    /// Whether the device has written the CQE with this index, and not yet the one that comes to its place later.
+    fn is_there(&self, index: u32) -> bool {
+        let last = self.entries.at(index).word::<OpOwn>();
+        last.is_ready(self.entries.parity(index))
+    }
+
+    /// Index (24 bits) behind the last CQE that the device has written by now, as the ring itself shows it. The counters
+    /// of QUERY_CQ may lag behind.
+    ///
+    /// The owner may take completions meanwhile. A CQE that is no longer there was overwritten after the owner had
+    /// published a later consumer index, and the search goes on from there; so it ends at a CQE that was not written yet,
+    /// or behind all that were in the ring when it began.
+    pub(crate) fn producer(&self) -> u32 {
+        let start = self.consumer();
+        let mut at = start;
+        while at.wrapping_sub(start) & INDEX < self.entries.size {
+            if self.is_there(at) {
+                at = at.wrapping_add(1);
+                continue;
+            }
+            read_barrier();
+            let consumer = self.consumer();
+            let ahead = consumer.wrapping_sub(at) & INDEX;
+            if ahead == 0 || ahead > INDEX / 2 {
+                break;
+            }
+            at = consumer;
+        }
+        at & INDEX
+    }
+}

@@ -1,0 +1,222 @@
+//! The slots of a device: which are free, and which CQ has which number.
+//!
+//! Free lists and the map from CQ numbers are behind one short lock that only creation, destruction and event handling take.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::memory::slots::{CQ_FAILED, CqSlot, DEAD, NONE, QpSlot, SrqSlot};
+
+/// A list of free slots: those given back, then those never used.
+#[derive(Debug)]
+struct FreeList {
+    /// Index + 1.
+    head: u32,
+    fresh: u32,
+}
+
+impl FreeList {
+    const fn new() -> Self {
+        Self { head: 0, fresh: 0 }
+    }
+
+    fn take(&mut self, len: usize, link: impl Fn(u32) -> u32) -> Option<u32> {
+        if let Some(index) = self.head.checked_sub(1) {
+            self.head = link(index);
+            return Some(index);
+        }
+        if (self.fresh as usize) < len {
+            self.fresh += 1;
+            return Some(self.fresh - 1);
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Free {
+    qps: FreeList,
+    cqs: FreeList,
+    srqs: FreeList,
+}
+
+/// All slots of a device, with their free lists.
+#[derive(Debug)]
+pub(crate) struct Tables<'s> {
+    pub(crate) qps: &'s [QpSlot],
+    pub(crate) cqs: &'s [CqSlot],
+    pub(crate) srqs: &'s [SrqSlot],
+    free: spin::Mutex<Free>,
+}
+
+impl<'s> Tables<'s> {
+    /// Takes the caller's slots over; whatever an earlier device left in them is forgotten.
+    pub(crate) fn new(qps: &'s [QpSlot], cqs: &'s [CqSlot], srqs: &'s [SrqSlot]) -> Self {
+        // 24 bits of user index, of which the last value asks for CQE version 0.
+        let qps = &qps[..qps.len().min(0xff_ffff)];
+        for slot in qps {
+            slot.key.store(DEAD, Relaxed);
+            slot.flags.store(0, Relaxed);
+            slot.block.forget();
+        }
+        for slot in cqs {
+            slot.cqn.store(NONE, Relaxed);
+            slot.attention.store(0, Relaxed);
+            slot.bucket.store(0, Relaxed);
+            slot.users.store(0, Relaxed);
+            *slot.ring.lock() = None;
+        }
+        for slot in srqs {
+            slot.key.store(NONE, Relaxed);
+            slot.users.store(0, Relaxed);
+        }
+        let free = Free {
+            qps: FreeList::new(),
+            cqs: FreeList::new(),
+            srqs: FreeList::new(),
+        };
+        Self {
+            qps,
+            cqs,
+            srqs,
+            free: spin::Mutex::new(free),
+        }
+    }
+
+    /// Reserves a QP slot.
+    pub(crate) fn take_qp(&self) -> Option<u32> {
+        let index = self.free.lock().qps.take(self.qps.len(), |i| {
+            self.qps[i as usize].links[0].load(Relaxed)
+        })?;
+        let slot = &self.qps[index as usize];
+        slot.key.store(DEAD, Relaxed);
+        slot.flags.store(0, Relaxed);
+        Some(index)
+    }
+
+    /// Gives a QP slot back; its QP is gone and no CQ knows it any more.
+    pub(crate) fn give_qp(&self, index: u32) {
+        let Some(slot) = self.qps.get(index as usize) else {
+            return;
+        };
+        slot.key.store(DEAD, Release);
+        let mut free = self.free.lock();
+        slot.links[0].store(free.qps.head, Relaxed);
+        free.qps.head = index + 1;
+    }
+
+    /// Reserves a CQ slot.
+    pub(crate) fn take_cq(&self) -> Option<u32> {
+        let index = self
+            .free
+            .lock()
+            .cqs
+            .take(self.cqs.len(), |i| self.cqs[i as usize].next.load(Relaxed))?;
+        let slot = &self.cqs[index as usize];
+        slot.cqn.store(NONE, Relaxed);
+        slot.attention.store(0, Relaxed);
+        slot.events.store(0, Relaxed);
+        slot.users.store(0, Relaxed);
+        slot.syndrome.store(0, Relaxed);
+        Some(index)
+    }
+
+    /// Makes the CQ findable by its number.
+    pub(crate) fn name_cq(&self, index: u32, cqn: u32) {
+        let Some(slot) = self.cqs.get(index as usize) else {
+            return;
+        };
+        let _guard = self.free.lock();
+        let bucket = &self.cqs[cqn as usize % self.cqs.len()].bucket;
+        slot.cqn.store(cqn, Release);
+        slot.next.store(bucket.load(Relaxed), Relaxed);
+        bucket.store(index + 1, Relaxed);
+    }
+
+    /// Gives a CQ slot back, named or not.
+    pub(crate) fn give_cq(&self, index: u32) {
+        let Some(slot) = self.cqs.get(index as usize) else {
+            return;
+        };
+        let mut free = self.free.lock();
+        let cqn = slot.cqn.swap(NONE, Relaxed);
+        if cqn != NONE {
+            let mut link = &self.cqs[cqn as usize % self.cqs.len()].bucket;
+            while let Some(at) = link.load(Relaxed).checked_sub(1) {
+                if at == index {
+                    link.store(slot.next.load(Relaxed), Relaxed);
+                    break;
+                }
+                link = &self.cqs[at as usize].next;
+            }
+        }
+        slot.next.store(free.cqs.head, Relaxed);
+        free.cqs.head = index + 1;
+    }
+
+    fn find_cq(&self, cqn: u32) -> Option<&'s CqSlot> {
+        let _guard = self.free.lock();
+        let mut link = self
+            .cqs
+            .get(cqn as usize % self.cqs.len().max(1))?
+            .bucket
+            .load(Relaxed);
+        while let Some(at) = link.checked_sub(1) {
+            let slot = &self.cqs[at as usize];
+            if slot.cqn.load(Relaxed) == cqn {
+                return Some(slot);
+            }
+            link = slot.next.load(Relaxed);
+        }
+        None
+    }
+
+    /// The EQ's news of a completion event; false if there is no such CQ (any more).
+    pub(crate) fn completion_event(&self, cqn: u32) -> bool {
+        self.find_cq(cqn)
+            .map(|slot| slot.events.fetch_add(1, Release))
+            .is_some()
+    }
+
+    /// The EQ's news of a CQ error (overrun); false if there is no such CQ.
+    pub(crate) fn cq_error(&self, cqn: u32, syndrome: u8) -> bool {
+        let Some(slot) = self.find_cq(cqn) else {
+            return false;
+        };
+        slot.syndrome.store(syndrome, Relaxed);
+        slot.attention.fetch_or(CQ_FAILED, Release);
+        true
+    }
+
+    /// The EQ's news that an SRQ's limit was reached; false if there is no such SRQ.
+    pub(crate) fn srq_limit(&self, srqn: u32) -> bool {
+        let Some(slot) = self.srqs.iter().find(|slot| slot.key.load(Acquire) == srqn) else {
+            return false;
+        };
+        slot.limit_reached.store(1, Release);
+        true
+    }
+
+    /// Reserves an SRQ slot.
+    pub(crate) fn take_srq(&self) -> Option<u32> {
+        let index = self.free.lock().srqs.take(self.srqs.len(), |i| {
+            self.srqs[i as usize].next.load(Relaxed)
+        })?;
+        let slot = &self.srqs[index as usize];
+        slot.key.store(NONE, Relaxed);
+        slot.returned.store(0, Relaxed);
+        slot.users.store(0, Relaxed);
+        slot.limit_reached.store(0, Relaxed);
+        Some(index)
+    }
+
+    /// Gives an SRQ slot back.
+    pub(crate) fn give_srq(&self, index: u32) {
+        let Some(slot) = self.srqs.get(index as usize) else {
+            return;
+        };
+        slot.key.store(NONE, Release);
+        let mut free = self.free.lock();
+        slot.next.store(free.srqs.head, Relaxed);
+        free.srqs.head = index + 1;
+    }
+}
