@@ -8,6 +8,8 @@ mod kept_block;
 pub(crate) mod record;
 pub(crate) mod recv_ring;
 pub(crate) mod ring_pages;
+#[cfg(test)]
+mod ring_tests;
 mod segment;
 pub(crate) mod send_ring;
 pub(crate) mod slots;
