@@ -9,7 +9,8 @@ use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet
 use crate::engine::{self, Address, Engine};
 use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason, Req};
 use crate::rdma::conn::group::GroupSlot;
-use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Storage};
+use crate::rdma::id::slot::{IdSlot, NIL, Storage};
+use crate::rdma::id::table::IdTable;
 use crate::rdma::port::deferred::{DeferredMad, DeferredMads};
 use crate::rdma::port::gsi::{self, GsiPort, SLICE};
 use crate::rdma::route::resolver::{Neighbour, Resolver};
@@ -64,8 +65,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) gsi: GsiPort<'d, P>,
     pub(crate) engine: Engine<'s>,
-    pub(crate) ids: &'s mut [IdSlot<'d, P>],
-    pub(crate) channels: &'s mut [ChannelSlot],
+    pub(crate) ids: IdTable<'s, 'd, P>,
     pub(crate) groups: &'s mut [GroupSlot],
     pub(crate) resolver: R,
     pub(crate) config: Config,
@@ -74,8 +74,6 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) gid: Gid,
     pub(crate) max_responder_resources: u8,
     pub(crate) max_initiator_depth: u8,
-    pub(crate) free_head: u32,
-    pub(crate) in_use: usize,
     pub(crate) wait_head: u32,
     /// Waits for answers so far.
     pub(crate) resolutions: u64,
@@ -88,7 +86,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RdmaCm")
-            .field("ids", &self.in_use)
+            .field("ids", &self.ids.in_use())
             .field("connections", &self.engine.in_use())
             .finish_non_exhaustive()
     }
@@ -121,18 +119,6 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         engine_config.ack_delay = caps.local_ca_ack_delay();
         // QP1 first: without it there is nothing to manage.
         let gsi = GsiPort::open(device, config.gsi_depth)?;
-        let count = ids.len();
-        for (index, slot) in ids.iter_mut().enumerate() {
-            let generation = slot.links.generation;
-            *slot = IdSlot::EMPTY;
-            slot.links.generation = generation;
-            slot.links.free_next = if index + 1 < count {
-                index as u32 + 1
-            } else {
-                NIL
-            };
-        }
-        channels.fill(ChannelSlot::EMPTY);
         groups.fill(GroupSlot::EMPTY);
         let mut engine = Engine::new(
             engine_config,
@@ -150,8 +136,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             device,
             gsi,
             engine,
-            ids,
-            channels,
+            ids: IdTable::new(ids, channels),
             groups,
             resolver,
             config,
@@ -159,8 +144,6 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             gid: Gid::ZERO,
             max_responder_resources: power(caps.log_max_ra_res_qp()),
             max_initiator_depth: power(caps.log_max_ra_req_qp()),
-            free_head: if count == 0 { NIL } else { 0 },
-            in_use: 0,
             wait_head: NIL,
             resolutions: 0,
             next_port,
@@ -200,7 +183,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Ids in use.
     pub const fn ids_in_use(&self) -> usize {
-        self.in_use
+        self.ids.in_use()
     }
 
     /// Connections in use, those that only wait for their end included.
@@ -317,7 +300,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
         for index in 0..self.ids.len() {
             if self.ids[index].used {
-                self.push(index, EventType::DeviceRemoval, 0);
+                self.ids.push(index, EventType::DeviceRemoval, 0);
             }
         }
     }

@@ -59,7 +59,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// On an id for datagrams it asks for the service's QP and Q_Key: sends SIDR_REQ. `Established` then says where to send
     /// ([`UdEvent`](crate::rdma::UdEvent)); `Unreachable` has the status with which the service refused, if it is not a time-out.
     pub fn connect(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let slot = &self.ids[index];
         let state = slot.state;
         if state != IdState::RouteResolved {
@@ -156,7 +156,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ///
     /// On an id for datagrams it tells the QP, or that of the parameters, and its Q_Key: sends SIDR_REP. No event follows.
     pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         if self.ids[index].port_space.is_datagram() {
             return self.tell_service(index, param);
         }
@@ -233,7 +233,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         reason: RejectReason,
         private_data: &[u8],
     ) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         if self.ids[index].port_space.is_datagram() {
             return self.refuse_service(index, private_data);
         }
@@ -248,7 +248,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Confirms a connection whose QP is not the id's (`rdma_establish`), after `ConnectResponse`: sends RTU.
     pub fn establish(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         if self.ids[index].objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
@@ -260,7 +260,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// The QP received something (`rdma_notify` with `IBV_EVENT_COMM_EST`): establishes a connection whose RTU was lost.
     /// EISCONN if it is established already.
     pub fn notify(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let connection = self.connection(index, "notify")?;
         if !self.engine.notify_established(connection)? {
             return Err(RdmaError::AlreadyConnected);
@@ -272,7 +272,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Ends a connection (`rdma_disconnect`): moves the QP to ERR, so that everything posted is flushed, and tells the other
     /// end, if that did not come first. What follows is `Disconnected`, and later `TimewaitExit`.
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let connection = self.connection(index, "disconnect")?;
         self.flush_qp(index);
         let now = self.now();

@@ -35,7 +35,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         private_data: &[u8],
     ) -> Result<(), RdmaError> {
         fits(private_data.len(), UD_CONNECT_PRIVATE_DATA_MAX)?;
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let slot = &self.ids[index];
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
@@ -172,7 +172,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 }
                 continue;
             }
-            let Ok(index) = self.index(CmId::from_user(user)) else {
+            let Ok(index) = self.ids.index(CmId::from_user(user)) else {
                 continue;
             };
             if self.ids[index].conn.sidr != Some(sidr) {
@@ -188,10 +188,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Refused(status) => {
                     self.store_private_data(index, EventType::Unreachable, data);
                     self.ids[index].events.failure = Some(RdmaError::ServiceRefused(status));
-                    self.push(index, EventType::Unreachable, i32::from(status.0));
+                    self.ids
+                        .push(index, EventType::Unreachable, i32::from(status.0));
                 }
                 Outcome::Unreachable => {
-                    self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable);
+                    self.ids
+                        .push_failure(index, EventType::Unreachable, RdmaError::Unreachable);
                 }
             }
         }
@@ -216,7 +218,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             })?;
         self.ids[index].conn.sidr = Some(sidr);
         self.store_private_data(index, EventType::ConnectRequest, user_data);
-        self.push(index, EventType::ConnectRequest, 0);
+        self.ids.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
 
@@ -226,7 +228,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if slot.conn.qkey != 0 && slot.conn.qkey != qkey {
             let ours = slot.conn.qkey;
             let theirs = qkey;
-            self.push_failure(
+            self.ids.push_failure(
                 index,
                 EventType::AddrError,
                 RdmaError::WrongQkey { ours, theirs },
@@ -237,7 +239,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.remote_qpn = qpn;
         slot.conn.remote_qkey = qkey;
         self.store_private_data(index, EventType::Established, data);
-        self.push(index, EventType::Established, 0);
+        self.ids.push(index, EventType::Established, 0);
     }
 
     /// The way back to who sent a datagram (`ibv_init_ah_from_wc`): `wc` is its completion, `grh` the

@@ -15,7 +15,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// (`rdma_set_local_ece`); on the passive side, those of the other end that the QP goes along with. Only without a QP on the
     /// id, and with a vendor.
     pub fn set_local_ece(&mut self, id: CmId, ece: Ece) -> Result<(), RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         if slot.objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
@@ -33,7 +33,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// The options that the other end's request or answer came with (`rdma_get_remote_ece`); vendor 0 if none did. Only
     /// without a QP on the id.
     pub fn get_remote_ece(&self, id: CmId) -> Result<Ece, RdmaError> {
-        let slot = self.slot(id)?;
+        let slot = self.ids.slot(id)?;
         if slot.objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }

@@ -83,7 +83,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 }
                 continue;
             }
-            let Ok(index) = self.index(CmId::from_user(user)) else {
+            let Ok(index) = self.ids.index(CmId::from_user(user)) else {
                 let _ = self.engine.release(now, connection);
                 continue;
             };
@@ -93,17 +93,19 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             match what {
                 Outcome::Request => {}
                 Outcome::Reply => self.on_reply(now, index, connection, data),
-                Outcome::Established => self.push(index, EventType::Established, 0),
+                Outcome::Established => self.ids.push(index, EventType::Established, 0),
                 Outcome::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
                 Outcome::Rejected(reason) => {
                     self.flush_qp(index);
                     self.store_private_data(index, EventType::Rejected, data);
                     self.ids[index].events.failure = Some(RdmaError::Rejected(reason));
-                    self.push(index, EventType::Rejected, i32::from(reason.0));
+                    self.ids
+                        .push(index, EventType::Rejected, i32::from(reason.0));
                 }
                 Outcome::Unreachable if self.forget_unseen(index) => {}
                 Outcome::Unreachable => {
-                    self.push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
+                    self.ids
+                        .push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
                 }
                 Outcome::Disconnected(cause) => {
                     let status = if cause == DisconnectCause::TimedOut {
@@ -112,9 +114,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                         0
                     };
                     self.ids[index].state = IdState::Disconnect;
-                    self.push(index, EventType::Disconnected, status);
+                    self.ids.push(index, EventType::Disconnected, status);
                 }
-                Outcome::TimewaitExit => self.push(index, EventType::TimewaitExit, 0),
+                Outcome::TimewaitExit => self.ids.push(index, EventType::TimewaitExit, 0),
             }
         }
         self.process_sidr_events(now);
@@ -151,10 +153,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             })?;
         self.ids[index].conn.id = Some(connection);
         self.give_timers(index);
-        let id = self.id_of(index);
+        let id = self.ids.id_of(index);
         let _ = self.engine.set_user(connection, id.to_user());
         self.store_private_data(index, EventType::ConnectRequest, user_data);
-        self.push(index, EventType::ConnectRequest, 0);
+        self.ids.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
 
@@ -179,8 +181,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .pkey_index(address.pkey)
             .map_err(|_| Refusal::NoListener)?;
         self.make_room(now, listener, newcomer)?;
-        let index = self.take_slot().map_err(|_| Refusal::NoRoom)? as usize;
-        let listen_id = self.id_of(listener);
+        let index = self.ids.alloc().map_err(|_| Refusal::NoRoom)? as usize;
+        let listen_id = self.ids.id_of(listener);
         let parent = &mut self.ids[listener];
         parent.conn.unread += 1;
         let (target, context) = (parent.events.target, parent.context);
@@ -207,7 +209,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.route.address = address;
         slot.route.pkey_index = pkey_index;
         if matches!(target, Target::Channel(_)) {
-            self.count_user(target, true);
+            self.ids.count_user(target, true);
         }
         Ok(index)
     }
@@ -223,11 +225,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), Refusal> {
         let capacity = self.ids.len();
         let full = |cm: &Self| {
-            cm.in_use >= capacity || cm.ids[listener].conn.unread >= cm.ids[listener].conn.backlog
+            cm.ids.in_use() >= capacity
+                || cm.ids[listener].conn.unread >= cm.ids[listener].conn.backlog
         };
         let share = capacity / 8;
         let many = newcomer.is_some_and(|newcomer| self.engine.half_open_beside(newcomer) > share);
-        if many && self.in_use < capacity && capacity - self.in_use <= share {
+        if many && self.ids.in_use() < capacity && capacity - self.ids.in_use() <= share {
             if let Some(user) = self.engine.evict(now, newcomer, true) {
                 self.forget_evicted(user);
                 return Err(Refusal::Later);
@@ -258,7 +261,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     fn forget_evicted(&mut self, user: u64) {
-        if let Ok(index) = self.index(CmId::from_user(user)) {
+        if let Ok(index) = self.ids.index(CmId::from_user(user)) {
             self.forget_unseen(index);
         }
     }
@@ -270,7 +273,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !unseen.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
             return false;
         }
-        if let Some(listener) = slot.conn.listen_id.and_then(|id| self.index(id).ok()) {
+        if let Some(listener) = slot.conn.listen_id.and_then(|id| self.ids.index(id).ok()) {
             self.ids[listener].conn.unread = self.ids[listener].conn.unread.saturating_sub(1);
         }
         self.discard(index);
@@ -303,7 +306,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     fn on_reply(&mut self, now: Duration, index: usize, connection: ConnectionId, data: &[u8]) {
         if self.ids[index].objects.qp.is_none() {
             self.store_private_data(index, EventType::ConnectResponse, data);
-            self.push(index, EventType::ConnectResponse, 0);
+            self.ids.push(index, EventType::ConnectResponse, 0);
             return;
         }
         let up = self
@@ -312,29 +315,30 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         match up {
             Ok(()) => {
                 self.store_private_data(index, EventType::Established, data);
-                self.push(index, EventType::Established, 0);
+                self.ids.push(index, EventType::Established, 0);
             }
             Err(error) => {
                 log::warn!("a connection fails locally: {error}");
                 self.flush_qp(index);
                 let reason = RejectReason::CONSUMER_DEFINED;
                 let _ = self.engine.reject(now, connection, reason, &[], &[]);
-                self.push_failure(index, EventType::ConnectError, error);
+                self.ids.push_failure(index, EventType::ConnectError, error);
             }
         }
     }
 
     /// Takes an event that waits, without blocking: `None` is EAGAIN.
     pub fn try_get_cm_event(&mut self, channel: ChannelId) -> Result<Option<CmEvent>, RdmaError> {
-        self.channel(channel)?;
+        self.ids.channel(channel)?;
         Ok(self
+            .ids
             .pop(Target::Channel(channel))
             .map(|(index, pending)| self.fetch(index, pending)))
     }
 
     /// Waits for an event (`rdma_get_cm_event`), driving the manager.
     pub fn get_cm_event(&mut self, channel: ChannelId) -> Result<CmEvent, RdmaError> {
-        self.channel(channel)?;
+        self.ids.channel(channel)?;
         self.block(None, |cm| cm.try_get_cm_event(channel))
     }
 
@@ -344,7 +348,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         channel: ChannelId,
         deadline: Duration,
     ) -> Result<CmEvent, RdmaError> {
-        self.channel(channel)?;
+        self.ids.channel(channel)?;
         self.block(Some(deadline), |cm| cm.try_get_cm_event(channel))
     }
 
@@ -356,8 +360,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Puts an event of the application's own into the id's queue (`rdma_write_cm_event`), for instance to wake up the thread that
     /// waits there.
     pub fn write_cm_event(&mut self, id: CmId, status: i32, arg: u64) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
-        if self.push_with(index, EventType::User, status, arg) {
+        let index = self.ids.index(id)?;
+        if self.ids.push_with(index, EventType::User, status, arg) {
             Ok(())
         } else {
             Err(RdmaError::Full {
@@ -369,7 +373,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// The event of the last blocking call on a synchronous id (`id->event`).
     pub fn event(&self, id: CmId) -> Result<Option<CmEvent>, RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         Ok(self.ids[index]
             .events
             .current
@@ -379,14 +383,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// What was behind the last event of a failure: the event has only an errno, which many errors share. Kept until the next
     /// attempt; on a synchronous id it was the call's result.
     pub fn last_error(&self, id: CmId) -> Result<Option<RdmaError>, RdmaError> {
-        Ok(self.slot(id)?.events.failure)
+        Ok(self.ids.slot(id)?.events.failure)
     }
 
     /// An event leaves its queue.
     pub(crate) fn fetch(&mut self, index: usize, pending: Pending) -> CmEvent {
         let event = self.describe(index, pending);
         if pending.event == EventType::ConnectRequest
-            && let Some(listener) = event.listen_id.and_then(|id| self.index(id).ok())
+            && let Some(listener) = event.listen_id.and_then(|id| self.ids.index(id).ok())
         {
             self.ids[listener].conn.unread = self.ids[listener].conn.unread.saturating_sub(1);
         }
@@ -431,7 +435,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let has_data = slot.events.private_event == Some(pending.event);
         CmEvent {
-            id: self.id_of(index),
+            id: self.ids.id_of(index),
             listen_id: if pending.event == EventType::ConnectRequest {
                 slot.conn.listen_id
             } else {
@@ -454,16 +458,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// On a synchronous id: waits for the outcome of a call and makes it the call's result.
     pub(crate) fn complete(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
-        if !self.is_sync(index) {
+        let index = self.ids.index(id)?;
+        if !self.ids.is_sync(index) {
             return Ok(());
         }
         self.ids[index].events.current = None;
         let target = Target::Id(index as u32);
         let pending = self.block(None, |cm| {
-            cm.index(id)?;
+            cm.ids.index(id)?;
             loop {
-                match cm.pop(target) {
+                match cm.ids.pop(target) {
                     // The end of an earlier connection is not the outcome of this call.
                     Some((_, pending)) if pending.event == EventType::TimewaitExit => {}
                     other => return Ok(other.map(|(_, pending)| pending)),
@@ -488,8 +492,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// On a synchronous id: waits until a connection is over, unless it is and the application knows.
     pub(crate) fn complete_disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
-        if !self.is_sync(index) {
+        let index = self.ids.index(id)?;
+        if !self.ids.is_sync(index) {
             return Ok(());
         }
         loop {

@@ -14,7 +14,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
     /// that were not fetched are refused; 0 and too great a value stand for the maximum.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         if self.ids[index].id_type == IdType::XrcSend {
             return Err(RdmaError::WrongType {
                 call: "listen",
@@ -37,12 +37,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NotBound);
         };
         // Ids may share a port as long as only one of them listens to each address.
-        self.check_port(index, local, false, self.ids[index].options.af_only)?;
+        self.ids
+            .check_port(index, local, false, self.ids[index].options.af_only)?;
         let max = self.config.max_backlog;
         let port = local.port();
         let port_space = self.ids[index].port_space;
         let service = service_id(port_space, port);
-        let shared = self.on_port(port_space, port, |slot| {
+        let shared = self.ids.on_port(port_space, port, |slot| {
             if slot.state == IdState::Listen {
                 slot.conn.listener
             } else {
@@ -74,9 +75,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// A listener goes: requests that were not fetched go with it, and the service if it was the last one on its port.
     pub(crate) fn stop_listening(&mut self, index: usize) {
-        let id = self.id_of(index);
+        let id = self.ids.id_of(index);
         let target = self.ids[index].events.target;
-        let mut at = self.queue(target).head;
+        let mut at = self.ids.queue(target).head;
         while let Some(slot) = self.ids.get(at as usize) {
             let next = slot.links.queue_next;
             let unread = slot
@@ -99,6 +100,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             slot.route.local.map_or(0, |local| local.port()),
         );
         if self
+            .ids
             .on_port(port_space, port, |slot| slot.conn.listener)
             .is_none()
         {
@@ -114,7 +116,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         destination: IpAddr,
     ) -> Option<usize> {
         let mut any = None;
-        let mut at = self.port_head(port);
+        let mut at = self.ids.port_head(port);
         while let Some(slot) = self.ids.get(at as usize) {
             if let (IdState::Listen, Some(local)) = (slot.state, slot.route.local)
                 && local.port() == port

@@ -50,7 +50,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// The same with a choice of how (`rdma_join_multicast_ex`).
     pub fn join_multicast_ex(&mut self, id: CmId, join: &JoinMulticast) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let group = join.group;
         let slot = &self.ids[index];
         let (state, tos) = (slot.state, slot.options.tos);
@@ -124,13 +124,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 slot.attached = attached;
                 self.groups[place] = slot;
                 self.ids[index].conn.groups += 1;
-                self.push_with(index, EventType::MulticastJoin, 0, place as u64);
+                self.ids
+                    .push_with(index, EventType::MulticastJoin, 0, place as u64);
             }
             Err(error) => {
                 if !join.send_only {
                     self.resolver.leave_group(now, group, vlan)?;
                 }
-                self.push_failure(index, EventType::MulticastError, error);
+                self.ids
+                    .push_failure(index, EventType::MulticastError, error);
             }
         }
         self.complete(id)
@@ -154,7 +156,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         place: usize,
         join: &JoinMulticast,
     ) -> Result<(), RdmaError> {
-        let (id, slot) = (self.id_of(index), &self.ids[index]);
+        let (id, slot) = (self.ids.id_of(index), &self.ids[index]);
         let pkey = slot.route.address.pkey;
         let membership = Membership {
             mgid: mgid(slot.port_space, join.group, pkey),
@@ -199,7 +201,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 continue;
             };
             let (joining, until) = (slot.joining, slot.until);
-            let Ok(index) = self.index(owner) else {
+            let Ok(index) = self.ids.index(owner) else {
                 continue;
             };
             let outcome = match self.resolver.membership(now, &membership) {
@@ -212,7 +214,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 if let Err(error) = self.leave_place(index, place) {
                     log::warn!("a group could not be left: {error}");
                 }
-                self.push_failure(index, EventType::MulticastError, error);
+                self.ids
+                    .push_failure(index, EventType::MulticastError, error);
             }
         }
     }
@@ -251,13 +254,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let attached = self.attach(index, &slot)?;
         self.groups[place] = GroupSlot { attached, ..slot };
-        self.push_with(index, EventType::MulticastJoin, 0, place as u64);
+        self.ids
+            .push_with(index, EventType::MulticastJoin, 0, place as u64);
         Ok(())
     }
 
     /// Leaves a multicast group (`rdma_leave_multicast`). An event of it that was not fetched is dropped.
     pub fn leave_multicast(&mut self, id: CmId, group: IpAddr) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let place = self
             .group_of(id, group)
             .ok_or(RdmaError::NotJoined(group))?;
@@ -270,7 +274,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
         }
         if slot.events.pending.is_empty() {
-            self.unqueue(index);
+            self.ids.unqueue(index);
         }
         self.leave_place(index, place)
     }
@@ -300,7 +304,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Leaves all groups of an id that goes.
     pub(crate) fn leave_groups(&mut self, index: usize) {
-        let id = self.id_of(index);
+        let id = self.ids.id_of(index);
         for place in 0..self.groups.len() {
             if self.ids[index].conn.groups == 0 {
                 return;
@@ -318,7 +322,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !cfg!(feature = "datagrams") || self.ids[index].conn.groups == 0 {
             return;
         }
-        let id = self.id_of(index);
+        let id = self.ids.id_of(index);
         for slot in self.groups.iter_mut() {
             if slot.owner == Some(id) {
                 slot.detach(self.ids[index].objects.qp.as_mut());
@@ -328,7 +332,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// What `MulticastJoin` tells: where to send, and the context.
     pub(crate) fn describe_group(&self, index: usize, place: u64) -> (UdEvent, u64) {
-        let id = self.id_of(index);
+        let id = self.ids.id_of(index);
         match self.groups.get(place as usize) {
             Some(slot) if slot.owner == Some(id) => {
                 let ud = UdEvent {

@@ -43,7 +43,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ///
     /// Not in librdmacm, where the id has to be destroyed, and everything be done once more.
     pub fn renew_qp(&mut self, id: CmId, init: &mut QpInit<'_, 'd, P>) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let slot = &self.ids[index];
         if slot.objects.qp.is_none() {
             return Err(RdmaError::NoQp);
@@ -95,7 +95,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             cap: queried.cap,
             sq_sig_all: queried.sq_sig_all,
         };
-        let id = self.id_of(index);
+        let id = self.ids.id_of(index);
         let again = self
             .create_qp(id, old.given_pd(), &mut init)
             .and_then(|()| self.repeat_request(now, index));

@@ -1,24 +1,26 @@
-//! Ids and channels: creating, destroying, finding, and the queues of events between them.
+//! Ids and channels: creating, destroying, migrating, and what an id says of itself.
+
+use core::net::{IpAddr, SocketAddr};
 
 use bareverbs_core::Platform;
 
-use crate::rdma::id::slot::{IdSlot, NIL, Pending, Queue, Target};
+use crate::rdma::id::slot::{IdSlot, Queue, Target};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::{ChannelId, CmId, EventType, IdOption, IdState, IdType, PortSpace, Route};
+use crate::rdma::types::{ChannelId, CmId, IdOption, IdState, IdType, PortSpace, Route};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates an event channel (`rdma_create_event_channel`).
     pub fn create_event_channel(&mut self) -> Result<ChannelId, RdmaError> {
-        let capacity = self.channels.len();
-        let Some(index) = self.channels.iter().position(|channel| !channel.used) else {
+        let capacity = self.ids.channels.len();
+        let Some(index) = self.ids.channels.iter().position(|channel| !channel.used) else {
             return Err(RdmaError::Full {
                 what: "event channels",
                 capacity,
             });
         };
-        let channel = &mut self.channels[index];
+        let channel = &mut self.ids.channels[index];
         channel.used = true;
         channel.users = 0;
         channel.queue = Queue::EMPTY;
@@ -31,13 +33,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys an event channel (`rdma_destroy_event_channel`). Its ids have to be destroyed, or migrated, before.
     pub fn destroy_event_channel(&mut self, channel: ChannelId) -> Result<(), RdmaError> {
-        let index = self.channel(channel)?;
-        if self.channels[index].users > 0 {
+        let index = self.ids.channel(channel)?;
+        if self.ids.channels[index].users > 0 {
             return Err(RdmaError::WrongMode {
                 call: "destroy_event_channel",
             });
         }
-        self.channels[index].used = false;
+        self.ids.channels[index].used = false;
         Ok(())
     }
 
@@ -68,7 +70,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         id_type: IdType,
     ) -> Result<CmId, RdmaError> {
         if let Some(channel) = channel {
-            self.channel(channel)?;
+            self.ids.channel(channel)?;
         }
         let datagrams = matches!(port_space, PortSpace::Udp | PortSpace::Ipoib);
         if datagrams && !port_space.is_datagram() {
@@ -86,38 +88,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 port_space,
             });
         }
-        let index = self.take_slot()?;
+        let index = self.ids.alloc()?;
         let target = channel.map_or(Target::Id(index), Target::Channel);
         self.ids[index as usize].start(target, context, port_space);
         self.ids[index as usize].id_type = id_type;
-        self.count_user(target, true);
-        Ok(self.id_of(index as usize))
-    }
-
-    pub(crate) fn take_slot(&mut self) -> Result<u32, RdmaError> {
-        let index = self.free_head;
-        let Some(slot) = self.ids.get_mut(index as usize) else {
-            return Err(RdmaError::Full {
-                what: "ids",
-                capacity: self.ids.len(),
-            });
-        };
-        self.free_head = slot.links.free_next;
-        self.in_use += 1;
-        Ok(index)
-    }
-
-    pub(crate) fn count_user(&mut self, target: Target, more: bool) {
-        if let Target::Channel(channel) = target
-            && let Some(slot) = self.channels.get_mut(channel.index as usize)
-            && slot.generation == channel.generation
-        {
-            slot.users = if more {
-                slot.users + 1
-            } else {
-                slot.users.saturating_sub(1)
-            };
-        }
+        self.ids.count_user(target, true);
+        Ok(self.ids.id_of(index as usize))
     }
 
     /// Destroys an id and everything that it owns (`rdma_destroy_id`). What is under way is called off: the other end gets
@@ -125,7 +101,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ///
     /// EBUSY, and nothing is done, while others use its SRQ.
     pub fn destroy_id(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         self.srq_is_free(index)?;
         if self.ids[index].state == IdState::Listen {
             self.stop_listening(index);
@@ -147,11 +123,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
         self.leave_groups(index);
         self.stop_asking(index);
-        self.leave_port(index);
-        self.unqueue(index);
+        self.ids.leave_port(index);
+        self.ids.unqueue(index);
         let target = self.ids[index].events.target;
-        self.count_user(target, false);
-        let free = self.free_head;
+        self.ids.count_user(target, false);
         let slot = &mut self.ids[index];
         slot.events.pending.clear();
         slot.objects.qp = None;
@@ -161,21 +136,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         slot.objects.pd = None;
         slot.objects.xrcd = None;
         slot.objects.saved = None;
-        slot.used = false;
-        slot.links.generation = slot.links.generation.wrapping_add(1);
-        slot.links.free_next = free;
-        self.free_head = index as u32;
-        self.in_use -= 1;
+        self.ids.free(index);
     }
 
     /// Moves an id to another channel, or with `None` to synchronous operation (`rdma_migrate_id`). Events that wait move
     /// with it.
     pub fn migrate_id(&mut self, id: CmId, channel: Option<ChannelId>) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let old = self.ids[index].events.target;
         let new = match channel {
             Some(channel) => {
-                self.channel(channel)?;
+                self.ids.channel(channel)?;
                 Target::Channel(channel)
             }
             None if old == Target::Id(index as u32) => {
@@ -184,24 +155,24 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             None => Target::Id(index as u32),
         };
         // Requests that were not fetched yet belong to the listener.
-        let mut at = self.queue(old).head;
+        let mut at = self.ids.queue(old).head;
         while let Some(slot) = self.ids.get(at as usize) {
             let next = slot.links.queue_next;
             if at as usize == index || slot.conn.listen_id == Some(id) && slot.events.target == old
             {
-                self.unqueue(at as usize);
+                self.ids.unqueue(at as usize);
                 self.ids[at as usize].events.target = new;
-                self.enqueue(at as usize);
+                self.ids.enqueue(at as usize);
                 if at as usize != index {
-                    self.count_user(old, false);
-                    self.count_user(new, true);
+                    self.ids.count_user(old, false);
+                    self.ids.count_user(new, true);
                 }
             }
             at = next;
         }
         self.ids[index].events.target = new;
-        self.count_user(old, false);
-        self.count_user(new, true);
+        self.ids.count_user(old, false);
+        self.ids.count_user(new, true);
         Ok(())
     }
 
@@ -210,7 +181,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if let IdOption::IbPath(path) = option {
             return self.use_path(id, &path);
         }
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         let state = slot.state;
         let wrong = Err(RdmaError::WrongState {
             call: "set_option",
@@ -268,29 +239,29 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The application's value of an id.
     pub fn context(&self, id: CmId) -> Result<u64, RdmaError> {
-        Ok(self.slot(id)?.context)
+        Ok(self.ids.slot(id)?.context)
     }
 
     /// Changes it.
     pub fn set_context(&mut self, id: CmId, context: u64) -> Result<(), RdmaError> {
-        self.slot_mut(id)?.context = context;
+        self.ids.slot_mut(id)?.context = context;
         Ok(())
     }
 
     /// Where an id stands.
     pub fn state(&self, id: CmId) -> Result<IdState, RdmaError> {
-        Ok(self.slot(id)?.state)
+        Ok(self.ids.slot(id)?.state)
     }
 
     /// Whether its calls wait for what becomes of them, having no event channel.
     pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         Ok(self.ids[index].events.target == Target::Id(index as u32))
     }
 
     /// The two ends of an id.
     pub fn route(&self, id: CmId) -> Result<Route, RdmaError> {
-        let slot = self.slot(id)?;
+        let slot = self.ids.slot(id)?;
         Ok(Route {
             local: slot.route.local,
             peer: slot.route.peer,
@@ -299,153 +270,29 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         })
     }
 
-    pub(crate) fn id_of(&self, index: usize) -> CmId {
-        CmId {
-            index: index as u32,
-            generation: self.ids[index].links.generation,
-        }
-    }
-
-    pub(crate) fn index(&self, id: CmId) -> Result<usize, RdmaError> {
-        match self.ids.get(id.index as usize) {
-            Some(slot) if slot.used && slot.links.generation == id.generation => {
-                Ok(id.index as usize)
-            }
-            _ => Err(RdmaError::NoSuchId),
-        }
-    }
-
-    pub(crate) fn slot(&self, id: CmId) -> Result<&IdSlot<'d, P>, RdmaError> {
-        self.index(id).map(|index| &self.ids[index])
-    }
-
-    pub(crate) fn slot_mut(&mut self, id: CmId) -> Result<&mut IdSlot<'d, P>, RdmaError> {
-        let index = self.index(id)?;
-        Ok(&mut self.ids[index])
-    }
-
-    pub(crate) fn channel(&self, channel: ChannelId) -> Result<usize, RdmaError> {
-        match self.channels.get(channel.index as usize) {
-            Some(slot) if slot.used && slot.generation == channel.generation => {
-                Ok(channel.index as usize)
-            }
-            _ => Err(RdmaError::NoSuchChannel),
-        }
-    }
-
-    /// Whether the id works without a channel.
-    pub(crate) fn is_sync(&self, index: usize) -> bool {
-        self.ids[index].events.target == Target::Id(index as u32)
-    }
-
-    pub(crate) fn queue(&self, target: Target) -> Queue {
-        match target {
-            Target::Id(index) => self
-                .ids
-                .get(index as usize)
-                .map_or(Queue::EMPTY, |slot| slot.events.own),
-            Target::Channel(channel) => self
-                .channels
-                .get(channel.index as usize)
-                .map_or(Queue::EMPTY, |slot| slot.queue),
-        }
-    }
-
-    fn set_queue(&mut self, target: Target, queue: Queue) {
-        match target {
-            Target::Id(index) => {
-                if let Some(slot) = self.ids.get_mut(index as usize) {
-                    slot.events.own = queue;
-                }
-            }
-            Target::Channel(channel) => {
-                if let Some(slot) = self.channels.get_mut(channel.index as usize) {
-                    slot.queue = queue;
-                }
-            }
-        }
-    }
-
-    /// Puts an id that has events at the end of its queue.
-    pub(crate) fn enqueue(&mut self, index: usize) {
-        let slot = &mut self.ids[index];
-        if slot.links.queued || slot.events.pending.is_empty() {
-            return;
-        }
-        let target = slot.events.target;
-        let mut queue = self.queue(target);
-        let slot = &mut self.ids[index];
-        slot.links.queued = true;
-        slot.links.queue_next = NIL;
-        slot.links.queue_prev = queue.tail;
-        match self.ids.get_mut(queue.tail as usize) {
-            Some(tail) => tail.links.queue_next = index as u32,
-            None => queue.head = index as u32,
-        }
-        queue.tail = index as u32;
-        self.set_queue(target, queue);
-    }
-
-    /// Takes an id out of its queue; its events stay with it.
-    pub(crate) fn unqueue(&mut self, index: usize) {
-        let slot = &mut self.ids[index];
-        if !core::mem::take(&mut slot.links.queued) {
-            return;
-        }
-        let (target, next, prev) = (
-            slot.events.target,
-            slot.links.queue_next,
-            slot.links.queue_prev,
-        );
-        let mut queue = self.queue(target);
-        match self.ids.get_mut(prev as usize) {
-            Some(slot) => slot.links.queue_next = next,
-            None => queue.head = next,
-        }
-        match self.ids.get_mut(next as usize) {
-            Some(slot) => slot.links.queue_prev = prev,
-            None => queue.tail = prev,
-        }
-        self.set_queue(target, queue);
-    }
-
-    /// Reports an event.
-    pub(crate) fn push(&mut self, index: usize, event: EventType, status: i32) {
-        self.push_with(index, event, status, 0);
-    }
-
-    pub(crate) fn push_with(
+    pub(crate) fn free_port(
         &mut self,
-        index: usize,
-        event: EventType,
-        status: i32,
-        arg: u64,
-    ) -> bool {
-        let room = self.ids[index]
-            .events
-            .pending
-            .push_back(Pending { event, status, arg })
-            .is_ok();
-        if !room {
-            log::warn!("an id has too many events that are not fetched; {event} is lost");
+        port_space: PortSpace,
+        ip: IpAddr,
+    ) -> Result<u16, RdmaError> {
+        let (first, last) = (self.config.first_port.max(1), self.config.last_port);
+        for _ in first..=last {
+            let port = self.next_port;
+            self.next_port = if port >= last { first } else { port + 1 };
+            // As many ports as there are for each address, not for all of them together.
+            let in_way = |slot: &IdSlot<'_, P>| {
+                let other = slot.route.local.map(|local| local.ip());
+                let apart = other.is_some_and(|other| {
+                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
+                });
+                (!apart).then_some(())
+            };
+            if (first..=last).contains(&port)
+                && self.ids.on_port(port_space, port, in_way).is_none()
+            {
+                return Ok(port);
+            }
         }
-        self.enqueue(index);
-        room
-    }
-
-    /// Reports a failure: the event carries its errno, a synchronous call the error itself.
-    pub(crate) fn push_failure(&mut self, index: usize, event: EventType, error: RdmaError) {
-        self.ids[index].events.failure = Some(error);
-        self.push(index, event, -error.errno());
-    }
-
-    /// Takes the next event of a queue.
-    pub(crate) fn pop(&mut self, target: Target) -> Option<(usize, Pending)> {
-        let index = self.queue(target).head as usize;
-        let pending = self.ids.get_mut(index)?.events.pending.pop_front();
-        self.unqueue(index);
-        // Other ids come first if it has more.
-        self.enqueue(index);
-        pending.map(|pending| (index, pending))
+        Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
     }
 }

@@ -1,6 +1,7 @@
-//! Ids: their slots, the calls that make, find and change them, their ports and timers.
+//! Ids: their table and slots, the calls that make, find and change them, their ports and timers.
 
 mod calls;
 mod port_space;
 pub(crate) mod slot;
+pub(crate) mod table;
 mod timers;

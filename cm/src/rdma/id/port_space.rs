@@ -1,23 +1,21 @@
 //! Which ids are on which port of which port space: a hash table of chains through the slots.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use bareverbs_core::Platform;
 
 use crate::rdma::id::slot::{IdSlot, NIL};
-use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::id::table::IdTable;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{IdState, PortSpace};
 
-impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+impl<P: Platform> IdTable<'_, '_, P> {
     fn port_bucket(&self, port: u16) -> usize {
-        usize::from(port) % self.ids.len().max(1)
+        usize::from(port) % self.len().max(1)
     }
 
     pub(crate) fn port_head(&self, port: u16) -> u32 {
-        self.ids
-            .get(self.port_bucket(port))
+        self.get(self.port_bucket(port))
             .map_or(NIL, |slot| slot.links.port_head)
     }
 
@@ -29,7 +27,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         find: impl Fn(&IdSlot<'_, P>) -> Option<T>,
     ) -> Option<T> {
         let mut at = self.port_head(port);
-        while let Some(slot) = self.ids.get(at as usize) {
+        while let Some(slot) = self.get(at as usize) {
             if slot.route.local.is_some_and(|local| local.port() == port)
                 && slot.port_space == port_space
                 && let Some(found) = find(slot)
@@ -43,14 +41,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     pub(crate) fn enter_port(&mut self, index: usize, port: u16) {
         let bucket = self.port_bucket(port);
-        let next = core::mem::replace(&mut self.ids[bucket].links.port_head, index as u32);
-        let slot = &mut self.ids[index];
+        let next = core::mem::replace(&mut self[bucket].links.port_head, index as u32);
+        let slot = &mut self[index];
         slot.links.port_next = next;
         slot.links.in_ports = true;
     }
 
     pub(crate) fn leave_port(&mut self, index: usize) {
-        let slot = &mut self.ids[index];
+        let slot = &mut self[index];
         if !core::mem::take(&mut slot.links.in_ports) {
             return;
         }
@@ -59,42 +57,18 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             slot.route.local.map_or(0, |local| local.port()),
         );
         let bucket = self.port_bucket(port);
-        if self.ids[bucket].links.port_head == index as u32 {
-            self.ids[bucket].links.port_head = next;
+        if self[bucket].links.port_head == index as u32 {
+            self[bucket].links.port_head = next;
             return;
         }
-        let mut at = self.ids[bucket].links.port_head;
-        while let Some(slot) = self.ids.get_mut(at as usize) {
+        let mut at = self[bucket].links.port_head;
+        while let Some(slot) = self.get_mut(at as usize) {
             if slot.links.port_next == index as u32 {
                 slot.links.port_next = next;
                 return;
             }
             at = slot.links.port_next;
         }
-    }
-
-    pub(crate) fn free_port(
-        &mut self,
-        port_space: PortSpace,
-        ip: IpAddr,
-    ) -> Result<u16, RdmaError> {
-        let (first, last) = (self.config.first_port.max(1), self.config.last_port);
-        for _ in first..=last {
-            let port = self.next_port;
-            self.next_port = if port >= last { first } else { port + 1 };
-            // As many ports as there are for each address, not for all of them together.
-            let in_way = |slot: &IdSlot<'_, P>| {
-                let other = slot.route.local.map(|local| local.ip());
-                let apart = other.is_some_and(|other| {
-                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
-                });
-                (!apart).then_some(())
-            };
-            if (first..=last).contains(&port) && self.on_port(port_space, port, in_way).is_none() {
-                return Ok(port);
-            }
-        }
-        Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
     }
 
     /// Whether an id may have this address beside the others on the port of its space.
@@ -105,9 +79,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         reuse: bool,
         af_only: bool,
     ) -> Result<(), RdmaError> {
-        let port_space = self.ids[index].port_space;
+        let port_space = self[index].port_space;
         let mut at = self.port_head(address.port());
-        while let Some(other) = self.ids.get(at as usize) {
+        while let Some(other) = self.get(at as usize) {
             let next = other.links.port_next;
             let itself = at as usize == index || other.port_space != port_space;
             at = next;
@@ -124,7 +98,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             if !reuse
                 && other.state != IdState::Listen
                 && other.options.reuse_addr
-                && self.ids[index].options.reuse_addr
+                && self[index].options.reuse_addr
             {
                 // Listening beside ids that only share the port.
                 continue;

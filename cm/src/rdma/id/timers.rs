@@ -11,7 +11,7 @@ use crate::rdma::types::error::RdmaError;
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub(crate) fn set_cm_timers(&mut self, id: CmId, timers: &Timers) -> Result<(), RdmaError> {
         timers.check()?;
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         self.ids[index].options.timers = Some(*timers);
         self.give_timers(index);
         Ok(())
@@ -26,7 +26,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 max: 31,
             });
         }
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         self.ids[index].options.auto_mra = Some(timeout);
         self.give_timers(index);
         Ok(())

@@ -111,13 +111,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Local address of an id on InfiniBand (`rdma_get_local_addr`).
     pub fn get_local_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
-        let slot = self.slot(id)?;
+        let slot = self.ids.slot(id)?;
         Ok(self.outside(slot.route.local, slot.port_space, slot.route.address.pkey))
     }
 
     /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
     pub fn get_peer_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
-        let slot = self.slot(id)?;
+        let slot = self.ids.slot(id)?;
         Ok(self.outside(slot.route.peer, slot.port_space, slot.route.address.pkey))
     }
 
@@ -190,10 +190,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             Err(error) => Err(error),
         };
         match outcome {
-            Ok(()) => self.push(index, EventType::RouteResolved, 0),
+            Ok(()) => self.ids.push(index, EventType::RouteResolved, 0),
             Err(error) => {
                 self.ids[index].state = IdState::AddrResolved;
-                self.push_failure(index, EventType::RouteError, error);
+                self.ids.push_failure(index, EventType::RouteError, error);
             }
         }
         true
@@ -223,7 +223,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// The application has the path from elsewhere (`RDMA_OPTION_IB_PATH`), in place of `resolve_route`.
     pub(crate) fn use_path(&mut self, id: CmId, path: &PathRecord) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let state = self.ids[index].state;
         if state != IdState::AddrResolved {
             return Err(RdmaError::WrongState {
@@ -235,7 +235,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::Unsupported("InfiniBand's paths on RoCE"));
         }
         self.take_path(index, path)?;
-        self.push(index, EventType::RouteResolved, 0);
+        self.ids.push(index, EventType::RouteResolved, 0);
         self.complete(id)
     }
 

@@ -25,7 +25,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Gives an id a local address (`rdma_bind_addr`): a `SocketAddr` on RoCE, a [`SockaddrIb`](crate::rdma::SockaddrIb) on
     /// InfiniBand. A wildcard address stands for all of the device's; port 0 for any free one.
     pub fn bind_addr(&mut self, id: CmId, address: impl Into<SockAddr>) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let (address, pkey) = self.inside(self.ids[index].port_space, address.into())?;
         self.bind(index, address, pkey)
     }
@@ -51,13 +51,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let address = SocketAddr::new(ip, port);
         let slot = &self.ids[index];
-        self.check_port(
+        self.ids.check_port(
             index,
             address,
             slot.options.reuse_addr,
             slot.options.af_only,
         )?;
-        self.enter_port(index, port);
+        self.ids.enter_port(index, port);
         let slot = &mut self.ids[index];
         slot.route.local = Some(address);
         slot.route.address.pkey = pkey;
@@ -79,7 +79,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         destination: A,
         timeout: Duration,
     ) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let port_space = self.ids[index].port_space;
         let (destination, pkey) = self.inside(port_space, destination.into())?;
         let source = source.map(|source| self.inside(port_space, source.into()));
@@ -146,11 +146,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         match outcome {
             Ok(()) => {
                 self.ids[index].state = IdState::AddrResolved;
-                self.push(index, EventType::AddrResolved, 0);
+                self.ids.push(index, EventType::AddrResolved, 0);
             }
             Err(error) => {
                 self.ids[index].state = IdState::AddrBound;
-                self.push_failure(index, EventType::AddrError, error);
+                self.ids.push_failure(index, EventType::AddrError, error);
             }
         }
         true
@@ -321,7 +321,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     .is_some_and(|peer| peer.ip() == change.address)
                 && change.mac != Some(slot.route.address.remote_mac);
             if connected {
-                self.push(index, EventType::AddrChange, 0);
+                self.ids.push(index, EventType::AddrChange, 0);
             }
         }
     }
@@ -348,7 +348,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Finds the path to the address that was resolved (`rdma_resolve_route`). On RoCE that needs no asking, on InfiniBand the
     /// resolver asks subnet administration. What follows is `RouteResolved` or `RouteError`.
     pub fn resolve_route(&mut self, id: CmId, timeout: Duration) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let state = self.ids[index].state;
         if state != IdState::AddrResolved {
             return Err(RdmaError::WrongState {
@@ -381,12 +381,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             slot.route.packet_life_time = timeout.saturating_sub(1);
         }
         slot.state = IdState::RouteResolved;
-        self.push(index, EventType::RouteResolved, 0);
+        self.ids.push(index, EventType::RouteResolved, 0);
         self.complete(id)
     }
 
     fn resolve_path(&mut self, id: CmId, timeout: Duration) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         if self.port.sm_lid == 0 {
             // There was no subnet manager yet when this was asked last.
             self.refresh_port()?;
@@ -401,6 +401,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Local port (`rdma_get_src_port`); 0 if there is none yet.
     pub fn get_src_port(&self, id: CmId) -> Result<u16, RdmaError> {
         Ok(self
+            .ids
             .slot(id)?
             .route
             .local
@@ -410,6 +411,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// The other end's port (`rdma_get_dst_port`); 0 if there is none yet.
     pub fn get_dst_port(&self, id: CmId) -> Result<u16, RdmaError> {
         Ok(self
+            .ids
             .slot(id)?
             .route
             .peer
@@ -419,13 +421,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Local address on RoCE (`rdma_get_local_addr`).
     pub fn get_local_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
         let ip = !self.is_infiniband();
-        Ok(self.slot(id)?.route.local.filter(|_| ip))
+        Ok(self.ids.slot(id)?.route.local.filter(|_| ip))
     }
 
     /// The other end's address on RoCE (`rdma_get_peer_addr`).
     pub fn get_peer_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
         let ip = !self.is_infiniband();
-        Ok(self.slot(id)?.route.peer.filter(|_| ip))
+        Ok(self.ids.slot(id)?.route.peer.filter(|_| ip))
     }
 
     /// Index and VLAN of the GID of one of the device's addresses.

@@ -59,7 +59,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Posts a receive into several pieces (`rdma_post_recvv`): to the id's SRQ if it has one, else to its QP.
     pub fn post_recvv(&mut self, id: CmId, context: u64, sges: &[Sge]) -> Result<(), RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         if let Some(srq) = &mut slot.objects.srq {
             return Ok(srq.srq.post(context, sges)?);
         }
@@ -222,7 +222,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         let cq = match side {
             Side::Send => slot.objects.send_cq.as_mut(),
             Side::Recv => slot.objects.recv_cq.as_mut(),

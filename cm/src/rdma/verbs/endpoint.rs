@@ -68,7 +68,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             if let Some(init) = init {
                 let init = init.keep();
                 self.check_device(pd, &init)?;
-                self.slot_mut(id)?.objects.saved = Some(Saved { pd, init });
+                self.ids.slot_mut(id)?.objects.saved = Some(Saved { pd, init });
             }
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys an endpoint with its QP, its SRQ, and what was kept for its connections (`rdma_destroy_ep`).
     pub fn destroy_ep(&mut self, id: CmId) -> Result<(), RdmaError> {
-        self.srq_is_free(self.index(id)?)?;
+        self.srq_is_free(self.ids.index(id)?)?;
         self.destroy_qp(id)?;
         self.destroy_id(id)
     }
@@ -108,8 +108,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     fn request(&mut self, listener: CmId, deadline: Option<Duration>) -> Result<CmId, RdmaError> {
-        let index = self.index(listener)?;
-        if !self.is_sync(index) {
+        let index = self.ids.index(listener)?;
+        if !self.ids.is_sync(index) {
             return Err(RdmaError::WrongMode {
                 call: "get_request",
             });
@@ -122,7 +122,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             });
         }
         let target = Target::Id(index as u32);
-        let (child, pending) = self.block(deadline, |cm| Ok(cm.pop(target)))?;
+        let (child, pending) = self.block(deadline, |cm| Ok(cm.ids.pop(target)))?;
         let (event, status) = (pending.event, pending.status);
         if event != EventType::ConnectRequest {
             if child != index {
@@ -132,12 +132,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return Err(RdmaError::Event { event, status });
         }
         self.fetch(child, pending);
-        self.unqueue(child);
+        self.ids.unqueue(child);
         let slot = &mut self.ids[child];
         slot.events.target = Target::Id(child as u32);
         slot.events.current = Some(pending);
-        self.enqueue(child);
-        let id = self.id_of(child);
+        self.ids.enqueue(child);
+        let id = self.ids.id_of(child);
         let saved = self.ids[index]
             .objects
             .saved

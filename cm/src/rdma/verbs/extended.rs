@@ -16,7 +16,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         id: CmId,
         init: &mut QpInitEx<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
-        let id_type = self.slot(id)?.id_type;
+        let id_type = self.ids.slot(id)?.id_type;
         let refused = init
             .extended
             .iter()

@@ -40,7 +40,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         xrcd: Option<&'d Xrcd<'d, P>>,
         init: &mut QpInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let mut kept = init.keep();
         kept.xrcd = xrcd;
         let mut created = self.create_kept_qp(index, pd, &mut kept);
@@ -167,7 +167,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys the QP of an id, its automatic CQs, and its share of the default PD (`rdma_destroy_qp`).
     pub fn destroy_qp(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         self.detach_groups(index);
         let slot = &mut self.ids[index];
         slot.objects.qp = None;
@@ -191,7 +191,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The verbs objects of an id for connections (`id->qp`, `id->send_cq`, `id->recv_cq`).
     pub fn endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P>, RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         match &mut slot.objects.qp {
             Some(IdQp::Ud(_)) => Err(RdmaError::WrongPortSpace {
                 call: "endpoint",
@@ -212,7 +212,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The verbs objects of an id for datagrams.
     pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         match &mut slot.objects.qp {
             Some(IdQp::Rc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
                 Err(RdmaError::WrongPortSpace {
@@ -231,7 +231,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The PD of an id's QP (`id->pd`), or of its SRQ.
     pub fn pd(&self, id: CmId) -> Result<&Pd<'d, P>, RdmaError> {
-        let slot = self.slot(id)?;
+        let slot = self.ids.slot(id)?;
         slot.objects
             .pd
             .as_ref()
@@ -246,7 +246,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         id: CmId,
         state: QpState,
     ) -> Result<(QpAttr, QpAttrMask), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         let wrong = RdmaError::WrongState {
             call: "init_qp_attr",
             state: self.ids[index].state,
@@ -412,7 +412,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Whether a QP can be had now, for a caller that wants to know before asking.
     pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
-        Ok(self.slot(id)?.route.bound && self.slot(id)?.state != IdState::Idle)
+        Ok(self.ids.slot(id)?.route.bound && self.ids.slot(id)?.state != IdState::Idle)
     }
 }
 

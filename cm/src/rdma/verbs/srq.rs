@@ -40,7 +40,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         id: CmId,
         init: &mut SrqInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
-        let index = self.index(id)?;
+        let index = self.ids.index(id)?;
         if self.ids[index].objects.srq.is_some() {
             return Err(RdmaError::SrqExists);
         }
@@ -92,7 +92,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys the SRQ of an id (`rdma_destroy_srq`): EBUSY while QPs receive from it, or handles of it are about.
     pub fn destroy_srq(&mut self, id: CmId) -> Result<(), RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         let IdSrq {
             srq,
             pd,
@@ -121,13 +121,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The SRQ of an id (`id->srq`).
     pub fn srq(&mut self, id: CmId) -> Result<&mut Srq<'d, P>, RdmaError> {
-        let srq = self.slot_mut(id)?.objects.srq.as_mut();
+        let srq = self.ids.slot_mut(id)?.objects.srq.as_mut();
         Ok(&mut srq.ok_or(RdmaError::NoSrq)?.srq)
     }
 
     /// A handle of an id's SRQ, for the QPs of other ids ([`QpInit::srq`](crate::rdma::QpInit::srq)).
     pub fn srq_handle(&self, id: CmId) -> Result<SrqHandle<'d, P>, RdmaError> {
-        let srq = self.slot(id)?.objects.srq.as_ref();
+        let srq = self.ids.slot(id)?.objects.srq.as_ref();
         Ok(srq.ok_or(RdmaError::NoSrq)?.srq.handle())
     }
 

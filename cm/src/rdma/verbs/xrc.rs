@@ -79,7 +79,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id that connects an initiator. Its work requests each name an SRQ of the other end, so that
     /// they are posted here and not by [`post_send`](Self::post_send).
     pub fn xrc_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, XrcSend>, RdmaError> {
-        let slot = self.slot_mut(id)?;
+        let slot = self.ids.slot_mut(id)?;
         match &mut slot.objects.qp {
             Some(IdQp::XrcSend(qp)) => Ok(Endpoint {
                 qp,

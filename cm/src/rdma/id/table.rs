@@ -1,0 +1,249 @@
+//! The table of ids and event channels: which slots are free, who an id is, and the queues of events between them.
+
+use core::ops::{Deref, DerefMut};
+
+use bareverbs_core::Platform;
+
+use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Pending, Queue, Target};
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{ChannelId, CmId, EventType};
+
+/// The slots of ids, and the event channels that ids report to.
+#[derive(Debug)]
+pub(crate) struct IdTable<'s, 'd, P: Platform> {
+    slots: &'s mut [IdSlot<'d, P>],
+    pub(crate) channels: &'s mut [ChannelSlot],
+    free_head: u32,
+    in_use: usize,
+}
+
+impl<'d, P: Platform> Deref for IdTable<'_, 'd, P> {
+    type Target = [IdSlot<'d, P>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        self.slots
+    }
+}
+
+impl<P: Platform> DerefMut for IdTable<'_, '_, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.slots
+    }
+}
+
+impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
+    /// A table of empty slots. Generations go on, so that ids of an earlier manager are none here.
+    pub(crate) fn new(slots: &'s mut [IdSlot<'d, P>], channels: &'s mut [ChannelSlot]) -> Self {
+        let count = slots.len();
+        for (index, slot) in slots.iter_mut().enumerate() {
+            let generation = slot.links.generation;
+            *slot = IdSlot::EMPTY;
+            slot.links.generation = generation;
+            slot.links.free_next = if index + 1 < count {
+                index as u32 + 1
+            } else {
+                NIL
+            };
+        }
+        channels.fill(ChannelSlot::EMPTY);
+        Self {
+            slots,
+            channels,
+            free_head: if count == 0 { NIL } else { 0 },
+            in_use: 0,
+        }
+    }
+
+    /// Ids in use.
+    pub(crate) const fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Gives the slot of an id back, which is in no list any more.
+    pub(crate) fn free(&mut self, index: usize) {
+        let free = self.free_head;
+        let slot = &mut self[index];
+        slot.used = false;
+        slot.links.generation = slot.links.generation.wrapping_add(1);
+        slot.links.free_next = free;
+        self.free_head = index as u32;
+        self.in_use -= 1;
+    }
+
+    pub(crate) fn alloc(&mut self) -> Result<u32, RdmaError> {
+        let index = self.free_head;
+        let Some(slot) = self.get_mut(index as usize) else {
+            return Err(RdmaError::Full {
+                what: "ids",
+                capacity: self.len(),
+            });
+        };
+        self.free_head = slot.links.free_next;
+        self.in_use += 1;
+        Ok(index)
+    }
+
+    pub(crate) fn count_user(&mut self, target: Target, more: bool) {
+        if let Target::Channel(channel) = target
+            && let Some(slot) = self.channels.get_mut(channel.index as usize)
+            && slot.generation == channel.generation
+        {
+            slot.users = if more {
+                slot.users + 1
+            } else {
+                slot.users.saturating_sub(1)
+            };
+        }
+    }
+
+    pub(crate) fn id_of(&self, index: usize) -> CmId {
+        CmId {
+            index: index as u32,
+            generation: self[index].links.generation,
+        }
+    }
+
+    pub(crate) fn index(&self, id: CmId) -> Result<usize, RdmaError> {
+        match self.get(id.index as usize) {
+            Some(slot) if slot.used && slot.links.generation == id.generation => {
+                Ok(id.index as usize)
+            }
+            _ => Err(RdmaError::NoSuchId),
+        }
+    }
+
+    pub(crate) fn slot(&self, id: CmId) -> Result<&IdSlot<'d, P>, RdmaError> {
+        self.index(id).map(|index| &self[index])
+    }
+
+    pub(crate) fn slot_mut(&mut self, id: CmId) -> Result<&mut IdSlot<'d, P>, RdmaError> {
+        let index = self.index(id)?;
+        Ok(&mut self[index])
+    }
+
+    pub(crate) fn channel(&self, channel: ChannelId) -> Result<usize, RdmaError> {
+        match self.channels.get(channel.index as usize) {
+            Some(slot) if slot.used && slot.generation == channel.generation => {
+                Ok(channel.index as usize)
+            }
+            _ => Err(RdmaError::NoSuchChannel),
+        }
+    }
+
+    /// Whether the id works without a channel.
+    pub(crate) fn is_sync(&self, index: usize) -> bool {
+        self[index].events.target == Target::Id(index as u32)
+    }
+
+    pub(crate) fn queue(&self, target: Target) -> Queue {
+        match target {
+            Target::Id(index) => self
+                .get(index as usize)
+                .map_or(Queue::EMPTY, |slot| slot.events.own),
+            Target::Channel(channel) => self
+                .channels
+                .get(channel.index as usize)
+                .map_or(Queue::EMPTY, |slot| slot.queue),
+        }
+    }
+
+    fn set_queue(&mut self, target: Target, queue: Queue) {
+        match target {
+            Target::Id(index) => {
+                if let Some(slot) = self.get_mut(index as usize) {
+                    slot.events.own = queue;
+                }
+            }
+            Target::Channel(channel) => {
+                if let Some(slot) = self.channels.get_mut(channel.index as usize) {
+                    slot.queue = queue;
+                }
+            }
+        }
+    }
+
+    /// Puts an id that has events at the end of its queue.
+    pub(crate) fn enqueue(&mut self, index: usize) {
+        let slot = &mut self[index];
+        if slot.links.queued || slot.events.pending.is_empty() {
+            return;
+        }
+        let target = slot.events.target;
+        let mut queue = self.queue(target);
+        let slot = &mut self[index];
+        slot.links.queued = true;
+        slot.links.queue_next = NIL;
+        slot.links.queue_prev = queue.tail;
+        match self.get_mut(queue.tail as usize) {
+            Some(tail) => tail.links.queue_next = index as u32,
+            None => queue.head = index as u32,
+        }
+        queue.tail = index as u32;
+        self.set_queue(target, queue);
+    }
+
+    /// Takes an id out of its queue; its events stay with it.
+    pub(crate) fn unqueue(&mut self, index: usize) {
+        let slot = &mut self[index];
+        if !core::mem::take(&mut slot.links.queued) {
+            return;
+        }
+        let (target, next, prev) = (
+            slot.events.target,
+            slot.links.queue_next,
+            slot.links.queue_prev,
+        );
+        let mut queue = self.queue(target);
+        match self.get_mut(prev as usize) {
+            Some(slot) => slot.links.queue_next = next,
+            None => queue.head = next,
+        }
+        match self.get_mut(next as usize) {
+            Some(slot) => slot.links.queue_prev = prev,
+            None => queue.tail = prev,
+        }
+        self.set_queue(target, queue);
+    }
+
+    /// Reports an event.
+    pub(crate) fn push(&mut self, index: usize, event: EventType, status: i32) {
+        self.push_with(index, event, status, 0);
+    }
+
+    pub(crate) fn push_with(
+        &mut self,
+        index: usize,
+        event: EventType,
+        status: i32,
+        arg: u64,
+    ) -> bool {
+        let room = self[index]
+            .events
+            .pending
+            .push_back(Pending { event, status, arg })
+            .is_ok();
+        if !room {
+            log::warn!("an id has too many events that are not fetched; {event} is lost");
+        }
+        self.enqueue(index);
+        room
+    }
+
+    /// Reports a failure: the event carries its errno, a synchronous call the error itself.
+    pub(crate) fn push_failure(&mut self, index: usize, event: EventType, error: RdmaError) {
+        self[index].events.failure = Some(error);
+        self.push(index, event, -error.errno());
+    }
+
+    /// Takes the next event of a queue.
+    pub(crate) fn pop(&mut self, target: Target) -> Option<(usize, Pending)> {
+        let index = self.queue(target).head as usize;
+        let pending = self.get_mut(index)?.events.pending.pop_front();
+        self.unqueue(index);
+        // Other ids come first if it has more.
+        self.enqueue(index);
+        pending.map(|pending| (index, pending))
+    }
+}
