@@ -21,6 +21,11 @@ const DRIVER: &[(&str, &str)] = &[
         "hrtimer: interrupt took",
         "the kernel measures how long the machine that emulates it left it alone, and tells once",
     ),
+    (
+        "No irq handler for",
+        "the model's interrupts go through an eventfd and QEMU's main loop, not in order with the memory that they announce, so \
+         that on a busy computer one arrives when its vector was given back",
+    ),
 ];
 
 /// The recorded card, and the one whose capabilities are assumed to be the same.
