@@ -56,7 +56,7 @@
 //! # What is proven
 //!
 //! All of the above, in guests with a stock Linux 6.12 and with one that is built with iommufd, with vfio-pci and Intel's
-//! IOMMU as QEMU emulates it (interrupt remapping on), on the device model (`tests/on_device.rs`, run there by
+//! IOMMU as QEMU emulates it (interrupt remapping on), on the device model (`tests/on_device`, run there by
 //! `cargo rig vfio`); beside unit tests that need no device. Not on hardware, and not with an IOMMU of AMD's or Arm's. A
 //! reset with the bus is in unit tests only: a kernel in which a function's own reset is switched off refuses the bus's,
 //! too, and the model's own reset does not fail. Virtual functions are those of
