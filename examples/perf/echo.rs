@@ -1,13 +1,15 @@
 //! One message after the other: there and one back, each seen by the receiver as applications do (a completion, or the
 //! last byte's change), or each until its completion, where the operation itself brings an answer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bareverbs::cm::rdma::Resolver;
 use bareverbs::verbs::Platform;
 
 use super::Result;
-use super::flow::{Budget, MOST_TIMES, each, expect, post};
+use bareverbs_examples::times::Times;
+
+use super::flow::{Budget, each, expect, post};
 use super::session::Session;
 use super::test::{Test, Verb};
 
@@ -82,10 +84,10 @@ pub(crate) fn measure<P: Platform, R: Resolver>(
     session: &mut Session<'_, '_, '_, P, R>,
     test: &Test,
     budget: Budget,
-) -> Result<Vec<Duration>> {
+) -> Result<Times> {
     let start = Instant::now();
-    let mut times = Vec::new();
-    for number in 0..MOST_TIMES {
+    let mut times = Times::default();
+    for number in 0.. {
         if budget.left(start, number) == 0 {
             break;
         }
@@ -93,11 +95,11 @@ pub(crate) fn measure<P: Platform, R: Resolver>(
         if test.verb.is_answered() {
             operate(session, test)?;
             sent(session, false)?;
-            times.push(begun.elapsed());
+            times.record(begun.elapsed(), 1);
         } else {
             say(session, test, number)?;
             let seen = arrived(session, test, number)?.ok_or("no echo")?;
-            times.push(begun.elapsed());
+            times.record(begun.elapsed(), 1);
             sent(session, seen)?;
         }
     }

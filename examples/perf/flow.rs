@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use bareverbs::cm::rdma::Resolver;
 use bareverbs::verbs::{Buffer, Completion, Cq, Platform, Remote, SendFlags, Sge, WcStatus};
 
+use bareverbs_examples::times::Times;
+
 use super::Result;
 use super::protocol::Tally;
 use super::session::{Data, Session};
@@ -18,9 +20,6 @@ use super::test::{Kind, Test, Verb};
 /// Work requests by what they do.
 const DATA: u64 = 0;
 const GRANT: u64 = 1;
-
-/// Latencies that are kept at most.
-pub(crate) const MOST_TIMES: u64 = 10_000_000;
 
 /// How long an end goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -307,7 +306,7 @@ pub(crate) struct Meter {
     peak: f64,
     /// When messages were posted whose completions are not here yet; only for latencies.
     posted: Option<VecDeque<(Instant, u64)>>,
-    pub(crate) times: Vec<Duration>,
+    pub(crate) times: Times,
 }
 
 impl Meter {
@@ -321,7 +320,7 @@ impl Meter {
             window: (begun, 0),
             peak: 0.0,
             posted: (kind == Kind::Load).then(VecDeque::new),
-            times: Vec::new(),
+            times: Times::default(),
         }
     }
 
@@ -347,11 +346,7 @@ impl Meter {
                 && left > 0
             {
                 let now = left.min(*of);
-                // The rest of a very long test is like what was seen of it.
-                if (self.times.len() as u64) < MOST_TIMES {
-                    let took = self.ended - *at;
-                    self.times.extend((0..now).map(|_| took));
-                }
+                self.times.record(self.ended - *at, now);
                 left -= now;
                 *of -= now;
                 if *of == 0 {

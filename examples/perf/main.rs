@@ -49,7 +49,7 @@ fn run(options: &Options) -> Result<()> {
         println!("{}", report::json(&rows));
     }
     if let Some(path) = &options.plot {
-        std::fs::write(path, plot::svg(&rows))
+        std::fs::write(path, plot::svg(&rows)?)
             .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())

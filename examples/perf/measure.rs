@@ -26,7 +26,7 @@ pub(crate) fn measure<P: Platform, R: Resolver>(
     }
     if test.kind == Kind::Lat {
         let times = echo::measure(session, &test, budget)?;
-        let count = times.len() as u64;
+        let count = times.count();
         stop(
             session,
             Tally {
@@ -36,7 +36,7 @@ pub(crate) fn measure<P: Platform, R: Resolver>(
         )?;
         // As perftest has it: half of what there and back take.
         let parts = if test.verb.is_answered() { 1 } else { 2 };
-        return Ok((count, Numbers::times(times, parts)));
+        return Ok((count, Numbers::times(&times, parts)));
     }
     let mut flow = Flow::new(session, test)?;
     let mut meter = Meter::new(test.kind, budget);
@@ -47,7 +47,7 @@ pub(crate) fn measure<P: Platform, R: Resolver>(
         check_sum(session, &test, theirs)?;
     }
     let numbers = if test.kind == Kind::Load {
-        Numbers::times(std::mem::take(&mut meter.times), 1)
+        Numbers::times(&meter.times, 1)
     } else {
         let [mut peak, mut average] = meter.rates();
         if test.both_ways {

@@ -1,6 +1,6 @@
 //! The results as perftest prints them, and as JSON.
 
-use std::time::Duration;
+use bareverbs_examples::times::Times;
 
 use super::test::{Kind, Test};
 
@@ -44,22 +44,16 @@ impl Numbers {
     }
 
     /// Of at least one time, each divided by `parts`.
-    pub(crate) fn times(mut times: Vec<Duration>, parts: u32) -> Self {
-        times.sort_unstable();
-        let usec = |time: &Duration| time.as_secs_f64() * 1e6 / f64::from(parts);
-        let at = |share: f64| {
-            let index = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
-            times.get(index).map_or(0.0, usec)
-        };
-        let count = times.len().max(1) as f64;
-        let average = times.iter().map(usec).sum::<f64>() / count;
-        let square = |time: &Duration| (usec(time) - average).powi(2);
+    pub(crate) fn times(times: &Times, parts: u32) -> Self {
+        let parts = f64::from(parts);
+        let at = |share| times.at(share).as_secs_f64() * 1e6 / parts;
+        let [average, deviation] = times.mean_and_deviation().map(|nanos| nanos / 1e3 / parts);
         Self::Times {
             min: at(0.0),
             max: at(1.0),
             typical: at(0.5),
             average,
-            deviation: (times.iter().map(square).sum::<f64>() / count).sqrt(),
+            deviation,
             p99: at(0.99),
             p999: at(0.999),
         }

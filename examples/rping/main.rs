@@ -18,6 +18,7 @@ use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::Platform;
 use bareverbs_examples::channel::{self, SILENCE};
 use bareverbs_examples::program::{self, Program};
+use bareverbs_examples::times::Times;
 use bareverbs_node::{About, Cm};
 use cli::Options;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -136,10 +137,10 @@ fn ping<P: Platform, R: Resolver>(
             report::messages(&heading, so_far.connect_at, &trace(cm));
         }
     };
-    let mut times = Vec::with_capacity(options.count as usize);
+    let mut times = Times::default();
     let done = |message: &Message, took: Duration| {
         bar.inc(1);
-        times.push(took);
+        times.record(took, 1);
         if options.verbose && !options.json {
             let text = (0..64)
                 .map(|index| message.at(index))

@@ -5,6 +5,8 @@ use std::time::Duration;
 use bareverbs::cm::rdma::TraceEntry;
 use bareverbs::verbs::RoceVersion;
 
+use bareverbs_examples::times::Times;
+
 use crate::ping::Pinged;
 use bareverbs_node::About;
 
@@ -46,7 +48,7 @@ pub(crate) fn messages(heading: &str, start: Duration, trace: &[TraceEntry]) {
 pub(crate) struct Summary<'a> {
     pub(crate) pinged: &'a Pinged,
     /// Round trip of each ping.
-    pub(crate) times: &'a [Duration],
+    pub(crate) times: &'a Times,
     pub(crate) size: u32,
     pub(crate) bring_up_commands: u64,
 }
@@ -62,16 +64,7 @@ impl Summary<'_> {
     }
 
     fn latencies(&self) -> [Duration; 3] {
-        let mut times = self.times.to_vec();
-        times.sort_unstable();
-        let at = |share: f64| {
-            times
-                .get((times.len() as f64 * share) as usize)
-                .or(times.last())
-                .copied()
-                .unwrap_or_default()
-        };
-        [at(0.0), at(0.5), at(0.99)]
+        [0.0, 0.5, 0.99].map(|share| self.times.at(share))
     }
 
     /// For people.

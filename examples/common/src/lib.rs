@@ -12,5 +12,6 @@ pub mod exchange;
 pub mod hello;
 pub mod plugged;
 pub mod program;
+pub mod times;
 
 pub use bareverbs_node::Result;
