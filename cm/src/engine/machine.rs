@@ -194,7 +194,7 @@ impl<'s> Engine<'s> {
         &mut self.config
     }
 
-    /// Slots in use: connections that were not released, and released ones that still say goodbye.
+    /// Slots in use: connections that were not released, and released ones that still end.
     pub const fn in_use(&self) -> usize {
         self.in_use
     }

@@ -127,7 +127,7 @@ impl<'d, P: Platform> Pair<'d, P> {
     }
 }
 
-/// When patience ends that begins now.
+/// When backoff ends that begins now.
 pub(super) fn patient<P: Platform>(device: &Device<'_, P>) -> Duration {
     device.platform().now().saturating_add(PATIENCE)
 }

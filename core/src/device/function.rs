@@ -93,7 +93,7 @@ impl<P: Platform> Device<'_, P> {
             let mut set = SetL2TableEntryIn::new();
             set.set_table_index(u32::from(!index))
                 .set_mac_address(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
-            self.order(&set)?;
+            self.execute_no_output(&set)?;
         }
         let modified = self.modify_mac(mac);
         // The one of the two entries that is no longer, or not, in force goes.
@@ -118,7 +118,7 @@ impl<P: Platform> Device<'_, P> {
     fn delete_l2_entry(&self, index: bool) -> Result<(), CommandError> {
         let mut delete = DeleteL2TableEntryIn::new();
         delete.set_table_index(index.into());
-        self.order(&delete)
+        self.execute_no_output(&delete)
     }
 
     /// Takes the address out of the port's L2 table, if it is there.

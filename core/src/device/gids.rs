@@ -85,7 +85,7 @@ impl<P: Platform> Device<'_, P> {
             .set_vhca_port_num(self.vhca_port_num());
         // Deleting is writing zeros.
         *set.roce_address_mut() = entry.map_or(RoceAddr::ZERO, GidEntry::to_firmware);
-        self.order(&set).map_err(GidError::Command)?;
+        self.execute_no_output(&set).map_err(GidError::Command)?;
         self.slot.gids.lock().set(index, entry);
         Ok(())
     }

@@ -109,7 +109,7 @@ pub(crate) struct BringUpStage {
 
 /// How a wait loop knows when to look after the device.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct PollBackoff {
     turns: u32,
     looked: Option<Duration>,
 }
@@ -236,13 +236,17 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 
     /// Executes a firmware command whose answer says no more than that it was carried out.
-    pub(crate) fn order<C: Command>(&self, command: &C) -> Result<(), CommandError> {
+    pub(crate) fn execute_no_output<C: Command>(&self, command: &C) -> Result<(), CommandError> {
         const { assert!(size_of::<C::Output>() == EmptyOut::SIZE) };
-        self.order_bytes(C::OPCODE, command.as_bytes())
+        self.execute_bytes_no_output(C::OPCODE, command.as_bytes())
     }
 
     /// The same, for commands that are laid out alike.
-    pub(crate) fn order_bytes(&self, opcode: Opcode, fixed_in: &[u8]) -> Result<(), CommandError> {
+    pub(crate) fn execute_bytes_no_output(
+        &self,
+        opcode: Opcode,
+        fixed_in: &[u8],
+    ) -> Result<(), CommandError> {
         let mut output = [0; EmptyOut::SIZE];
         self.execute_bytes(opcode, fixed_in, TailIn::None, &mut output, &mut [])
     }
@@ -281,7 +285,7 @@ impl<'s, P: Platform> Device<'s, P> {
         tail_out: &mut [u8],
     ) -> Result<(), CommandError> {
         let started = self.platform.now();
-        let mut patience = Patience::default();
+        let mut backoff = PollBackoff::default();
         let output_len = fixed_out.len().saturating_add(tail_out.len());
         let posted = loop {
             match self.try_post(opcode, fixed_in, tail_in.reborrow(), output_len) {
@@ -295,7 +299,7 @@ impl<'s, P: Platform> Device<'s, P> {
                 }
                 result => break result?,
             }
-            self.pause(&mut patience);
+            self.pause(&mut backoff);
             // A dead device is found when the command is posted.
             let _ = self.poll();
         };
@@ -303,12 +307,12 @@ impl<'s, P: Platform> Device<'s, P> {
             if let Some(result) = self.poll_posted(opcode, posted, fixed_out, tail_out) {
                 return result;
             }
-            self.pause(&mut patience);
+            self.pause(&mut backoff);
         }
     }
 
     /// One turn of a wait loop: lets the device run, and notices when it has gone.
-    pub(crate) fn pause(&self, patience: &mut Patience) {
+    pub(crate) fn pause(&self, backoff: &mut PollBackoff) {
         if self.config.interrupts && !self.completion_eqs.is_empty() {
             let deadline = self.platform.now().saturating_add(INTERRUPT_SLICE);
             self.platform.wait_interrupt(VectorSet::one(0), deadline);
@@ -316,11 +320,11 @@ impl<'s, P: Platform> Device<'s, P> {
             self.platform.relax();
         }
         let now = self.platform.now();
-        patience.turns += 1;
-        let looked = *patience.looked.get_or_insert(now);
-        if patience.turns >= TURNS_PER_LOOK || now.saturating_sub(looked) >= LOOK_INTERVAL {
-            patience.turns = 0;
-            patience.looked = Some(now);
+        backoff.turns += 1;
+        let looked = *backoff.looked.get_or_insert(now);
+        if backoff.turns >= TURNS_PER_LOOK || now.saturating_sub(looked) >= LOOK_INTERVAL {
+            backoff.turns = 0;
+            backoff.looked = Some(now);
             if health::is_gone(&self.platform) {
                 self.with(|control| control.fail(DeviceError::Gone));
             }

@@ -35,7 +35,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::device::function::FunctionKind;
 use crate::device::storage::Storage;
-use crate::device::{Device, Patience};
+use crate::device::{Device, PollBackoff};
 use crate::firmware::command_queue::{CommandQueue, SetUpError, TailIn};
 use crate::firmware::control::{Control, MAX_EQS};
 use crate::firmware::eq::{self, EventQueue};
@@ -138,7 +138,7 @@ impl<'s, P: Platform> Device<'s, P> {
         self.embedded_cpu = Initializing(self.platform.read_be32(INITIALIZING)).embedded_cpu();
         let mut enable = EnableHcaIn::new();
         enable.set_embedded_cpu_function(self.embedded_cpu);
-        let result = self.order(&enable);
+        let result = self.execute_no_output(&enable);
         self.stage.enabled = happened(&result);
         result.at(OpenStep::EnableHca)
     }
@@ -191,7 +191,7 @@ impl<'s, P: Platform> Device<'s, P> {
         // Whose function it is the driver says, as Linux does, and not the answer.
         let (id, embedded_cpu) = (answer.function_id(), self.embedded_cpu);
         self.with(|control| control.pages.request(id, embedded_cpu, i64::from(wanted)));
-        let mut patience = Patience::default();
+        let mut backoff = PollBackoff::default();
         let mut first_error = None;
         loop {
             let (serviced, idle, error) = self
@@ -211,7 +211,7 @@ impl<'s, P: Platform> Device<'s, P> {
             if idle {
                 break;
             }
-            self.pause(&mut patience);
+            self.pause(&mut backoff);
         }
         match first_error {
             None => Ok(()),
@@ -362,7 +362,7 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 
     fn init_hca(&mut self) -> Result<(), OpenError> {
-        let result = self.order(&InitHcaIn::new());
+        let result = self.execute_no_output(&InitHcaIn::new());
         self.stage.initialized = happened(&result);
         result.at(OpenStep::InitHca)
     }
@@ -388,7 +388,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let room = &mut set.driver_version_mut()[..63];
         let len = version.len().min(room.len());
         room[..len].copy_from_slice(&version[..len]);
-        self.order(&set).at(OpenStep::DriverVersion)
+        self.execute_no_output(&set).at(OpenStep::DriverVersion)
     }
 
     fn enable_roce(&mut self) -> Result<(), OpenError> {
@@ -398,7 +398,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let mut modify = ModifyNicVportContextIn::new();
         modify.field_select_mut().set_roce_en(true);
         modify.nic_vport_context_mut().set_roce_en(true);
-        self.order(&modify).at(OpenStep::EnableRoce)
+        self.execute_no_output(&modify).at(OpenStep::EnableRoce)
     }
 
     fn alloc_uar(&mut self) -> Result<(), OpenError> {

@@ -13,7 +13,7 @@ use bareverbs_firmware_cmds::init_segment::{
 };
 use bareverbs_firmware_cmds::uar::DeallocUarIn;
 
-use crate::device::{Device, Patience};
+use crate::device::{Device, PollBackoff};
 use crate::firmware::page_chunk;
 use crate::firmware::pages::SupplyError;
 use crate::platform::Platform;
@@ -125,7 +125,7 @@ impl<P: Platform> Device<'_, P> {
         while let Some(eq) = self.with(|control| control.eqs.pop()).flatten() {
             let mut destroy = DestroyEqIn::new();
             destroy.set_eq_number(eq.eqn().0);
-            let result = self.order(&destroy);
+            let result = self.execute_no_output(&destroy);
             let memory = eq.into_memory();
             match result {
                 Ok(_) => memory.free(&self.platform),
@@ -170,7 +170,7 @@ impl<P: Platform> Device<'_, P> {
     /// Executes a command of teardown, unless the device has fallen silent.
     fn step<C: Command>(&self, failures: &mut FirstFailure, command: &C) {
         if !failures.silent
-            && let Err(error) = self.order(command)
+            && let Err(error) = self.execute_no_output(command)
         {
             failures.command(error);
         }
@@ -180,7 +180,7 @@ impl<P: Platform> Device<'_, P> {
     fn reclaim_pages(&self, failures: &mut FirstFailure) {
         // What went wrong with pages earlier is over.
         self.with(|control| control.pages.take_error());
-        let mut patience = Patience::default();
+        let mut backoff = PollBackoff::default();
         let mut progress = self.platform.now();
         while !failures.silent {
             let state = self.with(|control| {
@@ -221,7 +221,7 @@ impl<P: Platform> Device<'_, P> {
                 failures.first = failures.first.or(Some(CloseFailure::PagesKept { waited }));
                 return;
             }
-            self.pause(&mut patience);
+            self.pause(&mut backoff);
         }
     }
 

@@ -64,7 +64,7 @@ impl<P: Platform> Device<'_, P> {
         let mut modify = ModifyNicVportContextIn::new();
         modify.field_select_mut().set_mtu(true);
         modify.nic_vport_context_mut().set_mtu(hardware);
-        self.order(&modify)?;
+        self.execute_no_output(&modify)?;
         Ok(())
     }
 

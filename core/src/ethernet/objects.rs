@@ -120,27 +120,27 @@ impl<'d, P: Platform> Object<'d, P> {
             Kind::TransportDomain => {
                 let mut command = DeallocTransportDomainIn::new();
                 command.set_transport_domain(number);
-                device.order(&command)
+                device.execute_no_output(&command)
             }
             Kind::Tis => {
                 let mut command = DestroyTisIn::new();
                 command.set_tisn(number);
-                device.order(&command)
+                device.execute_no_output(&command)
             }
             Kind::Tir => {
                 let mut command = DestroyTirIn::new();
                 command.set_tirn(number);
-                device.order(&command)
+                device.execute_no_output(&command)
             }
             Kind::Sq => {
                 let mut command = DestroySqIn::new();
                 command.set_sqn(number);
-                device.order(&command)
+                device.execute_no_output(&command)
             }
             Kind::Rq => {
                 let mut command = DestroyRqIn::new();
                 command.set_rqn(number);
-                device.order(&command)
+                device.execute_no_output(&command)
             }
         }
     }

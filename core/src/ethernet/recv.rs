@@ -277,7 +277,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         let mut command = ModifyRqIn::new();
         command.set_rqn(self.queue.number()).set_rq_state(from);
         command.ctx_mut().set_state(to).set_vsd(true);
-        self.device.order(&command)
+        self.device.execute_no_output(&command)
     }
 
     /// Whether a completion waits to be taken; most likely a frame.

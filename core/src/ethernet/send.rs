@@ -463,7 +463,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         let mut command = ModifySqIn::new();
         command.set_sqn(self.queue.number()).set_sq_state(from);
         command.ctx_mut().set_state(to);
-        self.device.order(&command)
+        self.device.execute_no_output(&command)
     }
 
     pub(super) fn destroy(&mut self) -> Result<(), CommandError> {

@@ -144,7 +144,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         if limits.modify_root {
             let mut command = SetFlowTableRootIn::new();
             command.set_table_type(NIC_RX).set_table_id(table);
-            device.order(&command)?;
+            device.execute_no_output(&command)?;
         }
         steering.tell_addresses(AllowedList::CurrentUc, 1)?;
         Ok(steering)
@@ -203,7 +203,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             .set_table_type(NIC_RX)
             .set_table_id(self.table())
             .set_flow_index(index);
-        self.device.order(&command)
+        self.device.execute_no_output(&command)
     }
 
     /// How often the address at a place was joined, and the address.
@@ -339,7 +339,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             .nic_vport_context_mut()
             .set_promisc_mc(self.all_multicast)
             .set_promisc_all(self.promiscuous);
-        self.device.order(&command)
+        self.device.execute_no_output(&command)
     }
 
     /// Takes everything away, in order; goes on after a refusal, and tells the first one.
@@ -374,11 +374,11 @@ impl<'d, P: Platform> Steering<'d, P> {
                 .set_table_type(NIC_RX)
                 .set_table_id(table)
                 .set_group_id(group);
-            note(self.device.order(&command));
+            note(self.device.execute_no_output(&command));
         }
         let mut command = DestroyFlowTableIn::new();
         command.set_table_type(NIC_RX).set_table_id(table);
-        note(self.device.order(&command));
+        note(self.device.execute_no_output(&command));
         self.table = None;
         if self.told {
             if self.all_multicast || self.promiscuous {

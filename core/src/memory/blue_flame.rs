@@ -21,8 +21,8 @@
 //! ([`Platform::write_combining`]).
 //!
 //! **One writer at a time.** What two processors write into one register at the same time could come in pieces, mixed. So
-//! register 1 is BlueFlame's, and whoever finds it taken rings the 8-byte doorbell of register 0 instead, which needs no
-//! owner; nobody waits. The register's two buffers alternate, so that the device may still be busy with the one.
+//! register 1 is BlueFlame's, and a thread that finds it taken rings the 8-byte doorbell of register 0 instead, which needs no
+//! owner; no thread waits. The register's two buffers alternate, so that the device may still be busy with the one.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -38,7 +38,7 @@ use bareverbs_firmware_cmds::wqe::BASIC_BLOCK as BLOCK;
 const MOST_BLOCKS: usize = 4;
 /// The register whose two buffers take WQEs. The first is for doorbells of 8 bytes.
 const REGISTER: usize = 1;
-/// In [`BlueFlame::next`]: somebody writes.
+/// In [`BlueFlame::next`]: a thread writes.
 const TAKEN: u32 = u32::MAX;
 
 /// The doorbell page for WQEs, if there is one.
@@ -92,7 +92,7 @@ impl BlueFlame {
     }
 
     /// Writes the WQE of `blocks` blocks (at most [`blocks`](Self::blocks)) that starts at block `first` of a ring. False
-    /// if somebody else is writing: nothing was written then.
+    /// if another thread is writing: nothing was written then.
     ///
     /// The WQE is read back from the ring, where it was written a moment ago and where coherent memory has it in the
     /// processor's nearest cache. A copy beside the ring would be paid for by every post, also by those that turn out too

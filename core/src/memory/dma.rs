@@ -68,7 +68,7 @@ pub(crate) struct DmaMemory(Dma);
 
 // SAFETY: the platform handed out this memory exclusively, independent of any thread, and all access is volatile.
 unsafe impl Send for DmaMemory {}
-// SAFETY: as above; concurrent access through `&self` is by volatile operations on plain integers, and whoever shares a
+// SAFETY: as above; concurrent access through `&self` is by volatile operations on plain integers, and a caller that shares a
 // piece between threads orders them (the control lock; one owner per ring).
 unsafe impl Sync for DmaMemory {}
 

@@ -266,7 +266,7 @@ proptest! {
             SendRing::new(parts)
         };
         slot.sq_tail.store(first_head, Relaxed);
-        slot.key.store(QPN, Relaxed);
+        slot.qpn_tag.store(QPN, Relaxed);
         let qp = slot.live(QPN).expect("it is alive");
 
         let mut image = vec![0; memory.len()];
@@ -387,7 +387,7 @@ proptest! {
         };
         slot.rq_tail.store(first, Relaxed);
         slot.rq_head.store(first, Relaxed);
-        slot.key.store(QPN, Relaxed);
+        slot.qpn_tag.store(QPN, Relaxed);
         let qp = slot.live(QPN).expect("it is alive");
         let mut queue = RecvQueue {
             ring,

@@ -5,11 +5,11 @@
 //! atomic access costs what a plain one does.
 //!
 //! A destroyed QP cannot simply give its slot and its memory back: completions of it may still lie in its CQs, which
-//! other threads may be polling at this moment. It is put on the CQ's list of goodbyes instead. The CQ's owner finds it at
-//! the next poll, disarms the completions left behind (and recycles their SRQ entries), and whoever is last frees it.
+//! other threads may be polling at this moment. It is put on the CQ's list of detached QPs instead. The CQ's owner finds it at
+//! the next poll, disarms the completions left behind (and recycles their SRQ entries), and the last one frees it.
 //!
 //! What arrives for an XRC SRQ completes in a CQ of the SRQ's, under the number of one QP or another. Such an SRQ takes a
-//! [`QpSlot`] beside its own, which stands for all of them, so that it too says goodbye to its CQ.
+//! [`QpSlot`] beside its own, which stands for all of them, so that it too lets go of its CQ.
 
 // UNSAFETY: follows pointers to the arrays of queues, which lie in the queues' memory.
 #![expect(unsafe_code)]
@@ -29,14 +29,14 @@ pub(crate) const DEAD: u32 = 1 << 31;
 /// In [`QpSlot::key`]: the slot stands for an XRC SRQ, whose completions carry the numbers of many QPs.
 pub(crate) const SOURCE: u32 = 1 << 30;
 
-/// In [`CqSlot::attention`]: the device has put the CQ into error.
+/// In [`CqSlot::pending_flags`]: the device has put the CQ into error.
 pub(crate) const CQ_FAILED: u32 = 1 << 31;
 
-/// In [`CqSlot::attention`]: the CQ's owner is gone, nobody takes goodbyes any more.
+/// In [`CqSlot::pending_flags`]: the CQ's owner is gone, detached QPs are not taken any more.
 pub(crate) const CQ_ABANDONED: u32 = 1 << 30;
 
-/// The list in [`CqSlot::attention`].
-const GOODBYES: u32 = CQ_ABANDONED - 1;
+/// The list in [`CqSlot::pending_flags`].
+const DETACHED: u32 = CQ_ABANDONED - 1;
 
 /// Room for one queue pair: what its completions need to know about it.
 ///
@@ -46,7 +46,7 @@ const GOODBYES: u32 = CQ_ABANDONED - 1;
 pub struct QpSlot {
     // First line: read for each completion.
     /// The QP number, with [`DEAD`] set while there is none.
-    pub(crate) key: AtomicU32,
+    pub(crate) qpn_tag: AtomicU32,
     /// Index of the SRQ it receives from, or [`NONE`].
     pub(crate) srq: AtomicU32,
     /// Number of basic blocks in the send ring, minus 1.
@@ -72,9 +72,9 @@ pub struct QpSlot {
     // Second line: creation and destruction.
     /// Indexes of the CQs, send and receive.
     pub(crate) cqs: [AtomicU32; 2],
-    /// Links of the two CQs' goodbye lists (index + 1, 0 at the end); free list link in the first one.
+    /// Links of the two CQs' lists of detached QPs (index + 1, 0 at the end); free list link in the first one.
     pub(crate) links: [AtomicU32; 2],
-    /// See [`goodbye`] and [`told`].
+    /// See [`detach`] and [`told`].
     pub(crate) flags: AtomicU32,
     /// How far the CQs had been filled at the last reset: completions before these indexes are stale.
     pub(crate) stale_before: [AtomicU32; 2],
@@ -100,10 +100,10 @@ pub(crate) struct QpArrays {
 }
 
 /// Flags of a [`QpSlot`] on its way out, one bit for each CQ (`<< side`).
-pub(crate) mod goodbye {
+pub(crate) mod detach {
     /// On the CQ's list.
     pub(crate) const QUEUED: u32 = 1 << 0;
-    /// The CQ still has to say goodbye to the destroyed QP.
+    /// The CQ still has to let go of the destroyed QP.
     pub(crate) const PENDING: u32 = 1 << 2;
     /// The QP was reset; completions before `stale_before` are to be dropped.
     pub(crate) const RESET: u32 = 1 << 4;
@@ -124,7 +124,7 @@ impl QpSlot {
     /// Says where a new QP keeps what the poller needs. The QP is not alive yet.
     ///
     /// # Safety
-    /// The arrays stay allocated until all CQs have said goodbye to the QP: until no completion with its number is looked
+    /// The arrays stay allocated until all CQs have let go of the QP: until no completion with its number is looked
     /// at any more.
     pub(crate) unsafe fn publish(&self, arrays: QpArrays) {
         self.sq_mask.store(arrays.blocks - 1, Relaxed);
@@ -146,39 +146,39 @@ impl QpSlot {
     /// The live QP of this slot, if it has this number (24 bits).
     #[inline(always)]
     pub(crate) fn live(&self, qpn: u32) -> Option<LiveQp<'_>> {
-        (self.key.load(Acquire) == qpn).then_some(LiveQp(self))
+        (self.qpn_tag.load(Acquire) == qpn).then_some(LiveQp(self))
     }
 
     /// Whether the slot's live QP has this number.
-    pub(crate) fn is(&self, qpn: u32) -> bool {
-        self.key.load(Acquire) == qpn
+    pub(crate) fn matches_live(&self, qpn: u32) -> bool {
+        self.qpn_tag.load(Acquire) == qpn
     }
 
     /// Whether the slot's QP had this number, and is destroyed or being reset.
-    pub(crate) fn was(&self, qpn: u32) -> bool {
-        self.key.load(Acquire) == qpn | DEAD
+    pub(crate) fn matches_dead(&self, qpn: u32) -> bool {
+        self.qpn_tag.load(Acquire) == qpn | DEAD
     }
 
     /// Whether the slot stands for an XRC SRQ; also for one that is destroyed.
     pub(crate) fn is_source(&self) -> bool {
-        self.key.load(Acquire) & SOURCE != 0
+        self.qpn_tag.load(Acquire) & SOURCE != 0
     }
 
     /// Whether a completion with this QP number may be the slot's.
-    pub(crate) fn takes(&self, qpn: u32) -> bool {
-        self.is(qpn) || self.is(SOURCE)
+    pub(crate) fn tracks_live(&self, qpn: u32) -> bool {
+        self.matches_live(qpn) || self.matches_live(SOURCE)
     }
 
     /// The same for a slot whose owner is destroyed or being reset.
-    pub(crate) fn took(&self, qpn: u32) -> bool {
-        self.was(qpn) || self.was(SOURCE)
+    pub(crate) fn tracks_dead(&self, qpn: u32) -> bool {
+        self.matches_dead(qpn) || self.matches_dead(SOURCE)
     }
 
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            key: AtomicU32::new(DEAD),
+            qpn_tag: AtomicU32::new(DEAD),
             srq: AtomicU32::new(NONE),
             sq_mask: AtomicU32::new(0),
             wr_mask: AtomicU32::new(0),
@@ -198,7 +198,7 @@ impl QpSlot {
     }
 }
 
-/// The slot of a QP to which the CQ at hand has not said goodbye, so that its arrays are there. Of the poller.
+/// The slot of a QP that the CQ at hand has not let go of, so that its arrays are there. Of the poller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiveQp<'s>(&'s QpSlot);
 
@@ -256,8 +256,8 @@ impl Default for QpSlot {
 #[repr(C, align(64))]
 pub struct CqSlot {
     /// What a poll has to look at besides its ring, 0 almost always: [`CQ_FAILED`], and the head (index + 1) of the list
-    /// of QPs to say goodbye to.
-    pub(crate) attention: AtomicU32,
+    /// of QPs to let go of.
+    pub(crate) pending_flags: AtomicU32,
     /// Completion events that the device has delivered.
     pub(crate) events: AtomicU32,
     /// Its number.
@@ -279,7 +279,7 @@ impl CqSlot {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            attention: AtomicU32::new(0),
+            pending_flags: AtomicU32::new(0),
             events: AtomicU32::new(0),
             cqn: AtomicU32::new(NONE),
             users: AtomicU32::new(0),
@@ -290,25 +290,25 @@ impl CqSlot {
         }
     }
 
-    /// Puts QP slot `index` on the list of goodbyes. False if nobody takes them any more.
+    /// Puts QP slot `index` on the list of detached QPs. False if they are not taken any more.
     #[must_use]
-    pub(crate) fn push_goodbye(&self, qps: &[QpSlot], index: u32, side: usize) -> bool {
+    pub(crate) fn push_detached(&self, qps: &[QpSlot], index: u32, side: usize) -> bool {
         let Some(slot) = qps.get(index as usize) else {
             return true;
         };
-        if slot.flags.fetch_or(goodbye::QUEUED << side, AcqRel) & goodbye::QUEUED << side != 0 {
+        if slot.flags.fetch_or(detach::QUEUED << side, AcqRel) & detach::QUEUED << side != 0 {
             return true;
         }
-        let mut head = self.attention.load(Relaxed);
+        let mut head = self.pending_flags.load(Relaxed);
         loop {
             if head & CQ_ABANDONED != 0 {
-                slot.flags.fetch_and(!(goodbye::QUEUED << side), AcqRel);
+                slot.flags.fetch_and(!(detach::QUEUED << side), AcqRel);
                 return false;
             }
-            slot.links[side].store(head & GOODBYES, Relaxed);
+            slot.links[side].store(head & DETACHED, Relaxed);
             let new = head & CQ_FAILED | (index + 1);
             match self
-                .attention
+                .pending_flags
                 .compare_exchange_weak(head, new, Release, Relaxed)
             {
                 Ok(_) => return true,
@@ -318,13 +318,13 @@ impl CqSlot {
     }
 
     /// Takes the whole list; the result is index + 1 of its head.
-    pub(crate) fn take_goodbyes(&self) -> u32 {
-        self.attention.fetch_and(!GOODBYES, AcqRel) & GOODBYES
+    pub(crate) fn take_detached(&self) -> u32 {
+        self.pending_flags.fetch_and(!DETACHED, AcqRel) & DETACHED
     }
 
-    /// Refuses goodbyes from now on.
+    /// Refuses detached QPs from now on.
     pub(crate) fn abandon(&self) {
-        self.attention.fetch_or(CQ_ABANDONED, AcqRel);
+        self.pending_flags.fetch_or(CQ_ABANDONED, AcqRel);
     }
 }
 
@@ -339,14 +339,14 @@ impl Default for CqSlot {
 #[repr(C, align(64))]
 pub struct SrqSlot {
     /// Its number, or [`NONE`].
-    pub(crate) key: AtomicU32,
+    pub(crate) qpn_tag: AtomicU32,
     /// Number of WQEs minus 1.
     pub(crate) mask: AtomicU32,
     /// Head of the stack of consumed WQEs (index + 1), which the queue's owner takes as a whole.
     pub(super) returned: AtomicU32,
     /// QPs that receive from it.
     pub(crate) users: AtomicU32,
-    /// Whoever may still look at its memory: the handle, and each QP until its CQs have said goodbye.
+    /// What may still look at its memory: the handle, and each QP until its CQs have let go of it.
     pub(crate) pins: AtomicU32,
     /// The SRQ's DMA block, once the handle is gone.
     pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
@@ -372,7 +372,7 @@ impl SrqSlot {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            key: AtomicU32::new(NONE),
+            qpn_tag: AtomicU32::new(NONE),
             mask: AtomicU32::new(0),
             returned: AtomicU32::new(0),
             users: AtomicU32::new(0),
@@ -423,7 +423,7 @@ impl SrqSlot {
         // SAFETY: the index lies inside the array (`publish`).
         let wr_id = unsafe { (*self.wr_ids.load(Acquire).add(index as usize)).load(Relaxed) };
         let state = self.state(index);
-        // Whoever turns the state takes the entry; a second completion for it finds it taken.
+        // The thread that changes the state takes the entry; a second completion for it finds it taken.
         state
             .compare_exchange(SRQ_POSTED, 0, AcqRel, Relaxed)
             .ok()?;

@@ -54,19 +54,19 @@ impl<'s> Tables<'s> {
         // 24 bits of user index, of which the last value asks for CQE version 0.
         let qps = &qps[..qps.len().min(0xff_ffff)];
         for slot in qps {
-            slot.key.store(DEAD, Relaxed);
+            slot.qpn_tag.store(DEAD, Relaxed);
             slot.flags.store(0, Relaxed);
             slot.block.forget();
         }
         for slot in cqs {
             slot.cqn.store(NONE, Relaxed);
-            slot.attention.store(0, Relaxed);
+            slot.pending_flags.store(0, Relaxed);
             slot.bucket.store(0, Relaxed);
             slot.users.store(0, Relaxed);
             *slot.ring.lock() = None;
         }
         for slot in srqs {
-            slot.key.store(NONE, Relaxed);
+            slot.qpn_tag.store(NONE, Relaxed);
             slot.users.store(0, Relaxed);
         }
         let free = Free {
@@ -83,22 +83,22 @@ impl<'s> Tables<'s> {
     }
 
     /// Reserves a QP slot.
-    pub(crate) fn take_qp(&self) -> Option<u32> {
+    pub(crate) fn alloc_qp(&self) -> Option<u32> {
         let index = self.free.lock().qps.take(self.qps.len(), |i| {
             self.qps[i as usize].links[0].load(Relaxed)
         })?;
         let slot = &self.qps[index as usize];
-        slot.key.store(DEAD, Relaxed);
+        slot.qpn_tag.store(DEAD, Relaxed);
         slot.flags.store(0, Relaxed);
         Some(index)
     }
 
     /// Gives a QP slot back; its QP is gone and no CQ knows it any more.
-    pub(crate) fn give_qp(&self, index: u32) {
+    pub(crate) fn free_qp(&self, index: u32) {
         let Some(slot) = self.qps.get(index as usize) else {
             return;
         };
-        slot.key.store(DEAD, Release);
+        slot.qpn_tag.store(DEAD, Release);
         let mut free = self.free.lock();
         slot.links[0].store(free.qps.head, Relaxed);
         free.qps.head = index + 1;
@@ -113,7 +113,7 @@ impl<'s> Tables<'s> {
             .take(self.cqs.len(), |i| self.cqs[i as usize].next.load(Relaxed))?;
         let slot = &self.cqs[index as usize];
         slot.cqn.store(NONE, Relaxed);
-        slot.attention.store(0, Relaxed);
+        slot.pending_flags.store(0, Relaxed);
         slot.events.store(0, Relaxed);
         slot.users.store(0, Relaxed);
         slot.syndrome.store(0, Relaxed);
@@ -183,13 +183,17 @@ impl<'s> Tables<'s> {
             return false;
         };
         slot.syndrome.store(syndrome, Relaxed);
-        slot.attention.fetch_or(CQ_FAILED, Release);
+        slot.pending_flags.fetch_or(CQ_FAILED, Release);
         true
     }
 
     /// The EQ's news that an SRQ's limit was reached; false if there is no such SRQ.
     pub(crate) fn srq_limit(&self, srqn: u32) -> bool {
-        let Some(slot) = self.srqs.iter().find(|slot| slot.key.load(Acquire) == srqn) else {
+        let Some(slot) = self
+            .srqs
+            .iter()
+            .find(|slot| slot.qpn_tag.load(Acquire) == srqn)
+        else {
             return false;
         };
         slot.limit_reached.store(1, Release);
@@ -202,7 +206,7 @@ impl<'s> Tables<'s> {
             self.srqs[i as usize].next.load(Relaxed)
         })?;
         let slot = &self.srqs[index as usize];
-        slot.key.store(NONE, Relaxed);
+        slot.qpn_tag.store(NONE, Relaxed);
         slot.returned.store(0, Relaxed);
         slot.users.store(0, Relaxed);
         slot.limit_reached.store(0, Relaxed);
@@ -214,7 +218,7 @@ impl<'s> Tables<'s> {
         let Some(slot) = self.srqs.get(index as usize) else {
             return;
         };
-        slot.key.store(NONE, Release);
+        slot.qpn_tag.store(NONE, Release);
         let mut free = self.free.lock();
         slot.next.store(free.srqs.head, Relaxed);
         free.srqs.head = index + 1;

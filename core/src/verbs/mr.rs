@@ -156,7 +156,7 @@ impl Mkey {
     fn destroy<P: Platform>(&self, device: &Device<'_, P>) -> Result<(), CommandError> {
         let mut command = DestroyMkeyIn::new();
         command.set_mkey_index(self.key >> 8);
-        device.order(&command)
+        device.execute_no_output(&command)
     }
 }
 

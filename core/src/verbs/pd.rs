@@ -75,11 +75,11 @@ impl<'d, P: Platform> Pd<'d, P> {
         let mut command = DeallocPdIn::new();
         command.set_pd(self.pdn.number());
         if !self.shared {
-            return self.device.order(&command);
+            return self.device.execute_no_output(&command);
         }
         let mut default = self.device.default_pd.lock();
         if default.users == 1 {
-            self.device.order(&command)?;
+            self.device.execute_no_output(&command)?;
             default.pdn = None;
         }
         default.users = default.users.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! CQs by handle, for whoever creates QPs on a CQ that somebody else polls.
+//! CQs by handle, for callers that create QPs on a CQ that another caller polls.
 
 use core::fmt;
 

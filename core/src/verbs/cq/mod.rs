@@ -4,8 +4,8 @@
 #![expect(unsafe_code)]
 
 mod completion;
+pub(crate) mod deferred_destroy;
 mod error;
-pub(crate) mod goodbye;
 mod handle;
 mod raw;
 pub(crate) mod ring;
@@ -273,7 +273,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// [`CqError::Failed`] once the device has put the CQ into error and what came before has been taken.
     #[inline(always)]
     pub fn poll(&mut self) -> Result<Option<Completion<'_>>, CqError> {
-        if self.slot.attention.load(Acquire) == 0 {
+        if self.slot.pending_flags.load(Acquire) == 0 {
             let ring = self.ring.get_mut();
             match ring.next(|current| current) {
                 Ok(current) => {
@@ -321,7 +321,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// As [`poll`](Self::poll).
     #[inline(always)]
     pub fn batch(&mut self) -> Result<Batch<'_, 'd, P>, CqError> {
-        if self.slot.attention.load(Acquire) != 0 {
+        if self.slot.pending_flags.load(Acquire) != 0 {
             self.attend()?;
         }
         let from = self.ring.get_mut().entries.position();
@@ -351,7 +351,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     fn attend(&mut self) -> Result<(), CqError> {
         self.reap();
         let ring = self.ring.get_mut();
-        if self.slot.attention.load(Acquire) & CQ_FAILED != 0
+        if self.slot.pending_flags.load(Acquire) & CQ_FAILED != 0
             && ring.entries.owned(ring.ci()).is_none()
         {
             return Err(self.failure());
@@ -363,7 +363,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// came before counts only if the device had not been told of it.
     ///
     /// Asking again while no event has come costs nothing: what was asked for still stands. An event that is on its way
-    /// wakes whoever waits, who then finds nothing, and asks anew.
+    /// wakes the thread that waits, which then finds nothing, and asks anew.
     pub fn arm(&mut self, solicited_only: bool) {
         let ring = self.ring.get_mut();
         ring.publish(ring.ci());
@@ -443,10 +443,10 @@ impl<'d, P: Platform> Cq<'d, P> {
         self.ring.borrow()
     }
 
-    /// Says goodbye to destroyed QPs, as the next poll would: their slots and their memory become free.
+    /// Lets go of destroyed QPs, as the next poll would: their slots and their memory become free.
     pub fn reap(&self) {
         let mut ring = self.ring.borrow_mut();
-        goodbye::reap(self.device, self.slot, self.index, &mut ring);
+        deferred_destroy::reap(self.device, self.slot, self.index, &mut ring);
     }
 
     /// Changes the size: `ibv_resize_cq`. Completions that lie in it are kept, in order.
@@ -528,7 +528,9 @@ impl<'d, P: Platform> Cq<'d, P> {
             .cq_context_mut()
             .set_cq_period(period)
             .set_cq_max_count(count);
-        self.device.order(&command).map_err(CqError::Command)
+        self.device
+            .execute_no_output(&command)
+            .map_err(CqError::Command)
     }
 
     /// How it was created.

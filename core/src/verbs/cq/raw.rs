@@ -20,7 +20,7 @@ impl<P: Platform> Cq<'_, P> {
         let entry = ring.take_entry();
         if entry.is_some() {
             ring.publish(ring.ci());
-        } else if self.slot.attention.load(Acquire) & CQ_FAILED != 0 {
+        } else if self.slot.pending_flags.load(Acquire) & CQ_FAILED != 0 {
             return Err(self.failure());
         }
         Ok(entry)

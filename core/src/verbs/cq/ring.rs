@@ -40,7 +40,7 @@ pub(crate) struct Current {
 }
 
 /// What a ring takes for the last QP before there was one. Its key is no QP's.
-static NOBODY: QpSlot = QpSlot::new();
+static NO_SLOT: QpSlot = QpSlot::new();
 
 /// The consumer's side of a CQ.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<'d> Ring<'d> {
     ) -> Self {
         Self {
             entries,
-            last_slot: &NOBODY,
+            last_slot: &NO_SLOT,
             qps,
             record,
             srqs,
@@ -151,7 +151,7 @@ impl<'d> Ring<'d> {
             // Asked once: the QP may be destroyed at any moment, and its completion counts all the same.
             let qp = slot.and_then(|slot| slot.live(tail.qpn()));
             if let Some(slot) = slot
-                && (qp.is_some() || slot.is(SOURCE))
+                && (qp.is_some() || slot.matches_live(SOURCE))
             {
                 if let Some(wr_id) = self.unusual(slot, qp, tail) {
                     note_failure(slot, entry, tail);
@@ -203,7 +203,7 @@ impl<'d> Ring<'d> {
     fn drop_unmatched(&mut self, entry: Cqe, tail: TailWord) {
         let was = self
             .slot_of(entry)
-            .is_some_and(|(_, slot)| slot.took(tail.qpn()));
+            .is_some_and(|(_, slot)| slot.tracks_dead(tail.qpn()));
         if is_of_qp(tail) && was {
             return self.recycle(entry, tail);
         }
@@ -219,7 +219,7 @@ impl<'d> Ring<'d> {
         log::warn!("a completion (opcode {op:#x}) that fits no work request was dropped");
     }
 
-    /// Gives the SRQ entry of a completion back that nobody will see.
+    /// Gives the SRQ entry of a completion back that is not reported.
     fn recycle(&self, entry: Cqe, tail: TailWord) {
         if !is_of_receiver(tail) {
             return;
@@ -234,8 +234,8 @@ impl<'d> Ring<'d> {
 
     /// Disarms the completions of QP slot `index` that lie in the ring (those before `bound`, if there is one), so that
     /// later polls skip them.
-    pub(crate) fn void(&mut self, index: u32, bound: Option<u32>) {
-        self.last_slot = &NOBODY;
+    pub(crate) fn flush_stale(&mut self, index: u32, bound: Option<u32>) {
+        self.last_slot = &NO_SLOT;
         let ahead = bound.map_or(1, |bound| bound.wrapping_sub(self.ci()) & 0xff_ffff);
         if ahead >= 1 << 23 {
             return;
@@ -250,7 +250,7 @@ impl<'d> Ring<'d> {
             if let Some((of, slot)) = self.slot_of(entry)
                 && is_of_qp(tail)
                 && of == index
-                && (slot.takes(tail.qpn()) || slot.took(tail.qpn()))
+                && (slot.tracks_live(tail.qpn()) || slot.tracks_dead(tail.qpn()))
             {
                 self.recycle(entry, tail);
                 let mut last = OpOwn(0);

@@ -1,7 +1,7 @@
 //! Creating and destroying a QP: its memory, its context, its slot.
 //!
 //! One block of DMA memory holds everything: receive ring, send ring, the doorbell record in a line of its own, and the
-//! side arrays (identifiers by work request, counters by block), which are nobody's business but the driver's. It
+//! side arrays (identifiers by work request, counters by block), which only the driver sees. It
 //! starts anywhere at a multiple of 64 bytes, so that small QPs share pages.
 
 // UNSAFETY: says which parts of the block are the queues' and the slot's.
@@ -94,7 +94,7 @@ impl BlockLayout {
 
 impl BlockLayout {
     /// Makes no block the start of a work request that could be outstanding: all counters are the one before the first.
-    pub(crate) fn forget_heads(&self, block: &DmaMemory) {
+    pub(crate) fn reset_wqe_heads(&self, block: &DmaMemory) {
         block.fill(self.sq_heads, self.len - self.sq_heads, 0xff);
     }
 }
@@ -129,7 +129,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let mut handles = init.handles();
         let mut created = self.create_qp_by_handles(&mut handles);
         if let Err(CreateQpError::NoSlot { .. }) = created {
-            // Destroyed QPs may still wait for the goodbye of these CQs.
+            // Destroyed QPs may still wait for these CQs to let go of them.
             init.send_cq.reap();
             init.recv_cq.reap();
             created = self.create_qp_by_handles(&mut handles);
@@ -150,7 +150,7 @@ impl<'d, P: Platform> Pd<'d, P> {
                 "an XRC target is made in its domain: `Xrcd::create_qp`"
             );
         }
-        create(Plan {
+        create(CreateQpArgs {
             kind: T::KIND,
             device: self.device,
             pdn: Some(self.pdn()),
@@ -166,7 +166,7 @@ impl<'d, P: Platform> Pd<'d, P> {
 }
 
 /// What a QP is made of.
-pub(crate) struct Plan<'a, 'd, P: Platform> {
+pub(crate) struct CreateQpArgs<'a, 'd, P: Platform> {
     pub(crate) kind: QpKind,
     pub(crate) device: &'d Device<'d, P>,
     /// The base's, without one.
@@ -180,7 +180,7 @@ pub(crate) struct Plan<'a, 'd, P: Platform> {
     pub(crate) sq_sig_all: bool,
 }
 
-impl<P: Platform> Plan<'_, '_, P> {
+impl<P: Platform> CreateQpArgs<'_, '_, P> {
     fn check(&self) -> Result<(), CreateQpError> {
         let same = |other: &Device<'_, P>| core::ptr::addr_eq(self.device, other);
         let cqs = [self.send_cq, self.recv_cq];
@@ -211,25 +211,25 @@ impl<P: Platform> Plan<'_, '_, P> {
 
 /// Creates a QP, with what the contexts of XRC name beside it.
 pub(crate) fn create<'d, P: Platform>(
-    plan: Plan<'_, 'd, P>,
+    args: CreateQpArgs<'_, 'd, P>,
 ) -> Result<QpObject<'d, P>, CreateQpError> {
-    plan.check()?;
-    let device = plan.device;
-    if plan.kind == QpKind::Gsi {
+    args.check()?;
+    let device = args.device;
+    if args.kind == QpKind::Gsi {
         if device.gsi_taken.swap(true, AcqRel) {
             return Err(CreateQpError::GsiTaken);
         }
-        let created = create_with(plan, None);
+        let created = create_with(args, None);
         if created.is_err() {
             device.gsi_taken.store(false, Release);
         }
         return created;
     }
-    if !plan.kind.is_xrc() {
-        return create_with(plan, None);
+    if !args.kind.is_xrc() {
+        return create_with(args, None);
     }
     let base = device.take_xrc_base()?;
-    let created = create_with(plan, Some(base));
+    let created = create_with(args, Some(base));
     if created.is_err() {
         device.give_xrc_base();
     }
@@ -237,14 +237,14 @@ pub(crate) fn create<'d, P: Platform>(
 }
 
 fn create_with<'d, P: Platform>(
-    plan: Plan<'_, 'd, P>,
+    args: CreateQpArgs<'_, 'd, P>,
     base: Option<XrcNumbers>,
 ) -> Result<QpObject<'d, P>, CreateQpError> {
-    let device = plan.device;
+    let device = args.device;
     let sizes = queue_sizes(
-        plan.kind,
-        plan.cap,
-        plan.srq.is_some() || plan.kind.is_xrc(),
+        args.kind,
+        args.cap,
+        args.srq.is_some() || args.kind.is_xrc(),
         &device.queue_limits(),
     )
     .map_err(CreateQpError::Cap)?;
@@ -255,9 +255,9 @@ fn create_with<'d, P: Platform>(
     let block = device
         .alloc_dma(memory_layout)
         .map_err(CreateQpError::Memory)?;
-    layout.forget_heads(&block);
+    layout.reset_wqe_heads(&block);
     let tables = &device.tables;
-    let index = tables.take_qp();
+    let index = tables.alloc_qp();
     let Some(index) = index else {
         return Err(CreateQpError::NoSlot {
             limit: tables.qps.len(),
@@ -265,10 +265,10 @@ fn create_with<'d, P: Platform>(
     };
 
     let pages = RingPages::new(block.iova(), layout.rings.max(64), PageOffset::SixBits);
-    let (command, numbers) = context(&plan, base, &sizes, index, &block, &layout);
+    let (command, ids) = context(&args, base, &sizes, index, &block, &layout);
     let mut list = |i: usize| pages.page(i);
     // A target has no memory.
-    let count = if plan.kind == QpKind::XrcRecv {
+    let count = if args.kind == QpKind::XrcRecv {
         0
     } else {
         pages.len()
@@ -276,7 +276,7 @@ fn create_with<'d, P: Platform>(
     let qpn = match device.execute_with(&command, TailIn::Qwords(count, &mut list), &mut []) {
         Ok(out) => Qpn::from_low_bits(out.qpn()),
         Err(error) => {
-            tables.give_qp(index);
+            tables.free_qp(index);
             if error.may_still_happen() {
                 block.quarantine();
             }
@@ -284,9 +284,9 @@ fn create_with<'d, P: Platform>(
         }
     };
 
-    *plan.cap = sizes.cap;
+    *args.cap = sizes.cap;
     let slot = &tables.qps[index as usize];
-    let srq = plan.srq.map(|srq| srq.index);
+    let srq = args.srq.map(|srq| srq.index);
     slot.srq.store(srq.unwrap_or(NONE), Relaxed);
     let arrays = QpArrays {
         heads: block.part(layout.sq_heads),
@@ -297,32 +297,32 @@ fn create_with<'d, P: Platform>(
         recvs: sizes.rq_entries.max(1),
     };
     // SAFETY: the arrays lie in the block as `BlockLayout` divides it. The object keeps the block until it goes, and leaves
-    // it to the slot then, which frees it when the last CQ has said goodbye.
+    // it to the slot then, which frees it when the last CQ has let go of it.
     unsafe { slot.publish(arrays) };
-    for (side, cq) in [plan.send_cq, plan.recv_cq].into_iter().enumerate() {
+    for (side, cq) in [args.send_cq, args.recv_cq].into_iter().enumerate() {
         slot.cqs[side].store(cq.map_or(NONE, |cq| cq.index), Relaxed);
         if let Some(cq) = cq {
             count_user(cq.slot, true);
         }
     }
-    if let Some(srq) = plan.srq {
+    if let Some(srq) = args.srq {
         srq.slot.users.fetch_add(1, AcqRel);
         srq.slot.pins.fetch_add(1, AcqRel);
     }
-    slot.key.store(qpn.number(), Release);
+    slot.qpn_tag.store(qpn.number(), Release);
 
     Ok(QpObject {
-        kind: plan.kind,
+        kind: args.kind,
         device,
         slot,
         block,
         index,
         qpn,
-        pdn: numbers.pdn,
+        pdn: ids.pdn,
         sizes,
         state: QpState::Reset,
-        sq_sig_all: plan.sq_sig_all,
-        cqns: numbers.cqns,
+        sq_sig_all: args.sq_sig_all,
+        cqns: ids.cqns,
         port: 1,
         access: Access::empty(),
         responder_depth: 0,
@@ -332,7 +332,7 @@ fn create_with<'d, P: Platform>(
 }
 
 /// Numbers that the transitions repeat.
-struct Numbers {
+struct QpcIds {
     pdn: Pdn,
     /// Send and receive; 0 for none.
     cqns: [u32; 2],
@@ -340,28 +340,28 @@ struct Numbers {
 
 /// The command, in the context of which everything is named that the QP uses.
 fn context<P: Platform>(
-    plan: &Plan<'_, '_, P>,
+    args: &CreateQpArgs<'_, '_, P>,
     base: Option<XrcNumbers>,
     sizes: &QueueSizes,
     index: u32,
     block: &DmaMemory,
     layout: &BlockLayout,
-) -> (CreateQpIn, Numbers) {
-    let device = plan.device;
+) -> (CreateQpIn, QpcIds) {
+    let device = args.device;
     let pages = RingPages::new(block.iova(), layout.rings.max(64), PageOffset::SixBits);
-    let cqns = [plan.send_cq, plan.recv_cq].map(|cq| cq.map(|cq| cq.cqn.number()));
+    let cqns = [args.send_cq, args.recv_cq].map(|cq| cq.map(|cq| cq.cqn.number()));
     let unused = base.map_or(0, |base| base.cqn);
-    let pdn = plan
+    let pdn = args
         .pdn
         .unwrap_or(Pdn::from_low_bits(base.map_or(0, |base| base.pdn)));
     let mut command = CreateQpIn::new();
     let qpc = command.qpc_mut();
-    qpc.set_st(plan.kind.service())
+    qpc.set_st(args.kind.service())
         .set_pm_state(PathMigration::Migrated.number())
         .set_pd(pdn.number())
         .set_cqn_snd(cqns[0].unwrap_or(unused))
         .set_cqn_rcv(cqns[1].unwrap_or(unused));
-    let numbers = Numbers {
+    let ids = QpcIds {
         pdn,
         cqns: cqns.map(Option::unwrap_or_default),
     };
@@ -371,15 +371,15 @@ fn context<P: Platform>(
         qpc.set_ts_format(TimestampFormat::Default.number());
     }
     if let Some(base) = base {
-        let xrcdn = plan.xrcdn.map_or(base.xrcdn, |xrcdn| xrcdn.number());
+        let xrcdn = args.xrcdn.map_or(base.xrcdn, |xrcdn| xrcdn.number());
         qpc.set_xrcd(xrcdn)
             .set_rq_type(RqType::Srq.number())
             .set_srqn_rmpn_xrqn(base.srqn);
     }
-    if plan.kind == QpKind::XrcRecv {
+    if args.kind == QpKind::XrcRecv {
         // Its completions are the SRQs'.
         qpc.set_no_sq(true).set_user_index(NO_USER_INDEX);
-        return (command, numbers);
+        return (command, ids);
     }
     qpc.set_uar_page(device.qp_uar().number())
         .set_user_index(index)
@@ -390,8 +390,8 @@ fn context<P: Platform>(
         Some(log) => qpc.set_log_sq_size(log as u8),
         None => qpc.set_no_sq(true),
     };
-    match (plan.srq, sizes.rq_entries.checked_ilog2()) {
-        _ if plan.kind.is_xrc() => qpc,
+    match (args.srq, sizes.rq_entries.checked_ilog2()) {
+        _ if args.kind.is_xrc() => qpc,
         (Some(srq), _) => qpc
             .set_rq_type(RqType::Srq.number())
             .set_srqn_rmpn_xrqn(srq.srqn.number()),
@@ -400,7 +400,7 @@ fn context<P: Platform>(
             .set_log_rq_stride((sizes.rq_stride.ilog2() - 4) as u8),
         (None, None) => qpc.set_rq_type(RqType::ZeroSize.number()),
     };
-    (command, numbers)
+    (command, ids)
 }
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {

@@ -42,7 +42,7 @@ impl<'a, 'd, P: Platform> QpInitAttr<'a, 'd, P> {
     }
 }
 
-/// The same by handles, for whoever does not own CQs and SRQ.
+/// The same by handles, for a caller that does not own CQs and SRQ.
 pub struct QpInitHandles<'d, P: Platform> {
     /// The CQ for sends.
     pub send_cq: CqHandle<'d, P>,

@@ -17,7 +17,7 @@ use crate::types::ah::{self, AhAttr, AhError, connection_udp_sport};
 use crate::types::error::CommandError;
 use crate::types::gid::{Gid, RoceVersion};
 use crate::types::sge::Access;
-use crate::verbs::cq::goodbye;
+use crate::verbs::cq::deferred_destroy;
 use crate::verbs::qp::attr::{QpAttr, QueriedQp};
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::{BlockLayout, Qp};
@@ -160,7 +160,7 @@ impl<P: Platform> QpObject<'_, P> {
             QpState::Err => {
                 let mut command = Qp2ErrIn::new();
                 command.set_qpn(self.qpn.number());
-                self.device.order(&command)?;
+                self.device.execute_no_output(&command)?;
                 self.enter(to);
                 return Ok(());
             }
@@ -175,7 +175,8 @@ impl<P: Platform> QpObject<'_, P> {
             .set_opcode(opcode.number())
             .set_qpn(self.qpn.number())
             .set_opt_param_mask((given_bits(mask) & optional_bits(self.kind, from, to)).bits());
-        self.device.order_bytes(opcode, command.as_bytes())?;
+        self.device
+            .execute_bytes_no_output(opcode, command.as_bytes())?;
         if mask.contains(QpAttrMask::PORT) {
             self.port = attr.port_num;
         }
@@ -415,21 +416,21 @@ impl<P: Platform> QpObject<'_, P> {
         Ok(())
     }
 
-    /// Into RESET: everything outstanding is forgotten, and with it the completions that nobody polled yet.
+    /// Into RESET: everything outstanding is forgotten, and with it the completions that were not polled yet.
     fn reset(&mut self) -> Result<(), ModifyError> {
         let mut command = Qp2RstIn::new();
         command.set_qpn(self.qpn.number());
-        self.device.order(&command)?;
+        self.device.execute_no_output(&command)?;
         let slot = self.slot;
         // Completions that lie in the CQs are stale from here on; they are told from later ones by their index.
-        slot.key
+        slot.qpn_tag
             .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
         self.state = QpState::Reset;
-        goodbye::forget(self.device, self.index);
+        deferred_destroy::forget(self.device, self.index);
         self.forget_failures();
         slot.reset_counters();
         let layout = BlockLayout::new(&self.sizes);
-        layout.forget_heads(&self.block);
+        layout.reset_wqe_heads(&self.block);
         self.block.write_be64(layout.record, 0);
         (self.access, self.responder_depth) = (Access::empty(), 0);
         Ok(())
@@ -439,7 +440,7 @@ impl<P: Platform> QpObject<'_, P> {
     pub(super) fn enter(&mut self, state: QpState) {
         if self.state == QpState::Reset && state == QpState::Init {
             self.slot
-                .key
+                .qpn_tag
                 .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
         }
         self.state = state;

@@ -15,7 +15,7 @@ impl<P: Platform> Qp<'_, P, Ud> {
         let mut command = AttachToMcgIn::new();
         command.set_qpn(self.object.qpn.number());
         *command.multicast_gid_mut() = group.0;
-        self.object.device.order(&command)?;
+        self.object.device.execute_no_output(&command)?;
         self.object.groups += 1;
         Ok(())
     }
@@ -25,7 +25,7 @@ impl<P: Platform> Qp<'_, P, Ud> {
         let mut command = DetachFromMcgIn::new();
         command.set_qpn(self.object.qpn.number());
         *command.multicast_gid_mut() = group.0;
-        self.object.device.order(&command)?;
+        self.object.device.execute_no_output(&command)?;
         self.object.groups = self.object.groups.saturating_sub(1);
         Ok(())
     }

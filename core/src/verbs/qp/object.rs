@@ -12,7 +12,7 @@ use crate::memory::slots::{QpSlot, told};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::sge::Access;
-use crate::verbs::cq::{count_user, goodbye};
+use crate::verbs::cq::{count_user, deferred_destroy};
 use crate::verbs::qp::caps::{QpKind, QueueSizes};
 use crate::verbs::qp::state::QpState;
 
@@ -96,11 +96,11 @@ impl<P: Platform> QpObject<'_, P> {
             // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
             let mut reset = Qp2RstIn::new();
             reset.set_qpn(self.qpn.number());
-            let _ = self.device.order(&reset);
+            let _ = self.device.execute_no_output(&reset);
         }
         let mut destroy = DestroyQpIn::new();
         destroy.set_qpn(self.qpn.number());
-        self.device.order(&destroy)
+        self.device.execute_no_output(&destroy)
     }
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
@@ -114,11 +114,11 @@ impl<P: Platform> QpObject<'_, P> {
             block.quarantine();
         }
         let tables = &self.device.tables;
-        // Before the goodbye: the slot may belong to another QP right after it.
+        // Before the QP is detached: the slot may belong to another QP right after it.
         let cqs = [slot.cqs[0].load(Acquire), slot.cqs[1].load(Acquire)];
         let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
-        goodbye::part(self.device, self.index);
-        // Only now may the CQs go: they have the goodbye on their lists.
+        deferred_destroy::detach(self.device, self.index);
+        // Only now may the CQs go: the QP is on their lists.
         for cq in cqs {
             if let Some(cq) = tables.cqs.get(cq as usize) {
                 count_user(cq, false);

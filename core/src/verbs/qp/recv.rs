@@ -85,7 +85,7 @@ impl RecvQueue<'_> {
     /// The room behind `head`, now that completions may have been polled.
     #[cold]
     #[inline(never)]
-    fn look_again(&mut self, head: u32) -> u32 {
+    fn refresh_tail(&mut self, head: u32) -> u32 {
         self.tail = self.slot.rq_tail.load(Acquire);
         self.room.saturating_sub(head.wrapping_sub(self.tail))
     }
@@ -115,7 +115,7 @@ impl RecvBatch<'_, '_> {
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         if self.free == 0 {
-            self.free = self.queue.look_again(self.head);
+            self.free = self.queue.refresh_tail(self.head);
             if self.free == 0 {
                 return Err(self.queue.refusal());
             }

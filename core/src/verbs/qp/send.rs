@@ -146,7 +146,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     /// The room behind `head`, now that completions may have been polled.
     #[cold]
     #[inline(never)]
-    fn look_again(&mut self, head: u32) -> u32 {
+    fn refresh_tail(&mut self, head: u32) -> u32 {
         self.tail = self.slot.sq_tail.load(Acquire);
         u32::from(self.room).saturating_sub(head.wrapping_sub(self.tail))
     }
@@ -203,7 +203,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         fixed: impl FnOnce(Wqe<'_>),
     ) -> Result<(), PostError> {
         if self.free == 0 {
-            self.free = self.queue.look_again(self.head);
+            self.free = self.queue.refresh_tail(self.head);
             if self.free == 0 {
                 return Err(self.queue.refusal());
             }

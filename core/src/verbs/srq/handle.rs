@@ -1,4 +1,4 @@
-//! SRQs by handle, for whoever creates QPs on an SRQ that somebody else posts to.
+//! SRQs by handle, for callers that create QPs on an SRQ that another caller posts to.
 
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};

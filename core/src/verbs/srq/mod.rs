@@ -32,7 +32,7 @@ use crate::memory::slots::{NONE, SOURCE, SrqSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::types::sge::Sge;
-use crate::verbs::cq::{Cq, count_user, goodbye};
+use crate::verbs::cq::{Cq, count_user, deferred_destroy};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::CapError;
 use crate::verbs::qp::recv::check_list;
@@ -227,7 +227,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             );
         }
         let tables = &device.tables;
-        // Slots of destroyed objects may still wait for the goodbye of the CQ.
+        // Slots of destroyed objects may still wait for the CQ to let go of them.
         let reap = || xrc.map(|(_, cq)| cq.reap());
         let index = tables
             .take_srq()
@@ -242,8 +242,8 @@ impl<'d, P: Platform> Pd<'d, P> {
             None => Object::Rmp,
             Some((_, cq)) => {
                 let source = tables
-                    .take_qp()
-                    .or_else(|| reap().and_then(|()| tables.take_qp()));
+                    .alloc_qp()
+                    .or_else(|| reap().and_then(|()| tables.alloc_qp()));
                 let Some(source) = source else {
                     tables.give_srq(index);
                     return Err(SrqError::NoQpSlot {
@@ -280,7 +280,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             Err(error) => {
                 tables.give_srq(index);
                 if let Object::Xrc { source, .. } = object {
-                    tables.give_qp(source);
+                    tables.free_qp(source);
                 }
                 if error.may_still_happen() {
                     memory.quarantine();
@@ -307,7 +307,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             (RecvRing::new(parts), record)
         };
         slot.pins.store(1, Relaxed);
-        slot.key.store(srqn.number(), Release);
+        slot.qpn_tag.store(srqn.number(), Release);
         if let (Object::Xrc { source, .. }, Some((_, cq))) = (object, xrc) {
             slot.pins.store(2, Relaxed);
             count_user(cq.slot, true);
@@ -315,7 +315,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             source.srq.store(index, Relaxed);
             source.cqs[0].store(NONE, Relaxed);
             source.cqs[1].store(cq.index, Relaxed);
-            source.key.store(SOURCE, Release);
+            source.qpn_tag.store(SOURCE, Release);
         }
         attr.max_wr = entries - 1;
         attr.max_sge = stride / 16 - 1;
@@ -433,7 +433,7 @@ impl<P: Platform> Srq<'_, P> {
                     .set_op_mod(ArmRq::Srq.number())
                     .set_srq_number(self.srqn.number())
                     .set_lwm(limit as u16);
-                self.device.order(&command)
+                self.device.execute_no_output(&command)
             }
             Object::Xrc { .. } => {
                 let mut command = ArmXrcSrqIn::new();
@@ -441,7 +441,7 @@ impl<P: Platform> Srq<'_, P> {
                     .set_op_mod(ArmXrcSrq::XrcSrq.number())
                     .set_xrc_srqn(self.srqn.number())
                     .set_lwm(limit as u16);
-                self.device.order(&command)
+                self.device.execute_no_output(&command)
             }
             Object::Rmp => {
                 let mut command = ModifyRmpIn::new();
@@ -455,7 +455,7 @@ impl<P: Platform> Srq<'_, P> {
                     .wq_mut()
                     .set_lwm(limit as u16)
                     .set_pd(self.pdn);
-                self.device.order(&command)
+                self.device.execute_no_output(&command)
             }
         };
         result.map_err(SrqError::Command)
@@ -504,17 +504,17 @@ impl<P: Platform> Srq<'_, P> {
             Object::Srq => {
                 let mut command = DestroySrqIn::new();
                 command.set_srqn(self.srqn.number());
-                self.device.order(&command)
+                self.device.execute_no_output(&command)
             }
             Object::Xrc { .. } => {
                 let mut command = DestroyXrcSrqIn::new();
                 command.set_xrc_srqn(self.srqn.number());
-                self.device.order(&command)
+                self.device.execute_no_output(&command)
             }
             Object::Rmp => {
                 let mut command = DestroyRmpIn::new();
                 command.set_rmpn(self.srqn.number());
-                self.device.order(&command)
+                self.device.execute_no_output(&command)
             }
         }
     }
@@ -546,13 +546,13 @@ impl<P: Platform> Srq<'_, P> {
         }
         self.slot.block.keep(memory.into_memory());
         if let Object::Xrc { source, cq } = self.object {
-            goodbye::part(self.device, source);
-            // Only now may the CQ go: it has the goodbye on its list.
+            deferred_destroy::detach(self.device, source);
+            // Only now may the CQ go: the QP is on its list.
             if let Some(cq) = self.device.tables.cqs.get(cq as usize) {
                 count_user(cq, false);
             }
         }
-        goodbye::unpin_srq(self.device, self.slot, self.index);
+        deferred_destroy::unpin_srq(self.device, self.slot, self.index);
     }
 }
 

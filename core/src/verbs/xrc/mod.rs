@@ -40,7 +40,7 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::verbs::cq::Cq;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::create::{Plan, create};
+use crate::verbs::qp::create::{CreateQpArgs, create};
 use crate::verbs::qp::{CreateQpError, Qp, QpCap, QpKind, XrcRecv};
 use crate::verbs::srq::{Srq, SrqAttr, SrqError};
 use bareverbs_firmware_cmds::numbers::Xrcdn;
@@ -118,7 +118,7 @@ impl<'d, P: Platform> Xrcd<'d, P> {
     /// Creates a target in state RESET: `ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`.
     pub fn create_qp(&self) -> Result<Qp<'d, P, XrcRecv>, CreateQpError> {
         let mut cap = QpCap::default();
-        create(Plan {
+        create(CreateQpArgs {
             kind: QpKind::XrcRecv,
             device: self.device,
             pdn: None,
@@ -145,11 +145,11 @@ impl<'d, P: Platform> Xrcd<'d, P> {
         let mut command = DeallocXrcdIn::new();
         command.set_xrcd(self.xrcdn.number());
         if !self.shared {
-            return self.device.order(&command);
+            return self.device.execute_no_output(&command);
         }
         let mut default = self.device.default_xrcd.lock();
         if default.users == 1 {
-            self.device.order(&command)?;
+            self.device.execute_no_output(&command)?;
             default.xrcdn = None;
         }
         default.users = default.users.saturating_sub(1);

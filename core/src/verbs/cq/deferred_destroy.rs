@@ -1,20 +1,20 @@
-//! Goodbyes: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`].
+//! Deferred destroy: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`].
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::device::Device;
-use crate::memory::slots::{CqSlot, DEAD, NONE, SrqSlot, goodbye};
+use crate::memory::slots::{CqSlot, DEAD, NONE, SrqSlot, detach};
 use crate::platform::Platform;
 use crate::verbs::cq::ring::Ring;
 
-/// Drops the completions of the QPs on the list of CQ `index`, and frees the QPs that nobody waits for any more.
+/// Drops the completions of the QPs on the list of CQ `index`, and frees the QPs that no CQ keeps any more.
 pub(crate) fn reap<P: Platform>(
     device: &Device<'_, P>,
     cq: &CqSlot,
     index: u32,
     ring: &mut Ring<'_>,
 ) {
-    let mut link = cq.take_goodbyes();
+    let mut link = cq.take_detached();
     while let Some(at) = link.checked_sub(1) {
         let Some(slot) = ring.qps.get(at as usize) else {
             return;
@@ -22,14 +22,14 @@ pub(crate) fn reap<P: Platform>(
         // The send side stands for both if they are the same CQ.
         let side = usize::from(slot.cqs[0].load(Relaxed) != index);
         link = slot.links[side].load(Relaxed);
-        slot.flags.fetch_and(!(goodbye::QUEUED << side), AcqRel);
+        slot.flags.fetch_and(!(detach::QUEUED << side), AcqRel);
         let flags = slot.flags.load(Acquire);
-        if flags & goodbye::PENDING << side != 0 {
-            ring.void(at, None);
+        if flags & detach::PENDING << side != 0 {
+            ring.flush_stale(at, None);
             finish(device, at, side);
-        } else if flags & goodbye::RESET << side != 0 {
-            slot.flags.fetch_and(!(goodbye::RESET << side), AcqRel);
-            ring.void(at, Some(slot.stale_before[side].load(Relaxed)));
+        } else if flags & detach::RESET << side != 0 {
+            slot.flags.fetch_and(!(detach::RESET << side), AcqRel);
+            ring.flush_stale(at, Some(slot.stale_before[side].load(Relaxed)));
         }
     }
 }
@@ -40,41 +40,41 @@ pub(crate) fn finish<P: Platform>(device: &Device<'_, P>, index: u32, side: usiz
     let Some(slot) = tables.qps.get(index as usize) else {
         return;
     };
-    let before = slot.flags.fetch_and(!(goodbye::PENDING << side), AcqRel);
-    let both = goodbye::PENDING | goodbye::PENDING << 1;
-    if before & both != goodbye::PENDING << side {
+    let before = slot.flags.fetch_and(!(detach::PENDING << side), AcqRel);
+    let both = detach::PENDING | detach::PENDING << 1;
+    if before & both != detach::PENDING << side {
         return;
     }
     let srq = slot.srq.swap(NONE, Relaxed);
     if let Some(block) = slot.block.take() {
         block.free(device.platform());
     }
-    tables.give_qp(index);
+    tables.free_qp(index);
     if let Some(srq_slot) = tables.srqs.get(srq as usize) {
         unpin_srq(device, srq_slot, srq);
     }
 }
 
 /// Marks the QP of a slot as destroyed and tells its CQs.
-pub(crate) fn part<P: Platform>(device: &Device<'_, P>, index: u32) {
+pub(crate) fn detach<P: Platform>(device: &Device<'_, P>, index: u32) {
     let tables = &device.tables;
     let Some(slot) = tables.qps.get(index as usize) else {
         return;
     };
-    slot.key.fetch_or(DEAD, Release);
+    slot.qpn_tag.fetch_or(DEAD, Release);
     let cqs = [slot.cqs[0].load(Relaxed), slot.cqs[1].load(Relaxed)];
     let sides = if cqs[0] == cqs[1] { 1 } else { 2 };
     let pending = if sides == 1 {
-        goodbye::PENDING
+        detach::PENDING
     } else {
-        goodbye::PENDING | goodbye::PENDING << 1
+        detach::PENDING | detach::PENDING << 1
     };
     slot.flags.fetch_or(pending, AcqRel);
     for (side, &cq) in cqs.iter().enumerate().take(sides) {
         let told = tables
             .cqs
             .get(cq as usize)
-            .is_some_and(|cq| cq.push_goodbye(tables.qps, index, side));
+            .is_some_and(|cq| cq.push_detached(tables.qps, index, side));
         if !told {
             finish(device, index, side);
         }
@@ -98,8 +98,8 @@ pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
         // A CQ without an owner is not polled.
         if let Some(ring) = &*ring {
             slot.stale_before[side].store(ring.producer(), Relaxed);
-            slot.flags.fetch_or(goodbye::RESET << side, AcqRel);
-            let _ = cq.push_goodbye(tables.qps, index, side);
+            slot.flags.fetch_or(detach::RESET << side, AcqRel);
+            let _ = cq.push_detached(tables.qps, index, side);
         }
     }
 }
