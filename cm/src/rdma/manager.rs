@@ -61,6 +61,53 @@ impl Config {
 /// The RDMA CM of one device.
 ///
 /// `'s` is the storage's life, `'d` that of the device and of the PDs that are given to ids; `R` finds neighbours.
+///
+/// # Methods, in the order of use
+///
+/// With librdmacm's names.
+///
+/// * **Event channels and ids**:
+///   [`create_event_channel`](Self::create_event_channel) (`rdma_create_event_channel`),
+///   [`create_id`](Self::create_id) (`rdma_create_id`), [`create_ep`](Self::create_ep) (`rdma_create_ep`),
+///   [`set_option`](Self::set_option) (`rdma_set_option`), [`migrate_id`](Self::migrate_id) (`rdma_migrate_id`),
+///   [`destroy_ep`](Self::destroy_ep) (`rdma_destroy_ep`), [`destroy_id`](Self::destroy_id) (`rdma_destroy_id`),
+///   [`destroy_event_channel`](Self::destroy_event_channel) (`rdma_destroy_event_channel`)
+/// * **Addresses**:
+///   [`bind_addr`](Self::bind_addr) (`rdma_bind_addr`), [`resolve_addr`](Self::resolve_addr) (`rdma_resolve_addr`),
+///   [`resolve_route`](Self::resolve_route) (`rdma_resolve_route`),
+///   [`get_local_addr`](Self::get_local_addr) (`rdma_get_local_addr`),
+///   [`get_peer_addr`](Self::get_peer_addr) (`rdma_get_peer_addr`),
+///   [`get_src_port`](Self::get_src_port) (`rdma_get_src_port`),
+///   [`get_dst_port`](Self::get_dst_port) (`rdma_get_dst_port`)
+/// * **Connecting**:
+///   [`listen`](Self::listen) (`rdma_listen`), [`get_request`](Self::get_request) (`rdma_get_request`),
+///   [`connect`](Self::connect) (`rdma_connect`), [`accept`](Self::accept) (`rdma_accept`),
+///   [`reject`](Self::reject) (`rdma_reject`), [`establish`](Self::establish) (`rdma_establish`),
+///   [`disconnect`](Self::disconnect) (`rdma_disconnect`),
+///   [`set_local_ece`](Self::set_local_ece) (`rdma_set_local_ece`),
+///   [`get_remote_ece`](Self::get_remote_ece) (`rdma_get_remote_ece`),
+///   [`join_multicast`](Self::join_multicast) (`rdma_join_multicast`),
+///   [`leave_multicast`](Self::leave_multicast) (`rdma_leave_multicast`)
+/// * **Events**:
+///   [`get_cm_event`](Self::get_cm_event) (`rdma_get_cm_event`), [`try_get_cm_event`](Self::try_get_cm_event),
+///   [`get_cm_event_until`](Self::get_cm_event_until), [`event`](Self::event) (`id->event`),
+///   [`ack_cm_event`](Self::ack_cm_event) (`rdma_ack_cm_event`),
+///   [`write_cm_event`](Self::write_cm_event) (`rdma_write_cm_event`), [`notify`](Self::notify) (`rdma_notify`),
+///   [`last_error`](Self::last_error), [`poll`](Self::poll), [`wait`](Self::wait)
+/// * **Queue pairs**:
+///   [`create_qp`](Self::create_qp) (`rdma_create_qp`), [`create_qp_ex`](Self::create_qp_ex) (`rdma_create_qp_ex`),
+///   [`init_qp_attr`](Self::init_qp_attr) (`rdma_init_qp_attr`),
+///   [`create_srq`](Self::create_srq) (`rdma_create_srq`), [`destroy_qp`](Self::destroy_qp) (`rdma_destroy_qp`),
+///   [`destroy_srq`](Self::destroy_srq) (`rdma_destroy_srq`), [`endpoint`](Self::endpoint) (`id->qp`)
+/// * **Data**:
+///   [`reg_msgs`](Self::reg_msgs) (`rdma_reg_msgs`), [`reg_read`](Self::reg_read) (`rdma_reg_read`),
+///   [`reg_write`](Self::reg_write) (`rdma_reg_write`), [`post_recv`](Self::post_recv) (`rdma_post_recv`),
+///   [`post_send`](Self::post_send) (`rdma_post_send`), [`post_sendv`](Self::post_sendv) (`rdma_post_sendv`),
+///   [`post_read`](Self::post_read) (`rdma_post_read`), [`post_write`](Self::post_write) (`rdma_post_write`),
+///   [`post_ud_send`](Self::post_ud_send) (`rdma_post_ud_send`),
+///   [`get_send_comp`](Self::get_send_comp) (`rdma_get_send_comp`),
+///   [`get_recv_comp`](Self::get_recv_comp) (`rdma_get_recv_comp`), [`try_get_send_comp`](Self::try_get_send_comp),
+///   [`try_get_recv_comp`](Self::try_get_recv_comp)
 pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) gsi: GsiPort<'d, P>,

@@ -56,6 +56,26 @@ const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 ///
 /// Dropping a device takes the function down as [`close`](Self::close) does, but cannot say what went wrong, and does not
 /// wait for a device that no longer works.
+///
+/// # Methods, in the order of use
+///
+/// With libibverbs' names, where it has them.
+///
+/// * **Opening and closing**:
+///   [`open`](Self::open) (`ibv_open_device`), [`config`](Self::config), [`close`](Self::close) (`ibv_close_device`)
+/// * **What it is**:
+///   [`capabilities`](Self::capabilities) (`ibv_query_device_ex`),
+///   [`query_port`](Self::query_port) (`ibv_query_port`), [`query_link`](Self::query_link),
+///   [`set_link`](Self::set_link), [`mac`](Self::mac), [`set_mac`](Self::set_mac)
+/// * **Addresses**:
+///   [`gid_table`](Self::gid_table) (`ibv_query_gid_table`), [`port_gid`](Self::port_gid) (`ibv_query_gid`),
+///   [`find_gid`](Self::find_gid), [`set_gid`](Self::set_gid), [`del_gid`](Self::del_gid)
+/// * **Objects**:
+///   [`alloc_pd`](Self::alloc_pd) (`ibv_alloc_pd`), [`default_pd`](Self::default_pd),
+///   [`create_cq`](Self::create_cq) (`ibv_create_cq`), [`create_ah`](Self::create_ah) (`ibv_create_ah`)
+/// * **Events**:
+///   [`get_async_event`](Self::get_async_event) (`ibv_get_async_event`), [`poll`](Self::poll), [`wait`](Self::wait),
+///   [`wait_completion`](Self::wait_completion) (`ibv_get_cq_event`)
 pub struct Device<'s, P: Platform> {
     pub(crate) platform: P,
     pub(crate) config: Config,

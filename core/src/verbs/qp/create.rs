@@ -100,6 +100,20 @@ impl BlockLayout {
 }
 
 /// A queue pair: `struct ibv_qp`. Destroyed when dropped.
+///
+/// # Methods, in the order of use
+///
+/// With libibverbs' names, where it has them.
+///
+/// * **What it is**:
+///   [`qpn`](Self::qpn) (`qp->qp_num`), [`state`](Self::state) (`qp->state`),
+///   [`query`](Self::query) (`ibv_query_qp`), [`device`](Self::device) (`qp->context`)
+/// * **Connecting**:
+///   [`endpoint`](Self::endpoint), [`connect`](Self::connect), [`bring_to_rts`](Self::bring_to_rts),
+///   [`modify`](Self::modify) (`ibv_modify_qp`)
+/// * **Data**:
+///   [`send_queue`](Self::send_queue) (`ibv_post_send`), [`recv_queue`](Self::recv_queue) (`ibv_post_recv`),
+///   [`split`](Self::split)
 pub struct Qp<'d, P: Platform, T: QpType> {
     pub(crate) sq: SendQueue<'d, P, T>,
     pub(crate) rq: RecvQueue<'d>,
