@@ -2,19 +2,19 @@
 //! names are those of the experiments. Where this manager does something else, the test says what and why.
 //!
 //! Some experiments are about what lies below the messages, or above. They need a card or a GID table, and have their
-//! counterparts under the same names in `tests/in-process/tests`:
+//! counterparts under the same names in `tests/in-process/tests` (`cm::frames` is the module `frames` of the test `cm`):
 //!
 //! | experiment | what | counterpart |
 //! | --- | --- | --- |
-//! | A1c, A1d | one NAK for a gap, then silence | `cm_frames`: `t1_a1_data_of_a_connection` |
+//! | A1c, A1d | one NAK for a gap, then silence | `cm::frames`: `t1_a1_data_of_a_connection` |
 //! | A1e | a duplicate is acknowledged again | the same |
 //! | A1g | a key that is nobody's: NAK 0x62 | the same |
 //! | T1 | data before the RTU is acknowledged | the same; the handshake here |
-//! | T7 | address in the CMA header that is not ours: 28 | `cm_peer`: `requests_that_make_no_sense` |
-//! | A7 | wrong Q_Key: silence | `cm_frames`: `a7_wrong_qkey` |
-//! | A8 | P_Key 0x7fff: heard | `cm_frames`: `a8_limited_member_of_the_partition` |
-//! | A9 | source QP that is not 1 | `cm_frames`: `a9_source_qp_is_not_one`; here what the engine has to do with it |
-//! | A10 | wrong ICRC: silence | `cm_frames`: `a10_wrong_icrc` |
+//! | T7 | address in the CMA header that is not ours: 28 | `cm::peer`: `requests_that_make_no_sense` |
+//! | A7 | wrong Q_Key: silence | `cm::frames`: `a7_wrong_qkey` |
+//! | A8 | P_Key 0x7fff: heard | `cm::frames`: `a8_limited_member_of_the_partition` |
+//! | A9 | source QP that is not 1 | `cm::frames`: `a9_source_qp_is_not_one`; here what the engine has to do with it |
+//! | A10 | wrong ICRC: silence | `cm::frames`: `a10_wrong_icrc` |
 
 mod common;
 

@@ -1,0 +1,26 @@
+//! The RDMA CM over driver and model, in virtual time: between two managers on one cable ([`pair`]), against peers made by
+//! hand, and on InfiniBand. (`cm_hundred_thousand` stands alone, as it is also run with optimization.)
+
+mod complaints;
+mod connections;
+mod datagrams;
+mod ece;
+mod extended;
+mod faults;
+mod frames;
+mod infiniband;
+mod lists;
+mod modes;
+mod multicast;
+mod neighbours;
+mod options;
+mod pair;
+mod peer;
+mod random;
+mod srq;
+mod stale;
+mod strangers;
+mod support;
+mod timers;
+mod unwinding;
+mod xrc;

@@ -1,0 +1,85 @@
+//! `rdma_set_option`: what each option changes, and when it is too late for it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::pair::*;
+use bareverbs_cm::rdma::*;
+use bareverbs_core::qp::QpState;
+
+/// Traffic class, ACK timeout and RNR NAK timer reach the QPs of both ends: those of the connecting id, and those that ids
+/// of a listener inherit.
+#[test]
+fn options_reach_the_qp() {
+    let mut pair = Pair::new();
+    let listener = pair.listener();
+    let cm = &mut pair.cms[1];
+    cm.set_option(listener, IdOption::AckTimeout(17)).unwrap();
+    cm.set_option(listener, IdOption::MinRnrTimer(9)).unwrap();
+    let ours = pair.client();
+    let options = [
+        IdOption::Tos(0x68),
+        IdOption::AckTimeout(13),
+        IdOption::MinRnrTimer(5),
+    ];
+    for option in options {
+        pair.cms[0].set_option(ours, option).unwrap();
+    }
+    pair.cms[0].connect(ours, None).unwrap();
+    let theirs = pair.expect(1, EventType::ConnectRequest).id;
+    pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+    pair.cms[1].accept(theirs, None).unwrap();
+    pair.expect(0, EventType::Established);
+    pair.expect(1, EventType::Established);
+    for (node, id, timeout, rnr) in [(0, ours, 13, 5), (1, theirs, 17, 9)] {
+        let qp = pair.cms[node].endpoint(id).unwrap().qp;
+        let attr = qp.query().unwrap().attr;
+        assert_eq!(attr.qp_state, QpState::Rts);
+        assert_eq!((attr.timeout, attr.min_rnr_timer), (timeout, rnr));
+        // The request says which class the connection is of.
+        assert_eq!(attr.ah_attr.traffic_class, 0x68);
+    }
+    // Too late.
+    let late = pair.cms[0].set_option(ours, IdOption::Tos(0)).unwrap_err();
+    assert_eq!(late.errno(), errno::EINVAL, "{late}");
+    for option in [IdOption::AckTimeout(32), IdOption::MinRnrTimer(32)] {
+        let refused = pair.cms[0].set_option(ours, option).unwrap_err();
+        assert_eq!(refused.errno(), errno::EINVAL, "{refused}");
+    }
+}
+
+#[test]
+fn addresses_are_shared_by_those_who_say_so() {
+    let mut pair = Pair::new();
+    let cm = &mut pair.cms[1];
+    let mut bound = |options: &[IdOption], ip: IpAddr| {
+        let id = cm.create_id(None, 0, PortSpace::Tcp).unwrap();
+        for option in options {
+            cm.set_option(id, *option).unwrap();
+        }
+        (id, cm.bind_addr(id, SocketAddr::new(ip, PORT)))
+    };
+    let v4 = IpAddr::from([0; 4]);
+    let v6 = IpAddr::from([0; 16]);
+    let reuse = IdOption::ReuseAddr(true);
+    let (first, outcome) = bound(&[reuse], v4);
+    outcome.unwrap();
+    // All who share an address have to say so.
+    let (_, outcome) = bound(&[], v4);
+    assert!(outcome.is_err());
+    let (second, outcome) = bound(&[reuse], v4);
+    outcome.unwrap();
+    // The IPv6 wildcard is a wildcard for IPv4 as well, unless it is told not to be.
+    let (_, outcome) = bound(&[], v6);
+    assert!(outcome.is_err());
+    let (third, outcome) = bound(&[IdOption::AfOnly(true)], v6);
+    outcome.unwrap();
+    // Sharing is for binding; one listens.
+    pair.cms[1].listen(first, 1).unwrap();
+    let error = pair.cms[1].listen(second, 1).unwrap_err();
+    assert_eq!(error.errno(), errno::EADDRNOTAVAIL, "{error}");
+    pair.cms[1].listen(third, 1).unwrap();
+    for option in [reuse, IdOption::AfOnly(false), IdOption::Tos(1)] {
+        let late = pair.cms[1].set_option(first, option).unwrap_err();
+        assert_eq!(late.errno(), errno::EINVAL, "{late}");
+    }
+}
