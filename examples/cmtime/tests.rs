@@ -193,18 +193,18 @@ impl Program for Stranger {
     ) -> Result<Times> {
         let here = SocketAddr::new(here, 0);
         let server = SocketAddr::new(server, self.options.port);
-        let (connections, attempt) = (Program::connections(self), Duration::from_secs(30));
+        let (connections, timeout) = (Program::connections(self), Duration::from_secs(30));
         let channel = cm.create_event_channel()?;
         let cq = completions(cm)?;
         let mut ids = Vec::new();
         for number in 0..connections {
             let id = cm.create_id(Some(channel), number as u64, PortSpace::Tcp)?;
-            cm.resolve_addr(id, Some(here), server, attempt)?;
+            cm.resolve_addr(id, Some(here), server, timeout)?;
             ids.push(id);
         }
         all(cm, channel, EventType::AddrResolved, connections)?;
         for &id in &ids {
-            cm.resolve_route(id, attempt)?;
+            cm.resolve_route(id, timeout)?;
             cm.create_qp(id, None, &mut queues(&cq))?;
         }
         all(cm, channel, EventType::RouteResolved, connections)?;

@@ -312,7 +312,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     }
 
     /// Waits for a message, at most so long.
-    fn hear(&mut self, attempt: Duration) -> Result<[u8; MESSAGE]> {
+    fn hear(&mut self, timeout: Duration) -> Result<[u8; MESSAGE]> {
         let begun = Instant::now();
         loop {
             if let Some(bytes) = self.heard.take() {
@@ -323,9 +323,9 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                 Heard::Disconnected => return Err(self.gone()),
                 Heard::Nothing => self.probe()?,
             }
-            if begun.elapsed() > attempt {
+            if begun.elapsed() > timeout {
                 let peer = self.peer();
-                return Err(format!("the {peer} has said nothing for {attempt:?}").into());
+                return Err(format!("the {peer} has said nothing for {timeout:?}").into());
             }
         }
     }

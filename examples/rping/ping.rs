@@ -86,7 +86,7 @@ impl fmt::Display for PingError {
                 error,
             } => write!(f, "{step} {address}: {error}"),
             Self::Unreached { step, error, .. } => write!(f, "{step}: {error}"),
-            Self::Silent(attempt) => write!(f, "the other end has said nothing for {attempt:?}"),
+            Self::Silent(timeout) => write!(f, "the other end has said nothing for {timeout:?}"),
             Self::Disconnected(ping) => write!(f, "the other end disconnected in ping {ping}"),
             Self::TooLong { wanted, room } => write!(
                 f,
@@ -132,12 +132,12 @@ type End<'d, P> = Channel<'d, P, ADVERT>;
 fn advert<'d, P: Platform, R: Resolver>(
     end: &End<'d, P>,
     cm: &mut RdmaCm<'_, 'd, P, R>,
-    attempt: Duration,
+    timeout: Duration,
 ) -> Result<Option<Advert>> {
-    match end.message(cm, attempt)? {
+    match end.message(cm, timeout)? {
         Heard::Message(bytes) => Ok(Some(Advert::from_bytes(bytes))),
         Heard::Disconnected => Ok(None),
-        Heard::Nothing => Err(PingError::Silent(attempt)),
+        Heard::Nothing => Err(PingError::Silent(timeout)),
     }
 }
 

@@ -110,7 +110,7 @@ impl Program for Options {
         stack.connect(SocketAddr::new(server, self.tcp_port))?;
         let mut client = Client::new(cm, [here, server], self.port, self.messages, both)?;
         let (mut sent, mut heard) = (0, 0);
-        let mut attempt = cm.now() + SILENCE;
+        let mut give_up = cm.now() + SILENCE;
         while heard < self.size || !client.is_over() {
             let before = (heard, client.messages());
             client.work(cm)?;
@@ -118,14 +118,14 @@ impl Program for Options {
             heard += stack.compare(heard)?;
             stack.poll(cm)?;
             if (heard, client.messages()) != before {
-                attempt = cm.now() + SILENCE;
-            } else if cm.now() >= attempt {
+                give_up = cm.now() + SILENCE;
+            } else if cm.now() >= give_up {
                 return Err(format!("no answer; {heard} bytes until then").into());
             }
-            let deadline = stack.next_deadline(cm, SILENCE).min(attempt);
+            let deadline = stack.next_deadline(cm, SILENCE).min(give_up);
             cm.wait(deadline)?;
         }
-        stack.close(cm, attempt)?;
+        stack.close(cm, give_up)?;
         let echoed = Echoed {
             bytes: heard,
             messages: client.messages(),

@@ -176,8 +176,8 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>
     let forced = device.capabilities().has_force_loopback();
     let port = step("port", || {
         // Force loopback needs no link.
-        let attempt = if forced { Duration::ZERO } else { PATIENCE };
-        let port = wait_for_link(device, attempt)?;
+        let timeout = if forced { Duration::ZERO } else { PATIENCE };
+        let port = wait_for_link(device, timeout)?;
         let kind = match port.link_layer {
             LinkLayer::Ethernet => "Ethernet",
             LinkLayer::InfiniBand => "InfiniBand",

@@ -13,7 +13,7 @@ extern crate alloc;
 
 #[cfg_attr(
     not(feature = "rping"),
-    expect(dead_code, reason = "its attempt is that of all images")
+    expect(dead_code, reason = "the unused part is for other images")
 )]
 #[path = "../../../examples/common/src/channel.rs"]
 mod channel;

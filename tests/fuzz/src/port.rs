@@ -339,7 +339,7 @@ impl Port<'_, '_, '_> {
         let len = usize::from(input.byte()) * if kind & 4 != 0 { 8 } else { 1 };
         let bytes = input.bytes(len);
         rest.extend(bytes);
-        // A payload may be longer than the input has attempt for.
+        // A payload may be longer than the input has bytes for.
         if kind & 4 != 0 {
             rest.resize(rest.len() + len - bytes.len(), 0x5a);
         }

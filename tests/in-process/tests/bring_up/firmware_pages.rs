@@ -51,13 +51,13 @@ fn pages_are_given_while_a_command_waits_for_them() {
         .pd();
     assert!(most >= before + 1000, "{most} pages");
     // It offers what it does not need, page by page, and the driver takes it back.
-    let mut attempt = 100_000;
+    let mut left = 100_000;
     while device.pages_given() > before + 32 {
         device.poll().expect("healthy");
         device.platform().relax();
-        attempt -= 1;
+        left -= 1;
         assert!(
-            attempt > 0,
+            left > 0,
             "{} pages are still there",
             device.pages_given()
         );

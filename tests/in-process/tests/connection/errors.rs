@@ -260,7 +260,7 @@ fn without_a_receive() {
                 Ok(status)
             };
             if retries < 7 {
-                let status = nodes.until("the end of attempt", SECOND, poll);
+                let status = nodes.until("the end of the retries", SECOND, poll);
                 assert_eq!(status, Ok(WcStatus::RnrRetryExcErr), "{what}");
                 let took = world.now() - start;
                 let least = nap * u32::from(retries);

@@ -252,7 +252,7 @@ fn nobody_at_the_address_is_an_error_in_time() {
     let took = pair.cms[0].now() - start;
     assert!(took < 4 * SECOND, "{took:?}");
 
-    // Asked for with less attempt than the questions take.
+    // Asked for with less time than the questions take.
     let start = pair.cms[0].now();
     let nobody = SocketAddr::new(ip("192.0.2.78"), PORT);
     pair.cms[0]

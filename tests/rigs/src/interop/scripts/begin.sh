@@ -18,7 +18,7 @@ idly='echo $$ > /run/groups/idle/cgroup.procs || exit;'
 
 # This computer is there at once: its first server would run out of time while the guest boots. Who waits for the other one
 # does so for longer than any step may take.
-attempt=700
+idle_limit=700
 meet
 
 # They sleep while they wait, so that the guest gets the processors.

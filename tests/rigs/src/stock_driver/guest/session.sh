@@ -21,7 +21,7 @@ export me machines boot
 . "$helpers"
 
 # How long one machine waits for the other, in seconds.
-attempt=240
+idle_limit=240
 meetings=0
 heard=' '
 
@@ -40,7 +40,7 @@ await() {
             return
             ;;
         esac
-        if ! read -r -t "$attempt" word; then
+        if ! read -r -t "$idle_limit" word; then
             echo "@@ lost $1"
             halt
         fi

@@ -25,7 +25,7 @@ bring_up() {
     step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
 }
 bring_up
-# The driver has attempt for 100 ms, in which a busy computer may get nowhere: then it tries again. No card rings before
+# The driver waits for 100 ms, in which a busy computer may get nowhere: then it tries again. No card rings before
 # there is a driver, so that none of this is planned.
 for try in 2 3 4 5; do
     ask $me doorbells
