@@ -56,11 +56,7 @@ fn pages_are_given_while_a_command_waits_for_them() {
         device.poll().expect("healthy");
         device.platform().relax();
         left -= 1;
-        assert!(
-            left > 0,
-            "{} pages are still there",
-            device.pages_given()
-        );
+        assert!(left > 0, "{} pages are still there", device.pages_given());
     }
     dealloc_pd(&device, pd);
     device.close().expect("orderly");
