@@ -102,10 +102,10 @@ fn what_does_not_work_is_named() {
         }
     };
     assert_eq!(fails_at(unplugged(), |f| f.never_boots = true), "open");
-    // CREATE_MKEY, RTR2RTS_QP, the third 2RST_QP, DISABLE_HCA.
+    // CREATE_MKEY, RTR2RTS_QP, the first 2RST_QP (new queue pairs need none), DISABLE_HCA.
     assert_eq!(fails_at(unplugged(), refuse(0x200, 1)), "memory");
     assert_eq!(fails_at(unplugged(), refuse(0x504, 1)), "connect");
-    assert_eq!(fails_at(unplugged(), refuse(0x50a, 2)), "recovery");
+    assert_eq!(fails_at(unplugged(), refuse(0x50a, 0)), "recovery");
     assert_eq!(fails_at(unplugged(), refuse(0x105, 0)), "close");
     assert_eq!(
         fails_at(unplugged(), |f| f.lose_interrupts = true),
