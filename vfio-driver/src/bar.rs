@@ -7,9 +7,12 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
+use volatile::VolatilePtr;
+use zerocopy::FromBytes;
 
 /// The registers of a function.
 ///
@@ -18,7 +21,7 @@ use memmap2::{MmapOptions, MmapRaw};
 #[derive(Debug)]
 pub(crate) struct Bar {
     /// Start of the window at offset 0.
-    base: *mut u8,
+    base: NonNull<u8>,
     /// Its length, a multiple of the page size; 0 if there is none.
     base_len: usize,
     /// The other windows, and the first one again, which it keeps mapped.
@@ -72,7 +75,7 @@ impl Bar {
         windows: &[Range<u64>],
     ) -> io::Result<Self> {
         let mut bar = Self {
-            base: std::ptr::null_mut(),
+            base: NonNull::dangling(),
             base_len: 0,
             windows: Vec::new(),
             len,
@@ -88,7 +91,8 @@ impl Bar {
                 .len(range.len())
                 .map_raw(&bar.file)?;
             if range.start == 0 {
-                bar.base = map.as_mut_ptr();
+                bar.base = NonNull::new(map.as_mut_ptr())
+                    .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
                 bar.base_len = range.len();
             }
             bar.windows.push(Window { range, map });
@@ -101,25 +105,33 @@ impl Bar {
         self.len
     }
 
-    /// Where the register of `size` bytes at `offset` is mapped, if it is aligned and in a window.
+    /// The register at `offset`, if it is aligned and in a window, for one access.
+    ///
+    /// `VolatilePtr::new` asks that no other thread uses the place meanwhile. Registers are not memory: the device takes
+    /// each access by itself, from any thread.
     #[inline(always)]
-    fn register(&self, offset: usize, size: usize) -> Option<*mut u8> {
+    fn register<T: FromBytes>(&self, offset: usize) -> Option<VolatilePtr<'_, T>> {
+        let size = size_of::<T>();
         // Windows are whole pages: an aligned register that starts in one also ends there.
-        if offset & (size - 1) == 0 && offset < self.base_len {
+        let place = if offset & (size - 1) == 0 && offset < self.base_len {
             // SAFETY: within the mapping at `base`, which is `base_len` bytes long.
-            return Some(unsafe { self.base.add(offset) });
-        }
-        self.register_elsewhere(offset, size)
+            unsafe { self.base.add(offset) }
+        } else {
+            self.register_elsewhere(offset, size)?
+        };
+        // SAFETY: aligned, and mapped for reading and writing as long as `self`; for other threads see above.
+        Some(unsafe { VolatilePtr::new(place.cast()) })
     }
 
     #[cold]
-    fn register_elsewhere(&self, offset: usize, size: usize) -> Option<*mut u8> {
+    fn register_elsewhere(&self, offset: usize, size: usize) -> Option<NonNull<u8>> {
         let window = self
             .windows
             .iter()
             .find(|window| window.range.contains(&offset) && offset.is_multiple_of(size))?;
+        let start = NonNull::new(window.map.as_mut_ptr())?;
         // SAFETY: within the window's mapping, which is as long as its range.
-        Some(unsafe { window.map.as_mut_ptr().add(offset - window.range.start) })
+        Some(unsafe { start.add(offset - window.range.start) })
     }
 
     /// Where in the file a register is that is not mapped, if it is aligned and in the BAR.
@@ -131,11 +143,10 @@ impl Bar {
     /// Reads a big-endian register. All ones outside the BAR, and for a device that is gone.
     #[inline]
     pub(crate) fn read_be32(&self, offset: usize) -> u32 {
-        let Some(register) = self.register(offset, 4) else {
+        let Some(register) = self.register::<u32>(offset) else {
             return self.read_unmapped(offset);
         };
-        // SAFETY: `register` is aligned and mapped, and reading a register is what it is there for.
-        let value = unsafe { register.cast::<u32>().read_volatile() };
+        let value = register.read();
         after_register_read();
         u32::from_be(value)
     }
@@ -144,31 +155,31 @@ impl Bar {
     #[inline]
     pub(crate) fn write_be32(&self, offset: usize, value: u32) {
         before_register_write();
-        match self.register(offset, 4) {
-            // SAFETY: `register` is aligned and mapped for writing.
-            Some(register) => unsafe { register.cast::<u32>().write_volatile(value.to_be()) },
+        match self.register::<u32>(offset) {
+            Some(register) => register.write(value.to_be()),
             None => self.write_unmapped(offset, &value.to_be_bytes()),
         }
     }
 
     /// Writes a big-endian 64-bit register; does nothing outside the BAR.
     #[inline]
+    #[cfg(target_pointer_width = "64")]
     pub(crate) fn write_be64(&self, offset: usize, value: u64) {
         before_register_write();
-        match self.register(offset, 8) {
-            #[cfg(target_pointer_width = "64")]
-            // SAFETY: `register` is aligned and mapped for writing.
-            Some(register) => unsafe { register.cast::<u64>().write_volatile(value.to_be()) },
-            #[cfg(not(target_pointer_width = "64"))]
-            Some(register) => {
-                let (high, low) = ((value >> 32) as u32, value as u32);
-                // SAFETY: as above; the high half comes first, as the device acts on the low one.
-                unsafe {
-                    register.cast::<u32>().write_volatile(high.to_be());
-                    register.cast::<u32>().add(1).write_volatile(low.to_be());
-                }
-            }
+        match self.register::<u64>(offset) {
+            Some(register) => register.write(value.to_be()),
             None => self.write_unmapped(offset, &value.to_be_bytes()),
+        }
+    }
+
+    /// Writes a big-endian 64-bit register in two halves, the high one first, as the device acts on the low one; does
+    /// nothing outside the BAR.
+    #[inline]
+    #[cfg(not(target_pointer_width = "64"))]
+    pub(crate) fn write_be64(&self, offset: usize, value: u64) {
+        if offset.is_multiple_of(8) {
+            self.write_be32(offset, (value >> 32) as u32);
+            self.write_be32(offset + 4, value as u32);
         }
     }
 

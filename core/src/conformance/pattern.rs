@@ -6,6 +6,7 @@
 use core::ptr::NonNull;
 
 use super::limits::MEMORY_LEN;
+use crate::memory::dma::shared;
 
 /// What memory is filled with where nothing may be written.
 pub(super) const UNTOUCHED: u8 = 0xee;
@@ -42,7 +43,7 @@ impl Bytes {
     pub(super) fn fill(self, byte: impl Fn(usize) -> u8) {
         for at in 0..self.len {
             // SAFETY: inside the memory, by the promise of `new`.
-            unsafe { self.ptr.add(at).write_volatile(byte(at)) };
+            unsafe { shared(self.ptr.add(at)) }.write(byte(at));
         }
     }
 
@@ -51,7 +52,7 @@ impl Bytes {
         for at in 0..self.len {
             let expected = byte(at);
             // SAFETY: as above.
-            let found = unsafe { self.ptr.add(at).read_volatile() };
+            let found = unsafe { shared(self.ptr.add(at)) }.read();
             if found != expected {
                 return Err(Differs {
                     at,

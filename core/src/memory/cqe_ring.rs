@@ -13,7 +13,7 @@ use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE, TailWord};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::{load, read_barrier, store};
+use crate::memory::dma::{load, read_barrier, shared, store};
 use crate::memory::record::DoorbellRecord;
 
 /// Completions are counted with 24 bits.
@@ -32,23 +32,23 @@ impl Cqe {
     pub(crate) fn word<W: Word>(self) -> W {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
         // SAFETY: the entry lies in a ring, which is allocated (`CqeRing::new`), and the word in the entry.
-        unsafe { load(self.0.as_ptr()) }
+        unsafe { load(self.0) }
     }
 
     /// Changes a word of it.
     pub(crate) fn set_word<W: Word>(self, word: W) {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
         // SAFETY: as in `word`; the entry is the host's.
-        unsafe { store(self.0.as_ptr(), word) }
+        unsafe { store(self.0, word) }
     }
 
     /// All of it.
     pub(crate) fn to_bytes(self) -> [u8; SIZE] {
         let mut copy = [0; SIZE];
         for (index, word) in copy.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            // SAFETY: inside the entry; volatile, since the memory is shared with the device.
-            let value = unsafe { self.0.cast::<u64>().add(index).read_volatile() };
-            *word = value.to_ne_bytes();
+            // SAFETY: inside the entry.
+            let place = unsafe { shared(self.0.cast::<u64>().add(index)) };
+            *word = place.read().to_ne_bytes();
         }
         copy
     }
@@ -56,9 +56,9 @@ impl Cqe {
     /// Writes all of it.
     fn set_bytes(self, bytes: &[u8; SIZE]) {
         for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            let value = u64::from_ne_bytes(*word);
-            // SAFETY: inside the entry; volatile, since the memory is shared with the device.
-            unsafe { self.0.cast::<u64>().add(index).write_volatile(value) };
+            // SAFETY: inside the entry.
+            let place = unsafe { shared(self.0.cast::<u64>().add(index)) };
+            place.write(u64::from_ne_bytes(*word));
         }
     }
 }

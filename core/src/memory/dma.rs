@@ -26,6 +26,8 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use bareverbs_firmware_cmds::word::Word;
+use volatile::VolatilePtr;
+use zerocopy::FromBytes;
 
 use crate::platform::{Dma, DmaError, Platform};
 
@@ -162,55 +164,49 @@ impl DmaMemory {
         inside.then(|| unsafe { self.0.ptr.add(offset) })
     }
 
+    /// The value at `offset`, if it is inside and aligned.
+    #[inline]
+    fn value<T: FromBytes>(&self, offset: usize) -> Option<VolatilePtr<'_, T>> {
+        debug_assert!(offset.is_multiple_of(size_of::<T>()));
+        let place = self.at(offset, size_of::<T>())?.cast::<T>();
+        // SAFETY: inside the allocation, which lives as long as `self`, and aligned; any bytes are a `T`.
+        place.is_aligned().then(|| unsafe { shared(place) })
+    }
+
     /// Reads a byte.
     #[inline]
     pub(crate) fn read_u8(&self, offset: usize) -> u8 {
-        // SAFETY: one byte inside the allocation.
-        self.at(offset, 1)
-            .map_or(0, |p| unsafe { p.read_volatile() })
+        self.value(offset).map_or(0, VolatilePtr::read)
     }
 
     /// Writes a byte.
     #[inline]
     pub(crate) fn write_u8(&self, offset: usize, value: u8) {
-        if let Some(p) = self.at(offset, 1) {
-            // SAFETY: one byte inside the allocation.
-            unsafe { p.write_volatile(value) }
+        if let Some(place) = self.value(offset) {
+            place.write(value);
         }
     }
 
     /// Reads a big-endian dword at a multiple of 4.
     #[inline]
     pub(crate) fn read_be32(&self, offset: usize) -> u32 {
-        debug_assert!(offset.is_multiple_of(4));
-        match self.at(offset, 4).map(NonNull::cast::<u32>) {
-            // SAFETY: inside the allocation; aligned, as allocations and offsets are.
-            Some(p) if p.is_aligned() => u32::from_be(unsafe { p.read_volatile() }),
-            _ => 0,
-        }
+        self.value(offset)
+            .map_or(0, |place| u32::from_be(place.read()))
     }
 
     /// Writes a big-endian dword at a multiple of 4.
     #[inline]
     pub(crate) fn write_be32(&self, offset: usize, value: u32) {
-        debug_assert!(offset.is_multiple_of(4));
-        if let Some(p) = self.at(offset, 4).map(NonNull::cast::<u32>)
-            && p.is_aligned()
-        {
-            // SAFETY: inside the allocation and aligned.
-            unsafe { p.write_volatile(value.to_be()) }
+        if let Some(place) = self.value(offset) {
+            place.write(value.to_be());
         }
     }
 
     /// Writes a big-endian qword at a multiple of 8.
     #[inline]
     pub(crate) fn write_be64(&self, offset: usize, value: u64) {
-        debug_assert!(offset.is_multiple_of(8));
-        if let Some(p) = self.at(offset, 8).map(NonNull::cast::<u64>)
-            && p.is_aligned()
-        {
-            // SAFETY: inside the allocation and aligned.
-            unsafe { p.write_volatile(value.to_be()) }
+        if let Some(place) = self.value(offset) {
+            place.write(value.to_be());
         }
     }
 
@@ -228,7 +224,7 @@ impl DmaMemory {
                 for word in line.as_chunks::<8>().0 {
                     // SAFETY: inside the allocation by the check above, and aligned.
                     unsafe {
-                        p.cast::<u64>().write_volatile(u64::from_ne_bytes(*word));
+                        shared(p.cast()).write(u64::from_ne_bytes(*word));
                         p = p.add(8);
                     }
                 }
@@ -237,7 +233,7 @@ impl DmaMemory {
             while let Some((word, behind)) = rest.split_first_chunk::<8>() {
                 // SAFETY: inside the allocation by the check above, and aligned.
                 unsafe {
-                    p.cast::<u64>().write_volatile(u64::from_ne_bytes(*word));
+                    shared(p.cast()).write(u64::from_ne_bytes(*word));
                     p = p.add(8);
                 }
                 rest = behind;
@@ -245,7 +241,7 @@ impl DmaMemory {
             if let Some((word, behind)) = rest.split_first_chunk::<4>() {
                 // SAFETY: as above.
                 unsafe {
-                    p.cast::<u32>().write_volatile(u32::from_ne_bytes(*word));
+                    shared(p.cast()).write(u32::from_ne_bytes(*word));
                     p = p.add(4);
                 }
                 rest = behind;
@@ -254,7 +250,7 @@ impl DmaMemory {
         for &byte in rest {
             // SAFETY: inside the allocation by the check above.
             unsafe {
-                p.write_volatile(byte);
+                shared(p).write(byte);
                 p = p.add(1);
             }
         }
@@ -273,7 +269,7 @@ impl DmaMemory {
             for word in words {
                 // SAFETY: inside the allocation by the check above, and aligned.
                 unsafe {
-                    *word = p.cast::<u64>().read_volatile().to_ne_bytes();
+                    *word = shared(p.cast::<u64>()).read().to_ne_bytes();
                     p = p.add(8);
                 }
             }
@@ -282,7 +278,7 @@ impl DmaMemory {
         for byte in rest {
             // SAFETY: inside the allocation by the check above.
             unsafe {
-                *byte = p.read_volatile();
+                *byte = shared(p).read();
                 p = p.add(1);
             }
         }
@@ -301,14 +297,28 @@ impl DmaMemory {
     }
 }
 
+/// A value in memory that is shared with the device, for one access.
+///
+/// `VolatilePtr::new` asks that no other thread uses the place meanwhile. The device is none, and each ring, record and
+/// buffer has one owner; where threads share one (the arm word of a CQ), the access is a single load or store of a word,
+/// which the processors that this crate is for do not tear.
+///
+/// # Safety
+/// `place` is aligned, and lies in memory that is shared with the device and lives as long as `'a`.
+#[inline(always)]
+pub(crate) unsafe fn shared<'a, T>(place: NonNull<T>) -> VolatilePtr<'a, T> {
+    // SAFETY: the caller's promise; for other threads see above.
+    unsafe { VolatilePtr::new(place) }
+}
+
 /// Reads a word of a structure that the device writes.
 ///
 /// # Safety
 /// The structure lies in live memory that is shared with the device, aligned so that its words are.
 #[inline(always)]
-pub(crate) unsafe fn load<W: Word>(structure: *const u8) -> W {
-    // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
-    W::from_memory(unsafe { structure.add(W::OFFSET).cast::<W::Raw>().read_volatile() })
+pub(crate) unsafe fn load<W: Word>(structure: NonNull<u8>) -> W {
+    // SAFETY: the caller's promise.
+    W::from_memory(unsafe { shared(structure.add(W::OFFSET).cast()) }.read())
 }
 
 /// Writes a word of a structure that the device reads.
@@ -316,13 +326,7 @@ pub(crate) unsafe fn load<W: Word>(structure: *const u8) -> W {
 /// # Safety
 /// As [`load`], and the word is the host's.
 #[inline(always)]
-pub(crate) unsafe fn store<W: Word>(structure: *mut u8, word: W) {
-    let raw = word.to_memory();
-    // SAFETY: the caller's promise; volatile, since the memory is shared with the device.
-    unsafe {
-        structure
-            .add(W::OFFSET)
-            .cast::<W::Raw>()
-            .write_volatile(raw)
-    };
+pub(crate) unsafe fn store<W: Word>(structure: NonNull<u8>, word: W) {
+    // SAFETY: the caller's promise.
+    unsafe { shared(structure.add(W::OFFSET).cast()) }.write(word.to_memory());
 }

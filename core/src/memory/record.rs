@@ -66,13 +66,13 @@ impl DoorbellRecord {
     pub(crate) fn load<W: Word>(self) -> W {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= RECORD_LEN) };
         // SAFETY: the word lies in the record, which is allocated (`new`).
-        unsafe { load(self.0.as_ptr()) }
+        unsafe { load(self.0) }
     }
 
     #[inline(always)]
     fn store<W: Word>(self, word: W) {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= RECORD_LEN) };
         // SAFETY: the word lies in the record, which is allocated (`new`) and which only the queue's owner writes.
-        unsafe { store(self.0.as_ptr(), word) }
+        unsafe { store(self.0, word) }
     }
 }

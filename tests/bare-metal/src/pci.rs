@@ -4,12 +4,14 @@
 #![expect(unsafe_code)]
 
 use core::ops::{Range, RangeInclusive};
+use core::ptr::NonNull;
 use core::time::Duration;
 
 use pci_types::capability::{MsixCapability, PciCapability};
 use pci_types::{
     Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciAddress, PciHeader,
 };
+use volatile::VolatilePtr;
 
 use crate::arch::registers::after_configuration;
 use crate::arch::{clock, interrupts, paging};
@@ -55,13 +57,14 @@ impl Ecam {
         })
     }
 
-    fn register(&self, at: PciAddress, offset: u16) -> Option<*mut u32> {
+    fn register(&self, at: PciAddress, offset: u16) -> Option<NonNull<u32>> {
         let there = at.segment() == 0 && self.buses.contains(&at.bus());
         let place = u64::from(at.bus()) * BUS
             + u64::from(at.device()) * 8 * FUNCTION
             + u64::from(at.function()) * FUNCTION
             + u64::from(offset & 0xffc);
-        there.then(|| self.base.wrapping_add(place as usize).cast())
+        let register = self.base.wrapping_add(place as usize).cast();
+        NonNull::new(register).filter(|_| there)
     }
 
     /// All functions of all buses.
@@ -176,7 +179,7 @@ impl ConfigRegionAccess for Ecam {
     unsafe fn read(&self, at: PciAddress, offset: u16) -> u32 {
         match self.register(at, offset) {
             // SAFETY: a register of a bus that is mapped; of a function that is not there it reads all ones.
-            Some(register) => unsafe { register.read_volatile() },
+            Some(register) => unsafe { VolatilePtr::new(register) }.read(),
             None => u32::MAX,
         }
     }
@@ -184,7 +187,7 @@ impl ConfigRegionAccess for Ecam {
     unsafe fn write(&self, at: PciAddress, offset: u16, value: u32) {
         if let Some(register) = self.register(at, offset) {
             // SAFETY: as above, and the caller's promise.
-            unsafe { register.write_volatile(value) };
+            unsafe { VolatilePtr::new(register) }.write(value);
             after_configuration();
         }
     }

@@ -4,6 +4,9 @@
 #![expect(unsafe_code)]
 
 use core::ops::Range;
+use core::ptr::NonNull;
+
+use volatile::VolatilePtr;
 
 use crate::arch::paging;
 use crate::arch::registers::{after_read, before_write, flush_write_combining};
@@ -14,14 +17,15 @@ use crate::frames::FRAME;
 /// Numbers are as the processor sees them: PCI's own registers are little-endian, a ConnectX's are big-endian.
 #[derive(Debug)]
 pub struct Registers {
-    start: *mut u8,
+    start: NonNull<u8>,
     len: usize,
 }
 
 impl Registers {
     /// Maps them, uncached, for this value alone.
     pub fn map(place: &Range<u64>) -> Result<Self, MachineError> {
-        let start = paging::map_registers(place)?;
+        // No mapping begins at 0.
+        let start = NonNull::new(paging::map_registers(place)?).ok_or(MachineError::OutOfMemory)?;
         let len = (place.end - place.start) as usize;
         Ok(Self { start, len })
     }
@@ -43,11 +47,10 @@ impl Registers {
     #[inline]
     #[must_use]
     pub fn read32(&self, offset: usize) -> u32 {
-        let Some(register) = self.at::<u32>(offset) else {
+        let Some(register) = self.register::<u32>(offset) else {
             return u32::MAX;
         };
-        // SAFETY: `register` is aligned and mapped, and reading a register is what it is there for.
-        let value = unsafe { register.read_volatile() };
+        let value = register.read();
         after_read();
         value
     }
@@ -56,9 +59,8 @@ impl Registers {
     #[inline]
     pub fn write32(&self, offset: usize, value: u32) {
         before_write();
-        if let Some(register) = self.at::<u32>(offset) {
-            // SAFETY: `register` is aligned and mapped for writing.
-            unsafe { register.write_volatile(value) };
+        if let Some(register) = self.register::<u32>(offset) {
+            register.write(value);
         }
     }
 
@@ -66,9 +68,8 @@ impl Registers {
     #[inline]
     pub fn write64(&self, offset: usize, value: u64) {
         before_write();
-        if let Some(register) = self.at::<u64>(offset) {
-            // SAFETY: as above.
-            unsafe { register.write_volatile(value) };
+        if let Some(register) = self.register::<u64>(offset) {
+            register.write(value);
         }
     }
 
@@ -78,7 +79,7 @@ impl Registers {
         let page = self.at::<u64>(offset & !(FRAME as usize - 1));
         let page = page.ok_or(MachineError::NoWriteCombining)?;
         flush_write_combining();
-        paging::map_write_combining(page as u64, on)
+        paging::map_write_combining(page.addr().get() as u64, on)
     }
 
     /// Writes words to a page that is write-combining, the lowest address first, after everything that was written to
@@ -93,17 +94,26 @@ impl Registers {
         flush_write_combining();
         for (index, &word) in words.iter().enumerate() {
             // SAFETY: the first is aligned, and all of them are mapped for writing.
-            unsafe { first.add(index).write_volatile(word) };
+            unsafe { VolatilePtr::new(first.add(index)) }.write(word);
         }
         flush_write_combining();
     }
 
+    /// A register, if it is aligned and all of it is there, for one access.
+    #[inline(always)]
+    fn register<T>(&self, offset: usize) -> Option<VolatilePtr<'_, T>> {
+        // SAFETY: aligned and mapped for reading and writing as long as `self`; one thread runs on this machine.
+        self.at(offset)
+            .map(|place| unsafe { VolatilePtr::new(place) })
+    }
+
     /// Where a register is, if it is aligned and all of it is there.
     #[inline(always)]
-    fn at<T>(&self, offset: usize) -> Option<*mut T> {
+    fn at<T>(&self, offset: usize) -> Option<NonNull<T>> {
         let size = size_of::<T>();
         // BARs are whole pages, so that an aligned register that starts in one ends there.
         let inside = offset & (size - 1) == 0 && offset < self.len;
-        inside.then(|| self.start.wrapping_add(offset).cast())
+        // SAFETY: within the mapping at `start`, which is `len` bytes long.
+        inside.then(|| unsafe { self.start.add(offset) }.cast())
     }
 }
