@@ -14,7 +14,7 @@ use bareverbs_firmware_cmds::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, DeleteFteIn, DestFormat, DestroyFlowGroupIn,
     DestroyFlowTableIn, FteMatchParam, SetFlowTableRootIn, SetFteIn,
 };
-use bareverbs_firmware_cmds::values::AllowedList;
+use bareverbs_firmware_cmds::values::{AllowedList, FlowDestination, FlowTableType};
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 
 use crate::device::dma_buffer::DmaBuffer;
@@ -26,13 +26,11 @@ use crate::types::error::CommandError;
 use crate::types::gid::Mac;
 
 /// `table_type`: what the function receives.
-const NIC_RX: u8 = 0;
+const NIC_RX: u8 = FlowTableType::NicReceive.number();
 /// `match_criteria_enable`: the outer headers of layers 2 to 4.
 const OUTER_HEADERS: u8 = 1;
 /// `action` of an entry: on to its destinations.
 const FORWARD: u16 = 1 << 2;
-/// `destination_type`: a TIR.
-const TO_TIR: u8 = 2;
 
 const BROADCAST: Mac = [0xff; 6];
 /// The bit of an address that tells multicast from unicast.
@@ -190,7 +188,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             .set_destination_list_size(1);
         put_destination(context.match_value_mut(), mac);
         let mut to = DestFormat::ZERO;
-        to.set_destination_type(TO_TIR)
+        to.set_destination_type(FlowDestination::Tir.number())
             .set_destination_id(self.tirn);
         self.device
             .execute_with(&command, TailIn::Bytes(&to.0), &mut [])

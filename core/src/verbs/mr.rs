@@ -13,6 +13,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, DestroyMkeyIn, Mkc};
+use bareverbs_firmware_cmds::values::MkeyAccessMode;
 
 use crate::device::capabilities::Capabilities;
 use crate::device::dma_buffer::DmaBuffer;
@@ -128,7 +129,7 @@ impl Mkey {
         let octwords = pages.div_ceil(2);
         command.set_translations_octword_actual_size(octwords as u32);
         let mkc: &mut Mkc = command.memory_key_mkey_entry_mut();
-        mkc.set_access_mode_1_0(1)
+        mkc.set_access_mode_1_0(MkeyAccessMode::Mtt.low())
             .set_lr(true)
             .set_lw(access.contains(Access::LOCAL_WRITE))
             .set_rr(access.contains(Access::REMOTE_READ))

@@ -213,14 +213,6 @@ values! {
         PrepareFast = 2, "PREPARE_FAST_TEARDOWN";
     }
 
-    /// TEARDOWN_HCA `state`: whether a forced or fast teardown was done.
-    TeardownState: u8 {
-        /// Done.
-        Success = 0, "SUCCESS";
-        /// Not done.
-        Fail = 1, "FAIL";
-    }
-
     /// What a flow table is for, the `table_type` of its commands.
     FlowTableType: u8 {
         /// Packets that the function receives.
@@ -363,6 +355,8 @@ values! {
         NodeDescription = 0x6001, "NODE_DESC";
         /// Byte order of the host: [`crate::register::RegisterHostEndianness`].
         HostEndianness = 0x7004, "HOST_ENDIANNESS";
+        /// The memory of a cable or module.
+        Mcia = 0x9014, "MCIA";
         /// Firmware reset level.
         Mfrl = 0x9028, "MFRL";
         /// Management capability mask.

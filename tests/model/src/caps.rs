@@ -6,15 +6,7 @@ use bareverbs_firmware_cmds::caps::{
     AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
-
-/// Capability groups.
-pub(crate) mod group {
-    pub(crate) const GENERAL: u16 = 0x0;
-    pub(crate) const ETHERNET: u16 = 0x1;
-    pub(crate) const ATOMIC: u16 = 0x3;
-    pub(crate) const ROCE: u16 = 0x4;
-    pub(crate) const FLOW_TABLE: u16 = 0x7;
-}
+use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode};
 
 /// The capability images.
 #[derive(Debug, Clone)]
@@ -42,33 +34,35 @@ impl Caps {
     }
 
     /// The image of a group; `None` if the device has no such group.
-    pub(crate) fn image(&self, group: u16, current: bool) -> Option<&[u8]> {
-        Some(match (group, current) {
-            (group::GENERAL, true) => &self.general.0,
-            (group::GENERAL, false) => &self.general_max.0,
-            (group::ETHERNET, _) if self.general.eth_net_offloads() => &self.ethernet.0,
-            (group::ATOMIC, _) if self.general.atomic() => &self.atomic.0,
-            (group::ROCE, true) if self.general.roce() => &self.roce.0,
-            (group::ROCE, false) if self.general.roce() => &self.roce_max.0,
-            (group::FLOW_TABLE, _) if self.general.nic_flow_table() => &self.flow_table.0,
+    pub(crate) fn image(&self, group: CapabilityGroup, mode: CapabilityMode) -> Option<&[u8]> {
+        Some(match (group, mode) {
+            (CapabilityGroup::General, CapabilityMode::Current) => &self.general.0,
+            (CapabilityGroup::General, CapabilityMode::Max) => &self.general_max.0,
+            (CapabilityGroup::EthernetOffloads, _) if self.general.eth_net_offloads() => {
+                &self.ethernet.0
+            }
+            (CapabilityGroup::Atomic, _) if self.general.atomic() => &self.atomic.0,
+            (CapabilityGroup::Roce, CapabilityMode::Current) if self.general.roce() => &self.roce.0,
+            (CapabilityGroup::Roce, CapabilityMode::Max) if self.general.roce() => &self.roce_max.0,
+            (CapabilityGroup::FlowTable, _) if self.general.nic_flow_table() => &self.flow_table.0,
             _ => return None,
         })
     }
 
     /// Takes over what the driver asks for.
-    pub(crate) fn set(&mut self, group: u16, wanted: &[u8]) -> Result<(), Syndrome> {
+    pub(crate) fn set(&mut self, group: CapabilityGroup, wanted: &[u8]) -> Result<(), Syndrome> {
         match group {
-            group::GENERAL => {
+            CapabilityGroup::General => {
                 let mut cap = self.general;
                 merge(HcaCap::DESCRIPTOR, &mut cap.0, &self.general_max.0, wanted)?;
                 self.general = cap;
             }
-            group::ROCE if self.general.roce() => {
+            CapabilityGroup::Roce if self.general.roce() => {
                 let mut cap = self.roce;
                 merge(RoceCap::DESCRIPTOR, &mut cap.0, &self.roce_max.0, wanted)?;
                 self.roce = cap;
             }
-            group::ATOMIC if self.general.atomic() => {
+            CapabilityGroup::Atomic if self.general.atomic() => {
                 // Drivers send this group with nothing in it but the one field that can be set.
                 let mut asked = AtomicCaps::ZERO;
                 let len = asked.0.len().min(wanted.len());

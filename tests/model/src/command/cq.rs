@@ -9,11 +9,8 @@ use crate::objects::cq::Cq;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
 use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE};
+use bareverbs_firmware_cmds::values::{CqeSize, ModifyCq};
 use bareverbs_firmware_cmds::word::Word;
-
-/// `op_mod` of MODIFY_CQ.
-const MODIFY: u16 = 0;
-const RESIZE: u16 = 1;
 
 /// Fields that MODIFY_CQ can modify.
 const PERIOD: u32 = 1 << 0;
@@ -42,7 +39,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if context.log_cq_size() > device.caps.general.log_max_cq_sz() {
         return Err(Syndrome::CqSize.into());
     }
-    if context.cqe_sz() > 2 {
+    if CqeSize::from_number(context.cqe_sz()).is_none() {
         return Err(Syndrome::CqEntrySize.into());
     }
     if context.cqe_comp_en() {
@@ -126,10 +123,10 @@ pub(super) fn modify(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Modify
     let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
     let (place, context) = (cq.place, cq.context);
     device.check(io, place, ObjectKind::Cq, number, &context.0)?;
-    match call.input.op_mod() {
-        MODIFY => modify_fields(device, &call)?,
-        RESIZE => resize(device, io, &call)?,
-        _ => return Err(Syndrome::CqModifyOpMod.into()),
+    match ModifyCq::from_number(call.input.op_mod()) {
+        Some(ModifyCq::Modify) => modify_fields(device, &call)?,
+        Some(ModifyCq::Resize) => resize(device, io, &call)?,
+        None => return Err(Syndrome::CqModifyOpMod.into()),
     }
     let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
     let context = cq.context;
@@ -198,7 +195,8 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     {
         return Err(Syndrome::CqResizeFields.into());
     }
-    if wanted.log_cq_size() > device.caps.general.log_max_cq_sz() || wanted.cqe_sz() > 2 {
+    let size_is_known = CqeSize::from_number(wanted.cqe_sz()).is_some();
+    if wanted.log_cq_size() > device.caps.general.log_max_cq_sz() || !size_is_known {
         return Err(Syndrome::CqResizeSize.into());
     }
     device.refresh_consumer(io, number);

@@ -14,11 +14,10 @@ use bareverbs_firmware_cmds::flow::{
     FlowTableContext, ModifyFlowTableIn, QueryFlowCounterIn, QueryFlowGroupIn, QueryFlowTableIn,
     QueryFteIn, SetFlowTableRootIn, SetFteIn,
 };
+use bareverbs_firmware_cmds::values::{FlowDestination, FlowTableMiss, FlowTableType};
 use bareverbs_firmware_cmds::vport::TrafficCounter;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// `table_type` of the tables that received frames go through.
-const NIC_RX: u8 = 0;
 /// `op_mod` of SET_FLOW_TABLE_ROOT.
 const CONNECT: u16 = 0;
 const DISCONNECT: u16 = 1;
@@ -27,12 +26,6 @@ const SET: u16 = 0;
 const MODIFY: u16 = 1;
 /// Bits of `modify_field_select` of MODIFY_FLOW_TABLE.
 const MODIFY_MISS: u16 = 1 << 0;
-/// `table_miss_action`.
-const MISS_DEFAULT: u8 = 0;
-const MISS_FORWARD: u8 = 1;
-/// `destination_type`.
-const TO_TABLE: u8 = 1;
-const TO_TIR: u8 = 2;
 /// Bits of `modify_enable_mask` of SET_FLOW_TABLE_ENTRY.
 const MODIFY_ACTION: u8 = 1 << 0;
 const MODIFY_FLOW_TAG: u8 = 1 << 1;
@@ -75,7 +68,7 @@ impl Scope {
         if self.other_vport || self.vport_number != 0 {
             return Err(Syndrome::OtherFunction);
         }
-        if self.table_type != NIC_RX {
+        if self.table_type != FlowTableType::NicReceive.number() {
             return Err(Syndrome::FlowTableType);
         }
         if self.op_mod != 0 {
@@ -144,19 +137,21 @@ pub(super) fn set_root(
 
 /// Where a table's misses go.
 fn miss(context: &FlowTableContext) -> core::result::Result<Option<u32>, Syndrome> {
-    match (context.table_miss_action(), context.table_miss_id()) {
-        (MISS_DEFAULT, 0) => Ok(None),
-        (MISS_FORWARD, table) => Ok(Some(table)),
+    let action = FlowTableMiss::from_number(context.table_miss_action());
+    match (action, context.table_miss_id()) {
+        (Some(FlowTableMiss::Default), 0) => Ok(None),
+        (Some(FlowTableMiss::Forward), table) => Ok(Some(table)),
         _ => Err(Syndrome::FlowMissAction),
     }
 }
 
 fn table_context(level: u8, log_size: u8, miss: Option<u32>) -> FlowTableContext {
+    let action = miss.map_or(FlowTableMiss::Default, |_| FlowTableMiss::Forward);
     let mut context = FlowTableContext::ZERO;
     context
         .set_level(level)
         .set_log_size(log_size)
-        .set_table_miss_action(miss.map_or(MISS_DEFAULT, |_| MISS_FORWARD))
+        .set_table_miss_action(action.number())
         .set_table_miss_id(miss.unwrap_or(0));
     context
 }
@@ -335,10 +330,10 @@ fn lists(
         plain
             .set_destination_type(to.destination_type())
             .set_destination_id(to.destination_id());
-        match to.destination_type() {
+        match FlowDestination::from_number(to.destination_type()) {
             _ if to != plain => Err(Syndrome::FteDestinationFeature),
-            TO_TABLE => Ok(Destination::Table(to.destination_id())),
-            TO_TIR => Ok(Destination::Tir(to.destination_id())),
+            Some(FlowDestination::FlowTable) => Ok(Destination::Table(to.destination_id())),
+            Some(FlowDestination::Tir) => Ok(Destination::Tir(to.destination_id())),
             _ => Err(Syndrome::FteDestinationType),
         }
     };
@@ -427,11 +422,12 @@ pub(super) fn query_entry(
     *call.output.flow_context_mut() = entry_context(group, entry);
     let destinations = entry.destinations.iter().map(|to| {
         let (kind, id) = match *to {
-            Destination::Table(table) => (TO_TABLE, table),
-            Destination::Tir(tir) => (TO_TIR, tir),
+            Destination::Table(table) => (FlowDestination::FlowTable, table),
+            Destination::Tir(tir) => (FlowDestination::Tir, tir),
         };
         let mut to = DestFormat::ZERO;
-        to.set_destination_type(kind).set_destination_id(id);
+        to.set_destination_type(kind.number())
+            .set_destination_id(id);
         to.0
     });
     let counters = entry.counters.iter().map(|&number| {

@@ -9,6 +9,7 @@ use bareverbs_firmware_cmds::hca::{
     DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, SetDriverVersionIn,
     SetIssiIn, TeardownHcaIn,
 };
+use bareverbs_firmware_cmds::values::Teardown;
 
 /// The vendor's IEEE number, in QUERY_ADAPTER.
 const IEEE_VENDOR: u32 = 0x0000_02c9;
@@ -123,8 +124,8 @@ pub(super) fn teardown(
     io: &mut Io<'_>,
     call: Call<'_, TeardownHcaIn>,
 ) -> Result {
-    // 0 graceful; 1 force and 2 fast need capabilities that this card does not have.
-    if call.input.profile() != 0 {
+    // The others need capabilities that this card does not have.
+    if call.input.profile() != Teardown::Graceful.number() {
         return Err(Syndrome::TeardownProfile.into());
     }
     let checked = device.pages.check_firmware(io);

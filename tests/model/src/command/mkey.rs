@@ -4,11 +4,12 @@ use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::ObjectKind;
-use crate::objects::mkey::{Indirect, MODE_KLM, MODE_KSM, MODE_MTT, MODE_PA, Mkey, RESERVED_LKEY};
+use crate::objects::mkey::{Indirect, Mkey, RESERVED_LKEY};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::mkey::{
     CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn, QuerySpecialContextsIn,
 };
+use bareverbs_firmware_cmds::values::MkeyAccessMode;
 
 /// Marks a key that no index has.
 const NULL_MKEY: u32 = 0x0000_0600;
@@ -27,21 +28,20 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if bound != ANY_QP && bound != 0 && !device.qps.contains(bound) {
         return Err(Syndrome::MkeyQp.into());
     }
-    let mode = context.access_mode_1_0();
-    if context.access_mode_4_2() != 0 || !matches!(mode, MODE_PA | MODE_MTT | MODE_KLM | MODE_KSM) {
-        return Err(Syndrome::MkeyMode.into());
-    }
+    let mode = MkeyAccessMode::from_parts(context.access_mode_4_2(), context.access_mode_1_0())
+        .filter(|mode| !matches!(mode, MkeyAccessMode::SwIcm | MkeyAccessMode::Memic))
+        .ok_or(Syndrome::MkeyMode)?;
     let largest = 1u64.checked_shl(device.caps.general.log_max_mrw_sz().into());
     if !context.length64() && largest.is_some_and(|largest| context.len() > largest) {
         return Err(Syndrome::MkeyLength.into());
     }
-    let (pages, page_rights) = if mode == MODE_MTT {
+    let (pages, page_rights) = if mode == MkeyAccessMode::Mtt {
         translations(&call)?
     } else {
         (Vec::new(), Vec::new())
     };
     let entries = match mode {
-        MODE_KLM | MODE_KSM => indirections(device, &call)?,
+        MkeyAccessMode::Klms | MkeyAccessMode::Ksm => indirections(device, &call)?,
         _ => Vec::new(),
     };
     let number = device.mkeys.next_number().ok_or(Syndrome::MkeyExhausted)?;

@@ -6,14 +6,7 @@ use crate::device::{Device, Stage};
 use crate::memory::pages::PAGE;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::pages::{ManagePagesIn, QueryPagesIn};
-
-const CANNOT_GIVE: u16 = 0;
-const GIVE: u16 = 1;
-const TAKE: u16 = 2;
-
-const BOOT: u16 = 1;
-const INIT: u16 = 2;
-const REGULAR: u16 = 3;
+use bareverbs_firmware_cmds::values::{ManagePages, QueryPages};
 
 impl Device {
     /// Pages that the firmware itself still wants. It never asks a virtual function's driver for any.
@@ -65,11 +58,11 @@ impl Device {
 
 pub(super) fn query(device: &mut Device, _: &mut Io<'_>, call: Call<'_, QueryPagesIn>) -> Result {
     device.own_function(call.input.embedded_cpu_function(), call.input.function_id())?;
-    let pages = match call.input.op_mod() {
-        BOOT => device.boot_pages_missing(),
-        INIT => device.init_pages_missing(),
-        REGULAR => device.pages.asked as u32,
-        _ => return Err(Syndrome::PagesOpMod.into()),
+    let pages = match QueryPages::from_number(call.input.op_mod()) {
+        Some(QueryPages::Boot) => device.boot_pages_missing(),
+        Some(QueryPages::Init) => device.init_pages_missing(),
+        Some(QueryPages::Regular) => device.pages.asked as u32,
+        None => return Err(Syndrome::PagesOpMod.into()),
     };
     call.output
         .set_embedded_cpu_function(device.config.embedded_cpu)
@@ -87,15 +80,15 @@ pub(super) fn manage(
     if device.config.is_virtual() {
         return Err(Syndrome::PagesVirtual.into());
     }
-    match call.input.op_mod() {
-        CANNOT_GIVE => {
+    match ManagePages::from_number(call.input.op_mod()) {
+        Some(ManagePages::CannotGive) => {
             device.pages.asked = 0;
             device.starve_commands(io);
             Ok(())
         }
-        GIVE => give(device, io, &call),
-        TAKE => take(device, io, call),
-        _ => Err(Syndrome::PagesOpMod.into()),
+        Some(ManagePages::Give) => give(device, io, &call),
+        Some(ManagePages::Take) => take(device, io, call),
+        None => Err(Syndrome::PagesOpMod.into()),
     }
 }
 

@@ -8,32 +8,13 @@ use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::register::{
     AccessRegisterIn, PaosReg, PmtuReg, PpcntReg, PtysReg, PvlcReg,
 };
+use bareverbs_firmware_cmds::values::{AccessRegister, PortAdminState, RegisterId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-mod id {
-    pub(super) const PCAP: u16 = 0x5001;
-    pub(super) const PMLP: u16 = 0x5002;
-    pub(super) const PMTU: u16 = 0x5003;
-    pub(super) const PTYS: u16 = 0x5004;
-    pub(super) const PAOS: u16 = 0x5006;
-    pub(super) const PFCC: u16 = 0x5007;
-    pub(super) const PPCNT: u16 = 0x5008;
-    pub(super) const PVLC: u16 = 0x500f;
-    pub(super) const NODE_DESC: u16 = 0x6001;
-    pub(super) const HOST_ENDIANNESS: u16 = 0x7004;
-    pub(super) const MCIA: u16 = 0x9014;
-}
-
-const WRITE: u16 = 0;
-const READ: u16 = 1;
 
 /// PTYS: 100GBASE-CR4, and for InfiniBand 4X EDR.
 const ETH_100G_CR4: u32 = 1 << 20;
 const IB_WIDTH_4X: u16 = 1 << 2;
 const IB_SPEED_EDR: u16 = 1 << 5;
-/// PAOS: port states.
-const PORT_UP: u8 = 1;
-const PORT_DOWN: u8 = 2;
 /// Size of the registers that have no structure here.
 const NODE_DESC_LEN: usize = 64;
 const PCAP_LEN: usize = 20;
@@ -78,36 +59,39 @@ pub(super) fn access(
     io: &mut Io<'_>,
     call: Call<'_, AccessRegisterIn>,
 ) -> Result {
-    let write = match call.input.op_mod() {
-        WRITE => true,
-        READ => false,
-        _ => return Err(Syndrome::RegisterOpMod.into()),
-    };
+    let access = AccessRegister::from_number(call.input.op_mod()).ok_or(Syndrome::RegisterOpMod)?;
+    let write = access == AccessRegister::Write;
     let (tail, out) = (call.tail, call.output_tail);
-    let register = call.input.register_id();
+    let number = call.input.register_id();
+    let register = RegisterId::from_number(number).ok_or_else(|| {
+        log::debug!("ACCESS_REG of register {number:#x}");
+        Syndrome::RegisterUnknown
+    })?;
     if device.config.is_virtual() && write {
         match register {
             // What the vendor's driver sets for a physical function only (`set_hca_ctrl`), or for the one that manages the
             // virtual ports (`mlx5e_ethtool_set_pauseparam`).
-            id::HOST_ENDIANNESS | id::PFCC => return Err(Syndrome::RegisterVirtual.into()),
+            RegisterId::HostEndianness | RegisterId::Pfcc => {
+                return Err(Syndrome::RegisterVirtual.into());
+            }
             _ => {}
         }
     }
     match (register, write) {
-        (id::HOST_ENDIANNESS, _) => {
+        (RegisterId::HostEndianness, _) => {
             tail.get(..ENDIANNESS_LEN).ok_or(Syndrome::RegisterShort)?;
             Ok(())
         }
-        (id::NODE_DESC, true) => {
+        (RegisterId::NodeDescription, true) => {
             let text = tail.get(..NODE_DESC_LEN).ok_or(Syndrome::RegisterShort)?;
             device.node_description.copy_from_slice(text);
             Ok(())
         }
-        (id::NODE_DESC, false) => Ok(output(out, &device.node_description)?),
-        (id::PMTU, _) => pmtu(device, tail, out, write),
-        (id::PTYS, false) => ptys(device, tail, out),
-        (id::PAOS, _) => paos(device, io, tail, out, write),
-        (id::PVLC, false) => {
+        (RegisterId::NodeDescription, false) => Ok(output(out, &device.node_description)?),
+        (RegisterId::Pmtu, _) => pmtu(device, tail, out, write),
+        (RegisterId::Ptys, false) => ptys(device, tail, out),
+        (RegisterId::Paos, _) => paos(device, io, tail, out, write),
+        (RegisterId::Pvlc, false) => {
             let mut register: PvlcReg = input(tail)?;
             port(register.local_port())?;
             register
@@ -116,12 +100,12 @@ pub(super) fn access(
                 .set_vl_operational(4);
             Ok(output(out, &register)?)
         }
-        (id::PCAP, false) => {
+        (RegisterId::Pcap, false) => {
             let register: [u8; PCAP_LEN] = input(tail)?;
             port(register[1])?;
             Ok(output(out, &register)?)
         }
-        (id::PMLP, false) => {
+        (RegisterId::Pmlp, false) => {
             let mut register: [u8; PMLP_LEN] = input(tail)?;
             port(register[1])?;
             register[3] = LANES;
@@ -131,19 +115,25 @@ pub(super) fn access(
             }
             Ok(output(out, &register)?)
         }
-        (id::MCIA, false) => {
+        (RegisterId::Mcia, false) => {
             // How much data may follow has grown from one version of the driver to the next; here none does.
             let mut header: [u8; MCIA_HEADER] = input(tail)?;
             header[3] = NO_EEPROM;
             Ok(output(out, &header)?)
         }
-        (id::PFCC, _) => pfcc(device, tail, out, write),
-        (id::PPCNT, false) => ppcnt(device, tail, out),
-        (id::PTYS | id::PVLC | id::PCAP | id::PPCNT | id::PMLP | id::MCIA, true) => {
-            Err(Syndrome::RegisterReadOnly.into())
-        }
-        (number, _) => {
-            log::debug!("ACCESS_REG of register {number:#x}");
+        (RegisterId::Pfcc, _) => pfcc(device, tail, out, write),
+        (RegisterId::Ppcnt, false) => ppcnt(device, tail, out),
+        (
+            RegisterId::Ptys
+            | RegisterId::Pvlc
+            | RegisterId::Pcap
+            | RegisterId::Ppcnt
+            | RegisterId::Pmlp
+            | RegisterId::Mcia,
+            true,
+        ) => Err(Syndrome::RegisterReadOnly.into()),
+        _ => {
+            log::debug!("ACCESS_REG of {register}");
             Err(Syndrome::RegisterUnknown.into())
         }
     }
@@ -204,10 +194,13 @@ fn paos(device: &mut Device, io: &mut Io<'_>, tail: &[u8], out: &mut [u8], write
     // all share, but its driver tries whenever its network device goes up or down (`mlx5e_modify_admin_state`).
     if write && register.ase() && !device.config.is_virtual() {
         let before = device.vport.up();
-        device.vport.admin_up = register.admin_status() == PORT_UP;
+        device.vport.admin_up = register.admin_status() == PortAdminState::Up.number();
         device.link_changed(io, before);
     }
-    let state = |up: bool| if up { PORT_UP } else { PORT_DOWN };
+    let state = |up: bool| match up {
+        true => PortAdminState::Up.number(),
+        false => PortAdminState::Down.number(),
+    };
     register
         .set_admin_status(state(device.vport.admin_up))
         .set_oper_status(state(device.vport.up()));

@@ -12,15 +12,8 @@ use bareverbs_firmware_cmds::srq::{
     ArmRqIn, ArmXrcSrqIn, CreateRmpIn, CreateSrqIn, CreateXrcSrqIn, DestroyRmpIn, DestroySrqIn,
     DestroyXrcSrqIn, ModifyRmpIn, QueryRmpIn, QuerySrqIn, QueryXrcSrqIn, Rmpc, Srqc, XrcSrqc,
 };
+use bareverbs_firmware_cmds::values::{ArmRq, RmpState, WqType};
 use zerocopy::FromBytes;
-
-/// `op_mod` of ARM_RQ for a basic queue.
-const ARM_SRQ: u16 = 1;
-/// State of an RMP that works.
-const RMP_READY: u8 = 1;
-/// Work queue types of an RMP.
-const LINKED_LIST: u8 = 0;
-const CYCLIC: u8 = 1;
 
 /// What the three contexts have in common.
 struct Plan<'a> {
@@ -224,7 +217,7 @@ pub(super) fn query_srq(
 }
 
 pub(super) fn arm_rq(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ArmRqIn>) -> Result {
-    if call.input.op_mod() != ARM_SRQ {
+    if call.input.op_mod() != ArmRq::Srq.number() {
         return Err(Syndrome::SrqOpMod.into());
     }
     arm(device, io, call.input.srq_number(), call.input.lwm())
@@ -320,13 +313,14 @@ pub(super) fn create_rmp(
     }
     let context = call.input.ctx();
     let wq = context.wq();
-    if context.state() != RMP_READY {
+    if context.state() != RmpState::Ready.number() {
         return Err(Syndrome::SrqState.into());
     }
     if wq.wq_umem_valid() || wq.dbr_umem_valid() {
         return Err(Syndrome::SrqUmem.into());
     }
-    if !matches!(wq.wq_type(), LINKED_LIST | CYCLIC) || wq.wq_signature() {
+    let wq_type = WqType::from_number(wq.wq_type());
+    if !matches!(wq_type, Some(WqType::LinkedList | WqType::Cyclic)) || wq.wq_signature() {
         return Err(Syndrome::SrqType.into());
     }
     let number = create(
@@ -345,7 +339,7 @@ pub(super) fn create_rmp(
             cqn: None,
             xrcd: None,
             user_index: NO_USER_INDEX,
-            cyclic: wq.wq_type() == CYCLIC,
+            cyclic: wq_type == Some(WqType::Cyclic),
             limit: wq.lwm(),
         },
     )?;
@@ -360,7 +354,8 @@ pub(super) fn modify_rmp(
 ) -> Result {
     let number = call.input.rmpn();
     checked(device, io, number, SrqKind::Rmp)?;
-    if call.input.rmp_state() != RMP_READY || call.input.ctx().state() != RMP_READY {
+    let ready = RmpState::Ready.number();
+    if call.input.rmp_state() != ready || call.input.ctx().state() != ready {
         return Err(Syndrome::SrqState.into());
     }
     if !call.input.bitmask().lwm() {

@@ -3,7 +3,7 @@
 use crate::memory::pages::Place;
 use crate::memory::ring::Ring;
 use bareverbs_firmware_cmds::cq::Cqc;
-use bareverbs_firmware_cmds::values::CqState;
+use bareverbs_firmware_cmds::values::{CqState, CqeSize};
 use core::time::Duration;
 
 /// Indexes have 24 bits.
@@ -60,7 +60,10 @@ impl Cq {
 
     /// Distance between entries in bytes.
     pub(crate) fn stride(cqe_sz: u8) -> u64 {
-        if cqe_sz == 0 { 64 } else { 128 }
+        match CqeSize::from_number(cqe_sz) {
+            Some(CqeSize::Bytes64) => 64,
+            _ => 128,
+        }
     }
 
     pub(crate) fn size(&self) -> u32 {

@@ -3,17 +3,9 @@
 use crate::memory::pages::Place;
 use crate::roce::env::{AccessError, RemoteRight};
 use bareverbs_firmware_cmds::mkey::Mkc;
+use bareverbs_firmware_cmds::values::MkeyAccessMode;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{KlmAddressWord, KlmWord};
-
-/// `access_mode`: the key's addresses are the bus's.
-pub(crate) const MODE_PA: u8 = 0;
-/// `access_mode`: a list of pages of one size.
-pub(crate) const MODE_MTT: u8 = 1;
-/// `access_mode`: a list of pieces of other keys, each with its length. Memory windows are of this kind.
-pub(crate) const MODE_KLM: u8 = 2;
-/// `access_mode`: a list of pieces of other keys, all of one size.
-pub(crate) const MODE_KSM: u8 = 3;
 
 /// An entry of an indirect key's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +67,7 @@ impl From<RemoteRight> for Right {
 #[derive(Debug)]
 pub(crate) struct Mkey {
     pub(crate) context: Mkc,
-    pub(crate) mode: u8,
+    pub(crate) mode: MkeyAccessMode,
     /// Host addresses of the pages, low bits cleared; the two access bits of each entry in `page_rights`.
     pub(crate) pages: Vec<u64>,
     /// With page access: bit 0 read, bit 1 write, one per page; empty without.
@@ -143,7 +135,7 @@ impl Mkey {
     }
 
     pub(crate) fn indirect(&self) -> bool {
-        matches!(self.mode, MODE_KLM | MODE_KSM)
+        matches!(self.mode, MkeyAccessMode::Klms | MkeyAccessMode::Ksm)
     }
 
     /// Walks over the host addresses of a range that was checked.
@@ -154,7 +146,7 @@ impl Mkey {
         write: bool,
         mut each: impl FnMut(u64, core::ops::Range<usize>) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
-        if self.mode == MODE_PA {
+        if self.mode == MkeyAccessMode::Pa {
             return each(addr, 0..len);
         }
         let page = 1u64 << self.context.log_page_size();
@@ -186,7 +178,8 @@ impl Mkey {
         len: u64,
         mut each: impl FnMut(u32, u64, core::ops::Range<u64>) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
-        let fixed = (self.mode == MODE_KSM).then(|| 1u64 << self.context.log_page_size());
+        let fixed =
+            (self.mode == MkeyAccessMode::Ksm).then(|| 1u64 << self.context.log_page_size());
         let base = match fixed {
             Some(size) => self.start() & !(size - 1),
             None => self.start(),

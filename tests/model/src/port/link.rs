@@ -4,10 +4,11 @@ use crate::bus::io::Io;
 use crate::config::PortType;
 use crate::device::Device;
 use crate::objects::eq::event;
+use bareverbs_firmware_cmds::values::PortState;
 
 /// PORT_CHANGE sub-types.
-const PORT_DOWN: u8 = 1;
-const PORT_ACTIVE: u8 = 4;
+const PORT_DOWN: u8 = PortState::Down.number();
+const PORT_ACTIVE: u8 = PortState::Active.number();
 
 impl Device {
     /// Whether the port speaks RoCE.

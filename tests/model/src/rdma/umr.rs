@@ -3,11 +3,12 @@
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::ObjectKind;
-use crate::objects::mkey::{Accessor, Indirect, MODE_KLM, MODE_KSM, MODE_MTT, Mkey, Right};
+use crate::objects::mkey::{Accessor, Indirect, Mkey, Right};
 use crate::objects::qp::service;
 use crate::roce::env::Syndrome;
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::Qpn;
+use bareverbs_firmware_cmds::values::MkeyAccessMode;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::umr::{MUST_BE_FREE, MUST_NOT_BE_FREE, mask};
 use bareverbs_firmware_cmds::wqe::{
@@ -186,7 +187,7 @@ fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
         return Err(Syndrome::MemoryWindowBind);
     }
     match mkey.mode {
-        MODE_MTT => {
+        MkeyAccessMode::Mtt => {
             let (at, end) = (at * 2, end * 2);
             if mkey.pages.len() < end {
                 mkey.pages.resize(end, 0);
@@ -197,7 +198,7 @@ fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
                 *page = be(entry) & !0xfff;
             }
         }
-        MODE_KLM | MODE_KSM => {
+        MkeyAccessMode::Klms | MkeyAccessMode::Ksm => {
             if mkey.entries.len() < end {
                 mkey.entries.resize(end, Indirect::ZERO);
             }
