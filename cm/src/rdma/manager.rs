@@ -4,16 +4,19 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet};
+use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr, VectorSet};
 
-use crate::engine::{self, Address, Engine};
-use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason, Req};
+use crate::engine::{self, Engine};
+use crate::mad::sa::SA_CLASS;
+use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason};
 use crate::rdma::conn::group::GroupSlot;
-use crate::rdma::id::slot::{IdSlot, NIL, Storage};
+use crate::rdma::id::slot::{IdSlot, Storage};
 use crate::rdma::id::table::IdTable;
-use crate::rdma::port::deferred::{DeferredMad, DeferredMads};
-use crate::rdma::port::gsi::{self, GsiPort, SLICE};
-use crate::rdma::route::resolver::{Neighbour, Resolver};
+use crate::rdma::port::deferred::DeferredMad;
+use crate::rdma::port::gsi::GsiPort;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::route::router::Router;
+use crate::rdma::route::way_back::WayBack;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{EventType, TraceEntry};
 
@@ -114,20 +117,13 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) engine: Engine<'s>,
     pub(crate) ids: IdTable<'s, 'd, P>,
     pub(crate) groups: &'s mut [GroupSlot],
-    pub(crate) resolver: R,
+    pub(crate) router: Router<'s, 'd, P, R>,
     pub(crate) config: Config,
-    pub(crate) port: PortAttr,
-    /// The port's GID on InfiniBand; on RoCE there is a table of them.
-    pub(crate) gid: Gid,
     pub(crate) max_responder_resources: u8,
     pub(crate) max_initiator_depth: u8,
-    pub(crate) wait_head: u32,
-    /// Waits for answers so far.
-    pub(crate) resolutions: u64,
     pub(crate) next_port: u16,
     pub(crate) removed: bool,
     pub(crate) trace: heapless::Deque<TraceEntry, TRACE>,
-    pub(crate) deferred_mads: DeferredMads<'s>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -179,27 +175,21 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         );
         let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
         let next_port = config.first_port + (engine.random() % u64::from(span)) as u16;
-        let mut cm = Self {
+        let router = Router::new(device, port, resolver, config.max_path_mtu, deferred_mads)?;
+        Ok(Self {
             device,
             gsi,
             engine,
             ids: IdTable::new(ids, channels),
             groups,
-            resolver,
+            router,
             config,
-            port,
-            gid: Gid::ZERO,
             max_responder_resources: power(caps.log_max_ra_res_qp()),
             max_initiator_depth: power(caps.log_max_ra_req_qp()),
-            wait_head: NIL,
-            resolutions: 0,
             next_port,
             removed: false,
             trace: heapless::Deque::new(),
-            deferred_mads: DeferredMads::new(deferred_mads),
-        };
-        cm.refresh_port()?;
-        Ok(cm)
+        })
     }
 
     /// The device.
@@ -209,7 +199,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// The port, as it was when the manager was made.
     pub const fn port(&self) -> &PortAttr {
-        &self.port
+        self.router.port()
     }
 
     /// Settings of the engine, to be changed: those of all connections, and of the defence against floods. Connections that
@@ -240,7 +230,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// What finds neighbours.
     pub const fn resolver_mut(&mut self) -> &mut R {
-        &mut self.resolver
+        &mut self.router.resolver
     }
 
     /// The time on the platform's clock.
@@ -256,16 +246,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.remove();
             return Err(error.into());
         }
-        self.resolver.poll(now)?;
-        while let Some(change) = self.resolver.next_change() {
-            self.neighbour_changed(&change);
-        }
-        if self.wait_head != NIL {
-            self.ask_again(now);
-        }
+        self.router.poll(&mut self.ids, now)?;
         self.ask_for_groups(now);
-        for _ in 0..self.deferred_mads.len() {
-            if let Some(deferred) = self.deferred_mads.pop() {
+        for _ in 0..self.router.deferred_mads() {
+            if let Some(deferred) = self.router.next_deferred_mad() {
                 self.dispatch_mad(now, deferred);
             }
         }
@@ -287,11 +271,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before: a timer of a connection, a look
     /// at the device's health ([`Device::next_deadline`]), or soon, while an address is being resolved.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let waiting = self.wait_head != NIL || self.deferred_mads.len() > 0;
-        let waiting = waiting.then(|| now.saturating_add(SLICE));
         let deadlines = [
-            waiting,
-            self.resolver.next_deadline(),
+            self.router.next_deadline(now),
             self.engine.next_deadline(),
             self.device.next_deadline(),
         ];
@@ -335,7 +316,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             AsyncEvent::PortActive { .. }
             | AsyncEvent::LidChange { .. }
             | AsyncEvent::GidChange { .. }
-            | AsyncEvent::ClientReregister { .. } => self.port_changed(),
+            | AsyncEvent::ClientReregister { .. } => {
+                self.router.port_changed(self.device.platform().now())
+            }
             _ => {}
         }
     }
@@ -407,69 +390,26 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// to us, and would send again only after seconds.
     pub(crate) fn dispatch_mad(&mut self, now: Duration, deferred: DeferredMad) {
         let received = &deferred.received;
-        if self.is_infiniband() {
-            return self.dispatch_local_mad(now, received);
-        }
-        let (source, destination) = (received.source, received.destination);
-        let neighbour = match self.neighbour_of_stranger(now, destination, source) {
-            Ok(Some(neighbour)) => neighbour,
-            Ok(None) => return self.deferred_mads.push(now, deferred),
-            Err(error) => return log::debug!("no answer to {source}: {error}"),
-        };
-        let Some(address) = self.address_of(neighbour, received) else {
+        if self.router.is_infiniband() && received.mad[1] == SA_CLASS {
+            if self.router.handle_subnet_mad(&mut self.ids, now, received) {
+                self.ask_for_groups(now);
+            }
             return;
-        };
+        }
         let mad = &received.mad;
-        let taken = if self.names_a_stranger(destination, mad) {
-            self.engine
-                .refuse_request(&address, mad, RejectReason::INVALID_GID)
-        } else {
-            self.engine.handle_mad(now, &address, mad)
+        let taken = match self.router.way_back(now, received) {
+            WayBack::Found(address) => self.engine.handle_mad(now, &address, mad),
+            WayBack::Refuse(address) => {
+                self.engine
+                    .refuse_request(&address, mad, RejectReason::INVALID_GID)
+            }
+            WayBack::Pending => return self.router.defer(now, deferred),
+            WayBack::None => return,
         };
         if let Err(ignored) = taken {
-            log::debug!("from {source}: {ignored}");
+            let (source, lid) = (received.source, received.local.slid);
+            log::debug!("from {source}, LID {lid:#x}: {ignored}");
         }
-    }
-
-    /// Whether a MAD is a REQ whose GID, to which all else would be sent, lies where no way leads, such as a link's broadcast
-    /// address. Linux looks for a route there as well (`roce_resolve_route_from_path`).
-    pub(crate) fn names_a_stranger(&self, destination: IpAddr, mad: &[u8; MAD_LEN]) -> bool {
-        if mad[16..18] != (Attribute::Req as u16).to_be_bytes() {
-            return false;
-        }
-        let gid = Gid(Req::read(mad).primary_local_gid)
-            .to_ipv6()
-            .to_canonical();
-        gid != destination && !self.resolver.has_route(destination, gid)
-    }
-
-    /// The path back to the sender of a MAD.
-    pub(crate) fn address_of(
-        &self,
-        neighbour: Neighbour,
-        received: &gsi::Received,
-    ) -> Option<Address> {
-        let (source, destination) = (received.source, received.destination);
-        let Neighbour {
-            mac,
-            vlan,
-            hop_limit,
-        } = neighbour;
-        let index = self.gsi.gid_index(destination, vlan)?;
-        Some(Address {
-            local_gid: gsi::gid(destination).0,
-            remote_gid: gsi::gid(source).0,
-            remote_mac: mac,
-            pkey: if received.pkey == 0 {
-                0xffff
-            } else {
-                received.pkey
-            },
-            link: u32::from(index),
-            traffic_class: received.traffic_class,
-            hop_limit,
-            ..Address::default()
-        })
     }
 
     /// Sends what the engine and the resolver have to say.
@@ -483,14 +423,14 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 .to_ipv6()
                 .to_canonical();
             self.record_trace(true, transmit.repeated, peer, &mad);
-            let path = self.ah_attr(&transmit.address);
+            let path = self.router.ah_attr(&transmit.address);
             self.gsi.send(&path, &mad)?;
         }
-        while self.is_infiniband()
+        while self.router.is_infiniband()
             && self.gsi.can_send()?
-            && self.resolver.poll_transmit(now, &mut mad)
+            && self.router.resolver.poll_transmit(now, &mut mad)
         {
-            let path = self.ah_attr(&self.sa_address());
+            let path = self.router.ah_attr(&self.router.sa_address());
             self.gsi.send(&path, &mad)?;
         }
         Ok(())

@@ -1,7 +1,5 @@
 //! Connecting and disconnecting.
 
-use core::net::SocketAddr;
-
 use bareverbs_core::Platform;
 
 use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State, Transport};
@@ -17,28 +15,6 @@ use crate::rdma::types::{
 };
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// Writes the RDMA CM's header for a request from one address to another; how long it is. InfiniBand's addresses need none.
-    pub(crate) fn begin_request<const N: usize>(
-        &self,
-        local: SocketAddr,
-        peer: SocketAddr,
-        data: &mut [u8; N],
-    ) -> Result<usize, RdmaError> {
-        if self.is_infiniband() {
-            return Ok(0);
-        }
-        let header = CmaHeader {
-            source_port: local.port(),
-            source: local.ip(),
-            // A loopback address means nothing on the wire.
-            destination: self.own_for_loopback(peer.ip())?,
-        };
-        let mut bytes = [0; CmaHeader::LEN];
-        header.emit(&mut bytes)?;
-        data[..CmaHeader::LEN].copy_from_slice(&bytes);
-        Ok(CmaHeader::LEN)
-    }
-
     /// A depth that was asked for, against what the device can: EINVAL above it.
     fn depth(name: &'static str, asked: u8, max: u8) -> Result<u8, RdmaError> {
         match asked {
@@ -88,7 +64,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let param = param.copied().unwrap_or_default();
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        let start = self.begin_request(local, peer, &mut data)?;
+        let start = self.router.begin_request(local, peer, &mut data)?;
         fits(param.private_data.len(), data.len() - start)?;
         let end = start + param.private_data.len();
         data[start..end].copy_from_slice(param.private_data);

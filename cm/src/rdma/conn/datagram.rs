@@ -4,13 +4,13 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 use bareverbs_core::ah::AhAttr;
-use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
+use bareverbs_core::wc::Wc;
 
 use crate::engine::{Address, SidrEventKind, SidrId, SidrParams, SidrReply};
 use crate::mad::{Ece, SidrReq, SidrStatus};
 use crate::rdma::conn::events::Refusal;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::port::gsi::{self, GRH, addresses, ah_attr};
+use crate::rdma::port::gsi::GRH;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, fits};
 use crate::rdma::types::id::service_id;
@@ -41,7 +41,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NotBound);
         };
         let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
-        let start = self.begin_request(local, peer, &mut data)?;
+        let start = self.router.begin_request(local, peer, &mut data)?;
         let end = start + private_data.len();
         data[start..end].copy_from_slice(private_data);
         let now = self.now();
@@ -208,6 +208,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         data: &[u8],
     ) -> Result<(), SidrStatus> {
         let (header, user_data) = self
+            .router
             .open_request(&address, data)
             .map_err(|_| SidrStatus::REJECTED)?;
         let index = self
@@ -247,48 +248,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ///
     /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no way.
     pub fn ah_attr_from_wc(&mut self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
-        if self.is_infiniband() {
-            return self.ah_attr_from_local(wc, grh);
-        }
-        let header = header_kind(grh).filter(|_| wc.flags.contains(WcFlags::GRH));
-        let found = header.and_then(|kind| addresses(kind, grh));
-        let Some((source, destination, traffic_class)) = found else {
-            return Err(RdmaError::NoNetworkHeader);
-        };
-        let neighbour = self.neighbour(self.now(), destination, source)?;
-        let neighbour = neighbour.ok_or(RdmaError::WouldBlock)?;
-        let link = self
-            .gsi
-            .gid_index(destination, neighbour.vlan)
-            .ok_or(RdmaError::NoDevice(destination))?;
-        Ok(ah_attr(&Address {
-            local_gid: gsi::gid(destination).0,
-            remote_gid: gsi::gid(source).0,
-            remote_mac: neighbour.mac,
-            pkey: 0xffff,
-            link: u32::from(link),
-            traffic_class,
-            hop_limit: neighbour.hop_limit,
-            service_level: wc.sl,
-            ..Address::default()
-        }))
-    }
-}
-
-/// Which header the 40 bytes before a datagram hold. An IPv4 header lies in the last 20, and what comes before it may look like
-/// an IPv6 one, so that its check sum decides.
-fn header_kind(grh: &[u8; GRH]) -> Option<NetworkHeader> {
-    let ip = grh.last_chunk::<20>()?;
-    let sum: u32 = ip
-        .chunks_exact(2)
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    if ip[0] == 0x45 && (folded & 0xffff) + (folded >> 16) == 0xffff {
-        Some(NetworkHeader::Ipv4)
-    } else if grh[0] >> 4 == 6 {
-        Some(NetworkHeader::Ipv6)
-    } else {
-        None
+        let now = self.now();
+        self.router.ah_attr_from_wc(now, wc, grh)
     }
 }

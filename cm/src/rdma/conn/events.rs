@@ -6,8 +6,7 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 
 use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
-use crate::ip::is_unicast;
-use crate::mad::{CmaHeader, MadError, RejectReason};
+use crate::mad::{CmaHeader, RejectReason};
 use crate::rdma::id::slot::{Pending, Target};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
@@ -143,7 +142,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             Ok(params) => params.address,
             Err(_) => return Err(bad),
         };
-        let (header, user_data) = self.open_request(&address, data).map_err(|_| bad)?;
+        let (header, user_data) = self.router.open_request(&address, data).map_err(|_| bad)?;
         let index = self
             .accept_request(now, service, &header, address, Some(connection))
             .map_err(|refusal| match refusal {
@@ -170,14 +169,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         newcomer: Option<ConnectionId>,
     ) -> Result<usize, Refusal> {
         let port = service as u16;
-        // A wildcard listener stands for this device's addresses, not for any.
-        let ours = self.is_own(header.destination) && self.can_ask(header);
+        let ours = self.router.can_ask(header);
         let port_space = PortSpace::of_service(service).ok_or(Refusal::NoListener)?;
         let listener = self
             .find_listener(port_space, port, header.destination)
             .filter(|_| ours);
         let listener = listener.ok_or(Refusal::NoListener)?;
         let pkey_index = self
+            .router
             .pkey_index(address.pkey)
             .map_err(|_| Refusal::NoListener)?;
         self.make_room(now, listener, newcomer)?;
@@ -278,28 +277,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         self.discard(index);
         true
-    }
-
-    /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
-    /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a way to it from the destination.
-    fn can_ask(&self, header: &CmaHeader) -> bool {
-        self.is_infiniband()
-            || header.source == header.destination
-            || is_unicast(header.source)
-                && self.resolver.has_route(header.destination, header.source)
-    }
-
-    /// Who asks whom, and the application's part of the private data. InfiniBand's addresses are those of the path.
-    pub(crate) fn open_request<'b>(
-        &self,
-        address: &Address,
-        data: &'b [u8],
-    ) -> Result<(CmaHeader, &'b [u8]), MadError> {
-        if self.is_infiniband() {
-            let most = data.len().min(ACCEPT_PRIVATE_DATA_MAX);
-            return Ok((Self::ends_of(address), &data[..most]));
-        }
-        CmaHeader::parse(data)
     }
 
     /// A REP: brings the QP up and confirms.
@@ -426,7 +403,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             EventType::ConnectRequest | EventType::Established if slot.port_space.is_datagram() => {
                 UdEvent {
-                    ah_attr: self.ah_attr_at(&slot.route.address, slot.route.rate),
+                    ah_attr: self.router.ah_attr_at(&slot.route.address, slot.route.rate),
                     qp_num: slot.conn.remote_qpn,
                     qkey: slot.conn.remote_qkey,
                 }

@@ -23,7 +23,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         match self.ids[index].state {
             IdState::Idle => {
-                self.bind_addr(id, self.any_address(self.ids[index].port_space))?;
+                self.bind_addr(id, self.router.any_address(self.ids[index].port_space))?;
             }
             IdState::AddrBound => {}
             state => {

@@ -80,7 +80,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !group.is_multicast() {
             return Err(RdmaError::Host(HostError::NotAGroup(group)));
         }
-        if group.is_ipv4() != source.is_ipv4() && !self.is_infiniband() {
+        if group.is_ipv4() != source.is_ipv4() && !self.router.is_infiniband() {
             return Err(RdmaError::FamilyMismatch);
         }
         if self.group_of(id, group).is_some() {
@@ -92,13 +92,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             what: "multicast groups",
             capacity,
         })?;
-        if self.is_infiniband() {
+        if self.router.is_infiniband() {
             return self.join_by_asking(index, place, join);
         }
-        let (link, vlan) = self.own_entry(source).ok_or(RdmaError::NoDevice(source))?;
+        let (link, vlan) = self
+            .router
+            .own_entry(source)
+            .ok_or(RdmaError::NoDevice(source))?;
         let now = self.now();
         if !join.send_only {
-            self.resolver.join_group(now, group, vlan)?;
+            self.router.resolver.join_group(now, group, vlan)?;
         }
         let way = way_to(group);
         let mut slot = GroupSlot {
@@ -129,7 +132,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             Err(error) => {
                 if !join.send_only {
-                    self.resolver.leave_group(now, group, vlan)?;
+                    self.router.resolver.leave_group(now, group, vlan)?;
                 }
                 self.ids
                     .push_failure(index, EventType::MulticastError, error);
@@ -160,7 +163,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let pkey = slot.route.address.pkey;
         let membership = Membership {
             mgid: mgid(slot.port_space, join.group, pkey),
-            port_gid: self.gid.0,
+            port_gid: self.router.gid().0,
             pkey,
             qkey: UDP_QKEY,
             traffic_class: slot.options.tos,
@@ -172,7 +175,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let now = self.now();
         let until = now.saturating_add(JOINING);
-        self.resolver.join(now, &membership, until)?;
+        self.router.resolver.join(now, &membership, until)?;
         self.ids[index].events.failure = None;
         self.ids[index].conn.groups += 1;
         self.groups[place] = GroupSlot {
@@ -192,7 +195,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Looks what became of the groups that were asked for, and of those that were asked for again.
     pub(crate) fn ask_for_groups(&mut self, now: Duration) {
-        if !self.is_infiniband() {
+        if !self.router.is_infiniband() {
             return;
         }
         for place in 0..self.groups.len() {
@@ -204,7 +207,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             let Ok(index) = self.ids.index(owner) else {
                 continue;
             };
-            let outcome = match self.resolver.membership(now, &membership) {
+            let outcome = match self.router.resolver.membership(now, &membership) {
                 Ok(Some(record)) if joining => self.enter_group(index, place, &record),
                 Ok(None) if joining && now >= until => Err(RdmaError::TimedOut),
                 Ok(_) => continue,
@@ -233,7 +236,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let address = Address {
             remote_gid: record.mgid,
-            local_lid: self.port.lid,
+            local_lid: self.router.port().lid,
             remote_lid: record.mlid,
             flow_label: record.flow_label,
             traffic_class: record.traffic_class,
@@ -242,7 +245,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             service_level: record.sl,
             ..Address::default()
         };
-        let path = self.ah_attr_at(&address, record.rate);
+        let path = self.router.ah_attr_at(&address, record.rate);
         let slot = GroupSlot {
             path: AhAttr {
                 hop_limit: record.hop_limit,
@@ -293,13 +296,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.ids[index].conn.groups -= 1;
         let now = self.now();
         if let Some(membership) = membership {
-            self.resolver.leave(now, &membership);
+            self.router.resolver.leave(now, &membership);
             return self.flush(now);
         }
         if send_only {
             return Ok(());
         }
-        self.resolver.leave_group(now, group, vlan)
+        self.router.resolver.leave_group(now, group, vlan)
     }
 
     /// Leaves all groups of an id that goes.

@@ -34,7 +34,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
                 };
                 if self
                     .gsi
-                    .send(&self.ah_attr(&transmit.address), &mad)
+                    .send(&self.router.ah_attr(&transmit.address), &mad)
                     .is_err()
                 {
                     return;

@@ -122,7 +122,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             let _ = self.engine.sidr_release(now, sidr);
         }
         self.leave_groups(index);
-        self.stop_asking(index);
+        self.router.stop_asking(&mut self.ids, index);
         self.ids.leave_port(index);
         self.ids.unqueue(index);
         let target = self.ids[index].events.target;

@@ -5,6 +5,7 @@ use core::ops::{Deref, DerefMut};
 use bareverbs_core::Platform;
 
 use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Pending, Queue, Target};
+use crate::rdma::route::resolver::AddressChange;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{ChannelId, CmId, EventType};
 
@@ -235,6 +236,24 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
     pub(crate) fn push_failure(&mut self, index: usize, event: EventType, error: RdmaError) {
         self[index].events.failure = Some(error);
         self.push(index, event, -error.errno());
+    }
+
+    /// A peer is no longer where its connections send to: they will fail, and the application hears why
+    /// (`RDMA_CM_EVENT_ADDR_CHANGE`).
+    pub(crate) fn neighbour_changed(&mut self, change: &AddressChange) {
+        for index in 0..self.len() {
+            let slot = &self[index];
+            let connected = slot.used
+                && (slot.conn.id.is_some() || slot.conn.remote_qpn != 0)
+                && slot
+                    .route
+                    .peer
+                    .is_some_and(|peer| peer.ip() == change.address)
+                && change.mac != Some(slot.route.address.remote_mac);
+            if connected {
+                self.push(index, EventType::AddrChange, 0);
+            }
+        }
     }
 
     /// Takes the next event of a queue.

@@ -12,7 +12,7 @@ use bareverbs_core::qp::{
     SendOp, SendWr,
 };
 use bareverbs_core::wc::{NetworkHeader, WcFlags, WcStatus};
-use bareverbs_core::{Device, Gid, LinkLayer, Platform, Qpn, RoceVersion};
+use bareverbs_core::{Device, Gid, LinkLayer, Platform, Qpn};
 
 use crate::engine::Address;
 use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
@@ -336,11 +336,6 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             ..QpAttr::DEFAULT
         };
         let _ = self.qp.modify(&attr, QpAttrMask::STATE);
-    }
-
-    /// Index of the GID that answers for an address.
-    pub(crate) fn gid_index(&self, address: IpAddr, vlan: Option<u16>) -> Option<u16> {
-        self.device.find_gid(&gid(address), RoceVersion::V2, vlan)
     }
 }
 

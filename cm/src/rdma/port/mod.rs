@@ -2,5 +2,4 @@
 
 pub(crate) mod deferred;
 pub(crate) mod gsi;
-mod infiniband;
 pub(crate) mod shared;

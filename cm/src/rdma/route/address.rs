@@ -1,17 +1,15 @@
-//! Addresses: binding to them, resolving them, and the way there.
+//! The calls on addresses: binding to them, resolving them and the route, and asking for them.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
-use bareverbs_core::{Platform, RoceVersion};
+use bareverbs_core::Platform;
 
-use crate::ip::is_unicast;
-use crate::rdma::id::slot::NIL;
+use crate::mad::sa::PathRecord;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::port::gsi;
-use crate::rdma::route::resolver::{AddressChange, Neighbour, Resolution, Resolver};
+use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::sockaddr::SockAddr;
+use crate::rdma::types::sockaddr::{SockAddr, SockaddrIb};
 use crate::rdma::types::{CmId, EventType, IdState};
 
 const fn wildcard(like: IpAddr) -> IpAddr {
@@ -26,7 +24,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// InfiniBand. A wildcard address stands for all of the device's; port 0 for any free one.
     pub fn bind_addr(&mut self, id: CmId, address: impl Into<SockAddr>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        let (address, pkey) = self.inside(self.ids[index].port_space, address.into())?;
+        let (address, pkey) = self
+            .router
+            .inside(self.ids[index].port_space, address.into())?;
         self.bind(index, address, pkey)
     }
 
@@ -40,10 +40,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let ip = address.ip();
         let specific = !ip.is_unspecified() && !ip.is_loopback();
-        if specific && !self.is_own(ip) {
+        if specific && !self.router.is_own(ip) {
             return Err(RdmaError::NoDevice(ip));
         }
-        let pkey_index = self.pkey_index(pkey)?;
+        let pkey_index = self.router.pkey_index(pkey)?;
         let port = if address.port() == 0 {
             self.free_port(self.ids[index].port_space, ip)?
         } else {
@@ -81,8 +81,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let port_space = self.ids[index].port_space;
-        let (destination, pkey) = self.inside(port_space, destination.into())?;
-        let source = source.map(|source| self.inside(port_space, source.into()));
+        let (destination, pkey) = self.router.inside(port_space, destination.into())?;
+        let source = source.map(|source| self.router.inside(port_space, source.into()));
         let source = source.transpose()?;
         let (source, pkey) = match source {
             Some((source, pkey)) => (Some(source), pkey),
@@ -116,233 +116,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         slot.route.peer = Some(destination);
         slot.state = IdState::AddrQuery;
-        self.start_asking(now, index, timeout);
+        self.router.start_asking(&mut self.ids, now, index, timeout);
         self.complete(id)
-    }
-
-    fn start_asking(&mut self, now: Duration, index: usize, timeout: Duration) {
-        self.resolutions += 1;
-        let slot = &mut self.ids[index];
-        slot.route.resolve_seq = self.resolutions;
-        slot.route.deadline = now.saturating_add(timeout);
-        if !self.ask(now, index) {
-            let slot = &mut self.ids[index];
-            slot.links.waiting = true;
-            slot.links.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
-        }
-    }
-
-    /// Asks for the way of an id in `AddrQuery`, or for its path in `RouteQuery`. False if the answer is still to come.
-    fn ask(&mut self, now: Duration, index: usize) -> bool {
-        if self.ids[index].state == IdState::RouteQuery {
-            return self.ask_for_path(now, index);
-        }
-        let outcome = match self.find_way(now, index) {
-            Ok(true) => Ok(()),
-            Ok(false) if now < self.ids[index].route.deadline => return false,
-            Ok(false) => Err(RdmaError::TimedOut),
-            Err(error) => Err(error),
-        };
-        match outcome {
-            Ok(()) => {
-                self.ids[index].state = IdState::AddrResolved;
-                self.ids.push(index, EventType::AddrResolved, 0);
-            }
-            Err(error) => {
-                self.ids[index].state = IdState::AddrBound;
-                self.ids.push_failure(index, EventType::AddrError, error);
-            }
-        }
-        true
-    }
-
-    fn find_way(&mut self, now: Duration, index: usize) -> Result<bool, RdmaError> {
-        if self.is_infiniband() {
-            return self.find_gids(index).map(|()| true);
-        }
-        let slot = &self.ids[index];
-        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
-            return Err(RdmaError::NotBound);
-        };
-        let any_source = slot.route.any_source;
-        let destination = self.own_for_loopback(peer.ip())?;
-        let source = if any_source {
-            self.choose_source(destination)?
-        } else {
-            local.ip()
-        };
-        let Some(Neighbour {
-            mac,
-            vlan,
-            hop_limit,
-        }) = self.way(now, source, destination)?
-        else {
-            return Ok(false);
-        };
-        let Some(gid_index) = self.gsi.gid_index(source, vlan) else {
-            return Err(RdmaError::NoDevice(source));
-        };
-        let slot = &mut self.ids[index];
-        slot.route.local = Some(SocketAddr::new(source, local.port()));
-        slot.route.bound = true;
-        slot.route.address.local_gid = gsi::gid(source).0;
-        slot.route.address.remote_gid = gsi::gid(destination).0;
-        slot.route.address.remote_mac = mac;
-        slot.route.address.link = u32::from(gid_index);
-        slot.route.address.hop_limit = hop_limit;
-        slot.route.address.traffic_class = slot.options.tos;
-        slot.route.address.pkey = 0xffff;
-        Ok(true)
-    }
-
-    /// Loopback and wildcard destinations mean this device.
-    pub(crate) fn own_for_loopback(&self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
-        if destination.is_loopback() || destination.is_unspecified() {
-            self.first_own(destination)
-                .ok_or(RdmaError::NoDevice(destination))
-        } else {
-            Ok(destination)
-        }
-    }
-
-    /// The device's first address of the family, link-local only if that is what is wanted.
-    fn first_own(&self, like: IpAddr) -> Option<IpAddr> {
-        let link_local = |address: IpAddr| match address {
-            IpAddr::V4(address) => address.is_link_local(),
-            IpAddr::V6(address) => address.is_unicast_link_local(),
-        };
-        let mut fallback = None;
-        for (_, entry) in self.device.gid_table() {
-            let address = entry.gid.to_ipv6().to_canonical();
-            if entry.version != RoceVersion::V2 || address.is_ipv4() != like.is_ipv4() {
-                continue;
-            }
-            if link_local(address) == link_local(like) {
-                return Some(address);
-            }
-            fallback = fallback.or(Some(address));
-        }
-        fallback
-    }
-
-    fn choose_source(&mut self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
-        if self.is_own(destination) {
-            return Ok(destination);
-        }
-        self.resolver
-            .source_for(destination)
-            .or_else(|| self.first_own(destination))
-            .ok_or(RdmaError::NoDevice(destination))
-    }
-
-    /// As [`neighbour`](Self::neighbour), for who may want to send to a group as well.
-    fn way(
-        &mut self,
-        now: Duration,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<Option<Neighbour>, RdmaError> {
-        if destination.is_multicast() {
-            let vlan = self.own_entry(source).and_then(|(_, vlan)| vlan);
-            let way = crate::rdma::conn::group::way_to(destination);
-            return Ok(Some(Neighbour { vlan, ..way }));
-        }
-        self.neighbour(now, source, destination)
-    }
-
-    /// MAC, VLAN and hop limit on the way to `destination`; `None` if that is still being found out.
-    pub(crate) fn neighbour(
-        &mut self,
-        now: Duration,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<Option<Neighbour>, RdmaError> {
-        self.neighbour_by(R::resolve, now, source, destination)
-    }
-
-    /// The same for the answer to a MAD, whose source may be forged.
-    pub(crate) fn neighbour_of_stranger(
-        &mut self,
-        now: Duration,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<Option<Neighbour>, RdmaError> {
-        self.neighbour_by(R::resolve_stranger, now, source, destination)
-    }
-
-    fn neighbour_by(
-        &mut self,
-        resolve: fn(&mut R, Duration, IpAddr, IpAddr) -> Resolution,
-        now: Duration,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<Option<Neighbour>, RdmaError> {
-        if !is_unicast(destination) {
-            return Err(RdmaError::NetUnreachable(destination));
-        }
-        if source == destination {
-            return Ok(Some(Neighbour::new(self.port.mac)));
-        }
-        match resolve(&mut self.resolver, now, source, destination) {
-            Resolution::Found(neighbour) => Ok(Some(neighbour)),
-            Resolution::Pending => Ok(None),
-            // The device's own addresses need not be listed.
-            _ if self.is_own(destination) => Ok(Some(Neighbour::new(self.port.mac))),
-            Resolution::NoRoute => Err(RdmaError::NetUnreachable(destination)),
-            Resolution::NoAnswer => Err(RdmaError::HostUnreachable(destination)),
-        }
-    }
-
-    /// Asks again for every id that waits.
-    pub(crate) fn ask_again(&mut self, now: Duration) {
-        let mut at = core::mem::replace(&mut self.wait_head, NIL);
-        while let Some(slot) = self.ids.get_mut(at as usize) {
-            let next = slot.links.wait_next;
-            slot.links.waiting = false;
-            if !self.ask(now, at as usize) {
-                let slot = &mut self.ids[at as usize];
-                slot.links.waiting = true;
-                slot.links.wait_next = core::mem::replace(&mut self.wait_head, at);
-            }
-            at = next;
-        }
-    }
-
-    /// A peer is no longer where its connections send to: they will fail, and the application hears why
-    /// (`RDMA_CM_EVENT_ADDR_CHANGE`).
-    pub(crate) fn neighbour_changed(&mut self, change: &AddressChange) {
-        for index in 0..self.ids.len() {
-            let slot = &self.ids[index];
-            let connected = slot.used
-                && (slot.conn.id.is_some() || slot.conn.remote_qpn != 0)
-                && slot
-                    .route
-                    .peer
-                    .is_some_and(|peer| peer.ip() == change.address)
-                && change.mac != Some(slot.route.address.remote_mac);
-            if connected {
-                self.ids.push(index, EventType::AddrChange, 0);
-            }
-        }
-    }
-
-    pub(crate) fn stop_asking(&mut self, index: usize) {
-        if !core::mem::take(&mut self.ids[index].links.waiting) {
-            return;
-        }
-        let next = self.ids[index].links.wait_next;
-        if self.wait_head == index as u32 {
-            self.wait_head = next;
-            return;
-        }
-        let mut at = self.wait_head;
-        while let Some(slot) = self.ids.get_mut(at as usize) {
-            if slot.links.wait_next == index as u32 {
-                slot.links.wait_next = next;
-                return;
-            }
-            at = slot.links.wait_next;
-        }
     }
 
     /// Finds the path to the address that was resolved (`rdma_resolve_route`). On RoCE that needs no asking, on InfiniBand the
@@ -363,23 +138,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 max: 0,
             });
         }
-        if self.is_infiniband() {
+        if self.router.is_infiniband() {
             return self.resolve_path(id, timeout);
         }
-        let limit = self.config.max_path_mtu.number();
-        let mtu = self.port.active_mtu.number().min(limit);
         let slot = &mut self.ids[index];
-        let port =
-            |address: Option<SocketAddr>| u32::from(address.map_or(0, |address| address.port()));
-        slot.route.path_mtu = mtu;
-        // As Linux spreads flows: from the ports of both ends.
-        slot.route.address.flow_label =
-            (port(slot.route.local) * 31 + port(slot.route.peer)) & 0xf_ffff;
-        slot.route.address.traffic_class = slot.options.tos;
-        slot.route.address.service_level = 0;
-        if let Some(timeout) = slot.options.ack_timeout {
-            slot.route.packet_life_time = timeout.saturating_sub(1);
-        }
+        self.router.fill_path(slot);
         slot.state = IdState::RouteResolved;
         self.ids.push(index, EventType::RouteResolved, 0);
         self.complete(id)
@@ -387,13 +150,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     fn resolve_path(&mut self, id: CmId, timeout: Duration) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        if self.port.sm_lid == 0 {
+        if self.router.port().sm_lid == 0 {
             // There was no subnet manager yet when this was asked last.
-            self.refresh_port()?;
+            self.router.refresh_port()?;
         }
         let now = self.now();
         self.ids[index].state = IdState::RouteQuery;
-        self.start_asking(now, index, timeout);
+        self.router.start_asking(&mut self.ids, now, index, timeout);
         self.flush(now)?;
         self.complete(id)
     }
@@ -420,35 +183,47 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Local address on RoCE (`rdma_get_local_addr`).
     pub fn get_local_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
-        let ip = !self.is_infiniband();
+        let ip = !self.router.is_infiniband();
         Ok(self.ids.slot(id)?.route.local.filter(|_| ip))
     }
 
     /// The other end's address on RoCE (`rdma_get_peer_addr`).
     pub fn get_peer_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
-        let ip = !self.is_infiniband();
+        let ip = !self.router.is_infiniband();
         Ok(self.ids.slot(id)?.route.peer.filter(|_| ip))
     }
 
-    /// Index and VLAN of the GID of one of the device's addresses.
-    pub(crate) fn own_entry(&self, address: IpAddr) -> Option<(u16, Option<u16>)> {
-        if self.is_infiniband() {
-            return self.is_own_gid(address).then_some((0, None));
-        }
-        let gid = gsi::gid(address);
-        let mut table = self.device.gid_table();
-        table
-            .find(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
-            .map(|(index, entry)| (index, entry.vlan))
+    /// Local address of an id on InfiniBand (`rdma_get_local_addr`).
+    pub fn get_local_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
+        let slot = self.ids.slot(id)?;
+        Ok(self
+            .router
+            .outside(slot.route.local, slot.port_space, slot.route.address.pkey))
     }
 
-    /// Whether the device has this address.
-    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
-        if self.is_infiniband() {
-            return self.is_own_gid(address);
+    /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
+    pub fn get_peer_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
+        let slot = self.ids.slot(id)?;
+        Ok(self
+            .router
+            .outside(slot.route.peer, slot.port_space, slot.route.address.pkey))
+    }
+
+    /// The application has the path from elsewhere (`RDMA_OPTION_IB_PATH`), in place of `resolve_route`.
+    pub(crate) fn use_path(&mut self, id: CmId, path: &PathRecord) -> Result<(), RdmaError> {
+        let index = self.ids.index(id)?;
+        let state = self.ids[index].state;
+        if state != IdState::AddrResolved {
+            return Err(RdmaError::WrongState {
+                call: "set_option",
+                state,
+            });
         }
-        let gid = gsi::gid(address);
-        let mut table = self.device.gid_table();
-        table.any(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
+        if !self.router.is_infiniband() {
+            return Err(RdmaError::Unsupported("InfiniBand's paths on RoCE"));
+        }
+        self.router.take_path(&mut self.ids[index], path)?;
+        self.ids.push(index, EventType::RouteResolved, 0);
+        self.complete(id)
     }
 }

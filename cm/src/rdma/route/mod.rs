@@ -2,6 +2,11 @@
 
 pub(crate) mod address;
 pub(crate) mod addrinfo;
+mod infiniband;
 pub(crate) mod neighbours;
+mod request;
+mod resolve;
 pub(crate) mod resolver;
+pub(crate) mod router;
 pub(crate) mod subnet;
+pub(crate) mod way_back;

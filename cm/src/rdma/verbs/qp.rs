@@ -328,7 +328,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let attr = QpAttr {
             qp_state: QpState::Rtr,
             qp_access_flags: self.access(resources),
-            ah_attr: self.ah_attr_at(&params.address, params.rate),
+            ah_attr: self.router.ah_attr_at(&params.address, params.rate),
             path_mtu: Mtu::from_number(params.path_mtu).unwrap_or(Mtu::B256),
             dest_qp_num: Qpn::from_low_bits(params.dest_qpn),
             rq_psn: params.rq_psn,

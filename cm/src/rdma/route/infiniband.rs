@@ -1,23 +1,24 @@
 //! What is different on InfiniBand: addresses are GIDs, paths come from subnet administration, and messages find their way by
 //! LIDs.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
 use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
-use bareverbs_core::{Gid, LinkLayer, Mtu, Platform};
+use bareverbs_core::{Gid, Mtu, Platform};
 
 use crate::engine::Address;
-use crate::mad::sa::{PathRecord, SA_CLASS};
-use crate::rdma::id::slot::NIL;
-use crate::rdma::manager::RdmaCm;
+use crate::mad::sa::PathRecord;
+use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi::{self, GRH, Received};
 use crate::rdma::route::resolver::{Attempt, PathQuery, Resolver};
+use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::sockaddr::{ANY_GID, DEFAULT_PKEY, SockAddr, SockaddrIb};
-use crate::rdma::types::{CmId, EventType, IdState, PortSpace};
+use crate::rdma::types::{EventType, IdState, PortSpace};
 use crate::sa::check_path_fields;
 
 /// For answers to what came with a global header.
@@ -51,39 +52,7 @@ fn static_rate(rate: u8, port_mbps: u32, supported: u16) -> u8 {
         .map_or(0, |(_, code)| code)
 }
 
-impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
-    /// The bits of the port's LID that tell its paths apart.
-    const fn path_mask(&self) -> u16 {
-        let lmc = if self.port.lmc < 8 { self.port.lmc } else { 7 };
-        (1 << lmc) - 1
-    }
-
-    /// The path as the device wants it.
-    pub(crate) fn ah_attr(&self, address: &Address) -> AhAttr {
-        let attr = gsi::ah_attr(address);
-        if address.remote_lid == 0 {
-            return attr;
-        }
-        AhAttr {
-            // GIDs only on paths that need a global route header.
-            dgid: if address.hop_limit > 0 {
-                attr.dgid
-            } else {
-                Gid::ZERO
-            },
-            dlid: address.remote_lid,
-            src_path_bits: (address.local_lid & self.path_mask()) as u8,
-            ..attr
-        }
-    }
-}
-
-impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// Whether ids have GIDs for addresses here.
-    pub(crate) fn is_infiniband(&self) -> bool {
-        cfg!(feature = "infiniband") && self.port.link_layer == LinkLayer::InfiniBand
-    }
-
+impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     /// An address as ids keep it, and its partition.
     pub(crate) fn inside(
         &self,
@@ -109,19 +78,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    /// Local address of an id on InfiniBand (`rdma_get_local_addr`).
-    pub fn get_local_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
-        let slot = self.ids.slot(id)?;
-        Ok(self.outside(slot.route.local, slot.port_space, slot.route.address.pkey))
-    }
-
-    /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
-    pub fn get_peer_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
-        let slot = self.ids.slot(id)?;
-        Ok(self.outside(slot.route.peer, slot.port_space, slot.route.address.pkey))
-    }
-
-    fn outside(
+    /// An address of an id as the application has it; `None` on RoCE.
+    pub(crate) fn outside(
         &self,
         address: Option<SocketAddr>,
         port_space: PortSpace,
@@ -146,8 +104,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// The way of an id to its peer's GID, as far as it is known without asking anybody.
-    pub(crate) fn find_gids(&mut self, index: usize) -> Result<(), RdmaError> {
-        let slot = &self.ids[index];
+    pub(super) fn find_gids(&self, slot: &mut IdSlot<'_, P>) -> Result<(), RdmaError> {
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
@@ -158,7 +115,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             ip => ip,
         };
         let pkey_index = self.pkey_index(slot.route.address.pkey)?;
-        let slot = &mut self.ids[index];
         slot.route.local = Some(SocketAddr::new(own, local.port()));
         slot.route.bound = true;
         slot.route.pkey_index = pkey_index;
@@ -169,8 +125,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Looks for the path of an id in `RouteQuery`. False if the answer is still to come.
-    pub(crate) fn ask_for_path(&mut self, now: Duration, index: usize) -> bool {
-        let slot = &self.ids[index];
+    pub(super) fn ask_for_path(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        now: Duration,
+        index: usize,
+    ) -> bool {
+        let slot = &ids[index];
         let query = PathQuery {
             sgid: slot.route.address.local_gid,
             dgid: slot.route.address.remote_gid,
@@ -184,31 +145,33 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (seq, until) = (slot.route.resolve_seq, slot.route.deadline);
         let attempt = Attempt { seq, until };
         let outcome = match self.resolver.find_path(now, &query, attempt) {
-            Ok(Some(path)) => self.take_path(index, &path),
+            Ok(Some(path)) => self.take_path(&mut ids[index], &path),
             Ok(None) if now < until => return false,
             Ok(None) => Err(RdmaError::TimedOut),
             Err(error) => Err(error),
         };
         match outcome {
-            Ok(()) => self.ids.push(index, EventType::RouteResolved, 0),
+            Ok(()) => ids.push(index, EventType::RouteResolved, 0),
             Err(error) => {
-                self.ids[index].state = IdState::AddrResolved;
-                self.ids.push_failure(index, EventType::RouteError, error);
+                ids[index].state = IdState::AddrResolved;
+                ids.push_failure(index, EventType::RouteError, error);
             }
         }
         true
     }
 
-    fn take_path(&mut self, index: usize, path: &PathRecord) -> Result<(), RdmaError> {
+    /// Gives an id the path that subnet administration, or the application, has for it.
+    pub(crate) fn take_path(
+        &self,
+        slot: &mut IdSlot<'_, P>,
+        path: &PathRecord,
+    ) -> Result<(), RdmaError> {
         check_path_fields(path)?;
         let slid = path.slid & !self.path_mask();
         if slid != self.port.lid & !self.path_mask() {
             return Err(RdmaError::NotOurLid(path.slid));
         }
-        let limit = self.config.max_path_mtu.number();
-        let limit = self.port.active_mtu.number().min(limit);
-        let slot = &mut self.ids[index];
-        slot.route.path_mtu = path.mtu.min(limit).max(Mtu::B256.number());
+        slot.route.path_mtu = path.mtu.min(self.max_path_mtu()).max(Mtu::B256.number());
         slot.route.rate = path.rate;
         slot.route.packet_life_time = path.packet_life_time;
         slot.route.address.local_lid = path.slid;
@@ -221,25 +184,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// The application has the path from elsewhere (`RDMA_OPTION_IB_PATH`), in place of `resolve_route`.
-    pub(crate) fn use_path(&mut self, id: CmId, path: &PathRecord) -> Result<(), RdmaError> {
-        let index = self.ids.index(id)?;
-        let state = self.ids[index].state;
-        if state != IdState::AddrResolved {
-            return Err(RdmaError::WrongState {
-                call: "set_option",
-                state,
-            });
-        }
-        if !self.is_infiniband() {
-            return Err(RdmaError::Unsupported("InfiniBand's paths on RoCE"));
-        }
-        self.take_path(index, path)?;
-        self.ids.push(index, EventType::RouteResolved, 0);
-        self.complete(id)
-    }
-
-    /// The same at a rate in the IBTA's code.
+    /// The path as the device wants it, at a rate in the IBTA's code.
     pub(crate) fn ah_attr_at(&self, address: &Address, rate: u8) -> AhAttr {
         let supported = self.device.capabilities().hca.stat_rate_support();
         let limited = address.remote_lid != 0;
@@ -265,28 +210,27 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    /// A MAD that came to the QP1 of an InfiniBand port.
-    pub(crate) fn dispatch_local_mad(&mut self, now: Duration, received: &Received) {
-        let from = received.local;
-        if received.mad[1] == SA_CLASS {
-            if from.slid != self.port.sm_lid {
-                return log::debug!("LID {:#x} is not subnet administration", from.slid);
-            }
-            self.resolver.handle_mad(now, &received.mad);
-            if self.wait_head != NIL {
-                self.ask_again(now);
-            }
-            self.ask_for_groups(now);
-            return;
+    /// Takes a MAD of subnet administration's class. False if it did not come from there, and was dropped.
+    pub(crate) fn handle_subnet_mad(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        now: Duration,
+        received: &Received,
+    ) -> bool {
+        let from = received.local.slid;
+        if from != self.port.sm_lid {
+            log::debug!("LID {from:#x} is not subnet administration");
+            return false;
         }
-        let address = self.back_to(received);
-        if let Err(ignored) = self.engine.handle_mad(now, &address, &received.mad) {
-            log::debug!("from LID {:#x}: {ignored}", from.slid);
+        self.resolver.handle_mad(now, &received.mad);
+        if self.wait_head != NIL {
+            self.ask_again(ids, now);
         }
+        true
     }
 
-    /// The way back to who sent a datagram.
-    pub(crate) fn ah_attr_from_local(&self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
+    /// The way back to the sender of a datagram.
+    pub(super) fn ah_attr_from_local(&self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
         let global = wc.flags.contains(WcFlags::GRH);
         let found = gsi::addresses(NetworkHeader::Grh, grh).filter(|_| global);
         if global && found.is_none() {
@@ -304,7 +248,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }))
     }
 
-    fn back_to(&self, received: &Received) -> Address {
+    /// The way back to the sender of a MAD.
+    pub(super) fn way_back_by_lid(&self, received: &Received) -> Address {
         let from = received.local;
         Address {
             local_gid: self.gid.0,
@@ -321,41 +266,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             service_level: from.service_level,
             ..Address::default()
         }
-    }
-
-    /// The two ends of a request that has no header of the RDMA CM: those of its path.
-    pub(crate) fn ends_of(address: &Address) -> crate::mad::CmaHeader {
-        let ip = |gid| IpAddr::V6(Ipv6Addr::from_octets(gid));
-        crate::mad::CmaHeader {
-            source_port: 0,
-            source: ip(address.remote_gid),
-            destination: ip(address.local_gid),
-        }
-    }
-
-    /// Asks the device for the port's LID, the subnet manager's, and the GID.
-    pub(crate) fn refresh_port(&mut self) -> Result<(), RdmaError> {
-        if self.is_infiniband() {
-            self.port = self.device.query_port()?;
-            self.gid = self.device.query_infiniband_gid(0)?;
-        }
-        Ok(())
-    }
-
-    /// Something of the port or its subnet is not as it was.
-    pub(crate) fn port_changed(&mut self) {
-        if !self.is_infiniband() {
-            return;
-        }
-        if let Err(error) = self.refresh_port() {
-            return log::warn!("the port does not say how it is: {error}");
-        }
-        self.resolver.subnet_changed(self.now());
-    }
-
-    /// Whether this is the device's address.
-    pub(crate) fn is_own_gid(&self, address: IpAddr) -> bool {
-        address != ANY_GID && gsi::gid(address) == self.gid
     }
 }
 

@@ -1,0 +1,241 @@
+//! The way from an id to its peer: asking the resolver, at once and again, until it has an answer.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+
+use crate::ip::is_unicast;
+use crate::rdma::conn::group::way_to;
+use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::id::table::IdTable;
+use crate::rdma::port::gsi;
+use crate::rdma::route::resolver::{Neighbour, Resolution, Resolver};
+use crate::rdma::route::router::Router;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{EventType, IdState};
+
+impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
+    /// Drives the resolver: ids that were connected to a neighbour which is not where it was hear of it, and those that wait
+    /// ask again.
+    pub(crate) fn poll(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        now: Duration,
+    ) -> Result<(), RdmaError> {
+        self.resolver.poll(now)?;
+        while let Some(change) = self.resolver.next_change() {
+            ids.neighbour_changed(&change);
+        }
+        if self.wait_head != NIL {
+            self.ask_again(ids, now);
+        }
+        Ok(())
+    }
+
+    /// Begins to ask for the way of an id in `AddrQuery`, or for its path in `RouteQuery`. The id's event says what came of
+    /// it; until then the id waits, and [`ask_again`](Self::ask_again) asks for it.
+    pub(crate) fn start_asking(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        now: Duration,
+        index: usize,
+        timeout: Duration,
+    ) {
+        self.resolutions += 1;
+        let slot = &mut ids[index];
+        slot.route.resolve_seq = self.resolutions;
+        slot.route.deadline = now.saturating_add(timeout);
+        if !self.ask(ids, now, index) {
+            let slot = &mut ids[index];
+            slot.links.waiting = true;
+            slot.links.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
+        }
+    }
+
+    /// Asks again for every id that waits.
+    pub(super) fn ask_again(&mut self, ids: &mut IdTable<'_, '_, P>, now: Duration) {
+        let mut at = core::mem::replace(&mut self.wait_head, NIL);
+        while let Some(slot) = ids.get_mut(at as usize) {
+            let next = slot.links.wait_next;
+            slot.links.waiting = false;
+            if !self.ask(ids, now, at as usize) {
+                let slot = &mut ids[at as usize];
+                slot.links.waiting = true;
+                slot.links.wait_next = core::mem::replace(&mut self.wait_head, at);
+            }
+            at = next;
+        }
+    }
+
+    /// An id waits no more.
+    pub(crate) fn stop_asking(&mut self, ids: &mut IdTable<'_, '_, P>, index: usize) {
+        if !core::mem::take(&mut ids[index].links.waiting) {
+            return;
+        }
+        let next = ids[index].links.wait_next;
+        if self.wait_head == index as u32 {
+            self.wait_head = next;
+            return;
+        }
+        let mut at = self.wait_head;
+        while let Some(slot) = ids.get_mut(at as usize) {
+            if slot.links.wait_next == index as u32 {
+                slot.links.wait_next = next;
+                return;
+            }
+            at = slot.links.wait_next;
+        }
+    }
+
+    /// Asks for the way of an id in `AddrQuery`, or for its path in `RouteQuery`. False if the answer is still to come.
+    fn ask(&mut self, ids: &mut IdTable<'_, '_, P>, now: Duration, index: usize) -> bool {
+        if ids[index].state == IdState::RouteQuery {
+            return self.ask_for_path(ids, now, index);
+        }
+        let outcome = match self.find_way(ids, now, index) {
+            Ok(true) => Ok(()),
+            Ok(false) if now < ids[index].route.deadline => return false,
+            Ok(false) => Err(RdmaError::TimedOut),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {
+                ids[index].state = IdState::AddrResolved;
+                ids.push(index, EventType::AddrResolved, 0);
+            }
+            Err(error) => {
+                ids[index].state = IdState::AddrBound;
+                ids.push_failure(index, EventType::AddrError, error);
+            }
+        }
+        true
+    }
+
+    fn find_way(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        now: Duration,
+        index: usize,
+    ) -> Result<bool, RdmaError> {
+        if self.is_infiniband() {
+            return self.find_gids(&mut ids[index]).map(|()| true);
+        }
+        let slot = &ids[index];
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let any_source = slot.route.any_source;
+        let destination = self.own_for_loopback(peer.ip())?;
+        let source = if any_source {
+            self.choose_source(destination)?
+        } else {
+            local.ip()
+        };
+        let Some(Neighbour {
+            mac,
+            vlan,
+            hop_limit,
+        }) = self.way(now, source, destination)?
+        else {
+            return Ok(false);
+        };
+        let Some(gid_index) = self.gid_index(source, vlan) else {
+            return Err(RdmaError::NoDevice(source));
+        };
+        let slot = &mut ids[index];
+        slot.route.local = Some(SocketAddr::new(source, local.port()));
+        slot.route.bound = true;
+        slot.route.address.local_gid = gsi::gid(source).0;
+        slot.route.address.remote_gid = gsi::gid(destination).0;
+        slot.route.address.remote_mac = mac;
+        slot.route.address.link = u32::from(gid_index);
+        slot.route.address.hop_limit = hop_limit;
+        slot.route.address.traffic_class = slot.options.tos;
+        slot.route.address.pkey = 0xffff;
+        Ok(true)
+    }
+
+    /// The rest of an id's path on RoCE, for which nothing has to be asked.
+    pub(crate) fn fill_path(&self, slot: &mut IdSlot<'_, P>) {
+        let port =
+            |address: Option<SocketAddr>| u32::from(address.map_or(0, |address| address.port()));
+        slot.route.path_mtu = self.max_path_mtu();
+        // As Linux spreads flows: from the ports of both ends.
+        slot.route.address.flow_label =
+            (port(slot.route.local) * 31 + port(slot.route.peer)) & 0xf_ffff;
+        slot.route.address.traffic_class = slot.options.tos;
+        slot.route.address.service_level = 0;
+        if let Some(timeout) = slot.options.ack_timeout {
+            slot.route.packet_life_time = timeout.saturating_sub(1);
+        }
+    }
+
+    fn choose_source(&mut self, destination: IpAddr) -> Result<IpAddr, RdmaError> {
+        if self.is_own(destination) {
+            return Ok(destination);
+        }
+        self.resolver
+            .source_for(destination)
+            .or_else(|| self.first_own(destination))
+            .ok_or(RdmaError::NoDevice(destination))
+    }
+
+    /// As [`neighbour`](Self::neighbour), for an id that may send to a group as well.
+    fn way(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        if destination.is_multicast() {
+            let vlan = self.own_entry(source).and_then(|(_, vlan)| vlan);
+            let way = way_to(destination);
+            return Ok(Some(Neighbour { vlan, ..way }));
+        }
+        self.neighbour(now, source, destination)
+    }
+
+    /// MAC, VLAN and hop limit on the way to `destination`; `None` if that is still being found out.
+    pub(super) fn neighbour(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        self.neighbour_by(R::resolve, now, source, destination)
+    }
+
+    /// The same for the answer to a MAD, whose source may be forged.
+    pub(super) fn neighbour_of_stranger(
+        &mut self,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        self.neighbour_by(R::resolve_stranger, now, source, destination)
+    }
+
+    fn neighbour_by(
+        &mut self,
+        resolve: fn(&mut R, Duration, IpAddr, IpAddr) -> Resolution,
+        now: Duration,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<Option<Neighbour>, RdmaError> {
+        if !is_unicast(destination) {
+            return Err(RdmaError::NetUnreachable(destination));
+        }
+        if source == destination {
+            return Ok(Some(Neighbour::new(self.port.mac)));
+        }
+        match resolve(&mut self.resolver, now, source, destination) {
+            Resolution::Found(neighbour) => Ok(Some(neighbour)),
+            Resolution::Pending => Ok(None),
+            // The device's own addresses need not be listed.
+            _ if self.is_own(destination) => Ok(Some(Neighbour::new(self.port.mac))),
+            Resolution::NoRoute => Err(RdmaError::NetUnreachable(destination)),
+            Resolution::NoAnswer => Err(RdmaError::HostUnreachable(destination)),
+        }
+    }
+}
