@@ -1,27 +1,23 @@
 //! The manager: what it is made of, and the loop that drives it.
 
 use core::fmt;
-use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr, VectorSet};
 
 use crate::engine::{self, Engine};
 use crate::mad::sa::SA_CLASS;
-use crate::mad::{Attribute, DATA, MAD_LEN, RejectReason};
+use crate::mad::{MAD_LEN, RejectReason};
 use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::slot::{IdSlot, Storage};
-use crate::rdma::id::table::IdTable;
+use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::port::deferred::DeferredMad;
 use crate::rdma::port::gsi::GsiPort;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::route::router::Router;
 use crate::rdma::route::way_back::WayBack;
+use crate::rdma::types::TraceEntry;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::{EventType, TraceEntry};
-
-/// Messages that the trace holds until they are fetched.
-const TRACE: usize = 64;
 
 /// Settings of a manager.
 #[derive(Debug, Clone, Copy)]
@@ -121,9 +117,6 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) config: Config,
     pub(crate) max_responder_resources: u8,
     pub(crate) max_initiator_depth: u8,
-    pub(crate) next_port: u16,
-    pub(crate) removed: bool,
-    pub(crate) trace: heapless::Deque<TraceEntry, TRACE>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -161,7 +154,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         engine_config.max_mtu = port.active_mtu.number();
         engine_config.ack_delay = caps.local_ca_ack_delay();
         // QP1 first: without it there is nothing to manage.
-        let gsi = GsiPort::open(device, config.gsi_depth)?;
+        let gsi = GsiPort::open(device, config.gsi_depth, config.trace)?;
         groups.fill(GroupSlot::EMPTY);
         let mut engine = Engine::new(
             engine_config,
@@ -174,21 +167,22 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             },
         );
         let span = u32::from(config.last_port.saturating_sub(config.first_port)) + 1;
-        let next_port = config.first_port + (engine.random() % u64::from(span)) as u16;
+        let ports = PortRange {
+            first: config.first_port.max(1),
+            last: config.last_port,
+            next: config.first_port + (engine.random() % u64::from(span)) as u16,
+        };
         let router = Router::new(device, port, resolver, config.max_path_mtu, deferred_mads)?;
         Ok(Self {
             device,
             gsi,
             engine,
-            ids: IdTable::new(ids, channels),
+            ids: IdTable::new(ids, channels, ports),
             groups,
             router,
             config,
             max_responder_resources: power(caps.log_max_ra_res_qp()),
             max_initiator_depth: power(caps.log_max_ra_req_qp()),
-            next_port,
-            removed: false,
-            trace: heapless::Deque::new(),
         })
     }
 
@@ -243,7 +237,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// has returned raises one.
     pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
         if let Err(error) = self.device.poll() {
-            self.remove();
+            self.ids.remove();
             return Err(error.into());
         }
         self.router.poll(&mut self.ids, now)?;
@@ -312,7 +306,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                     self.process_events(self.now());
                 }
             }
-            AsyncEvent::DeviceFatal(_) => self.remove(),
+            AsyncEvent::DeviceFatal(_) => self.ids.remove(),
             AsyncEvent::PortActive { .. }
             | AsyncEvent::LidChange { .. }
             | AsyncEvent::GidChange { .. }
@@ -323,60 +317,14 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
     }
 
-    /// The device is lost: every id has one event of it, and can only be destroyed after.
-    pub(crate) fn remove(&mut self) {
-        if core::mem::replace(&mut self.removed, true) {
-            return;
-        }
-        for index in 0..self.ids.len() {
-            if self.ids[index].used {
-                self.ids.push(index, EventType::DeviceRemoval, 0);
-            }
-        }
-    }
-
     /// The next message of the trace, oldest first; the oldest ones are lost when they are not fetched.
     pub fn next_trace(&mut self) -> Option<TraceEntry> {
-        self.trace.pop_front()
-    }
-
-    pub(crate) fn record_trace(
-        &mut self,
-        sent: bool,
-        repeated: bool,
-        peer: IpAddr,
-        mad: &[u8; MAD_LEN],
-    ) {
-        if !self.config.trace {
-            return;
-        }
-        let id = u16::from_be_bytes([mad[16], mad[17]]);
-        let Some(message) = Attribute::from_id(id) else {
-            return;
-        };
-        let word = |at: usize| u32::from_be_bytes([mad[at], mad[at + 1], mad[at + 2], mad[at + 3]]);
-        let entry = TraceEntry {
-            time: self.now(),
-            sent,
-            message,
-            repeated,
-            peer,
-            local_comm_id: word(DATA),
-            remote_comm_id: match message {
-                Attribute::Req | Attribute::SidrReq | Attribute::SidrRep => 0,
-                _ => word(DATA + 4),
-            },
-        };
-        if self.trace.is_full() {
-            self.trace.pop_front();
-        }
-        let _ = self.trace.push_back(entry);
+        self.gsi.trace.pop()
     }
 
     /// Hands what arrived on QP1 to the engine.
     pub(crate) fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
         while let Some(received) = self.gsi.receive()? {
-            self.record_trace(false, false, received.source, &received.mad);
             let since = now;
             self.dispatch_mad(now, DeferredMad { received, since });
             // A burst must not fill the ring of answers.
@@ -419,12 +367,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             let Some(transmit) = self.engine.poll_transmit(now, &mut mad) else {
                 break;
             };
-            let peer = bareverbs_core::Gid(transmit.address.remote_gid)
-                .to_ipv6()
-                .to_canonical();
-            self.record_trace(true, transmit.repeated, peer, &mad);
             let path = self.router.ah_attr(&transmit.address);
-            self.gsi.send(&path, &mad)?;
+            self.gsi.send_message(&path, &transmit, &mad)?;
         }
         while self.router.is_infiniband()
             && self.gsi.can_send()?

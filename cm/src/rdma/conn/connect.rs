@@ -120,7 +120,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.events.private_len = param.private_data.len() as u8;
         slot.events.private_event = None;
         slot.conn.stale_retries = self.config.stale_retries;
-        self.give_timers(index);
+        self.ids[index].give_timers(&mut self.engine);
         self.flush(now)?;
         self.complete(id)
     }
@@ -214,7 +214,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return self.refuse_service(index, private_data);
         }
         fits(private_data.len(), REJECT_PRIVATE_DATA_MAX)?;
-        let connection = self.connection(index, "reject")?;
+        let connection = self.ids.connection(index, "reject")?;
         let now = self.now();
         self.engine
             .reject(now, connection, reason, &[], private_data)?;
@@ -228,7 +228,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if self.ids[index].objects.qp.is_some() {
             return Err(RdmaError::QpExists);
         }
-        let connection = self.connection(index, "establish")?;
+        let connection = self.ids.connection(index, "establish")?;
         self.engine.ready(connection, &[])?;
         self.flush(self.now())
     }
@@ -237,7 +237,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// EISCONN if it is established already.
     pub fn notify(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        let connection = self.connection(index, "notify")?;
+        let connection = self.ids.connection(index, "notify")?;
         if !self.engine.notify_established(connection)? {
             return Err(RdmaError::AlreadyConnected);
         }
@@ -249,7 +249,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// end, if that did not come first. What follows is `Disconnected`, and later `TimewaitExit`.
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        let connection = self.connection(index, "disconnect")?;
+        let connection = self.ids.connection(index, "disconnect")?;
         self.flush_qp(index);
         let now = self.now();
         match self.engine.state(connection)? {
@@ -270,22 +270,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.complete_disconnect(id)
     }
 
-    /// The engine's connection of an id.
-    pub(crate) fn connection(
-        &self,
-        index: usize,
-        call: &'static str,
-    ) -> Result<ConnectionId, RdmaError> {
-        let slot = &self.ids[index];
-        slot.conn.id.ok_or(RdmaError::WrongState {
-            call,
-            state: slot.state,
-        })
-    }
-
     /// The same, of an id that has to answer a request.
     fn unanswered(&self, index: usize, call: &'static str) -> Result<ConnectionId, RdmaError> {
-        let connection = self.connection(index, call)?;
+        let connection = self.ids.connection(index, call)?;
         let slot = &self.ids[index];
         let waits = matches!(
             self.engine.state(connection)?,

@@ -9,6 +9,7 @@ use bareverbs_core::wc::Wc;
 use crate::engine::{Address, SidrEventKind, SidrId, SidrParams, SidrReply};
 use crate::mad::{Ece, SidrReq, SidrStatus};
 use crate::rdma::conn::events::Refusal;
+use crate::rdma::id::table::IdTable;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi::GRH;
 use crate::rdma::route::resolver::Resolver;
@@ -69,7 +70,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         index: usize,
         param: Option<&ConnParam<'_>>,
     ) -> Result<(), RdmaError> {
-        let sidr = self.asked(index, "accept")?;
+        let sidr = self.ids.asked(index, "accept")?;
         let slot = &self.ids[index];
         let qpn = match (&slot.objects.qp, param) {
             (Some(qp), _) => qp.qpn().number(),
@@ -99,24 +100,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         private_data: &[u8],
     ) -> Result<(), RdmaError> {
         fits(private_data.len(), UD_ACCEPT_PRIVATE_DATA_MAX)?;
-        let sidr = self.asked(index, "reject")?;
+        let sidr = self.ids.asked(index, "reject")?;
         let now = self.now();
         self.engine
             .sidr_reject(now, sidr, SidrStatus::REJECTED, &[], private_data)?;
         self.ids[index].conn.sidr = None;
         self.flush(now)
-    }
-
-    /// The question that an id has to answer.
-    fn asked(&self, index: usize, call: &'static str) -> Result<SidrId, RdmaError> {
-        let slot = &self.ids[index];
-        slot.conn
-            .sidr
-            .filter(|_| slot.conn.passive)
-            .ok_or(RdmaError::WrongState {
-                call,
-                state: slot.state,
-            })
     }
 
     /// Acts on what the engine reports of datagram services.
@@ -183,10 +172,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Request { .. } => {}
                 Outcome::Resolved { qpn, qkey, ece } => {
                     self.ids[index].conn.remote_ece = ece;
-                    self.on_service(index, qpn, qkey, data);
+                    self.ids.on_service(index, qpn, qkey, data);
                 }
                 Outcome::Refused(status) => {
-                    self.store_private_data(index, EventType::Unreachable, data);
+                    self.ids
+                        .store_private_data(index, EventType::Unreachable, data);
                     self.ids[index].events.failure = Some(RdmaError::ServiceRefused(status));
                     self.ids
                         .push(index, EventType::Unreachable, i32::from(status.0));
@@ -218,18 +208,30 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Refusal::NoRoom | Refusal::Later => SidrStatus::NO_QP,
             })?;
         self.ids[index].conn.sidr = Some(sidr);
-        self.store_private_data(index, EventType::ConnectRequest, user_data);
+        self.ids
+            .store_private_data(index, EventType::ConnectRequest, user_data);
         self.ids.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
 
+    /// The way back to who sent a datagram (`ibv_init_ah_from_wc`): `wc` is its completion, `grh` the
+    /// first 40 bytes of where it was received. The QP there is `wc.src_qp`.
+    ///
+    /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no way.
+    pub fn ah_attr_from_wc(&mut self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
+        let now = self.now();
+        self.router.ah_attr_from_wc(now, wc, grh)
+    }
+}
+
+impl<P: Platform> IdTable<'_, '_, P> {
     /// A SIDR_REP with a QP.
     fn on_service(&mut self, index: usize, qpn: u32, qkey: u32, data: &[u8]) {
-        let slot = &mut self.ids[index];
+        let slot = &mut self[index];
         if slot.conn.qkey != 0 && slot.conn.qkey != qkey {
             let ours = slot.conn.qkey;
             let theirs = qkey;
-            self.ids.push_failure(
+            self.push_failure(
                 index,
                 EventType::AddrError,
                 RdmaError::WrongQkey { ours, theirs },
@@ -240,15 +242,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.remote_qpn = qpn;
         slot.conn.remote_qkey = qkey;
         self.store_private_data(index, EventType::Established, data);
-        self.ids.push(index, EventType::Established, 0);
-    }
-
-    /// The way back to who sent a datagram (`ibv_init_ah_from_wc`): `wc` is its completion, `grh` the
-    /// first 40 bytes of where it was received. The QP there is `wc.src_qp`.
-    ///
-    /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no way.
-    pub fn ah_attr_from_wc(&mut self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
-        let now = self.now();
-        self.router.ah_attr_from_wc(now, wc, grh)
+        self.push(index, EventType::Established, 0);
     }
 }

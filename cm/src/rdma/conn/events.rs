@@ -96,7 +96,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
                 Outcome::Rejected(reason) => {
                     self.flush_qp(index);
-                    self.store_private_data(index, EventType::Rejected, data);
+                    self.ids
+                        .store_private_data(index, EventType::Rejected, data);
                     self.ids[index].events.failure = Some(RdmaError::Rejected(reason));
                     self.ids
                         .push(index, EventType::Rejected, i32::from(reason.0));
@@ -119,13 +120,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
         }
         self.process_sidr_events(now);
-    }
-
-    pub(crate) fn store_private_data(&mut self, index: usize, event: EventType, data: &[u8]) {
-        let slot = &mut self.ids[index];
-        slot.events.private[..data.len()].copy_from_slice(data);
-        slot.events.private_len = data.len() as u8;
-        slot.events.private_event = Some(event);
     }
 
     /// A REQ: finds the listener and makes an id for the new connection. Otherwise says why not, if the peer is to know.
@@ -151,10 +145,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Refusal::Later => None,
             })?;
         self.ids[index].conn.id = Some(connection);
-        self.give_timers(index);
+        self.ids[index].give_timers(&mut self.engine);
         let id = self.ids.id_of(index);
         let _ = self.engine.set_user(connection, id.to_user());
-        self.store_private_data(index, EventType::ConnectRequest, user_data);
+        self.ids
+            .store_private_data(index, EventType::ConnectRequest, user_data);
         self.ids.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
@@ -172,6 +167,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let ours = self.router.can_ask(header);
         let port_space = PortSpace::of_service(service).ok_or(Refusal::NoListener)?;
         let listener = self
+            .ids
             .find_listener(port_space, port, header.destination)
             .filter(|_| ours);
         let listener = listener.ok_or(Refusal::NoListener)?;
@@ -282,7 +278,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// A REP: brings the QP up and confirms.
     fn on_reply(&mut self, now: Duration, index: usize, connection: ConnectionId, data: &[u8]) {
         if self.ids[index].objects.qp.is_none() {
-            self.store_private_data(index, EventType::ConnectResponse, data);
+            self.ids
+                .store_private_data(index, EventType::ConnectResponse, data);
             self.ids.push(index, EventType::ConnectResponse, 0);
             return;
         }
@@ -291,7 +288,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .and_then(|()| self.engine.ready(connection, &[]).map_err(RdmaError::from));
         match up {
             Ok(()) => {
-                self.store_private_data(index, EventType::Established, data);
+                self.ids
+                    .store_private_data(index, EventType::Established, data);
                 self.ids.push(index, EventType::Established, 0);
             }
             Err(error) => {

@@ -1,14 +1,12 @@
 //! Listening ids, and which of them a request is for.
 
-use core::net::IpAddr;
-
 use bareverbs_core::Platform;
 
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
-use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};
+use crate::rdma::types::{CmId, EventType, IdState, IdType};
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
@@ -106,35 +104,5 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         {
             let _ = self.engine.unlisten(listener);
         }
-    }
-
-    /// The listener for a destination: one that is bound to it before a wildcard.
-    pub(crate) fn find_listener(
-        &self,
-        port_space: PortSpace,
-        port: u16,
-        destination: IpAddr,
-    ) -> Option<usize> {
-        let mut any = None;
-        let mut at = self.ids.port_head(port);
-        while let Some(slot) = self.ids.get(at as usize) {
-            if let (IdState::Listen, Some(local)) = (slot.state, slot.route.local)
-                && local.port() == port
-                && slot.port_space == port_space
-            {
-                let ip = local.ip();
-                if ip == destination {
-                    return Some(at as usize);
-                }
-                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it was told not to.
-                let takes =
-                    ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.options.af_only;
-                if (ip.is_unspecified() || ip.is_loopback()) && takes {
-                    any = Some(at as usize);
-                }
-            }
-            at = slot.links.port_next;
-        }
-        any
     }
 }

@@ -1,10 +1,8 @@
 //! Ids and channels: creating, destroying, migrating, and what an id says of itself.
 
-use core::net::{IpAddr, SocketAddr};
-
 use bareverbs_core::Platform;
 
-use crate::rdma::id::slot::{IdSlot, Queue, Target};
+use crate::rdma::id::slot::{Queue, Target};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
@@ -230,8 +228,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 }
                 slot.options.min_rnr_timer = timer;
             }
-            IdOption::CmTimers(timers) => return self.set_cm_timers(id, &timers),
-            IdOption::AutoMra(timeout) => return self.set_auto_mra(id, timeout),
+            IdOption::CmTimers(timers) => slot.set_cm_timers(&mut self.engine, &timers)?,
+            IdOption::AutoMra(timeout) => slot.set_auto_mra(&mut self.engine, timeout)?,
             IdOption::IbPath(_) => {}
         }
         Ok(())
@@ -268,31 +266,5 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             path_mtu: slot.route.path_mtu,
             packet_life_time: slot.route.packet_life_time,
         })
-    }
-
-    pub(crate) fn free_port(
-        &mut self,
-        port_space: PortSpace,
-        ip: IpAddr,
-    ) -> Result<u16, RdmaError> {
-        let (first, last) = (self.config.first_port.max(1), self.config.last_port);
-        for _ in first..=last {
-            let port = self.next_port;
-            self.next_port = if port >= last { first } else { port + 1 };
-            // As many ports as there are for each address, not for all of them together.
-            let in_way = |slot: &IdSlot<'_, P>| {
-                let other = slot.route.local.map(|local| local.ip());
-                let apart = other.is_some_and(|other| {
-                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
-                });
-                (!apart).then_some(())
-            };
-            if (first..=last).contains(&port)
-                && self.ids.on_port(port_space, port, in_way).is_none()
-            {
-                return Ok(port);
-            }
-        }
-        Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
     }
 }

@@ -1,11 +1,11 @@
 //! Which ids are on which port of which port space: a hash table of chains through the slots.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use bareverbs_core::Platform;
 
 use crate::rdma::id::slot::{IdSlot, NIL};
-use crate::rdma::id::table::IdTable;
+use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{IdState, PortSpace};
 
@@ -39,6 +39,59 @@ impl<P: Platform> IdTable<'_, '_, P> {
         None
     }
 
+    /// The listener for a destination: one that is bound to it before a wildcard.
+    pub(crate) fn find_listener(
+        &self,
+        port_space: PortSpace,
+        port: u16,
+        destination: IpAddr,
+    ) -> Option<usize> {
+        let mut any = None;
+        let mut at = self.port_head(port);
+        while let Some(slot) = self.get(at as usize) {
+            if let (IdState::Listen, Some(local)) = (slot.state, slot.route.local)
+                && local.port() == port
+                && slot.port_space == port_space
+            {
+                let ip = local.ip();
+                if ip == destination {
+                    return Some(at as usize);
+                }
+                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it was told not to.
+                let takes =
+                    ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.options.af_only;
+                if (ip.is_unspecified() || ip.is_loopback()) && takes {
+                    any = Some(at as usize);
+                }
+            }
+            at = slot.links.port_next;
+        }
+        any
+    }
+    /// A port that no other id of the space has at this address.
+    pub(crate) fn free_port(
+        &mut self,
+        port_space: PortSpace,
+        ip: IpAddr,
+    ) -> Result<u16, RdmaError> {
+        let PortRange { first, last, .. } = self.ports;
+        for _ in first..=last {
+            let port = self.ports.next;
+            self.ports.next = if port >= last { first } else { port + 1 };
+            // As many ports as there are for each address, not for all of them together.
+            let in_way = |slot: &IdSlot<'_, P>| {
+                let other = slot.route.local.map(|local| local.ip());
+                let apart = other.is_some_and(|other| {
+                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
+                });
+                (!apart).then_some(())
+            };
+            if (first..=last).contains(&port) && self.on_port(port_space, port, in_way).is_none() {
+                return Ok(port);
+            }
+        }
+        Err(RdmaError::AddrNotAvailable(SocketAddr::new(ip, 0)))
+    }
     pub(crate) fn enter_port(&mut self, index: usize, port: u16) {
         let bucket = self.port_bucket(port);
         let next = core::mem::replace(&mut self[bucket].links.port_head, index as u32);

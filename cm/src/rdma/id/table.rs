@@ -4,6 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use bareverbs_core::Platform;
 
+use crate::engine::{ConnectionId, SidrId};
 use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Pending, Queue, Target};
 use crate::rdma::route::resolver::AddressChange;
 use crate::rdma::types::error::RdmaError;
@@ -16,6 +17,18 @@ pub(crate) struct IdTable<'s, 'd, P: Platform> {
     pub(crate) channels: &'s mut [ChannelSlot],
     free_head: u32,
     in_use: usize,
+    pub(super) ports: PortRange,
+    /// The device is lost.
+    removed: bool,
+}
+
+/// The ports for ids that do not ask for one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortRange {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    /// Where to look for the next one that is free.
+    pub(crate) next: u16,
 }
 
 impl<'d, P: Platform> Deref for IdTable<'_, 'd, P> {
@@ -36,7 +49,11 @@ impl<P: Platform> DerefMut for IdTable<'_, '_, P> {
 
 impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
     /// A table of empty slots. Generations go on, so that ids of an earlier manager are none here.
-    pub(crate) fn new(slots: &'s mut [IdSlot<'d, P>], channels: &'s mut [ChannelSlot]) -> Self {
+    pub(crate) fn new(
+        slots: &'s mut [IdSlot<'d, P>],
+        channels: &'s mut [ChannelSlot],
+        ports: PortRange,
+    ) -> Self {
         let count = slots.len();
         for (index, slot) in slots.iter_mut().enumerate() {
             let generation = slot.links.generation;
@@ -54,6 +71,8 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
             channels,
             free_head: if count == 0 { NIL } else { 0 },
             in_use: 0,
+            ports,
+            removed: false,
         }
     }
 
@@ -230,6 +249,51 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         }
         self.enqueue(index);
         room
+    }
+
+    /// The device is lost: every id has one event of it, and can only be destroyed after.
+    pub(crate) fn remove(&mut self) {
+        if core::mem::replace(&mut self.removed, true) {
+            return;
+        }
+        for index in 0..self.len() {
+            if self[index].used {
+                self.push(index, EventType::DeviceRemoval, 0);
+            }
+        }
+    }
+
+    /// Keeps the private data that came with an event.
+    pub(crate) fn store_private_data(&mut self, index: usize, event: EventType, data: &[u8]) {
+        let slot = &mut self[index];
+        slot.events.private[..data.len()].copy_from_slice(data);
+        slot.events.private_len = data.len() as u8;
+        slot.events.private_event = Some(event);
+    }
+
+    /// The engine's connection of an id.
+    pub(crate) fn connection(
+        &self,
+        index: usize,
+        call: &'static str,
+    ) -> Result<ConnectionId, RdmaError> {
+        let slot = &self[index];
+        slot.conn.id.ok_or(RdmaError::WrongState {
+            call,
+            state: slot.state,
+        })
+    }
+
+    /// The question that an id has to answer.
+    pub(crate) fn asked(&self, index: usize, call: &'static str) -> Result<SidrId, RdmaError> {
+        let slot = &self[index];
+        slot.conn
+            .sidr
+            .filter(|_| slot.conn.passive)
+            .ok_or(RdmaError::WrongState {
+                call,
+                state: slot.state,
+            })
     }
 
     /// Reports a failure: the event carries its errno, a synchronous call the error itself.

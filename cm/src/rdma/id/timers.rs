@@ -2,22 +2,27 @@
 
 use bareverbs_core::Platform;
 
-use crate::engine::Timers;
-use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
-use crate::rdma::types::CmId;
+use crate::engine::{Engine, Timers};
+use crate::rdma::id::slot::IdSlot;
 use crate::rdma::types::error::RdmaError;
 
-impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    pub(crate) fn set_cm_timers(&mut self, id: CmId, timers: &Timers) -> Result<(), RdmaError> {
+impl<P: Platform> IdSlot<'_, P> {
+    pub(crate) fn set_cm_timers(
+        &mut self,
+        engine: &mut Engine<'_>,
+        timers: &Timers,
+    ) -> Result<(), RdmaError> {
         timers.check()?;
-        let index = self.ids.index(id)?;
-        self.ids[index].options.timers = Some(*timers);
-        self.give_timers(index);
+        self.options.timers = Some(*timers);
+        self.give_timers(engine);
         Ok(())
     }
 
-    pub(crate) fn set_auto_mra(&mut self, id: CmId, timeout: Option<u8>) -> Result<(), RdmaError> {
+    pub(crate) fn set_auto_mra(
+        &mut self,
+        engine: &mut Engine<'_>,
+        timeout: Option<u8>,
+    ) -> Result<(), RdmaError> {
         let value = timeout.unwrap_or(0);
         if value > 31 {
             return Err(RdmaError::TooMuch {
@@ -26,23 +31,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 max: 31,
             });
         }
-        let index = self.ids.index(id)?;
-        self.ids[index].options.auto_mra = Some(timeout);
-        self.give_timers(index);
+        self.options.auto_mra = Some(timeout);
+        self.give_timers(engine);
         Ok(())
     }
 
     /// Hands what the application set to the connection, if there is one. All of it was checked.
-    pub(crate) fn give_timers(&mut self, index: usize) {
-        let slot = &self.ids[index];
-        let Some(connection) = slot.conn.id else {
+    pub(crate) fn give_timers(&self, engine: &mut Engine<'_>) {
+        let Some(connection) = self.conn.id else {
             return;
         };
-        if let Some(timers) = &slot.options.timers {
-            let _ = self.engine.set_timers(connection, timers);
+        if let Some(timers) = &self.options.timers {
+            let _ = engine.set_timers(connection, timers);
         }
-        if let Some(timeout) = slot.options.auto_mra {
-            let _ = self.engine.set_auto_mra(connection, timeout);
+        if let Some(timeout) = self.options.auto_mra {
+            let _ = engine.set_auto_mra(connection, timeout);
         }
     }
 }

@@ -3,3 +3,4 @@
 pub(crate) mod deferred;
 pub(crate) mod gsi;
 pub(crate) mod shared;
+mod trace;

@@ -45,7 +45,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let pkey_index = self.router.pkey_index(pkey)?;
         let port = if address.port() == 0 {
-            self.free_port(self.ids[index].port_space, ip)?
+            self.ids.free_port(self.ids[index].port_space, ip)?
         } else {
             address.port()
         };

@@ -260,7 +260,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             QpState::Rtr | QpState::Rts => {
                 let params = self
                     .engine
-                    .qp_params(self.connection(index, "init_qp_attr")?)?;
+                    .qp_params(self.ids.connection(index, "init_qp_attr")?)?;
                 // The other end's QP is only known once its REQ or REP is here.
                 if params.dest_qpn == 0 {
                     return Err(wrong);
