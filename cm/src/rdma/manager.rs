@@ -8,7 +8,7 @@ use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr, VectorSet};
 use crate::engine::{self, Engine};
 use crate::mad::sa::SA_CLASS;
 use crate::mad::{MAD_LEN, RejectReason};
-use crate::rdma::conn::group::GroupSlot;
+use crate::rdma::conn::groups::Groups;
 use crate::rdma::id::slot::{IdSlot, Storage};
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::port::deferred::DeferredMad;
@@ -18,6 +18,7 @@ use crate::rdma::route::router::Router;
 use crate::rdma::route::way_back::WayBack;
 use crate::rdma::types::TraceEntry;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::verbs::hca::Hca;
 
 /// Settings of a manager.
 #[derive(Debug, Clone, Copy)]
@@ -108,15 +109,13 @@ impl Config {
 ///   [`get_recv_comp`](Self::get_recv_comp) (`rdma_get_recv_comp`), [`try_get_send_comp`](Self::try_get_send_comp),
 ///   [`try_get_recv_comp`](Self::try_get_recv_comp)
 pub struct RdmaCm<'s, 'd, P: Platform, R> {
-    pub(crate) device: &'d Device<'d, P>,
+    pub(crate) hca: Hca<'d, P>,
     pub(crate) gsi: GsiPort<'d, P>,
     pub(crate) engine: Engine<'s>,
     pub(crate) ids: IdTable<'s, 'd, P>,
-    pub(crate) groups: &'s mut [GroupSlot],
+    pub(crate) groups: Groups<'s>,
     pub(crate) router: Router<'s, 'd, P, R>,
     pub(crate) config: Config,
-    pub(crate) max_responder_resources: u8,
-    pub(crate) max_initiator_depth: u8,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -148,14 +147,11 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             deferred_mads,
         } = storage;
         let port = device.query_port()?;
-        let caps = &device.capabilities().hca;
-        let power = |log: u8| 1u8.checked_shl(u32::from(log)).unwrap_or(128);
         let mut engine_config = engine::Config::new(config.seed, port.node_guid);
         engine_config.max_mtu = port.active_mtu.number();
-        engine_config.ack_delay = caps.local_ca_ack_delay();
+        engine_config.ack_delay = device.capabilities().hca.local_ca_ack_delay();
         // QP1 first: without it there is nothing to manage.
         let gsi = GsiPort::open(device, config.gsi_depth, config.trace)?;
-        groups.fill(GroupSlot::EMPTY);
         let mut engine = Engine::new(
             engine_config,
             engine::Storage {
@@ -174,21 +170,19 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         };
         let router = Router::new(device, port, resolver, config.max_path_mtu, deferred_mads)?;
         Ok(Self {
-            device,
+            hca: Hca::new(device),
             gsi,
             engine,
             ids: IdTable::new(ids, channels, ports),
-            groups,
+            groups: Groups::new(groups),
             router,
             config,
-            max_responder_resources: power(caps.log_max_ra_res_qp()),
-            max_initiator_depth: power(caps.log_max_ra_req_qp()),
         })
     }
 
     /// The device.
     pub const fn device(&self) -> &'d Device<'d, P> {
-        self.device
+        self.hca.device
     }
 
     /// The port, as it was when the manager was made.
@@ -229,19 +223,19 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// The time on the platform's clock.
     pub fn now(&self) -> Duration {
-        self.device.platform().now()
+        self.hca.device.platform().now()
     }
 
     /// Drives everything: the device's events, MADs, timers, and what follows from them. To be called in the
     /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest. With interrupts, whatever comes after it
     /// has returned raises one.
     pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
-        if let Err(error) = self.device.poll() {
+        if let Err(error) = self.hca.device.poll() {
             self.ids.remove();
             return Err(error.into());
         }
         self.router.poll(&mut self.ids, now)?;
-        self.ask_for_groups(now);
+        self.groups.ask(&mut self.router, &mut self.ids, now);
         for _ in 0..self.router.deferred_mads() {
             if let Some(deferred) = self.router.next_deferred_mad() {
                 self.dispatch_mad(now, deferred);
@@ -268,7 +262,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         let deadlines = [
             self.router.next_deadline(now),
             self.engine.next_deadline(),
-            self.device.next_deadline(),
+            self.hca.device.next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -276,7 +270,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// The MSI-X vectors that have to do with the manager, its CQs and those that it makes for ids: what an application
     /// with an event loop of its own listens to.
     pub fn vectors(&self) -> VectorSet {
-        VectorSet::one(0).union(VectorSet::one(self.device.interrupt_vector(0)))
+        VectorSet::one(0).union(VectorSet::one(self.hca.device.interrupt_vector(0)))
     }
 
     /// Sleeps until there may be something new, or until `deadline` on the platform's clock, and [`poll`](Self::poll)s. For
@@ -286,7 +280,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         let until = self.next_deadline(self.now());
         let until = until.map_or(deadline, |until| until.min(deadline));
         // What this fails with, the poll finds as well, and tells the ids.
-        let _ = self.device.wait_for(self.vectors(), until);
+        let _ = self.hca.device.wait_for(self.vectors(), until);
         self.poll(self.now())
     }
 
@@ -311,7 +305,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             | AsyncEvent::LidChange { .. }
             | AsyncEvent::GidChange { .. }
             | AsyncEvent::ClientReregister { .. } => {
-                self.router.port_changed(self.device.platform().now())
+                self.router.port_changed(self.hca.device.platform().now())
             }
             _ => {}
         }
@@ -340,7 +334,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         let received = &deferred.received;
         if self.router.is_infiniband() && received.mad[1] == SA_CLASS {
             if self.router.handle_subnet_mad(&mut self.ids, now, received) {
-                self.ask_for_groups(now);
+                self.groups.ask(&mut self.router, &mut self.ids, now);
             }
             return;
         }

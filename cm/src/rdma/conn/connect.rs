@@ -6,7 +6,7 @@ use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State, Transport};
 use crate::mad::{CmaHeader, RejectReason};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
-use crate::rdma::types::error::{RdmaError, fits};
+use crate::rdma::types::error::{RdmaError, depth, fits};
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::param::Depths;
 use crate::rdma::types::{
@@ -15,19 +15,6 @@ use crate::rdma::types::{
 };
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// A depth that was asked for, against what the device can: EINVAL above it.
-    fn depth(name: &'static str, asked: u8, max: u8) -> Result<u8, RdmaError> {
-        match asked {
-            DEVICE_MAX => Ok(max),
-            asked if asked > max => Err(RdmaError::TooMuch {
-                name,
-                value: asked.into(),
-                max: max.into(),
-            }),
-            asked => Ok(asked),
-        }
-    }
-
     /// Asks for a connection (`rdma_connect`). Without parameters: no private data, retries 7, as many READs and atomics as
     /// the device can. What follows is `Established` (`ConnectResponse` if the id has no QP), `Rejected`, `Unreachable`
     /// or `ConnectError`.
@@ -68,15 +55,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         fits(param.private_data.len(), data.len() - start)?;
         let end = start + param.private_data.len();
         data[start..end].copy_from_slice(param.private_data);
-        let responder_resources = Self::depth(
+        let responder_resources = depth(
             "responder_resources",
             param.responder_resources,
-            self.max_responder_resources,
+            self.hca.max_responder_resources,
         )?;
-        let initiator_depth = Self::depth(
+        let initiator_depth = depth(
             "initiator_depth",
             param.initiator_depth,
-            self.max_initiator_depth,
+            self.hca.max_initiator_depth,
         )?;
 
         let now = self.now();
@@ -150,20 +137,20 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         // A request decides how much is of use; the device how much is possible.
         let shared = |name, asked: u8, peer: u8, max: u8| match asked {
             DEVICE_MAX => Ok(peer.min(max)),
-            asked => Self::depth(name, asked, max),
+            asked => depth(name, asked, max),
         };
         let depths = Depths {
             responder_resources: shared(
                 "responder_resources",
                 param.responder_resources,
                 asked.max_dest_rd_atomic,
-                self.max_responder_resources,
+                self.hca.max_responder_resources,
             )?,
             initiator_depth: shared(
                 "initiator_depth",
                 param.initiator_depth,
                 asked.max_rd_atomic,
-                self.max_initiator_depth,
+                self.hca.max_initiator_depth,
             )?,
         };
         if has_qp {
@@ -181,7 +168,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             ..ReplyParams::new(qp_num)
         };
         if let Err(error) = self.engine.reply(now, connection, &reply) {
-            self.flush_qp(index);
+            self.ids[index].objects.flush_qp();
             let _ = self
                 .engine
                 .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[]);
@@ -218,7 +205,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         self.engine
             .reject(now, connection, reason, &[], private_data)?;
-        self.flush_qp(index);
+        self.ids[index].objects.flush_qp();
         self.flush(now)
     }
 
@@ -250,7 +237,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let connection = self.ids.connection(index, "disconnect")?;
-        self.flush_qp(index);
+        self.ids[index].objects.flush_qp();
         let now = self.now();
         match self.engine.state(connection)? {
             State::Established | State::DreqReceived => {

@@ -95,7 +95,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Established => self.ids.push(index, EventType::Established, 0),
                 Outcome::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
                 Outcome::Rejected(reason) => {
-                    self.flush_qp(index);
+                    self.ids[index].objects.flush_qp();
                     self.ids
                         .store_private_data(index, EventType::Rejected, data);
                     self.ids[index].events.failure = Some(RdmaError::Rejected(reason));
@@ -294,7 +294,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             Err(error) => {
                 log::warn!("a connection fails locally: {error}");
-                self.flush_qp(index);
+                self.ids[index].objects.flush_qp();
                 let reason = RejectReason::CONSUMER_DEFINED;
                 let _ = self.engine.reject(now, connection, reason, &[], &[]);
                 self.ids.push_failure(index, EventType::ConnectError, error);
@@ -395,7 +395,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let mut arg = pending.arg;
         let ud = match pending.event {
             EventType::MulticastJoin => {
-                let (ud, context) = self.describe_group(index, pending.arg);
+                let (ud, context) = self.groups.describe(self.ids.id_of(index), pending.arg);
                 arg = context;
                 ud
             }

@@ -6,6 +6,7 @@ mod datagram;
 mod ece;
 mod events;
 pub(crate) mod group;
+pub(crate) mod groups;
 mod listen;
 mod multicast;
 mod shutdown;

@@ -7,22 +7,17 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::ah::AhAttr;
 
-use crate::engine::Address;
 use crate::ip::HostError;
-use crate::mad::sa::{JoinState, McMemberRecord};
+use crate::mad::sa::JoinState;
 use crate::rdma::conn::group::{GroupSlot, JoinMulticast, mgid, way_to};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi;
 use crate::rdma::route::resolver::{Membership, Resolver};
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::{CmId, EventType, IdState, UDP_QKEY, UdEvent};
-use crate::rdma::verbs::objects::IdQp;
+use crate::rdma::types::{CmId, EventType, IdState, UDP_QKEY};
 
 /// How long subnet administration has to let the port in.
 const JOINING: Duration = Duration::from_secs(3);
-
-/// The QP number that means all of a group's.
-const MULTICAST_QPN: u32 = 0xff_ffff;
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Joins a multicast group (`rdma_join_multicast`). The id has to be bound to an address of the device. Its QP, if it has
@@ -30,7 +25,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ///
     /// On InfiniBand an IPv6 group is a GID as it is, and an IPv4 one stands for the GID that Linux' RDMA CM makes of it.
     ///
-    /// What follows is `MulticastJoin`, which says where to send ([`UdEvent`]) and has `context` in
+    /// What follows is `MulticastJoin`, which says where to send ([`UdEvent`](crate::rdma::UdEvent)) and has `context` in
     /// [`arg`](crate::rdma::CmEvent::arg), or `MulticastError`.
     pub fn join_multicast(
         &mut self,
@@ -83,15 +78,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if group.is_ipv4() != source.is_ipv4() && !self.router.is_infiniband() {
             return Err(RdmaError::FamilyMismatch);
         }
-        if self.group_of(id, group).is_some() {
+        if self.groups.find(id, group).is_some() {
             return Err(RdmaError::AddrInUse((group, 0).into()));
         }
-        let capacity = self.groups.len();
-        let free = self.groups.iter().position(|slot| slot.owner.is_none());
-        let place = free.ok_or(RdmaError::Full {
-            what: "multicast groups",
-            capacity,
-        })?;
+        let place = self.groups.free()?;
         if self.router.is_infiniband() {
             return self.join_by_asking(index, place, join);
         }
@@ -122,7 +112,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             ..GroupSlot::EMPTY
         };
         self.ids[index].events.failure = None;
-        match self.attach(index, &slot) {
+        match self.ids[index].objects.attach(&slot) {
             Ok(attached) => {
                 slot.attached = attached;
                 self.groups[place] = slot;
@@ -139,17 +129,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
         }
         self.complete(id)
-    }
-
-    /// Lets an id's QP, if it has one, receive what is sent to a group.
-    fn attach(&mut self, index: usize, slot: &GroupSlot) -> Result<bool, RdmaError> {
-        match &mut self.ids[index].objects.qp {
-            Some(IdQp::Ud(qp)) if !slot.send_only => {
-                qp.attach_mcast(slot.path.dgid)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
     }
 
     /// Asks subnet administration to let the port in.
@@ -188,85 +167,17 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             until,
             ..GroupSlot::EMPTY
         };
-        self.ask_for_groups(now);
+        self.groups.ask(&mut self.router, &mut self.ids, now);
         self.flush(now)?;
         self.complete(id)
-    }
-
-    /// Looks what became of the groups that were asked for, and of those that were asked for again.
-    pub(crate) fn ask_for_groups(&mut self, now: Duration) {
-        if !self.router.is_infiniband() {
-            return;
-        }
-        for place in 0..self.groups.len() {
-            let slot = &self.groups[place];
-            let (Some(owner), Some(membership)) = (slot.owner, slot.membership) else {
-                continue;
-            };
-            let (joining, until) = (slot.joining, slot.until);
-            let Ok(index) = self.ids.index(owner) else {
-                continue;
-            };
-            let outcome = match self.router.resolver.membership(now, &membership) {
-                Ok(Some(record)) if joining => self.enter_group(index, place, &record),
-                Ok(None) if joining && now >= until => Err(RdmaError::TimedOut),
-                Ok(_) => continue,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = outcome {
-                if let Err(error) = self.leave_place(index, place) {
-                    log::warn!("a group could not be left: {error}");
-                }
-                self.ids
-                    .push_failure(index, EventType::MulticastError, error);
-            }
-        }
-    }
-
-    /// The port is in the group; now the QP.
-    fn enter_group(
-        &mut self,
-        index: usize,
-        place: usize,
-        record: &McMemberRecord,
-    ) -> Result<(), RdmaError> {
-        let (ours, theirs) = (self.ids[index].conn.qkey, record.qkey);
-        if ours != 0 && ours != theirs {
-            return Err(RdmaError::WrongQkey { ours, theirs });
-        }
-        let address = Address {
-            remote_gid: record.mgid,
-            local_lid: self.router.port().lid,
-            remote_lid: record.mlid,
-            flow_label: record.flow_label,
-            traffic_class: record.traffic_class,
-            // Packets to groups always have a global header.
-            hop_limit: record.hop_limit.max(1),
-            service_level: record.sl,
-            ..Address::default()
-        };
-        let path = self.router.ah_attr_at(&address, record.rate);
-        let slot = GroupSlot {
-            path: AhAttr {
-                hop_limit: record.hop_limit,
-                ..path
-            },
-            qkey: record.qkey,
-            joining: false,
-            ..self.groups[place]
-        };
-        let attached = self.attach(index, &slot)?;
-        self.groups[place] = GroupSlot { attached, ..slot };
-        self.ids
-            .push_with(index, EventType::MulticastJoin, 0, place as u64);
-        Ok(())
     }
 
     /// Leaves a multicast group (`rdma_leave_multicast`). An event of it that was not fetched is dropped.
     pub fn leave_multicast(&mut self, id: CmId, group: IpAddr) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let place = self
-            .group_of(id, group)
+            .groups
+            .find(id, group)
             .ok_or(RdmaError::NotJoined(group))?;
         let slot = &mut self.ids[index];
         for _ in 0..slot.events.pending.len() {
@@ -279,79 +190,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if slot.events.pending.is_empty() {
             self.ids.unqueue(index);
         }
-        self.leave_place(index, place)
-    }
-
-    fn leave_place(&mut self, index: usize, place: usize) -> Result<(), RdmaError> {
-        let slot = &mut self.groups[place];
-        slot.detach(self.ids[index].objects.qp.as_mut());
-        let GroupSlot {
-            group,
-            vlan,
-            send_only,
-            membership,
-            ..
-        } = *slot;
-        *slot = GroupSlot::EMPTY;
-        self.ids[index].conn.groups -= 1;
         let now = self.now();
-        if let Some(membership) = membership {
-            self.router.resolver.leave(now, &membership);
-            return self.flush(now);
-        }
-        if send_only {
-            return Ok(());
-        }
-        self.router.resolver.leave_group(now, group, vlan)
-    }
-
-    /// Leaves all groups of an id that goes.
-    pub(crate) fn leave_groups(&mut self, index: usize) {
-        let id = self.ids.id_of(index);
-        for place in 0..self.groups.len() {
-            if self.ids[index].conn.groups == 0 {
-                return;
-            }
-            if self.groups[place].owner == Some(id)
-                && let Err(error) = self.leave_place(index, place)
-            {
-                log::warn!("a group could not be left: {error}");
-            }
-        }
-    }
-
-    /// The QP of an id goes, but not the id: it stays in its groups.
-    pub(crate) fn detach_groups(&mut self, index: usize) {
-        if !cfg!(feature = "datagrams") || self.ids[index].conn.groups == 0 {
-            return;
-        }
-        let id = self.ids.id_of(index);
-        for slot in self.groups.iter_mut() {
-            if slot.owner == Some(id) {
-                slot.detach(self.ids[index].objects.qp.as_mut());
-            }
-        }
-    }
-
-    /// What `MulticastJoin` tells: where to send, and the context.
-    pub(crate) fn describe_group(&self, index: usize, place: u64) -> (UdEvent, u64) {
-        let id = self.ids.id_of(index);
-        match self.groups.get(place as usize) {
-            Some(slot) if slot.owner == Some(id) => {
-                let ud = UdEvent {
-                    ah_attr: slot.path,
-                    qp_num: MULTICAST_QPN,
-                    qkey: slot.qkey,
-                };
-                (ud, slot.context)
-            }
-            _ => (UdEvent::default(), 0),
-        }
-    }
-
-    fn group_of(&self, id: CmId, group: IpAddr) -> Option<usize> {
         self.groups
-            .iter()
-            .position(|slot| slot.owner == Some(id) && slot.group == group)
+            .leave(&mut self.router, &mut self.ids[index], now, place)?;
+        if self.router.is_infiniband() {
+            self.flush(now)?;
+        }
+        Ok(())
     }
 }

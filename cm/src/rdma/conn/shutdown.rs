@@ -14,7 +14,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
     /// Ends the connections of all ids, with REJ or DREQ as their states ask for, each once, and waits until QP1 has sent what
     /// it was given: also what calls just before the end have left there.
     pub(crate) fn disconnect_all(&mut self) {
-        let start = self.device.platform().now();
+        let start = self.hca.device.platform().now();
         for slot in self.ids.iter_mut() {
             if let Some(connection) = slot.conn.id.take() {
                 let _ = self.engine.release(start, connection);
@@ -22,9 +22,9 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
         }
         let mut mad = [0; MAD_LEN];
         loop {
-            let now = self.device.platform().now();
+            let now = self.hca.device.platform().now();
             // A device in trouble sends nothing any more.
-            if self.device.poll().is_err() || self.gsi.reap().is_err() {
+            if self.hca.device.poll().is_err() || self.gsi.reap().is_err() {
                 return;
             }
             while self.gsi.has_buffer() {
@@ -43,7 +43,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
             if self.gsi.is_idle() || self.gsi.has_failed() || now >= start.saturating_add(LIMIT) {
                 return;
             }
-            self.device.platform().relax();
+            self.hca.device.platform().relax();
         }
     }
 }

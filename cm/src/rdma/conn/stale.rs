@@ -9,6 +9,7 @@ use bareverbs_core::qp::{Qp, QpState, Rc};
 
 use crate::engine::State;
 use crate::mad::CmaHeader;
+use crate::rdma::id::slot::Objects;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
@@ -25,6 +26,25 @@ struct Verbs<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> Verbs<'d, P> {
+    /// Takes them from an id.
+    fn take(objects: &mut Objects<'d, P>) -> Self {
+        Self {
+            qp: objects.qp.take(),
+            send_cq: objects.send_cq.take(),
+            recv_cq: objects.recv_cq.take(),
+            pd: objects.pd.take(),
+        }
+    }
+
+    /// Gives them to an id.
+    fn put(self, objects: &mut Objects<'d, P>) {
+        // First what may be there of an attempt to replace it.
+        objects.qp = self.qp;
+        objects.send_cq = self.send_cq;
+        objects.recv_cq = self.recv_cq;
+        objects.pd = self.pd;
+    }
+
     /// The caller's PD, if it was one.
     fn given_pd(&self) -> Option<&'d bareverbs_core::pd::Pd<'d, P>> {
         match self.pd {
@@ -59,11 +79,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 state: slot.state,
             });
         }
-        let old = self.take_verbs(index);
+        let old = Verbs::take(&mut self.ids[index].objects);
         let connection = self.ids[index].conn.id.take();
         if let Err(error) = self.create_qp(id, old.given_pd(), init) {
             self.ids[index].conn.id = connection;
-            self.put_verbs(index, old);
+            old.put(&mut self.ids[index].objects);
             return Err(error);
         }
         if let Some(connection) = connection {
@@ -87,7 +107,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return false;
         };
         slot.conn.stale_retries -= 1;
-        let old = self.take_verbs(index);
+        let old = Verbs::take(&mut self.ids[index].objects);
         let mut init = QpInit {
             send_cq: old.send_cq.as_ref(),
             recv_cq: old.recv_cq.as_ref(),
@@ -107,7 +127,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             Err(error) => {
                 log::warn!("no second attempt after a refusal as stale: {error}");
-                self.put_verbs(index, old);
+                old.put(&mut self.ids[index].objects);
                 false
             }
         }
@@ -131,25 +151,6 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let _ = self.engine.release(now, old);
         self.ids[index].conn.id = Some(new);
         Ok(())
-    }
-
-    fn take_verbs(&mut self, index: usize) -> Verbs<'d, P> {
-        let slot = &mut self.ids[index];
-        Verbs {
-            qp: slot.objects.qp.take(),
-            send_cq: slot.objects.send_cq.take(),
-            recv_cq: slot.objects.recv_cq.take(),
-            pd: slot.objects.pd.take(),
-        }
-    }
-
-    fn put_verbs(&mut self, index: usize, verbs: Verbs<'d, P>) {
-        let slot = &mut self.ids[index];
-        // First what may be there of an attempt to replace it.
-        slot.objects.qp = verbs.qp;
-        slot.objects.send_cq = verbs.send_cq;
-        slot.objects.recv_cq = verbs.recv_cq;
-        slot.objects.pd = verbs.pd;
     }
 }
 

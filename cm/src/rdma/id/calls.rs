@@ -100,7 +100,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// EBUSY, and nothing is done, while others use its SRQ.
     pub fn destroy_id(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        self.srq_is_free(index)?;
+        self.ids[index].objects.srq_is_free()?;
         if self.ids[index].state == IdState::Listen {
             self.stop_listening(index);
         }
@@ -119,7 +119,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         {
             let _ = self.engine.sidr_release(now, sidr);
         }
-        self.leave_groups(index);
+        let id = self.ids.id_of(index);
+        self.groups
+            .leave_all(&mut self.router, id, &mut self.ids[index], now);
         self.router.stop_asking(&mut self.ids, index);
         self.ids.leave_port(index);
         self.ids.unqueue(index);

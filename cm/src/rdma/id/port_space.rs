@@ -68,6 +68,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
         }
         any
     }
+
     /// A port that no other id of the space has at this address.
     pub(crate) fn free_port(
         &mut self,

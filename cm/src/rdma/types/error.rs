@@ -15,7 +15,7 @@ use crate::engine;
 use crate::ip::HostError;
 use crate::mad::{MadError, RejectReason, SidrStatus};
 use crate::rdma::types::extended::ExtendedAttribute;
-use crate::rdma::types::{EventType, IdState, IdType, PortSpace};
+use crate::rdma::types::{DEVICE_MAX, EventType, IdState, IdType, PortSpace};
 use crate::sa::SaError;
 
 /// Error numbers of Linux, as far as librdmacm's calls give them.
@@ -467,5 +467,18 @@ pub(crate) fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
         Err(RdmaError::PrivateDataTooLong { len, max })
     } else {
         Ok(())
+    }
+}
+
+/// A depth that was asked for, against what the device can: EINVAL above it.
+pub(crate) fn depth(name: &'static str, asked: u8, max: u8) -> Result<u8, RdmaError> {
+    match asked {
+        DEVICE_MAX => Ok(max),
+        asked if asked > max => Err(RdmaError::TooMuch {
+            name,
+            value: asked.into(),
+            max: max.into(),
+        }),
+        asked => Ok(asked),
     }
 }

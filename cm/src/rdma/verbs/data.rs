@@ -17,6 +17,7 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, UDP_QKEY};
+use crate::rdma::verbs::owned::Side;
 
 fn piece<P: Platform>(buffer: &Buffer<'_, P>, offset: usize, len: usize) -> Result<Sge, RdmaError> {
     let size = buffer.len();
@@ -213,37 +214,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Takes a completion of a send if there is one. If not, and with interrupts, the next one raises an interrupt: the CQ
     /// was armed and looked at once more, so that it is safe to sleep ([`wait`](Self::wait), or in an event loop).
     pub fn try_get_send_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
-        self.poll_comp(id, Side::Send, self.device.config().interrupts)
+        let arm = self.device().config().interrupts;
+        self.ids.slot_mut(id)?.objects.poll_comp(Side::Send, arm)
     }
 
     /// The same for a receive.
     pub fn try_get_recv_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
-        self.poll_comp(id, Side::Recv, self.device.config().interrupts)
-    }
-
-    fn poll_comp(&mut self, id: CmId, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
-        let slot = self.ids.slot_mut(id)?;
-        let cq = match side {
-            Side::Send => slot.objects.send_cq.as_mut(),
-            Side::Recv => slot.objects.recv_cq.as_mut(),
-        };
-        if cq.is_none() && slot.objects.qp.is_none() {
-            return Err(RdmaError::NoQp);
-        }
-        let cq = cq.ok_or(RdmaError::WrongMode {
-            call: "get_comp without a CQ of the manager's",
-        })?;
-        if let Some(completion) = cq.poll()? {
-            return Ok(Some(completion.to_wc()));
-        }
-        if arm {
-            cq.take_event();
-            cq.arm(false);
-            if let Some(completion) = cq.poll()? {
-                return Ok(Some(completion.to_wc()));
-            }
-        }
-        Ok(None)
+        let arm = self.device().config().interrupts;
+        self.ids.slot_mut(id)?.objects.poll_comp(Side::Recv, arm)
     }
 
     fn wait_comp(
@@ -254,21 +232,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ) -> Result<Wc, RdmaError> {
         // Mostly it is there, or about to be: arming costs a doorbell.
         for _ in 0..SPINS {
-            if let Some(wc) = self.poll_comp(id, side, false)? {
+            if let Some(wc) = self.ids.slot_mut(id)?.objects.poll_comp(side, false)? {
                 return Ok(wc);
             }
-            self.device.platform().relax();
+            self.device().platform().relax();
         }
-        let arm = self.device.config().interrupts;
-        self.block(deadline, |cm| cm.poll_comp(id, side, arm))
+        let arm = self.device().config().interrupts;
+        self.block(deadline, |cm| {
+            cm.ids.slot_mut(id)?.objects.poll_comp(side, arm)
+        })
     }
 }
 
 /// Polls before the CQ is armed.
 const SPINS: u32 = 16;
-
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    Send,
-    Recv,
-}

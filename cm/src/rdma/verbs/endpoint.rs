@@ -67,7 +67,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             self.bind_addr(id, source)?;
             if let Some(init) = init {
                 let init = init.keep();
-                self.check_device(pd, &init)?;
+                self.hca.check_device(pd, &init)?;
                 self.ids.slot_mut(id)?.objects.saved = Some(Saved { pd, init });
             }
             return Ok(());
@@ -86,7 +86,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys an endpoint with its QP, its SRQ, and what was kept for its connections (`rdma_destroy_ep`).
     pub fn destroy_ep(&mut self, id: CmId) -> Result<(), RdmaError> {
-        self.srq_is_free(self.ids.index(id)?)?;
+        self.ids.slot(id)?.objects.srq_is_free()?;
         self.destroy_qp(id)?;
         self.destroy_id(id)
     }
@@ -144,7 +144,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             .as_ref()
             .map(|saved| (saved.pd, saved.init.clone()));
         if let Some((pd, mut init)) = saved
-            && let Err(error) = self.create_kept_qp(child, pd, &mut init)
+            && let Err(error) = self.hca.create_qp(&mut self.ids[child], pd, &mut init)
         {
             // Destroying the id refuses the request.
             self.destroy_id(id)?;

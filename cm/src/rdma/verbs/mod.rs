@@ -1,9 +1,13 @@
 //! Queue pairs and other verbs objects of ids, and data by id.
 
+mod attr;
+mod create;
 mod data;
 mod endpoint;
 mod extended;
+pub(crate) mod hca;
 pub(crate) mod objects;
+mod owned;
 mod qp;
 mod srq;
 mod xrc;

@@ -3,13 +3,13 @@
 use bareverbs_core::Platform;
 use bareverbs_core::cq::CqInit;
 use bareverbs_core::pd::Pd;
-use bareverbs_core::srq::{Srq, SrqAttr, SrqError, SrqHandle};
+use bareverbs_core::srq::{Srq, SrqAttr, SrqHandle};
 
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, IdState, IdType};
-use crate::rdma::verbs::objects::{IdSrq, PdOf, SrqInit};
+use crate::rdma::verbs::objects::{IdSrq, SrqInit};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates the SRQ of an id (`rdma_create_srq`), in `pd` or the default PD; `attr` says afterwards what the hardware
@@ -49,7 +49,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return Err(RdmaError::NotBound);
         }
         let id_type = self.ids[index].id_type;
-        let pd = self.pd_for(index, init.pd)?;
+        let pd = self.hca.pd_for(&self.ids[index].objects, init.pd)?;
         if !cfg!(feature = "xrc") || id_type != IdType::XrcRecv {
             if init.xrcd.is_some() || init.cq.is_some() {
                 return Err(RdmaError::WrongType {
@@ -66,8 +66,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             });
             return Ok(());
         }
-        let xrcd = self.xrcd_for(index, init.xrcd)?;
-        let make = |cqe: u32| self.device.create_cq(CqInit::new(cqe.max(1)));
+        let xrcd = self.hca.xrcd_for(&self.ids[index].objects, init.xrcd)?;
+        let make = |cqe: u32| self.hca.device.create_cq(CqInit::new(cqe.max(1)));
         let (srq, own_cq) = match init.cq {
             Some(cq) => (
                 pd.get().create_xrc_srq(xrcd.get(), cq, &mut init.attr)?,
@@ -129,35 +129,5 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub fn srq_handle(&self, id: CmId) -> Result<SrqHandle<'d, P>, RdmaError> {
         let srq = self.ids.slot(id)?.objects.srq.as_ref();
         Ok(srq.ok_or(RdmaError::NoSrq)?.srq.handle())
-    }
-
-    /// The PD for what is to be created on an id: the one given, or the one that the id has, or the default one.
-    pub(crate) fn pd_for(
-        &self,
-        index: usize,
-        given: Option<&'d Pd<'d, P>>,
-    ) -> Result<PdOf<'d, P>, RdmaError> {
-        self.is_ours("PD", given.map(Pd::device))?;
-        let slot = &self.ids[index];
-        let own = slot
-            .objects
-            .pd
-            .as_ref()
-            .or(slot.objects.srq.as_ref().map(|srq| &srq.pd));
-        Ok(match (given, own) {
-            (Some(pd), _) | (None, Some(&PdOf::Given(pd))) => PdOf::Given(pd),
-            (None, _) => PdOf::Default(self.device.default_pd()?),
-        })
-    }
-
-    /// EBUSY if others than the id itself use its SRQ.
-    pub(crate) fn srq_is_free(&self, index: usize) -> Result<(), RdmaError> {
-        let Some(srq) = &self.ids[index].objects.srq else {
-            return Ok(());
-        };
-        match srq.srq.users() - u32::from(srq.own_qp) {
-            0 => Ok(()),
-            users => Err(RdmaError::Srq(SrqError::Busy { users })),
-        }
     }
 }
