@@ -1,4 +1,4 @@
-//! `cargo rig NAME`: checks against things that this project did not write. `cargo rig` alone lists them.
+//! `cargo rig NAME`: checks against software that this project did not write. `cargo rig` alone lists them.
 //!
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 

@@ -71,7 +71,7 @@ pub(super) fn path(machine: Machine) -> Result<PathBuf, String> {
     Ok(target_dir()?.join(program))
 }
 
-/// Builds images, and of Rust's library nothing but `core`: whatever names `alloc` does not compile.
+/// Builds images, and of Rust's library nothing but `core`: code that names `alloc` does not compile.
 pub(super) fn build(machines: &[Machine]) -> Result<(), String> {
     run(&mut cargo(machines, "rping")?)
 }

@@ -10,7 +10,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-pub(crate) const ABOUT: &str = "PORTING.md followed to the letter: a kernel of its own, judged and connected (boots a machine)";
+pub(crate) const ABOUT: &str =
+    "PORTING.md followed step by step: a small kernel that connects (boots a machine)";
 
 /// Building and booting, on a busy machine.
 const MINUTES: &str = "12m";
@@ -71,7 +72,9 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
     for (text, about) in SAYS {
         let line = said.lines().find(|line| line.contains(text));
         println!("{about}: {}", line.unwrap_or("-").trim_end());
-        outcome.check(line.is_some(), || format!("{about}: nobody said {text:?}"));
+        outcome.check(line.is_some(), || {
+            format!("{about}: no program printed {text:?}")
+        });
     }
     fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(outcome)

@@ -53,7 +53,7 @@ impl Program {
         let mut process = spawn(command)?;
         let out = process.0.stdout.take().ok_or("no standard output")?;
         let (sender, lines) = mpsc::channel();
-        // Ends with the program, or with the first line that nobody reads any more.
+        // Ends with the program, or when the receiver of its lines is gone.
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
             lines.map(|line| sender.send(line)).find(Result::is_err)

@@ -69,7 +69,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "reset",
-        about: "a server's function is reset by somebody else, and falls off the bus: it begins anew, or says so",
+        about: "a server's function is reset by another driver, or removed from the bus: it restarts, or reports it",
         work: reset,
     },
     Scenario {
@@ -144,7 +144,7 @@ impl Scene<'_> {
         self.rounds += 1;
         let round = format!("{}-{}", self.name, self.rounds);
         let logs = self.setup.logs.join(&round);
-        // The names of sockets are short of room.
+        // The path of a socket is limited to about a hundred bytes.
         let sockets = format!("unikernel-{}-{round}", std::process::id());
         let sockets = std::env::temp_dir().join(sockets);
         for directory in [&logs, &sockets] {
@@ -363,8 +363,8 @@ fn loss(scene: &mut Scene<'_>) -> Result<(), String> {
     let faults = "loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01,corrupt=0.01,max-delay=5ms";
     let mut model = scene.model(2, &["--fault", faults, "--seed", "7"])?;
     pair(scene, &model, "count=100")?;
-    model.server.tell("faults")?;
-    // Whoever answers this has logged that.
+    model.server.send("faults")?;
+    // The model answers this after it has logged the counters.
     model.server.ask("0", "commands")?;
     let log = fs::read_to_string(model.logs.join("model.log"));
     let log = log.map_err(|error| error.to_string())?;
@@ -421,7 +421,7 @@ fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
     server.until("listening on", LIMIT)?;
     let mut client = scene.boot(&model, 1, words)?;
     client.until(first, LIMIT)?;
-    model.server.tell("restart 0")?;
+    model.server.send("restart 0")?;
     server.until("attempt 1 failed: ", LIMIT)?;
     let client = scene.check("the client", client, GOOD)?;
     scene.says("the client", &client, "attempt 1 failed: ");
@@ -433,11 +433,11 @@ fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
 
     let mut server = scene.boot(&model, 0, "server address=10.0.0.1 interrupts")?;
     server.until("listening on", LIMIT)?;
-    model.server.tell("vanish 0")?;
+    model.server.send("vanish 0")?;
     let server = scene.check("a server whose card fell off the bus", server, FAILED)?;
     let why = server.after("failed: ").unwrap_or_default();
     println!("    {why}");
-    // Before it knows that the function was reset, the driver rings as before.
+    // Before the driver detects the reset, it rings doorbells as before.
     model.end(scene, &["which is no UAR"])
 }
 

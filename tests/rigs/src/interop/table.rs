@@ -59,14 +59,14 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "trouble",
-        about: "nobody listens, somebody refuses, and each end is killed under traffic",
+        about: "no listener, a rejection, and each end is killed under traffic",
         functions: 0,
         rounds: &[Boot {
             record: true,
             script: script!("trouble"),
             prints: &[
-                ("nobody listens there", "reason 8 (invalid service ID"),
-                ("nobody listens here", "RDMA_CM_EVENT_REJECTED, error 8"),
+                ("no listener there", "reason 8 (invalid service ID"),
+                ("no listener here", "RDMA_CM_EVENT_REJECTED, error 8"),
                 ("refused here", "RDMA_CM_EVENT_REJECTED, error 28"),
                 (
                     "refused there",
@@ -103,7 +103,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "multicast",
-        about: "our mckey against rdma-core's, each as sender and as receiver; who tells the switches of which group",
+        about: "our mckey against rdma-core's, each as sender and as receiver; who reports which group to the switches",
         functions: 0,
         rounds: &[Boot {
             record: true,

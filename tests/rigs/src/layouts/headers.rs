@@ -92,7 +92,8 @@ fn parse(source: &str, dialect: Dialect) -> Vec<Row> {
                 aggregates.insert(key, aggregate);
             }
             // The C headers are full of structures of the kernel's own, with function pointers and the like, and a few
-            // bit structures have dimensions from elsewhere. Whoever needs one of these finds it missing.
+            // bit structures have dimensions from elsewhere. A structure that needs one of these is reported as
+            // missing.
             Err(_) => parser.at = start + 1,
         }
     }
@@ -497,7 +498,7 @@ mod tests {
     #[test]
     fn c_structures() {
         let source = "
-            struct kernel_thing { struct list_head list; void (*call)(int); };
+            struct kernel_type { struct list_head list; void (*call)(int); };
             struct seg { u8 a; __be16 b; struct_group(trailer, u8 rsvd[2]; union { __be32 imm; __be32 key; }; ); };
             struct packed_one { u8 a; __be32 b; } __packed;
             struct bits { u8 match:1; u8 reserved1:7; u8 data[]; };";

@@ -1,7 +1,8 @@
 //! A kernel with iommufd, which no kernel of Debian's is built with: Debian's sources, with little more in it than what
 //! vfio-pci and a guest of the rigs need, so that it is built in minutes.
 //!
-//! It is built once, in `target/rigs/kernel/`, under a lock of its own: a rig that needs it waits for it, and others go on.
+//! It is built once, in `target/rigs/kernel/`, under a separate lock: a rig that needs it waits for it, and others go
+//! on.
 
 use super::provision::{Apt, copy, empty, run, unpack};
 use crate::outcome::Outcome;
@@ -15,7 +16,7 @@ pub(crate) const ABOUT: &str = "builds the kernel with iommufd that the vfio rig
 const SOURCE: &str = "linux-source-6.12";
 /// What is in it, beyond what `make tinyconfig` has.
 const OPTIONS: &str = include_str!("guest/iommufd.config");
-/// Changes when it has to be built anew though the options are the same.
+/// Changes when it has to be built again although the options are the same.
 const RECIPE: &str = "1";
 /// What its build says of the modules that are built in, so that modprobe finds them.
 pub(super) const LISTS: [&str; 3] = [
@@ -48,7 +49,7 @@ pub(super) struct Built {
     /// The [`LISTS`] lie beside it.
     pub(super) image: PathBuf,
     pub(super) release: String,
-    /// Changes when it is built anew.
+    /// Changes when it is built again.
     pub(super) recipe: String,
 }
 

@@ -59,14 +59,14 @@ pub(super) struct Round<'a> {
     pub(super) company: bool,
     /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
     pub(super) buttons: bool,
-    /// What QEMU itself may die of.
+    /// The message with which QEMU itself may abort.
     pub(super) known_end: Option<&'a str>,
     /// The machine that boots twice.
     pub(super) twice: Option<usize>,
     pub(super) limit: Duration,
 }
 
-/// Where things go.
+/// Directories for logs and sockets.
 pub(super) struct Places<'a> {
     pub(super) logs: &'a Path,
     pub(super) sockets: &'a Path,
@@ -91,15 +91,15 @@ pub(super) struct Ran {
     pub(super) transcripts: Vec<Transcript>,
     /// What was wrong with the machines as such.
     pub(super) wrong: Vec<String>,
-    /// Whether QEMU died of what it may die of.
+    /// Whether QEMU aborted in the known way.
     pub(super) died: bool,
 }
 
-/// One that runs.
+/// A running machine.
 struct Machine {
     process: Process,
     console: File,
-    /// What it is told once it listens.
+    /// Lines that it gets once it listens.
     waiting: Vec<String>,
     listens: bool,
     transcript: Transcript,
@@ -110,7 +110,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Has QEMU's monitor do something. What it says to that is in a log.
+    /// Executes a command of QEMU's monitor, whose answer is in a log.
     fn command(&mut self, line: &str) -> std::io::Result<()> {
         let (path, connection) = &mut self.monitor;
         let connection = match connection {
@@ -121,12 +121,12 @@ impl Machine {
     }
 
     fn died_of(&mut self, text: &str) -> bool {
-        // What it wrote is whole once it is gone.
+        // Its log is complete once it has ended.
         let _ = self.process.0.wait();
         fs::read_to_string(&self.complaints).is_ok_and(|log| log.contains(text))
     }
 
-    fn hear(&mut self, word: &str) -> std::io::Result<()> {
+    fn send(&mut self, word: &str) -> std::io::Result<()> {
         if !self.listens {
             self.waiting.push(word.to_string());
             return Ok(());
@@ -204,7 +204,7 @@ impl Round<'_> {
                     }
                     line.clear();
                 }
-                // Nobody may be waiting for it any more.
+                // The receiver may be gone.
                 let _ = sender.send((index, None));
             }));
             machines.push(Machine {
@@ -259,25 +259,26 @@ impl Round<'_> {
             match machine.transcript.line(begun.elapsed(), &line) {
                 None => {}
                 Some(Word::Host("die")) => {
-                    // In the middle of a message QEMU 11 may abort (an assertion in `error_setv`), so nobody sends any meanwhile.
+                    // In the middle of a message QEMU 11 may abort (an assertion in `error_setv`), so none is sent
+                    // meanwhile.
                     signal("STOP", &machines)?;
                     let died = server.die();
                     signal("CONT", &machines)?;
                     died?;
                 }
-                Some(Word::Host(event)) => server.tell(event)?,
+                Some(Word::Host(event)) => server.send(event)?,
                 Some(Word::Monitor(line)) => machine.command(line).map_err(fail)?,
                 Some(Word::Ask(question)) => {
                     let mut words = question.split(' ');
                     let mut word = || words.next().unwrap_or_default();
                     let (name, function, value) = (word(), word(), word());
                     let answer = server.ask(function, value)?;
-                    machine.hear(&format!("{name}={answer}")).map_err(fail)?;
+                    machine.send(&format!("{name}={answer}")).map_err(fail)?;
                 }
                 Some(Word::Tell(word)) => {
                     for (other, machine) in machines.iter_mut().enumerate() {
                         if other != index {
-                            machine.hear(word).map_err(fail)?;
+                            machine.send(word).map_err(fail)?;
                         }
                     }
                 }
@@ -290,9 +291,9 @@ impl Round<'_> {
                     }
                     machine.listens = true;
                     let about = format!("{index} {} {boots}", self.machines.len());
-                    machine.hear(&about).map_err(fail)?;
+                    machine.send(&about).map_err(fail)?;
                     for word in std::mem::take(&mut machine.waiting) {
-                        machine.hear(&word).map_err(fail)?;
+                        machine.send(&word).map_err(fail)?;
                     }
                 }
             }
@@ -322,7 +323,7 @@ impl Round<'_> {
         1 + usize::from(self.twice == Some(machine))
     }
 
-    /// The script comes in an archive of its own behind the common one.
+    /// The script comes in a separate archive behind the common one.
     fn initrd(&self, provisions: &Provisions, places: &Places<'_>) -> std::io::Result<PathBuf> {
         let initrd = places.sockets.join(format!("{}initrd", self.name));
         fs::copy(&provisions.initrd, &initrd)?;

@@ -1,9 +1,9 @@
 //! `cargo rig stock-driver`: the vendor's own driver, unmodified from Debian's stock kernel, on the device model.
 //!
 //! The model serves vfio-user; QEMU (software emulation, no KVM needed) plugs it into machines, whose kernels load
-//! `mlx5_core` and `mlx5_ib` and run stock programs, alone or against each other. Whatever the driver says at warning
-//! level or above, and whatever the model logs at warning level or above, is a failure, unless it is in the list that
-//! explains it; and so is a step of a script that never ran.
+//! `mlx5_core` and `mlx5_ib` and run stock programs, alone or against each other. Every message of the driver or the
+//! model at warning level or above is a failure, unless it is in the list of explained messages; and so is a step of a
+//! script that never ran.
 //!
 //! Frames between functions are recorded, and have to be to tshark what they are to our decoders.
 //!
@@ -104,7 +104,7 @@ impl<'a> Request<'a> {
     }
 
     /// Whether a scenario is to run on the first kernel, or on another one.
-    fn wants(&self, scenario: &Scenario, first: bool) -> bool {
+    fn includes(&self, scenario: &Scenario, first: bool) -> bool {
         let first_only = !scenario.every_kernel || scenario.kernel.is_some();
         match self.scenarios.as_slice() {
             [] => first || !first_only,
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
             let kernel = *kernel;
             let wanted = all
                 .iter()
-                .filter(move |known| self.wants(known, index == 0));
+                .filter(move |known| self.includes(known, index == 0));
             wanted.map(move |scenario| (scenario, scenario.kernel.unwrap_or(kernel)))
         };
         self.kernels.iter().enumerate().flat_map(of).collect()
@@ -239,7 +239,7 @@ impl Job<'_> {
         }
         logs.push(self.scenario.name);
         provision::empty(&logs)?;
-        // The names of sockets are short of room, and a checkout may lie deep.
+        // The path of a socket is limited to about a hundred bytes, and a checkout's path may be longer.
         let sockets = std::env::temp_dir().join(format!(
             "rig-{}-{}-{}{}",
             std::process::id(),
@@ -318,8 +318,8 @@ mod tests {
             let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
             Request::parse(&words, scenario::ALL).map(|request| {
                 let count = |first| {
-                    let wants = |known: &&Scenario| request.wants(known, first);
-                    scenario::ALL.iter().filter(wants).count()
+                    let included = |known: &&Scenario| request.includes(known, first);
+                    scenario::ALL.iter().filter(included).count()
                 };
                 (request.kernels.clone(), [count(true), count(false)])
             })

@@ -1,8 +1,9 @@
 //! Everything the rig needs from outside, fetched from Debian's archive into `target/`: QEMU with a vfio-user client, the
 //! stock kernel, and what runs in the guest.
 //!
-//! apt works on a state of its own, signatures checked with the machine's keyring, and nothing is installed: packages are
-//! downloaded and unpacked. QEMU is newer than the machine's C library and runs under the one it came with.
+//! apt works on a private state directory, signatures checked with the machine's keyring, and nothing is installed:
+//! packages are downloaded and unpacked. QEMU is newer than the machine's C library and runs under the one it came
+//! with.
 
 use super::bzimage;
 use super::cpio::Archive;
@@ -13,9 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Changes when what is unpacked changes, so that old caches are made anew.
+/// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "2";
-/// The kernel's file. A guest whose stamp names another is made anew.
+/// The kernel's file. A guest whose stamp names another is rebuilt.
 const KERNEL: &str = "vmlinux";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -123,7 +124,7 @@ impl Kernel {
     }
 }
 
-/// Where things are, once they are there.
+/// Paths of what was fetched and built.
 pub(crate) struct Provisions {
     /// QEMU's packages, unpacked.
     qemu: PathBuf,
@@ -147,7 +148,7 @@ impl Provisions {
         command
     }
 
-    /// QEMU for aarch64, [fetched](Self::fetch_aarch64) before, with the other one's libraries and data.
+    /// QEMU for aarch64, [fetched](Self::fetch_aarch64) before, with the libraries and data of the x86 package.
     pub(crate) fn qemu_aarch64(&self) -> Command {
         let program = self.aarch64().join("usr/bin/qemu-system-aarch64");
         let mut command = under(&self.qemu, &program, "qemu-system-aarch64");
@@ -155,11 +156,11 @@ impl Provisions {
         command
     }
 
-    /// Fetches QEMU for aarch64, if it is not there yet: one package, as it depends on what the other one depends on.
+    /// Fetches QEMU for aarch64, if it is not there yet: one package, as it has the same dependencies as QEMU for x86.
     pub(crate) fn fetch_aarch64(&self) -> Result<(), String> {
         let part = self.aarch64();
         let stamp = part.join("stamp");
-        // Where the other one is made anew, so is this.
+        // Rebuilt together with QEMU for x86.
         let recipe = fs::read_to_string(self.qemu.join("stamp"));
         let recipe = recipe.map_err(|error| format!("{}: {error}", self.qemu.display()))?;
         let found = fs::read_to_string(&stamp).unwrap_or_default();
@@ -250,7 +251,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
     })
 }
 
-/// An empty directory, whatever was there.
+/// An empty directory; earlier content is deleted.
 pub(crate) fn empty(directory: &Path) -> Result<(), String> {
     let gone = match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -422,7 +423,7 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
 
 /// Indexes a guest's modules.
 fn depmod(guest: &Path, release: &str) -> Result<(), String> {
-    // kmod is many programs, which it tells apart by the name that it was called by.
+    // kmod is many programs, selected by the name that it was called by.
     let mut depmod = under(guest, "usr/bin/kmod", "depmod");
     run(depmod.arg("-b").arg(guest).arg(release))
 }
@@ -470,7 +471,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     ))
 }
 
-/// apt with a state of its own, in which nothing is installed.
+/// apt with a private state directory, in which nothing is installed.
 pub(super) struct Apt {
     directory: PathBuf,
     config: PathBuf,
@@ -538,7 +539,7 @@ impl Apt {
     /// Downloads a package of a suite with everything it depends on.
     fn fetch_closure(&self, package: &str, suite: &str) -> Result<Vec<PathBuf>, String> {
         let archives = self.directory.join("apt/archives");
-        // What an older run wanted must not be unpacked with what this one wants.
+        // Packages that only an older run needed must not be unpacked with those of this run.
         for deb in debs(&archives)? {
             fs::remove_file(&deb).map_err(|error| format!("{}: {error}", deb.display()))?;
         }
@@ -569,7 +570,7 @@ impl Apt {
         debs(into)
     }
 
-    /// The release that the suite's kernel metapackage stands for, and the packages that it is made of: one, or since
+    /// The release that the suite's kernel metapackage depends on, and the packages that it is made of: one, or since
     /// Linux 7 several.
     fn kernel(&self, suite: &str) -> Result<(String, Vec<String>), String> {
         let plan = self.run(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long the model may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The model, serving; or none, where nobody has a function of it.
+/// The model, serving; or none, where no machine has a function of it.
 pub(crate) struct Server {
     /// `None` once it was killed, and where there is none.
     process: Option<Process>,
@@ -63,7 +63,7 @@ impl Server {
         // It says each function when its socket is there.
         let out = process.0.stdout.take().ok_or("the model has no output")?;
         let (sender, lines) = mpsc::channel();
-        // Ends with the model, or with the first line that nobody reads any more.
+        // Ends with the model, or when the receiver of its lines is gone.
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
             lines.map(|line| sender.send(line)).find(Result::is_err)
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// Has something happen to a function, or to all at once.
-    pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn send(&mut self, line: &str) -> Result<(), String> {
         let process = self.process.as_mut().ok_or("there is no model any more")?;
         let input = process.0.stdin.as_mut();
         let input = input.ok_or("the model has no standard input")?;
@@ -109,16 +109,16 @@ impl Server {
             .map_err(|error| format!("{line:?} to the model: {error}"))
     }
 
-    /// What the model knows of a function: the value of a name in its line about it.
+    /// The model's state of a function: the value of a name in its line about it.
     pub(crate) fn ask(&mut self, function: &str, name: &str) -> Result<String, String> {
-        self.tell(&format!("state {function}"))?;
+        self.send(&format!("state {function}"))?;
         let begins = format!("state {function} ");
         loop {
             let line = self.lines.recv_timeout(ANSWER);
             let line = line.map_err(|error| format!("the model does not answer: {error}"))?;
             if let Some(state) = line.strip_prefix(&begins) {
                 return value(state, name)
-                    .ok_or_else(|| format!("the model does not tell {name:?}: {line}"));
+                    .ok_or_else(|| format!("the model does not report {name:?}: {line}"));
             }
         }
     }
@@ -147,7 +147,7 @@ impl Server {
 #[derive(PartialEq, Eq)]
 struct Thread {
     sleeps: bool,
-    /// How often it fell asleep, in the kernel's words.
+    /// How often it went to sleep: the kernel's voluntary context switches.
     slept: Option<String>,
 }
 

@@ -14,18 +14,18 @@ pub(super) struct Step {
     pub(super) log: Vec<(u8, String)>,
 }
 
-/// What guests say to the machine that runs them, beside what their steps do.
+/// Requests of guests to the host that runs them, beside the output of their steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Word<'a> {
     /// It listens.
     Up,
-    /// It listens no more, and will boot anew.
+    /// It reads no more, and will boot again.
     Down,
     /// For the other machine.
     Tell(&'a str),
     /// Something is to happen to the card.
     Host(&'a str),
-    /// What the model knows of a function, under a name.
+    /// The model's state of a function, under a name.
     Ask(&'a str),
     /// Something is to happen to the machine.
     Monitor(&'a str),

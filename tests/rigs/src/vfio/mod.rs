@@ -1,9 +1,8 @@
 //! `cargo rig vfio`: this project's driver on real vfio-pci with a virtual IOMMU, in machines that QEMU emulates.
 //!
 //! The machines are those of the stock-driver rig, with Intel's IOMMU and interrupt remapping; what runs in them is the
-//! programs of this repository, among Debian's. Whatever the kernel says at warning level or above, and whatever the
-//! model logs at warning level or above, is a failure, unless it is explained. What goes between functions is shown to
-//! tshark.
+//! programs of this repository, among Debian's. Every message of the kernel or the model at warning level or above is a
+//! failure, unless it is explained. What goes between functions is shown to tshark.
 //!
 //! Logs are left in `target/rigs/vfio/log/KERNEL/SCENARIO/`.
 

@@ -9,7 +9,7 @@ const EXAMPLES: [&str; 4] = ["rping", "devinfo", "perf", "cmtime"];
 /// Builds the examples and the driver's tests that need a device, without what only a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let examples = examples(root, &EXAMPLES)?;
-    // Cargo alone knows what it calls a test's program.
+    // The name of a test's program contains a hash that only Cargo computes.
     let built = run(cargo(root, "test")
         .args(["--no-run", "--message-format", "json-render-diagnostics"])
         // The first package has the features that the examples were built with.

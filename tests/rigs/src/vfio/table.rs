@@ -14,7 +14,7 @@ const UNPLUG: Boot = Boot {
     buttons: true,
     known_end: Some((
         "memory_region_del_subregion: Assertion `subregion->container == mr' failed",
-        "QEMU 11 aborts when it has taken a vfio-user-pci out of its slot: whoever drove it is long gone by then",
+        "QEMU 11 aborts when it has taken a vfio-user-pci out of its slot: its driver has ended long before",
     )),
     ..MACHINE
 };
@@ -68,7 +68,7 @@ const TROUBLE: Scenario = Scenario {
         ),
         (
             "doorbell in page 0x",
-            "a driver that takes a completion just as another process resets the function posts once more before it knows",
+            "a driver that polls a completion while another process resets the function may post once more",
         ),
     ],
     ..SCENARIO
@@ -325,7 +325,7 @@ mod tests {
 
     /// The number in docs/hardware.md is the one that bring-up is held to.
     #[test]
-    fn the_documentation_tells_what_bring_up_may_cost() {
+    fn the_documentation_states_what_bring_up_may_cost() {
         let script = include_str!("scripts/driver.sh");
         let allowed = script
             .lines()

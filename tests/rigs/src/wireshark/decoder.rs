@@ -21,7 +21,7 @@ pub(super) fn view(frame: &[u8]) -> Result<Option<Vec<Field>>, String> {
     };
     let mut fields = headers(&packet);
     base(&packet, &mut fields);
-    // Behind the base header tshark knows nothing of this service's packets.
+    // Behind the base header tshark does not dissect this service's packets.
     if packet.repr.bth.opcode.service == Service::Xrc {
         return Ok(Some(fields));
     }
@@ -147,7 +147,7 @@ fn transport(packet: &Packet<'_>, fields: &mut Vec<Field>) {
     });
 }
 
-/// The common header of a management datagram whose class is not the CM's, which is all that our decoders know of it.
+/// The common header of a management datagram whose class is not the CM's, which is all that our decoders read of it.
 fn foreign(mad: &[u8; MAD_LEN]) -> Vec<Field> {
     let value = |at: Range<usize>| mad[at].iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
     vec![

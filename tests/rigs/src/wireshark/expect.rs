@@ -54,9 +54,9 @@ pub(super) struct Step {
     pub(super) expected: Vec<Expected>,
 }
 
-/// What is in front of the BTH.
+/// The headers in front of the BTH.
 #[derive(Debug, Clone)]
-pub(super) struct Way {
+pub(super) struct Path {
     pub(super) macs: [[u8; 6]; 2],
     /// Number and priority.
     pub(super) vlan: Option<(u16, u8)>,
@@ -85,7 +85,7 @@ fn mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-impl Way {
+impl Path {
     /// The fields of a frame of node `from`.
     pub(super) fn fields(&self, from: usize) -> Vec<Field> {
         let to = 1 - from;
@@ -121,7 +121,7 @@ impl Way {
                 number("ip.dsfield", self.traffic_class),
                 number("ip.flags.df", 1u8),
                 number("ip.frag_offset", 0u8),
-                // 1 is "good": tshark was told to verify it.
+                // 1 is "good": tshark is configured to verify it.
                 number("ip.checksum.status", 1u8),
             ]),
             IpAddr::V6(_) => fields.extend([

@@ -1,4 +1,4 @@
-//! A recording of what this project and somebody else said to each other.
+//! Judges recordings of traffic between this project and other implementations.
 
 use super::readings::{EXPLAINED, difference, frames, remarks, script, write};
 use super::sample::sample;
@@ -6,8 +6,8 @@ use super::tshark::Frame;
 use super::{decoder, tshark};
 use std::path::Path;
 
-/// What tshark remarks on frames that are nobody's invention here: that addresses and streams look odd to it is no matter,
-/// but a checksum has to be right.
+/// The only remark of tshark's that counts for frames of other implementations: checksums have to be right, while
+/// unusual addresses and streams are no error.
 const MATTERS: &str = "checksum";
 
 /// The check of the invariant CRCs.
@@ -25,10 +25,10 @@ pub(crate) struct Recording<'a> {
     pub(crate) damaged: bool,
 }
 
-/// What came of looking at one.
+/// The result for one recording.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// What was looked at.
+    /// The recording's name.
     pub(crate) about: String,
     /// How many frames were.
     pub(super) shown: usize,
@@ -36,8 +36,9 @@ pub(crate) struct Verdict {
     pub(crate) checks: Vec<(&'static str, Vec<String>)>,
 }
 
-/// Has tshark dissect a recording in which there is RoCE among other things. Packets of all ends have to be whole, mean the
-/// same to tshark and to our decoders, and have the right ICRC. Of a long recording, the first frames of every kind.
+/// Has tshark dissect a recording in which there is RoCE among other traffic. Packets of all ends have to be whole,
+/// mean the same to tshark and to our decoders, and have the right ICRC. Of a long recording, the first frames of every
+/// kind.
 pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, String> {
     tshark::need("tshark", "tshark", "--version")?;
     tshark::need("python3", "python3", "--version")?;
@@ -151,8 +152,8 @@ impl Findings {
         }
         self.remarked.extend(remarks(seen, &mut self.explained));
         let at = seen.summary();
-        let told = different.iter().map(|what| format!("{at}: {what}"));
-        self.different.extend(told);
+        let lines = different.iter().map(|what| format!("{at}: {what}"));
+        self.different.extend(lines);
     }
 }
 

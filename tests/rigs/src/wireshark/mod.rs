@@ -1,10 +1,10 @@
-//! What goes over the wire, in the eyes of somebody who has never heard of this project: tshark.
+//! Checks what goes over the wire with an independent dissector: tshark.
 //!
 //! A whole run of driver and CM over two device models is recorded, in virtual time, and with each step what was meant by
-//! it: addresses and numbers as the application gave them and as the driver's own queries tell them, packets as the IBTA's
-//! rules cut them. tshark dissects the recording, and every field of every frame has to be what was meant. Beside that
-//! our own decoders read the same frames, and frames of Linux's; both readings have to agree. The ICRC, which tshark does
-//! not verify, is recomputed by a few lines of Python.
+//! it: addresses and numbers as the application gave them and as the driver's own queries return them, packets as the
+//! IBTA's rules cut them. tshark dissects the recording, and every field of every frame has to be what was meant.
+//! Beside that our own decoders read the same frames, and frames of Linux's; both readings have to agree. The ICRC,
+//! which tshark does not verify, is recomputed by a few lines of Python.
 //!
 //! What the other rigs record is judged by both readings and the ICRCs as well: `judge.rs`.
 
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 roce: true,
                 damaged: false,
             };
-            tell(&mut outcome, &judge(recording, &work)?);
+            print_verdict(&mut outcome, &judge(recording, &work)?);
         }
         return Ok(outcome);
     }
@@ -197,7 +197,7 @@ fn wrong_icrcs(file: &Path, raw: &[&[u8]]) -> Result<(usize, Vec<String>), Strin
     Ok((right, problems))
 }
 
-fn tell(outcome: &mut Outcome, verdict: &Verdict) {
+fn print_verdict(outcome: &mut Outcome, verdict: &Verdict) {
     println!("{}", verdict.about);
     for (what, problems) in &verdict.checks {
         report(outcome, what, problems);
@@ -212,7 +212,7 @@ fn judged(outcome: &mut Outcome, work: &Path, whole: &Path, damaged: &Path) -> R
         roce,
         damaged: false,
     };
-    tell(outcome, &judge(recording(whole, true), work)?);
+    print_verdict(outcome, &judge(recording(whole, true), work)?);
     let verdict = judge(recording(damaged, false), work)?;
     let wrong = verdict.checks.iter().find(|(what, _)| *what == ICRCS);
     let found = wrong.map_or(0, |(_, problems)| problems.len());

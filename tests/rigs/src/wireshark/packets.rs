@@ -1,6 +1,6 @@
 //! The packets of an operation, by the IBTA's rules: how a message is cut, which headers which packet has, which PSN.
 
-use super::expect::{Expected, Field, Value, Way, bytes, number};
+use super::expect::{Expected, Field, Path, Value, bytes, number};
 
 /// Numbers of the operations within a service (IBTA volume 1, table 38).
 mod op {
@@ -45,7 +45,7 @@ const UNLIMITED: u8 = 0x1f;
 #[derive(Debug, Clone)]
 pub(super) struct Flow {
     pub(super) service: Service,
-    pub(super) way: Way,
+    pub(super) path: Path,
     pub(super) from: usize,
     /// QP that requests go to, and that responses go to.
     pub(super) remote_qpn: u32,
@@ -82,7 +82,7 @@ impl Flow {
         } else {
             (self.from, self.remote_qpn)
         };
-        let mut fields = self.way.fields(from);
+        let mut fields = self.path.fields(from);
         fields.extend([
             number("infiniband.bth.opcode", self.service as u8 | opcode),
             number("infiniband.bth.destqp", destination),

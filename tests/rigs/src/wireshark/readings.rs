@@ -1,4 +1,4 @@
-//! What tshark, our decoders and the script for ICRCs say of frames, and how that is told.
+//! What tshark, our decoders and the script for ICRCs read from frames, and how it is reported.
 
 use super::tshark::Frame;
 use super::{decoder, expect};
@@ -13,7 +13,7 @@ const ICRC: &str = include_str!("icrc.py");
 pub(super) const EXPLAINED: &[(&str, &str)] = &[
     (
         "Illegal checksum value (0)",
-        "UDP over IPv6 wants a checksum, RoCE v2 does not: annex A17 leaves it 0 because the ICRC covers more, and so does Linux",
+        "UDP over IPv6 requires a checksum; annex A17 of RoCE v2 and Linux leave it 0, as the ICRC covers more",
     ),
     (
         r#""Time To Live" only 1"#,
@@ -34,7 +34,7 @@ pub(super) fn frames(capture: &[u8]) -> Result<Vec<&[u8]>, String> {
         .collect()
 }
 
-/// One check; of many problems the first ones are told.
+/// One check; of many problems the first ones are printed.
 pub(super) fn report(outcome: &mut Outcome, name: &str, problems: &[String]) {
     const SHOWN: usize = 12;
     outcome.check(problems.is_empty(), || {

@@ -1,6 +1,6 @@
 //! Two device models on a cable that records, and what was meant with every frame that goes over it.
 
-use super::expect::{Expected, Step, Way};
+use super::expect::{Expected, Path, Step};
 use bareverbs_core::{Config, Device, Gid, GidEntry, Resources, RoceVersion};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -99,7 +99,7 @@ pub(super) struct Scene {
     pub(super) nodes: [Node; 2],
     pub(super) macs: [[u8; 6]; 2],
     tape: Tape,
-    /// The next frame that this likes is lost behind the recorder.
+    /// The next frame that matches is lost behind the recorder.
     lose: Arc<Mutex<Option<Picky>>>,
     pub(super) steps: Vec<Step>,
 }
@@ -113,7 +113,7 @@ impl Scene {
         let rule = lose.clone();
         cable.rule(0, u32::MAX, Action::Drop, move |_, frame| {
             let mut rule = rule.lock().unwrap_or_else(PoisonError::into_inner);
-            let hit = rule.as_mut().is_some_and(|likes| likes(frame));
+            let hit = rule.as_mut().is_some_and(|matches| matches(frame));
             if hit {
                 *rule = None;
             }
@@ -153,8 +153,8 @@ impl Scene {
     }
 
     /// How a packet between these addresses is wrapped, with nothing special.
-    pub(super) fn way(&self, address: Address) -> Way {
-        Way {
+    pub(super) fn path(&self, address: Address) -> Path {
+        Path {
             macs: self.macs,
             vlan: address.vlan().map(|id| (id, 0)),
             roce_v1: address.version() == RoceVersion::V1,
@@ -166,9 +166,9 @@ impl Scene {
         }
     }
 
-    /// Loses the next frame that `likes` likes.
-    pub(super) fn lose(&self, likes: impl FnMut(&[u8]) -> bool + Send + 'static) {
-        *self.lose.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(likes));
+    /// Loses the next frame that `matches` accepts.
+    pub(super) fn lose(&self, matches: impl FnMut(&[u8]) -> bool + Send + 'static) {
+        *self.lose.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(matches));
     }
 
     /// The file so far.

@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use bareverbs_cm::mad::MAD_LEN;
 use bareverbs_cm::mad::sa::{JoinState, McMemberRecord, PathRecord, SaHeader, SaMethod};
 use connectx_model::pcap::Writer;
-use connectx_model::roce::env::{Encapsulation, Path as Way};
+use connectx_model::roce::env::{Encapsulation, Path as NetworkPath};
 use connectx_model::roce::headers::Headers;
 use connectx_model::roce::opcode::{Opcode, Operation, Service};
 use connectx_model::roce::packet::{Bth, Deth, Extended, ICRC_LEN, Repr};
@@ -186,7 +186,7 @@ fn member() -> Result<([u8; MAD_LEN], Vec<Field>), String> {
 /// A datagram between two QP1s.
 fn frame(mad: &[u8; MAD_LEN]) -> Result<Vec<u8>, String> {
     let packet = Repr {
-        headers: Headers::new(Way {
+        headers: Headers::new(NetworkPath {
             source_mac: [2, 0x1b, 0, 0, 0, 1],
             destination_mac: [2, 0x1b, 0, 0, 0, 2],
             vlan: None,

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Between the values of a field that occurs more than once. Nothing that tshark says about these frames contains it.
 const AGAIN: char = '^';
 
-/// All fields that the rig looks at. tshark refuses names that it does not know.
+/// All fields that the rig looks at. tshark refuses unknown names.
 const FIELDS: &[&str] = &[
     "frame.number",
     "frame.protocols",
@@ -200,7 +200,7 @@ const FIELDS: &[&str] = &[
     "infiniband.mcmemberrecord.proxyjoin",
 ];
 
-/// Fields of the dissector that are not compared, and why. What they stand for is checked on the MAD's bytes.
+/// Fields of the dissector that are not compared, and why. Their content is checked on the MAD's bytes.
 pub(super) const NOT_ASKED: &[(&str, &str)] = &[
     (
         "infiniband.cm.req.{prim,alt}_{flowlabel,pktrate,reserved0}",
@@ -228,8 +228,8 @@ pub(super) const NOT_ASKED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Dissectors that guess from the first payload bytes whether the payload is theirs. Here it is nobody's, and a guess that
-/// hits by accident would call the frame malformed.
+/// Dissectors that guess from the first payload bytes whether the payload is theirs. Here it belongs to no protocol,
+/// and a wrong guess would call the frame malformed.
 const GUESSERS: &[&str] = &[
     "eth_over_ib",
     "fc_infiniband",
@@ -337,7 +337,7 @@ fn apt(arguments: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// Has a capture file dissected. `home` is an empty directory: nobody's preferences shall matter.
+/// Has a capture file dissected. `home` is an empty directory, so that no user's preferences have an effect.
 pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
     let mut command = reading(file, home);
     for protocol in ["ip", "tcp", "udp"] {

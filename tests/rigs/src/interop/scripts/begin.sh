@@ -16,8 +16,8 @@
     cd /run/groups && echo +cpu > cgroup.subtree_control && mkdir idle && echo 1 > idle/cpu.idle'
 idly='echo $$ > /run/groups/idle/cgroup.procs || exit;'
 
-# This computer is there at once: its first server would run out of time while the guest boots. Who waits for the other one
-# does so for longer than any step may take.
+# This computer is there at once: its first server would run out of time while the guest boots. The machine that waits
+# for the other waits longer than any step may take.
 idle_limit=700
 meet
 

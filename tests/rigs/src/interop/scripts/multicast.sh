@@ -1,4 +1,5 @@
-# rdma-core's mckey and ours in one group. For theirs the kernel joins it on the network device; ours tells switches itself.
+# rdma-core's mckey and ours in one group. For theirs the kernel joins it on the network device; ours sends IGMP and MLD
+# itself.
 here="--link $wire --interrupts"
 group=239.192.7.1
 # member: the kernel has joined the group, whose address it shows with the last byte first.
@@ -24,5 +25,5 @@ case $me in
 0) step 60 'Linux joins no group of IPv6' 'mckey -b fd00::1 -m ff15::7:1; [ $? != 0 ]' ;;
 1) step 60 'we do' "$ours/mckey $here -b fd00::2 -m ff15::7:1 -C 0" ;;
 esac
-# Nobody goes before all of it was recorded.
+# Neither machine ends before all of it was recorded.
 meet

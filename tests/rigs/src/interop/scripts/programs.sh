@@ -1,8 +1,9 @@
 # rdma-core's programs and ours of the same name.
 # An emulated machine may take longer to answer a hundred requests than our first repetition waits.
 here="--link $wire --interrupts --patient"
-# A server that nobody asked after has to find out first whom to answer, and keeps eight messages meanwhile: more that come
-# at once are lost, and come again. A guest that does not remember the server before asks.
+# A server without the client's address in its cache resolves it before it answers, and queues eight messages meanwhile:
+# more that come at once are lost, and are repeated. A guest whose neighbour table is empty resolves the server's
+# address first.
 ask='ip neighbour flush all'
 for program in 'ucmatose -c 100' 'ucmatose -c 10 -C 20 -S 2000' 'udaddy -c 10' 'rdma_client'; do
     name=${program%% *}

@@ -31,12 +31,12 @@ soon() {
     done
 }
 
-# listening PORT: somebody listens at this TCP port.
+# listening PORT: a process listens on this TCP port.
 listening() {
     cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$(printf %04X "$1") [0-9A-F:]* 0A"
 }
 
-# listening_cm: somebody listens for connections through the RDMA CM.
+# listening_cm: a process listens for connections through the RDMA CM.
 listening_cm() {
     rdma resource show cm_id 2> /dev/null | grep -q 'state LISTEN'
 }

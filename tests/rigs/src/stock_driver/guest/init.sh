@@ -27,7 +27,7 @@ halt() {
     poweroff -f
 }
 
-# restart: boots anew.
+# restart: boots again.
 restart() {
     echo "@@ down"
     reboot -f

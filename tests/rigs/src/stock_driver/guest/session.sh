@@ -1,20 +1,20 @@
-# How a machine runs its script, and talks with the one that runs it.
+# How a machine runs its script, and communicates with the one that runs it.
 #
-# What it says to the machine that runs this one, and what it hears from there, goes over the console, by lines:
+# It communicates with the host that runs it over the console, by lines:
 #
 #   @@ up             this machine listens; the answer is its number, how many machines there are, how often it booted
 #   @@ step NAME      a step begins; `@out` is what it prints, `@status` how it ended, `@log` what the kernel said
 #   @@ done NAME      it is over
 #   @@ tell WORD      for the other machine, which gets WORD
-#   @@ down           this machine boots anew, and listens no more
+#   @@ down           this machine boots again, and reads no more until then
 #   @@ host EVENT...  something is to happen to the card
 #   @@ monitor LINE   something is to happen to the machine, in the words of QEMU's monitor
-#   @@ ask NAME FUNCTION WHAT   what the model knows of a function, which comes back under the name
-#   @@ lost NAME      the other machine did not tell NAME
+#   @@ ask NAME FUNCTION WHAT   the model's state of a function, which comes back under the name
+#   @@ lost NAME      the other machine did not send NAME
 #   @@ end            the script is over
 #
-# Whoever reads this has set $run, a directory for files, and $helpers, the path of the helpers, and has the functions
-# kernel_log and halt.
+# The script that includes this has set $run, a directory for files, and $helpers, the path of the helpers, and defines
+# the functions kernel_log and halt.
 echo "@@ up"
 read -r me machines boot
 export me machines boot
@@ -25,12 +25,12 @@ idle_limit=240
 meetings=0
 heard=' '
 
-# tell NAME WORD: gives the other machine a word under a name.
+# tell NAME WORD: sends the other machine a word under a name.
 tell() {
     echo "@@ tell $1=$2"
 }
 
-# await NAME: waits for what the other machine tells under the name, and leaves it in $answer.
+# await NAME: waits for the other machine's word under the name, and leaves it in $answer.
 await() {
     while :; do
         case "$heard" in
@@ -64,9 +64,9 @@ exchange() {
     await "$meetings.$1"
 }
 
-# ask FUNCTION WHAT: leaves in $answer what the model knows of a function: how many `commands` it completed, how many bytes
-# of memory are in its `reach`, whether it is bus `master`, how many `doorbells` of send queues it saw, and of the requests
-# that came through them how many it took as they came (`blue-flame`) or had to fetch (`blue-flame-missed`).
+# ask FUNCTION WHAT: leaves in $answer the model's state of a function: how many `commands` it completed, how many bytes
+# of memory are in its `reach`, whether it is bus `master`, how many `doorbells` of send queues it saw, and of the
+# requests that came through them how many it took as they came (`blue-flame`) or had to fetch (`blue-flame-missed`).
 asked=0
 ask() {
     asked=$((asked + 1))

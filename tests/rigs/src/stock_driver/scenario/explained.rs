@@ -15,11 +15,11 @@ const DRIVER: &[(&str, &str)] = &[
     ),
     (
         "Write combining is not supported",
-        "newer kernels tell what their test of it found, which a scenario makes it find",
+        "newer kernels print the result of their test of it, which a scenario causes",
     ),
     (
         "hrtimer: interrupt took",
-        "the kernel measures how long the machine that emulates it left it alone, and tells once",
+        "the kernel measures how long the machine that emulates it did not run it, and prints that once",
     ),
     (
         "No irq handler for",
@@ -42,7 +42,7 @@ const DRIVER_ON: &[(&[Card], &str, &str)] = &[
     (
         LIKE_THE_RECORDED,
         "invalid device_frequency_khz, aborting HW clock init",
-        "the ConnectX-4 Lx that was recorded, and the ConnectX-4 that is assumed to be like it, tell their frequency in MHz \
+        "the recorded ConnectX-4 Lx, and the ConnectX-4, which is assumed to be like it, report their frequency in MHz \
          only",
     ),
 ];

@@ -236,7 +236,7 @@ impl Boot {
         }
         for (wanted, text) in self.prints {
             let printed = |step: &Step| step.output.iter().any(|line| line.contains(text));
-            // Of this computer and a guest, which do different things, one is meant.
+            // This computer and a guest run different commands, so only one of them is meant.
             let good = match self.here {
                 Some(_) => named(wanted).any(printed),
                 None => named(wanted).next().is_some() && named(wanted).all(printed),

@@ -67,7 +67,7 @@ case $boot in
 esac
 [ "$me" = 1 ] || await booted
 
-# One machine has forgotten how often they met.
+# The machine that booted has lost its count of meetings.
 meetings=100
 meet
 step 60 'ping after a boot' "$ping"

@@ -17,7 +17,7 @@ duet 60 'rping over IPv6' listening_cm 'rping -s -a fd00::1 -C 20 -V' 'rping -c 
 duet 120 'ucmatose' listening_cm 'ucmatose -c 100' 'ucmatose -c 100 -s 192.168.1.1'
 duet 120 'ucmatose with data' listening_cm 'ucmatose -c 10 -C 20 -S 2000' 'ucmatose -c 10 -C 20 -S 2000 -s 192.168.1.1'
 duet 60 'udaddy' listening_cm 'udaddy -c 10' 'udaddy -c 10 -s 192.168.1.1'
-# The receiver is there when its interface hears the group: 239.1.2.3.
+# The receiver is ready when its interface has joined the group: 239.1.2.3.
 duet 60 'mckey' 'grep -qi 030201EF /proc/net/igmp' 'mckey -m 239.1.2.3 -b 192.168.1.1' 'mckey -m 239.1.2.3 -b 192.168.1.2 -s'
 duet 60 'rdma_client and rdma_server' listening_cm 'rdma_server' 'rdma_client -s 192.168.1.1'
 for kind in r x; do

@@ -25,7 +25,7 @@ meet
 step 60 'VLAN with offload' "ethtool -K \$(netdev mlx5_core) rxvlan on txvlan on && ping -c 3 -i 0.2 -w 30 192.168.5.$other"
 meet
 
-# What nobody checks but those who sent it.
+# What only the senders check.
 step 60 'file' 'seq 1 400000 > /run/file && sha256sum /run/file'
 duet 60 'file there' 'listening 5001' 'nc -l -p 5001 -e sh -c "cat > /run/got" && cmp /run/got /run/file && sha256sum /run/got' \
     'nc 192.168.1.1 5001 < /run/file'

@@ -9,8 +9,8 @@ esac
 card=0000:01:00.0
 
 step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && modprobe rdma_ucm && netdev mlx5_core'
-# The driver knows the kind by its device ID. For a physical function only it speaks of the bus and tells the firmware's
-# version, and only one could have virtual functions.
+# The driver recognizes the kind by its device ID. Only for a physical function it logs the bus's bandwidth and the
+# firmware's version, and only one could have virtual functions.
 case $kind in
 physical)
     step 60 'physical' "grep 0x1017 /sys/bus/pci/devices/$card/device && grep 'available PCIe bandwidth' /run/kernel.log"
@@ -55,7 +55,7 @@ if [ $second != unaddressed ]; then
 fi
 duet 90 'iperf3' 'listening 5201' 'iperf3 -s -1' 'iperf3 -c 192.168.1.1 -n 4M'
 
-# Nobody refuses an MTU, but the port's own is what frames have to fit.
+# Every MTU is accepted, but frames have to fit the port's.
 step 60 'larger frames' 'ip link set $(netdev mlx5_core) mtu 4200'
 meet
 step 60 'larger ping' "ping -c 2 -i 0.2 -w 30 -M do -s 4172 192.168.1.$other"
@@ -74,7 +74,8 @@ step 60 'up again' 'card=$(netdev mlx5_core) && ip link set $card up && until_tr
 meet
 step 60 'ping again' "ping -c 3 -i 0.2 -w 30 192.168.1.$other"
 meet
-# A physical function's driver has the firmware reset itself. A virtual one's waits until somebody else has.
+# A physical function's driver has the firmware reset itself. A virtual function's driver waits until another driver
+# has.
 if [ $kind != physical ]; then
     host health $function 1
     step 60 'firmware stops' "until_true 'dmesg | grep -q \"Fatal error\"'"

@@ -1,6 +1,6 @@
 # One machine, two functions on one cable: our cmtime on vfio-pci, then rdma-core's on mlx5_core. Both take as many connections
-# through the same steps, each connection with a queue pair of its own, all with one completion queue; server and client are
-# a process each.
+# through the same steps, one queue pair per connection, all with one completion queue; server and client are a process
+# each.
 first=0000:01:00.0
 second=0000:02:00.0
 count=100

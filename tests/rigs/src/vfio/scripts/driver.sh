@@ -1,6 +1,6 @@
-# One machine, two functions on one cable, each with an IOMMU group of its own. $interface says through which of VFIO's
-# interfaces functions are opened: nothing decides it but what the kernel has. $iommufd is what a search for iommufd's file
-# ends with then.
+# One machine, two functions on one cable, each in its own IOMMU group. $interface says through which of VFIO's
+# interfaces functions are opened: nothing decides it but what the kernel has. $iommufd is what a search for iommufd's
+# file ends with then.
 case $interface in
 group) pools='0 64' iommufd=1 skip= ;;
 # This interface has no limit on the number of mappings.
@@ -79,8 +79,8 @@ if [ "$interface" = cdev ]; then
         /ours/devinfo --device vfio:$second > /dev/null || status=1; kill \$p; wait \$p; exit \$status"
 fi
 
-# What a process that lives on has of a device that it let go of, as everybody else sees it. devinfo lets go before it
-# prints, and here its output goes into a pipe that is full, so that it stays.
+# What a running process still holds of a device that it has closed, as other processes see it. devinfo closes the
+# device before it prints, and here its output goes into a full pipe, so that the process stays.
 ask 0 reach
 holds="grep -q vfio /proc/\$p/maps || ls -l /proc/\$p/fd | grep -q vfio || grep -E '^Vm(Lck|Pin):' /proc/\$p/status | grep -vq ' 0 kB'"
 is_master="[ \$((0x\$(hexdump -s 4 -n 1 -e '1/1 \"%02x\"' /sys/bus/pci/devices/$first/config) & 4)) != 0 ]"

@@ -46,7 +46,7 @@ duet 120 'after the kills' 'grep -q listening /run/server' "$serve" "$connect -C
 step 60 'nothing pinned' "$pins /proc/vmstat"
 
 # Unplugged as the kernel does it when the slot's button was pressed, and plugged in again. (QEMU aborts when it takes a
-# vfio-user-pci out itself, so that is a scenario of its own.)
+# vfio-user-pci out itself, so that is a separate scenario.)
 for options in '' --interrupts; do
     for victim in 0 1; do
         card=$first
@@ -65,14 +65,15 @@ for options in '' --interrupts; do
 done
 step 60 'nothing pinned by then' "$pins /proc/vmstat"
 
-# The port before the function finds a fatal error. The kernel tells vfio-pci's user, and resets what is behind the port.
+# The port before the function finds a fatal error. The kernel notifies vfio-pci's user, and resets what is behind the
+# port.
 step 120 'bus error' "options=; pings=3; $traffic
     monitor pcie_aer_inject_error port1 DLP
     $(fails 1 'the device is gone') && grep 'the PCI bus reported an uncorrectable error' /run/1"
 duet 120 'after the bus error' 'grep -q listening /run/server' "$serve" "$connect -C 20 -V"
 
-# Who waits hears of it at once, polling or asleep. The kernel waits a minute for the functions to come back from their
-# reset, and so do the processes' ends.
+# A process that waits is notified at once, whether it polls or sleeps. The kernel waits a minute for the functions to
+# come back from their reset, and so do the processes' ends.
 step 240 'off the bus' "options=; others=--interrupts; pings=3; $traffic
     now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }
     begun=\$(now); host vanish 0; host vanish 1

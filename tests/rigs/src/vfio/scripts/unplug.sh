@@ -10,7 +10,8 @@ step 60 'bind' "modprobe vfio_iommu_type1 && modprobe vfio-pci &&
     for card in $first $second; do /ours/devinfo --device vfio:\$card --bind || exit; done"
 case $what in
 ping)
-    # Whose function it is ends by itself, with the error. The other end learns nothing, as from a card without power.
+    # The process that has the function ends by itself, with the error. The other end is not notified, as with a card
+    # without power.
     step 60 'unplug' "
         $serve > /run/0 2>&1 & p0=\$!
         until_true 'grep -q listening /run/0 || dead \$p0'

@@ -72,9 +72,9 @@ pub(super) fn manager(node: Node, index: usize, macs: [[u8; 6]; 2]) -> Result<Cm
     RdmaCm::new(node, Neighbours(macs), config, storage.storage()).map_err(say)
 }
 
-/// How a connection is asked for and answered.
+/// The parameters of a connection: of its request and of its reply.
 #[derive(Clone)]
-pub(super) struct Wishes {
+pub(super) struct Variant {
     pub(super) address: Address,
     pub(super) tos: u8,
     pub(super) ack_timeout: Option<u8>,
@@ -89,7 +89,7 @@ pub(super) struct Wishes {
     pub(super) timers: Option<bareverbs_cm::engine::Timers>,
 }
 
-impl Wishes {
+impl Variant {
     pub(super) fn new(address: Address) -> Self {
         Self {
             address,
@@ -122,7 +122,7 @@ impl Wishes {
 
 /// What is known of an end of a connection, from the driver, before any of its messages are looked at.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Known {
+pub(super) struct Learned {
     pub(super) comm_id: u32,
     pub(super) qpn: u32,
     /// First PSN that its QP expects, once it does.
@@ -145,7 +145,7 @@ pub(super) struct Managers {
 /// A connection in the making.
 pub(super) struct Ends {
     pub(super) ids: [CmId; 2],
-    pub(super) known: [Known; 2],
+    pub(super) known: [Learned; 2],
     pub(super) port: u16,
     pub(super) start: usize,
 }
@@ -216,10 +216,10 @@ impl Managers {
             .ok_or_else(|| format!("node {node} has no {message} in its trace"))
     }
 
-    pub(super) fn known(&mut self, node: usize, id: CmId) -> Result<Known, String> {
+    pub(super) fn known(&mut self, node: usize, id: CmId) -> Result<Learned, String> {
         let endpoint = self.cms[node].endpoint(id).map_err(say)?;
         let queried = endpoint.qp.query().map_err(|e| e.to_string())?;
-        Ok(Known {
+        Ok(Learned {
             comm_id: 0,
             qpn: endpoint.qp.qpn().number(),
             expects: (queried.attr.qp_state == QpState::Rts).then_some(queried.attr.rq_psn),
@@ -245,19 +245,19 @@ impl Managers {
     pub(super) fn client(
         &mut self,
         scene: &mut Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         port: u16,
     ) -> Result<CmId, String> {
         let id = self.cms[0]
             .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
             .map_err(say)?;
-        let mut options = vec![IdOption::Tos(wishes.tos)];
-        options.extend(wishes.ack_timeout.map(IdOption::AckTimeout));
-        options.extend(wishes.timers.map(IdOption::CmTimers));
+        let mut options = vec![IdOption::Tos(variant.tos)];
+        options.extend(variant.ack_timeout.map(IdOption::AckTimeout));
+        options.extend(variant.timers.map(IdOption::CmTimers));
         for option in options {
             self.cms[0].set_option(id, option).map_err(say)?;
         }
-        let to = SocketAddr::new(wishes.address.ip(1), port);
+        let to = SocketAddr::new(variant.address.ip(1), port);
         self.cms[0]
             .resolve_addr(id, None, to, SECOND)
             .map_err(say)?;
@@ -273,21 +273,21 @@ impl Managers {
         Ok(id)
     }
 
-    /// Asks for a connection and lets the other side hear of it.
-    pub(super) fn ask(&mut self, scene: &mut Scene, wishes: &Wishes) -> Result<Ends, String> {
-        let ours = self.client(scene, wishes, PORT)?;
+    /// Requests a connection and waits until the peer has the request.
+    pub(super) fn ask(&mut self, scene: &mut Scene, variant: &Variant) -> Result<Ends, String> {
+        let ours = self.client(scene, variant, PORT)?;
         let start = scene.frames();
         self.cms[0]
-            .connect(ours, Some(&wishes.param(0)))
+            .connect(ours, Some(&variant.param(0)))
             .map_err(say)?;
         let request = self.event(scene, 1, EventType::ConnectRequest)?;
         if request.listen_id != Some(self.listener)
-            || &request.private_data()[..wishes.request.len()] != wishes.request
+            || &request.private_data()[..variant.request.len()] != variant.request
         {
             return Err(format!("the request came otherwise: {request:?}"));
         }
         let port = self.cms[0].get_src_port(ours).map_err(say)?;
-        let mut known = [self.known(0, ours)?, Known::default()];
+        let mut known = [self.known(0, ours)?, Learned::default()];
         known[0].comm_id = self.traced(0, Attribute::Req)?.local_comm_id;
         Ok(Ends {
             ids: [ours, request.id],
@@ -300,7 +300,7 @@ impl Managers {
     pub(super) fn answer(
         &mut self,
         scene: &mut Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         ends: &mut Ends,
     ) -> Result<(), String> {
         let theirs = ends.ids[1];
@@ -308,10 +308,10 @@ impl Managers {
             .create_qp(theirs, None, &mut Self::qp())
             .map_err(say)?;
         self.cms[1]
-            .accept(theirs, Some(&wishes.param(1)))
+            .accept(theirs, Some(&variant.param(1)))
             .map_err(say)?;
         let established = self.event(scene, 0, EventType::Established)?;
-        if &established.private_data()[..wishes.reply.len()] != wishes.reply {
+        if &established.private_data()[..variant.reply.len()] != variant.reply {
             return Err(format!("the reply came otherwise: {established:?}"));
         }
         self.event(scene, 1, EventType::Established)?;
@@ -323,7 +323,7 @@ impl Managers {
         }
         ends.known[1].comm_id = self.traced(1, Attribute::Rep)?.local_comm_id;
         let timeout = ends.known[0].timeout;
-        if timeout != wishes.ack_timeout.unwrap_or(ACK_TIMEOUT) {
+        if timeout != variant.ack_timeout.unwrap_or(ACK_TIMEOUT) {
             return Err(format!("the QP's ACK timeout is {timeout}"));
         }
         Ok(())
@@ -348,7 +348,7 @@ impl Managers {
         Ok(())
     }
 
-    pub(super) fn forget(&mut self, ids: &[(usize, CmId)]) -> Result<(), String> {
+    pub(super) fn destroy_ids(&mut self, ids: &[(usize, CmId)]) -> Result<(), String> {
         for &(node, id) in ids {
             self.cms[node].destroy_id(id).map_err(say)?;
         }
@@ -359,16 +359,16 @@ impl Managers {
     pub(super) fn talk(
         &mut self,
         scene: &mut Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         ends: &Ends,
     ) -> Result<(), String> {
-        let mut way = scene.way(wishes.address);
-        way.traffic_class = wishes.tos;
-        way.flow_label = ends.known[0].flow_label;
-        way.source_port = Some(source_port(way.flow_label));
+        let mut path = scene.path(variant.address);
+        path.traffic_class = variant.tos;
+        path.flow_label = ends.known[0].flow_label;
+        path.source_port = Some(source_port(path.flow_label));
         let mut flows = [0, 1].map(|from: usize| Flow {
             service: Service::Rc,
-            way: way.clone(),
+            path: path.clone(),
             from,
             remote_qpn: ends.known[1 - from].qpn,
             local_qpn: ends.known[from].qpn,
@@ -380,7 +380,7 @@ impl Managers {
         });
         let data: Vec<u8> = (0..5000u32).map(|i| (i * 3 + (i >> 8)) as u8).collect();
         for from in [0, 1] {
-            let what = format!("{:?}: SEND of node {from} on a connection", wishes.address);
+            let what = format!("{:?}: SEND of node {from} on a connection", variant.address);
             let len = 300 + 4000 * from;
             let source = self.cms[from].reg_msgs(ends.ids[from], len).map_err(say)?;
             let sink = self.cms[1 - from]
@@ -422,7 +422,7 @@ impl Managers {
             rkey: far.rkey().0,
         };
         for operation in [Operation::Read, Operation::Write] {
-            let what = format!("{:?}: {operation:?} on a connection", wishes.address);
+            let what = format!("{:?}: {operation:?} on a connection", variant.address);
             let start = scene.frames();
             let (id, flags) = (ends.ids[0], SendFlags::SIGNALED);
             let local = near.slice(..data.len()).map_err(|e| e.to_string())?;

@@ -1,15 +1,15 @@
 //! Each CM message, field by field, as it is meant.
 
-use super::managers::{ACK_TIMEOUT, Ends, GSI_QKEY, Known, Managers, TCP, Wishes};
+use super::managers::{ACK_TIMEOUT, Ends, GSI_QKEY, Learned, Managers, TCP, Variant};
 use crate::wireshark::expect::{Expected, Field, Value, bytes, number, text};
 use crate::wireshark::scene::Scene;
 use bareverbs_cm::mad::Attribute;
 use connectx_model::Config as Card;
 use std::net::IpAddr;
 
-/// The PSN that a REQ or REP tells the other end to start with: the one that this end's QP expects. A QP that never got
-/// that far expects none, and any will do.
-fn starting_psn(name: &'static str, known: &Known) -> Field {
+/// The starting PSN in a REQ or REP: the one that this end's QP expects. A QP that never got that far expects none, and
+/// any will do.
+fn starting_psn(name: &'static str, known: &Learned) -> Field {
     match known.expects {
         Some(psn) => number(name, psn),
         None => (name, Value::Within(0, 0xff_ffff)),
@@ -21,14 +21,14 @@ impl Managers {
     pub(super) fn datagram(
         &mut self,
         scene: &Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         from: usize,
         message: Attribute,
     ) -> Expected {
-        let mut way = scene.way(wishes.address);
-        way.traffic_class = wishes.tos;
-        let mut fields = way.fields(from);
-        // The flow label of what carries the messages is nobody's business.
+        let mut path = scene.path(variant.address);
+        path.traffic_class = variant.tos;
+        let mut fields = path.fields(from);
+        // The flow label of the packets that carry the messages is not specified.
         fields.retain(|(name, _)| *name != "ipv6.flow");
         fields.extend([
             number("infiniband.bth.opcode", 0x64u8),
@@ -54,19 +54,25 @@ impl Managers {
     pub(super) fn message(
         &mut self,
         scene: &Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         from: usize,
         message: Attribute,
         fields: Vec<Field>,
     ) -> Expected {
-        let mut expected = self.datagram(scene, wishes, from, message);
+        let mut expected = self.datagram(scene, variant, from, message);
         expected.fields.extend(fields);
         expected
     }
 
-    pub(super) fn req(&mut self, scene: &Scene, wishes: &Wishes, ends: &Ends, to: u16) -> Expected {
-        let (us, param) = (&ends.known[0], wishes.param(0));
-        let timers = wishes.timers.unwrap_or_default();
+    pub(super) fn req(
+        &mut self,
+        scene: &Scene,
+        variant: &Variant,
+        ends: &Ends,
+        to: u16,
+    ) -> Expected {
+        let (us, param) = (&ends.known[0], variant.param(0));
+        let timers = variant.timers.unwrap_or_default();
         let mut fields = vec![
             number("infiniband.cm.req", us.comm_id),
             number("infiniband.cm.req.serviceid", TCP + u64::from(to)),
@@ -92,11 +98,11 @@ impl Managers {
             // 4096 bytes fit into the port's frames.
             number("infiniband.cm.req.pppmtu", 5u8),
             number("infiniband.cm.req.rdcexist", 0u8),
-            // The QP has none, whatever the parameters say.
+            // The QP has none, independent of the parameters.
             number("infiniband.cm.req.srq", false),
             number("infiniband.cm.req.prim_locallid", 0xffffu16),
             number("infiniband.cm.req.prim_remotelid", 0xffffu16),
-            number("infiniband.cm.req.prim_tfcclass", wishes.tos),
+            number("infiniband.cm.req.prim_tfcclass", variant.tos),
             number("infiniband.cm.req.prim_hoplim", 64u8),
             number("infiniband.cm.req.prim_sl", 0u8),
             number("infiniband.cm.req.prim_subnetlocal", 0u8),
@@ -106,14 +112,14 @@ impl Managers {
             bytes("infiniband.cm.req.alt_remotegid", &[], 16),
             number(
                 "infiniband.cm.req.prim_localacktout",
-                wishes.ack_timeout.unwrap_or(ACK_TIMEOUT),
+                variant.ack_timeout.unwrap_or(ACK_TIMEOUT),
             ),
             number("infiniband.cm.req.ip_cm.majv", 0u8),
             number("infiniband.cm.req.ip_cm.minv", 0u8),
             number("infiniband.cm.req.ip_cm.sport", ends.port),
             bytes("infiniband.cm.req.ip_cm.private", param.private_data, 56),
         ];
-        let (source, destination) = (wishes.address.ip(0), wishes.address.ip(1));
+        let (source, destination) = (variant.address.ip(0), variant.address.ip(1));
         let names = match source {
             IpAddr::V4(_) => [
                 "infiniband.cm.req.prim_localgid_ipv4",
@@ -136,11 +142,11 @@ impl Managers {
         }
         let version = if source.is_ipv4() { 4u8 } else { 6 };
         fields.push(number("infiniband.cm.req.ip_cm.ipv", version));
-        self.message(scene, wishes, 0, Attribute::Req, fields)
+        self.message(scene, variant, 0, Attribute::Req, fields)
     }
 
-    pub(super) fn rep(&mut self, scene: &Scene, wishes: &Wishes, ends: &Ends) -> Expected {
-        let (us, param) = (&ends.known[1], wishes.param(1));
+    pub(super) fn rep(&mut self, scene: &Scene, variant: &Variant, ends: &Ends) -> Expected {
+        let (us, param) = (&ends.known[1], variant.param(1));
         let fields = vec![
             number("infiniband.cm.rep", us.comm_id),
             number("infiniband.cm.rep.remotecommid", ends.known[0].comm_id),
@@ -162,22 +168,22 @@ impl Managers {
             number("infiniband.cm.rep.localcaguid", self.guids[1]),
             bytes("infiniband.cm.rep.private", param.private_data, 196),
         ];
-        self.message(scene, wishes, 1, Attribute::Rep, fields)
+        self.message(scene, variant, 1, Attribute::Rep, fields)
     }
 
-    pub(super) fn rtu(&mut self, scene: &Scene, wishes: &Wishes, ends: &Ends) -> Expected {
+    pub(super) fn rtu(&mut self, scene: &Scene, variant: &Variant, ends: &Ends) -> Expected {
         let fields = vec![
             number("infiniband.cm.rtu.localcommid", ends.known[0].comm_id),
             number("infiniband.cm.rtu.remotecommid", ends.known[1].comm_id),
             bytes("infiniband.cm.rtu.private", &[], 224),
         ];
-        self.message(scene, wishes, 0, Attribute::Rtu, fields)
+        self.message(scene, variant, 0, Attribute::Rtu, fields)
     }
 
     pub(super) fn dreq(
         &mut self,
         scene: &Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         ends: &Ends,
         from: usize,
     ) -> Expected {
@@ -190,13 +196,13 @@ impl Managers {
             number("infiniband.cm.req.remoteqpneecn", ends.known[1 - from].qpn),
             bytes("infiniband.cm.dreq.private", &[], 220),
         ];
-        self.message(scene, wishes, from, Attribute::Dreq, fields)
+        self.message(scene, variant, from, Attribute::Dreq, fields)
     }
 
     pub(super) fn drep(
         &mut self,
         scene: &Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         ends: &Ends,
         from: usize,
     ) -> Expected {
@@ -208,14 +214,14 @@ impl Managers {
             ),
             bytes("infiniband.cm.drsp.private", &[], 224),
         ];
-        self.message(scene, wishes, from, Attribute::Drep, fields)
+        self.message(scene, variant, from, Attribute::Drep, fields)
     }
 
     /// A rejection by node 1, which answers a REQ.
     pub(super) fn rej(
         &mut self,
         scene: &Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         ids: [u32; 2],
         reason: u16,
         private: &[u8],
@@ -229,11 +235,11 @@ impl Managers {
             bytes("infiniband.cm.rej.ari", &[], 72),
             bytes("infiniband.cm.rej.private", private, 148),
         ];
-        self.message(scene, wishes, 1, Attribute::Rej, fields)
+        self.message(scene, variant, 1, Attribute::Rej, fields)
     }
 
-    /// A rejection by node 0, which does not want an answer to its REQ any more: "timeout", with its GUID.
-    pub(super) fn abandon(&mut self, scene: &Scene, wishes: &Wishes, ours: u32) -> Expected {
+    /// A rejection by node 0, which abandoned its REQ: "timeout", with its GUID.
+    pub(super) fn abandon(&mut self, scene: &Scene, variant: &Variant, ours: u32) -> Expected {
         let guid = self.guids[0].to_be_bytes();
         let fields = vec![
             number("infiniband.cm.rej.localcommid", ours),
@@ -244,14 +250,14 @@ impl Managers {
             bytes("infiniband.cm.rej.ari", &guid, 72),
             bytes("infiniband.cm.rej.private", &[], 148),
         ];
-        self.message(scene, wishes, 0, Attribute::Rej, fields)
+        self.message(scene, variant, 0, Attribute::Rej, fields)
     }
 
     /// A receipt for a REQ by node 1. tshark names it and shows its bytes: both IDs, the message (REQ), the time.
     pub(super) fn mra(
         &mut self,
         scene: &Scene,
-        wishes: &Wishes,
+        variant: &Variant,
         ends: &Ends,
         timeout: u8,
     ) -> Expected {
@@ -260,6 +266,6 @@ impl Managers {
         data[4..8].copy_from_slice(&ends.known[0].comm_id.to_be_bytes());
         data[9] = timeout << 3;
         let fields = vec![bytes("infiniband.mad.data", &data, 232)];
-        self.message(scene, wishes, 1, Attribute::Mra, fields)
+        self.message(scene, variant, 1, Attribute::Mra, fields)
     }
 }

@@ -7,15 +7,15 @@ mod relations;
 use super::scene::{Address, Scene};
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::EventType;
-use managers::{Ends, Known, Managers, PORT, SECOND, Wishes, say};
+use managers::{Ends, Learned, Managers, PORT, SECOND, Variant, say};
 pub(super) use relations::Relations;
 
-/// Everything below, one after the other.
+/// Runs all of the following, in order.
 pub(super) fn run(scene: &mut Scene) -> Result<Vec<Relations>, String> {
     let mut managers = Managers::new(scene)?;
     let mut relations = Vec::new();
-    for wishes in variants() {
-        relations.push(whole_life(scene, &mut managers, &wishes)?);
+    for variant in variants() {
+        relations.push(connect_and_disconnect(scene, &mut managers, &variant)?);
     }
     for lost in [
         Attribute::Req,
@@ -27,15 +27,15 @@ pub(super) fn run(scene: &mut Scene) -> Result<Vec<Relations>, String> {
         relations.push(message_lost(scene, &mut managers, lost)?);
     }
     relations.push(slow_answer(scene, &mut managers)?);
-    relations.push(nobody_listens(scene, &mut managers)?);
+    relations.push(no_listener(scene, &mut managers)?);
     relations.push(refused(scene, &mut managers)?);
     relations.push(abandoned(scene, &mut managers)?);
     Ok(relations)
 }
 
-fn variants() -> Vec<Wishes> {
-    let plain = Wishes::new(Address::Ipv4);
-    let full = Wishes {
+fn variants() -> Vec<Variant> {
+    let plain = Variant::new(Address::Ipv4);
+    let full = Variant {
         tos: 0x68,
         ack_timeout: Some(13),
         request: b"private data of the asking side: fifty-six bytes of it..",
@@ -51,51 +51,51 @@ fn variants() -> Vec<Wishes> {
             max_retries: 9,
             ..Default::default()
         }),
-        ..Wishes::new(Address::Ipv4)
+        ..Variant::new(Address::Ipv4)
     };
     vec![
         plain,
-        Wishes {
+        Variant {
             address: Address::Ipv6,
             ..full.clone()
         },
         full,
-        Wishes {
+        Variant {
             request: b"over IPv6",
-            ..Wishes::new(Address::Ipv6)
+            ..Variant::new(Address::Ipv6)
         },
-        Wishes {
+        Variant {
             tos: 0x20,
-            ..Wishes::new(Address::TaggedIpv4)
+            ..Variant::new(Address::TaggedIpv4)
         },
     ]
 }
 
 /// Set up, used, torn down; even ones by the active side, odd ones by the passive side.
-fn whole_life(
+fn connect_and_disconnect(
     scene: &mut Scene,
     managers: &mut Managers,
-    wishes: &Wishes,
+    variant: &Variant,
 ) -> Result<Relations, String> {
-    let what = format!("{:?}, TOS {:#x}", wishes.address, wishes.tos);
-    let mut ends = managers.ask(scene, wishes)?;
-    managers.answer(scene, wishes, &mut ends)?;
+    let what = format!("{:?}, TOS {:#x}", variant.address, variant.tos);
+    let mut ends = managers.ask(scene, variant)?;
+    managers.answer(scene, variant, &mut ends)?;
     let expected = vec![
-        managers.req(scene, wishes, &ends, PORT),
-        managers.rep(scene, wishes, &ends),
-        managers.rtu(scene, wishes, &ends),
+        managers.req(scene, variant, &ends, PORT),
+        managers.rep(scene, variant, &ends),
+        managers.rtu(scene, variant, &ends),
     ];
     scene.note(format!("{what}: REQ, REP, RTU"), ends.start, expected);
-    managers.talk(scene, wishes, &ends)?;
-    let from = usize::from(wishes.address == Address::Ipv6);
+    managers.talk(scene, variant, &ends)?;
+    let from = usize::from(variant.address == Address::Ipv6);
     let start = scene.frames();
     managers.part(scene, &ends, from)?;
     let expected = vec![
-        managers.dreq(scene, wishes, &ends, from),
-        managers.drep(scene, wishes, &ends, 1 - from),
+        managers.dreq(scene, variant, &ends, from),
+        managers.drep(scene, variant, &ends, 1 - from),
     ];
     scene.note(format!("{what}: DREQ, DREP"), start, expected);
-    managers.forget(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
+    managers.destroy_ids(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
     Ok(Relations {
         what,
         frames: ends.start..scene.frames(),
@@ -117,11 +117,11 @@ fn message_lost(
     managers: &mut Managers,
     lost: Attribute,
 ) -> Result<Relations, String> {
-    let wishes = Wishes::new(Address::Ipv4);
+    let variant = Variant::new(Address::Ipv4);
     let what = format!("{lost} lost");
     scene.lose(move |frame| carries(frame, lost));
-    let mut ends = managers.ask(scene, &wishes)?;
-    managers.answer(scene, &wishes, &mut ends)?;
+    let mut ends = managers.ask(scene, &variant)?;
+    managers.answer(scene, &variant, &mut ends)?;
     managers.part(scene, &ends, 0)?;
     // A repeated message has everything that the first one had, and the next PSN. How often each one goes out:
     let [req, rep, rtu, dreq, drep] = match lost {
@@ -136,13 +136,13 @@ fn message_lost(
         _ => [1; 5],
     };
     let mut expected = Vec::new();
-    expected.extend((0..req).map(|_| managers.req(scene, &wishes, &ends, PORT)));
-    expected.extend((0..rep).map(|_| managers.rep(scene, &wishes, &ends)));
-    expected.extend((0..rtu).map(|_| managers.rtu(scene, &wishes, &ends)));
-    expected.extend((0..dreq).map(|_| managers.dreq(scene, &wishes, &ends, 0)));
-    expected.extend((0..drep).map(|_| managers.drep(scene, &wishes, &ends, 1)));
+    expected.extend((0..req).map(|_| managers.req(scene, &variant, &ends, PORT)));
+    expected.extend((0..rep).map(|_| managers.rep(scene, &variant, &ends)));
+    expected.extend((0..rtu).map(|_| managers.rtu(scene, &variant, &ends)));
+    expected.extend((0..dreq).map(|_| managers.dreq(scene, &variant, &ends, 0)));
+    expected.extend((0..drep).map(|_| managers.drep(scene, &variant, &ends, 1)));
     scene.note(what.clone(), ends.start, expected);
-    managers.forget(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
+    managers.destroy_ids(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
     Ok(Relations {
         what,
         frames: ends.start..scene.frames(),
@@ -152,28 +152,28 @@ fn message_lost(
 
 /// The passive side takes its time: the REQ comes again and is answered by an MRA, after which there is silence.
 fn slow_answer(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, String> {
-    let wishes = Wishes::new(Address::Ipv4);
+    let variant = Variant::new(Address::Ipv4);
     let what = "a slow answer".to_owned();
-    let mut ends = managers.ask(scene, &wishes)?;
+    let mut ends = managers.ask(scene, &variant)?;
     let until = scene.world.now() + 3 * SECOND;
     scene.wait("three seconds", |scene| {
         managers.poll()?;
         Ok((scene.world.now() >= until).then_some(()))
     })?;
-    managers.answer(scene, &wishes, &mut ends)?;
+    managers.answer(scene, &variant, &mut ends)?;
     managers.part(scene, &ends, 0)?;
     let expected = vec![
-        managers.req(scene, &wishes, &ends, PORT),
-        managers.req(scene, &wishes, &ends, PORT),
+        managers.req(scene, &variant, &ends, PORT),
+        managers.req(scene, &variant, &ends, PORT),
         // As Linux: service timeout 24.
-        managers.mra(scene, &wishes, &ends, 24),
-        managers.rep(scene, &wishes, &ends),
-        managers.rtu(scene, &wishes, &ends),
-        managers.dreq(scene, &wishes, &ends, 0),
-        managers.drep(scene, &wishes, &ends, 1),
+        managers.mra(scene, &variant, &ends, 24),
+        managers.rep(scene, &variant, &ends),
+        managers.rtu(scene, &variant, &ends),
+        managers.dreq(scene, &variant, &ends, 0),
+        managers.drep(scene, &variant, &ends, 1),
     ];
     scene.note(what.clone(), ends.start, expected);
-    managers.forget(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
+    managers.destroy_ids(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
     Ok(Relations {
         what,
         frames: ends.start..scene.frames(),
@@ -181,14 +181,14 @@ fn slow_answer(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, 
     })
 }
 
-fn nobody_listens(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, String> {
-    let wishes = Wishes::new(Address::Ipv6);
-    let what = "nobody listens".to_owned();
-    let ours = managers.client(scene, &wishes, PORT + 1)?;
+fn no_listener(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, String> {
+    let variant = Variant::new(Address::Ipv6);
+    let what = "no listener".to_owned();
+    let ours = managers.client(scene, &variant, PORT + 1)?;
     let mut known = managers.known(0, ours)?;
     let start = scene.frames();
     managers.cms[0]
-        .connect(ours, Some(&wishes.param(0)))
+        .connect(ours, Some(&variant.param(0)))
         .map_err(say)?;
     let event = managers.event(scene, 0, EventType::Rejected)?;
     if event.status != 8 {
@@ -197,16 +197,16 @@ fn nobody_listens(scene: &mut Scene, managers: &mut Managers) -> Result<Relation
     known.comm_id = managers.traced(0, Attribute::Req)?.local_comm_id;
     let ends = Ends {
         ids: [ours, ours],
-        known: [known, Known::default()],
+        known: [known, Learned::default()],
         port: managers.cms[0].get_src_port(ours).map_err(say)?,
         start,
     };
     let expected = vec![
-        managers.req(scene, &wishes, &ends, PORT + 1),
-        managers.rej(scene, &wishes, [known.comm_id, 0], 8, &[]),
+        managers.req(scene, &variant, &ends, PORT + 1),
+        managers.rej(scene, &variant, [known.comm_id, 0], 8, &[]),
     ];
     scene.note(what.clone(), start, expected);
-    managers.forget(&[(0, ours)])?;
+    managers.destroy_ids(&[(0, ours)])?;
     Ok(Relations {
         what,
         frames: start..scene.frames(),
@@ -215,9 +215,9 @@ fn nobody_listens(scene: &mut Scene, managers: &mut Managers) -> Result<Relation
 }
 
 fn refused(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, String> {
-    let wishes = Wishes::new(Address::Ipv4);
+    let variant = Variant::new(Address::Ipv4);
     let what = "the application refuses".to_owned();
-    let ends = managers.ask(scene, &wishes)?;
+    let ends = managers.ask(scene, &variant)?;
     let reason = [0x5c; 148];
     managers.cms[1].reject(ends.ids[1], &reason).map_err(say)?;
     let event = managers.event(scene, 0, EventType::Rejected)?;
@@ -227,11 +227,11 @@ fn refused(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, Stri
     let theirs = managers.traced(1, Attribute::Rej)?.local_comm_id;
     let ours = ends.known[0].comm_id;
     let expected = vec![
-        managers.req(scene, &wishes, &ends, PORT),
-        managers.rej(scene, &wishes, [ours, theirs], 28, &reason),
+        managers.req(scene, &variant, &ends, PORT),
+        managers.rej(scene, &variant, [ours, theirs], 28, &reason),
     ];
     scene.note(what.clone(), ends.start, expected);
-    managers.forget(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
+    managers.destroy_ids(&[(0, ends.ids[0]), (1, ends.ids[1])])?;
     Ok(Relations {
         what,
         frames: ends.start..scene.frames(),
@@ -241,20 +241,20 @@ fn refused(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, Stri
 
 /// The active side goes away before it is answered.
 fn abandoned(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, String> {
-    let wishes = Wishes::new(Address::Ipv4);
+    let variant = Variant::new(Address::Ipv4);
     let what = "the active side gives up".to_owned();
-    let ends = managers.ask(scene, &wishes)?;
-    managers.forget(&[(0, ends.ids[0])])?;
+    let ends = managers.ask(scene, &variant)?;
+    managers.destroy_ids(&[(0, ends.ids[0])])?;
     let event = managers.event(scene, 1, EventType::Rejected)?;
     if event.id != ends.ids[1] || event.status != 4 {
         return Err(format!("{what}: {event:?}"));
     }
     let expected = vec![
-        managers.req(scene, &wishes, &ends, PORT),
-        managers.abandon(scene, &wishes, ends.known[0].comm_id),
+        managers.req(scene, &variant, &ends, PORT),
+        managers.abandon(scene, &variant, ends.known[0].comm_id),
     ];
     scene.note(what.clone(), ends.start, expected);
-    managers.forget(&[(1, ends.ids[1])])?;
+    managers.destroy_ids(&[(1, ends.ids[1])])?;
     Ok(Relations {
         what,
         frames: ends.start..scene.frames(),

@@ -18,7 +18,7 @@ use trouble::{
 
 const MTUS: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
 
-/// Everything below, one after the other.
+/// Runs all of the following, in order.
 pub(super) fn run(scene: &mut Scene) -> Result<(), String> {
     sizes_and_operations(scene)?;
     wrappings(scene)?;
@@ -68,7 +68,7 @@ fn sizes_and_operations(scene: &mut Scene) -> Result<(), String> {
                 compare: before,
                 swap,
             },
-            // It does not match any more, and leaves things alone.
+            // It does not match any more, and has no effect.
             Operation::CompareSwap {
                 compare: before,
                 swap: !swap,
@@ -191,19 +191,19 @@ fn datagrams(scene: &mut Scene) -> Result<(), String> {
             let ah = scene.nodes[0]
                 .create_ah(&attr)
                 .map_err(|e| text("address handle")(&e))?;
-            let mut way = scene.way(address);
-            way.hop_limit = 9;
-            way.traffic_class = traffic_class;
-            way.flow_label = flow_label;
-            way.vlan = address.vlan().map(|id| (id, priority));
+            let mut path = scene.path(address);
+            path.hop_limit = 9;
+            path.traffic_class = traffic_class;
+            path.flow_label = flow_label;
+            path.vlan = address.vlan().map(|id| (id, priority));
             // Without a label it is the first port that the device may use.
-            way.source_port = Some(match flow_label {
+            path.source_port = Some(match flow_label {
                 0 => 0xc000,
                 label => source_port(label),
             });
             let mut flow = Flow {
                 service: Service::Ud,
-                way,
+                path,
                 from: 0,
                 remote_qpn: answering.qpn(),
                 local_qpn: asking.qpn(),

@@ -239,16 +239,16 @@ impl<T: QpType> Pair<T> {
             }
             end.modify(&attr, mask)?;
         }
-        let mut way = scene.way(link.address);
-        way.hop_limit = link.hop_limit;
+        let mut path = scene.path(link.address);
+        path.hop_limit = link.hop_limit;
         // In RoCE v2 the ECN bits are congestion control's, which is off: a QP's path has a field for the DSCP alone.
-        way.traffic_class = match link.address.version() {
+        path.traffic_class = match link.address.version() {
             RoceVersion::V1 => link.traffic_class,
             RoceVersion::V2 => link.traffic_class & 0xfc,
         };
-        way.flow_label = link.flow_label;
-        way.vlan = link.address.vlan().map(|id| (id, link.priority));
-        way.source_port = Some(match link.flow_label {
+        path.flow_label = link.flow_label;
+        path.vlan = link.address.vlan().map(|id| (id, link.priority));
+        path.source_port = Some(match link.flow_label {
             0 => source_port_of(qpns),
             label => source_port(label),
         });
@@ -258,7 +258,7 @@ impl<T: QpType> Pair<T> {
             } else {
                 Service::Uc
             },
-            way,
+            path,
             from: 0,
             remote_qpn: qpns[1],
             local_qpn: qpns[0],
