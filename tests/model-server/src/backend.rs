@@ -13,11 +13,11 @@ use vfio_bindings::bindings::vfio::{
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
 const CONFIG_SIZE: u64 = 4096;
-/// What a client may ask for at a time, as the version exchange tells it.
+/// The largest access of a client, as the version exchange states it.
 const LONGEST_ACCESS: usize = 1 << 20;
 const PCI_COMMAND: usize = 4;
 
-/// What the client is told of the function's regions. None can be mapped: every doorbell has to come as a message.
+/// The function's regions, as the client gets them. None can be mapped: every doorbell has to come as a message.
 pub(crate) fn regions(bar_size: u64) -> Vec<ServerRegion> {
     (0..VFIO_PCI_NUM_REGIONS)
         .map(|index| {
@@ -46,7 +46,7 @@ pub(crate) fn regions(bar_size: u64) -> Vec<ServerRegion> {
         .collect()
 }
 
-/// What the client is told of its interrupts: MSI-X only.
+/// The function's interrupts, as the client gets them: MSI-X only.
 pub(crate) fn irqs(vectors: u16) -> Vec<IrqInfo> {
     (0..VFIO_PCI_NUM_IRQS)
         .map(|index| match index {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `link FUNCTION up` or `down` | the cable is plugged in or out |
 //! | `health FUNCTION SYNDROME` | the firmware stops with this syndrome (decimal) |
-//! | `restart FUNCTION` | somebody else has the firmware reset, as the physical function does for its virtual ones |
+//! | `restart FUNCTION` | another driver resets the firmware, as the physical function does for its virtual ones |
 //! | `vanish FUNCTION` | the card falls off the bus |
 //! | `pages FUNCTION COUNT` | the next object costs this many pages more |
 //! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | what befalls frames from here on, as a share of 1 |
@@ -85,7 +85,7 @@ fn obey(world: &World, event: Event) -> Result<(), String> {
         Event::Link(fault) => world.set_faults(|rates| fault.apply(rates)),
         Event::FaultsOff => world.set_faults(|rates| *rates = setting::none()),
         Event::Faults => world.set_faults(|_| {}),
-        Event::State(index) => return tell_state(world, index),
+        Event::State(index) => return print_state(world, index),
     };
     log::info!("faults {}; {report}", Shown(rates));
     Ok(())
@@ -99,7 +99,7 @@ fn check(world: &World, index: usize) -> Result<(), String> {
 }
 
 /// What a driver that is gone must not have left, as the card sees it.
-fn tell_state(world: &World, index: usize) -> Result<(), String> {
+fn print_state(world: &World, index: usize) -> Result<(), String> {
     check(world, index)?;
     let (stats, reach, master) = world.with(index, |Function { model, port }| {
         (
@@ -108,7 +108,7 @@ fn tell_state(world: &World, index: usize) -> Result<(), String> {
             u8::from(model.is_bus_master()),
         )
     });
-    // Whoever asks waits for a line, which has to be out before the next question.
+    // The reader waits for this line, which has to be written before the next request is read.
     let mut out = io::stdout().lock();
     let (commands, doorbells) = (stats.commands, stats.doorbells);
     let (blue_flame, missed) = (stats.blue_flame, stats.blue_flame_missed);

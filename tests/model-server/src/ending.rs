@@ -16,12 +16,12 @@ static SIGNALLED: OnceLock<EventFd> = OnceLock::new();
 // Generic, since the information that comes along has a type that needs no name here.
 extern "C" fn on_signal<Information>(_: c_int, _: *mut Information, _: *mut c_void) {
     if let Some(event) = SIGNALLED.get() {
-        // It can only fail by being full, and then it was heard already.
+        // It can only fail when the counter is full, and then a signal was reported already.
         let _ = event.write(1);
     }
 }
 
-/// Where threads say that they cannot go on.
+/// Where threads report that they cannot go on.
 #[derive(Clone)]
 pub(crate) struct Ending(Sender<Result<(), String>>);
 
@@ -30,7 +30,7 @@ impl Ending {
     pub(crate) fn new() -> io::Result<(Self, Receiver<Result<(), String>>)> {
         let (sender, receiver) = mpsc::channel();
         let event = EventFd::new(0)?;
-        let heard = event.try_clone()?;
+        let signalled = event.try_clone()?;
         if SIGNALLED.set(event).is_err() {
             return Err(io::Error::other("the signals are taken already"));
         }
@@ -42,7 +42,7 @@ impl Ending {
         let by_signal = ending.clone();
         std::thread::spawn(move || {
             // The handler interrupts this read if it runs in this thread.
-            while heard.read().is_err() {}
+            while signalled.read().is_err() {}
             by_signal.end(Ok(()));
         });
         Ok((ending, receiver))
@@ -50,7 +50,7 @@ impl Ending {
 
     /// Ends the process.
     pub(crate) fn end(&self, how: Result<(), String>) {
-        // Nobody listens when it is ending already.
+        // The receiver is gone when the process is ending already.
         let _ = self.0.send(how);
     }
 

@@ -63,7 +63,7 @@ impl Link for Fabric {
 mod tests {
     use super::*;
 
-    /// Where a frame from `from`, to an address that nobody knows, comes out.
+    /// Where a frame from `from`, to an unknown address, comes out.
     fn reached(fabric: &mut Fabric, from: usize) -> Vec<usize> {
         let frame = [0xff; 60];
         fabric.send(from, &frame, Duration::ZERO);

@@ -1,8 +1,9 @@
 //! `connectx-model serve --socket A [--socket B ...]`: the ConnectX model as vfio-user devices.
 //!
-//! Every socket is one function of a card of its own. Two functions are cabled together, more are on one switch; a function
-//! with a `--link` has a datagram socket with raw Ethernet frames instead. A client (QEMU's `vfio-user-pci`) may come, go
-//! and come again; the function is reset in between. SIGTERM and SIGINT end the process and remove its sockets.
+//! Every socket is one function of a separate card. Two functions are cabled together, more are on one switch; a
+//! function with a `--link` has a datagram socket with raw Ethernet frames instead. A client (QEMU's `vfio-user-pci`)
+//! may come, go and come again; the function is reset in between. SIGTERM and SIGINT end the process and remove its
+//! sockets.
 //!
 //! Lines on standard input do to a function what happens to cards, and to the cables; `control.rs` lists them.
 //!
@@ -117,7 +118,7 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
             "closed".into()
         });
     }
-    // Whoever started this may have read enough and be gone.
+    // The process that started this may have closed its end of the pipe.
     let mut out = std::io::stdout();
     for (index, (socket, (bar_size, vectors))) in serve.sockets.iter().zip(shapes).enumerate() {
         let (server, claim) = listen(socket, bar_size, vectors)

@@ -192,7 +192,7 @@ impl Memory {
         reached.map(|range| range.len).sum()
     }
 
-    /// Forgets everything.
+    /// Removes all mappings.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -236,7 +236,7 @@ impl Memory {
                 return Err(fault);
             }
             let (map, offset) = range.backing.as_ref().ok_or(fault)?;
-            let here = usize::try_from(range.len - skip).map_or(left, |room| room.min(left));
+            let here = usize::try_from(range.len - skip).map_or(left, |space| space.min(left));
             let from = usize::try_from(offset + skip).map_err(|_| fault)?;
             // `map` checked that the range lies in the file, and the file's mapping was made as long as the file.
             pieces.push((map.as_mut_ptr().wrapping_add(from), here));
@@ -380,7 +380,7 @@ mod tests {
         let file = file("share", 4);
         let mut memory = Memory::default();
         for at in 0..4 {
-            // In reverse, and each with a descriptor of its own.
+            // In reverse, and each with its own descriptor.
             let again = file.try_clone().unwrap();
             memory
                 .map(at * 4096, 4096, Some((&again, (3 - at) * 4096)), true, true)

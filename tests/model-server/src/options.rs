@@ -44,7 +44,7 @@ pub(crate) struct Serve {
     /// cable or switch: unix:LOCAL,REMOTE (paths) or udp:LOCAL,REMOTE (HOST:PORT or [IPv6]:PORT each)
     ///
     /// Every datagram is one Ethernet frame without check sequence, as with QEMU's -netdev dgram. LOCAL is bound (a
-    /// socket left there is removed), REMOTE sent to; while nobody is there, frames are lost.
+    /// socket left there is removed), REMOTE sent to; while no socket is bound there, frames are lost.
     #[arg(long = "link", value_name = "FAMILY:LOCAL,REMOTE")]
     links: Vec<Address>,
     /// Number of the first function, from 1: MAC addresses are 02:c9:00:00:00:NUMBER, GUIDs likewise, so that servers that
@@ -64,7 +64,7 @@ pub(crate) struct Serve {
     /// Serve this function, counted from 0, as a virtual one
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) vf: Vec<usize>,
-    /// The same, and nobody has given it a MAC address and GUIDs
+    /// The same, without a MAC address and GUIDs
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) vf_without_mac: Vec<usize>,
     /// What befalls frames between ports, and between ports and wires: loss, duplicate, reorder, delay or corrupt with
@@ -76,16 +76,16 @@ pub(crate) struct Serve {
     /// Decides which frames; printed at the start, and random if not given
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Pages that the firmware wants at boot
+    /// Pages that the firmware requests at boot
     #[arg(long)]
     pub(crate) boot_pages: Option<u32>,
-    /// Pages that the firmware wants for INIT_HCA
+    /// Pages that the firmware requests for INIT_HCA
     #[arg(long)]
     pub(crate) init_pages: Option<u32>,
     /// How many pages the firmware asks for at a time when it runs out later
     #[arg(long)]
     pub(crate) page_chunk: Option<u32>,
-    /// Take commands with bits set that the model does not know, as newer drivers send them
+    /// Accept commands with unknown bits set, as newer drivers send them
     #[arg(long)]
     pub(crate) lenient: bool,
     /// Cards that take WQEs from their doorbell registers, if they come in bursts of 64 bytes

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// After how long a step leaves the rest for later, so that somebody else gets the lock.
+/// After how long a step leaves the rest for later, so that another thread gets the lock.
 const LONGEST_STEP: Duration = Duration::from_millis(1);
 /// How many frames of each wire the clock's thread takes at a time, for the same reason.
 const MOST_FRAMES: usize = 32;
@@ -206,7 +206,7 @@ impl World {
         model.advance(port, now);
         let result = f(&mut state.functions[index]);
         let busy = state.step(now);
-        // Most accesses leave nothing behind that the clock does not know of.
+        // Most accesses create no work or deadline that the clock's thread does not have already.
         let wake = busy
             || state.wires_wait
             || state
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// One turn of the clock's thread, and how long it may sleep afterwards, if nobody wakes it.
+    /// One turn of the clock's thread, and how long it may sleep afterwards, if no other thread wakes it.
     fn tick(&self) -> Duration {
         let mut state = self.lock();
         let now = self.started.elapsed();

@@ -1,6 +1,6 @@
-//! What the modelled card is: identity, capabilities, how much memory it wants, how it starts.
+//! What the modelled card is: identity, capabilities, how much memory it requires, how it starts.
 
-use crate::unkind::Unkind;
+use crate::quirks::Quirks;
 use bareverbs_firmware_cmds::caps::{
     AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
@@ -92,13 +92,13 @@ pub struct Config {
     pub msix_vectors: u16,
     /// Who looks after the MSI-X table.
     pub msix_mode: MsixMode,
-    /// Pages that the firmware wants before it answers anything else.
+    /// Pages that the firmware requires before it executes other commands.
     pub boot_pages: u32,
-    /// Pages that the firmware wants before INIT_HCA.
+    /// Pages that the firmware requires before INIT_HCA.
     pub init_pages: u32,
     /// How many pages it asks for at a time when it runs out later; 0 makes it fail with "no resources" instead.
     pub page_chunk: u32,
-    /// QUERY_CQ does not tell of completions that the host has not taken, as its counters may lag behind.
+    /// QUERY_CQ does not count completions that the host has not polled, as its counters may lag behind.
     pub cq_counters_lag: bool,
     /// The number of the first UAR, which is its page in BAR 0. The pages before are the init segment, the clock and the MSI-X
     /// table, and on some cards more.
@@ -127,7 +127,7 @@ pub struct Config {
     /// `ext_synd` 0x1002. Otherwise it is only counted, in [`Stats::unknown_answers`](crate::Stats::unknown_answers).
     pub unknown_answers_are_fatal: bool,
     /// What it does with the freedom that the interface leaves it.
-    pub unkind: Unkind,
+    pub quirks: Quirks,
     /// General capabilities at power-on.
     pub general: HcaCap,
     /// The best that SET_HCA_CAP can ask for.
@@ -186,7 +186,7 @@ impl Config {
             command_time: Duration::ZERO,
             strict: true,
             unknown_answers_are_fatal: false,
-            unkind: Unkind::default(),
+            quirks: Quirks::default(),
             general: HcaCap::ZERO,
             general_max: HcaCap::ZERO,
             roce: RoceCap::ZERO,
@@ -247,7 +247,7 @@ impl Config {
         self
     }
 
-    /// The same function before anyone gave its virtual port addresses: the MAC is zero, and with it the GUIDs, which the
+    /// The same function before its virtual port was given addresses: the MAC is zero, and with it the GUIDs, which the
     /// driver of the physical function derives from it (`node_guid_gen_from_mac`).
     #[must_use]
     pub fn without_addresses(mut self) -> Self {

@@ -22,10 +22,10 @@ use crate::objects::{Leak, ObjectKind};
 use crate::port::lid::LocalSource;
 use crate::port::multicast::Groups;
 use crate::port::vport::Vport;
+use crate::quirks::state::QuirkState;
 use crate::roce::transport::Scratch;
 use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
-use crate::unkind::whims::Whims;
 use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use core::time::Duration;
@@ -120,7 +120,7 @@ pub(crate) struct Device {
     pub(crate) scratch: Option<Scratch>,
     pub(crate) node_description: [u8; 64],
     pub(crate) wqe: Vec<u8>,
-    pub(crate) whims: Whims,
+    pub(crate) quirk_state: QuirkState,
 }
 
 impl Device {
@@ -174,7 +174,7 @@ impl Device {
             scratch: Some(Scratch::new()),
             node_description: [0; 64],
             wqe: Vec::new(),
-            whims: Whims::new(&config.unkind),
+            quirk_state: QuirkState::new(&config.quirks),
             caps,
             config,
         }
@@ -201,7 +201,7 @@ impl Device {
     /// Whether the function has come out of reset.
     pub(crate) fn booted(&self) -> bool {
         let booted = self.started + self.config.boot_time;
-        self.now >= booted.max(self.whims.initializing_until)
+        self.now >= booted.max(self.quirk_state.initializing_until)
     }
 
     /// The free-running clock that the init segment and completions show.
@@ -238,7 +238,7 @@ impl Device {
         self.assert_context(found)
     }
 
-    /// Writes a context anew.
+    /// Overwrites a context.
     pub(crate) fn restore(
         &mut self,
         io: &mut Io<'_>,
@@ -271,7 +271,7 @@ impl Device {
         self.gids_used.extend(used.map(|(index, _)| index));
     }
 
-    /// Forgets every object, as TEARDOWN_HCA does; what the driver should have destroyed is reported.
+    /// Destroys every object, as TEARDOWN_HCA does; what the driver should have destroyed is reported.
     pub(crate) fn drop_objects(&mut self) {
         let mut leaks = Vec::new();
         let mut note = |kind: ObjectKind, numbers: &mut dyn Iterator<Item = u32>| {
@@ -338,7 +338,7 @@ impl Device {
         self.forced.clear();
         self.looped.clear();
         self.l2_table.clear();
-        self.forget_late();
+        self.clear_late();
         self.pages.release_all();
         self.pages.asked = 0;
     }

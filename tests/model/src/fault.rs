@@ -60,7 +60,7 @@ impl CommandRule {
         }
     }
 
-    /// Strikes the command number `nth` from now (counted from 0) whatever it is, once.
+    /// Applies to the command number `nth` from now (counted from 0), of any opcode, once.
     #[must_use]
     pub fn nth(nth: u32, fault: CommandFault) -> Self {
         Self {

@@ -51,7 +51,7 @@ impl Health {
         self.syndrome == 0 && !self.vanished
     }
 
-    /// The counter of the init segment: it moves every 10 ms while the firmware lives.
+    /// The counter of the init segment: it is incremented every 10 ms while the firmware runs.
     pub(crate) fn counter(&self) -> u32 {
         let time = self.stopped.unwrap_or(self.now);
         (time.as_millis() / 10) as u32 & 0xff_ffff

@@ -1,4 +1,4 @@
-//! The model's seam to whatever it runs in: the host's memory, the interrupt lines, and the cable.
+//! The model's interface to its environment: the host's memory, the interrupt lines, and the cable.
 
 use std::fmt;
 

@@ -1,20 +1,21 @@
-//! A model of a ConnectX network card: what a driver and a peer can tell of one.
+//! A model of a ConnectX network card: the behaviour that a driver and a peer can observe.
 //!
 //! [`Model`] is one PCI function. It is sans-I/O: accesses to its BAR, frames and time go in; DMA, interrupts and frames go
-//! out through [`Host`]. Nothing in it knows of any driver: it behaves as the vendor's own driver for Linux demands, checks
-//! what it is told, and refuses the rest with a [`Syndrome`] of its own for every place that refuses.
+//! out through [`Host`]. It is independent of any driver: it behaves as the vendor's own driver for Linux demands,
+//! checks its input, and refuses the rest with a separate [`Syndrome`] for every place that refuses.
 //!
 //! * [`Config`] is what the card is, [`Faults`] what is to go wrong with it.
 //! * [`link`] is the cable between two models, with what can happen on it, and [`pcap`] a recording of it.
 //! * [`roce`] is the wire protocol, which stands alone.
 //!
-//! # Where things are
+//! # Modules
 //!
 //! State comes first: `objects` (what commands make), `memory` (the firmware's pages and queues in the host's memory),
-//! `steering` and [`roce`] know nothing of the device. `device` holds all of it. What the device does stands above it, as
-//! `impl Device` by subject: `bus` (BAR, doorbells, DMA), `command`, `events` (completions and events), `rdma` (queue pairs
-//! at work), `ethernet`, `port` (frames in and out), [`unkind`]. A subject's own state is in a file that does not name the
-//! device: `port/vport.rs`, `command/slots.rs`, `bus/front.rs`, `ethernet/queue.rs`, `unkind/whims.rs`.
+//! `steering` and [`roce`] do not use the device. `device` holds all of it. What the device does is implemented above
+//! it, as `impl Device` by subject: `bus` (BAR, doorbells, DMA), `command`, `events` (completions and events), `rdma`
+//! (queue pairs at work), `ethernet`, `port` (frames in and out), [`quirks`]. A subject's own state is in a file that
+//! does not name the device: `port/vport.rs`, `command/slots.rs`, `bus/front.rs`, `ethernet/queue.rs`,
+//! `quirks/state.rs`.
 //!
 //! # What is there, and what is not
 //!
@@ -32,7 +33,7 @@
 //! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's packets between two models, its port's agents for subnet and performance management | InfiniBand's own link layer, being managed by a subnet manager |
 //! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
 //! | flow steering | received frames: tables with levels, roots and misses, groups, entries, counters alone and in bulk; outer headers with two VLAN tags, IPv6 extension headers, fragments | frames that are sent, changes to headers, headers inside tunnels, registers between tables |
-//! | unkindness ([`Unkind`]) | commands late and out of order, pages asked for and offered at any moment, late events, late and repeated interrupts, rests between bursts of work, turns of any length | |
+//! | quirks ([`Quirks`]) | commands late and out of order, pages asked for and offered at any moment, late events, late and repeated interrupts, rests between bursts of work, turns of any length | |
 //! | requests that no driver in the field makes | counted ([`Stats::unknown_answers`]), logged, fatal if configured so | what cards answer, which is not known |
 //! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
 
@@ -54,11 +55,11 @@ mod model;
 mod objects;
 pub mod pcap;
 mod port;
+pub mod quirks;
 mod rdma;
 pub mod roce;
 mod steering;
 pub mod syndrome;
-pub mod unkind;
 mod unknown;
 
 pub use card::Card;
@@ -68,5 +69,5 @@ pub use fault::{CommandFault, CommandRule, Faults};
 pub use host::{Host, IommuFault};
 pub use model::{Model, Objects};
 pub use objects::{Leak, ObjectKind};
+pub use quirks::Quirks;
 pub use syndrome::{Status, Syndrome};
-pub use unkind::Unkind;

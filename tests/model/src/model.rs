@@ -21,7 +21,7 @@ use core::time::Duration;
 /// [`next_deadline`](Self::next_deadline) has come.
 ///
 /// As after power-on, the function decodes its BAR and does DMA only when the command register in configuration space says
-/// so: whoever plays the host's PCI bus writes memory space and bus master enable there before anything else.
+/// so: the host sets memory space and bus master enable there before any other access.
 pub struct Model {
     device: Device,
     pci: Pci,
@@ -199,7 +199,7 @@ impl Model {
             if !device.health.well() || device.health.interface != 0 {
                 return;
             }
-            device.run_whims(io);
+            device.run_quirks(io);
             device.run_timers(io);
             for _ in 0..TURNS {
                 if device.idle() || device.rests() {
@@ -230,7 +230,7 @@ impl Model {
         let commands = device.cmdq.next_deadline(device.config.command_time);
         let boot = (!device.booted()).then(|| {
             let booted = device.started + device.config.boot_time;
-            booted.max(device.whims.initializing_until)
+            booted.max(device.quirk_state.initializing_until)
         });
         let busy = (!device.idle()).then(|| device.rests_until());
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
@@ -247,7 +247,7 @@ impl Model {
         }
     }
 
-    /// Whether [`advance`](Self::advance) has something to do at the time that it was last told.
+    /// Whether [`advance`](Self::advance) has something to do at the time of its last call.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let device = &self.device;
@@ -259,7 +259,7 @@ impl Model {
         device.health.well() && (commands || device.has_work())
     }
 
-    /// The subnet has its manager somewhere else from now on. The driver is not told.
+    /// Another port is the subnet manager from now on. The driver is not notified.
     pub fn set_sm_lid(&mut self, lid: u16) {
         self.device.config.sm_lid = lid;
     }
@@ -296,8 +296,8 @@ impl Model {
         self.device.health.fail(syndrome, ext_syndrome);
     }
 
-    /// Somebody else has the firmware reset after it stopped, as the driver of the physical function does for its virtual
-    /// ones: the function is well again, and disabled until its own driver begins anew.
+    /// Another driver resets the firmware after it stopped, as the driver of the physical function does for its virtual
+    /// ones: the function is healthy again, and disabled until its own driver initializes it again.
     pub fn reset_firmware(&mut self) {
         self.device.reset_firmware();
     }

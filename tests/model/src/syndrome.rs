@@ -1,4 +1,4 @@
-//! Why a command was refused: the status that drivers act upon, and a syndrome of its own for every place that refuses.
+//! Why a command was refused: the status that drivers act upon, and a separate syndrome for every place that refuses.
 
 /// Command status, with the values of the vendor's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ syndromes! {
     PagesListShort = 0x0003_0002, BadInputLength, "fewer addresses than input_num_entries says";
     PagesUnaligned = 0x0003_0003, BadParam, "a page address that is not a multiple of 4 KiB";
     PagesTwice = 0x0003_0004, BadParam, "a page that was given before";
-    PagesOutputShort = 0x0003_0005, BadOutputLength, "no room for the addresses of the pages taken back";
+    PagesOutputShort = 0x0003_0005, BadOutputLength, "no space for the addresses of the pages taken back";
     PagesUnreachable = 0x0003_0006, BadParam, "a page that the device cannot reach";
     PagesVirtual = 0x0003_0007, BadOp, "MANAGE_PAGES by a virtual function, whose pages the physical function's driver gives";
 
@@ -104,12 +104,12 @@ syndromes! {
     CapReadOnly = 0x0004_0003, BadParam, "SET_HCA_CAP of a group that cannot be set";
     CapBeyondMax = 0x0004_0004, BadParam, "SET_HCA_CAP beyond the maximum";
     CapInputShort = 0x0004_0005, BadInputLength, "the capability image is too short";
-    CapOutputShort = 0x0004_0006, BadOutputLength, "no room for the capability image";
+    CapOutputShort = 0x0004_0006, BadOutputLength, "no space for the capability image";
 
     RegisterUnknown = 0x0005_0001, BadParam, "a register that does not exist";
     RegisterReadOnly = 0x0005_0002, BadParam, "a register that cannot be written";
     RegisterShort = 0x0005_0003, BadInputLength, "the register's data is too short";
-    RegisterOutputShort = 0x0005_0004, BadOutputLength, "no room for the register's data";
+    RegisterOutputShort = 0x0005_0004, BadOutputLength, "no space for the register's data";
     RegisterPort = 0x0005_0005, BadIndex, "a register of a port that does not exist";
     RegisterOpMod = 0x0005_0006, BadParam, "ACCESS_REG with an op_mod that does not exist";
     RegisterMtu = 0x0005_0007, BadParam, "an MTU beyond the port's maximum";
@@ -210,7 +210,7 @@ syndromes! {
     QpSmiTaken = 0x000a_0027, ResourceBusy, "CREATE_QP of a second QP0 on the port";
     QpUnknown = 0x000a_0010, BadResource, "a QP that does not exist";
     QpTransition = 0x000a_0011, BadQpState, "a transition that the QP's state does not allow";
-    QpOptMask = 0x000a_0012, BadParam, "opt_param_mask with bits that this transition does not know";
+    QpOptMask = 0x000a_0012, BadParam, "opt_param_mask with bits that are undefined for this transition";
     QpTypeChanged = 0x000a_0013, BadParam, "a transition with another QP type";
     QpPort = 0x000a_0014, BadParam, "a port that does not exist";
     QpPkey = 0x000a_0015, BadIndex, "a P_Key index beyond the table";
@@ -268,8 +268,8 @@ syndromes! {
     VportMtu = 0x000c_000a, BadParam, "an MTU that the port cannot carry";
     VportGidIndex = 0x000c_000b, BadIndex, "a GID index beyond the table";
     VportPkeyIndex = 0x000c_000c, BadIndex, "a P_Key index beyond the table";
-    VportGidOutput = 0x000c_000d, BadOutputLength, "no room for the GIDs";
-    VportPkeyOutput = 0x000c_000e, BadOutputLength, "no room for the P_Keys";
+    VportGidOutput = 0x000c_000d, BadOutputLength, "no space for the GIDs";
+    VportPkeyOutput = 0x000c_000e, BadOutputLength, "no space for the P_Keys";
     VportWrongLink = 0x000c_000f, BadOp, "a command of the other link layer";
     VportPort = 0x000c_0010, BadIndex, "a port that does not exist";
     VportHcaFields = 0x000c_001b, BadParam, "MODIFY_HCA_VPORT_CONTEXT of fields that cannot be modified";
@@ -292,7 +292,7 @@ syndromes! {
     L2TableAddress = 0x000c_0082, BadParam, "SET_L2_TABLE_ENTRY with no address of one function";
     L2TableEmpty = 0x000c_0083, BadResource, "DELETE_L2_TABLE_ENTRY where there is none";
     VportListInput = 0x000c_001f, BadInputLength, "a list of addresses shorter than allowed_list_size says";
-    VportListOutput = 0x000c_0020, BadOutputLength, "no room for the list of addresses";
+    VportListOutput = 0x000c_0020, BadOutputLength, "no space for the list of addresses";
     VportVirtual = 0x000c_0021, BadOp, "addresses of a virtual port that only the function which manages it can set";
 
     TisExhausted = 0x000d_0001, NoResources, "no TIS left";
@@ -317,7 +317,7 @@ syndromes! {
     RqtQueue = 0x000d_0014, BadResource, "a table with a receive queue that does not exist";
     RqtUnknown = 0x000d_0015, BadResource, "a table of receive queues that does not exist";
     RqtBusy = 0x000d_0016, ResourceBusy, "DESTROY_RQT of a table that TIRs use";
-    RqtOutput = 0x000d_0017, BadOutputLength, "no room for the table's queue numbers";
+    RqtOutput = 0x000d_0017, BadOutputLength, "no space for the table's queue numbers";
     SqExhausted = 0x000d_0018, NoResources, "no send queue left";
     SqState = 0x000d_0019, BadParam, "CREATE_SQ with a state other than RST";
     SqFeature = 0x000d_001a, BadParam, "CREATE_SQ with a feature that is not supported";
@@ -409,7 +409,7 @@ syndromes! {
     FteCounters = 0x0012_0015, BadParam, "counters without the action that needs them, or the action without";
     FteCounterLimit = 0x0012_0016, Limit, "more counters than an entry can have";
     FteCounterUnknown = 0x0012_0017, BadResource, "SET_FLOW_TABLE_ENTRY with a counter that is not allocated";
-    FteOutputShort = 0x0012_0018, BadOutputLength, "no room for the entry's destinations and counters";
+    FteOutputShort = 0x0012_0018, BadOutputLength, "no space for the entry's destinations and counters";
 
     FlowCounterUnsupported = 0x0013_0001, BadOp, "flow counters without their capability";
     FlowCounterBulk = 0x0013_0002, BadParam, "ALLOC_FLOW_COUNTER of a number that is not offered";
@@ -417,7 +417,7 @@ syndromes! {
     FlowCounterUnknown = 0x0013_0004, BadResource, "flow counters that are not allocated, or not the first of those allocated together";
     FlowCounterBusy = 0x0013_0005, ResourceBusy, "DEALLOC_FLOW_COUNTER of counters that entries use";
     FlowCounterRange = 0x0013_0006, BadParam, "QUERY_FLOW_COUNTER of more than is offered, or not aligned to four";
-    FlowCounterOutput = 0x0013_0007, BadOutputLength, "no room for the counters";
+    FlowCounterOutput = 0x0013_0007, BadOutputLength, "no space for the counters";
 }
 
 impl Syndrome {

@@ -1,7 +1,7 @@
 //! Requests that no driver in the field makes, so that what a card answers is not known.
 //!
 //! The model answers in one of the ways that are possible, as the place says, counts the request in
-//! [`Stats::unknown_answers`](crate::Stats::unknown_answers) and logs it. A test that wants none of them sets
+//! [`Stats::unknown_answers`](crate::Stats::unknown_answers) and logs it. A test that excludes them sets
 //! [`Config::unknown_answers_are_fatal`](crate::Config::unknown_answers_are_fatal).
 
 use crate::device::Device;

@@ -1,7 +1,7 @@
 //! BlueFlame: what the card does with WQEs that come through a doorbell register, whole and in pieces.
 //!
-//! The WQE in memory differs from the one in the register each time, so that the other end's memory tells which of the
-//! two was executed.
+//! The WQE in memory differs from the one in the register each time, so that the peer's memory shows which of the two
+//! was executed.
 
 mod common;
 
@@ -196,7 +196,7 @@ fn a_wqe_that_is_not_the_next_one_is_fetched() {
     assert_eq!(counts(&lab), (0, 1));
 }
 
-/// Whatever becomes of a WQE on its way through a register, it is executed once, if its first eight bytes arrive.
+/// A WQE that is written to a register, whole or in part, is executed once, if its first eight bytes arrive.
 #[test]
 fn no_wqe_is_lost_or_doubled_by_what_the_bus_makes_of_it() {
     let mut state = 0x5eed_u64;

@@ -147,7 +147,7 @@ fn a_command_of_thousands_of_blocks_is_read() {
 }
 
 #[test]
-fn with_an_event_queue_every_command_is_told_once() {
+fn with_an_event_queue_every_command_is_reported_once() {
     let mut node = Node::new(Config::new(1));
     node.initialize();
     // The command that makes the queue is polled.
@@ -182,7 +182,7 @@ fn with_an_event_queue_every_command_is_told_once() {
     }
     assert_eq!(slots, 1 << 2 | 1 << 5 | 1 << 9);
     assert_eq!(node.next_event(eq), None);
-    // The command that destroys the queue is not told.
+    // The command that destroys the queue is not reported.
     let mut destroy = DestroyEqIn::new();
     destroy.set_eq_number(node.events[eq].number as u8);
     node.command(&destroy).unwrap();
@@ -415,7 +415,7 @@ fn registers_answer() {
         [b'n'; 64]
     );
     access(&mut node, 0x7004, 0, &[0; 16], 16).unwrap();
-    // The port goes down and up again by command, and tells.
+    // The port goes down and up again by command, and reports it.
     let mut paos = PaosReg::ZERO;
     paos.set_local_port(1).set_admin_status(2).set_ase(true);
     access(&mut node, 0x5006, 0, paos.as_bytes(), 16).unwrap();

@@ -1,4 +1,5 @@
-//! Single bits that matter: flags of work requests, fields of completions, what a reset leaves, who hears what.
+//! Single bits that matter: flags of work requests, fields of completions, what a reset leaves, which queue receives
+//! which packet.
 
 mod common;
 
@@ -143,13 +144,13 @@ fn malformed_work_requests_fail_and_the_rest_is_flushed() {
         pair.a.ring_send(&qp);
         pair.run();
         let done = pair.a.poll_all(&mut cq);
-        let told: Vec<_> = done.iter().map(|cqe| (cqe.counter, cqe.syndrome)).collect();
+        let reported: Vec<_> = done.iter().map(|cqe| (cqe.counter, cqe.syndrome)).collect();
         if at == 7 {
-            // Where the next one begins is anyone's guess when the size is wrong.
-            assert_eq!(told[0], (first, LOCAL_QP_OPERATION));
+            // With a wrong size, the start of the next WQE is undefined.
+            assert_eq!(reported[0], (first, LOCAL_QP_OPERATION));
         } else {
             assert_eq!(
-                told,
+                reported,
                 [(first, LOCAL_QP_OPERATION), (second, 5)],
                 "byte {at}"
             );
@@ -158,7 +159,7 @@ fn malformed_work_requests_fail_and_the_rest_is_flushed() {
 }
 
 #[test]
-fn a_connection_can_be_made_anew_after_a_reset() {
+fn a_connection_can_be_made_again_after_a_reset() {
     let mut pair = Pair::new();
     let [(mut qp_a, mut cq_a), (mut qp_b, mut cq_b)] = pair.connect(RC);
     let before = query(&mut pair.a, &qp_a);
@@ -187,7 +188,7 @@ fn a_connection_can_be_made_anew_after_a_reset() {
                 Some((2, n))
             );
         }
-        // A message in flight and a receive posted: both are forgotten.
+        // A message in flight and a receive posted: both are dropped.
         pair.a
             .post_send(&mut qp_a, SEND, SIGNALED, 0, &inline_segment(b"lost"));
         pair.a.ring_send(&qp_a);
@@ -214,7 +215,7 @@ fn a_connection_can_be_made_anew_after_a_reset() {
 }
 
 #[test]
-fn a_bound_pd_stays_while_a_shared_queue_lives() {
+fn a_bound_pd_stays_while_a_shared_queue_exists() {
     let mut pair = Pair::new();
     let pd = pair.a.alloc_pd();
     let ring = pair.a.host.alloc(4096, 4096);
@@ -297,7 +298,7 @@ fn vlans_are_kept_apart_and_shown() {
     let (mut to, mut cq) = datagram_qp(&mut pair.b, pair.pd[1], UD, |_| {});
     let memory = pair.b.host.alloc(4096, 4096);
     let key = pair.b.register(pair.pd[1], memory, 0, 4096, LOCAL_WRITE);
-    // The receiver knows its address without a VLAN and in VLAN 20; the sender has one of each, and VLAN 30.
+    // The receiver has its address without a VLAN and in VLAN 20; the sender has one of each, and VLAN 30.
     let in_vlan = |node: &mut Node, index: u16, vlan: u16, unit: u8| {
         let mut set = SetRoceAddressIn::new();
         set.set_roce_address_index(index);
@@ -336,7 +337,7 @@ fn vlans_are_kept_apart_and_shown() {
 }
 
 #[test]
-fn a_port_without_roce_hears_nothing() {
+fn a_port_without_roce_receives_nothing() {
     let mut pair = Pair::new();
     let (mut from, _) = datagram_qp(&mut pair.a, pair.pd[0], UD, |_| {});
     let (mut to, mut cq) = datagram_qp(&mut pair.b, pair.pd[1], UD, |_| {});
@@ -354,7 +355,7 @@ fn a_port_without_roce_hears_nothing() {
 }
 
 #[test]
-fn who_blocks_its_own_multicast_does_not_hear_itself() {
+fn a_qp_that_blocks_its_own_multicast_does_not_receive_it() {
     for blocked in [true, false] {
         let mut pair = Pair::new();
         let (mut qp, mut cq) = datagram_qp(&mut pair.a, pair.pd[0], UD, |qpc| {
@@ -431,12 +432,12 @@ fn old_entries_name_the_shared_queue() {
         pair.a.ring_send(&qp);
         pair.run();
         let got = pair.a.poll_all(&mut cq);
-        let told: Vec<_> = got
+        let reported: Vec<_> = got
             .iter()
             .map(|cqe| (cqe.counter, cqe.user_index))
             .collect();
         let name = expected.unwrap_or(srq);
-        assert_eq!(told, [(0, name), (1, name)]);
+        assert_eq!(reported, [(0, name), (1, name)]);
         assert_eq!(pair.a.host.bytes(memory + 64, 4), [2; 4]);
     }
 }

@@ -93,7 +93,7 @@ fn random_command(random: &mut Random) -> (Vec<u8>, usize) {
         let all = Opcode::ALL;
         all[random.below(all.len() as u64) as usize].number()
     };
-    // Whoever tears the function down at random tests nothing else.
+    // Random teardowns would leave no function to test.
     let lifecycle = matches!(opcode, 0x103 | 0x105);
     let opcode = if lifecycle && !random.one_in(50) {
         0x80d
@@ -144,7 +144,7 @@ fn poke(node: &mut Node, random: &mut Random) {
         data[..8].copy_from_slice(&(random.interesting() << 8).to_be_bytes());
     }
     let len = [1, 2, 4, 8, 64][random.below(5) as usize];
-    // The command queue stays where it is, and the card is not told to stop.
+    // The command queue stays where it is, and the card is not stopped.
     let moves = offset < 0x20 + 8;
     if random.one_in(2) || moves {
         node.model
@@ -260,7 +260,7 @@ fn random_work_requests() {
                 &segments,
             );
             if random.one_in(20) {
-                // A doorbell record that tells nonsense.
+                // A doorbell record with a random value.
                 qp_a.sq = qp_a.sq.wrapping_add(random.next() as u16);
             }
             pair.a.ring_send(&qp_a);
@@ -626,7 +626,7 @@ fn damaged_commands_and_what_they_leave_behind() {
                     _ => {}
                 }
             }
-            // Doorbells of whatever there is now, with records that tell anything.
+            // Doorbells of the existing queues, with random records.
             if random.one_in(4) {
                 let uar = u64::from(node.uar) * 4096;
                 node.write64(uar + 0x800, u64::from(numbers.qp) << 8);
@@ -637,7 +637,7 @@ fn damaged_commands_and_what_they_leave_behind() {
                 node.arm_eq(at);
             }
         }
-        // Whatever happened, the firmware is alive.
+        // The firmware is still running.
         assert_eq!(node.model.health_syndrome(), 0);
         node.command(&NopIn::new()).unwrap();
     }

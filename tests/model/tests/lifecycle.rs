@@ -1,4 +1,4 @@
-//! From power-on to INIT_HCA and back: the order of things, pages, levels, resets.
+//! From power-on to INIT_HCA and back: the order of commands, pages, levels, resets.
 
 mod common;
 
@@ -309,7 +309,7 @@ fn the_interface_can_be_switched_off_without_commands() {
     assert_eq!(node.model.objects(), Default::default());
     assert_eq!((node.model.pages_held(), node.model.leaks()), (0, &[][..]));
     assert_eq!(node.command(&NopIn::new()).err(), Some(Failure::Silence));
-    // A software reset brings it back to life.
+    // A software reset restores it.
     node.write32(0x14, address | RESET << 8);
     assert_eq!(node.read32(0x14) >> 8 & 7, DISABLED);
     node.given.clear();

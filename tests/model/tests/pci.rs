@@ -83,7 +83,7 @@ fn bytes(command: &NopIn) -> &[u8] {
 }
 
 #[test]
-fn a_function_reset_forgets_everything() {
+fn a_function_reset_clears_all_state() {
     for by_config in [true, false] {
         let mut node = Node::new(Config::new(1));
         node.initialize();

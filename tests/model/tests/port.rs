@@ -198,11 +198,11 @@ fn frames_for_others_are_not_taken() {
     let memory = pair.b.host.alloc(4096, 4096);
     let key = pair.b.register(pair.pd[1], memory, 0, 4096, LOCAL_WRITE);
     let mac = pair.b.model.config().mac;
-    let mut stranger = mac;
-    stranger[5] ^= 0x40;
+    let mut unknown_mac = mac;
+    unknown_mac[5] ^= 0x40;
     for (gid, mac, arrives) in [
         (gid(3), mac, false),
-        (gid(2), stranger, false),
+        (gid(2), unknown_mac, false),
         (gid(2), mac, true),
     ] {
         pair.b.post_receive(&mut to, &[(key, 0, 512)]);
@@ -234,7 +234,7 @@ fn frames_for_others_are_not_taken() {
 }
 
 #[test]
-fn groups_reach_their_members_and_nobody_else() {
+fn groups_reach_their_members_only() {
     let mut pair = Pair::new();
     let (mut from, mut cq_from) = datagram_qp(&mut pair.a, pair.pd[0]);
     let memory = pair.b.host.alloc(4096, 4096);

@@ -21,7 +21,7 @@ use common::{Failure, Node, page_list};
 use connectx_model::{Config, Syndrome};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Its ENABLE_HCA and DISABLE_HCA have room for 12 bytes of answer: the reserved words at the end are not all there.
+/// Its ENABLE_HCA and DISABLE_HCA have space for 12 bytes of answer: the reserved words at the end are not all there.
 #[test]
 fn answers_may_lack_trailing_reserved_words() {
     let mut node = Node::new(Config::new(1));
@@ -29,7 +29,7 @@ fn answers_may_lack_trailing_reserved_words() {
     assert_eq!(answer, [0; 12]);
     let answer = node.raw(DisableHcaIn::new().as_bytes(), 12).unwrap();
     assert_eq!(answer, [0; 12]);
-    // A failure is told in the first eight bytes, which are all that is needed.
+    // A failure is reported in the first eight bytes, which are all that is needed.
     let again = node.raw(DisableHcaIn::new().as_bytes(), 8);
     let Err(Failure::Status(_, syndrome)) = again else {
         panic!("DISABLE_HCA twice: {again:x?}");
@@ -114,7 +114,7 @@ fn a_receive_queue_may_be_without_protection_domain() {
     node.command(&modify).unwrap();
 }
 
-/// It complains of cards whose queues cannot be told not to hear themselves.
+/// It complains of cards whose queues cannot block self loopback.
 #[test]
 fn self_loopback_can_be_modified() {
     let config = Config::new(1);
@@ -167,8 +167,8 @@ fn the_mode_of_moderation_can_be_modified() {
     );
 }
 
-/// ethtool shows link modes and statistics only with the flow control register, and asks for the module; whatever it does
-/// not get is an error in the kernel's log.
+/// ethtool shows link modes and statistics only with the flow control register, and asks for the module; each missing
+/// one is an error in the kernel's log.
 #[test]
 fn tools_find_flow_control_and_module() {
     let mut node = Node::new(Config::new(1));
@@ -183,7 +183,7 @@ fn tools_find_flow_control_and_module() {
     let pauses = read(0x5007, 32);
     assert_eq!((pauses[8] & 0x80, pauses[12] & 0x80), (0, 0));
     assert_eq!(read(0x5002, 64)[3], 4);
-    // No memory in the module: a status instead of data. Linux 6.1 leaves less room for data than later ones.
+    // No memory in the module: a status instead of data. Linux 6.1 leaves less space for data than later ones.
     for len in [64, 144] {
         let mut access = AccessRegisterIn::new();
         access.set_op_mod(1).set_register_id(0x9014);
@@ -277,8 +277,8 @@ fn connections_by_local_identifier() {
     assert_eq!(pair.b.host.bytes(memory_b, 4096), [0x77; 4096]);
 }
 
-/// The completion of a datagram tells the sender's local identifier and service level, and has a global header only if the
-/// sender asked for one.
+/// The completion of a datagram has the sender's local identifier and service level, and has a global header only if
+/// the sender asked for one.
 #[test]
 fn datagrams_by_local_identifier() {
     const QKEY: u32 = 0x1111_1111;
@@ -378,7 +378,7 @@ fn flow_counters_in_all_bulk_sizes_at_once() {
 }
 
 const QP0: u8 = 7;
-/// A subnet management datagram by a route of its own: Get(NodeInfo) over one hop.
+/// A subnet management datagram with a directed route: Get(NodeInfo) over one hop.
 fn node_info_of_the_neighbour() -> [u8; 256] {
     let mut smp = [0; 256];
     smp[..4].copy_from_slice(&[1, 0x81, 1, 1]);

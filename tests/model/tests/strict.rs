@@ -432,15 +432,15 @@ fn queues_that_are_not_mapped_are_dma_faults() {
         assert!((ring..ring + 4096).contains(&fault.iova) && fault.write == write);
         assert!(pair.a.model.stats().dma_faults > 0);
         pair.a.host.unmapped = 0..0;
-        let told = pair.a.poll(&mut cq).map(|cqe| (cqe.opcode, cqe.syndrome));
+        let reported = pair.a.poll(&mut cq).map(|cqe| (cqe.opcode, cqe.syndrome));
         let wanted = (SEND_FAILED, LOCAL_QP_OPERATION);
-        assert_eq!(told, (!write).then_some(wanted));
+        assert_eq!(reported, (!write).then_some(wanted));
     }
 }
 
-/// Linux and rdma-core free the UARs of a program that ends with live queues, and Linux takes no notice of the answer.
+/// Linux and rdma-core free the UARs of a program that ends with live queues, and Linux ignores the answer.
 #[test]
-fn a_uar_that_queues_name_is_freed_without_a_word() {
+fn a_uar_that_queues_name_is_freed() {
     for fatal in [false, true] {
         // Named by a CQ, by a QP, by nothing.
         for (named_by, unknown) in [("CQ", true), ("QP", true), ("", false)] {
@@ -461,8 +461,8 @@ fn a_uar_that_queues_name_is_freed_without_a_word() {
             let mut free = DeallocUarIn::new();
             free.set_uar(other);
             pair.a.command(&free).unwrap();
-            let told = pair.a.model.stats().unknown_answers;
-            assert_eq!(told, u64::from(unknown), "{named_by}");
+            let reported = pair.a.model.stats().unknown_answers;
+            assert_eq!(reported, u64::from(unknown), "{named_by}");
             let syndrome = u8::from(unknown && fatal);
             assert_eq!(pair.a.model.health_syndrome(), syndrome, "{named_by}");
         }

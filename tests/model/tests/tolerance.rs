@@ -1,5 +1,5 @@
-//! What other drivers send to cards, and cards take: short messages, room for less than there is, and resources that are
-//! freed before what uses them.
+//! What other drivers send to cards, and cards take: short messages, output buffers smaller than the answer, and
+//! resources that are freed before what uses them.
 
 mod common;
 
@@ -98,7 +98,7 @@ fn migration_that_is_asked_for_is_refused() {
 }
 
 #[test]
-fn query_hca_vport_context_with_room_for_224_bytes() {
+fn query_hca_vport_context_with_space_for_224_bytes() {
     let mut node = Node::new(Config::new(1).infiniband());
     node.initialize();
     let query = QueryHcaVportContextIn::new();
@@ -120,7 +120,7 @@ fn queries_give_as_many_pages_as_fit() {
     assert_eq!(page_tail(node, &query, 0), []);
     assert_eq!(page_tail(node, &query, 1), all[..1]);
     assert_eq!(page_tail(node, &query, 4), [all[0], all[1], 0, 0]);
-    // Half an entry is room for none.
+    // Half an entry's space holds none.
     let size = size_of::<QueryQpOut>();
     let odd = node.raw(query.as_bytes(), size + 12).unwrap();
     assert_eq!(odd[size..size + 8], all[0].to_be_bytes());

@@ -94,7 +94,7 @@ fn reads_writes_and_sends_move_every_byte() {
     assert_eq!(pair.b.host.bytes(memory_b, 100), &expected[..100]);
     assert_eq!(pair.b.host.bytes(memory_b + 200, 200), &expected[100..]);
 
-    // Inline data in a WQE of several blocks, unsignaled, then a write with immediate that tells.
+    // Inline data in a WQE of several blocks, unsignaled, then a write with immediate that completes.
     let text = pattern(150, 4);
     pair.a.post_send(
         &mut qp_a,

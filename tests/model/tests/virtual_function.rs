@@ -106,7 +106,7 @@ fn it_needs_no_pages_and_gets_none() {
                 Some(refused(Syndrome::OtherFunction))
             );
         }
-        // Objects there are all the same, in whatever number, and nothing of them lies in this host.
+        // Objects can still be created, in any number, and none of their contexts is in this host's memory.
         for _ in 0..100 {
             node.alloc_pd();
         }
@@ -230,7 +230,7 @@ fn its_addresses_are_given_to_it() {
             Some(refused(Syndrome::VportVirtual))
         );
     }
-    // Nothing of a refused command happens, whatever else it asks for.
+    // A refused command changes nothing, also of its valid parts.
     let mut modify = ModifyNicVportContextIn::new();
     modify
         .field_select_mut()
@@ -252,7 +252,7 @@ fn its_addresses_are_given_to_it() {
         (0, 0, 0)
     );
     assert_ne!(context.system_image_guid(), 0);
-    // What it chooses for itself it may hear.
+    // It may receive frames to addresses that it adds itself.
     let mut modify = ModifyNicVportContextIn::new();
     modify.field_select_mut().set_addresses_list(true);
     modify.nic_vport_context_mut().set_allowed_list_size(1);
@@ -304,7 +304,7 @@ fn a_reset_makes_it_what_it_was() {
 
 /// Its driver waits for the physical function's to have the firmware reset, and finds its own function disabled then.
 #[test]
-fn somebody_else_resets_the_firmware() {
+fn another_driver_resets_the_firmware() {
     const INTERFACE: u64 = 0x14;
     let mut node = virtual_function();
     node.model.fail_health(1, 0);

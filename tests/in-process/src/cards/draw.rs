@@ -6,7 +6,7 @@ use std::time::Duration;
 use bareverbs_core::firmware_cmds::caps::HcaCap;
 use bareverbs_core::firmware_cmds::layout::Layout;
 use connectx_model::link::rng::Rng;
-use connectx_model::{Card, Config as Model, Unkind};
+use connectx_model::{Card, Config as Model, Quirks};
 
 use super::refusal::Refusal;
 use crate::subnet::{Fault, Path, SA_LID};
@@ -185,14 +185,14 @@ fn card(dice: &mut Dice, unit: usize, mtu: u16, polled: bool, infiniband: bool) 
         roce(dice, &mut model);
     }
     let atomics = atomics(dice, &mut model);
-    model.unkind = unkind(dice);
+    model.quirks = quirks(dice);
     model.cq_counters_lag = dice.flip();
     if dice.one_in(3) {
         model.latch_time = dice.up_to(5 * MS);
     }
-    if !model.unkind.page_period.is_zero() && model.page_chunk == 0 {
+    if !model.quirks.page_period.is_zero() && model.page_chunk == 0 {
         // A firmware that cannot wait for pages cannot play with them either.
-        model.unkind.page_period = Duration::ZERO;
+        model.quirks.page_period = Duration::ZERO;
     }
     let force_loopback = if infiniband {
         true
@@ -506,41 +506,41 @@ fn atomics(dice: &mut Dice, model: &mut Model) -> bool {
     has && endianness && operations & 0b11 == 0b11 && sizes & 8 != 0
 }
 
-/// Each kind of unkindness by itself, so that most cards have some.
-fn unkind(dice: &mut Dice) -> Unkind {
+/// Each quirk by itself, so that most cards have some.
+fn quirks(dice: &mut Dice) -> Quirks {
     let seed = u64::from(dice.below(u32::MAX));
-    let mut unkind = Unkind {
+    let mut quirks = Quirks {
         seed,
-        ..Unkind::default()
+        ..Quirks::default()
     };
     if dice.flip() {
         let most = dice.of(&[10 * MICROSECOND, MS, 20 * MS]);
-        unkind.command_delay = dice.up_to(most);
+        quirks.command_delay = dice.up_to(most);
     }
     if dice.one_in(3) {
         let most = dice.of(&[MS, 1900 * MS]);
-        unkind.initialize_again = dice.up_to(most);
+        quirks.initialize_again = dice.up_to(most);
     }
     if dice.flip() {
         let most = dice.of(&[10 * MICROSECOND, MS, 50 * MS]);
-        unkind.page_period = MICROSECOND + dice.up_to(most);
-        unkind.page_most = dice.of(&[1, 2, 7, 33, 64]);
+        quirks.page_period = MICROSECOND + dice.up_to(most);
+        quirks.page_most = dice.of(&[1, 2, 7, 33, 64]);
     }
-    unkind.keeps_pages = dice.one_in(3);
+    quirks.keeps_pages = dice.one_in(3);
     if dice.one_in(3) {
-        unkind.event_delay = dice.up_to(10 * MS);
-    }
-    if dice.one_in(3) {
-        unkind.interrupt_delay = dice.up_to(10 * MS);
+        quirks.event_delay = dice.up_to(10 * MS);
     }
     if dice.one_in(3) {
-        unkind.repeated_interrupts = dice.of(&[10, 500, 1000]);
+        quirks.interrupt_delay = dice.up_to(10 * MS);
     }
     if dice.one_in(3) {
-        unkind.rest = dice.up_to(MS);
+        quirks.repeated_interrupts = dice.of(&[10, 500, 1000]);
     }
-    unkind.any_turn = dice.flip();
-    unkind
+    if dice.one_in(3) {
+        quirks.rest = dice.up_to(MS);
+    }
+    quirks.any_turn = dice.flip();
+    quirks
 }
 
 fn driver(dice: &mut Dice, polled: bool) -> bareverbs_core::Config {
@@ -622,7 +622,7 @@ impl fmt::Display for CardDraw {
         writeln!(
             f,
             "  counters lag {}, latch {:?}, {:?}",
-            model.cq_counters_lag, model.latch_time, model.unkind
+            model.cq_counters_lag, model.latch_time, model.quirks
         )?;
         writeln!(
             f,

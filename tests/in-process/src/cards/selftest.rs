@@ -80,7 +80,7 @@ pub(super) fn run(device: &Card<'_>, card: &CardDraw, has_gid: bool) -> Result<b
         end(&pd, &cq, card.atomics)?,
     ];
     connect(&mut ends, &path)?;
-    let seed = card.model.unkind.seed;
+    let seed = card.model.quirks.seed;
     for round in 0..2 {
         exchange(device, &mut cq, &mut ends, card.atomics, round, seed)?;
     }

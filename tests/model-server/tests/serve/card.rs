@@ -1,6 +1,6 @@
 //! A function of the server as the driver's platform: registers, memory and interrupts all by vfio-user messages.
 //!
-//! Every allocation is a DMA map of its own, another offset of the same file, as a client behind an IOMMU has them.
+//! Every allocation is a separate DMA map, another offset of the same file, as a client behind an IOMMU has them.
 
 // UNSAFETY: implements the driver's platform, and shares memory with the server.
 #![expect(unsafe_code)]
@@ -58,7 +58,7 @@ impl Arena {
             .open(&path)
             .expect("a file");
         std::fs::remove_file(&path).expect("it was there");
-        file.set_len(MEMORY).expect("room");
+        file.set_len(MEMORY).expect("space");
         let map = MmapOptions::new()
             .len(MEMORY as usize)
             .map_raw(&file)
@@ -73,31 +73,31 @@ impl Arena {
 
     /// A piece at a multiple of `align`.
     fn take(&mut self, len: u64, align: u64) -> Option<u64> {
-        let (start, room, at) = self.free.iter().find_map(|(&start, &room)| {
+        let (start, size, at) = self.free.iter().find_map(|(&start, &size)| {
             let at = start.next_multiple_of(align);
-            (at + len <= start + room).then_some((start, room, at))
+            (at + len <= start + size).then_some((start, size, at))
         })?;
         self.free.remove(&start);
         if at > start {
             self.free.insert(start, at - start);
         }
-        if at + len < start + room {
-            self.free.insert(at + len, start + room - at - len);
+        if at + len < start + size {
+            self.free.insert(at + len, start + size - at - len);
         }
         Some(at)
     }
 
     fn give(&mut self, at: u64, len: u64) {
         let (mut at, mut len) = (at, len);
-        if let Some((&before, &room)) = self.free.range(..at).next_back()
-            && before + room == at
+        if let Some((&before, &size)) = self.free.range(..at).next_back()
+            && before + size == at
         {
             self.free.remove(&before);
             at = before;
-            len += room;
+            len += size;
         }
-        if let Some(room) = self.free.remove(&(at + len)) {
-            len += room;
+        if let Some(size) = self.free.remove(&(at + len)) {
+            len += size;
         }
         self.free.insert(at, len);
     }
@@ -185,7 +185,7 @@ unsafe impl Platform for Card {
 
     fn write_be32(&self, offset: usize, value: u32) {
         std::sync::atomic::fence(Ordering::SeqCst);
-        // Whether it is still there, reads tell.
+        // Reads detect whether the device is still present.
         let _ = self
             .client()
             .region_write(BAR0, offset as u64, &value.to_be_bytes());
@@ -205,7 +205,7 @@ unsafe impl Platform for Card {
             .take(len, PAGE.max(layout.align() as u64))
             .ok_or(DmaError::OutOfMemory)?;
         let ptr = arena.ptr(at);
-        // SAFETY: the piece is nobody's yet.
+        // SAFETY: the piece is allocated to this caller only, and mapped for no device yet.
         unsafe { ptr.write_bytes(0, len as usize) };
         let iova = IOVA + at;
         self.client()
@@ -216,7 +216,7 @@ unsafe impl Platform for Card {
 
     unsafe fn dma_free(&self, dma: Dma) {
         let len = (dma.layout.size().max(1) as u64).next_multiple_of(PAGE);
-        // A server that is gone has forgotten it already.
+        // A server that has ended has no mappings.
         let _ = self.client().dma_unmap(dma.iova, len);
         self.arena.lock().unwrap().give(dma.iova - IOVA, len);
     }

@@ -140,20 +140,20 @@ fn lines_on_standard_input_strike() {
             assert!(device.wait(limit).unwrap(), "no event");
         }
     };
-    server.tell("link 1 down");
+    server.send_line("link 1 down");
     assert_eq!(event(&devices[1]), AsyncEvent::PortError { port: 1 });
-    server.tell("link 1 up");
+    server.send_line("link 1 up");
     assert_eq!(event(&devices[1]), AsyncEvent::PortActive { port: 1 });
-    server.tell("health 0 8");
+    server.send_line("health 0 8");
     assert!(matches!(
         death(&devices[0]),
         DeviceError::Fatal { syndrome: 8, .. }
     ));
-    server.tell("vanish 2");
+    server.send_line("vanish 2");
     assert_eq!(death(&devices[2]), DeviceError::Gone);
-    // What makes no sense is said, and harms nobody.
+    // Invalid lines are reported, and have no effect.
     for nonsense in ["vanish 3", "explode 0", "loss 7"] {
-        server.tell(nonsense);
+        server.send_line(nonsense);
         server.expect_log(&["ERROR", nonsense]);
     }
     devices[1].poll().unwrap();
@@ -163,7 +163,7 @@ fn lines_on_standard_input_strike() {
 }
 
 #[test]
-fn links_lose_what_they_are_told_to() {
+fn links_lose_the_configured_share() {
     let arguments = [
         "--seed",
         "7",
@@ -188,19 +188,19 @@ fn links_lose_what_they_are_told_to() {
     for seed in 0..4 {
         ping(&mut ends, seed, 100_000);
     }
-    server.tell("faults");
+    server.send_line("faults");
     // 400 KB in packets of 1 KiB, four times over; about 2 % of them each.
     let report = server.expect_log(&["faults loss 0.02", " frames: "]);
     for kind in ["dropped", "duplicated", "reordered", "delayed", "corrupted"] {
         assert!(!report.contains(&format!(" 0 {kind}")), "{report}");
     }
     // Everything lost: the connection breaks when its patience ends.
-    server.tell("loss 1");
+    server.send_line("loss 1");
     server.expect_log(&["faults loss 1 "]);
     let [a, b] = &mut ends;
     assert_eq!(a.write(b, 100, 5), Ok(WcStatus::RetryExcErr));
     // Nothing lost: another one works.
-    server.tell("faults off");
+    server.send_line("faults off");
     server.expect_log(&["faults off"]);
     let mut ends = connect([&sides[0], &sides[1]]);
     ping(&mut ends, 9, 100_000);

@@ -80,7 +80,7 @@ impl<'d> Side<'d> {
     }
 }
 
-/// A QP with a CQ of its own and a buffer.
+/// A QP with its own CQ and a buffer.
 pub(crate) struct End<'d, T: QpType> {
     device: &'d Device<'d, Card>,
     pub(crate) qp: Qp<'d, Card, T>,
@@ -130,7 +130,7 @@ pub(crate) fn connect_with<'d>(sides: [&Side<'d>; 2], timeout: u8) -> [End<'d, R
     ends
 }
 
-/// Bytes that tell their place and their seed.
+/// Bytes computed from their offset and a seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| ((at ^ seed.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
@@ -138,7 +138,7 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
 }
 
 impl<T: QpType> End<'_, T> {
-    /// Waits for a completion, asleep until an interrupt comes.
+    /// Waits for a completion, sleeping until an interrupt comes.
     pub(crate) fn wait(&mut self) -> Result<Wc, DeviceError> {
         let deadline = Instant::now() + LONG;
         let limit = bareverbs_core::Platform::now(self.device.platform()) + LONG;
@@ -168,7 +168,7 @@ impl End<'_, Rc> {
         len: usize,
         seed: u64,
     ) -> Result<WcStatus, DeviceError> {
-        self.buffer.copy_in(0, &pattern(len, seed)).expect("room");
+        self.buffer.copy_in(0, &pattern(len, seed)).expect("space");
         self.write_again(other, len)
     }
 
@@ -187,7 +187,7 @@ impl End<'_, Rc> {
             .send_queue()
             .batch()
             .write(1, SendFlags::SIGNALED, remote, sge)
-            .expect("room");
+            .expect("space");
         Ok(self.wait()?.status)
     }
 
@@ -215,14 +215,14 @@ pub(crate) fn ping([a, b]: &mut [End<'_, Rc>; 2], seed: u64, len: usize) {
                 wr_id: id,
                 sges: &sges,
             }])
-            .expect("room");
-        from.buffer.copy_in(0, &pattern(len, seed)).expect("room");
+            .expect("space");
+        from.buffer.copy_in(0, &pattern(len, seed)).expect("space");
         let sge = from.sge(0, len);
         from.qp
             .send_queue()
             .batch()
             .send(id, SendFlags::SIGNALED, sge)
-            .expect("room");
+            .expect("space");
         for end in [&mut *to, &mut *from] {
             let wc = end.wait().expect("the device works");
             assert_eq!((wc.status, wc.wr_id), (WcStatus::Success, id), "{wc:?}");
@@ -233,7 +233,7 @@ pub(crate) fn ping([a, b]: &mut [End<'_, Rc>; 2], seed: u64, len: usize) {
     }
     assert_eq!(a.write(b, len, seed), Ok(WcStatus::Success));
     assert!(b.holds(len, seed), "{len} bytes were written changed");
-    b.buffer.copy_in(0, &pattern(len, !seed)).expect("room");
+    b.buffer.copy_in(0, &pattern(len, !seed)).expect("space");
     let remote = Remote {
         addr: b.buffer.addr(),
         rkey: b.buffer.rkey(),
@@ -242,7 +242,7 @@ pub(crate) fn ping([a, b]: &mut [End<'_, Rc>; 2], seed: u64, len: usize) {
     a.qp.send_queue()
         .batch()
         .read(7, SendFlags::SIGNALED, remote, &sges)
-        .expect("room");
+        .expect("space");
     let wc = a.wait().expect("the device works");
     assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
     assert!(a.holds(len, !seed), "{len} bytes were read changed");

@@ -55,7 +55,7 @@ fn what_is_no_message_ends_with_its_sender() {
         in_time(name, || {
             let mut raw = Raw::connect(&server.socket(0));
             raw.send(&bytes);
-            // Whatever it answers, it hangs up in the end.
+            // Whether it answers or not, it closes the connection in the end.
             let _ = raw.drain();
         });
         in_time(name, || server.assert_serves());
@@ -133,7 +133,7 @@ fn what_cannot_be_is_refused_and_the_client_served_on() {
         let reply = in_time(name, || client.send(&bytes).reply());
         assert_eq!(reply, None, "{name}");
     }
-    // Sizes that say too little or too much, where the server knows better.
+    // `argsz` too small or too large: the server answers with the real size.
     for argsz in [0, 1, 0x7fff_ffff, !0] {
         let info = words(raw::GET_INFO, 0, &[argsz, 0, 0, 0]);
         assert_eq!(client.send(&info).reply().unwrap().len(), 16);
@@ -188,7 +188,7 @@ fn descriptors_that_are_no_memory_are_refused() {
     assert_eq!(client.send_with(&irqs(0, 2), &[event]).reply(), None);
     let info = words(raw::GET_INFO, 0, &[16, 0, 0, 0]);
     assert!(client.send_with(&info, &[event, event]).reply().is_some());
-    // They are closed after the reply, so only another message tells that they were.
+    // They are closed after the reply, so only another message shows that they were.
     assert!(client.send(&info).reply().is_some());
     let before = server.descriptors();
     for _ in 0..200 {

@@ -11,7 +11,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 const PAGE: u64 = 4096;
 
 #[test]
-fn regions_and_interrupts_are_told() {
+fn regions_and_interrupts_are_reported() {
     let server = Server::start(1, &[]);
     let mut client = Client::new(&server.socket(0)).unwrap();
     for index in 0..9 {
@@ -105,7 +105,7 @@ fn registers_need_memory_space() {
 }
 
 #[test]
-fn one_file_is_mapped_once_whatever_comes_and_goes() {
+fn one_file_is_mapped_once_for_all_its_regions() {
     let server = Server::start(1, &[]);
     let card = Card::open(&server.socket(0));
     let arena = Arena::new();
@@ -232,7 +232,7 @@ fn every_vector_comes_and_goes_on_its_own() {
 }
 
 #[test]
-fn a_device_reset_forgets_what_was_written() {
+fn a_device_reset_clears_what_was_written() {
     let server = Server::start(1, &[]);
     let card = Card::open(&server.socket(0));
     let queue = [[0, 0, 0, 0x12], [0x34, 0x56, 0x70, 0]];

@@ -1,4 +1,4 @@
-//! The server as a process of its own, in a directory of its own.
+//! The server as a separate process, in its own directory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Whatever takes longer than this has failed. Machines that run tests are busy at times.
+/// An operation that takes longer than this has failed. Machines that run tests are busy at times.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A directory that goes when it is dropped.
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Writes a line to its standard input.
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub(crate) fn send_line(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("still open");
         writeln!(input, "{line}").expect("it reads");
     }
@@ -238,7 +238,7 @@ pub(crate) fn in_time<R: Send>(what: &str, f: impl FnOnce() -> R + Send) -> R {
         let (done, wait) = std::sync::mpsc::channel();
         let worker = scope.spawn(move || {
             let result = f();
-            // The other end is there until it has heard this.
+            // The receiver exists until it has this message.
             let _ = done.send(());
             result
         });

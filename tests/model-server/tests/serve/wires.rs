@@ -44,7 +44,7 @@ fn two_servers_by_unix_sockets() {
     });
 }
 
-/// Two ports that nobody uses now.
+/// Two unused ports.
 fn ports(host: &str) -> Option<[String; 2]> {
     let sockets = [0, 1].map(|_| UdpSocket::bind(format!("{host}:0")));
     let addresses = sockets.each_ref().map(|socket| {
@@ -107,7 +107,7 @@ fn arp() -> [u8; 60] {
 #[test]
 fn a_peer_that_comes_late_or_goes_loses_frames_only() {
     let directory = Arc::new(Directory::new());
-    // Somebody left a socket where the wire's end is to be.
+    // An earlier process left a socket at the path of the wire's end.
     drop(UnixDatagram::bind(directory.path("local")).unwrap());
     let server = Server::start_in(
         directory,
@@ -124,7 +124,7 @@ fn a_peer_that_comes_late_or_goes_loses_frames_only() {
     assert_eq!(failed, bareverbs_core::WcStatus::RetryExcErr);
     server.expect_log(&["INFO", "1 frames not delivered"]);
 
-    // Now there is somebody, who gets whole frames: RoCE version 2 from one card to the other.
+    // Now there is a peer, which gets whole frames: RoCE version 2 from one card to the other.
     let peer = UnixDatagram::bind(server.directory.path("remote")).unwrap();
     peer.set_read_timeout(Some(LONG)).unwrap();
     let [mut a, b] = connect_with([&sides[0], &sides[1]], 10);
@@ -140,7 +140,7 @@ fn a_peer_that_comes_late_or_goes_loses_frames_only() {
     // Ethernet, IPv4, UDP, BTH, RETH, 100 bytes, ICRC.
     assert_eq!(len, 14 + 20 + 8 + 12 + 16 + 100 + 4);
 
-    // It goes; nobody minds.
+    // The peer goes, without an error.
     drop(peer);
     let [mut a, b] = connect_with([&sides[0], &sides[1]], 10);
     assert_ne!(

@@ -1,8 +1,8 @@
 //! BlueFlame: WQEs that are written into a doorbell register, which spares the card the fetch.
 //!
 //! What the card promises, as far as the vendor's driver relies on it (its test of write combining, `mlx5_ib_test_wc` and
-//! `wc.c`, writes WQEs into the register that differ from those in memory, and tells from the completions which ones were
-//! executed):
+//! `wc.c`, writes WQEs into the register that differ from those in memory, and concludes from the completions which
+//! ones were executed):
 //!
 //! * A WQE that comes in bursts of 64 bytes, from the start of a register's buffer on, is executed as it came. That in
 //!   memory is not looked at.
@@ -21,8 +21,8 @@ use core::time::Duration;
 const PATIENCE: Duration = Duration::from_micros(1);
 
 impl Device {
-    /// A write to the registers of a page, `at` bytes into it, by the bus at once. `room`: from the start of a buffer to
-    /// its end, if that is where it is. Whether it was part of a WQE.
+    /// A write to the registers of a page, `at` bytes into it, by the bus at once. `space`: from the start of a buffer
+    /// to its end, if that is where it is. Whether it was part of a WQE.
     #[inline(never)]
     pub(crate) fn blue_flame_write(
         &mut self,
@@ -30,7 +30,7 @@ impl Device {
         uar: u32,
         at: u64,
         data: &[u8],
-        room: Option<usize>,
+        space: Option<usize>,
     ) -> bool {
         let whole = data.len() == BURST && self.caps.general.bf();
         match self.front.as_mut().and_then(|front| front.begun.take()) {
@@ -44,7 +44,7 @@ impl Device {
             Some(begun) => self.give_up(io, &begun),
             None => {}
         }
-        let Some(room) = room.filter(|_| whole) else {
+        let Some(space) = space.filter(|_| whole) else {
             return false;
         };
         let begun = Begun {
@@ -53,7 +53,7 @@ impl Device {
             bytes: data.to_vec(),
             until: self.now + self.burst_patience(),
         };
-        if begun.len() > room {
+        if begun.len() > space {
             return false;
         }
         self.go_on(io, begun);

@@ -2,10 +2,10 @@
 //!
 //! The card sees only what the bus brings. Emulators hand each store over by itself, so that a guest's bursts would
 //! never arrive as such; with [`Config::combining`](crate::Config::combining) they are put together here, in front of the
-//! card, as a processor's buffer would: a line that was filled leaves whole, in whatever order the stores came, and one
-//! that was not leaves in chunks of eight bytes, lowest first, when another line is begun, when anything else is
-//! accessed, or when nothing was added for a while. What cannot be told from here is how the guest has mapped the page, and when it asked for
-//! the buffer to be emptied: the time stands for that.
+//! card, as a processor's buffer would: a line that was filled leaves whole, in any order of the stores, and one that
+//! was not leaves in chunks of eight bytes, lowest first, when another line is begun, when anything else is accessed,
+//! or when nothing was added for a while. The model cannot see how the guest has mapped the page, nor when it flushes
+//! the buffer: the time replaces that.
 
 use core::time::Duration;
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_line_leaves_whole_in_whatever_order_it_was_filled() {
+    fn a_full_line_leaves_whole_in_any_order_of_filling() {
         let mut combiner = Combiner::new(WHILE);
         for n in [3, 1, 0, 2, 7, 6, 4] {
             let at = 0x8a00 + u64::from(n) * 8;

@@ -41,8 +41,8 @@ impl Device {
     pub(crate) fn uar_write(&mut self, io: &mut Io<'_>, index: u32, at: u64, data: &[u8]) -> bool {
         if self.front.is_some() && self.uars.contains(index) {
             let start = (BLUE_FLAME..BLUE_FLAME_END).contains(&at) && at.is_multiple_of(HALF);
-            let room = start.then_some(HALF as usize);
-            if self.blue_flame_write(io, index, at, data, room) {
+            let space = start.then_some(HALF as usize);
+            if self.blue_flame_write(io, index, at, data, space) {
                 return true;
             }
         }

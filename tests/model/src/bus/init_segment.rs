@@ -60,9 +60,9 @@ impl Device {
             ADDRESS_HIGH => self.cmdq.latch = value,
             ADDRESS_LOW => self.address_low(value),
             DOORBELL => {
-                let most = self.config.unkind.command_delay;
+                let most = self.config.quirks.command_delay;
                 for slot in (0..32).filter(|slot| value >> slot & 1 != 0) {
-                    let at = self.now + self.whims.delay(most);
+                    let at = self.now + self.quirk_state.delay(most);
                     self.cmdq.ring(1 << slot, at);
                 }
             }
@@ -75,7 +75,7 @@ impl Device {
         }
     }
 
-    /// The firmware begins anew. A driver waits until the state says that this is over, and then does so as well.
+    /// The firmware restarts. A driver waits until the state says that this is over, and then initializes again.
     pub(crate) fn reset_firmware(&mut self) {
         log::info!("software reset");
         self.reset();
@@ -89,12 +89,13 @@ impl Device {
                 self.health.interface = INTERFACE_FULL;
                 let latched = self.now + self.config.latch_time;
                 self.cmdq.program(address, self.now, latched);
-                self.whims.initializing_until = self.now + self.config.unkind.initialize_again;
+                self.quirk_state.initializing_until =
+                    self.now + self.config.quirks.initialize_again;
             }
             // The driver gives up on the device without commands: nothing may touch its memory any more.
             INTERFACE_DISABLED => {
                 self.health.interface = INTERFACE_DISABLED;
-                self.cmdq.forget();
+                self.cmdq.clear();
                 // Pages and objects are given up on purpose here: nothing of it is a leak.
                 let leaks = self.leaks.len();
                 self.drop_objects();

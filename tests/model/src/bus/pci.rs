@@ -193,8 +193,8 @@ impl Pci {
         ConfigEffect::None
     }
 
-    /// Back to power-on values. Whoever resets through VFIO finds the command register restored afterwards, as vfio-pci
-    /// saves and restores configuration space around the reset: `keep_command`.
+    /// Back to power-on values. After a reset through VFIO, the command register is restored, as vfio-pci saves and
+    /// restores configuration space around the reset: `keep_command`.
     pub(crate) fn reset(&mut self, config: &Config, keep_command: bool) {
         let saved = [self.space[COMMAND], self.space[COMMAND + 1]];
         let mut bar = [0; 8];

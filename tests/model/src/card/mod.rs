@@ -62,7 +62,7 @@ cards! {
     ConnectX5 = "connectx-5";
     /// ConnectX-6 Dx.
     ConnectX6Dx = "connectx-6-dx";
-    /// ConnectX-7, which wants the port's number with its addresses.
+    /// ConnectX-7, which requires the port's number with its addresses.
     ConnectX7 = "connectx-7";
     /// BlueField-2, as its host has it.
     BlueField = "bluefield";

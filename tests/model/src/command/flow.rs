@@ -435,7 +435,7 @@ pub(super) fn query_entry(
         counter.set_flow_counter_id(number);
         counter.0
     });
-    // Who has no room for the lists does not want them.
+    // A caller without space for the lists gets the context only.
     if call.output_tail.is_empty() {
         return Ok(());
     }
@@ -487,7 +487,9 @@ pub(super) fn alloc_counter(
     // The sizes double from bit to bit; the vendor's driver asks for all that are offered at once.
     let count = if bulk == 0 { 1 } else { BULK * u32::from(bulk) };
     let counters = &device.steering.counters;
-    let first = counters.room(count).ok_or(Syndrome::FlowCounterExhausted)?;
+    let first = counters
+        .find_space(count)
+        .ok_or(Syndrome::FlowCounterExhausted)?;
     if max.saturating_sub(counters.count()) < count {
         return Err(Syndrome::FlowCounterExhausted.into());
     }
@@ -538,8 +540,8 @@ pub(super) fn query_counter(
     {
         return Err(Syndrome::FlowCounterRange.into());
     }
-    let room = call.output_tail;
-    let (slots, _) = room.as_chunks_mut::<{ size_of::<TrafficCounter>() }>();
+    let space = call.output_tail;
+    let (slots, _) = space.as_chunks_mut::<{ size_of::<TrafficCounter>() }>();
     let slots = slots
         .get_mut(..several.max(1) as usize)
         .ok_or(Syndrome::FlowCounterOutput)?;

@@ -48,7 +48,7 @@ pub(super) fn detach(
 const IGNORE_KEYS: u16 = 3;
 
 /// Management datagrams for the port's own agents. On RoCE there is no subnet to manage, and the virtual port's commands
-/// answer what drivers want to know.
+/// answer what drivers query.
 pub(super) fn mad_ifc(device: &mut Device, _: &mut Io<'_>, call: Call<'_, MadIfcIn>) -> Result {
     if call.input.port() != 1 {
         return Err(Syndrome::MadPort.into());

@@ -70,7 +70,7 @@ fn call<C: Command>(
     }
     if output.len() < size_of::<C::Output>() {
         // Drivers leave reserved words at the end of an answer out (ENABLE_HCA's is 12 bytes long in the vendor's, and iPXE
-        // has room for 224 of the 528 bytes of QUERY_HCA_VPORT_CONTEXT's).
+        // has space for 224 of the 528 bytes of QUERY_HCA_VPORT_CONTEXT's).
         if output.len() < named_end(C::Output::DESCRIPTOR) {
             return Err(Syndrome::OutputShort.into());
         }
@@ -194,8 +194,8 @@ macro_rules! commands {
                 $device.require(Stage::$Stage)?;
                 call($device, $io, $input, $output, $handler)
             })*
-            // The crate of structures may know commands that this firmware does not.
-            #[allow(unreachable_patterns, reason = "at times it knows no more")]
+            // The crate of structures may describe commands that this firmware does not have.
+            #[allow(unreachable_patterns, reason = "at times it has no more")]
             other => Err(unknown(other.number())),
         }
     };
@@ -345,7 +345,7 @@ impl Device {
     }
 }
 
-/// Fills as many page addresses into an answer as it has room for.
+/// Fills as many page addresses into an answer as it has space for.
 fn put_pages(tail: &mut [u8], pages: &[u64]) {
     for (entry, page) in tail.chunks_exact_mut(8).zip(pages) {
         entry.copy_from_slice(&page.to_be_bytes());

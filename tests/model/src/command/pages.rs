@@ -9,7 +9,7 @@ use bareverbs_firmware_cmds::pages::{ManagePagesIn, QueryPagesIn};
 use bareverbs_firmware_cmds::values::{ManagePages, QueryPages};
 
 impl Device {
-    /// Pages that the firmware itself still wants. It never asks a virtual function's driver for any.
+    /// Pages that the firmware itself still requires. It never requests any of a virtual function's driver.
     pub(crate) fn boot_pages_missing(&self) -> u32 {
         if self.config.is_virtual() {
             return 0;
@@ -21,7 +21,7 @@ impl Device {
         wanted.saturating_sub(self.pages.firmware())
     }
 
-    /// Pages that contexts want before the first object.
+    /// Pages that contexts require before the first object.
     pub(crate) fn init_pages_missing(&self) -> u32 {
         if self.config.is_virtual() {
             return 0;
@@ -151,7 +151,7 @@ fn take(device: &mut Device, io: &mut Io<'_>, call: Call<'_, ManagePagesIn>) -> 
     call.output.set_output_num_entries(pages.len() as u32);
     if device.pages.asked < 0 {
         device.pages.asked = (device.pages.asked + pages.len() as i32).min(0);
-        // What it offered and does not give now it offers anew, some time.
+        // Pages that it offered and does not return now are offered again later.
         if pages.len() < wanted {
             device.pages.asked = 0;
         }

@@ -48,7 +48,7 @@ pub(super) fn set(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetRoceAdd
         call.input.vhca_port_num(),
     )?;
     let entry = *call.input.roce_address();
-    // The table is empty where the address is zero, whatever else the driver leaves in the entry.
+    // An entry with address zero is empty, independent of its other fields.
     if *entry.source_l3_address() == [0; 16] {
         device.set_gid(at, RoceAddr::ZERO);
         return Ok(());

@@ -10,7 +10,7 @@ pub(crate) enum Slot {
     /// Rung, to be executed at this time.
     Pending(Duration),
     /// Waits for the host to give pages.
-    Hungry,
+    NeedsPages,
     /// Never answered, by a fault.
     Lost,
 }
@@ -25,7 +25,7 @@ pub(crate) struct CommandQueue {
     pub(crate) latch: u32,
     programmed: bool,
     pub(crate) slots: Vec<Slot>,
-    /// A bit per slot that is pending: nobody else is looked at when the device is asked what it has to do.
+    /// A bit per pending slot, so that the other slots need not be read to find the device's next work.
     pending: u32,
     /// Delay faults that were applied already, so that the delayed command is not struck again.
     pub(crate) delayed: u32,
@@ -60,13 +60,13 @@ impl CommandQueue {
         if self.slots.iter().any(|slot| *slot != Slot::Idle) {
             log::warn!("the command queue moves while commands are outstanding");
         }
-        self.forget();
+        self.clear();
         self.address = address;
         self.programmed = true;
     }
 
     /// Nothing is answered any more.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.slots.fill(Slot::Idle);
         self.pending = 0;
         self.delayed = 0;
@@ -98,7 +98,7 @@ impl CommandQueue {
     /// The host gave pages: commands that waited for them are due.
     pub(crate) fn feed(&mut self, now: Duration) {
         for number in 0..self.slots.len() {
-            if self.slots[number] == Slot::Hungry {
+            if self.slots[number] == Slot::NeedsPages {
                 self.set(number, Slot::Pending(now));
             }
         }

@@ -23,7 +23,7 @@ use bareverbs_firmware_cmds::values::OptParamMask as Opt;
 struct Transition {
     from: &'static [QpState],
     to: QpState,
-    /// Optional attributes that it knows.
+    /// Optional attributes that it accepts.
     optional: fn() -> Opt,
     required: fn(&mut Qpc, &Qpc),
 }
@@ -287,7 +287,7 @@ fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
     if from.log_ack_req_freq() != 0 {
         to.set_log_ack_req_freq(from.log_ack_req_freq());
     }
-    // Datagram QPs get the packet size with whatever transition it comes.
+    // Datagram QPs take the packet size from any transition that carries it.
     if !kind(to).is_some_and(QpKind::connected) {
         if from.mtu() != 0 {
             to.set_mtu(from.mtu());

@@ -66,7 +66,7 @@ pub(super) fn query_nic(
     context
         .set_allowed_list_type(kind)
         .set_allowed_list_size(list.len() as u16);
-    // Most callers want the context only, and leave no room for the list.
+    // Most callers read the context only, and leave no space for the list.
     if !call.output_tail.is_empty() {
         // The answer says how many there are, and Linux reads as many.
         if call.output_tail.len() / 8 < list.len() {
@@ -125,7 +125,7 @@ pub(super) fn modify_nic(
         return Err(Syndrome::VportFields.into());
     }
     // The function that manages virtual ports gives them their addresses (`mlx5_modify_nic_vport_node_guid` and its like
-    // need `vport_group_manager`). A MAC of its own choice, a virtual function adds to the list of those that it hears.
+    // need `vport_group_manager`). A virtual function adds a MAC of its own choice to its list of allowed addresses.
     if device.config.is_virtual()
         && (select.permanent_address() || select.node_guid() || select.port_guid())
     {

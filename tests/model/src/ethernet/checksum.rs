@@ -1,4 +1,4 @@
-//! The Internet's checksum: filled in when sending, told about when receiving.
+//! The Internet's checksum: filled in when sending, verified and reported when receiving.
 
 use super::frame::{Network, Parsed, Transport, Version};
 
@@ -63,7 +63,7 @@ pub(crate) fn fill(frame: &mut [u8], parsed: &Parsed, network: bool, transport: 
     }
 }
 
-/// What a receiver is told.
+/// The result that a receiver gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Verdict {
     /// Over the network header and what it says that follows; padding is not in it.

@@ -124,28 +124,28 @@ fn ipv4(frame: &[u8], at: usize) -> Option<Network> {
     let header = frame.get(at..at + IPV4_HEADER)?;
     let length = usize::from(header[0] & 0xf) * 4;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let room = frame.len() - at;
+    let space = frame.len() - at;
     Some(Network {
         version: Version::V4,
         at,
         transport: at + length,
-        end: at + total.min(room),
+        end: at + total.min(space),
         protocol: header[9],
         // More fragments, or an offset.
         fragment: u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0,
-        sound: header[0] >> 4 == 4 && (IPV4_HEADER..=total).contains(&length) && total <= room,
+        sound: header[0] >> 4 == 4 && (IPV4_HEADER..=total).contains(&length) && total <= space,
     })
 }
 
 fn ipv6(frame: &[u8], at: usize) -> Option<Network> {
     let header = frame.get(at..at + IPV6_HEADER)?;
     let total = IPV6_HEADER + usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let room = frame.len() - at;
-    let end = at + total.min(room);
+    let space = frame.len() - at;
+    let end = at + total.min(space);
     let mut next = header[6];
     let mut transport = at + IPV6_HEADER;
     let mut fragment = false;
-    let mut sound = header[0] >> 4 == 6 && total <= room;
+    let mut sound = header[0] >> 4 == 6 && total <= space;
     for _ in 0..MAX_NESTED {
         let length = match next {
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION => {

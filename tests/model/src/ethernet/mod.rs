@@ -1,7 +1,7 @@
 //! Ethernet: send and receive queues of whole frames, what spreads frames over queues, and what the card does to frames on
 //! the way.
 //!
-//! [`frame`], [`checksum`], [`segment`] and [`rss`] know frames only; [`send`] and [`receive`] know the queues.
+//! [`frame`], [`checksum`], [`segment`] and [`rss`] use frames only; [`send`] and [`receive`] use the queues.
 
 pub(crate) mod checksum;
 mod demand;
@@ -64,7 +64,7 @@ impl Queues {
         }
     }
 
-    /// Forgets every object.
+    /// Destroys every object.
     pub(crate) fn clear(&mut self) {
         self.tises.clear();
         self.tirs.clear();

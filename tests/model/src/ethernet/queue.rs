@@ -154,7 +154,7 @@ impl Rq {
         self.context.wq().wq_type() == wq::CYCLIC
     }
 
-    /// The pool that its WQEs come from, if it has none of its own.
+    /// The pool that its WQEs come from, if the queue has no ring.
     pub(crate) fn pool(&self) -> Option<u32> {
         (self.context.mem_rq_type() == MEMORY_RMP).then(|| self.context.rmpn())
     }

@@ -188,12 +188,12 @@ impl Device {
             let Segment::Memory { lkey, addr, len } = *segment else {
                 continue;
             };
-            let room = match len & !START_PADDING {
+            let space = match len & !START_PADDING {
                 // Zero means 2 GiB, which is the bit.
                 0 => START_PADDING as usize,
                 len => len as usize,
             };
-            let (now, later) = rest.split_at(room.min(rest.len()));
+            let (now, later) = rest.split_at(space.min(rest.len()));
             if now.is_empty() {
                 break;
             }

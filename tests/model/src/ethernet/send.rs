@@ -330,7 +330,7 @@ impl Device {
         let mut to = [0; 6];
         to.copy_from_slice(&frame[..6]);
         let group = to[0] & 1 != 0;
-        let own = self.vport.hears(to);
+        let own = self.vport.accepts(to);
         let context = &self.vport.context;
         let blocked = if group {
             context.disable_mc_local_lb()

@@ -149,7 +149,7 @@ impl Device {
             return;
         }
         // The record's second word must have been written before the doorbell, with the same sequence number: that is how
-        // the device tells an arm that is meant from one that was overtaken.
+        // the device distinguishes a current arm from one that was overtaken.
         let at = cq
             .context
             .dbr_addr()
@@ -167,12 +167,12 @@ impl Device {
             let ahead = index.wrapping_sub(other) & INDEX;
             ahead != 0 && ahead < 1 << 23
         };
-        // One event tells of an entry, however often the queue is armed before the entry is consumed: programs that arm
-        // first and then look, once for every event, would look too often.
+        // An entry is reported by one event, however often the queue is armed before the entry is consumed: programs
+        // that arm first and then look, once for every event, would look too often.
         if later(consumer, cq.last_notified) {
             cq.last_notified = consumer;
         }
-        // Whoever arms anew has seen what an event that is held back would tell.
+        // A driver that arms again has seen the entries that a delayed event would report.
         if let Some(until) = cq.held_until.take() {
             self.held_back.remove(&(until, cqn));
         }

@@ -7,11 +7,11 @@ use bareverbs_firmware_cmds::doorbell::EqDoorbell;
 use bareverbs_firmware_cmds::eq::Eqe;
 
 impl Device {
-    /// The event queue for a type, if the driver wants it.
+    /// The event queue for a type, if the driver subscribed to it.
     pub(crate) fn eq_for(&self, kind: u8) -> Option<u32> {
         self.eqs
             .iter()
-            .find(|(_, eq)| eq.wants(kind))
+            .find(|(_, eq)| eq.is_subscribed(kind))
             .map(|(number, _)| number)
     }
 

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest frame; whatever is longer is no Ethernet frame that any card sends.
+/// The longest frame; no card sends a longer Ethernet frame.
 const LONGEST: usize = 10 * 1024;
 /// Frames on their way in or out of one wire.
 const QUEUED: usize = 1024;
@@ -130,8 +130,8 @@ pub struct Wire {
     /// From the world to the socket.
     outgoing: FrameQueue,
     unsent: Losses,
-    no_room_out: Losses,
-    no_room_in: Losses,
+    tx_dropped: Losses,
+    rx_dropped: Losses,
     too_long: Losses,
     closed: AtomicBool,
 }
@@ -175,8 +175,8 @@ impl Wire {
             outgoing: FrameQueue::new(QUEUED),
             // That the peer comes later, or has gone, is its business.
             unsent: Losses::new("not delivered", log::Level::Info),
-            no_room_out: Losses::new("to the wire dropped", log::Level::Warn),
-            no_room_in: Losses::new("from the wire dropped", log::Level::Warn),
+            tx_dropped: Losses::new("to the wire dropped", log::Level::Warn),
+            rx_dropped: Losses::new("from the wire dropped", log::Level::Warn),
             too_long: Losses::new("from the wire refused", log::Level::Warn),
             closed: AtomicBool::new(false),
         })
@@ -191,7 +191,7 @@ impl Wire {
     /// Puts a frame on the wire.
     pub fn transmit(&self, frame: &[u8]) {
         if self.outgoing.push(frame).is_err() {
-            self.no_room_out.count(self, &"the peer is too slow");
+            self.tx_dropped.count(self, &"the peer is too slow");
         }
     }
 
@@ -209,7 +209,7 @@ impl Wire {
     /// Lets [`read`](Self::read) and [`write`](Self::write) come to their end, the latter with what was to be sent before.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        // A frame wakes each. Where it cannot be had, there are others, or nobody sleeps.
+        // A frame wakes each waiting thread. If a handle is unavailable, another thread is awake or none waits.
         let _ = self.outgoing.push(&[]);
         let _ = match &self.socket {
             Socket::Unix(socket, _) => match socket.local_addr() {
@@ -228,7 +228,7 @@ impl Wire {
     /// # Errors
     /// Nothing more can arrive.
     pub fn read(&self, wake: impl Fn()) -> io::Result<()> {
-        // One byte more, to tell what is too long.
+        // One byte more, to detect frames that are too long.
         let mut buffer = vec![0; LONGEST + 1];
         loop {
             let received = match &self.socket {
@@ -245,7 +245,7 @@ impl Wire {
                 Ok(len) => match self.incoming.push(&buffer[..len]) {
                     Ok(true) => wake(),
                     Ok(false) => {}
-                    Err(_) => self.no_room_in.count(self, &"more than can be handled"),
+                    Err(_) => self.rx_dropped.count(self, &"more than can be handled"),
                 },
                 // What became of a datagram that was sent before.
                 Err(error)
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn an_end_that_cannot_be_is_named() {
-        for (text, told) in [
+        for (text, expected) in [
             (
                 "unix:/nonexistent/a,/run/b",
                 "the local end /nonexistent/a: ",
@@ -302,7 +302,7 @@ mod tests {
             let error = Wire::open(0, &text.parse().unwrap())
                 .unwrap_err()
                 .to_string();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 
@@ -366,7 +366,7 @@ mod tests {
             writer.join().unwrap();
             let mut frame = Vec::new();
             while received.len() < 100 {
-                // Whoever found nothing is woken by the next frame.
+                // A reader that found no frame is woken by the next one.
                 if there.receive(&mut frame) {
                     received.push(frame.clone());
                 } else {

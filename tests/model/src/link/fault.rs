@@ -168,7 +168,7 @@ impl<L: Link> Faulty<L> {
         });
     }
 
-    /// Forgets all rules.
+    /// Removes all rules.
     pub fn clear_rules(&mut self) {
         self.rules.clear();
     }
@@ -269,11 +269,11 @@ impl<L: Link> Faulty<L> {
                     scratch[bit / 8] ^= 1 << (bit % 8);
                 }
             }
-            let room = self.late.len() + self.overtaken.len() < MOST_HELD;
-            if room && self.rng.chance(rates.delay) {
+            let space = self.late.len() + self.overtaken.len() < MOST_HELD;
+            if space && self.rng.chance(rates.delay) {
                 let at = now + self.random_delay();
                 self.delay(from, &scratch, at);
-            } else if room && self.rng.chance(rates.reorder) {
+            } else if space && self.rng.chance(rates.reorder) {
                 self.report.reordered += 1;
                 let held = Overtaken {
                     at: now + self.random_delay(),
@@ -441,9 +441,9 @@ mod tests {
             .iter()
             .enumerate()
             .filter(|(i, f)| {
-                let mut want = vec![0; 60];
-                want[20..24].copy_from_slice(&(*i as u32).to_be_bytes());
-                **f != want
+                let mut expected = vec![0; 60];
+                expected[20..24].copy_from_slice(&(*i as u32).to_be_bytes());
+                **f != expected
             })
             .count() as u64;
         assert_eq!(damaged, report.corrupted);

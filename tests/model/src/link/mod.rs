@@ -67,18 +67,18 @@ impl Timing {
 
 /// Frames on their way to one port, in order, in buffers that are used again.
 #[derive(Debug, Default)]
-struct Lane {
+struct PortQueue {
     timing: Timing,
     free_at: Duration,
     frames: VecDeque<(Duration, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
 }
 
-impl Lane {
-    fn new(timing: Timing) -> Lane {
-        Lane {
+impl PortQueue {
+    fn new(timing: Timing) -> PortQueue {
+        PortQueue {
             timing,
-            ..Lane::default()
+            ..PortQueue::default()
         }
     }
 
@@ -111,7 +111,7 @@ impl Lane {
 #[derive(Debug, Default)]
 pub struct Cable {
     /// By destination port.
-    lanes: [Lane; 2],
+    lanes: [PortQueue; 2],
 }
 
 impl Cable {
@@ -123,7 +123,7 @@ impl Cable {
     /// A cable with a latency and a line rate.
     pub fn with_timing(timing: Timing) -> Cable {
         Cable {
-            lanes: [Lane::new(timing), Lane::new(timing)],
+            lanes: [PortQueue::new(timing), PortQueue::new(timing)],
         }
     }
 }
@@ -143,7 +143,7 @@ impl Link for Cable {
     }
 
     fn next_arrival(&self) -> Option<Duration> {
-        self.lanes.iter().filter_map(Lane::next_arrival).min()
+        self.lanes.iter().filter_map(PortQueue::next_arrival).min()
     }
 }
 

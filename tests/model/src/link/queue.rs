@@ -33,7 +33,7 @@ impl FrameQueue {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a copy. Whether the queue was empty before: whoever takes frames out may be asleep then.
+    /// Appends a copy. Whether the queue was empty before: the receiver may be sleeping then.
     pub(super) fn push(&self, frame: &[u8]) -> Result<bool, Full> {
         let mut frames = self.lock();
         if frames.queued.len() >= self.limit {

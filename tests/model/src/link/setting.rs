@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How late frames may come if nobody says otherwise.
+/// The default of how late frames may come.
 const MAX_DELAY: Duration = Duration::from_millis(1);
 /// The longest that the model can draw.
 const LONGEST_DELAY: Duration = Duration::from_secs(4);

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Removes a socket that was left at `path`. Anything else that is there is somebody's file, and stays.
+/// Removes a socket that was left at `path`. Any other file there may be a user's, and stays.
 ///
 /// # Errors
 /// There is such a file, or the socket cannot be removed.
@@ -29,7 +29,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Remembers the file at `path`.
+    /// Records the identity of the file at `path`.
     ///
     /// # Errors
     /// Nothing is there.

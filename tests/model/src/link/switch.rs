@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Lane, Link, Timing};
+use super::{Link, PortQueue, Timing};
 
 /// Any number of ports. Frames to an unknown or a group address go to all the others.
 #[derive(Debug)]
 pub struct Switch {
-    lanes: Vec<Lane>,
+    lanes: Vec<PortQueue>,
     learnt: HashMap<[u8; 6], usize>,
 }
 
@@ -16,7 +16,7 @@ impl Switch {
     /// A switch whose ports all have the same timing.
     pub fn new(ports: usize, timing: Timing) -> Switch {
         Switch {
-            lanes: (0..ports).map(|_| Lane::new(timing)).collect(),
+            lanes: (0..ports).map(|_| PortQueue::new(timing)).collect(),
             learnt: HashMap::new(),
         }
     }
@@ -53,6 +53,6 @@ impl Link for Switch {
     }
 
     fn next_arrival(&self) -> Option<Duration> {
-        self.lanes.iter().filter_map(Lane::next_arrival).min()
+        self.lanes.iter().filter_map(PortQueue::next_arrival).min()
     }
 }

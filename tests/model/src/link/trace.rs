@@ -51,29 +51,29 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// Passes everything on and tells about it.
+/// Passes every frame on and reports it.
 pub struct Tracer<L, F> {
     inner: L,
-    tell: F,
+    sink: F,
 }
 
 /// What a tracer calls with time, port and frame.
-pub type Tell = fn(Duration, usize, &[u8]);
+pub type Sink = fn(Duration, usize, &[u8]);
 
-impl<L: Link> Tracer<L, Tell> {
-    /// Tells the log, at level "trace".
-    pub fn to_log(inner: L) -> Tracer<L, Tell> {
+impl<L: Link> Tracer<L, Sink> {
+    /// Writes to the log, at level "trace".
+    pub fn to_log(inner: L) -> Tracer<L, Sink> {
         Tracer {
             inner,
-            tell: |now, from, frame| log::trace!("{now:?} port {from}: {}", Summary(frame)),
+            sink: |now, from, frame| log::trace!("{now:?} port {from}: {}", Summary(frame)),
         }
     }
 }
 
 impl<L: Link, F: FnMut(Duration, usize, &[u8]) + Send> Tracer<L, F> {
-    /// Calls `tell` with time, port and frame for every frame sent.
-    pub fn new(inner: L, tell: F) -> Tracer<L, F> {
-        Tracer { inner, tell }
+    /// Calls `sink` with time, port and frame for every frame sent.
+    pub fn new(inner: L, sink: F) -> Tracer<L, F> {
+        Tracer { inner, sink }
     }
 
     /// The link inside.
@@ -84,7 +84,7 @@ impl<L: Link, F: FnMut(Duration, usize, &[u8]) + Send> Tracer<L, F> {
 
 impl<L: Link, F: FnMut(Duration, usize, &[u8]) + Send> Link for Tracer<L, F> {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
-        (self.tell)(now, from, frame);
+        (self.sink)(now, from, frame);
         self.inner.send(from, frame, now);
     }
 

@@ -1,4 +1,4 @@
-//! The host's memory as the device uses it: pages that the firmware lives in, queues, and what memory keys give access to.
+//! The host's memory as the device uses it: the firmware's pages, queues, and what memory keys give access to.
 
 mod keys;
 pub(crate) mod pages;

@@ -1,4 +1,4 @@
-//! The host's pages that the firmware lives in.
+//! The host's pages that hold the firmware's contexts.
 //!
 //! They are really used: every object's context is written into one of them when the object is made and compared when a
 //! command touches the object, and the firmware's own pages carry a pattern. A page that was the wrong one, or that the
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::syndrome::{Reject, Syndrome};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Size of a page, whatever the host's own page size is.
+/// Size of a page, independent of the host's own page size.
 pub(crate) const PAGE: u64 = 4096;
 const SLOT: usize = 256;
 const SLOTS: u32 = (PAGE as usize / SLOT) as u32;
@@ -34,7 +34,7 @@ enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     held: BTreeMap<u64, Role>,
-    /// Context pages with room, so that an object finds its place without a search.
+    /// Context pages with free space, so that an object is placed without a search.
     open: BTreeSet<u64>,
     firmware: u32,
     idle: u32,
@@ -155,7 +155,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Finds room for a context and writes it.
+    /// Finds space for a context and writes it.
     pub(crate) fn store(
         &mut self,
         io: &mut Io<'_>,
@@ -187,7 +187,7 @@ impl Pages {
         Ok(place)
     }
 
-    /// Writes a context anew.
+    /// Overwrites a context.
     pub(crate) fn write(
         &mut self,
         io: &mut Io<'_>,

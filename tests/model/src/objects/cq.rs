@@ -31,7 +31,7 @@ pub(crate) struct Cq {
     pub(crate) arm: Arm,
     /// Producer index behind the last solicited or failed completion.
     pub(crate) last_solicited: u32,
-    /// What lies before this index was told of by an event, or consumed when the queue was armed.
+    /// Entries before this index were reported by an event, or consumed when the queue was armed.
     pub(crate) last_notified: u32,
     /// When moderation lets the event out at the latest, if it holds one back.
     pub(crate) held_until: Option<Duration>,

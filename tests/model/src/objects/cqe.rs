@@ -4,7 +4,7 @@ use crate::roce::env::Syndrome;
 use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, TailWord};
 use bareverbs_firmware_cmds::word::Word;
 
-/// User index of queues that want entries of version 0.
+/// User index of queues with entries of version 0.
 pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
 
 /// An entry with what all have: which queue and which of its WQEs completed.

@@ -45,7 +45,7 @@ impl Eq {
     }
 
     /// Whether events of this type come here.
-    pub(crate) fn wants(&self, kind: u8) -> bool {
+    pub(crate) fn is_subscribed(&self, kind: u8) -> bool {
         // The mask's first 64 bits are event types 63:0, most significant first.
         self.mask
             .get(usize::from(kind / 64))

@@ -88,7 +88,7 @@ pub(crate) struct Accessor {
     pub(crate) reserved_key: bool,
 }
 
-/// The reserved key, which kernels use for memory they know the bus address of.
+/// The reserved key, which kernels use for memory by its bus address.
 pub(crate) const RESERVED_LKEY: u32 = 0x0000_0700;
 
 impl Mkey {

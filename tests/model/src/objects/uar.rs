@@ -6,8 +6,8 @@ use crate::memory::pages::Place;
 #[derive(Debug)]
 pub(crate) struct Uar {
     /// Event queues with their doorbell here. Completion and work queues do not keep a UAR: rdma-core frees those of a
-    /// program that ends with live queues before the kernel destroys these (`mlx5_free_context`), and Linux takes no notice
-    /// of the answer (`mlx5_ib_mmap_free`), so that cards that refused would run out of UARs. No card's answer is recorded:
+    /// program that ends with live queues before the kernel destroys these (`mlx5_free_context`), and Linux ignores the
+    /// answer (`mlx5_ib_mmap_free`), so that cards that refused would run out of UARs. No card's answer is recorded:
     /// [`Device::answer_unknown`](crate::device::Device::answer_unknown).
     pub(crate) users: u32,
     pub(crate) place: Place,

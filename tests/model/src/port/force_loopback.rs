@@ -1,11 +1,11 @@
 //! Force loopback (`fl` of the address path): RC queue pairs whose packets go round inside the device.
 //!
-//! What is known of it comes from its users in Linux (`mlx5_core`'s software steering, `mlx5_vdpa`, the migration driver
-//! and the self test of vfio) and in SPDK: INIT2RTR_QP carries `fl`, the port's number and nothing else of a path; the path
-//! MTU is 4096 whatever the port's is; the capabilities are for RC, one for each state that RoCE can be in; InfiniBand
-//! ports are asked for none. What a card does with `fl` on other types of QP, or when only one end has it, is not known:
-//! here the one is refused, and the packets of the other are dropped, as those of a connection to another address
-//! ([`Device::answer_unknown`] counts both).
+//! Its behaviour is known from its users in Linux (`mlx5_core`'s software steering, `mlx5_vdpa`, the migration driver
+//! and the self test of vfio) and in SPDK: INIT2RTR_QP carries `fl`, the port's number and nothing else of a path; the
+//! path MTU is 4096, independent of the port's; the capabilities are for RC, one for each state that RoCE can be in;
+//! InfiniBand ports are asked for none. What a card does with `fl` on other types of QP, or when only one end has it,
+//! is not known: here the one is refused, and the packets of the other are dropped, as those of a connection to another
+//! address ([`Device::answer_unknown`] counts both).
 
 use crate::bus::io::Io;
 use crate::device::{Device, Stage};
@@ -13,7 +13,7 @@ use crate::port::wire::LOOPBACK_DEPTH;
 use crate::roce::env::{Encapsulation, Path};
 use crate::roce::packet::Packet;
 
-/// The addresses of what never meets anybody who would look at them: none.
+/// Packets that never leave the device need no addresses.
 pub(crate) const PATH: Path = Path {
     source_mac: [0; 6],
     destination_mac: [0; 6],

@@ -6,7 +6,7 @@
 
 /// Local identifiers from here on are of multicast groups.
 const FIRST_MULTICAST_LID: u16 = 0xc000;
-/// For whoever is at the other end of the cable: management datagrams that find their way by themselves.
+/// Addresses the port at the other end of the cable: used by management datagrams with a directed route.
 pub(crate) const PERMISSIVE_LID: u16 = 0xffff;
 
 /// What an address vector says of an InfiniBand destination.
@@ -20,7 +20,7 @@ pub(crate) struct LocalDestination<'a> {
     pub(crate) hop_limit: u8,
 }
 
-/// What a completion tells of the sender beyond its QP.
+/// The sender's attributes in a completion, besides its QP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalSource {
     pub(crate) lid: u16,
@@ -48,7 +48,7 @@ pub(crate) fn lid(mac: [u8; 6]) -> Option<(u16, u8)> {
     Some((u16::from_be_bytes([high, low]), service_level))
 }
 
-/// What stands for the GID in a packet without a global header.
+/// The substitute for the GID in a packet without a global header.
 pub(crate) fn local(lid: u16) -> [u8; 16] {
     u128::from(lid).to_be_bytes()
 }

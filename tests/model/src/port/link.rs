@@ -1,4 +1,4 @@
-//! The cable in and out, and what the driver is told of it.
+//! The cable in and out, and the events that report it to the driver.
 
 use crate::bus::io::Io;
 use crate::config::PortType;
@@ -23,7 +23,7 @@ impl Device {
         self.link_changed(io, before);
     }
 
-    /// Tells the driver if the port went up or down.
+    /// Notifies the driver if the port went up or down.
     pub(crate) fn link_changed(&mut self, io: &mut Io<'_>, before: bool) {
         let up = self.vport.up();
         if up == before {

@@ -1,8 +1,8 @@
 //! The port's agents for management datagrams: for the subnet's management drivers hand over what comes to their QP0
 //! (MAD_IFC), for performance management the firmware takes what comes for it off the wire.
 //!
-//! What a datagram asks for and there is not, its answer's status says (IBTA vol. 1, 13.4.7); nobody here is a subnet
-//! manager, so nothing can be set but counters.
+//! An unsupported method or attribute is reported in the answer's status (IBTA vol. 1, 13.4.7). The model has no subnet
+//! manager, so only counters can be set.
 
 use crate::device::Device;
 use crate::port::vport::{DEFAULT_PKEY, PKEYS, PortTraffic};
@@ -251,7 +251,7 @@ impl Device {
             performance::PORT_COUNTERS | performance::PORT_COUNTERS_EXTENDED => {}
             _ => return Err(Status::AttributeUnsupported),
         }
-        // 255 stands for all ports.
+        // 255 means all ports.
         if !matches!(asked[DATA + 1], PORT | 0xff) {
             return Err(Status::InvalidValue);
         }

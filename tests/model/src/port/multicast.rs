@@ -1,4 +1,4 @@
-//! Multicast groups: which datagram QPs want which group's packets.
+//! Multicast groups: which datagram QPs are attached to which group.
 
 /// All attachments.
 #[derive(Debug, Default)]

@@ -72,9 +72,9 @@ pub(crate) struct Vport {
     pub(crate) mtu: u16,
     pub(crate) traffic: PortTraffic,
     pub(crate) ethernet: EthernetTraffic,
-    /// All that was on the cable, whether somebody here wanted it or not.
+    /// All that was on the cable, whether a queue received it or not.
     pub(crate) cable: EthernetTraffic,
-    /// Addresses that the driver wants to hear, in the order of list types: unicast, multicast, VLANs.
+    /// Addresses that the driver accepts, in the order of list types: unicast, multicast, VLANs.
     pub(crate) lists: [Vec<u64>; 3],
     /// Pauses when sending and when receiving, as the register has them.
     pub(crate) pauses: [[u8; 2]; 2],
@@ -120,8 +120,8 @@ impl Vport {
         [bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]
     }
 
-    /// Whether a unicast address is the port's own, or one that the driver wants to hear.
-    pub(crate) fn hears(&self, address: [u8; 6]) -> bool {
+    /// Whether a unicast address is the port's own, or one that the driver accepts.
+    pub(crate) fn accepts(&self, address: [u8; 6]) -> bool {
         let number = address
             .iter()
             .fold(0, |all, &byte| all << 8 | u64::from(byte));
@@ -137,7 +137,7 @@ impl Vport {
     /// Largest path MTU whose packets fit the port's frames, as its code (1 for 256 to 5 for 4096).
     pub(crate) fn path_mtu_code(&self) -> u8 {
         // IPv6, UDP, BTH, the largest extended header, ICRC.
-        let room = self.mtu.saturating_sub(40 + 8 + 12 + 28 + 4);
-        (1..=5).rev().find(|code| 128 << code <= room).unwrap_or(1)
+        let space = self.mtu.saturating_sub(40 + 8 + 12 + 28 + 4);
+        (1..=5).rev().find(|code| 128 << code <= space).unwrap_or(1)
     }
 }

@@ -8,12 +8,12 @@ use crate::roce::packet::{Packet, ParseError};
 use crate::roce::transport::{GSI_QPN, SMI_QPN};
 use bareverbs_firmware_cmds::roce::RoceAddr;
 
-/// What became of a frame as far as RDMA goes.
+/// What the RDMA part of the device did with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum RdmaOutcome {
     /// A QP has it.
     Delivered,
-    /// It is RoCE for this port, and nobody wants it or it is broken.
+    /// It is RoCE for this port, but for no QP, or malformed.
     Dropped,
     /// It is not RoCE for this port.
     Foreign,
@@ -105,7 +105,8 @@ impl Device {
                 break;
             };
             let frame = &looped.frame;
-            let consumed = self.ethernet() && self.deliver_rdma(io, frame, true) != Fate::Foreign;
+            let consumed =
+                self.ethernet() && self.deliver_rdma(io, frame, true) != RdmaOutcome::Foreign;
             if !consumed && !self.deliver_ethernet(io, frame, Some(looped.transport_domain)) {
                 self.stats.frames_dropped += 1;
             }
@@ -134,7 +135,7 @@ impl Device {
             return;
         }
         match self.deliver_rdma(io, frame, looped) {
-            Fate::Delivered if !looped => {
+            RdmaOutcome::Delivered if !looped => {
                 let traffic = &mut self.vport.traffic;
                 let counter = if frame[0] & 1 != 0 {
                     &mut traffic.group_received
@@ -143,10 +144,11 @@ impl Device {
                 };
                 counter.count(frame);
             }
-            Fate::Delivered => {}
+            RdmaOutcome::Delivered => {}
             // What came round was sent by a QP, and is for QPs.
-            Fate::Foreign if self.ethernet() && !looped && self.deliver_received(io, frame) => {}
-            Fate::Foreign | Fate::Dropped => self.stats.frames_dropped += 1,
+            RdmaOutcome::Foreign
+                if self.ethernet() && !looped && self.deliver_received(io, frame) => {}
+            RdmaOutcome::Foreign | RdmaOutcome::Dropped => self.stats.frames_dropped += 1,
         }
     }
 
@@ -162,9 +164,9 @@ impl Device {
         taken
     }
 
-    fn deliver_rdma(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> Fate {
+    fn deliver_rdma(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) -> RdmaOutcome {
         if self.ethernet() && !self.vport.context.roce_en() {
-            return Fate::Foreign;
+            return RdmaOutcome::Foreign;
         }
         let packet = match Packet::parse(frame) {
             Ok(packet) => packet,
@@ -176,15 +178,15 @@ impl Device {
                 | ParseError::Payload),
             ) => {
                 log::debug!("frame dropped: {error}");
-                return Fate::Dropped;
+                return RdmaOutcome::Dropped;
             }
-            Err(_) => return Fate::Foreign,
+            Err(_) => return RdmaOutcome::Foreign,
         };
         let to_rdma = |delivered| {
             if delivered {
-                Fate::Delivered
+                RdmaOutcome::Delivered
             } else {
-                Fate::Dropped
+                RdmaOutcome::Dropped
             }
         };
         if !self.ethernet() {
@@ -195,9 +197,9 @@ impl Device {
         let qpn = packet.repr.bth.destination_qpn;
         if qpn == MULTICAST_QPN {
             return if multicast(&gid) && self.deliver_group(io, &packet, &gid, looped) {
-                Fate::Delivered
+                RdmaOutcome::Delivered
             } else {
-                Fate::Foreign
+                RdmaOutcome::Foreign
             };
         }
         let vlan = path.vlan.map(|tag| tag & 0xfff).filter(|&id| id != 0);
@@ -211,12 +213,12 @@ impl Device {
                 && (mac == self.vport.mac() || mac == entry_mac(entry))
         });
         if !known {
-            return Fate::Foreign;
+            return RdmaOutcome::Foreign;
         }
         let qpn = if qpn == 1 {
             match self.gsi {
                 Some(qpn) => qpn,
-                None => return Fate::Dropped,
+                None => return RdmaOutcome::Dropped,
             }
         } else {
             qpn
@@ -258,7 +260,7 @@ impl Device {
             let Some(qpn) = self.groups.member(gid, nth) else {
                 break;
             };
-            // A sender does not hear itself if it asked so.
+            // A sender that blocks multicast loopback does not get its own packets.
             let blocked = looped
                 && source == qpn
                 && self.qps.get(qpn).is_some_and(|qp| qp.context.block_lb_mc());

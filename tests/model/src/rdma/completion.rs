@@ -153,7 +153,7 @@ impl Device {
             Syndrome::RemoteOperation => Counter::ReqRemoteOperationErrors,
             Syndrome::TransportRetryExceeded => Counter::ReqTransportRetriesExceeded,
             Syndrome::RnrRetryExceeded => Counter::ReqRnrRetriesExceeded,
-            // Counted by the transport when it is told.
+            // Counted by the transport when it gets the error.
             _ => return,
         };
         self.count(qpn, cause);

@@ -214,11 +214,11 @@ impl Device {
             // Inline data: the length, then the bytes, padded so that the next segment starts at a multiple of 16.
             rest.take::<{ InlineWord::SIZE }>()?;
             let len = usize::from(inline.length());
-            let room = (InlineWord::SIZE + len).next_multiple_of(SEGMENT_UNIT) - InlineWord::SIZE;
-            if rest.rest.len() < room {
+            let space = (InlineWord::SIZE + len).next_multiple_of(SEGMENT_UNIT) - InlineWord::SIZE;
+            if rest.rest.len() < space {
                 return Err(BAD);
             }
-            let (bytes, after) = rest.rest.split_at(room);
+            let (bytes, after) = rest.rest.split_at(space);
             let start = work.inline_data.len() as u32;
             work.inline_data.extend_from_slice(&bytes[..len]);
             work.segments.push(Segment::Inline {

@@ -1,4 +1,4 @@
-//! Queue pairs: paths to their peers, changes of state, doorbells, and what the transport has to know of them.
+//! Queue pairs: paths to their peers, changes of state, doorbells, and the configuration of their transports.
 
 use crate::bus::io::Io;
 use crate::device::Device;
@@ -111,7 +111,7 @@ impl Device {
         ))
     }
 
-    /// What the transport of a QP has to know now.
+    /// The present configuration of a QP's transport.
     pub(crate) fn transport_config(&self, qpn: u32) -> Option<QpConfig> {
         let qp = self.qps.get(qpn)?;
         let kind = qp.kind()?;
@@ -166,7 +166,7 @@ impl Device {
         })
     }
 
-    /// Tells the transport what changed.
+    /// Passes the changed configuration to the transport.
     pub(crate) fn configure(&mut self, io: &mut Io<'_>, qpn: u32) {
         let now = self.now;
         if let Some(config) = self.transport_config(qpn) {
@@ -177,7 +177,7 @@ impl Device {
         self.make_ready(qpn);
     }
 
-    /// Moves a QP into a state and lets the transport know.
+    /// Moves a QP into a state and updates the transport.
     pub(crate) fn enter_state(&mut self, io: &mut Io<'_>, qpn: u32, state: QpState) {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return;
@@ -192,7 +192,7 @@ impl Device {
         self.drain_list(qpn);
     }
 
-    /// Whoever is in error and has a receive queue is looked at again and again.
+    /// A QP in error with a receive queue is polled for posted WQEs, to flush them.
     pub(crate) fn drain_list(&mut self, qpn: u32) {
         let wanted = self
             .qps

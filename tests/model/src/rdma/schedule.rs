@@ -45,8 +45,8 @@ impl Device {
             return;
         };
         qp.transport = Some(transport);
-        // Every acknowledgement moves the timer on. A timer that is set too early only looks again when it comes, which is
-        // cheaper than to set it anew for every packet.
+        // Every acknowledgement moves the timer on. A timer that is set too early checks again when it expires, which
+        // is cheaper than to set it for every packet.
         let Some(new) = deadline else {
             return;
         };
@@ -68,7 +68,7 @@ impl Device {
         }
     }
 
-    /// Forgets that a QP was ever scheduled.
+    /// Removes a QP from the schedule.
     pub(crate) fn unschedule(&mut self, qpn: u32) {
         if let Some(qp) = self.qps.get_mut(qpn)
             && let Some(deadline) = qp.deadline.take()
@@ -121,7 +121,7 @@ impl Device {
                 if local {
                     return;
                 }
-                // Also in error: the peer has still to be told why.
+                // Also in error: the peer has still to be sent the reason.
                 let mut scratch = self.scratch.take().unwrap_or_default();
                 let mut more = false;
                 self.with_transport(io, qpn, |transport, env| {
@@ -269,7 +269,7 @@ impl Device {
             !timers.is_empty() && timers.first().is_some_and(|&(at, _)| at <= now)
         };
         !self.idle() && !self.rests()
-            || self.whim_is_due()
+            || self.quirk_is_due()
             || due(&self.timers)
             || due(&self.held_back)
             || self.front_is_late(now)

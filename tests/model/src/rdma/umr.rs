@@ -181,9 +181,9 @@ fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
     if list.is_empty() {
         return Ok(());
     }
-    let room = mkey.context.translations_octword_size() as usize;
+    let space = mkey.context.translations_octword_size() as usize;
     let end = at + list.len() / 16;
-    if end > room.next_multiple_of(LIST_UNIT) {
+    if end > space.next_multiple_of(LIST_UNIT) {
         return Err(Syndrome::MemoryWindowBind);
     }
     match mkey.mode {
@@ -192,7 +192,7 @@ fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
             if mkey.pages.len() < end {
                 mkey.pages.resize(end, 0);
             }
-            // What a UMR writes carries no page rights of its own.
+            // Translations written by a UMR carry no page access rights.
             mkey.page_rights.clear();
             for (page, entry) in mkey.pages[at..end].iter_mut().zip(list.chunks_exact(8)) {
                 *page = be(entry) & !0xfff;

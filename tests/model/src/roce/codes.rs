@@ -1,4 +1,4 @@
-//! What the small codes of AETH and QPC stand for: delays, timeouts, credits.
+//! The meaning of the small codes of AETH and QPC: delays, timeouts, credits.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const CREDITS: [u32; 31] = [
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
 ];
 
-/// How long an RNR NAK's timer code tells to wait.
+/// The waiting time of an RNR NAK's timer code.
 pub fn rnr_delay(code: u8) -> Duration {
     Duration::from_micros(10) * RNR_DELAY_10US[usize::from(code & 31)]
 }

@@ -1,6 +1,6 @@
 //! What transport and device count: most of it are a queue counter set's, under the hardware's names.
 
-/// Things worth counting; the device sums them per port and per Q counter set.
+/// Counted occurrences; the device sums them per port and per Q counter set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Counter {
@@ -79,7 +79,7 @@ pub enum Counter {
     ReqTransportRetriesExceeded,
     /// RNR retries exhausted (`req_rnr_retries_exceeded`).
     ReqRnrRetriesExceeded,
-    /// Completions for which there was no room (`cq_overflow`).
+    /// Completions for which there was no space (`cq_overflow`).
     CqOverflow,
 }
 

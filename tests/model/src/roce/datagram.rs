@@ -1,4 +1,4 @@
-//! UD and GSI: one packet, one message, nobody answers.
+//! UD and GSI: one packet, one message, no acknowledgement.
 
 use super::env::{
     BadWqe, Counter, DatagramSource, Domain, Env, QpConfig, QpKind, RecvCompletion, RecvOp,
@@ -175,7 +175,7 @@ impl Datagram {
 fn own_qkey(config: &QpConfig) -> u32 {
     match config.kind {
         QpKind::Gsi => GSI_QKEY,
-        // Nobody but the kernel has such a QP.
+        // Only the kernel has such a QP.
         QpKind::Smi => 0,
         _ => config.qkey,
     }

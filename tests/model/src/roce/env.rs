@@ -1,17 +1,17 @@
 //! What the transport of one QP needs from the device around it, and the plain types that cross that seam.
 //!
-//! The transport ([`Transport`](super::transport::Transport)) knows packets, PSNs and timers; it knows nothing of WQE
-//! formats, CQE formats, doorbell records or mkey tables. The device implements [`Env`] as a view of itself *for one QP*,
-//! made for the duration of a call. Contract:
+//! The transport ([`Transport`](super::transport::Transport)) handles packets, PSNs and timers; it is independent of
+//! WQE formats, CQE formats, doorbell records and mkey tables. The device implements [`Env`] as a view of itself *for
+//! one QP*, made for the duration of a call. Contract:
 //!
 //! * A WQE handed out by [`Env::next_send`] or [`Env::next_recv`] is finished by exactly one [`Env::complete_send`] or
 //!   [`Env::complete_recv`], in the order it was handed out, also for unsignaled WQEs and also when it is flushed. What was
 //!   never handed out is the device's to flush.
 //! * The device calls, on the QP's `Transport`: `configure(config, env, now)` after every state change or modify (with state
-//!   `Err` or `Reset` the transport flushes or forgets what it holds), `doorbell(env, now)` when sends were posted,
-//!   `receive(&packet, env, now)` for every packet of the QP, `on_timer(env, now)` when `next_deadline()` has come, and after
-//!   any of these `run(env, scratch, now, budget)` until it returns `false` (nothing more to transmit for now). Calling
-//!   `run` once after a batch of frames is what coalesces acknowledgements.
+//!   `Err` or `Reset` the transport flushes or drops what it holds), `doorbell(env, now)` when sends were posted,
+//!   `receive(&packet, env, now)` for every packet of the QP, `on_timer(env, now)` when `next_deadline()` has come, and
+//!   after any of these `run(env, scratch, now, budget)` until it returns `false` (nothing more to transmit for now).
+//!   Calling `run` once after a batch of frames is what coalesces acknowledgements.
 //! * After [`Env::enter_error`] the transport asks for nothing more; it has already flushed what it held.
 //! * [`Env::transmit`] must not call back into a transport: a frame for the same port goes to a queue that the device
 //!   empties afterwards.
@@ -34,7 +34,7 @@ pub enum QpKind {
     Uc,
     /// The requesting end of an extended reliable connection: sends requests, takes only responses.
     XrcInitiator,
-    /// The responding end of one: has no queues of its own; each request names the shared receive queue that it is for.
+    /// The responding end of one: without queues; each request names the shared receive queue that it is for.
     XrcTarget,
     /// Unreliable datagram.
     Ud,
@@ -144,7 +144,7 @@ pub struct RemoteAccess {
     pub atomic: bool,
 }
 
-/// What the transport needs to know of a QPC. The device translates, and calls
+/// The fields of a QPC that the transport needs. The device translates, and calls
 /// [`Transport::configure`](super::transport::Transport::configure) on every change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpConfig {
@@ -188,7 +188,7 @@ pub struct QpConfig {
     pub qkey: u32,
     /// The way to the peer; meaningless for UD and GSI. `None` before RTR.
     pub path: Option<Path>,
-    /// Whether acknowledgements tell the free receive WQEs (end-to-end flow control); otherwise they say "unlimited".
+    /// Whether acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
     pub advertise_credits: bool,
     /// Whether atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
     pub atomics_big_endian: bool,
@@ -264,7 +264,7 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-/// What a remote operation wants of an rkey.
+/// The access that a remote operation requires of an rkey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRight {
     /// Remote read.
@@ -433,12 +433,12 @@ impl RecvWork {
         self.segments.clear();
     }
 
-    /// Room in bytes.
+    /// Size in bytes.
     pub fn len(&self) -> u64 {
         self.segments.iter().map(|s| u64::from(s.len())).sum()
     }
 
-    /// Whether there is no room at all.
+    /// Whether the size is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -488,7 +488,7 @@ pub enum GrhKind {
     Ipv4 = cqe::L3Type::Ipv4 as isize,
 }
 
-/// What a completion tells about a datagram's sender.
+/// A datagram's sender, as its completion reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramSource {
     /// Source QPN.
@@ -628,7 +628,7 @@ pub trait Env {
     /// A receive WQE has ended.
     fn complete_recv(&mut self, completion: RecvCompletion);
 
-    /// Something to tell the consumer asynchronously.
+    /// An asynchronous event for the consumer.
     fn event(&mut self, event: QpEvent);
 
     /// The QP failed: the transport is in the error state already and has flushed what it held; the device changes the

@@ -32,7 +32,7 @@ pub struct Headers {
     pub ipv4_dont_fragment: bool,
 }
 
-/// Where things are in a parsed frame.
+/// Offsets of the headers in a parsed frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// First byte of the IP header or GRH.

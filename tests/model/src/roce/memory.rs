@@ -75,7 +75,7 @@ pub(super) fn scatter(
 /// Why a responder gives up on a request, and how both sides learn it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// What the peer is told.
+    /// The NAK that the peer gets.
     pub(super) nak: Nak,
     /// How the receive WQE in use ends.
     pub(super) local: Syndrome,

@@ -19,9 +19,9 @@
 //! | XRC: no such shared receive queue, or one of another XRC domain | NAK "remote access", event "access violation" at the target, as Linux' drivers report it |
 //! | XRC: rkeys and receive buffers | belong to the protection domain of the shared receive queue, as a target has none |
 //! | XRC: request for an initiator, response for a target | dropped silently |
-//! | UC: request that is not allowed, or without a receive WQE | dropped silently, the QP lives |
+//! | UC: request that is not allowed, or without a receive WQE | dropped silently, the QP stays in its state |
 //! | UD: no receive WQE, wrong Q_Key | dropped silently and counted |
-//! | UD: receive buffer without room for header and payload | "local length", the QP fails |
+//! | UD: receive buffer without space for header and payload | "local length", the QP fails |
 //! | P_Key | the low 15 bits agree, at least one side is a full member |
 //! | RoCE packet to the own address while the link is down | dropped, as everything that a virtual port is given while it is down; force loopback is not |
 //! | source address of RC, UC and XRC packets | must be the peer's; MAC address and UDP port are not looked at |

@@ -22,19 +22,19 @@ pub struct Transport {
     requester: Requester,
     responder: Responder,
     datagram: Datagram,
-    /// Whether "communication established" or "send queue drained" was told for the present state.
-    told: bool,
+    /// Whether "communication established" or "send queue drained" was reported in the present state.
+    reported: bool,
 }
 
 impl Transport {
-    /// The transport of a QP in whatever state `config` says; usually Reset.
+    /// The transport of a QP in the state of `config`; usually Reset.
     pub fn new(config: QpConfig) -> Transport {
         Transport {
             config,
             requester: Requester::new(Psn::new(config.send_psn)),
             responder: Responder::new(Psn::new(config.recv_psn)),
             datagram: Datagram::new(Psn::new(config.send_psn)),
-            told: false,
+            reported: false,
         }
     }
 
@@ -67,19 +67,19 @@ impl Transport {
         self.responder.msn()
     }
 
-    /// Takes a changed configuration over. What a state change means: Reset forgets everything silently, Err flushes what
+    /// Takes a changed configuration over. What a state change means: Reset drops everything silently, Err flushes what
     /// the transport holds, RTR starts the responder, RTR to RTS starts the requester.
     pub fn configure(&mut self, config: QpConfig, env: &mut dyn Env, now: Duration) {
         let old = std::mem::replace(&mut self.config, config);
         if old.state != config.state {
-            self.told = false;
+            self.reported = false;
         }
         match config.state {
             QpState::Reset => *self = Transport::new(config),
             QpState::Err if old.state != QpState::Err => {
                 self.requester.flush(None, env);
                 self.responder.flush(None, env);
-                self.responder.forget_responses();
+                self.responder.drop_responses();
             }
             QpState::Rtr if old.state != QpState::Rtr => {
                 self.responder = Responder::new(Psn::new(config.recv_psn));
@@ -120,8 +120,8 @@ impl Transport {
             }
         }
         self.run_responder(env, scratch, &mut left);
-        if self.config.state == QpState::Sqd && !self.told && self.requester.is_empty() {
-            self.told = true;
+        if self.config.state == QpState::Sqd && !self.reported && self.requester.is_empty() {
+            self.reported = true;
             env.event(QpEvent::SendQueueDrained);
         }
         left == 0 || (self.responder.has_responses() && self.config.path.is_some())
@@ -147,8 +147,8 @@ impl Transport {
             return;
         }
         env.count(Counter::PacketsReceived);
-        if self.config.state == QpState::Rtr && !self.told {
-            self.told = true;
+        if self.config.state == QpState::Rtr && !self.reported {
+            self.reported = true;
             env.event(QpEvent::CommunicationEstablished);
         }
         let outcome = match self.config.kind {
@@ -172,7 +172,7 @@ impl Transport {
         }
     }
 
-    /// The time has come that [`Transport::next_deadline`] told.
+    /// To be called at the time that [`Transport::next_deadline`] returned.
     pub fn on_timer(&mut self, env: &mut dyn Env, now: Duration) {
         if !matches!(self.config.state, QpState::Rts | QpState::Sqd) {
             return;
@@ -262,7 +262,7 @@ fn pkey_matches(a: u16, b: u16) -> bool {
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
 }
 
-/// Whether a packet came over `path`, the other way round. MAC addresses and UDP ports are nobody's identity.
+/// Whether a packet came over `path`, the other way round. MAC addresses and UDP ports do not identify a peer.
 fn is_peer(packet: &Path, path: &Path) -> bool {
     match (packet.encapsulation, path.encapsulation) {
         (

@@ -17,7 +17,7 @@ struct Bulk {
     place: Place,
 }
 
-/// What there is to know of counters that were allocated together.
+/// The state of counters that were allocated together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BulkInfo {
     /// Entries count with one of them.
@@ -47,7 +47,7 @@ impl Counters {
     }
 
     /// The first number that so many new counters would get.
-    pub(crate) fn room(&self, count: u32) -> Option<u32> {
+    pub(crate) fn find_space(&self, count: u32) -> Option<u32> {
         let fits = |from: u32, below: u32| {
             let mut at = from.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
             // The bulk that begins before `from` may reach beyond it.
@@ -65,7 +65,7 @@ impl Counters {
         fits(self.next, END).or_else(|| fits(0, self.next))
     }
 
-    /// Makes counters at a place that [`room`](Self::room) has named.
+    /// Makes counters at a place that [`find_space`](Self::find_space) has named.
     pub(crate) fn insert(&mut self, first: u32, count: u32, place: Place) {
         let traffic = vec![Traffic::default(); count as usize];
         let bulk = Bulk {

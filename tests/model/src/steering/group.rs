@@ -91,7 +91,7 @@ impl Group {
         Some(entry)
     }
 
-    /// The entry that takes a frame. `key` is room to work in.
+    /// The entry that takes a frame. `key` is space to work in.
     pub(crate) fn find(&self, fields: &Fields, key: &mut Vec<u64>) -> Option<&Entry> {
         let key = self.mask.key(fields, key)?;
         let index = self.by_value.get(key)?.first()?;

@@ -1,7 +1,7 @@
 //! Flow steering: which receive queues a frame goes to.
 //!
-//! Pure: it knows frames and numbers. Tables stand on levels and lead to higher ones only, so that a walk ends; the entry
-//! with the lowest index takes a frame, and what no entry takes goes where the table's misses go, or nowhere.
+//! Pure: it uses frames and numbers only. Tables stand on levels and lead to higher ones only, so that a walk ends; the
+//! entry with the lowest index takes a frame, and what no entry takes goes where the table's misses go, or nowhere.
 
 use crate::memory::pages::Place;
 use crate::objects::table::Table;
@@ -438,11 +438,11 @@ impl Steering {
         {
             return Err(Syndrome::FteAction);
         }
-        let (wants, has) = (
+        let (required, has) = (
             entry.action & action::FORWARD != 0,
             !entry.destinations.is_empty(),
         );
-        if has && !wants || wants && !has && !modified {
+        if has && !required || required && !has && !modified {
             return Err(Syndrome::FteDestinations);
         }
         if (entry.action & action::COUNT != 0) == entry.counters.is_empty() {

@@ -391,7 +391,7 @@ fn counters_count_and_are_found_in_rows() {
     let mut lab = Lab::new();
     let counters = &mut lab.steering.counters;
     let alloc = |counters: &mut Counters, count| {
-        let first = counters.room(count).unwrap();
+        let first = counters.find_space(count).unwrap();
         counters.insert(first, count, Place::default());
         first
     };
@@ -401,11 +401,11 @@ fn counters_count_and_are_found_in_rows() {
     assert_eq!(counters.count(), 130);
     counters.remove(b);
     assert!(counters.get(b).is_none());
-    // The hole is filled only when there is no room behind.
-    assert!(counters.room(1).unwrap() > c);
+    // The hole is filled only when there is no space behind.
+    assert!(counters.find_space(1).unwrap() > c);
     counters.insert((1 << 24) - 64, 64, Place::default());
-    assert_eq!(counters.room(128), Some(b));
-    assert_eq!(counters.room(1 << 24), None);
+    assert_eq!(counters.find_space(128), Some(b));
+    assert_eq!(counters.find_space(1 << 24), None);
 
     let table = lab.table(0, 0, None);
     let group = lab.group(table, (0, 0), mask(|_| ()));

@@ -3,8 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cable;
 mod lab;
-mod life;
 mod objects;
 mod port;
 mod random;

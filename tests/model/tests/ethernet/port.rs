@@ -84,7 +84,7 @@ fn groups_of_port_counters_differ() {
 }
 
 #[test]
-fn frames_that_nobody_takes_were_on_the_cable() {
+fn frames_that_no_queue_takes_are_counted_by_the_port() {
     let mut lab = Lab::new();
     // Too long for the port, and for a queue that has no buffer.
     lab.receive(&good_udp_frame(OWN, OTHER, (1, 2), &[9; 20_000]));
@@ -93,7 +93,7 @@ fn frames_that_nobody_takes_were_on_the_cable() {
     let group = Eth8023Counters::read_from_bytes(register.counter_set()).unwrap();
     assert_eq!(group.a_frames_received_ok_low(), 2);
     assert_eq!(group.a_octets_received_ok_low(), 20_046 + 146);
-    // What is steered to a queue came through the port, whatever becomes of it there.
+    // What is steered to a queue came through the port, even if the queue drops it.
     let counters = lab.node.command(&QueryVportCounterIn::new()).unwrap();
     let unicast = counters.received_eth_unicast();
     assert_eq!((unicast.packets(), unicast.octets()), (1, 142));

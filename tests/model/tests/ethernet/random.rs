@@ -187,8 +187,8 @@ fn frames_and_their_checksums() {
             let frame = frame(&mut random, OWN);
             if !random.one_in(20) {
                 let nth = lab.rq.posted;
-                let room = if random.one_in(10) { 100 } else { 2048 };
-                let piece = (lab.key, lab.buffer(nth), room);
+                let space = if random.one_in(10) { 100 } else { 2048 };
+                let piece = (lab.key, lab.buffer(nth), space);
                 if random.one_in(50) {
                     lab.post_buffer(&[(random.next() as u32, random.next(), 100)]);
                 } else {

@@ -8,7 +8,7 @@ use bareverbs_firmware_cmds::srq::CreateRmpIn;
 use bareverbs_firmware_cmds::tir::{ModifyRqtIn, ModifyTirIn};
 
 #[test]
-fn a_frame_lands_in_its_buffer_and_the_completion_tells_of_it() {
+fn a_frame_is_written_to_its_buffer_and_completed() {
     let mut lab = Lab::new();
     lab.fill(2);
     let mut frame = good_udp_frame(OWN, OTHER, (1, 2), &[9; 101]);
@@ -48,7 +48,7 @@ fn padding_is_received_and_not_summed() {
 }
 
 #[test]
-fn tags_are_stripped_unless_the_queue_wants_them() {
+fn tags_are_stripped_unless_the_queue_keeps_them() {
     let mut lab = Lab::new();
     lab.fill(4);
     let plain = good_udp_frame(OWN, OTHER, (1, 2), &[9; 101]);
@@ -331,7 +331,7 @@ fn buffers_may_come_from_a_pool() {
     assert_eq!(lab.node.host.bytes(at, frame.len()), frame);
 }
 
-/// `self_lb_block` is what both of the vendor's drivers set to let a queue hear its own domain.
+/// `self_lb_block` is what both of the vendor's drivers set to let a queue receive frames of its own domain.
 #[test]
 fn own_frames_come_round_only_where_the_tir_lets_them() {
     let mut lab = Lab::new();
@@ -344,13 +344,13 @@ fn own_frames_come_round_only_where_the_tir_lets_them() {
         modify.ctx_mut().set_self_lb_block(bits);
         lab.node.command(&modify).unwrap();
     };
-    for (bits, hears) in [(0, [false, false]), (1, [true, false]), (2, [false, true])] {
+    for (bits, received) in [(0, [false, false]), (1, [true, false]), (2, [false, true])] {
         set(&mut lab, bits);
-        // Frames to oneself do not go out, frames to everybody do.
+        // Frames to oneself do not go out, broadcast frames do.
         assert_eq!(lab.send(0, &unicast).len(), 0);
-        assert_eq!(lab.received().is_some(), hears[0], "{bits}");
+        assert_eq!(lab.received().is_some(), received[0], "{bits}");
         assert_eq!(lab.send(0, &group).len(), 1);
-        assert_eq!(lab.received().is_some(), hears[1], "{bits}");
+        assert_eq!(lab.received().is_some(), received[1], "{bits}");
     }
     // An address that the driver added is the port's own as well.
     set(&mut lab, 1);
@@ -365,7 +365,7 @@ fn own_frames_come_round_only_where_the_tir_lets_them() {
     lab.node.command_with(&modify, &entry, 0).unwrap();
     assert_eq!(lab.send(0, &frame).len(), 0);
     assert!(lab.received().is_some());
-    // Another transport domain hears them in any case.
+    // Another transport domain receives them in any case.
     let domain = lab
         .node
         .command(&bareverbs_firmware_cmds::domain::AllocTransportDomainIn::new())

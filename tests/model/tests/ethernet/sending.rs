@@ -127,11 +127,11 @@ fn a_large_send_becomes_many_packets() {
 fn what_the_port_cannot_carry_is_dropped() {
     let mut lab = Lab::new();
     let dropped = lab.node.model.stats().frames_dropped;
-    let room = usize::from(lab.node.model.config().mtu) - 28;
-    let fits = udp_frame(OTHER, OWN, (1, 2), &vec![1; room]);
+    let space = usize::from(lab.node.model.config().mtu) - 28;
+    let fits = udp_frame(OTHER, OWN, (1, 2), &vec![1; space]);
     assert_eq!(lab.send(0, &fits).len(), 1);
     // Four bytes more are allowed for a tag.
-    let long = udp_frame(OTHER, OWN, (1, 2), &vec![1; room + 5]);
+    let long = udp_frame(OTHER, OWN, (1, 2), &vec![1; space + 5]);
     assert_eq!(lab.send(0, &long).len(), 0);
     assert_eq!(lab.send(0, &long[..13]).len(), 0);
     assert_eq!(lab.node.model.stats().frames_dropped, dropped + 2);

@@ -81,13 +81,13 @@ fn requests_with_fewer_headers_inline_than_the_card_demands_are_sent() {
         (BY_VPORT, 3, tiny, 15),
     ];
     for (capability, vport, frame, demanded) in cases {
-        let told = format!("{capability}, {vport}: {} bytes", frame.len());
+        let case = format!("{capability}, {vport}: {} bytes", frame.len());
         let mut lab = Lab::with(card(capability, vport));
-        assert_eq!(completion(&mut lab, frame, demanded), (SENT, 0), "{told}");
+        assert_eq!(completion(&mut lab, frame, demanded), (SENT, 0), "{case}");
         if let Some(fewer) = demanded.checked_sub(1) {
             let outcome = completion(&mut lab, frame, fewer);
-            assert_eq!(outcome, (SEND_FAILED, OPERATION), "{told}");
-            assert_eq!(lab.sq_context().state(), ERR, "{told}");
+            assert_eq!(outcome, (SEND_FAILED, OPERATION), "{case}");
+            assert_eq!(lab.sq_context().state(), ERR, "{case}");
         }
     }
 }
@@ -124,8 +124,8 @@ fn tags_are_inserted_without_the_capability() {
         let mut lab = Lab::with(config);
         let mut segments = ethernet_segment(0, 0, &[], Some(5));
         segments.extend(data_segment(lab.piece(0, &frame)));
-        let told = request(&mut lab, SEND, &segments, |out| *out == *wanted);
-        assert_eq!(told, outcome, "{capability}, {demands}");
+        let actual = request(&mut lab, SEND, &segments, |out| *out == *wanted);
+        assert_eq!(actual, outcome, "{capability}, {demands}");
     }
 }
 
@@ -140,12 +140,12 @@ fn checksums_are_filled_in_without_the_capability() {
             let mut lab = Lab::with(config);
             let mut segments = ethernet_segment(flags, 0, &[], None);
             segments.extend(data_segment(lab.piece(0, &frame)));
-            let told = request(&mut lab, SEND, &segments, |_| true);
+            let actual = request(&mut lab, SEND, &segments, |_| true);
             let outcome = match capability || flags == 0 {
                 true => (SENT, 0),
                 false => (SEND_FAILED, OPERATION),
             };
-            assert_eq!(told, outcome, "{flags:#x}, {capability}");
+            assert_eq!(actual, outcome, "{flags:#x}, {capability}");
         }
     }
 }
@@ -161,7 +161,7 @@ fn large_sends_work_without_the_capability() {
         // One byte, as 1 << 0 is 1.
         let mut segments = ethernet_segment(NETWORK | TRANSPORT, 1400, &headers, None);
         segments.extend(data_segment(lab.piece(0, &[7])));
-        let told = request(&mut lab, LSO, &segments, |_| true);
-        assert_eq!(told, outcome, "{log_max}");
+        let actual = request(&mut lab, LSO, &segments, |_| true);
+        assert_eq!(actual, outcome, "{log_max}");
     }
 }

@@ -1,4 +1,4 @@
-//! When a completion queue tells of an entry, and what becomes of entries when it is full, resized or long.
+//! When a completion queue reports an entry, and what becomes of entries when it is full, resized or long.
 
 use bareverbs_firmware_cmds::cq::{CreateCqIn, ModifyCqIn, QueryCqIn};
 use bareverbs_firmware_cmds::qp::QueryQpIn;
@@ -9,7 +9,7 @@ use crate::common::queues::*;
 use crate::{COMP, CQ_ERROR, WQ_CATAS, connected, events, refused, send};
 
 #[test]
-fn a_queue_tells_once_for_every_arming() {
+fn a_queue_reports_once_for_every_arming() {
     let (mut pair, (mut qp_a, _), (mut qp_b, mut cq), key) = connected();
     send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
     assert_eq!(events(&mut pair.b, 1), []);
@@ -41,12 +41,12 @@ fn a_queue_tells_once_for_every_arming() {
 }
 
 #[test]
-fn an_entry_is_told_of_once() {
+fn an_entry_is_reported_once() {
     let (mut pair, (mut qp_a, _), (mut qp_b, mut cq), key) = connected();
     pair.b.arm(&mut cq, false);
     send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
     assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
-    // perftest's latency programs arm when they hear of an entry, and take it only then: one look for each event.
+    // perftest's latency programs arm when they get the event, and poll the entry only then: one poll for each event.
     cq.arm_number += 1;
     pair.b.arm(&mut cq, false);
     assert_eq!(events(&mut pair.b, 1), []);
@@ -54,7 +54,7 @@ fn an_entry_is_told_of_once() {
     assert_eq!(events(&mut pair.b, 1), []);
     send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
     assert_eq!(events(&mut pair.b, 1), [(COMP, cq.number)]);
-    // What came behind it, before the queue was armed, was not told of.
+    // What came behind it, before the queue was armed, was not reported.
     send(&mut pair, &mut qp_a, &mut qp_b, key, 0);
     assert_eq!(events(&mut pair.b, 1), []);
     cq.arm_number += 1;
@@ -109,8 +109,8 @@ fn a_queue_that_overruns_fails_and_takes_its_qps_along() {
     }
     pair.a.ring_send(&qp);
     pair.run();
-    let told = events(&mut pair.a, 0);
-    assert!(told.contains(&(WQ_CATAS, qp.number)), "{told:?}");
+    let reported = events(&mut pair.a, 0);
+    assert!(reported.contains(&(WQ_CATAS, qp.number)), "{reported:?}");
     let mut query = QueryCqIn::new();
     query.set_cqn(small.number);
     assert_eq!(pair.a.command(&query).unwrap().cq_context().status(), 9);

@@ -311,7 +311,7 @@ fn queues_outside_the_domain_are_refused() {
             .collect();
         assert_eq!(syndromes, [REMOTE_ACCESS, FLUSHED]);
         assert_eq!(s.pair.b.poll(&mut s.receives), None);
-        // A target has no last WQE of its own.
+        // A target has no last WQE event.
         let events = events(&mut s.pair.b, 0);
         assert!(events.contains(&(WQ_ACCESS, s.target.number)));
         assert!(!events.iter().any(|&(kind, _)| kind == SRQ_LAST_WQE));
@@ -351,7 +351,7 @@ fn what_a_failed_target_holds_is_flushed_to_the_shared_queue() {
 }
 
 #[test]
-fn a_queue_may_go_while_a_target_lives() {
+fn a_queue_may_be_destroyed_before_its_target() {
     let mut s = scene();
     let mut dealloc = DeallocXrcdIn::new();
     dealloc.set_xrcd(s.xrcd);

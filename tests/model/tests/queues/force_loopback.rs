@@ -61,7 +61,7 @@ fn settle(node: &mut Node) {
     }
 }
 
-/// SEND, WRITE and READ between two queue pairs of one card; `what` it is that goes round is told when something fails.
+/// SEND, WRITE and READ between two queue pairs of one card; `what` describes the case in failure messages.
 fn goes_round(node: &mut Node, what: &str) {
     let pd = node.alloc_pd();
     let [mut a, mut b] = [(); 2].map(|()| queue_pair(node, pd, RC));
@@ -158,7 +158,7 @@ fn it_takes_the_capability_for_what_roce_is_and_an_rc_queue_pair() {
 
 /// Connects two queue pairs of one card by the card's own address, one of them by force.
 #[test]
-fn an_end_that_is_not_forced_hears_nothing() {
+fn an_end_without_force_loopback_receives_nothing() {
     let mut node = bare(Config::new(1));
     let gid = node.address(1);
     let mac = node.model.config().mac;

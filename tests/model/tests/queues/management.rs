@@ -99,7 +99,7 @@ fn the_port_says_how_it_is() {
         assert_eq!(info[29..32], [3, 3, 2]);
         assert_eq!((info[32] & 0xf, info[33] >> 4), (4, 5));
         assert_eq!((info[36] >> 4, info[41] & 0xf), (5, 5));
-        // EDR, told by who knows of extended speeds.
+        // EDR, reported with extended speeds.
         assert_ne!(info[22] & 0x40, 0);
         assert_eq!(info[62] >> 4, 2);
         assert_eq!(info[50], 8);
@@ -127,7 +127,7 @@ fn tables_come_in_blocks() {
 }
 
 #[test]
-fn what_there_is_not_is_told_in_the_status() {
+fn unknown_attributes_are_reported_in_the_status() {
     let mut node = port();
     let mut ask =
         |class, method, attribute| status(&mut node, &datagram(class, method, attribute, 0));

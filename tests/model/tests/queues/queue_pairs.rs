@@ -1,4 +1,4 @@
-//! What a QP listens to, what a transition takes, and what its requests change and are told.
+//! Which packets a QP accepts, what a transition takes, and what its requests change and return.
 
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, QueryMkeyIn};
 use bareverbs_firmware_cmds::qp::{QueryQpIn, Rts2rtsQpIn};
@@ -50,7 +50,7 @@ fn doorbells_of_two_halves_work_and_those_of_others_do_not() {
 }
 
 #[test]
-fn violations_are_told_to_the_responder_too() {
+fn violations_are_reported_to_the_responder_too() {
     let (mut pair, (mut qp_a, _), (qp_b, _), key) = connected();
     let segments = [remote_segment(0, key ^ 1), inline_segment(&[1])].concat();
     pair.a.post_send(&mut qp_a, WRITE, SIGNALED, 0, &segments);

@@ -200,7 +200,7 @@ fn cached_keys_are_filled_taken_back_and_filled_again() {
         .set_qpn(ANY_QP)
         .set_mkey_7_0(0x40)
         .set_pd(kernel_pd)
-        // Room for two pages; the list below is sent in units of eight.
+        // Space for two pages; the list below is sent in units of eight.
         .set_translations_octword_size(1)
         .set_log_page_size(12);
     let key = node.command(&create).unwrap().mkey_index() << 8 | 0x40;

@@ -34,7 +34,7 @@ pub(crate) fn create_rmp(node: &mut Node, pd: u32) -> (u32, u64, u64) {
 }
 
 #[test]
-fn a_shared_queue_follows_its_links_and_tells_its_limit() {
+fn a_shared_queue_follows_its_links_and_reports_its_limit() {
     let mut pair = Pair::new();
     let pd = pair.pd[1];
     let (srq, ring, record) = create_rmp(&mut pair.b, pd);
@@ -107,7 +107,7 @@ fn a_shared_queue_follows_its_links_and_tells_its_limit() {
         .collect();
     assert_eq!(got, [(0, 0x33), (5, 0x33), (2, 0x33)]);
     assert_eq!(pair.b.host.bytes(memory + 500, 10), [2; 10]);
-    // It is told once.
+    // It is reported once.
     assert_eq!(events(&mut pair.b, 0), []);
     let mut query = QueryRmpIn::new();
     query.set_rmpn(srq);

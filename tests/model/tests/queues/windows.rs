@@ -30,7 +30,7 @@ const FLUSHED: u8 = 0x05;
 pub(crate) const BIND_FAILED: u8 = 0x06;
 pub(crate) const REMOTE_ACCESS: u8 = 0x13;
 
-/// A window as mlx5_ib makes it: free, room for four entries.
+/// A window as mlx5_ib makes it: free, space for four entries.
 pub(crate) fn create_window(node: &mut Node, pd: u32, two: bool) -> u32 {
     let mut create = CreateMkeyIn::new();
     create
@@ -195,7 +195,7 @@ fn a_window_lets_in_what_its_region_keeps_out() {
     assert_eq!(s.write(BASE + 100, key, b"first"), 0);
     assert_eq!(s.write(BASE + 5096, key, b"last"), 0);
 
-    // Bound anew, elsewhere and under another key.
+    // Bound again, elsewhere and under another key.
     let next = old + 2;
     let segments = bind(&Bind {
         addr: BASE + 6000,
@@ -214,7 +214,7 @@ fn a_window_ends_where_it_ends() {
         |_, key| (BASE + 99, key, 4),
         |_, key| (BASE + 5097, key, 4),
         |_, key| (BASE + 200, key + 1, 4),
-        // The region itself lets nobody in.
+        // The region itself allows no remote access.
         |s, _| (BASE + 200, s.lkey, 4),
     ];
     for wrong in wrongs {
@@ -388,7 +388,7 @@ fn a_window_of_type_one_is_not_the_peers_to_end() {
 }
 
 #[test]
-fn a_list_longer_than_its_room_is_refused() {
+fn a_list_longer_than_its_space_is_refused() {
     let mut s = scene();
     let key = s.window(false) + 1;
     let mut segments = bind(&s.bind(key));

@@ -119,7 +119,7 @@ fn without_a_buffer_the_datagram_is_gone() {
 }
 
 #[test]
-fn buffer_without_room_for_the_header() {
+fn buffer_without_space_for_the_header() {
     let mut world = World::new(QpKind::Ud, 1024);
     world.sides[1].env.post_recv(0, 49);
     world.posts(
@@ -156,7 +156,7 @@ fn longer_than_the_receivers_mtu_is_dropped() {
 }
 
 #[test]
-fn multicast_is_for_whoever_the_device_gives_it_to() {
+fn multicast_goes_to_the_qps_that_the_device_selects() {
     let mut world = World::new(QpKind::Ud, 1024);
     world.sides[1].env.post_recv(0, 100);
     world.posts(

@@ -207,7 +207,7 @@ fn local_errors_wait_for_their_turn() {
     ] {
         let world = around(work);
         expect_failure(&world, LocalProtection);
-        assert_eq!(world.sides[1].env.error, None, "the peer is not told");
+        assert_eq!(world.sides[1].env.error, None, "the peer gets no error");
     }
     let long = SendWork::default();
     let long = SendWork {

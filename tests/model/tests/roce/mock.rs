@@ -53,7 +53,7 @@ pub(crate) struct Mock {
     pub(crate) domains: Vec<Domain>,
     pub(crate) next_index: u16,
     pub(crate) next_recv_index: u16,
-    /// Told as credits when set.
+    /// Sent as credits when set.
     pub(crate) credits: bool,
     pub(crate) sent: Vec<SendCompletion>,
     pub(crate) received: Vec<RecvCompletion>,

@@ -337,7 +337,7 @@ fn credits_hold_sends_back() {
         world.sides[1].env.post_recv(0, 64);
         world.posts(0, send(SendOp::Send, vec![memory(0, 64)]));
         world.settle();
-        // Now the requester knows that there is no receive WQE left.
+        // Now the requester has no credits: no receive WQE is left.
         for _ in 0..10 {
             world.posts(0, send(SendOp::Send, vec![memory(0, 64)]));
         }
@@ -474,7 +474,7 @@ fn first_packet_in_rtr_establishes() {
 }
 
 #[test]
-fn drained_queue_is_told_once() {
+fn drained_queue_is_reported_once() {
     let mut world = World::new(QpKind::Rc, 256);
     world.posts(0, remote(SendOp::Write, vec![memory(0, 1000)], 0));
     world.settle();

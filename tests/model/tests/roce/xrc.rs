@@ -157,7 +157,7 @@ fn a_queue_of_another_domain_is_refused_for_every_operation() {
         assert_eq!(target.error, Some(ErrorScope::Qp));
         assert_eq!(target.events, [QpEvent::AccessViolation]);
         assert_eq!(target.count_of(Counter::RespRemoteAccessErrors), 1);
-        // Nobody's receive WQE pays for it.
+        // No receive WQE is consumed.
         assert!(target.received.is_empty());
         assert_eq!(target.xrc_queues[&QUEUES[0]].len(), 1);
         assert!(target.memory == before);
@@ -266,7 +266,7 @@ fn a_target_in_error_gives_back_what_it_holds() {
         (completion.index, completion.result),
         (index, Err(WorkRequestFlushed))
     );
-    // A read that fails because the memory is gone is told to the initiator.
+    // A read that fails because the memory is gone is reported to the initiator.
     let mut world = connected();
     let read = remote(SendOp::Read, vec![memory(0, 600)], 0);
     world.posts(0, to(QUEUES[0], read));

@@ -169,7 +169,7 @@ impl Tables {
         });
         self.group(vlan, VLAN_GROUPS[4], |_| ());
         self.vlan_groups = [c_vid, s_vid, c_any, s_any];
-        // Untagged, and VLAN 0: what the driver has before anybody adds a VLAN.
+        // Untagged, and VLAN 0: what the driver has before a VLAN is added.
         self.set(Rule::new(vlan, c_any, 8192, &[to_table(l2)]));
         self.add_vlan(0);
     }
@@ -311,7 +311,7 @@ fn frames_find_their_traffic_type() {
         ip[6] = place;
         assert_eq!(tables.walk(&frame(MAC, &[], 0x0800, &ip)), Some("udp4"));
     }
-    // Somebody else's, runts, nothing.
+    // Frames to another MAC, runts, and an empty one.
     assert_eq!(tables.walk(&arp(PEER)), None);
     for len in 0..60 {
         let hit = tables.walk(&arp(MAC)[..len]);
@@ -327,7 +327,7 @@ fn vlans_are_let_through_one_by_one() {
     assert_eq!(tables.walk(&tagged(&[(C, 0xe000)])), Some("tcp4"));
     assert_eq!(tables.walk(&tagged(&[(C, 10)])), None);
     tables.add_vlan(10);
-    // Whatever the priority is.
+    // With any priority.
     assert_eq!(tables.walk(&tagged(&[(C, 0xf00a)])), Some("tcp4"));
     assert_eq!(tables.walk(&tagged(&[(C, 10), (C, 20)])), Some("tcp4"));
     // The driver's rule for untagged frames asks for no customer's tag, and means none at all.
@@ -351,27 +351,27 @@ fn vlans_are_let_through_one_by_one() {
 #[test]
 fn promiscuous_and_all_multicast() {
     let mut tables = Tables::build();
-    let stranger = frame(PEER, &[(C, 99)], 0x0806, &[0; 28]);
+    let unknown = frame(PEER, &[(C, 99)], 0x0806, &[0; 28]);
     let group = frame([0x33, 0x33, 0, 0, 0, 2], &[], 0x0806, &[0; 28]);
     let all_multicast = tables.groups[4].1;
     let rule = Rule::new(tables.l2, all_multicast, 32768, &[to_table(tables.ttc)]);
     assert_eq!(tables.walk(&group), None);
     tables.set(rule.value(|set| set_dmac(set, [1, 0, 0, 0, 0, 0])));
     assert_eq!(tables.walk(&group), Some("any"));
-    assert_eq!(tables.walk(&stranger), None);
+    assert_eq!(tables.walk(&unknown), None);
 
     let (vlan, ttc) = (tables.vlan, tables.ttc);
     let promiscuous = tables.lab.table(9, 0, vlan);
     tables.lab.set_root(promiscuous).unwrap();
     let everything = tables.lab.group(promiscuous, (0, 0), |_| ());
     // Still empty: it misses to the VLANs.
-    assert_eq!(tables.walk(&stranger), None);
+    assert_eq!(tables.walk(&unknown), None);
     assert_eq!(tables.walk(&group), Some("any"));
     tables
         .lab
         .set(&Rule::new(promiscuous, everything, 0, &[to_table(ttc)]))
         .unwrap();
-    assert_eq!(tables.walk(&stranger), Some("any"));
+    assert_eq!(tables.walk(&unknown), Some("any"));
     let busy = tables.lab.destroy_table(vlan);
     assert_eq!(busy, Err(refused(Syndrome::FlowTableGroups)));
     tables.lab.delete(promiscuous, 0).unwrap();
@@ -380,7 +380,7 @@ fn promiscuous_and_all_multicast() {
     assert_eq!(busy, Err(refused(Syndrome::FlowTableRoot)));
     tables.lab.set_root(vlan).unwrap();
     tables.lab.destroy_table(promiscuous).unwrap();
-    assert_eq!(tables.walk(&stranger), None);
+    assert_eq!(tables.walk(&unknown), None);
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn what_was_built_can_be_asked_for() {
     assert_eq!(context.flow_counter_list_size(), 1);
     assert_eq!(lists[..8], to_tir(tables.tirs[3]).0);
     assert_eq!(lists[8..12], tables.counters[3].to_be_bytes());
-    // Who has no room for the lists gets the context alone, who has too little nothing.
+    // A caller without space for the lists gets the context alone, one with too little space an error.
     assert!(tables.lab.node.command_with(&query, &[], 0).is_ok());
     let short = tables.lab.node.command_with(&query, &[], 8).map(drop);
     assert_eq!(short, Err(refused(Syndrome::FteOutputShort)));
@@ -462,7 +462,7 @@ fn what_is_left_behind_is_reported() {
     assert_eq!(count(ObjectKind::FlowCounter), TYPES.len());
 }
 
-/// Without `modify_root` nobody names the root: frames start at the lowest level.
+/// Without `modify_root` no command sets the root: frames start at the lowest level.
 #[test]
 fn the_lowest_level_is_the_root_by_default() {
     let mut lab = Lab::new();

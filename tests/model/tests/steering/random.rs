@@ -143,16 +143,16 @@ impl Ledger {
                     .set_flow_counter_id(random.near(&self.counters))
                     .set_num_of_counters(random.below(9) as u16 * 4);
                 damage(random, &mut query.0);
-                let room = random.below(600) as usize;
-                self.raw(&query.0, 16 + room);
+                let space = random.below(600) as usize;
+                self.raw(&query.0, 16 + space);
             }
             12 => {
                 let mut query = QueryFteIn::new();
                 query
                     .set_table_id(random.near(&tables))
                     .set_flow_index(random.below(64) as u32);
-                let room = random.below(40) as usize;
-                self.raw(&query.0, 0x340 + room);
+                let space = random.below(40) as usize;
+                self.raw(&query.0, 0x340 + space);
             }
             _ => {
                 let mut alloc = AllocFlowCounterIn::new();

@@ -1,4 +1,4 @@
-//! Every way to be refused, with the syndrome of its place; a list at the end sees to it that no place is forgotten.
+//! Every way to be refused, with the syndrome of its place; a list at the end checks that no place is missing.
 
 use crate::common::{Failure, Node};
 use crate::lab::*;
@@ -8,7 +8,7 @@ use connectx_model::{Config, Syndrome};
 use std::collections::BTreeSet;
 
 /// A table with a group in the middle and an entry in it, and one above.
-struct Stand {
+struct Fixture {
     lab: Lab,
     seen: BTreeSet<u32>,
     upper: u32,
@@ -18,7 +18,7 @@ struct Stand {
     counter: u32,
 }
 
-impl Stand {
+impl Fixture {
     fn new() -> Self {
         let mut lab = Lab::new();
         let upper = lab.table(9, 2, 0);
@@ -104,7 +104,7 @@ impl Stand {
     }
 }
 
-fn tables(stand: &mut Stand) {
+fn tables(stand: &mut Fixture) {
     use Syndrome::*;
     let (upper, table) = (stand.upper, stand.table);
     stand.table_refused(FlowTableType, |c| {
@@ -195,7 +195,7 @@ fn tables(stand: &mut Stand) {
     });
 }
 
-fn groups(stand: &mut Stand) {
+fn groups(stand: &mut Fixture) {
     use Syndrome::*;
     let (upper, table, group) = (stand.upper, stand.table, stand.group);
     for (first, last) in [
@@ -254,7 +254,7 @@ fn groups(stand: &mut Stand) {
     });
 }
 
-fn entries(stand: &mut Stand) {
+fn entries(stand: &mut Fixture) {
     use Syndrome::*;
     let (upper, table, tir, counter) = (stand.upper, stand.table, stand.tir, stand.counter);
     stand.entry_refused(FlowTableUnknown, |r| r.table = 99);
@@ -383,7 +383,7 @@ fn entries(stand: &mut Stand) {
     }
 }
 
-fn counters(stand: &mut Stand) {
+fn counters(stand: &mut Fixture) {
     use Syndrome::*;
     let counter = stand.counter;
     for bulk in [0x10, 0x13, 0xff] {
@@ -433,7 +433,7 @@ fn counters(stand: &mut Stand) {
 }
 
 /// What a card refuses that has less.
-fn capabilities(stand: &mut Stand) {
+fn capabilities(stand: &mut Fixture) {
     use Syndrome::*;
     let without = |change: fn(&mut Config), try_it: &dyn Fn(&mut Lab) -> Result<(), Failure>| {
         let mut config = config();
@@ -506,7 +506,7 @@ fn capabilities(stand: &mut Stand) {
 
 #[test]
 fn every_place_that_refuses() {
-    let mut stand = Stand::new();
+    let mut stand = Fixture::new();
     tables(&mut stand);
     groups(&mut stand);
     entries(&mut stand);
@@ -522,13 +522,13 @@ fn every_place_that_refuses() {
     // 65536 groups would be needed.
     let elsewhere = [Syndrome::FlowGroupExhausted.code()];
     let flow = |code: &u32| (0x10..=0x13).contains(&(code >> 16));
-    let forgotten: Vec<_> = Syndrome::ALL
+    let missing: Vec<_> = Syndrome::ALL
         .iter()
         .filter(|syndrome| flow(&syndrome.code()))
         .filter(|syndrome| !stand.seen.contains(&syndrome.code()))
         .filter(|syndrome| !elsewhere.contains(&syndrome.code()))
         .collect();
-    assert!(forgotten.is_empty(), "{forgotten:?}");
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// The driver takes an entry's destinations and counters away one by one, and redirects it.
@@ -538,7 +538,7 @@ fn entries_are_modified_field_by_field() {
     const TAG: u8 = 2;
     const DESTINATIONS: u8 = 4;
     const COUNTERS: u8 = 8;
-    let mut stand = Stand::new();
+    let mut stand = Fixture::new();
     let (counter, tir) = (stand.counter, stand.tir);
     let mut modified = stand.rule(4).counted(counter);
     modified.modify = ACTION | COUNTERS;
@@ -584,8 +584,8 @@ fn entries_are_modified_field_by_field() {
 /// shows.
 #[test]
 fn contexts_lie_in_the_hosts_pages() {
-    let mut stand = Stand::new();
-    // Nobody listens for the request for pages.
+    let mut stand = Fixture::new();
+    // No event queue is subscribed to page requests.
     stand.lab.node.model.set_page_appetite(3);
     let result = stand.lab.try_table(1, 0, 0);
     stand.is(result, Syndrome::NoContextMemory);

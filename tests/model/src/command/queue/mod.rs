@@ -41,7 +41,7 @@ impl Device {
     /// The host cannot give pages: commands that wait for them fail.
     pub(crate) fn starve_commands(&mut self, io: &mut Io<'_>) {
         for number in 0..self.cmdq.slots.len() {
-            if self.cmdq.slots[number] != Slot::Hungry {
+            if self.cmdq.slots[number] != Slot::NeedsPages {
                 continue;
             }
             let at = self.entry_address(number);
@@ -150,7 +150,7 @@ impl Device {
                 Err(Reject::NeedPages(pages)) => {
                     if self.ask_for_pages(io, pages) {
                         self.cmdq.delayed |= bit;
-                        return Outcome::Later(Slot::Hungry);
+                        return Outcome::Later(Slot::NeedsPages);
                     }
                     output.fill(0);
                     answer(output, &Reject::from(Syndrome::NoContextMemory));

@@ -24,7 +24,7 @@ use super::psn::Psn;
 
 /// How many packets may be on their way unacknowledged (READ responses do not count).
 const WINDOW: u32 = 1024;
-/// PSNs in use at a time: half of the number space, so that old and new can be told apart (IBTA vol. 1, 9.7.4.1.1).
+/// PSNs in use at a time: half of the number space, so that old and new can be distinguished (IBTA vol. 1, 9.7.4.1.1).
 const MAX_SPAN: u32 = 1 << 23;
 /// Longest message of IBTA.
 const MAX_MESSAGE: u64 = 1 << 31;

@@ -143,7 +143,7 @@ impl Responder {
     }
 
     /// Drops answers that were not sent yet.
-    pub(super) fn forget_responses(&mut self) {
+    pub(super) fn drop_responses(&mut self) {
         self.responses.clear();
         self.pending = 0;
     }
@@ -467,7 +467,7 @@ impl Responder {
             });
             if let Err(error) = sent {
                 let fault = Fault::remote(error);
-                self.forget_responses();
+                self.drop_responses();
                 self.nak(psn, AethSyndrome::Nak(fault.nak));
                 return Err(fault);
             }

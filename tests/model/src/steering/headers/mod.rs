@@ -56,7 +56,7 @@ pub(crate) struct Network {
     pub(crate) destination: [u8; 16],
 }
 
-/// A TCP or UDP header. Fragments have none: whatever a first one carries, the others do not.
+/// A TCP or UDP header. Fragments have none: only a first fragment could carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transport {
     pub(crate) tcp: bool,

@@ -323,7 +323,7 @@ fn runts_and_contradictions() {
     assert!(broken(0, 0x4f).network.is_none());
     assert!(broken(0, 0x65).network.is_none());
     assert!(broken(3, 19).network.is_none());
-    // A total length that leaves no room for the segment's header.
+    // A total length that leaves no space for the segment's header.
     assert!(broken(3, 39).network.is_some() && broken(3, 39).transport.is_none());
     // Longer than the frame: there is what there is.
     assert!(broken(2, 9).transport.is_some());

@@ -1,6 +1,6 @@
-//! What is late, and what is decided at random.
+//! Delayed entries and interrupts, and the random number generator of the quirks.
 
-use super::Unkind;
+use super::Quirks;
 use crate::link::rng::Rng;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,9 +14,9 @@ pub(crate) struct LateEntry {
     pub(crate) data: [u8; 28],
 }
 
-/// What the unkindness has in store.
-pub(crate) struct Whims {
-    /// Whether there is any: most cards have none, and their every step comes past here.
+/// The state of the quirks.
+pub(crate) struct QuirkState {
+    /// Whether there is any quirk: checked in every step, and most cards have none.
     pub(crate) any: bool,
     pub(crate) rng: Rng,
     pub(crate) late_entries: VecDeque<LateEntry>,
@@ -26,11 +26,11 @@ pub(crate) struct Whims {
     pub(crate) initializing_until: Duration,
 }
 
-impl Whims {
-    pub(crate) fn new(unkind: &Unkind) -> Self {
+impl QuirkState {
+    pub(crate) fn new(quirks: &Quirks) -> Self {
         Self {
-            any: *unkind != Unkind::default(),
-            rng: Rng::new(unkind.seed),
+            any: *quirks != Quirks::default(),
+            rng: Rng::new(quirks.seed),
             late_entries: VecDeque::new(),
             late_interrupts: VecDeque::new(),
             next_pages: Duration::ZERO,
@@ -47,7 +47,7 @@ impl Whims {
         most.mul_f64(f64::from(self.rng.below(1001)) / 1000.0)
     }
 
-    /// When the first thing that is late is due.
+    /// When the first delayed entry or interrupt is due.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let entry = self.late_entries.front().map(|entry| entry.at);
         let interrupt = self.late_interrupts.front().map(|&(at, _)| at);

@@ -1,4 +1,4 @@
-//! A card that uses the freedom of the interface: each kind of unkindness by itself, the same for the same seed.
+//! A card with unusual but legal behaviour: each quirk by itself, the same for the same seed.
 
 mod common;
 
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use bareverbs_firmware_cmds::hca::QueryIssiIn;
 use common::{Failure, Node};
-use connectx_model::{Config, Unkind};
+use connectx_model::{Config, Quirks};
 use zerocopy::IntoBytes;
 
 const MS: Duration = Duration::from_millis(1);
 const PORT_CHANGE: u8 = 0x09;
 const PAGE_REQUEST: u8 = 0x0b;
 
-fn card(unkind: Unkind) -> Config {
+fn card(quirks: Quirks) -> Config {
     let mut config = Config::new(1);
-    config.unkind = unkind;
+    config.quirks = quirks;
     config
 }
 
 /// In which order eight commands are answered that were rung together, and after how many milliseconds.
-fn answers(unkind: Unkind) -> Vec<(u32, u32)> {
-    let mut node = Node::new(card(unkind));
+fn answers(quirks: Quirks) -> Vec<(u32, u32)> {
+    let mut node = Node::new(card(quirks));
     for slot in 0..8 {
         node.post(slot, QueryIssiIn::new().as_bytes(), 16);
     }
@@ -42,10 +42,10 @@ fn answers(unkind: Unkind) -> Vec<(u32, u32)> {
 
 #[test]
 fn commands_complete_out_of_order_and_late() {
-    let late = |seed| Unkind {
+    let late = |seed| Quirks {
         seed,
         command_delay: 10 * MS,
-        ..Unkind::default()
+        ..Quirks::default()
     };
     let order = answers(late(7));
     assert_eq!(order.len(), 8, "{order:?}");
@@ -53,15 +53,15 @@ fn commands_complete_out_of_order_and_late() {
     assert!(order.iter().any(|&(_, time)| time > 0), "{order:?}");
     assert_eq!(order, answers(late(7)));
     assert_ne!(order, answers(late(8)));
-    let kind = answers(Unkind::default());
-    assert!(kind.iter().all(|&(_, time)| time == 0), "{kind:?}");
+    let plain = answers(Quirks::default());
+    assert!(plain.iter().all(|&(_, time)| time == 0), "{plain:?}");
 }
 
 #[test]
 fn the_firmware_initializes_again_when_it_learns_of_the_queue() {
-    let mut node = Node::new(card(Unkind {
+    let mut node = Node::new(card(Quirks {
         initialize_again: 5 * MS,
-        ..Unkind::default()
+        ..Quirks::default()
     }));
     assert_eq!(node.read32(0x1fc) >> 31, 1);
     assert_eq!(node.model.next_deadline(), Some(node.now + 5 * MS));
@@ -71,11 +71,11 @@ fn the_firmware_initializes_again_when_it_learns_of_the_queue() {
 
 #[test]
 fn pages_are_asked_for_and_offered_at_any_moment() {
-    let mut config = card(Unkind {
+    let mut config = card(Quirks {
         seed: 3,
         page_period: MS,
         page_most: 5,
-        ..Unkind::default()
+        ..Quirks::default()
     });
     config.page_chunk = 5;
     let mut node = Node::new(config);
@@ -109,10 +109,10 @@ fn pages_are_asked_for_and_offered_at_any_moment() {
 
 #[test]
 fn pages_come_back_in_small_numbers_or_not_at_all() {
-    let mut node = Node::new(card(Unkind {
+    let mut node = Node::new(card(Quirks {
         seed: 1,
         keeps_pages: true,
-        ..Unkind::default()
+        ..Quirks::default()
     }));
     node.enable();
     let mut numbers = Vec::new();
@@ -127,12 +127,12 @@ fn pages_come_back_in_small_numbers_or_not_at_all() {
 
 #[test]
 fn events_are_late_in_order_and_interrupts_are_repeated() {
-    let mut node = Node::new(card(Unkind {
+    let mut node = Node::new(card(Quirks {
         seed: 5,
         event_delay: 10 * MS,
         interrupt_delay: 3 * MS,
         repeated_interrupts: 1000,
-        ..Unkind::default()
+        ..Quirks::default()
     }));
     node.initialize();
     let eq = node.create_eq(7, 1 << PORT_CHANGE, 2);

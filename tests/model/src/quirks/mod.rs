@@ -1,16 +1,16 @@
-//! A card that does what the interface allows and no driver hopes for.
+//! A card with unusual but legal behaviour.
 //!
 //! Everything here is legal: the order in which commands complete, the moment of a page request, the time between a
 //! completion and its event are the device's to choose. The choices follow from a seed, so that a run can be repeated.
 
 mod choices;
-pub(crate) mod whims;
+pub(crate) mod state;
 
 use core::time::Duration;
 
-/// How the card uses the freedom that the interface gives it. By default not at all: what can be done is done at once.
+/// The unusual behaviours of the card. By default there are none: what can be done is done at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unkind {
+pub struct Quirks {
     /// Decides everything that happens at random.
     pub seed: u64,
     /// Each command is executed up to this long after its doorbell, so that commands complete out of order.

@@ -31,8 +31,8 @@ fn frames_cross_the_cable() {
     }
 }
 
-/// RoCE for a known address goes to queue pairs, the rest to flow tables, and what a queue pair sends round is not heard
-/// by the network driver.
+/// RoCE for a known address goes to queue pairs, the rest to flow tables, and packets that a queue pair sends to its
+/// own port do not reach the network driver.
 #[test]
 fn rdma_packets_are_not_ethernet_s() {
     let mut pair = Pair::new();
@@ -64,7 +64,7 @@ fn rdma_packets_are_not_ethernet_s() {
 
 /// The port of RoCE is RDMA's as soon as RoCE is on, and an ordinary one before.
 #[test]
-fn what_looks_like_rdma_and_is_broken_reaches_nobody() {
+fn broken_rdma_packets_reach_no_queue() {
     let mut lab = Lab::new();
     lab.fill(2);
     let frame = good_udp_frame(OWN, OTHER, (0xc000, 4791), &[9; 100]);
