@@ -35,7 +35,7 @@
 //! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC; UD in `RDMA_PS_UDP` and `IPOIB`; XRC. `cm::datagrams`: `a_service_is_found_and_answers`; `cm::xrc`: `initiators_reach_the_queues_of_listeners` |
 //! | `rdma_create_qp_ex` | [`create_qp_ex`](rdma::RdmaCm::create_qp_ex) | done: PD, XRC domain, send operations; an attribute that no QP here has is refused by its name. `cm::extended`: `what_a_qp_has_is_accepted`, `what_no_qp_has_is_refused`, `objects_of_another_device_are_refused`; `cm::xrc`: `given_domains_and_queues` |
 //! | `rdma_destroy_qp` | [`destroy_qp`](rdma::RdmaCm::destroy_qp) | done. `cm::multicast`: `groups_end_with_their_ids` |
-//! | `rdma_connect` | [`connect`](rdma::RdmaCm::connect) | done; datagram services by SIDR. `cm::datagrams`: `a_service_is_found_and_answers`, `nobody_answers` |
+//! | `rdma_connect` | [`connect`](rdma::RdmaCm::connect) | done; datagram services by SIDR. `cm::datagrams`: `a_service_is_found_and_answers`, `a_question_without_an_answer_fails_in_time` |
 //! | `rdma_establish` | [`establish`](rdma::RdmaCm::establish) | done. `cm::modes`: `external_qp` |
 //! | `rdma_listen` | [`listen`](rdma::RdmaCm::listen) | done; one manager listens on one device. `cm::datagrams`: `port_spaces_are_apart` |
 //! | `rdma_get_request` | [`get_request`](rdma::RdmaCm::get_request) | done. `cm::modes`: `synchronous_endpoints` |
@@ -44,7 +44,7 @@
 //! | `rdma_reject_ece` | [`reject_ece`](rdma::RdmaCm::reject_ece) | done. `cm::ece`: `options_are_refused` |
 //! | `rdma_notify` | [`notify`](rdma::RdmaCm::notify), [`handle_async_event`](rdma::RdmaCm::handle_async_event) | done. `cm::modes`: `external_qp` |
 //! | `rdma_disconnect` | [`disconnect`](rdma::RdmaCm::disconnect) | done. `cm::connections`: `connect_talk_disconnect` |
-//! | `rdma_join_multicast`, `_ex`, `rdma_leave_multicast` | [`join_multicast`](rdma::RdmaCm::join_multicast), [`join_multicast_ex`](rdma::RdmaCm::join_multicast_ex), [`leave_multicast`](rdma::RdmaCm::leave_multicast) | done on RoCE v2, IPv6 groups included, which Linux refuses; and on InfiniBand. `cm::multicast`: `members_hear_and_nobody_else`, `ipv6_groups`, `switches_are_told_by_igmp_and_mld`; `cm::infiniband`: `members_hear_and_nobody_else`, `ids_share_the_ports_membership`, `groups_are_joined_again` |
+//! | `rdma_join_multicast`, `_ex`, `rdma_leave_multicast` | [`join_multicast`](rdma::RdmaCm::join_multicast), [`join_multicast_ex`](rdma::RdmaCm::join_multicast_ex), [`leave_multicast`](rdma::RdmaCm::leave_multicast) | done on RoCE v2, IPv6 groups included, which Linux refuses; and on InfiniBand. `cm::multicast`: `only_members_receive`, `ipv6_groups`, `groups_are_reported_by_igmp_and_mld`; `cm::infiniband`: `only_members_receive`, `ids_share_the_ports_membership`, `groups_are_joined_again` |
 //! | `rdma_get_cm_event` | [`get_cm_event`](rdma::RdmaCm::get_cm_event), [`get_cm_event_until`](rdma::RdmaCm::get_cm_event_until), [`try_get_cm_event`](rdma::RdmaCm::try_get_cm_event) | done. `cm::connections`: `connect_talk_disconnect` |
 //! | `rdma_ack_cm_event` | [`ack_cm_event`](rdma::RdmaCm::ack_cm_event), or dropping the event | done. `cm::lists`: `events_have_names_and_hold_nothing` |
 //! | `rdma_write_cm_event` | [`write_cm_event`](rdma::RdmaCm::write_cm_event) | done. `cm::modes`: `migration_moves_events` |

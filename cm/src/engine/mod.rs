@@ -45,7 +45,7 @@
 //! |---|---|---|
 //! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine_farewell`: `storm_of_disconnections` |
 //! | set-up stalls at some thousand connections | no table grows, no queue is searched | `engine_loss`: `hundred_thousand_connections`; `cm_hundred_thousand` |
-//! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `a_crowd_at_a_narrow_door`; `engine_limits`: `flood_of_requests` |
+//! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `many_clients_and_a_small_receive_queue`; `engine_limits`: `flood_of_requests` |
 //! | path record queries time out at scale | on RoCE a route is computed, and no service is asked | `cm::connections`: `connect_talk_disconnect` |
 //! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm::modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
 //! | a power-cycled peer stays "stale" for ever | the refusal forgets the old connection; its receiver tries another QP | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
@@ -59,13 +59,13 @@
 //! | time-outs now and then when hundreds connect at once | QP1 has room for a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
 //! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm::neighbours`: `an_address_goes_with_its_gid` |
 //! | the 1025th connection is dropped without a word | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
-//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a limit of its own | `cm::strangers`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
-//! | a restarted server loses the requests of clients that know it | requests wait until their senders are found | `cm::strangers`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
-//! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm::strangers`: `newcomers_are_served_among_forged_sources` |
-//! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm::strangers`: `addresses`, `mutations` |
+//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a limit of its own | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
+//! | a restarted server loses the requests of clients that know it | requests wait until their senders are found | `cm::unknown_hosts`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
+//! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm::unknown_hosts`: `newcomers_are_served_among_forged_sources` |
+//! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm::unknown_hosts`: `addresses`, `mutations` |
 //! | a late copy of an old REQ opens a connection | its names are remembered | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_ghost` |
 //! | an MRA does not hold for as long as it says | its time counts in full | `engine_limits`: `an_mra_to_a_request_counts_in_full` |
-//! | a client that ends leaves its server connected | REJ 4 or DREQ for what is left | `cm::stale`: `a_manager_that_ends_says_goodbye` |
+//! | a client that ends leaves its server connected | REJ 4 or DREQ for what is left | `cm::stale`: `a_manager_that_ends_disconnects` |
 //! | an application that was away gives answered requests up | what has arrived counts before timers | `cm::timers`: `an_answer_that_waits_counts_before_a_timer` |
 //!
 //! ```

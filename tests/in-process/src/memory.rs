@@ -41,7 +41,7 @@ impl Cache {
         &mut self.0[(iova / PAGE) as usize % CACHED]
     }
 
-    /// Forgets a region.
+    /// Removes a region.
     fn invalidate(&mut self, iova: u64) {
         for (start, region) in &mut self.0 {
             if *start == iova {
@@ -91,7 +91,7 @@ pub(crate) struct Memory {
     mapped: usize,
 }
 
-// SAFETY: the pointers stand for memory that any thread may touch on the device's behalf, as a DMA engine does.
+// SAFETY: the pointers refer to memory that any thread may touch on the device's behalf, as a DMA engine does.
 unsafe impl Send for Memory {}
 
 /// What a function still holds of the host's memory.
@@ -152,7 +152,7 @@ impl Memory {
         }
         let host = Layout::from_size_align(region.len, dma.layout.align().max(64))
             .expect("it was allocated with this");
-        // SAFETY: the region came from `alloc` with this layout and nobody uses it any more.
+        // SAFETY: the region came from `alloc` with this layout and its caller does not use it any more.
         unsafe {
             fill(region.ptr, POISON, region.len);
             std::alloc::dealloc(region.ptr.as_ptr(), host);
@@ -255,7 +255,7 @@ impl Memory {
         }
         let from = self.find(iova, data.len(), false)?;
         fence(Ordering::Acquire);
-        // SAFETY: `find` checked the range; the region lives until it is freed or unmapped, which needs this table.
+        // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
         Ok(())
     }

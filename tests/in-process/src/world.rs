@@ -119,7 +119,7 @@ impl Builder {
             now: Duration::ZERO,
             step: SHORTEST_STEP,
             frame: Vec::new(),
-            sleepers: 0,
+            waiters: 0,
         };
         Arc::new(Shared {
             state: Mutex::new(state),
@@ -335,7 +335,7 @@ pub(crate) struct Shared {
     clock: AtomicU64,
     /// Wakes the device's thread.
     work: Condvar,
-    /// Wakes whoever waits for an interrupt.
+    /// Wakes the drivers that wait for an interrupt.
     raised: Condvar,
     stop: AtomicBool,
 }
@@ -349,7 +349,7 @@ pub(crate) struct State {
     step: Duration,
     frame: Vec<u8>,
     /// Drivers that wait for an interrupt.
-    sleepers: usize,
+    waiters: usize,
 }
 
 pub(crate) struct Function {
@@ -364,15 +364,15 @@ pub(crate) struct Port {
     outbox: Outbox,
 }
 
-/// The interrupt lines of a function, and who has seen what of them.
+/// The interrupt lines of a function, and what each thread has seen of them.
 struct Interrupts {
     /// How often each vector was raised.
     raised: Vec<u64>,
     /// The same as each thread knew it after its last wait. A thread that never waited has seen nothing.
     seen: HashMap<ThreadId, Vec<u64>>,
-    /// One was raised of which the sleepers were not told.
-    news: bool,
-    /// How often somebody went to wait.
+    /// One was raised that was not reported to the waiters yet.
+    unreported: bool,
+    /// How often a thread went to wait.
     waits: u64,
 }
 
@@ -381,7 +381,7 @@ impl Interrupts {
         Self {
             raised: vec![0; vectors],
             seen: HashMap::new(),
-            news: false,
+            unreported: false,
             waits: 0,
         }
     }
@@ -421,7 +421,7 @@ impl Host for Port {
     fn interrupt(&mut self, vector: u16) {
         if let Some(raised) = self.interrupts.raised.get_mut(usize::from(vector)) {
             *raised += 1;
-            self.interrupts.news = true;
+            self.interrupts.unreported = true;
         }
     }
 
@@ -519,18 +519,18 @@ impl State {
         models.chain(self.wire.next_arrival()).min()
     }
 
-    fn has_news(&self) -> bool {
-        self.sleepers > 0
+    fn has_unreported(&self) -> bool {
+        self.waiters > 0
             && self
                 .functions
                 .iter()
-                .any(|function| function.port.interrupts.news)
+                .any(|function| function.port.interrupts.unreported)
     }
 
     /// Whether an interrupt was raised since the last time.
-    fn take_news(&mut self) -> bool {
+    fn take_unreported(&mut self) -> bool {
         self.functions.iter_mut().fold(false, |any, function| {
-            std::mem::take(&mut function.port.interrupts.news) | any
+            std::mem::take(&mut function.port.interrupts.unreported) | any
         })
     }
 }
@@ -542,7 +542,7 @@ fn is_register(model: &Model, offset: u64, len: usize) -> bool {
 
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A test that panicked while it held the lock has failed already; the others want their turn.
+        // A test that panicked while it held the lock has failed already; the others go on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -560,7 +560,8 @@ impl Shared {
         self.clock.store(nanoseconds, Ordering::Release);
     }
 
-    // Not inlined, so that benchmarks can tell what is the driver's and what is this side's; so too further ways in.
+    // Not inlined, so that benchmarks can separate the driver's instructions from the model's; so too further entry
+    // points.
     #[inline(never)]
     pub(crate) fn bar_read(&self, index: usize, offset: u64, data: &mut [u8]) {
         let mut state = self.lock();
@@ -589,23 +590,23 @@ impl Shared {
         self.after(&mut state);
     }
 
-    /// Wakes whoever has something to do now.
+    /// Wakes the threads that have something to do now.
     fn after(&self, state: &mut State) {
-        if self.started.is_some() && state.sleepers > 0 {
+        if self.started.is_some() && state.waiters > 0 {
             self.work.notify_one();
-            if state.take_news() {
+            if state.take_unreported() {
                 self.raised.notify_all();
             }
         }
     }
 
-    /// The driver waits. In a stepped world this is where time passes; in a threaded one the waiting driver plays the
-    /// device if nobody else does just now.
+    /// The driver waits. In a stepped world this is where time passes; in a threaded one the waiting driver executes
+    /// the device if no other thread does at the moment.
     pub(crate) fn relax(&self) {
         if self.started.is_some() {
             match self.state.try_lock() {
                 Ok(mut state) => {
-                    if state.step(self.started) || state.has_news() {
+                    if state.step(self.started) || state.has_unreported() {
                         self.after(&mut state);
                     } else {
                         drop(state);
@@ -657,15 +658,15 @@ impl Shared {
             else {
                 return false;
             };
-            state.sleepers += 1;
-            // What this driver left to do was its own to carry out as long as it was awake.
+            state.waiters += 1;
+            // While this driver was awake, it executed the device itself; now the device's thread has to.
             self.work.notify_one();
             state = self
                 .raised
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
-            state.sleepers -= 1;
+            state.waiters -= 1;
         }
     }
 
@@ -673,11 +674,11 @@ impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         while !self.stop.load(Ordering::Relaxed) {
-            if state.step(self.started) || state.has_news() {
+            if state.step(self.started) || state.has_unreported() {
                 self.after(&mut state);
             }
             let now = self.now_real();
-            let longest = match state.sleepers {
+            let longest = match state.waiters {
                 0 => LONGEST_NAP,
                 _ => LONGEST_SLEEP,
             };

@@ -17,7 +17,7 @@ const COUNT: usize = if cfg!(debug_assertions) {
 } else {
     100_000
 };
-/// So many under way at once: a burst that QP1 has room for.
+/// So many under way at once: a burst that QP1's receive queue can hold.
 const BATCH: usize = 250;
 const PORT: u16 = 7174;
 const FIRST_QP: usize = 0x100;

@@ -1,4 +1,4 @@
-//! Cards drawn from seeds: whatever a card is and does within what the interface allows, the driver works on it or says by
+//! Cards drawn from seeds: for every card and behaviour that the interface allows, the driver works on it or says by
 //! name what is missing. `cargo rig cards` goes on where this ends.
 
 use bareverbs_in_process::cards::{KEPT, Report, check};

@@ -10,18 +10,18 @@ use bareverbs_core::firmware_cmds::command::Command;
 use bareverbs_core::firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
 
 use super::card::Card;
-use super::refusal::Trouble;
+use super::refusal::StepError;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// As many as may be in flight; small command queues take fewer.
 const COUNT: usize = 3;
 
-/// Protection domains are allocated and freed, each by a command of its own, all at a time.
-pub(super) fn run(device: &Card<'_>) -> Result<(), Trouble> {
+/// Protection domains are allocated and freed, each by a separate command, all at a time.
+pub(super) fn run(device: &Card<'_>) -> Result<(), StepError> {
     let allocated = at_once(device, &[AllocPdIn::new(); COUNT])?;
     let numbers: BTreeSet<u32> = allocated.iter().map(|answer| answer.pd()).collect();
     if numbers.len() != COUNT {
-        return Err(Trouble::Wrong(format!("protection domains {numbers:?}")));
+        return Err(StepError::Wrong(format!("protection domains {numbers:?}")));
     }
     let free: Vec<DeallocPdIn> = numbers
         .into_iter()
@@ -35,7 +35,7 @@ pub(super) fn run(device: &Card<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn at_once<C: Command>(device: &Card<'_>, commands: &[C]) -> Result<Vec<C::Output>, Trouble> {
+fn at_once<C: Command>(device: &Card<'_>, commands: &[C]) -> Result<Vec<C::Output>, StepError> {
     let end = device.platform().now() + PATIENCE;
     let mut waiting = commands.iter();
     let mut next = waiting.next();
@@ -61,7 +61,9 @@ fn at_once<C: Command>(device: &Card<'_>, commands: &[C]) -> Result<Vec<C::Outpu
         flying = still;
         if device.platform().now() > end {
             let (done, all) = (answers.len(), commands.len());
-            return Err(Trouble::Wrong(format!("{done} of {all} commands answered")));
+            return Err(StepError::Wrong(format!(
+                "{done} of {all} commands answered"
+            )));
         }
         device.platform().relax();
     }

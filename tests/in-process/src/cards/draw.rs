@@ -45,7 +45,7 @@ pub struct CardDraw {
     pub model: Model,
     /// The driver's.
     pub driver: bareverbs_core::Config,
-    /// Chunks of page room that the driver has.
+    /// Chunks of pages that the driver has.
     pub page_chunks: usize,
     /// Atomic operations work on it, in the host's byte order.
     pub atomics: bool,
@@ -55,7 +55,7 @@ pub struct CardDraw {
     pub refusals: Vec<Refusal>,
 }
 
-/// Draws, and remembers what a draw allows to be refused.
+/// Draws, and records what a draw allows to be refused.
 struct Dice {
     rng: Rng,
     refusals: Vec<Refusal>,
@@ -137,7 +137,7 @@ impl CardDraw {
         self.refusals.contains(&refusal)
     }
 
-    /// Event queues that the driver wants and the card does not have.
+    /// Event queues that the driver requires and the card does not have.
     fn refuse_event_queues(&mut self, vectors: u16) {
         let wanted = match vectors {
             0 => self.driver.completion_event_queues,
@@ -223,7 +223,7 @@ fn subnet(dice: &mut Dice, cards: &mut [CardDraw; 2]) -> SubnetDraw {
     let path = Path {
         mtu: dice.byte(1, 5),
         rate: dice.of(&[2, 3, 16, 18]),
-        life: dice.byte(8, 18),
+        packet_lifetime: dice.byte(8, 18),
         service_level: dice.byte(0, 15),
         hop_limit: match dice.flip() {
             true => 0,
@@ -318,7 +318,7 @@ fn pages(dice: &mut Dice, model: &mut Model) -> usize {
     }
     model.page_chunk = match dice.below(8) {
         0 => {
-            // It never asks: then what it wants at the start has to do.
+            // It never requests pages: then those that it requires at the start have to suffice.
             model.init_pages = model.init_pages.max(40);
             0
         }
@@ -327,10 +327,10 @@ fn pages(dice: &mut Dice, model: &mut Model) -> usize {
     let pages = (model.boot_pages + model.init_pages) as usize;
     let needed = (model.boot_pages.div_ceil(512) + model.init_pages.div_ceil(512)) as usize;
     if pages > 512 && dice.one_in(5) {
-        dice.refusals.push(Refusal::PageRoom);
+        dice.refusals.push(Refusal::PageCapacity);
         return pages.div_ceil(512) - 1;
     }
-    // Every request of one page at run time may take a chunk of its own.
+    // Every request of one page at run time may take a separate chunk.
     needed + 400
 }
 
@@ -591,7 +591,7 @@ impl fmt::Display for CardDraw {
         )?;
         writeln!(
             f,
-            "  pages {} + {}, then {}; room for {} chunks",
+            "  pages {} + {}, then {}; storage for {} chunks",
             model.boot_pages, model.init_pages, model.page_chunk, self.page_chunks
         )?;
         writeln!(

@@ -18,11 +18,11 @@ pub enum Refusal {
     QueueGeometry,
     /// Neither ISSI 0 nor 1.
     Issi,
-    /// The firmware wants more pages than the driver has chunks for.
-    PageRoom,
+    /// The firmware requires more pages than the driver has chunks for.
+    PageCapacity,
     /// Completions do not name their queue pair.
     CqeVersion,
-    /// Fewer event queues than the driver was told to use.
+    /// Fewer event queues than the driver is configured to use.
     EventQueues,
     /// Event queues are too small.
     EventQueueSize,
@@ -30,15 +30,15 @@ pub enum Refusal {
     CompletionQueueSize,
     /// Queue pairs are too small.
     QueuePairSize,
-    /// No RoCE, or no room for a single address.
+    /// No RoCE, or a GID table without entries.
     NoRoce,
     /// Only RoCE v1.
     NoRoceV2,
 }
 
-/// What went wrong, as the driver or this test says it.
+/// The error of a step, from the driver or from this test.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum StepError {
     /// Bring-up.
     Open(OpenError),
     /// An address.
@@ -70,7 +70,7 @@ impl Refusal {
     pub const ALL: [Self; 10] = [
         Self::QueueGeometry,
         Self::Issi,
-        Self::PageRoom,
+        Self::PageCapacity,
         Self::CqeVersion,
         Self::EventQueues,
         Self::EventQueueSize,
@@ -82,32 +82,32 @@ impl Refusal {
 
     /// Whether this is how the driver names it.
     #[must_use]
-    pub fn explains(self, trouble: &Trouble) -> bool {
+    pub fn explains(self, error: &StepError) -> bool {
         match self {
             Self::QueueGeometry => matches!(
-                trouble,
-                Trouble::Open(OpenError {
+                error,
+                StepError::Open(OpenError {
                     step: OpenStep::CommandQueue,
                     failure: OpenFailure::QueueGeometry { .. }
                 })
             ),
             Self::Issi => matches!(
-                trouble,
-                Trouble::Open(OpenError {
+                error,
+                StepError::Open(OpenError {
                     step: OpenStep::Issi,
                     failure: OpenFailure::Issi { .. }
                 })
             ),
-            Self::PageRoom => matches!(
-                trouble,
-                Trouble::Open(OpenError {
+            Self::PageCapacity => matches!(
+                error,
+                StepError::Open(OpenError {
                     step: OpenStep::BootPages | OpenStep::InitPages,
                     failure: OpenFailure::PageChunks { .. }
                 })
             ),
             Self::CqeVersion => matches!(
-                trouble,
-                Trouble::Open(OpenError {
+                error,
+                StepError::Open(OpenError {
                     step: OpenStep::Capabilities,
                     failure: OpenFailure::Unsupported {
                         what: "CQE version 1"
@@ -115,8 +115,8 @@ impl Refusal {
                 })
             ),
             Self::EventQueues | Self::EventQueueSize => matches!(
-                trouble,
-                Trouble::Open(OpenError {
+                error,
+                StepError::Open(OpenError {
                     step: OpenStep::CreateEq,
                     failure: OpenFailure::Command(CommandError {
                         failure: CommandFailure::Status { .. },
@@ -125,27 +125,27 @@ impl Refusal {
                 })
             ),
             Self::CompletionQueueSize => matches!(
-                trouble,
-                Trouble::Cq(CqError::Size { .. })
-                    | Trouble::Rdma(RdmaError::Cq(CqError::Size { .. }))
+                error,
+                StepError::Cq(CqError::Size { .. })
+                    | StepError::Rdma(RdmaError::Cq(CqError::Size { .. }))
             ),
             Self::QueuePairSize => matches!(
-                trouble,
-                Trouble::CreateQp(CreateQpError::Cap(_))
-                    | Trouble::Rdma(RdmaError::CreateQp(CreateQpError::Cap(_)))
+                error,
+                StepError::CreateQp(CreateQpError::Cap(_))
+                    | StepError::Rdma(RdmaError::CreateQp(CreateQpError::Cap(_)))
             ),
             Self::NoRoce => matches!(
-                trouble,
-                Trouble::Gid(GidError::NoRoce | GidError::Index { index: 0, len: 0 })
+                error,
+                StepError::Gid(GidError::NoRoce | GidError::Index { index: 0, len: 0 })
             ),
             Self::NoRoceV2 => {
-                matches!(trouble, Trouble::Gid(GidError::Version(RoceVersion::V2)))
+                matches!(error, StepError::Gid(GidError::Version(RoceVersion::V2)))
             }
         }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(error) => error.fmt(f),
@@ -166,7 +166,7 @@ impl fmt::Display for Trouble {
 
 macro_rules! from {
     ($($error:ty => $variant:ident),* $(,)?) => {
-        $(impl From<$error> for Trouble {
+        $(impl From<$error> for StepError {
             fn from(error: $error) -> Self {
                 Self::$variant(error)
             }
@@ -190,6 +190,6 @@ from! {
 }
 
 /// What is not as it has to be.
-pub(super) fn wrong<T>(what: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Wrong(what.into()))
+pub(super) fn wrong<T>(what: impl Into<String>) -> Result<T, StepError> {
+    Err(StepError::Wrong(what.into()))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::card::{Card, ip};
 use super::draw::CardDraw;
 use super::pattern::pattern;
-use super::refusal::{Trouble, wrong};
+use super::refusal::{StepError, wrong};
 use crate::ModelPlatform;
 use bareverbs_core::{
     Access, AhAttr, Buffer, Cq, CqInit, Gid, Mtu, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
@@ -13,7 +13,7 @@ use bareverbs_core::{
     Wc, WcStatus,
 };
 
-/// Nothing takes longer than that, whatever the card does.
+/// The limit of every step, on every card.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Long enough for everything that was posted to be done.
 const QUIET: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ struct End<'d> {
     buffer: Buffer<'d, ModelPlatform>,
 }
 
-/// How a queue pair reaches the other one.
+/// How a queue pair reaches its peer.
 struct Path {
     mtu: Mtu,
     address: AhAttr,
@@ -46,7 +46,7 @@ struct Path {
 }
 
 /// The whole test; whether there was a way to do it.
-pub(super) fn run(device: &Card<'_>, card: &CardDraw, has_gid: bool) -> Result<bool, Trouble> {
+pub(super) fn run(device: &Card<'_>, card: &CardDraw, has_gid: bool) -> Result<bool, StepError> {
     if !card.force_loopback && !has_gid {
         return Ok(false);
     }
@@ -86,14 +86,14 @@ pub(super) fn run(device: &Card<'_>, card: &CardDraw, has_gid: bool) -> Result<b
     }
     start_over(device, &mut cq, &mut ends, &path)?;
     for end in &ends {
-        end.buffer.fill(0, LEN, 0).map_err(no_room)?;
+        end.buffer.fill(0, LEN, 0).map_err(beyond_buffer)?;
     }
     exchange(device, &mut cq, &mut ends, card.atomics, 0, seed ^ 1)?;
     destroy_one(device, &mut cq, ends)?;
     Ok(true)
 }
 
-fn ip_of(device: &Card<'_>) -> Result<std::net::IpAddr, Trouble> {
+fn ip_of(device: &Card<'_>) -> Result<std::net::IpAddr, StepError> {
     let entry = device.port_gid(0);
     match entry.and_then(|entry| entry.gid.to_ipv4()) {
         Some(address) => Ok(address.into()),
@@ -101,15 +101,15 @@ fn ip_of(device: &Card<'_>) -> Result<std::net::IpAddr, Trouble> {
     }
 }
 
-fn no_room(error: impl core::fmt::Debug) -> Trouble {
-    Trouble::Wrong(format!("beyond the buffer: {error:?}"))
+fn beyond_buffer(error: impl core::fmt::Debug) -> StepError {
+    StepError::Wrong(format!("beyond the buffer: {error:?}"))
 }
 
 fn end<'d>(
     pd: &Pd<'d, ModelPlatform>,
     cq: &Cq<'d, ModelPlatform>,
     atomics: bool,
-) -> Result<End<'d>, Trouble> {
+) -> Result<End<'d>, StepError> {
     let mut access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     access.set(Access::REMOTE_ATOMIC, atomics);
     let qp = pd.create_qp::<Rc>(&mut QpInitAttr {
@@ -130,7 +130,7 @@ fn end<'d>(
 }
 
 /// 0 with 1, and 2 with 3.
-fn connect(ends: &mut [End<'_>; 4], path: &Path) -> Result<(), Trouble> {
+fn connect(ends: &mut [End<'_>; 4], path: &Path) -> Result<(), StepError> {
     let qpns = ends.each_ref().map(|end| end.qp.qpn());
     for (index, end) in ends.iter_mut().enumerate() {
         end.connect(qpns[index ^ 1], path)?;
@@ -139,7 +139,7 @@ fn connect(ends: &mut [End<'_>; 4], path: &Path) -> Result<(), Trouble> {
 }
 
 impl End<'_> {
-    fn connect(&mut self, peer: Qpn, path: &Path) -> Result<(), Trouble> {
+    fn connect(&mut self, peer: Qpn, path: &Path) -> Result<(), StepError> {
         let attr = QpAttr {
             path_mtu: path.mtu,
             dest_qp_num: peer,
@@ -160,7 +160,7 @@ impl End<'_> {
         Ok(self.qp.bring_to_rts(&attr)?)
     }
 
-    fn post(&mut self, wr_id: u64, op: SendOp<'_>, at: usize, len: usize) -> Result<(), Trouble> {
+    fn post(&mut self, wr_id: u64, op: SendOp<'_>, at: usize, len: usize) -> Result<(), StepError> {
         let Some(sge) = self.buffer.sge(at, len) else {
             return wrong("beyond the buffer");
         };
@@ -173,7 +173,7 @@ impl End<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, wr_id: u64) -> Result<(), Trouble> {
+    fn receive(&mut self, wr_id: u64) -> Result<(), StepError> {
         let Some(sge) = self.buffer.sge(INBOX, MESSAGE) else {
             return wrong("beyond the buffer");
         };
@@ -182,7 +182,7 @@ impl End<'_> {
             .qp
             .recv_queue()
             .post_list(&[RecvWr { wr_id, sges: &sges }]);
-        posted.map_err(|bad| Trouble::Wrong(format!("receive: {bad:?}")))
+        posted.map_err(|bad| StepError::Wrong(format!("receive: {bad:?}")))
     }
 
     fn at(&self, offset: usize) -> Remote {
@@ -192,17 +192,19 @@ impl End<'_> {
         }
     }
 
-    fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), Trouble> {
-        self.buffer.copy_in(offset, bytes).map_err(no_room)
+    fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), StepError> {
+        self.buffer.copy_in(offset, bytes).map_err(beyond_buffer)
     }
 
-    fn get(&self, offset: usize, len: usize) -> Result<Vec<u8>, Trouble> {
+    fn get(&self, offset: usize, len: usize) -> Result<Vec<u8>, StepError> {
         let mut bytes = vec![0; len];
-        self.buffer.copy_out(offset, &mut bytes).map_err(no_room)?;
+        self.buffer
+            .copy_out(offset, &mut bytes)
+            .map_err(beyond_buffer)?;
         Ok(bytes)
     }
 
-    fn holds(&self, what: &str, offset: usize, expected: &[u8]) -> Result<(), Trouble> {
+    fn holds(&self, what: &str, offset: usize, expected: &[u8]) -> Result<(), StepError> {
         let is = self.get(offset, expected.len())?;
         if is == expected {
             return Ok(());
@@ -224,7 +226,7 @@ fn exchange(
     atomics: bool,
     round: u64,
     seed: u64,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let salt = |pair: usize, what: u64| seed << 8 ^ round << 6 ^ (pair as u64) << 3 ^ what;
     let mut expected = Vec::new();
     let (pairs, _) = ends.as_chunks_mut::<2>();
@@ -280,13 +282,13 @@ fn exchange(
 }
 
 /// A queue pair goes to RESET with its completions still in the queue that it shares with another one: only the other's
-/// are found there, and it works again once it is connected anew.
+/// are found there, and it works again once it is connected again.
 fn start_over(
     device: &Card<'_>,
     cq: &mut Cq<'_, ModelPlatform>,
     ends: &mut [End<'_>; 4],
     path: &Path,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     both_write(device, ends)?;
     let attr = QpAttr {
         qp_state: QpState::Reset,
@@ -304,7 +306,7 @@ fn destroy_one(
     device: &Card<'_>,
     cq: &mut Cq<'_, ModelPlatform>,
     mut ends: [End<'_>; 4],
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     both_write(device, &mut ends)?;
     let [first, second, third, fourth] = ends;
     drop((first, second));
@@ -314,7 +316,7 @@ fn destroy_one(
 }
 
 /// Both pairs write, and the completions are not polled.
-fn both_write(device: &Card<'_>, ends: &mut [End<'_>; 4]) -> Result<(), Trouble> {
+fn both_write(device: &Card<'_>, ends: &mut [End<'_>; 4]) -> Result<(), StepError> {
     for _ in 0..2 {
         let (pairs, _) = ends.as_chunks_mut::<2>();
         for (pair, [from, to]) in pairs.iter_mut().enumerate() {
@@ -324,7 +326,7 @@ fn both_write(device: &Card<'_>, ends: &mut [End<'_>; 4]) -> Result<(), Trouble>
     pass(device, QUIET)
 }
 
-fn only_the_second(device: &Card<'_>, cq: &mut Cq<'_, ModelPlatform>) -> Result<(), Trouble> {
+fn only_the_second(device: &Card<'_>, cq: &mut Cq<'_, ModelPlatform>) -> Result<(), StepError> {
     let found = collect(device, cq, 2)?;
     let ids: Vec<u64> = found.iter().map(|wc| wc.wr_id).collect();
     if ids != [1, 1] {
@@ -340,7 +342,7 @@ fn only_the_second(device: &Card<'_>, cq: &mut Cq<'_, ModelPlatform>) -> Result<
 }
 
 /// Lets time pass.
-fn pass(device: &Card<'_>, time: Duration) -> Result<(), Trouble> {
+fn pass(device: &Card<'_>, time: Duration) -> Result<(), StepError> {
     let until = device.platform().now() + time;
     while device.platform().now() < until {
         device.platform().relax();
@@ -354,7 +356,7 @@ fn collect(
     device: &Card<'_>,
     cq: &mut Cq<'_, ModelPlatform>,
     count: usize,
-) -> Result<Vec<Wc>, Trouble> {
+) -> Result<Vec<Wc>, StepError> {
     let platform = device.platform();
     let end = platform.now() + PATIENCE;
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! What subnet administration knows, and its answers (IBTA volume 1, chapter 15.2.5).
+//! The records of subnet administration, and its answers (IBTA volume 1, chapter 15.2.5).
 
 use super::Datagram;
 
-/// Where things are in a MAD.
+/// Offsets in a MAD.
 const METHOD: usize = 3;
 const STATUS: usize = 4;
 const ATTRIBUTE: usize = 16;
@@ -49,8 +49,8 @@ pub struct Path {
     pub mtu: u8,
     /// Code of the rate.
     pub rate: u8,
-    /// Exponent of the life time of packets.
-    pub life: u8,
+    /// Exponent of the packet lifetime.
+    pub packet_lifetime: u8,
     /// Service level.
     pub service_level: u8,
     /// Hop limit; above 0 for a way through routers.
@@ -82,14 +82,14 @@ pub struct Administration {
 }
 
 impl Default for Administration {
-    /// Nobody there; paths of 2048 bytes and 100 Gb/s, their packets living 2^14 · 4.096 µs, at service level 3.
+    /// No ports; paths of 2048 bytes and 100 Gb/s, a packet lifetime of 2^14 · 4.096 µs, service level 3.
     fn default() -> Self {
         Self {
             ports: Vec::new(),
             path: Path {
                 mtu: 4,
                 rate: 16,
-                life: 14,
+                packet_lifetime: 14,
                 service_level: 3,
                 hop_limit: 0,
             },
@@ -162,7 +162,7 @@ impl Administration {
         // Exactly these.
         record[54] = 2 << 6 | self.path.mtu;
         record[55] = 2 << 6 | self.path.rate;
-        record[56] = 2 << 6 | self.path.life;
+        record[56] = 2 << 6 | self.path.packet_lifetime;
         0
     }
 
@@ -218,7 +218,7 @@ impl Administration {
         record[36..38].copy_from_slice(&mlid.to_be_bytes());
         record[38] = 2 << 6 | self.path.mtu;
         record[42] = 2 << 6 | self.path.rate;
-        record[43] = 2 << 6 | self.path.life;
+        record[43] = 2 << 6 | self.path.packet_lifetime;
         record[48] = asked[1] << 4;
         self.groups.push(Group {
             mgid: gid(asked, 0),

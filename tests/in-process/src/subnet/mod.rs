@@ -1,4 +1,4 @@
-//! An InfiniBand subnet in one switch, with a responder for subnet administration behind a port of its own.
+//! An InfiniBand subnet in one switch, with a responder for subnet administration behind a separate port.
 //!
 //! What it answers is written from the records' tables, with nothing of the library's: offsets, not fields.
 
@@ -49,7 +49,7 @@ pub enum Fault {
 /// What a test and the link share.
 #[derive(Debug, Default)]
 pub struct State {
-    /// What subnet administration knows.
+    /// The records of subnet administration.
     pub administration: Administration,
     /// It does not answer at all.
     pub dead: bool,

@@ -155,7 +155,7 @@ fn datagrams_go_through_the_register() {
         drop(batch);
         ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv);
         ok(lab.wait(&mut a.cq), 2, WcOpcode::Send);
-        // The global header's room comes first.
+        // The space for the global header comes first.
         b.assert_pattern(40, 100, 9);
         assert_eq!(counts.since(lab.world), (1, 1));
     });
@@ -251,7 +251,7 @@ fn the_page_is_given_back_by_a_card_that_vanished() {
     assert_eq!(platform.page(), None);
 }
 
-/// A write to a connection of its own in force loopback, over a platform on which nothing is combined, or which refuses:
+/// A write to a separate connection in force loopback, over a platform on which nothing is combined, or which refuses:
 /// the same bytes arrive, fetched.
 #[test]
 fn what_comes_in_pieces_is_fetched() {

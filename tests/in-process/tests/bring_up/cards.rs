@@ -5,7 +5,7 @@ use connectx_model::Config as Card;
 
 use crate::support::{Memory, alloc_pd, assert_nothing_held, dealloc_pd, quick, world};
 
-/// Function 0 of the card's own processors is told from the host's by a bit, in commands and in page requests.
+/// Function 0 of the card's own processors is distinguished from the host's by a bit, in commands and in page requests.
 #[test]
 fn a_function_of_the_embedded_processors_is_not_taken_for_the_hosts() {
     for embedded_cpu in [false, true] {
@@ -45,7 +45,7 @@ fn gids_are_set_where_the_port_has_to_be_named() {
     }
 }
 
-/// RoCE v1 has no IP header, whatever the GID looks like.
+/// RoCE v1 has no IP header, for any form of GID.
 #[test]
 fn gids_of_roce_v1_have_no_type_of_address() {
     let world = world(Card::new(1));

@@ -15,7 +15,7 @@ use crate::support::{Memory, alloc_pd, assert_nothing_held, dealloc_pd, quick, w
 const ALLOC_PD: u16 = 0x800;
 
 #[test]
-fn a_health_error_reaches_whoever_waits() {
+fn a_health_error_is_reported_to_a_waiter() {
     let world = world(Card::new(1));
     let mut memory = Memory::new();
     let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
@@ -41,7 +41,7 @@ fn a_health_error_reaches_whoever_waits() {
 
 /// A port that another driver lowered looked as if its cable were out.
 #[test]
-fn a_port_down_by_administration_is_told_from_a_missing_cable() {
+fn a_port_down_by_administration_is_distinguished_from_a_missing_cable() {
     for (admin_up, link_up, expected) in [
         (true, true, LinkStatus::Up),
         (true, false, LinkStatus::NoCarrier),

@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 #[test]
-fn firmware_that_wants_too_many_pages_is_refused() {
+fn firmware_that_requires_too_many_pages_is_refused() {
     let world = world(Card::new(1));
     world.with_model(0, |model| model.faults_mut().extra_init_pages = 16 * 512);
     let mut memory = Memory::new();

@@ -47,7 +47,7 @@ fn the_gid_table_is_the_firmwares() {
         assert_eq!(
             device.port_gid(index as u16),
             Some(entry),
-            "what the driver remembers"
+            "the driver's copy"
         );
         assert_eq!(
             device.find_gid(&entry.gid, entry.version, entry.vlan),

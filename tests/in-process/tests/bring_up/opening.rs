@@ -102,7 +102,7 @@ fn both_software_interfaces_and_both_ports() {
 }
 
 #[test]
-fn signatures_work_with_a_card_that_wants_them() {
+fn signatures_work_with_a_card_that_requires_them() {
     let world = world(Card::new(1));
     let mut config = quick();
     config.command_signatures = true;

@@ -35,7 +35,7 @@ fn it_comes_up_on_either_kind_of_port() {
                 "BRV_0000000001"
             );
             for _ in 0..40 {
-                alloc_pd(&device).expect("objects without pages of its own");
+                alloc_pd(&device).expect("objects without pages of this host");
             }
             assert_eq!(device.pages_given(), 0);
             assert_eq!(world.with_model(0, |model| model.pages_held()), 0);
@@ -49,7 +49,7 @@ fn the_link_is_not_its_own() {
     let world = world(Card::new(1).virtual_function());
     let mut memory = Memory::new();
     let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
-    device.set_link(false).expect("nobody refuses it");
+    device.set_link(false).expect("allowed");
     assert_eq!(device.query_port().expect("port").state, PortState::Active);
     world.set_link(0, false);
     assert_eq!(device.query_port().expect("port").state, PortState::Down);
@@ -95,7 +95,7 @@ fn a_chosen_mac_comes_before_a_given_one_and_survives_a_queue() {
     let chosen = [2, 0x11, 0x22, 0x33, 0x44, 0x55];
     device.set_mac(chosen).expect("allowed");
     assert_eq!(device.mac().expect("mac"), chosen);
-    let heard = || {
+    let allowed = || {
         let mut entry = [0; 8];
         let query = QueryNicVportContextIn::new();
         let answer = device.execute_with(&query, TailIn::None, &mut entry);
@@ -103,14 +103,14 @@ fn a_chosen_mac_comes_before_a_given_one_and_survives_a_queue() {
         (context.allowed_list_size(), u64::from_be_bytes(entry))
     };
     let expected = (1, 0x0211_2233_4455);
-    assert_eq!(heard(), expected);
+    assert_eq!(allowed(), expected);
     let pd = device.alloc_pd().expect("PD");
     let queue = pd
         .create_ethernet_queue(&EthernetInit::default())
         .expect("queue");
     assert_eq!(queue.mac(), chosen);
     queue.destroy().expect("destroyed");
-    assert_eq!(heard(), expected);
+    assert_eq!(allowed(), expected);
     drop(pd);
     device.close().expect("orderly");
     assert_nothing_held(&world, "after close");

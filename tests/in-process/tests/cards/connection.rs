@@ -93,10 +93,10 @@ fn connection(world: &World, cms: &mut [Cm<'_, '_>; 2]) {
         source.copy_in(0, TEXT).expect("fits");
         cms[to.0]
             .post_recv(to.1, 21, &sink, 0, TEXT.len())
-            .expect("room");
+            .expect("within the buffer");
         cms[from.0]
             .post_send(from.1, 22, &source, 0, TEXT.len(), SendFlags::SIGNALED)
-            .expect("room");
+            .expect("within the buffer");
         let end = world.now() + LIMIT;
         let sent = cms[from.0].get_send_comp_until(from.1, end).expect("sent");
         assert_eq!((sent.wr_id, sent.status), (22, WcStatus::Success));

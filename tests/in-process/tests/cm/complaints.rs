@@ -8,8 +8,8 @@ use bareverbs_cm::engine::Timers;
 use bareverbs_cm::rdma::*;
 use bareverbs_core::{Gid, GidEntry, RoceVersion, WcStatus};
 
-/// Nobody names a GID by its index: that of the address is found, in whatever order the table is, and never the one of RoCE
-/// v1. An address that has only that one gets an error that says what is missing.
+/// No caller names a GID by its index: that of the address is found, in any order of the table, and never the one of
+/// RoCE v1. An address that has only that one gets an error that says what is missing.
 #[test]
 fn gids_are_found_by_address_and_version() {
     let mut pair = Pair::new();
@@ -62,7 +62,7 @@ fn errors_say_which_step_failed() {
     assert!(error.to_string().contains("10.0.0.99"));
     pair.cms[0].destroy_id(id).unwrap();
 
-    // Nobody listens.
+    // No listener.
     let id = pair.client();
     pair.cms[0].connect(id, None).unwrap();
     let event = pair.expect(0, EventType::Rejected);
@@ -71,7 +71,7 @@ fn errors_say_which_step_failed() {
     assert!(text.contains("service"), "{text}");
     pair.cms[0].destroy_id(id).unwrap();
 
-    // Nobody answers.
+    // No answer.
     let id = pair.client();
     let timers = Timers {
         remote_response: 12,

@@ -171,7 +171,7 @@ fn rdma_read_and_write() {
 #[test]
 fn refusals() {
     let mut pair = Pair::new();
-    // Nobody listens.
+    // No listener.
     let ours = pair.client();
     pair.cms[0].connect(ours, None).unwrap();
     let event = pair.expect(0, EventType::Rejected);
@@ -318,7 +318,7 @@ fn qp1_recovers() {
     let mut pair = Pair::new();
     pair.listener();
     let ours = pair.client();
-    // Somebody moves every QP of node 1 to ERR, QP1 among them.
+    // Another program moves every QP of node 1 to ERR, QP1 among them.
     for qpn in 0..256 {
         let mut command = bareverbs_core::firmware_cmds::qp::Qp2ErrIn::new();
         command.set_qpn(qpn);
@@ -346,7 +346,7 @@ fn device_removal() {
         if let Err(error) = pair.cms[1].poll(pair.cms[1].now()) {
             break error;
         }
-        assert!(pair.world.now() < end, "nobody noticed");
+        assert!(pair.world.now() < end, "the error was not detected");
         pair.world.advance(10 * MS);
     };
     assert_eq!(error.errno(), errno::EIO);

@@ -18,7 +18,7 @@ fn data(private_data: &[u8]) -> ConnParam<'_> {
     }
 }
 
-/// udaddy: ask, be told, send there with the own QP's number as immediate data, and be answered over the way back.
+/// udaddy: resolve the service, send to it with the own QP's number as immediate data, and get an answer.
 #[test]
 fn a_service_is_found_and_answers() {
     for port_space in [PortSpace::Udp, PortSpace::Ipoib] {
@@ -53,9 +53,9 @@ fn a_service_is_found_and_answers() {
         );
 
         pair.cms[1].create_qp(request.id, None, &mut qp()).unwrap();
-        let room = pair.cms[1].reg_msgs(request.id, GRH + 64).unwrap();
+        let buffer = pair.cms[1].reg_msgs(request.id, GRH + 64).unwrap();
         pair.cms[1]
-            .post_recv(request.id, 7, &room, 0, GRH + 64)
+            .post_recv(request.id, 7, &buffer, 0, GRH + 64)
             .unwrap();
         let their_qpn = pair.cms[1].ud_endpoint(request.id).unwrap().qp.qpn();
         pair.cms[1]
@@ -74,7 +74,7 @@ fn a_service_is_found_and_answers() {
             (there.ud.qp_num, there.ud.qkey),
             (their_qpn.number(), UDP_QKEY)
         );
-        // The service hears no more of it.
+        // The service gets no more of it.
         assert!(pair.event_within(1, SECOND).is_none());
 
         let ah = pair.cms[0].device().create_ah(&there.ud.ah_attr).unwrap();
@@ -107,11 +107,11 @@ fn a_service_is_found_and_answers() {
         assert!(got.flags.contains(WcFlags::GRH | WcFlags::WITH_IMM));
         assert_eq!(got.imm_data, our_qpn.number());
         let mut bytes = [0; GRH + 11];
-        room.copy_out(0, &mut bytes).unwrap();
+        buffer.copy_out(0, &mut bytes).unwrap();
         assert_eq!(&bytes[GRH..], b"hello there");
 
         let mut grh = [0; GRH];
-        room.copy_out(0, &mut grh).unwrap();
+        buffer.copy_out(0, &mut grh).unwrap();
         let back: AhAttr = pair.cms[1].ah_attr_from_wc(&got, &grh).unwrap();
         assert_eq!(back.dgid.0, mapped(ip(0)));
         assert_eq!(Ok(back.dmac), pair.cms[0].device().mac());
@@ -185,7 +185,7 @@ fn the_way_back_needs_a_header() {
     let way = pair.cms[1].ah_attr_from_wc(&wc, &v4).unwrap();
     assert_eq!(way.dgid.0, mapped(ip(0)));
     assert_eq!(pair.cms[1].ah_attr_from_wc(&wc, &[0; GRH]), none);
-    // A check sum that is wrong makes it an IPv6 header, between addresses that are nobody's.
+    // A check sum that is wrong makes it an IPv6 header, between unassigned addresses.
     v4[30] ^= 1;
     assert!(pair.cms[1].ah_attr_from_wc(&wc, &v4).is_err());
     let mut v6 = [0; GRH];
@@ -196,7 +196,8 @@ fn the_way_back_needs_a_header() {
     assert_eq!(way.dgid.0, mapped(ip(0)));
 }
 
-/// A service that refuses, one that nobody offers, and one whose backlog is full: `Unreachable` with the status, as Linux has it.
+/// A service that refuses, one that no listener offers, and one whose backlog is full: `Unreachable` with the status,
+/// as Linux has it.
 #[test]
 fn services_refuse() {
     let mut pair = Pair::new();
@@ -235,7 +236,7 @@ fn services_refuse() {
 
 /// Without an answer the question is repeated, and at last there is an error; destroying the id ends it before.
 #[test]
-fn nobody_answers() {
+fn a_question_without_an_answer_fails_in_time() {
     let mut pair = Pair::new();
     let ours = pair.resolved(PortSpace::Udp);
     let timers = bareverbs_cm::engine::Timers {
@@ -410,17 +411,17 @@ fn synchronous_endpoints() {
             cm.destroy_ep(refused).unwrap();
             let id = cm.get_request(listener).unwrap();
             assert_eq!(&cm.event(id).unwrap().unwrap().private_data()[..4], b"ping");
-            let room = cm.reg_msgs(id, 64).unwrap();
-            cm.post_recv(id, 1, &room, 0, 64).unwrap();
+            let buffer = cm.reg_msgs(id, 64).unwrap();
+            cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
             cm.accept(id, None).unwrap();
             assert!(cm.event(id).unwrap().is_none());
             let got = cm.get_recv_comp(id).unwrap();
             let mut grh = [0; GRH];
-            room.copy_out(0, &mut grh).unwrap();
+            buffer.copy_out(0, &mut grh).unwrap();
             let back = cm.ah_attr_from_wc(&got, &grh).unwrap();
             let ah = cm.device().create_ah(&back).unwrap();
             let (len, from) = (got.byte_len as usize - GRH, got.src_qp.number());
-            let echo = room.slice(GRH..GRH + len).unwrap();
+            let echo = buffer.slice(GRH..GRH + len).unwrap();
             cm.post_ud_send(id, 2, echo, SendFlags::SIGNALED, &ah, from)
                 .unwrap();
             assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
@@ -438,10 +439,10 @@ fn synchronous_endpoints() {
         cm.destroy_ep(id).unwrap();
 
         let id = cm.create_ep(&info, None, Some(&mut qp())).unwrap();
-        let room = cm.reg_msgs(id, 64).unwrap();
+        let buffer = cm.reg_msgs(id, 64).unwrap();
         let out = cm.reg_msgs(id, 5).unwrap();
         out.copy_in(0, b"hello").unwrap();
-        cm.post_recv(id, 1, &room, 0, 64).unwrap();
+        cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
         cm.connect(id, Some(&data(b"ping"))).unwrap();
         let there = cm.event(id).unwrap().unwrap();
         assert_eq!(there.event, EventType::Established);
@@ -452,7 +453,7 @@ fn synchronous_endpoints() {
         assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
         assert_eq!(cm.get_recv_comp(id).unwrap().byte_len as usize, GRH + 5);
         let mut bytes = [0; 5];
-        room.copy_out(GRH, &mut bytes).unwrap();
+        buffer.copy_out(GRH, &mut bytes).unwrap();
         assert_eq!(&bytes, b"hello");
         server.join().unwrap();
         cm.destroy_ep(id).unwrap();

@@ -40,7 +40,7 @@ fn options_go_both_ways() {
     pair.expect(0, EventType::ConnectResponse);
     assert_eq!(pair.cms[0].get_remote_ece(ours), Ok(THEIRS));
 
-    // A service's answer has room for them, a question has not.
+    // A SIDR_REP has fields for them, a SIDR_REQ has not.
     pair.listener_of(PortSpace::Udp, 2);
     let (ours, theirs) = ask(&mut pair, PortSpace::Udp, OURS);
     assert_eq!(pair.cms[1].get_remote_ece(theirs), Ok(Ece::NONE));

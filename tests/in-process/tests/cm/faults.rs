@@ -107,7 +107,7 @@ fn converse(
                         });
                         match accepted {
                             Ok(()) => theirs = Some(event.id),
-                            // The connecting side will hear of it.
+                            // The connecting side will be notified.
                             Err(_) => cm.reject(event.id, b"sorry")?,
                         }
                     }
@@ -153,7 +153,7 @@ fn converse(
 }
 
 /// Both devices from reset to the end. `before` runs when the devices are up.
-fn whole_life(
+fn run_connection(
     world: &World,
     seed: u64,
     limit: Duration,
@@ -257,7 +257,7 @@ fn world() -> World {
 #[test]
 fn every_command_of_connection_set_up_may_go_wrong() {
     let clean = world();
-    let (outcome, used, _) = whole_life(&clean, 1, 60 * SECOND, |_| {}, || {});
+    let (outcome, used, _) = run_connection(&clean, 1, 60 * SECOND, |_| {}, || {});
     outcome.expect("a connection");
     assert_nothing_held(&clean, "nothing wrong");
     println!("commands for QP1 and one connection: {used:?}");
@@ -273,14 +273,14 @@ fn every_command_of_connection_set_up_may_go_wrong() {
         CommandFault::Delay(20 * MS),
     ];
     // The last ones of each side take down what the first ones set up: two QPs to ERR, to RESET and destroyed, four CQs,
-    // two keys and the PD. Their failure reaches nobody but the log.
+    // two keys and the PD. Their failure is only logged.
     let teardown = 13;
     for (node, &used) in used.iter().enumerate() {
         for nth in 0..used as u32 {
             for fault in faults {
                 let what = format!("command {nth} of node {node}, {fault:?}");
                 let world = world();
-                let (outcome, ..) = whole_life(
+                let (outcome, ..) = run_connection(
                     &world,
                     1,
                     60 * SECOND,
@@ -325,7 +325,7 @@ fn bad_links() {
             reorder: 100,
             ..Rates::default()
         };
-        let (outcome, ..) = whole_life(
+        let (outcome, ..) = run_connection(
             &world,
             seed,
             200 * SECOND,
@@ -345,13 +345,13 @@ fn bad_links() {
     assert!(connected >= 198, "only {connected} of 200");
 }
 
-/// A device that is pulled out, at each turn of a connection's life: the error is typed, and comes at once on the side that
+/// A device that is pulled out, at each turn of a connection: the error is typed, and comes at once on the side that
 /// lost its device. What the device held is given up without waiting for it.
 #[test]
 fn a_device_may_vanish_at_any_time() {
     let clean = world();
     let mut turns = 0;
-    whole_life(&clean, 1, 60 * SECOND, |_| {}, || turns += 1)
+    run_connection(&clean, 1, 60 * SECOND, |_| {}, || turns += 1)
         .0
         .expect("a connection");
     assert!(turns > 10);
@@ -367,9 +367,9 @@ fn a_device_may_vanish_at_any_time() {
                 }
                 now += 1;
             };
-            let (outcome, _, quarantined) = whole_life(&world, 1, 60 * SECOND, |_| {}, tick);
+            let (outcome, _, quarantined) = run_connection(&world, 1, 60 * SECOND, |_| {}, tick);
             match outcome {
-                // The side that lost its device, or the other one whose data is not acknowledged any more.
+                // The side that lost its device, or its peer, whose data is not acknowledged any more.
                 Err(error) => {
                     assert!(
                         [errno::EIO, errno::ETIMEDOUT].contains(&error.errno()),
@@ -377,7 +377,7 @@ fn a_device_may_vanish_at_any_time() {
                     );
                     assert_ne!(error, RdmaError::TimedOut, "{what}: stuck");
                 }
-                // The conversation was over before anybody looked.
+                // The connection was over before the loss was detected.
                 Ok(()) => unnoticed += 1,
             }
             for (node, quarantined) in quarantined.into_iter().enumerate() {

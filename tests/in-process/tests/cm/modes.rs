@@ -81,7 +81,7 @@ fn synchronous_endpoints() {
             // Again is no error: it is disconnected.
             cm.disconnect(id).unwrap();
             cm.destroy_ep(id).unwrap();
-            // Nobody is there any more.
+            // The peer is gone.
             let until = cm.now() + 200 * MS;
             while cm.now() < until {
                 cm.poll(cm.now()).unwrap();
@@ -326,7 +326,7 @@ fn calls_in_the_wrong_state_are_einval() {
         cm.create_qp(second, None, &mut qp()),
         Err(RdmaError::QpExists)
     );
-    // Without somebody there.
+    // Without a peer.
     let nowhere = SocketAddr::new(IpAddr::from([10, 0, 0, 99]), 1);
     assert_eq!(
         cm.resolve_addr(second, None, nowhere, SECOND),

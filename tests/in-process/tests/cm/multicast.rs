@@ -1,4 +1,4 @@
-//! Multicast groups of ids: who is in one hears what is sent there, and the resolver learns of it.
+//! Multicast groups of ids: members receive what is sent to the group, and the resolver is notified of memberships.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
@@ -15,10 +15,10 @@ use connectx_model::link::{Cable, Link};
 
 const GRH: usize = 40;
 
-/// Knows who is where, and writes down who is told of which group.
+/// Has the hosts' addresses, and records joins and leaves of groups.
 struct Watched {
     neighbours: Vec<(IpAddr, [u8; 6])>,
-    told: Vec<(bool, IpAddr)>,
+    reported: Vec<(bool, IpAddr)>,
 }
 
 impl Resolver for Watched {
@@ -33,12 +33,12 @@ impl Resolver for Watched {
         vlan: Option<u16>,
     ) -> Result<(), RdmaError> {
         assert_eq!(vlan, None);
-        self.told.push((true, group));
+        self.reported.push((true, group));
         Ok(())
     }
 
     fn leave_group(&mut self, _: Duration, group: IpAddr, _: Option<u16>) -> Result<(), RdmaError> {
-        self.told.push((false, group));
+        self.reported.push((false, group));
         Ok(())
     }
 }
@@ -122,10 +122,10 @@ impl<R: Resolver> Nodes<R> {
 
     /// Sends from node 0 as the event says. Whether it arrives at node 1.
     fn arrives(&mut self, from: CmId, there: &UdEvent, to: CmId) -> bool {
-        let room = self.cms[1].reg_msgs(to, GRH + 16).unwrap();
+        let buffer = self.cms[1].reg_msgs(to, GRH + 16).unwrap();
         let out = self.cms[0].reg_msgs(from, 5).unwrap();
         out.copy_in(0, b"hello").unwrap();
-        self.cms[1].post_recv(to, 3, &room, 0, GRH + 16).unwrap();
+        self.cms[1].post_recv(to, 3, &buffer, 0, GRH + 16).unwrap();
         let ah = self.cms[0].device().create_ah(&there.ah_attr).unwrap();
         self.cms[0]
             .post_ud_send(
@@ -147,14 +147,14 @@ impl<R: Resolver> Nodes<R> {
                     (WcStatus::Success, GRH + 5)
                 );
                 let mut bytes = [0; 5];
-                room.copy_out(GRH, &mut bytes).unwrap();
+                buffer.copy_out(GRH, &mut bytes).unwrap();
                 assert_eq!(&bytes, b"hello");
                 true
             }
             Err(error) => {
                 assert_eq!(error, RdmaError::TimedOut);
                 // Gone with the id, which its caller destroys next.
-                std::mem::forget(room);
+                std::mem::forget(buffer);
                 false
             }
         }
@@ -166,7 +166,7 @@ fn watched() -> Nodes<Watched> {
         neighbours: [0, 1]
             .map(|node| (pair::ip(node), devices[node].mac().unwrap()))
             .to_vec(),
-        told: Vec::new(),
+        reported: Vec::new(),
     })
 }
 
@@ -183,7 +183,7 @@ fn full(context: u64) -> JoinMulticast {
 }
 
 #[test]
-fn members_hear_and_nobody_else() {
+fn only_members_receive() {
     let mut nodes = watched();
     let member = nodes.bound(1);
     let sender = nodes.bound(0);
@@ -202,10 +202,10 @@ fn members_hear_and_nobody_else() {
     let error = nodes.cms[1].leave_multicast(member, group()).unwrap_err();
     assert_eq!(error, RdmaError::NotJoined(group()));
     assert_eq!(error.errno(), errno::EADDRNOTAVAIL);
-    // Who only sends is nobody that a switch has to know.
-    assert_eq!(nodes.cms[0].resolver_mut().told, []);
+    // A sender that is no member is not reported to switches.
+    assert_eq!(nodes.cms[0].resolver_mut().reported, []);
     assert_eq!(
-        nodes.cms[1].resolver_mut().told,
+        nodes.cms[1].resolver_mut().reported,
         [(true, group()), (false, group())]
     );
     nodes.cms[0].destroy_id(sender).unwrap();
@@ -238,10 +238,10 @@ fn groups_end_with_their_ids() {
     nodes.cms[1].create_qp(id, None, &mut qp()).unwrap();
     nodes.cms[1].destroy_id(id).unwrap();
     assert_eq!(nodes.cms[1].ids_in_use(), 0);
-    let told = &nodes.cms[1].resolver_mut().told;
-    assert_eq!(told.iter().filter(|(join, _)| *join).count(), 4);
-    assert_eq!(told.iter().filter(|(join, _)| !*join).count(), 4);
-    // The room is there again, for others.
+    let reported = &nodes.cms[1].resolver_mut().reported;
+    assert_eq!(reported.iter().filter(|(join, _)| *join).count(), 4);
+    assert_eq!(reported.iter().filter(|(join, _)| !*join).count(), 4);
+    // The slots are free again.
     let id = nodes.bound(1);
     nodes.joined(1, id, &full(0));
 }
@@ -271,7 +271,7 @@ fn what_cannot_be_joined() {
     assert_eq!(errno_of(&mut nodes, connected, "239.0.0.9"), errno::EINVAL);
 }
 
-/// Managers that tell whoever listens on the cable themselves.
+/// Managers that send IGMP and MLD reports themselves.
 fn over_ethernet(
     link: impl Link + 'static,
 ) -> Nodes<NeighbourDiscovery<'static, 'static, ModelPlatform>> {
@@ -354,10 +354,10 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// What switches go by, byte for byte: a member reports itself twice, however many ids it is there with, and tells when the
-/// last of them leaves. Who only sends says nothing.
+/// The reports that switches evaluate, byte for byte: a member reports itself twice, however many ids have joined, and
+/// reports when the last of them leaves. A sender that is no member reports nothing.
 #[test]
-fn switches_are_told_by_igmp_and_mld() {
+fn groups_are_reported_by_igmp_and_mld() {
     for (group, own, reported, left) in [
         (
             group(),
@@ -380,10 +380,10 @@ fn switches_are_told_by_igmp_and_mld() {
              03 00 0000 ff150000000000000000000789010203",
         ),
     ] {
-        let (tell, seen) = mpsc::channel();
+        let (sender, seen) = mpsc::channel();
         let mut nodes = over_ethernet(Tracer::new(Cable::new(), move |_, from, frame: &[u8]| {
             if from == 1 {
-                let _ = tell.send(frame.to_vec());
+                let _ = sender.send(frame.to_vec());
             }
         }));
         let passed = |nodes: &mut Nodes<_>, time: Duration| -> Vec<Vec<u8>> {

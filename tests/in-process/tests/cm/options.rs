@@ -68,7 +68,7 @@ fn addresses_are_shared_by_those_who_say_so() {
     assert!(outcome.is_err());
     let (second, outcome) = bound(&[reuse], v4);
     outcome.unwrap();
-    // The IPv6 wildcard is a wildcard for IPv4 as well, unless it is told not to be.
+    // The IPv6 wildcard is a wildcard for IPv4 as well, unless that is disabled.
     let (_, outcome) = bound(&[], v6);
     assert!(outcome.is_err());
     let (third, outcome) = bound(&[IdOption::AfOnly(true)], v6);

@@ -23,7 +23,8 @@ pub(crate) fn address(node: usize, port: u16) -> SocketAddr {
     SocketAddr::new(ip(node), port)
 }
 
-/// A device of the world, with its addresses in the GID table. Leaked: the managers of these tests live as long as them.
+/// A device of the world, with its addresses in the GID table. Leaked: the managers of these tests need them until the
+/// end.
 pub(crate) fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
     let resources = Box::leak(Box::new(bareverbs_core::Resources::<32, 64, 2, 256>::new()));
     let config = bareverbs_core::Config::DEFAULT;

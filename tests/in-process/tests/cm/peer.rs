@@ -175,7 +175,7 @@ impl Bench {
         }
     }
 
-    fn hear(&mut self) -> Option<[u8; MAD_LEN]> {
+    fn receive(&mut self) -> Option<[u8; MAD_LEN]> {
         let index = self.recv_cq.poll().unwrap()?.wr_id();
         let at = 4096 + index as usize * 512;
         let mut mad = [0; MAD_LEN];
@@ -191,7 +191,7 @@ impl Bench {
         let mut mad = [0; MAD_LEN];
         req.emit(5, &mut mad).unwrap();
         self.say(&mad);
-        let answer = self.hear().expect("no answer");
+        let answer = self.receive().expect("no answer");
         let view = Mad::new(&answer).unwrap();
         assert_eq!(view.transaction_id(), 5);
         let rej = Rej::parse(&view).unwrap();
@@ -218,7 +218,7 @@ fn requests_that_make_no_sense() {
         edit(&mut bytes);
         bytes
     };
-    // T2: nobody listens there.
+    // T2: no listener there.
     assert_eq!(
         bench
             .refused(&Req {
@@ -231,11 +231,11 @@ fn requests_that_make_no_sense() {
     // T7: the header's destination is not ours.
     assert_eq!(bench.refused(&req(&edited(|bytes| bytes[35] = 99))).0, 28);
     // T7b: nor is the path's; the answer says what would be.
-    let stranger = Req {
+    let unknown = Req {
         primary_remote_gid: [9; 16],
         ..req(&good)
     };
-    assert_eq!(bench.refused(&stranger), (12, gid(1).0.to_vec()));
+    assert_eq!(bench.refused(&unknown), (12, gid(1).0.to_vec()));
     // T7c and T7d: versions of the header.
     assert_eq!(bench.refused(&req(&edited(|bytes| bytes[0] = 0x10))).0, 28);
     assert_eq!(bench.refused(&req(&edited(|bytes| bytes[1] = 0x50))).0, 28);
@@ -297,7 +297,7 @@ fn a_connection_by_hand() {
     );
     // T5: the application takes its time; the second REQ gets an MRA for 2^24 * 4.096 us.
     bench.say(&mad);
-    let answer = bench.hear().expect("an MRA");
+    let answer = bench.receive().expect("an MRA");
     let mra = Mra::parse(&Mad::new(&answer).unwrap()).unwrap();
     assert_eq!(
         (mra.message, mra.service_timeout, mra.remote_comm_id),
@@ -307,7 +307,7 @@ fn a_connection_by_hand() {
     bench.cm.create_qp(event.id, None, &mut init).unwrap();
     bench.cm.accept(event.id, None).unwrap();
     bench.run(MS);
-    let answer = bench.hear().expect("a REP");
+    let answer = bench.receive().expect("a REP");
     let rep = Rep::parse(&Mad::new(&answer).unwrap()).unwrap();
     assert_eq!(
         (
@@ -327,7 +327,7 @@ fn a_connection_by_hand() {
     // T3: unanswered, it comes again.
     bench.run(300 * MS);
     assert_eq!(
-        Mad::new(&bench.hear().expect("the REP again"))
+        Mad::new(&bench.receive().expect("the REP again"))
             .unwrap()
             .attribute(),
         Attribute::Rep
@@ -355,7 +355,7 @@ fn a_connection_by_hand() {
     };
     dreq.emit(6, &mut mad).unwrap();
     bench.say(&mad);
-    assert!(bench.hear().is_none());
+    assert!(bench.receive().is_none());
     Dreq {
         remote_qpn: qpn,
         ..dreq
@@ -364,7 +364,7 @@ fn a_connection_by_hand() {
     .unwrap();
     for _ in 0..2 {
         bench.say(&mad);
-        let answer = bench.hear().expect("a DREP");
+        let answer = bench.receive().expect("a DREP");
         let view = Mad::new(&answer).unwrap();
         assert_eq!(
             (view.attribute(), view.transaction_id()),
@@ -401,10 +401,10 @@ fn what_is_no_connection() {
     .emit(9, &mut mad)
     .unwrap();
     bench.say(&mad);
-    let answer = bench.hear().expect("a DREP");
+    let answer = bench.receive().expect("a DREP");
     let drep = Drep::parse(&Mad::new(&answer).unwrap()).unwrap();
     assert_eq!((drep.local_comm_id, drep.remote_comm_id), (2, 1));
-    // T9: a datagram service that nobody serves.
+    // T9: a datagram service without a listener.
     SidrReq {
         request_id: 4,
         service_id: 0x0111_0001,
@@ -413,23 +413,23 @@ fn what_is_no_connection() {
     .emit(9, &mut mad)
     .unwrap();
     bench.say(&mad);
-    let answer = bench.hear().expect("a SIDR_REP");
+    let answer = bench.receive().expect("a SIDR_REP");
     assert_eq!(
         SidrRep::parse(&Mad::new(&answer).unwrap()).unwrap().status,
         1
     );
-    // T10: another class version, and A11: an alternate path. Linux is silent; here both are told why not.
+    // T10: another class version, and A11: an alternate path. Linux is silent; here both get the reason.
     req(&[]).emit(9, &mut mad).unwrap();
     mad[2] = 1;
     bench.say(&mad);
-    let answer = bench.hear().expect("a REJ");
+    let answer = bench.receive().expect("a REJ");
     assert_eq!(Rej::parse(&Mad::new(&answer).unwrap()).unwrap().reason, 31);
     Lap::ZERO.emit(9, &mut mad).unwrap();
     bench.say(&mad);
-    let answer = bench.hear().expect("an APR");
+    let answer = bench.receive().expect("an APR");
     assert_eq!(Apr::parse(&Mad::new(&answer).unwrap()).unwrap().status, 1);
-    // Noise is nobody's business.
+    // Noise is ignored.
     bench.say(&[0xa5; MAD_LEN]);
-    assert!(bench.hear().is_none());
+    assert!(bench.receive().is_none());
     assert_eq!(bench.cm.stats().ignored, 2);
 }

@@ -1,5 +1,5 @@
 //! Random calls on two managers with a bad cable between them: nothing panics, no call blocks, and once every id is
-//! destroyed and the goodbyes are said, no connection is left.
+//! destroyed and the disconnects are answered, no connection is left.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -178,7 +178,7 @@ fn random_calls() {
                 }
             }
         }
-        // Requests that nobody fetched go with their listeners.
+        // Requests that were not fetched go with their listeners.
         for (cm, ids) in cms.iter_mut().zip(&ids) {
             for id in ids {
                 let _ = cm.destroy_id(*id);

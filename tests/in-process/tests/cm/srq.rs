@@ -37,7 +37,7 @@ fn connect(pair: &mut Pair, listener: CmId) -> (CmId, CmId) {
         ..qp()
     };
     pair.cms[1].create_qp(request.id, None, &mut init).unwrap();
-    // It has no receive queue of its own.
+    // It has no receive queue.
     assert_eq!((init.cap.max_recv_wr, init.cap.max_recv_sge), (0, 0));
     pair.cms[1].accept(request.id, None).unwrap();
     let established = pair.expect(0, EventType::Established);
@@ -127,7 +127,7 @@ fn an_id_with_a_queue_of_its_own() {
 
     let pd = Box::leak(Box::new(pair.cms[0].device().alloc_pd().unwrap()));
     pair.cms[0].create_srq(id, Some(pd), &mut sizes(4)).unwrap();
-    // Without a PD of its own the QP is created in that of the queue.
+    // Without a PD given, the QP is created in that of the queue.
     let mut init = qp();
     pair.cms[0].create_qp(id, None, &mut init).unwrap();
     assert_eq!(init.cap.max_recv_wr, 0);
@@ -236,8 +236,8 @@ fn endpoints_keep_queues_for_their_connections() {
         panic!("the listener keeps it");
     };
     pair.cms[1].destroy_ep(listener).unwrap();
-    again.destroy().expect("nobody uses it");
-    cq.destroy().expect("nobody uses it");
+    again.destroy().expect("unused");
+    cq.destroy().expect("unused");
     drop(pool);
     let mut command = bareverbs_core::firmware_cmds::domain::DeallocPdIn::new();
     command.set_pd(pd.pdn().number());

@@ -7,9 +7,9 @@ use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::{Cq, CqInit, WcStatus};
 use bareverbs_in_process::{ModelPlatform, World};
 
-/// Connects node 0 `connections` times, and starts it anew: nothing of it is left, except at node 1. What a QP of node 0 has
-/// for a number next is the first of the returned ones.
-fn reborn(stale_retries: u8, connections: usize) -> (Pair, CmId, Vec<u32>) {
+/// Connects node 0 `connections` times, and restarts it: nothing of it is left, except at node 1. The number of the
+/// next QP of node 0 is the first of the returned ones.
+fn restarted(stale_retries: u8, connections: usize) -> (Pair, CmId, Vec<u32>) {
     let mut pair = Pair::new();
     let listener = pair.listener();
     let mut numbers = vec![];
@@ -92,7 +92,7 @@ fn clean(mut pair: Pair, ours: CmId, theirs: CmId, listener: CmId) {
 #[test]
 fn another_qp_unseen() {
     for stale in 1..=4 {
-        let (mut pair, listener, numbers) = reborn(4, stale);
+        let (mut pair, listener, numbers) = restarted(4, stale);
         let ours = pair.client();
         assert_eq!(qpn(&mut pair, ours), numbers[0]);
         let cap = pair.cms[0].endpoint(ours).unwrap().qp.cap();
@@ -115,11 +115,11 @@ fn another_qp_unseen() {
     }
 }
 
-/// As often as the manager is told, and then the application hears what librdmacm would say.
+/// As many retries as configured, and then the application gets librdmacm's event.
 #[test]
 fn not_for_ever() {
     for retries in [0, 1, 2] {
-        let (mut pair, ..) = reborn(retries, 3);
+        let (mut pair, ..) = restarted(retries, 3);
         let ours = pair.client();
         pair.cms[0].connect(ours, None).unwrap();
         let event = pair.expect(0, EventType::Rejected);
@@ -130,10 +130,11 @@ fn not_for_ever() {
     }
 }
 
-/// Receives are posted, as most programs do before they connect: the application is told, and has one call for it.
+/// Receives are posted, as most programs do before they connect: the application gets an event, and has one call for
+/// it.
 #[test]
 fn another_qp_on_request() {
-    let (mut pair, listener, numbers) = reborn(4, 1);
+    let (mut pair, listener, numbers) = restarted(4, 1);
     let ours = pair.client();
     let buffer = pair.cms[0].reg_msgs(ours, 64).unwrap();
     pair.cms[0].post_recv(ours, 7, &buffer, 0, 64).unwrap();
@@ -150,9 +151,9 @@ fn another_qp_on_request() {
     assert_eq!((flushed.wr_id, flushed.status), (7, WcStatus::WrFlushErr));
 
     // Too much to ask: all is as it was, and may be asked again.
-    let mut greedy = qp();
-    greedy.cap.max_send_wr = u32::MAX;
-    pair.cms[0].renew_qp(ours, &mut greedy).unwrap_err();
+    let mut oversized = qp();
+    oversized.cap.max_send_wr = u32::MAX;
+    pair.cms[0].renew_qp(ours, &mut oversized).unwrap_err();
     assert_eq!(qpn(&mut pair, ours), numbers[0]);
 
     pair.cms[0].renew_qp(ours, &mut qp()).unwrap();
@@ -176,10 +177,10 @@ fn another_qp_on_request() {
     clean(pair, ours, theirs, listener);
 }
 
-/// CQs of the application's: it may tell its QPs by their numbers, and is told.
+/// CQs of the application's: it may identify its QPs by their numbers, so it gets the event.
 #[test]
 fn not_with_the_applications_queues() {
-    let (mut pair, _, numbers) = reborn(4, 1);
+    let (mut pair, _, numbers) = restarted(4, 1);
     let ours = pair.cms[0]
         .create_id(Some(pair.channels[0]), 5, PortSpace::Tcp)
         .unwrap();
@@ -207,9 +208,9 @@ fn not_with_the_applications_queues() {
     accept(&mut pair, theirs);
 }
 
-/// A manager that is dropped says so to the other ends: they need not wait, and none of its QPs is found stale later.
+/// A manager that is dropped notifies its peers: they need not wait, and none of its QPs is found stale later.
 #[test]
-fn a_manager_that_ends_says_goodbye() {
+fn a_manager_that_ends_disconnects() {
     // Connected: a DREQ. With a QP that was just destroyed, so that its DREQ waits in QP1 still, as well.
     for destroyed in [false, true] {
         let mut pair = Pair::new();
@@ -227,7 +228,7 @@ fn a_manager_that_ends_says_goodbye() {
         let event = next(&world, &mut second, channels[1]);
         assert_eq!((event.event, event.id), (EventType::Disconnected, theirs));
     }
-    // Asked, and not answered yet: a REJ for want of time.
+    // Asked, and not answered yet: a REJ with reason "timeout".
     let mut pair = Pair::new();
     pair.listener();
     let ours = pair.client();

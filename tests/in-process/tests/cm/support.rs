@@ -36,7 +36,7 @@ struct Frames {
     from_card: Vec<Vec<u8>>,
 }
 
-/// The wire of one card: whatever is at its other end, the test says it and hears it.
+/// The wire of one card: the test sends and receives at its other end.
 #[derive(Clone, Default)]
 pub(crate) struct Wire(Arc<Mutex<Frames>>);
 

@@ -48,7 +48,7 @@ fn client(pair: &mut Pair, port: u16) -> CmId {
     id
 }
 
-/// Connects an initiator; gives the target's id, and the SRQ's number as the private data told it.
+/// Connects an initiator; gives the target's id, and the SRQ's number from the private data.
 fn connect(pair: &mut Pair, client: CmId, listener: CmId) -> (CmId, Srqn) {
     pair.cms[0].connect(client, None).unwrap();
     let request = pair.expect(1, EventType::ConnectRequest);
@@ -64,8 +64,8 @@ fn connect(pair: &mut Pair, client: CmId, listener: CmId) -> (CmId, Srqn) {
     assert!(established.conn.srq);
     assert_ne!(established.conn.qp_num, 0);
     pair.expect(1, EventType::Established);
-    let told = established.private_data().first_chunk().unwrap();
-    (request.id, Srqn::from_low_bits(u32::from_be_bytes(*told)))
+    let number = established.private_data().first_chunk().unwrap();
+    (request.id, Srqn::from_low_bits(u32::from_be_bytes(*number)))
 }
 
 /// One message from an initiator to an SRQ.
@@ -104,7 +104,7 @@ fn initiators_reach_the_queues_of_listeners() {
                 let text = [slot as u8, number as u8, 3];
                 send(&mut pair, from, srqn, &text);
                 let end = pair.world.now() + SECOND;
-                // At the listener, whatever the connection.
+                // At the listener, for every connection.
                 let wc = pair.cms[1].get_recv_comp_until(to, end).unwrap();
                 let at = slot * 2 + number as u64;
                 assert_eq!((wc.wr_id, wc.status), (at, WcStatus::Success));
@@ -124,7 +124,7 @@ fn initiators_reach_the_queues_of_listeners() {
     pair.cms[0].destroy_ep(clients[1]).unwrap();
     pair.cms[1].destroy_ep(one).unwrap();
     drop((first_pool, second_pool));
-    // Who goes first does not matter: the domain is there as long as there is somebody in it.
+    // The order of destruction does not matter: the domain exists as long as an object uses it.
     pair.cms[1].destroy_srq(first).unwrap();
     assert_eq!(pair.cms[1].srq_handle(first).err(), Some(RdmaError::NoSrq));
     pair.cms[1].destroy_ep(first).unwrap();
@@ -203,7 +203,7 @@ fn given_domains_and_queues() {
     );
 }
 
-/// Who listens for one kind of connection refuses the other, and each call knows for which ids it is.
+/// A listener for one kind of connection refuses the other, and each call refuses ids of the wrong kind.
 #[test]
 fn kinds_do_not_mix() {
     let mut pair = Pair::new();
@@ -347,7 +347,7 @@ fn synchronous_endpoints() {
         assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
         cm.disconnect(id).unwrap();
         cm.destroy_ep(id).unwrap();
-        // Whatever the other end still has to say.
+        // The remaining events of the peer.
         while !server.is_finished() {
             cm.poll(cm.now()).unwrap();
         }

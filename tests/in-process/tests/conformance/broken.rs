@@ -73,7 +73,7 @@ pub(crate) enum Fault {
 
 /// Bytes of the model's memory that a leaking platform gives in all.
 const LEAST_MEMORY: usize = 4 << 20;
-/// Mappings that a leaking platform has room for.
+/// Mappings that a leaking platform can hold.
 const MOST_MAPPINGS: usize = 100;
 
 /// The same page of a file, at two places.
@@ -98,9 +98,9 @@ pub(crate) struct Broken {
     inner: ModelPlatform,
     fault: Fault,
     reads: Cell<u32>,
-    /// Time that was told last, and how often it was asked for.
-    told: Cell<(Duration, u32)>,
-    /// What is in use, as `inner` gave it, by the address that was told.
+    /// The time that was returned last, and how often it was read.
+    last_time: Cell<(Duration, u32)>,
+    /// What is in use, as `inner` gave it, by the address that was returned.
     given: RefCell<Vec<(u64, Dma)>>,
     ever: Cell<usize>,
     mapped: Cell<usize>,
@@ -114,7 +114,7 @@ impl Broken {
             inner,
             fault,
             reads: Cell::new(0),
-            told: Cell::new((Duration::ZERO, 0)),
+            last_time: Cell::new((Duration::ZERO, 0)),
             given: RefCell::new(Vec::new()),
             ever: Cell::new(0),
             mapped: Cell::new(0),
@@ -122,34 +122,36 @@ impl Broken {
         }
     }
 
-    /// What is told of memory that `inner` gave.
-    fn told(&self, real: &Dma, first: Option<&Dma>) -> Dma {
-        let mut told = Dma {
+    /// The memory that `inner` gave, with the fault applied.
+    fn altered(&self, real: &Dma, first: Option<&Dma>) -> Dma {
+        let mut altered = Dma {
             ptr: real.ptr,
             iova: real.iova,
             layout: real.layout,
         };
-        let (size, align) = (told.layout.size(), told.layout.align());
+        let (size, align) = (altered.layout.size(), altered.layout.align());
         match (self.fault, first) {
             (Fault::OtherLayout, _) => {
-                told.layout = Layout::from_size_align(size + 64, align).expect("a layout");
+                altered.layout = Layout::from_size_align(size + 64, align).expect("a layout");
             }
             // SAFETY: one byte is there behind the pointer, and the test ends when it sees the address.
-            (Fault::PointerUnaligned, _) => told.ptr = unsafe { told.ptr.add(1) },
-            (Fault::IovaUnaligned, _) => told.iova += 4,
-            (Fault::IovaUnalignedForLarge, _) if align > 4096 => told.iova += 4096,
-            (Fault::IovaWraps, _) if size == 131_072 => told.iova = u64::MAX << 16,
-            (Fault::SamePointer, Some(first)) if told.layout == first.layout => {
-                told.ptr = first.ptr
+            (Fault::PointerUnaligned, _) => altered.ptr = unsafe { altered.ptr.add(1) },
+            (Fault::IovaUnaligned, _) => altered.iova += 4,
+            (Fault::IovaUnalignedForLarge, _) if align > 4096 => altered.iova += 4096,
+            (Fault::IovaWraps, _) if size == 131_072 => altered.iova = u64::MAX << 16,
+            (Fault::SamePointer, Some(first)) if altered.layout == first.layout => {
+                altered.ptr = first.ptr
             }
-            (Fault::SameIova, Some(first)) if told.layout == first.layout => told.iova = first.iova,
+            (Fault::SameIova, Some(first)) if altered.layout == first.layout => {
+                altered.iova = first.iova
+            }
             (Fault::IovaOverlaps, Some(first)) if align == 4096 => {
-                told.iova = (first.iova & !4095) + 4096;
+                altered.iova = (first.iova & !4095) + 4096;
             }
-            (Fault::IovaElsewhere, _) => told.iova += 1 << 40,
+            (Fault::IovaElsewhere, _) => altered.iova += 1 << 40,
             _ => {}
         }
-        told
+        altered
     }
 }
 
@@ -221,9 +223,9 @@ unsafe impl Platform for Broken {
         self.ever.set(ever + size);
         let given = self.given.borrow();
         let first = given.first().map(|(_, dma)| dma);
-        let mut told = self.told(&real, first);
+        let mut altered = self.altered(&real, first);
         match self.fault {
-            // SAFETY: the memory is this long, and nobody's but this function's.
+            // SAFETY: the memory is this long, and used by this function only.
             Fault::Dirty => unsafe { real.ptr.add(size - 1).write(1) },
             // SAFETY: as above.
             Fault::DirtyAgain if ever > 2_000_000 => unsafe { real.ptr.write(1) },
@@ -232,24 +234,24 @@ unsafe impl Platform for Broken {
                 let pages = NonNull::slice_from_raw_parts(real.ptr, size);
                 // SAFETY: the memory is this long, and is never given back.
                 let mapping = unsafe { self.inner.dma_map(pages) }?;
-                told.iova = self.inner.page_iova(&mapping, 0);
+                altered.iova = self.inner.page_iova(&mapping, 0);
             }
             Fault::Aliased if (size, layout.align()) == (4096, 4096) => {
                 let of_this = given.iter().filter(|(_, dma)| dma.layout == layout);
                 if let Some(twin) = self.twins.get(of_this.count()) {
-                    told.ptr = NonNull::new(twin.as_mut_ptr()).expect("mapped memory");
+                    altered.ptr = NonNull::new(twin.as_mut_ptr()).expect("mapped memory");
                 }
             }
             _ => {}
         }
         drop(given);
-        self.given.borrow_mut().push((told.iova, real));
-        Ok(told)
+        self.given.borrow_mut().push((altered.iova, real));
+        Ok(altered)
     }
 
     unsafe fn dma_free(&self, dma: Dma) {
         let mut given = self.given.borrow_mut();
-        // The latest, where several were told to be at the same address.
+        // The latest, where several were returned with the same address.
         let Some(at) = given.iter().rposition(|(iova, _)| *iova == dma.iova) else {
             return;
         };
@@ -288,7 +290,7 @@ unsafe impl Platform for Broken {
                 real(mapping.pages - 1 - index)
             }
             Fault::PagesElsewhere => real(index) + (1 << 40),
-            // Right for whatever lies in a row for the device as well, which this never does.
+            // Right for memory that is contiguous for the device as well, which this never is.
             Fault::FirstPageOnly => real(0) + (index as u64) * 4096,
             _ => real(index),
         }
@@ -306,8 +308,8 @@ unsafe impl Platform for Broken {
 
     fn now(&self) -> Duration {
         let now = self.inner.now();
-        let (before, asked) = self.told.get();
-        self.told.set((now, asked + 1));
+        let (before, asked) = self.last_time.get();
+        self.last_time.set((now, asked + 1));
         match self.fault {
             Fault::ClockBack if asked % 1000 == 999 => {
                 before.saturating_sub(Duration::from_nanos(1))

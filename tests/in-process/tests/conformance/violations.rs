@@ -1,4 +1,4 @@
-//! Each requirement broken, one at a time: each is found, by an error of its own.
+//! Each requirement broken, one at a time: each is found, by its own error.
 
 use bareverbs_core::Resources;
 use bareverbs_core::conformance::{self, ConformanceError, Path, Requirement, Violation};

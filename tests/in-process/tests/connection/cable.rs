@@ -23,8 +23,8 @@ fn plug(world: &World, up: bool) {
     }
 }
 
-/// Waits until both drivers were told of their port's new state.
-fn told(nodes: &mut Nodes<'_, '_, '_>, up: bool) {
+/// Waits until both drivers were notified of their port's new state.
+fn await_port_state(nodes: &mut Nodes<'_, '_, '_>, up: bool) {
     for node in 0..2 {
         let device = nodes.cms[node].device();
         let wanted = if up {
@@ -46,13 +46,13 @@ fn a_connection_waits_for_the_cable() {
     let world = world(1);
     let ((), after) = with_nodes(&world, 1, Size::default(), |nodes| {
         plug(&world, false);
-        told(nodes, false);
+        await_port_state(nodes, false);
         let start = world.now();
         nodes.strike = Some((start + 3 * SECOND, Box::new(|world| plug(world, true))));
         converse(nodes, 0, 1, 1, "no cable yet").expect("a late conversation");
         let took = world.now() - start;
         assert!(took > 3 * SECOND && took < 10 * SECOND, "{took:?}");
-        told(nodes, true);
+        await_port_state(nodes, true);
     });
     assert_orderly(&world, &after, "no cable yet");
 }
@@ -70,7 +70,7 @@ fn a_cable_may_be_out_for_a_second_at_any_time() {
                 out,
                 Box::new(|world| {
                     plug(world, false);
-                    // Nobody is driven meanwhile, which is as bad as it gets.
+                    // No driver is polled meanwhile, which is the worst case.
                     world.advance(SECOND);
                     plug(world, true);
                 }),
@@ -91,7 +91,7 @@ fn a_cable_that_stays_out_ends_the_retries() {
         let ends = nodes.connect(0).expect("connected");
         nodes.exchange(&ends, 1).expect("exchanged");
         plug(&world, false);
-        told(nodes, false);
+        await_port_state(nodes, false);
         let start = world.now();
         let failure = nodes.exchange(&ends, 2).expect_err("no cable");
         assert!(
@@ -108,7 +108,7 @@ fn a_cable_that_stays_out_ends_the_retries() {
         let took = world.now() - start;
         assert!(took > 4 * SECOND && took < 5 * SECOND, "{took:?}");
         plug(&world, true);
-        told(nodes, true);
+        await_port_state(nodes, true);
         // The connection is still there for the CM: it is ended in order.
         nodes.cms[0].disconnect(ends[0].id).expect("asked");
         for node in 0..2 {

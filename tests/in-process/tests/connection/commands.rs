@@ -1,5 +1,5 @@
-//! Each firmware command of a connection's life going wrong, on either side: in setting it up, in the middle, and in taking
-//! it down.
+//! Each firmware command of a connection fails once, on either side: in setting it up, in the middle, and in taking it
+//! down.
 
 use crate::support::*;
 use bareverbs_cm::rdma::{EventType, RdmaError};
@@ -104,7 +104,7 @@ fn every_command_of_a_connection_may_go_wrong() {
                 assert!(struck, "{what}: it never came");
                 let harmless = matches!(fault, CommandFault::Delay(_) | CommandFault::LoseEvent);
                 if harmless || nth >= SET_UP {
-                    // What goes wrong in taking a connection down is nobody's business but the log's.
+                    // Errors while a connection is taken down are only logged.
                     outcome.unwrap_or_else(|failure| panic!("{what}: {failure}"));
                 } else {
                     let failure = outcome.expect_err(&what);
@@ -151,7 +151,8 @@ fn every_answer_may_be_garbage() {
                         conversation(Some((node, nth, fault)), &what);
                     assert!(struck, "{what}: it never came");
                     for closed in after.closed {
-                        // What the driver was not told of it cannot destroy, and the firmware may mind.
+                        // The driver cannot destroy an object whose creation was not reported, and the firmware may
+                        // refuse the teardown.
                         let clean = closed.err().is_none_or(|error| {
                             error.bytes_quarantined == 0
                                 && matches!(

@@ -1,5 +1,5 @@
-//! Work that fails on a connection: at the other end's door, for want of a receive, for want of room for completions. And all
-//! the work behind it, which comes back flushed.
+//! Work requests that fail on a connection: by the peer's memory keys, without a receive, with a full CQ. The requests
+//! behind them are flushed.
 
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ fn what_the_other_end_does_not_allow() {
             ours.post(nodes, 4, SendOp::Send, 0, 8).expect("posted");
             let [sends, _] = wait(nodes, ours, [1, 0]);
             assert_eq!(outcomes(&sends), [(4, WcStatus::WrFlushErr)], "{what}");
-            // The other end is in error as well, and is told why.
+            // The peer is in error as well, and gets the reason.
             let [_, receives] = wait(nodes, theirs, [0, 4]);
             let flushed: Vec<_> = (50..54).map(|id| (id, WcStatus::WrFlushErr)).collect();
             assert_eq!(outcomes(&receives), flushed, "{what}");
@@ -286,7 +286,7 @@ fn without_a_receive() {
 }
 
 #[test]
-fn a_cq_without_room() {
+fn a_full_cq() {
     let what = "overrun";
     let world = world(1);
     let ((), after) = with_nodes(&world, 1, Size::default(), |nodes| {
@@ -295,11 +295,11 @@ fn a_cq_without_room() {
             .device()
             .create_cq(CqInit::new(3))
             .expect("a CQ");
-        let room = cq.cqe();
+        let capacity = cq.cqe();
         let id = nodes.resolved(0).expect("a way");
         let mut init = init();
         init.send_cq = Some(&cq);
-        init.cap.max_send_wr = room + 3;
+        init.cap.max_send_wr = capacity + 3;
         nodes.cms[0].create_qp(id, None, &mut init).expect("a QP");
         nodes.cms[0].connect(id, None).expect("asked");
         let theirs = nodes.accept_bare(1).expect("accepted");
@@ -312,9 +312,9 @@ fn a_cq_without_room() {
                 .post_recv(theirs, 9, &memory, 0, 64)
                 .expect("posted");
         }
-        assert!(room < 8, "{room}");
+        assert!(capacity < 8, "{capacity}");
         // A ring of a power of two, one of which is not promised.
-        let ring = room + 1;
+        let ring = capacity + 1;
         for wr_id in 0..u64::from(ring) + 1 {
             nodes.cms[0]
                 .post_send_inline(id, wr_id, b"one too many", SendFlags::SIGNALED)

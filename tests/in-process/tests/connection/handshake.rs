@@ -8,7 +8,7 @@ use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{CmId, ConnParam, EventType, errno};
 use connectx_model::link::fault::Action;
 
-/// The first repetition of a message that nobody answered comes after this.
+/// The first repetition of an unanswered message comes after this.
 const EARLY: Duration = Duration::from_millis(256);
 /// When the first repetition may come: the manager moves it by up to a quarter.
 const EARLIEST: std::ops::Range<Duration> = Duration::from_millis(192)..Duration::from_millis(320);
@@ -201,7 +201,8 @@ fn a_lost_refusal_of_a_reply_is_repeated() {
     }
 }
 
-/// A message that never arrives: whoever waits for the answer gives up, neither early nor later than the timers say.
+/// A message that never arrives: the side that waits for the answer gives up, neither earlier nor later than its
+/// timers.
 #[test]
 fn a_message_that_is_always_lost() {
     use Attribute::{Drep, Dreq, Rep, Req};
@@ -228,9 +229,9 @@ fn a_message_that_is_always_lost() {
                             })
                             .expect(&what);
                         assert_eq!(event.status, -errno::ETIMEDOUT, "{what}");
-                        // The other end hears of it, or it does not; nobody keeps it alive.
-                        let told = nodes.take(server, EventType::Disconnected).is_some();
-                        assert_eq!(told, lost == Drep, "{what}");
+                        // The peer is notified or not; no keep-alive detects it.
+                        let notified = nodes.take(server, EventType::Disconnected).is_some();
+                        assert_eq!(notified, lost == Drep, "{what}");
                         Some(client)
                     }
                     Err(failure) => {

@@ -17,7 +17,7 @@ enum Loss {
     Vanish,
     /// Its firmware stops and says so.
     Health,
-    /// Somebody resets the function.
+    /// Another driver resets the function.
     Reset,
 }
 
@@ -124,7 +124,7 @@ fn lose(loss: Loss, node: usize, at: Duration) -> Option<Failure> {
             assert_eq!(at, node, "{what}: {error}");
             assert_eq!(error.errno(), errno::EIO, "{what}: {error}");
         }
-        // Or the other one, before the loss was noticed here: its packets are not acknowledged any more.
+        // Or the peer, before the loss was detected here: its packets are not acknowledged any more.
         Some(Failure::Completion { node: at, status }) => {
             assert_eq!((at, status), (1 - node, WcStatus::RetryExcErr), "{what}");
         }
@@ -134,8 +134,8 @@ fn lose(loss: Loss, node: usize, at: Duration) -> Option<Failure> {
     failure
 }
 
-/// The other node is clean; of the one that lost its device, the host keeps what a device might still write to, and knows
-/// how much it is.
+/// The other node is clean; of the one that lost its device, the host keeps what a device might still write to, and
+/// reports its size.
 fn check_memory(world: &World, after: &After, loss: Loss, node: usize, what: &str) {
     for at in 0..2 {
         assert_eq!(world.take_faults(at), [], "{what}, node {at}");
@@ -148,7 +148,7 @@ fn check_memory(world: &World, after: &After, loss: Loss, node: usize, what: &st
     if loss == Loss::Vanish {
         assert!(error.bytes_quarantined > 0, "{what}");
     } else {
-        // It still listens when it is told to keep still.
+        // It still obeys when its DMA is disabled.
         assert_eq!(error.bytes_quarantined, 0, "{what}");
     }
     let other = 1 - node;
@@ -203,7 +203,7 @@ fn a_function_may_be_reset_at_any_time() {
     at_any_time(Loss::Reset);
 }
 
-/// Nobody polls any more, so that taking things down is what finds out. It says so, and does not wait.
+/// The device is not polled any more, so the teardown detects the loss. It returns the error, and does not wait.
 #[test]
 fn a_device_may_be_lost_while_it_is_taken_down() {
     for loss in [Loss::Vanish, Loss::Health, Loss::Reset] {
@@ -232,7 +232,7 @@ fn a_device_may_be_lost_while_it_is_taken_down() {
                             spare.take();
                         }
                         1 => {
-                            // The QP cannot be moved, which only the log hears of; the farewell cannot be sent.
+                            // The QP cannot be moved, which is only logged; the DREQ cannot be sent.
                             let _ = nodes.cms[0].disconnect(id);
                         }
                         2 => {
@@ -266,7 +266,7 @@ fn a_device_may_be_lost_while_it_is_taken_down() {
     }
 }
 
-/// Both ends at once: nobody is left to be told.
+/// Both ends at once: no peer is left to be notified.
 #[test]
 fn both_devices_may_be_lost() {
     for losses in [

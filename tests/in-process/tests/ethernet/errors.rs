@@ -46,7 +46,7 @@ fn a_frame_that_cannot_be_read_stops_sending() {
     });
 }
 
-/// The receive queue's number, which nobody but its own commands has a use for.
+/// The receive queue's number, which only its own commands use.
 fn rqn(queue: &mut Queue<'_>) -> u32 {
     let shown = format!("{:?}", queue.receive_half());
     let digits = shown.split("rqn: 0x").nth(1).expect("a number");
@@ -158,7 +158,7 @@ fn creation_fails_at_each_step_and_leaves_nothing() {
             });
             match result {
                 Ok(queue) => {
-                    assert!(!struck, "command {nth} was refused and nobody noticed");
+                    assert!(!struck, "command {nth} was refused without an error");
                     queue.destroy().unwrap();
                     break;
                 }

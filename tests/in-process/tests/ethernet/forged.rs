@@ -17,11 +17,11 @@ use crate::support::{INIT, NONE, frame};
 /// Bytes of the completion queues of [`INIT`]: one more than eight, rounded up.
 const RING: usize = 16 * 64;
 
-/// Passes everything on, and remembers where memory of a completion queue's size lies.
+/// Passes everything on, and records the address of memory with a completion queue's size.
 struct Forger {
     inner: ModelPlatform,
     rings: Mutex<Vec<usize>>,
-    /// Doorbells are lost, so that the device makes no completions of its own.
+    /// Doorbells are lost, so that the device writes no completions itself.
     deaf: AtomicBool,
 }
 
@@ -131,7 +131,7 @@ fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64
         for (ring, qpn) in [(send_ring, numbers[0]), (receive_ring, numbers[1])] {
             let cqe = forge(seed, index, qpn, counter);
             let at = (ring + (index as usize & 15) * 64) as *mut [u8; 64];
-            // SAFETY: inside the ring, which lives as long as the queue, and which the driver does not read now.
+            // SAFETY: inside the ring, which exists as long as the queue, and which the driver does not read now.
             unsafe { at.write_volatile(cqe) };
         }
         let (send, receive) = queue.split();

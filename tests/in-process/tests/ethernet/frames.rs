@@ -183,7 +183,7 @@ fn the_device_fills_in_and_verifies_checksums() {
                 assert!(received.l4_ok());
             }
         }
-        // A frame without headers to speak of is nobody's mistake.
+        // A frame without complete headers is no error.
         send(&mut a, &lab.frame(0, 60, 3));
         lab.pause(crate::lab::MS);
         let received = b.receive_half().receive().unwrap().expect("a frame");

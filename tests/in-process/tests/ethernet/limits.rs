@@ -109,7 +109,7 @@ fn one_queue_at_a_time() {
 }
 
 #[test]
-fn a_device_without_room_for_completion_queues() {
+fn a_device_without_completion_queues_left() {
     let world = Builder::new()
         .function(Card::new(1))
         .function(Card::new(2))
@@ -117,15 +117,17 @@ fn a_device_without_room_for_completion_queues() {
     let mut resources = Box::new(Resources::<1, 1, 1, 256>::new());
     let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
     let pd = device.alloc_pd().unwrap();
-    let error = pd.create_ethernet_queue(&INIT).expect_err("no room");
+    let error = pd
+        .create_ethernet_queue(&INIT)
+        .expect_err("no completion queue left");
     assert!(matches!(error, EthernetError::Cq(_)), "{error}");
     drop(pd);
     device.close().expect("closed");
 }
 
-/// The device says how much of a frame has to be in the request itself; whatever it says, frames arrive whole.
+/// The device says how much of a frame has to be in the request itself; with every value, frames arrive whole.
 #[test]
-fn headers_go_inline_as_the_device_wants() {
+fn headers_go_inline_as_the_device_requires() {
     for (capability, mode, inline) in [
         (2, 3, 14),
         (0, 0, 18),

@@ -97,7 +97,7 @@ fn a_frame_in_hand_holds_one_buffer() {
             assert_eq!(take(&mut b), Some(lab.frame(0, 60, seed)));
         }
         lab.nothing(&mut b);
-        // One that is forgotten costs its buffer.
+        // A leaked one costs its buffer.
         send(&mut a, &lab.frame(0, 60, 9));
         lab.pause(MS);
         core::mem::forget(b.receive_half().receive().unwrap().expect("a frame"));
@@ -108,7 +108,7 @@ fn a_frame_in_hand_holds_one_buffer() {
     });
 }
 
-/// The cards' command of time stands still while nobody looks, so a device that is gone is one that never catches up.
+/// Time stands still without polling, so the device never catches up.
 #[test]
 fn a_full_send_queue_says_so() {
     let world = Builder::new()

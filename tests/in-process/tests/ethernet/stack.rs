@@ -38,7 +38,7 @@ impl Host {
         let mut interface = Interface::new(config, &mut phy, now(lab));
         interface.update_ip_addrs(|addresses| {
             let own = IpCidr::new(IpAddress::Ipv4(ADDRESSES[node]), 24);
-            addresses.push(own).expect("room");
+            addresses.push(own).expect("payload");
         });
         Self {
             interface,
@@ -78,7 +78,7 @@ fn ping() {
             .get_mut::<icmp::Socket<'_>>(handle)
             .bind(icmp::Endpoint::Ident(0x1234))
             .unwrap();
-        let mut nobody = SocketSet::new(&mut [][..]);
+        let mut no_sockets = SocketSet::new(&mut [][..]);
         let to = IpAddress::Ipv4(ADDRESSES[1]);
         for seq_no in 0..20_u16 {
             let data = crate::lab::pattern(1 + usize::from(seq_no) * 70, seq_no.into());
@@ -88,15 +88,15 @@ fn ping() {
                 data: &data,
             };
             let socket = sockets.get_mut::<icmp::Socket<'_>>(handle);
-            let room = socket.send(request.buffer_len(), to).unwrap();
+            let payload = socket.send(request.buffer_len(), to).unwrap();
             request.emit(
-                &mut Icmpv4Packet::new_unchecked(room),
+                &mut Icmpv4Packet::new_unchecked(payload),
                 &ChecksumCapabilities::default(),
             );
             let mut turns = 0;
             while !sockets.get_mut::<icmp::Socket<'_>>(handle).can_recv() {
                 hosts[0].poll(lab, &mut queues[0], &mut sockets);
-                hosts[1].poll(lab, &mut queues[1], &mut nobody);
+                hosts[1].poll(lab, &mut queues[1], &mut no_sockets);
                 lab.pause(MS);
                 turns += 1;
                 assert!(turns < 3000, "no answer to {seq_no}");

@@ -20,7 +20,7 @@ pub(crate) const INIT: EthernetInit = EthernetInit {
     comp_vector: 0,
 };
 
-/// A frame of `len` bytes that tells its seed.
+/// A frame of `len` bytes computed from a seed.
 pub(crate) fn frame(to: [u8; 6], from: [u8; 6], len: usize, seed: u64) -> Vec<u8> {
     let mut frame = [&to[..], &from, &TYPE].concat();
     frame.extend(pattern(len.saturating_sub(14), seed));

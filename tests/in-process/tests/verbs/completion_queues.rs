@@ -71,7 +71,7 @@ fn asking_again_before_the_event_was_seen_makes_no_other() {
         assert_eq!(events() - before, 1);
         lab.pause(MS);
         assert!(b.cq.take_event());
-        // It asks anew, and hears of what comes next; of what lies there it has heard.
+        // It arms again, and is notified of the next completion, not of those that were reported already.
         b.cq.arm(true);
         b.cq.arm(false);
         lab.pause(MS);
@@ -108,7 +108,7 @@ fn cq_overrun_is_reported() {
                     assert_eq!(completion.wr_id(), taken);
                     taken += 1;
                 }
-                Ok(None) => panic!("the CQ does not know that it was overrun"),
+                Ok(None) => panic!("the CQ does not report that it was overrun"),
                 Err(error) => break error,
             }
         };
@@ -161,10 +161,10 @@ fn resizing_under_traffic() {
     });
 }
 
-/// The completions of a QP's life before RESET are found in the queue itself. The counters that QUERY_CQ gives may lag
+/// The completions of a QP from before RESET are found in the queue itself. The counters that QUERY_CQ gives may lag
 /// behind what was written.
 #[test]
-fn completions_of_a_former_life_are_forgotten_whatever_the_counters_say() {
+fn completions_before_reset_are_dropped_with_lagging_counters() {
     lab_with(
         |mut card| {
             card.cq_counters_lag = true;
@@ -209,7 +209,7 @@ fn completions_of_a_former_life_are_forgotten_whatever_the_counters_say() {
 
 /// A resize moves completions on by one index, and with them those that a reset left to be dropped.
 #[test]
-fn completions_of_a_former_life_are_forgotten_through_a_resize() {
+fn completions_before_reset_are_dropped_by_a_resize() {
     lab_with(
         |card| card,
         |lab| {

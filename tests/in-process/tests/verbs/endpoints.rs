@@ -1,4 +1,4 @@
-//! Connections without a connection manager: each side tells the other one its endpoint.
+//! Connections without a connection manager: each side passes its endpoint to the other.
 
 use bareverbs_core::{
     AhError, Endpoint, ModifyError, QpAttr, QpAttrMask, QpState, QpType, Rc, Uc, WcOpcode,

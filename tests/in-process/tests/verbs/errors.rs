@@ -7,7 +7,7 @@ use connectx_model::link::fault::Action;
 
 use crate::lab::{ALL, CAP, End, MS, SIGNALED, SILENT, flushed, lab, ok};
 
-/// Nobody receives: with retries the request waits, without it fails, and the queue is flushed.
+/// No receive is posted: with retries the request waits, without it fails, and the queue is flushed.
 #[test]
 fn receiver_not_ready() {
     lab(|lab| {
@@ -36,7 +36,7 @@ fn receiver_not_ready() {
 }
 
 #[test]
-fn nobody_answers() {
+fn a_request_without_a_receive_fails() {
     lab(|lab| {
         let [mut a, b] = lab.pair_with::<Rc>(CAP, &|attr| (attr.timeout, attr.retry_cnt) = (8, 3));
         lab.world
@@ -220,7 +220,7 @@ fn the_state_after_a_failed_write_is_error_at_both_ends() {
         assert_eq!(lab.wait(&mut b.cq).status, WcStatus::WrFlushErr);
         assert_eq!([a.qp.state(), b.qp.state()], [QpState::Err; 2]);
         assert_eq!(a.qp.query().unwrap().attr.qp_state, QpState::Err);
-        // A new life begins without it.
+        // After a reset it is gone.
         let reset = QpAttr {
             qp_state: QpState::Reset,
             ..QpAttr::DEFAULT

@@ -1,4 +1,4 @@
-//! Two cards on one cable, with their drivers, for tests of verbs: whatever a test does, nothing may be left in the end.
+//! Two cards on one cable, with their drivers, for tests of verbs: after each test, nothing may be left.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) struct Side<'d> {
     pub(crate) mac: [u8; 6],
 }
 
-/// A QP with a CQ of its own and a buffer.
+/// A QP with its own CQ and a buffer.
 pub(crate) struct End<'d, T: QpType> {
     pub(crate) qp: Qp<'d, Seam, T>,
     pub(crate) cq: Cq<'d, Seam>,
@@ -249,7 +249,7 @@ impl<'d> Lab<'d> {
                 return None;
             }
             if !self.world.step() {
-                // Virtual time goes on only when somebody waits.
+                // Virtual time advances only while a thread waits.
                 self.world.advance(Duration::from_micros(20));
             }
         }
@@ -281,7 +281,7 @@ impl<T: QpType> End<'_, T> {
         self.qp
             .recv_queue()
             .post_list(&[RecvWr { wr_id, sges: &sges }])
-            .expect("room");
+            .expect("within the buffer");
     }
 
     pub(crate) fn fill(&self, offset: usize, len: usize, seed: u64) {
@@ -303,7 +303,7 @@ impl<T: QpType> End<'_, T> {
     }
 }
 
-/// Bytes that tell their place and their seed.
+/// Bytes computed from their offset and a seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| {

@@ -143,7 +143,7 @@ fn send_with_invalidate_closes_the_key() {
             "the key is closed"
         );
 
-        // A key that was not made for it stays open, and the sender hears of the refusal.
+        // A key that was not made for it stays open, and the sender gets the refusal.
         let [mut a, mut b] = lab.pair::<Rc>();
         let shut = pd.alloc_buffer(64, ALL).unwrap();
         b.receive(2, 0, 64);

@@ -264,7 +264,7 @@ fn source_ports_are_those_of_the_queue_pair() {
     }
 }
 
-/// A device with a key of its own for the end of a scatter list finds the end.
+/// A device with a reserved key for the end of a scatter list finds the end.
 #[test]
 fn scatter_lists_end_with_the_key_that_the_device_names() {
     for key in [None, Some(0x100), Some(0x1300)] {

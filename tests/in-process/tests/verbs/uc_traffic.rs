@@ -33,7 +33,7 @@ fn uc_sends_and_writes() {
             lab.pause(MS);
             b.assert_pattern(32_000, len, id);
         }
-        // What is lost is lost, and nobody hears of it.
+        // A lost message is not reported to either side.
         lab.world
             .with_wire(|wire| wire.rule(0, 1, Action::Drop, |_, _| true));
         b.receive(99, 0, 64);

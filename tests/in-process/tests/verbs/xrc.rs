@@ -331,17 +331,17 @@ fn domains_are_borders() {
             let mut t = target(lab);
             let elsewhere = lab.sides[1].device.open_xrcd().unwrap();
             let mut o = owner(lab, &t.domain, 7);
-            let stranger = owner(lab, &elsewhere, 7);
-            let neighbour = owner(lab, &t.domain, 7);
+            let other_domain = owner(lab, &elsewhere, 7);
+            let same_domain = owner(lab, &t.domain, 7);
             connect(lab, &mut a, &mut t);
             o.receive(1, 0, 64);
             let mut batch = a.qp.send_queue().batch();
-            let (srqn, strange) = (o.srq.srqn(), stranger.srq.srqn());
+            let (srqn, strange) = (o.srq.srqn(), other_domain.srq.srqn());
             match case {
                 0 => batch.send(1, SIGNALED, strange, Inline(b"hello")),
                 // The key of one process, under the name of another.
-                1 => batch.write(1, SIGNALED, srqn, neighbour.remote(0), Inline(b"hello")),
-                _ => batch.write(1, SIGNALED, srqn, stranger.remote(0), Inline(b"hello")),
+                1 => batch.write(1, SIGNALED, srqn, same_domain.remote(0), Inline(b"hello")),
+                _ => batch.write(1, SIGNALED, srqn, other_domain.remote(0), Inline(b"hello")),
             }
             .unwrap();
             batch.send(2, SIGNALED, srqn, Inline(b"hello")).unwrap();
@@ -363,13 +363,14 @@ fn domains_are_borders() {
                 .unwrap();
             arrived(lab.wait(&mut o.cq), 1, 5, &t);
             ok(lab.wait(&mut a.cq), 3, WcOpcode::Send);
-            drop((o, stranger, neighbour));
+            drop((o, other_domain, same_domain));
             elsewhere.close().map_err(|(_, error)| error).unwrap();
         });
     }
 }
 
-/// Whatever lies in a CQ of an SRQ that is gone is never taken for the next one's, and nothing goes under its users.
+/// Completions of a destroyed SRQ in a CQ are never taken for the next SRQ's, and no object is destroyed before its
+/// users.
 #[test]
 fn queues_go_in_order() {
     lab(|lab| {
@@ -409,7 +410,7 @@ fn queues_go_in_order() {
             assert!(cq.poll().unwrap().is_none(), "they went with it");
             assert_eq!(cq.garbage_completions(), 0);
         }
-        // Slots come back though nobody polls, once somebody asks for one.
+        // Slots are freed without polling, once a caller allocates one.
         for _ in 0..40 {
             drop(srq);
             srq = pd.create_xrc_srq(&t.domain, &cq, &mut sizes(7)).unwrap();
@@ -585,10 +586,10 @@ fn refusals() {
     });
 }
 
-/// Each command of the life of all these objects fails once: a typed error, and nothing is left but what the device keeps.
+/// Each command for all these objects fails once: a typed error, and nothing is left but what the device keeps.
 #[test]
 fn every_command_may_fail() {
-    let life = |lab: &Lab<'_>| -> Result<(), String> {
+    let create_and_destroy = |lab: &Lab<'_>| -> Result<(), String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let side = &lab.sides[0];
         let domain = side.device.open_xrcd().map_err(|e| text(&e))?;
@@ -621,7 +622,7 @@ fn every_command_may_fail() {
     let mut used = 0;
     lab(|lab| {
         let before = lab.sides[0].device.commands_executed();
-        life(lab).unwrap();
+        create_and_destroy(lab).unwrap();
         used = lab.sides[0].device.commands_executed() - before;
     });
     println!("{used} commands");
@@ -637,12 +638,12 @@ fn every_command_may_fail() {
                     },
                 ));
             });
-            // A refused command was not carried out. What a handle destroys is tried again when it is dropped; what nobody
-            // has a handle of stays with the device until it is closed.
-            refused += u32::from(life(lab).is_err());
+            // A refused command was not carried out. What a handle destroys is tried again when it is dropped; an
+            // object without a handle stays with the device until it is closed.
+            refused += u32::from(create_and_destroy(lab).is_err());
             lab.world
                 .with_model(0, |model| model.faults_mut().commands.clear());
-            life(lab).unwrap_or_else(|error| panic!("command {nth}: {error}"));
+            create_and_destroy(lab).unwrap_or_else(|error| panic!("command {nth}: {error}"));
         });
     }
     assert!(refused > 9, "{refused}");

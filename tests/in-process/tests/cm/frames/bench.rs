@@ -207,8 +207,8 @@ impl Bench {
         }
     }
 
-    /// What the card said since.
-    pub(crate) fn heard(&mut self) -> Vec<Packet> {
+    /// The packets that the card has sent since the last call.
+    pub(crate) fn sent(&mut self) -> Vec<Packet> {
         self.wire
             .take()
             .iter()

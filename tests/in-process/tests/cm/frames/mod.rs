@@ -17,14 +17,14 @@ const WRITE_ONLY: u8 = 0x0a;
 const SEQUENCE_ERROR: u8 = 0x60;
 const ACCESS_ERROR: u8 = 0x62;
 
-/// A REQ that is heard if only its frame is right.
+/// A REQ that is accepted if its frame is right.
 fn request(comm_id: u32) -> [u8; MAD_LEN] {
     let mut mad = [0; MAD_LEN];
     req(comm_id, &header()).emit(5, &mut mad).unwrap();
     mad
 }
 
-/// The frame goes nowhere: not to the application, nor an answer. The same one without the fault is heard.
+/// The frame is dropped: no event, no answer. The same one without the fault is accepted.
 fn ignored(fault: impl Fn(&mut Vec<u8>)) {
     let mut bench = Bench::new();
     let good = datagram(&request(1), &Datagram::default());
@@ -32,7 +32,7 @@ fn ignored(fault: impl Fn(&mut Vec<u8>)) {
     fault(&mut bad);
     assert_ne!(bad, good);
     bench.say(bad);
-    assert_eq!(bench.heard(), []);
+    assert_eq!(bench.sent(), []);
     assert_eq!(bench.event(), None);
     assert_eq!(bench.cm.stats().received, 0);
     bench.say(good);
@@ -56,7 +56,7 @@ fn a10_wrong_icrc() {
     ignored(|frame| frame[100] ^= 0x10);
 }
 
-/// A8: the default partition as a limited member (0x7fff) is heard, and answered.
+/// A8: the default partition as a limited member (0x7fff) is accepted, and answered.
 #[test]
 fn a8_limited_member_of_the_partition() {
     let limited = Datagram {
@@ -68,13 +68,13 @@ fn a8_limited_member_of_the_partition() {
     let request = bench.request();
     bench.cm.reject(request, b"").unwrap();
     bench.run();
-    let answers = bench.heard();
+    let answers = bench.sent();
     assert_eq!(answers.len(), 1);
     let mad = Mad::new(answers[0].mad()).unwrap();
     assert_eq!(mad.attribute(), Attribute::Rej);
 }
 
-/// A9: whatever the DETH calls the sender's QP, the answer goes to QP1.
+/// A9: the answer goes to QP1, not to the source QP of the DETH.
 #[test]
 fn a9_source_qp_is_not_one() {
     let odd = Datagram {
@@ -86,7 +86,7 @@ fn a9_source_qp_is_not_one() {
     let request = bench.request();
     bench.cm.reject(request, b"").unwrap();
     bench.run();
-    assert_eq!(bench.heard()[0].destination_qp, 1);
+    assert_eq!(bench.sent()[0].destination_qp, 1);
 }
 
 /// The card's end of a connection.
@@ -121,8 +121,8 @@ fn replied(bench: &mut Bench) -> Replied {
     bench.keep(buffer);
     bench.cm.accept(id, None).unwrap();
     bench.run();
-    let heard = bench.heard();
-    let rep = Rep::parse(&Mad::new(heard[0].mad()).unwrap()).unwrap();
+    let sent = bench.sent();
+    let rep = Rep::parse(&Mad::new(sent[0].mad()).unwrap()).unwrap();
     Replied {
         id,
         comm_id: rep.local_comm_id,
@@ -145,15 +145,15 @@ fn t1_a1_data_of_a_connection() {
     } = replied(&mut bench);
     let psn = |nth: u32| (first + nth) & 0xff_ffff;
     let send = |nth: u32| rc(SEND_ONLY, qp, psn(nth), b"abcd");
-    let ack = |heard: &[Packet]| {
-        let [one] = heard else { panic!("{heard:?}") };
+    let ack = |sent: &[Packet]| {
+        let [one] = sent else { panic!("{sent:?}") };
         assert_eq!(one.destination_qp, PEER_QP);
         (one.psn, one.syndrome())
     };
     let is_ack = |syndrome: u8| syndrome >> 5 == 0;
 
     bench.say(send(0));
-    let (acked, syndrome) = ack(&bench.heard());
+    let (acked, syndrome) = ack(&bench.sent());
     assert!(
         acked == psn(0) && is_ack(syndrome),
         "{acked:#x} {syndrome:#x}"
@@ -171,7 +171,7 @@ fn t1_a1_data_of_a_connection() {
 
     // A1e: a duplicate.
     bench.say(send(0));
-    let (acked, syndrome) = ack(&bench.heard());
+    let (acked, syndrome) = ack(&bench.sent());
     assert!(
         acked == psn(0) && is_ack(syndrome),
         "{acked:#x} {syndrome:#x}"
@@ -179,13 +179,13 @@ fn t1_a1_data_of_a_connection() {
 
     // A1c and A1d: a gap, and more of what comes after it.
     bench.say(send(3));
-    assert_eq!(ack(&bench.heard()), (psn(1), SEQUENCE_ERROR));
+    assert_eq!(ack(&bench.sent()), (psn(1), SEQUENCE_ERROR));
     for nth in [3, 4, 9] {
         bench.say(send(nth));
-        assert_eq!(bench.heard(), []);
+        assert_eq!(bench.sent(), []);
     }
     bench.say(send(1));
-    let (acked, syndrome) = ack(&bench.heard());
+    let (acked, syndrome) = ack(&bench.sent());
     assert!(
         acked == psn(1) && is_ack(syndrome),
         "{acked:#x} {syndrome:#x}"
@@ -196,17 +196,17 @@ fn t1_a1_data_of_a_connection() {
     }
     assert!(bench.cm.try_get_recv_comp(id).unwrap().is_none());
 
-    // A1g: memory that is nobody's.
+    // A1g: unregistered memory.
     let mut write = vec![0; 16];
     write[8..12].copy_from_slice(&0xdead_be00_u32.to_be_bytes());
     write[12..16].copy_from_slice(&4_u32.to_be_bytes());
     write.extend(b"evil");
     bench.say(rc(WRITE_ONLY, qp, psn(2), &write));
-    assert_eq!(ack(&bench.heard()), (psn(2), ACCESS_ERROR));
+    assert_eq!(ack(&bench.sent()), (psn(2), ACCESS_ERROR));
     let state = bench.cm.endpoint(id).unwrap().qp.query().unwrap();
     assert_eq!(state.attr.qp_state, QpState::Err);
     bench.say(send(2));
-    assert_eq!(bench.heard(), []);
+    assert_eq!(bench.sent(), []);
 
     Dreq {
         local_comm_id: 0xaaaa_000c,
@@ -217,8 +217,8 @@ fn t1_a1_data_of_a_connection() {
     .emit(7, &mut mad)
     .unwrap();
     bench.say(datagram(&mad, &Datagram::default()));
-    let heard = bench.heard();
-    let mad = Mad::new(heard[0].mad()).unwrap();
+    let sent = bench.sent();
+    let mad = Mad::new(sent[0].mad()).unwrap();
     assert_eq!(
         (mad.attribute(), mad.transaction_id()),
         (Attribute::Drep, 7)

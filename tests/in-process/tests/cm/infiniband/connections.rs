@@ -134,16 +134,16 @@ fn private_data_and_refusals() {
     assert_eq!(refused.status, 28);
     assert_eq!(&refused.private_data()[..9], b"not today");
 
-    let nobody = nodes.id(0, PortSpace::Tcp);
+    let unanswered = nodes.id(0, PortSpace::Tcp);
     let there = address(1, PORT + 1);
     nodes.cms[0]
-        .resolve_addr(nobody, None, there, SECOND)
+        .resolve_addr(unanswered, None, there, SECOND)
         .unwrap();
     nodes.expect(0, EventType::AddrResolved);
-    nodes.cms[0].resolve_route(nobody, SECOND).unwrap();
+    nodes.cms[0].resolve_route(unanswered, SECOND).unwrap();
     nodes.expect(0, EventType::RouteResolved);
-    nodes.cms[0].create_qp(nobody, None, &mut qp()).unwrap();
-    nodes.cms[0].connect(nobody, None).unwrap();
+    nodes.cms[0].create_qp(unanswered, None, &mut qp()).unwrap();
+    nodes.cms[0].connect(unanswered, None).unwrap();
     assert_eq!(nodes.expect(0, EventType::Rejected).status, 8);
 }
 
@@ -161,11 +161,11 @@ fn a_datagram_service_is_found_and_answers() {
     assert_eq!(there.qkey, UDP_QKEY);
 
     const GRH: usize = 40;
-    let room = nodes.cms[1].reg_msgs(theirs, GRH + 16).unwrap();
+    let buffer = nodes.cms[1].reg_msgs(theirs, GRH + 16).unwrap();
     let out = nodes.cms[0].reg_msgs(ours, 5).unwrap();
     out.copy_in(0, b"hello").unwrap();
     nodes.cms[1]
-        .post_recv(theirs, 3, &room, 0, GRH + 16)
+        .post_recv(theirs, 3, &buffer, 0, GRH + 16)
         .unwrap();
     let ah = nodes.cms[0].device().create_ah(&there.ah_attr).unwrap();
     nodes.cms[0]
@@ -181,11 +181,11 @@ fn a_datagram_service_is_found_and_answers() {
     let end = nodes.world.now() + SECOND;
     let got = nodes.cms[1].get_recv_comp_until(theirs, end).unwrap();
     let mut bytes = [0; 5];
-    room.copy_out(GRH, &mut bytes).unwrap();
+    buffer.copy_out(GRH, &mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
     // The way back needs no header here.
     let mut header = [0; GRH];
-    room.copy_out(0, &mut header).unwrap();
+    buffer.copy_out(0, &mut header).unwrap();
     let back = nodes.cms[1].ah_attr_from_wc(&got, &header).unwrap();
     assert_eq!((back.dlid, back.sl), (lid(0), 3));
     assert!(back.dgid.is_zero());
@@ -208,8 +208,8 @@ fn synchronous_endpoints() {
             cm.listen(listener, 0).unwrap();
             listening.wait();
             let id = cm.get_request(listener).unwrap();
-            let room = cm.reg_msgs(id, 16).unwrap();
-            cm.post_recv(id, 1, &room, 0, 16).unwrap();
+            let buffer = cm.reg_msgs(id, 16).unwrap();
+            cm.post_recv(id, 1, &buffer, 0, 16).unwrap();
             cm.accept(id, None).unwrap();
             assert_eq!(cm.get_recv_comp(id).unwrap().byte_len, 5);
             cm.disconnect(id).unwrap();
@@ -237,7 +237,7 @@ fn synchronous_endpoints() {
 
 /// What the application needs to do it by itself.
 #[test]
-fn external_qps_hear_of_lids() {
+fn external_qps_get_lids() {
     let mut nodes = Nodes::new(2);
     nodes.listener(1, PortSpace::Tcp);
     let ours = nodes.resolved(PortSpace::Tcp);

@@ -1,4 +1,4 @@
-//! Multicast groups: members hear, others do not, and subnet administration knows who is in.
+//! Multicast groups: only members receive, and subnet administration has the list of members.
 
 use std::net::IpAddr;
 
@@ -47,11 +47,11 @@ fn groups(nodes: &Nodes) -> Vec<Group> {
 
 /// Whether what node 0 sends arrives at another node.
 fn arrives(nodes: &mut Nodes, from: CmId, there: &UdEvent, (node, to): (usize, CmId)) -> bool {
-    let room = nodes.cms[node].reg_msgs(to, GRH + 16).unwrap();
+    let buffer = nodes.cms[node].reg_msgs(to, GRH + 16).unwrap();
     let out = nodes.cms[0].reg_msgs(from, 5).unwrap();
     out.copy_in(0, b"hello").unwrap();
     nodes.cms[node]
-        .post_recv(to, 3, &room, 0, GRH + 16)
+        .post_recv(to, 3, &buffer, 0, GRH + 16)
         .unwrap();
     let ah = nodes.cms[0].device().create_ah(&there.ah_attr).unwrap();
     nodes.cms[0]
@@ -72,13 +72,13 @@ fn arrives(nodes: &mut Nodes, from: CmId, there: &UdEvent, (node, to): (usize, C
     };
     assert_eq!(got.byte_len as usize, GRH + 5);
     let mut bytes = [0; 5];
-    room.copy_out(GRH, &mut bytes).unwrap();
+    buffer.copy_out(GRH, &mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
     true
 }
 
 #[test]
-fn members_hear_and_nobody_else() {
+fn only_members_receive() {
     let mut nodes = Nodes::new(3);
     let ids = [0, 1, 2].map(|node| bound(&mut nodes, node));
     let there = joined(&mut nodes, 0, ids[0], &full(group()));
@@ -90,7 +90,7 @@ fn members_hear_and_nobody_else() {
     assert_eq!(there.ah_attr.dgid.0, known[0].mgid);
     assert!(arrives(&mut nodes, ids[0], &there, (1, ids[1])));
     assert!(!arrives(&mut nodes, ids[0], &there, (2, ids[2])));
-    // Who leaves hears no more, and the group ends with its last member.
+    // A member that left receives no more, and the group ends with its last member.
     nodes.cms[1].leave_multicast(ids[1], group()).unwrap();
     assert!(nodes.event_within(1, 10 * MS).is_none());
     assert!(!arrives(&mut nodes, ids[0], &there, (1, ids[1])));
@@ -164,7 +164,7 @@ fn refused_lost_and_dead() {
     nodes.cms[0].join_multicast(id, group(), 1).unwrap();
     let event = nodes.expect(0, EventType::MulticastError);
     assert_eq!(event.status, -22);
-    // Nothing is left, and the next try is a new one, whatever gets lost of it.
+    // Nothing is left, and the next try is a new one, although messages of the first are lost.
     let lost = [Fault::QuestionLost, Fault::AnswerLost, Fault::Busy];
     nodes.subnet.with(|state| state.faults.extend(lost));
     joined(&mut nodes, 0, id, &full(group()));
@@ -209,7 +209,7 @@ fn a_synchronous_member() {
     }
 }
 
-/// A new subnet manager does not know of the old one's groups.
+/// A new subnet manager does not have the groups of the old one.
 #[test]
 fn groups_are_joined_again() {
     let mut nodes = Nodes::new(1);
@@ -221,7 +221,7 @@ fn groups_are_joined_again() {
     nodes.cms[0].handle_async_event(&AsyncEvent::ClientReregister { port: 1 });
     assert!(nodes.event_within(0, 100 * MS).is_none());
     assert_eq!(groups(&nodes)[0].members, [(gid(0).0, 1)]);
-    // The next one does not want it: the application hears of it.
+    // The next one refuses it: the application gets an event.
     nodes
         .subnet
         .with(|state| state.faults.push_back(Fault::Status(0x0700)));

@@ -3,6 +3,6 @@
 mod support;
 
 mod connections;
+mod failures;
 mod groups;
 mod paths;
-mod trouble;

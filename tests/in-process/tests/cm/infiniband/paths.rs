@@ -30,7 +30,7 @@ fn the_question_is_linux_question() {
     assert_eq!(mad.path_record().unwrap(), wanted);
 }
 
-/// Who wants the same asks together, and once; after a minute it is asked again.
+/// Ids with the same destination share one query; after a minute it is sent again.
 #[test]
 fn paths_are_remembered() {
     let mut nodes = Nodes::new(2);
@@ -53,7 +53,7 @@ fn paths_are_remembered() {
     assert_eq!(nodes.questions(), 2);
 }
 
-/// More who want different paths than there are slots for questions: they take turns.
+/// More ids with different destinations than there are slots for queries: they take turns.
 #[test]
 fn few_slots_are_enough() {
     let mut nodes = Nodes::with_resources::<1>(2);

@@ -133,7 +133,7 @@ impl Nodes {
         id
     }
 
-    /// An id of node 0 that knows the GID of node 1.
+    /// An id of node 0 with the GID of node 1 resolved.
     pub fn resolved(&mut self, port_space: PortSpace) -> CmId {
         let id = self.id(0, port_space);
         let there = SockaddrIb::new(gid(1), port_space, PORT);
@@ -171,7 +171,7 @@ impl Nodes {
         crate::pair::say(&self.world, &mut self.cms, from, to, text);
     }
 
-    /// What there is to know of the way from node 0 to node 1.
+    /// The path record from node 0 to node 1.
     pub fn path(&self) -> PathRecord {
         PathRecord {
             sgid: gid(0).0,

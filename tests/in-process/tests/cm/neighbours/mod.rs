@@ -174,7 +174,7 @@ impl Now for Driver {
 }
 
 #[test]
-fn strangers_find_each_other_and_connect() {
+fn hosts_resolve_each_other_and_connect() {
     for (own, peer, prefix, vlan) in [
         ("192.0.2.1", "192.0.2.2", 24, None),
         ("2001:db8::1", "2001:db8::2", 64, None),
@@ -212,9 +212,9 @@ fn strangers_find_each_other_and_connect() {
     }
 }
 
-/// The peer remembers us from before, so that it does not ask who we are; we have to ask who it is before we can answer.
+/// The peer still has our address, so that it does not resolve it; we have to resolve the peer's before we can answer.
 #[test]
-fn a_stranger_that_knows_us_need_not_ask_twice() {
+fn a_host_that_knows_our_address_does_not_ask() {
     let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
     pair.connect("192.0.2.2");
     pair.cms[1]
@@ -236,15 +236,15 @@ fn a_stranger_that_knows_us_need_not_ask_twice() {
 }
 
 #[test]
-fn nobody_at_the_address_is_an_error_in_time() {
+fn an_absent_host_is_an_error_in_time() {
     let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[]]);
     let ours = pair.cms[0]
         .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
         .unwrap();
     let start = pair.cms[0].now();
-    let nobody = SocketAddr::new(ip("192.0.2.77"), PORT);
+    let absent = SocketAddr::new(ip("192.0.2.77"), PORT);
     pair.cms[0]
-        .resolve_addr(ours, None, nobody, 20 * SECOND)
+        .resolve_addr(ours, None, absent, 20 * SECOND)
         .unwrap();
     let event = pair.next(0, 30 * SECOND).expect("an event");
     assert_eq!(event.event, EventType::AddrError);
@@ -254,9 +254,9 @@ fn nobody_at_the_address_is_an_error_in_time() {
 
     // Asked for with less time than the questions take.
     let start = pair.cms[0].now();
-    let nobody = SocketAddr::new(ip("192.0.2.78"), PORT);
+    let absent = SocketAddr::new(ip("192.0.2.78"), PORT);
     pair.cms[0]
-        .resolve_addr(ours, None, nobody, SECOND)
+        .resolve_addr(ours, None, absent, SECOND)
         .unwrap();
     let event = pair.next(0, 30 * SECOND).expect("an event");
     assert_eq!(
@@ -277,7 +277,7 @@ fn nobody_at_the_address_is_an_error_in_time() {
 fn a_peer_that_takes_another_port_is_an_address_change() {
     let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
     let [ours, _] = pair.connect("192.0.2.2");
-    // Somebody announces the peer's address from elsewhere.
+    // Another host announces the peer's address.
     let mac = pair.devices[0].mac().unwrap();
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 0x99, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
@@ -289,7 +289,7 @@ fn a_peer_that_takes_another_port_is_an_address_change() {
     pair.world.with_wire(|wire| wire.send(1, &frame, now));
     let event = pair.expect(0, EventType::AddrChange);
     assert_eq!(event.id, ours);
-    assert!(pair.next(0, SECOND).is_none(), "told once");
+    assert!(pair.next(0, SECOND).is_none(), "reported once");
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Stack {
         let mut interface = Interface::new(config, &mut port, now);
         interface.update_ip_addrs(|addresses| {
             let own = IpCidr::new(own.into(), 24);
-            addresses.push(own).expect("room");
+            addresses.push(own).expect("capacity");
         });
         let buffer = || tcp::SocketBuffer::new(vec![0_u8; 1 << 14].leak());
         let mut sockets = SocketSet::new(vec![smoltcp::iface::SocketStorage::EMPTY].leak());
@@ -64,7 +64,7 @@ impl Stack {
 }
 
 /// So many bytes over TCP, and messages over RDMA meanwhile, with an inbox of so many frames. How many messages, and how
-/// many frames found no room.
+/// many frames did not fit.
 fn both_at_once(length: usize, frames: usize) -> (u32, u64) {
     let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
     let mut stacks = [0, 1].map(|node| Stack::new(&mut pair.cms[node], OWN[node], frames));
@@ -131,7 +131,7 @@ fn tcp_beside_rdma() {
     assert_eq!(unread, 0);
 }
 
-/// What finds no room is lost, as on any cable, and TCP says it again.
+/// A frame that does not fit is lost, as on any cable, and TCP retransmits it.
 #[test]
 fn a_small_inbox_only_takes_longer() {
     let (messages, unread) = both_at_once(20_000, 4);

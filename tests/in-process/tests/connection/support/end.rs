@@ -10,7 +10,7 @@ use super::{Failure, Nodes, init};
 /// Bytes of a WRITE and a READ: three packets, the last one short.
 const BULK: usize = 9001;
 const MESSAGE: usize = 700;
-/// Where things lie in an end's memory.
+/// Offsets in an end's memory.
 const COUNTER: usize = 0;
 const TARGET: usize = 64;
 const SOURCE: usize = TARGET + BULK + 63;

@@ -208,8 +208,8 @@ pub(crate) fn with_nodes<R>(
     (result, After { closed })
 }
 
-/// Listen on one node, connect from the other, exchange, disconnect, forget. After a failure everything is taken down, and
-/// the other side's clean end is checked.
+/// Listen on one node, connect from the other, exchange, disconnect, free. After a failure everything is taken down,
+/// and the other side's clean end is checked.
 pub(crate) fn converse(
     nodes: &mut Nodes<'_, '_, '_>,
     client: usize,

@@ -36,7 +36,7 @@ pub(crate) struct Nodes<'w, 's, 'd> {
     pub(crate) channels: [ChannelId; 2],
     /// A node whose device is lost is not driven any more.
     pub(crate) dead: [Option<RdmaError>; 2],
-    /// What nobody has asked for yet.
+    /// Events that were not taken yet.
     pub(crate) events: Vec<(usize, CmEvent)>,
     /// Ids of connections, those of unanswered requests included.
     pub(crate) open: [Vec<CmId>; 2],
@@ -44,8 +44,8 @@ pub(crate) struct Nodes<'w, 's, 'd> {
     pub(crate) timers: Option<Timers>,
     /// What shall happen then.
     pub(crate) strike: Option<(Duration, Strike)>,
-    /// Ids that were told of their end.
-    pub(crate) told: Vec<(usize, CmId)>,
+    /// Ids that got an event about their end.
+    pub(crate) notified: Vec<(usize, CmId)>,
     pause: Duration,
 }
 
@@ -57,7 +57,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             channels,
             dead: [None; 2],
             events: Vec::new(),
-            told: Vec::new(),
+            notified: Vec::new(),
             timers: None,
             strike: None,
             open: [const { Vec::new() }; 2],
@@ -87,7 +87,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                     self.open[node].push(event.id);
                 }
                 if ends_connection(event.event) {
-                    self.told.push((node, event.id));
+                    self.notified.push((node, event.id));
                 }
                 self.events.push((node, event));
             }
@@ -131,7 +131,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
     }
 
     /// The first event, or dead device, that means the end of what is under way.
-    pub(crate) fn trouble(&self) -> Option<Failure> {
+    pub(crate) fn first_error(&self) -> Option<Failure> {
         for node in 0..2 {
             if let Some(error) = self.dead[node] {
                 return Some(Failure::Call { node, error });
@@ -158,7 +158,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             if let Some(event) = nodes.take(node, kind) {
                 return Ok(Some(event));
             }
-            nodes.trouble().map_or(Ok(None), Err)
+            nodes.first_error().map_or(Ok(None), Err)
         })
     }
 
@@ -174,7 +174,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
         id
     }
 
-    /// An id that knows its way to the other node, without a QP yet.
+    /// An id with a resolved route to the other node, without a QP yet.
     pub(crate) fn resolved(&mut self, node: usize) -> Result<CmId, Failure> {
         let failed = |error| Failure::Call { node, error };
         let channel = self.channels[node];
@@ -195,8 +195,8 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
         Ok(id)
     }
 
-    /// Ends what is left of both nodes' ids, the failing side first, and waits until the managers have forgotten all
-    /// connections. Checks that the other side hears of it.
+    /// Ends what is left of both nodes' ids, the failing side first, and waits until the managers have freed all
+    /// connections. Checks that the other side is notified.
     pub(crate) fn wind_down(&mut self, first: Option<usize>, what: &str) {
         let ids = self.open.each_mut().map(std::mem::take);
         let order = match first {
@@ -212,13 +212,13 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                 // The other end of one that was connecting or connected has to learn that it is over.
                 let involved = matches!(state, IdState::Connect);
                 if turn == 1 && involved && self.dead[node].is_none() {
-                    let told = self.until("the other side's end", PATIENCE / 2, |nodes| {
-                        let event = nodes.told.contains(&(node, id));
+                    let notified = self.until("the other side's end", PATIENCE / 2, |nodes| {
+                        let event = nodes.notified.contains(&(node, id));
                         Ok((event || nodes.work_failed(node, id)).then_some(()))
                     });
-                    // Nobody repeats a REJ, a device that is lost says nothing, and an established connection has no
-                    // keep-alive: then sending something finds out.
-                    if told.is_err() {
+                    // A REJ is not repeated, a lost device sends nothing, and an established connection has no
+                    // keep-alive: then a message detects it.
+                    if notified.is_err() {
                         self.find_out(node, id, what);
                     }
                 }
@@ -227,13 +227,13 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                 }
             }
         }
-        let forgotten = self.until("the managers to forget", PATIENCE, |nodes| {
+        let freed = self.until("the managers to free the connections", PATIENCE, |nodes| {
             let busy = (0..2)
                 .any(|node| nodes.dead[node].is_none() && nodes.cms[node].connections_in_use() > 0);
             Ok((!busy).then_some(()))
         });
         assert_eq!(
-            forgotten,
+            freed,
             Ok(()),
             "{what}: connections are left: {:?}",
             self.cms
@@ -355,7 +355,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             if left == [0; 2] {
                 return Ok(Some(()));
             }
-            nodes.trouble().map_or(Ok(None), Err)
+            nodes.first_error().map_or(Ok(None), Err)
         })?;
         for end in ends {
             end.check(&ends[1 - end.node], salt);
@@ -363,7 +363,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
         Ok(())
     }
 
-    /// `closer` disconnects; both ends hear of it and are destroyed.
+    /// `closer` disconnects; both ends are notified and destroyed.
     pub(crate) fn disconnect(&mut self, ends: [End<'d>; 2], closer: usize) -> Result<(), Failure> {
         let failed = |node| move |error| Failure::Call { node, error };
         let ids = ends.each_ref().map(|end| end.id);
@@ -384,7 +384,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             if over == [true; 2] {
                 return Ok(Some(()));
             }
-            nodes.trouble().map_or(Ok(None), Err)
+            nodes.first_error().map_or(Ok(None), Err)
         })?;
         let other = 1 - closer;
         self.cms[other]

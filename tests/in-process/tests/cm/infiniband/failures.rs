@@ -47,7 +47,7 @@ fn dead() {
     // At 0, 0.1, 0.3, 0.7, 1.5 s.
     assert_eq!(nodes.questions(), 5);
     assert_eq!(nodes.cms[0].state(id).unwrap(), IdState::AddrResolved);
-    // It comes back to life, and the same id goes on.
+    // It works again, and the same id goes on.
     nodes.subnet.with(|state| state.dead = false);
     nodes.cms[0].resolve_route(id, SECOND).unwrap();
     nodes.expect(0, EventType::RouteResolved);
@@ -104,7 +104,7 @@ fn refused() {
     assert_eq!(questions, 1);
     assert!(took < 50 * MS, "{took:?}");
 
-    // Nobody there has this GID.
+    // No port has this GID.
     let mut nodes = Nodes::new(2);
     let id = nodes.cms[0].create_id(None, 0, PortSpace::Tcp).unwrap();
     nodes.cms[0]
@@ -168,7 +168,7 @@ fn malformed() {
     }
 }
 
-/// Nobody else than subnet administration answers for it.
+/// Answers from other sources than subnet administration are ignored.
 #[test]
 fn answers_from_elsewhere_do_not_count() {
     let mut nodes = Nodes::new(2);

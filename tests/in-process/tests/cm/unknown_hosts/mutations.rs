@@ -1,5 +1,5 @@
-//! Lives of connections, from REQ to DREP, with something wrong in them: a field, a whole frame, or the order. Nothing may
-//! panic, be sent to a group, or stay behind.
+//! Connections from REQ to DREP with errors: in a field, in a whole frame, or in the order. The manager may not panic,
+//! send to a group, or leak.
 
 use std::net::SocketAddr;
 
@@ -9,10 +9,10 @@ use bareverbs_cm::rdma::*;
 use super::bench::*;
 
 const CASES: u64 = 2000;
-/// Between looks at what is left.
+/// Cases between two checks for leaks.
 const BATCH: u64 = 50;
 
-/// Says which seed it was when a test fails.
+/// Prints the seed when a test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -92,17 +92,17 @@ fn mutated(random: &mut Random, host: &Host, mut mad: [u8; MAD_LEN]) -> Vec<u8> 
     bytes
 }
 
-/// What the life of a connection is made of.
-struct Life {
+/// The peer's side of a connection.
+struct Connection {
     host: Host,
     comm_id: u32,
     qpn: u32,
-    /// The card's, once it has said.
+    /// The card's, once it has sent it.
     theirs: u32,
     their_qpn: u32,
 }
 
-impl Life {
+impl Connection {
     fn message(&self, random: &mut Random, nth: usize) -> [u8; MAD_LEN] {
         let (local_comm_id, remote_comm_id) = (self.comm_id, self.theirs);
         let mut mad = [0; MAD_LEN];
@@ -206,7 +206,7 @@ fn case(bench: &mut Bench, seed: u64, seen: &mut Seen) {
     let mut random = Random(seed);
     let number = seed as u32 % 4;
     let host = [Host::v4(number), Host::v6(number)][random.below(2)];
-    let mut life = Life {
+    let mut connection = Connection {
         host,
         comm_id: seed as u32 + 1,
         qpn: seed as u32 + 0x100,
@@ -218,7 +218,7 @@ fn case(bench: &mut Bench, seed: u64, seen: &mut Seen) {
     if active {
         let to = SocketAddr::new(host.ip, PORT);
         let id = bench.cm.create_id(Some(bench.channel), 0, PortSpace::Tcp);
-        let id = id.expect("room for an id");
+        let id = id.expect("a free id");
         ids.push(id);
         bench.cm.resolve_addr(id, None, to, SECOND).unwrap();
         bench
@@ -229,7 +229,7 @@ fn case(bench: &mut Bench, seed: u64, seen: &mut Seen) {
         bench.cm.create_qp(id, None, &mut init).unwrap();
         bench.cm.connect(id, None).unwrap();
         bench.run(MS / 2);
-        life.listen(bench);
+        connection.listen(bench);
     }
     // In order, with repetitions and what does not belong there.
     let script: &[usize] = if active { &[6, 2] } else { &[0, 1, 2, 3] };
@@ -239,16 +239,16 @@ fn case(bench: &mut Bench, seed: u64, seen: &mut Seen) {
             nths.push(random.below(7));
         }
         for nth in nths {
-            let mad = life.message(&mut random, nth);
-            let frame = mutated(&mut random, &life.host, mad);
+            let mad = connection.message(&mut random, nth);
+            let frame = mutated(&mut random, &connection.host, mad);
             if random.below(8) == 0 {
                 bench.put(frame.clone());
             }
             bench.say(frame);
-            life.listen(bench);
+            connection.listen(bench);
             events(bench, &mut random, &mut ids, seen);
             bench.run(MS / 4);
-            life.listen(bench);
+            connection.listen(bench);
             if random.below(16) == 0 {
                 bench.run(20 * MS);
             }
@@ -261,14 +261,14 @@ fn case(bench: &mut Bench, seed: u64, seen: &mut Seen) {
     bench.run(MS / 4);
     // The peer does not answer the last DREQ. The test answers for it, instead of waiting for all repetitions.
     for nth in [3, 4] {
-        let mad = life.message(&mut random, nth);
-        bench.say(life.host.datagram(&mad));
+        let mad = connection.message(&mut random, nth);
+        bench.say(connection.host.datagram(&mad));
     }
-    bench.heard();
+    bench.sent();
 }
 
 fn batch(first: u64, cases: u64, seen: &mut Seen) {
-    let mut bench = Bench::new(Room::default());
+    let mut bench = Bench::new(Capacity::default());
     for number in 0..4 {
         bench.say(Host::v4(number).asks());
         bench.say(Host::v6(number).asks());
@@ -281,7 +281,7 @@ fn batch(first: u64, cases: u64, seen: &mut Seen) {
         bench.world.advance(100 * MS);
         bench.cm.poll(bench.cm.now()).unwrap();
     }
-    bench.heard();
+    bench.sent();
     while bench.event().is_some() {}
     assert_eq!(
         (bench.cm.ids_in_use(), bench.cm.connections_in_use()),
@@ -292,7 +292,7 @@ fn batch(first: u64, cases: u64, seen: &mut Seen) {
 }
 
 #[test]
-fn lives_with_something_wrong_in_them() {
+fn connections_with_mutated_messages() {
     let mut seen = Seen::default();
     if let Ok(seed) = std::env::var("BAREVERBS_SEED") {
         return batch(seed.parse().expect("a number"), 1, &mut seen);
@@ -300,7 +300,7 @@ fn lives_with_something_wrong_in_them() {
     for first in (0..CASES).step_by(BATCH as usize) {
         batch(first, BATCH, &mut seen);
     }
-    // Most lives have to get somewhere, or nothing was tried.
+    // Most connections have to be established, or nothing was tested.
     let few = CASES as u32 / 8;
     assert!(seen.requests > 3 * few, "{}", seen.requests);
     assert!(seen.established > 2 * few, "{}", seen.established);

@@ -1,4 +1,4 @@
-//! Nothing comes: how often the sleeper wakes, and that it learns of the device's end.
+//! No completion comes: how often the waiter wakes, and that it detects the loss of the device.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn who_waits_for_nothing_wakes_for_the_devices_health_alone() {
 
 /// The firmware fails, and no interrupt says so: the next look at the health does.
 #[test]
-fn a_device_that_fails_wakes_whoever_waits() {
+fn a_device_that_fails_wakes_all_waiters() {
     let fatal = DeviceError::Fatal {
         syndrome: 8,
         extended: 0x77,
@@ -80,7 +80,7 @@ fn a_device_that_fails_wakes_whoever_waits() {
         assert!(lab.world.now() - begun <= SECOND + 20 * MS);
         assert_eq!(lab.device.next_deadline(), None);
         if what < 2 {
-            // Everybody is told, also those who did not wait.
+            // All are notified, also those that did not wait.
             let event = lab.cm.try_get_cm_event(channel).unwrap().unwrap();
             assert_eq!(event.event, EventType::DeviceRemoval);
         }

@@ -7,7 +7,7 @@ use bareverbs_cm::rdma::*;
 
 use super::bench::*;
 
-/// Answers what the application hears of: accepts each request, and gives up each connection that failed.
+/// Answers the application's events: accepts each request, and gives up each connection that failed.
 fn serve(bench: &mut Bench, established: &mut Vec<CmId>) {
     while let Some(event) = bench.event() {
         match event.event {
@@ -40,9 +40,9 @@ struct Outcome {
     tries: u32,
 }
 
-/// A flood of REQs, and among it eight hosts that want a connection each, one after the other.
+/// A flood of REQs, and among it eight hosts that request one connection each, one after the other.
 fn flood(sources: u32, response: u8) -> Outcome {
-    let mut bench = Bench::new(Room {
+    let mut bench = Bench::new(Capacity {
         ids: 101,
         neighbours: 128,
         gsi_depth: 512,
@@ -147,7 +147,7 @@ fn half_open_connections_keep_no_newcomer_out() {
 /// Without a flood: a request that no RTU follows is over after ten seconds, however long its peer said it would take.
 #[test]
 fn an_rtu_is_not_waited_for_for_minutes() {
-    let mut bench = Bench::new(Room::default());
+    let mut bench = Bench::new(Capacity::default());
     let host = Host::v4(0);
     bench.say(host.asks());
     let header = host.header();

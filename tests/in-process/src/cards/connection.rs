@@ -14,7 +14,7 @@ use bareverbs_core::{Access, Buffer, Gid, RKey, WcStatus};
 use super::card::{Card, ip};
 use super::draw::PairDraw;
 use super::pattern::pattern;
-use super::refusal::{Trouble, wrong};
+use super::refusal::{StepError, wrong};
 use crate::{ModelPlatform, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ struct End<'d> {
     remote: (u64, RKey),
 }
 
-struct Talk<'w, 's, 'd, R> {
+struct Session<'w, 's, 'd, R> {
     world: &'w World,
     cms: [Cm<'s, 'd, R>; 2],
     channels: [ChannelId; 2],
@@ -58,7 +58,7 @@ pub(super) fn roce(
     pair: &PairDraw,
     devices: [&Card<'_>; 2],
     macs: [[u8; 6]; 2],
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let neighbours = [0, 1].map(|card| (ip(card), macs[card]));
     let resolvers = [0, 1].map(|_| StaticNeighbours(&neighbours));
     let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT);
@@ -72,9 +72,9 @@ pub(super) fn infiniband(
     pair: &PairDraw,
     devices: [&Card<'_>; 2],
     gids: [Gid; 2],
-) -> Result<(), Trouble> {
-    let mut rooms = [0, 1].map(|_| SubnetResources::<2>::new());
-    let [first, second] = &mut rooms;
+) -> Result<(), StepError> {
+    let mut storages = [0, 1].map(|_| SubnetResources::<2>::new());
+    let [first, second] = &mut storages;
     let resolver = |card: u64, storage| {
         let config = sa::Config::new((pair.seed.wrapping_mul(2) + card) << 32);
         SubnetAdministration::new(config, storage)
@@ -85,16 +85,16 @@ pub(super) fn infiniband(
     run(world, pair, devices, resolvers, names)
 }
 
-/// Listen, connect, exchange, disconnect, forget. The names are those to listen at and to connect to.
+/// Listen, connect, exchange, disconnect, free. The names are those to listen at and to connect to.
 fn run<R: Resolver>(
     world: &World,
     pair: &PairDraw,
     devices: [&Card<'_>; 2],
     resolvers: [R; 2],
     names: [SockAddr; 2],
-) -> Result<(), Trouble> {
-    let mut rooms = [0, 1].map(|_| Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
-    let [first, second] = &mut rooms;
+) -> Result<(), StepError> {
+    let mut storages = [0, 1].map(|_| Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
+    let [first, second] = &mut storages;
     let manager = |card: usize, resolver, storage| {
         let config = rdma::Config {
             gsi_depth: 16,
@@ -112,7 +112,7 @@ fn run<R: Resolver>(
         first.create_event_channel()?,
         second.create_event_channel()?,
     ];
-    let mut talk = Talk {
+    let mut session = Session {
         world,
         cms,
         channels,
@@ -120,11 +120,11 @@ fn run<R: Resolver>(
         pause: SHORTEST,
     };
     let atomics = pair.cards.each_ref().map(|card| card.atomics);
-    talk.conversation(pair.client, names, atomics, pair.seed)
+    session.conversation(pair.client, names, atomics, pair.seed)
 }
 
-impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
-    fn turn(&mut self) -> Result<(), Trouble> {
+impl<'d, R: Resolver> Session<'_, '_, 'd, R> {
+    fn turn(&mut self) -> Result<(), StepError> {
         let before = self.events.len();
         for card in 0..2 {
             let cm = &mut self.cms[card];
@@ -145,8 +145,8 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
     fn until<T>(
         &mut self,
         what: &str,
-        mut done: impl FnMut(&mut Self) -> Result<Option<T>, Trouble>,
-    ) -> Result<T, Trouble> {
+        mut done: impl FnMut(&mut Self) -> Result<Option<T>, StepError>,
+    ) -> Result<T, StepError> {
         let end = self.world.now() + PATIENCE;
         self.pause = SHORTEST;
         loop {
@@ -161,12 +161,12 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
     }
 
     /// The next event of a card, which has to be this one.
-    fn expect(&mut self, card: usize, kind: EventType) -> Result<CmEvent, Trouble> {
-        self.until(kind.as_str(), |talk| {
-            let Some(at) = talk.events.iter().position(|(at, _)| *at == card) else {
+    fn expect(&mut self, card: usize, kind: EventType) -> Result<CmEvent, StepError> {
+        self.until(kind.as_str(), |session| {
+            let Some(at) = session.events.iter().position(|(at, _)| *at == card) else {
                 return Ok(None);
             };
-            let (_, event) = talk.events.remove(at);
+            let (_, event) = session.events.remove(at);
             if event.event != kind || event.status != 0 {
                 return wrong(format!("card {card}: {event:?} instead of {kind:?}"));
             }
@@ -174,7 +174,7 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
         })
     }
 
-    fn end(&mut self, card: usize, id: CmId, atomics: bool) -> Result<End<'d>, Trouble> {
+    fn end(&mut self, card: usize, id: CmId, atomics: bool) -> Result<End<'d>, StepError> {
         let mut init = QpInit {
             cap: QpCap {
                 max_send_wr: 4,
@@ -204,7 +204,7 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
         [any, address]: [SockAddr; 2],
         atomics: [bool; 2],
         seed: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StepError> {
         let server = 1 - client;
         let listener =
             self.cms[server].create_id(Some(self.channels[server]), 0, PortSpace::Tcp)?;
@@ -251,14 +251,14 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
             self.cms[card].destroy_id(id)?;
         }
         self.cms[server].destroy_id(listener)?;
-        self.until("the managers to forget", |talk| {
-            let busy = talk.cms.iter().any(|cm| cm.connections_in_use() > 0);
+        self.until("the managers to free the connections", |session| {
+            let busy = session.cms.iter().any(|cm| cm.connections_in_use() > 0);
             Ok((!busy).then_some(()))
         })
     }
 
     /// A WRITE, a READ and a SEND in both directions at once.
-    fn exchange(&mut self, ends: [&End<'d>; 2], seed: u64) -> Result<(), Trouble> {
+    fn exchange(&mut self, ends: [&End<'d>; 2], seed: u64) -> Result<(), StepError> {
         let salt = |card: usize, what: u64| seed << 4 ^ (card as u64) << 2 ^ what;
         for end in ends {
             let cm = &mut self.cms[end.card];
@@ -272,11 +272,11 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
             self.post(end, 2, SendOp::Send, OUTBOX, MESSAGE)?;
         }
         let mut found = [0, 0];
-        self.until("completions", |talk| {
+        self.until("completions", |session| {
             for end in ends {
-                found[end.card] += talk.reap(end)?;
+                found[end.card] += session.reap(end)?;
             }
-            if let Some((card, event)) = talk.events.first() {
+            if let Some((card, event)) = session.events.first() {
                 return wrong(format!("card {card}: {event:?}"));
             }
             Ok((found == [SENDS + 1; 2]).then_some(()))
@@ -298,7 +298,7 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
         op: SendOp<'_>,
         at: usize,
         len: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StepError> {
         let Some(sge) = end.memory.sge(at, len) else {
             return wrong("beyond the buffer");
         };
@@ -312,7 +312,7 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
         Ok(())
     }
 
-    fn reap(&mut self, end: &End<'d>) -> Result<u64, Trouble> {
+    fn reap(&mut self, end: &End<'d>) -> Result<u64, StepError> {
         let endpoint = self.cms[end.card].endpoint(end.id)?;
         let mut count = 0;
         for cq in [endpoint.send_cq, endpoint.recv_cq].into_iter().flatten() {
@@ -329,7 +329,7 @@ impl<'d, R: Resolver> Talk<'_, '_, 'd, R> {
 }
 
 impl End<'_> {
-    /// Where this end's memory is, for the other one.
+    /// Where this end's memory is, for the peer.
     fn card(&self) -> [u8; 12] {
         let mut card = [0; 12];
         card[..8].copy_from_slice(&self.memory.addr().to_be_bytes());
@@ -337,7 +337,7 @@ impl End<'_> {
         card
     }
 
-    fn learn(&mut self, said: &[u8]) -> Result<(), Trouble> {
+    fn learn(&mut self, said: &[u8]) -> Result<(), StepError> {
         let address = said.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         let key = said.get(8..).and_then(<[u8]>::first_chunk);
         let (Some(address), Some(key)) = (address, key) else {
@@ -354,12 +354,12 @@ impl End<'_> {
         }
     }
 
-    fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), Trouble> {
+    fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), StepError> {
         let put = self.memory.copy_in(offset, bytes);
         put.or_else(|error| wrong(format!("beyond the buffer: {error:?}")))
     }
 
-    fn holds(&self, what: &str, offset: usize, expected: &[u8]) -> Result<(), Trouble> {
+    fn holds(&self, what: &str, offset: usize, expected: &[u8]) -> Result<(), StepError> {
         let mut bytes = vec![0; expected.len()];
         let got = self.memory.copy_out(offset, &mut bytes);
         if got.is_err() || bytes != expected {

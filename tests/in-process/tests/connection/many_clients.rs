@@ -38,9 +38,9 @@ fn accept_all<'d>(nodes: &mut Nodes<'_, '_, 'd>, server: usize, guests: &mut Vec
     }
 }
 
-/// `count` clients ask at the same time, everyone says something, and then everyone hangs up at the same time: the asking
-/// side, the listening side, or both.
-fn crowd(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
+/// `count` clients connect at the same time, each sends a message, and then all disconnect at the same time: the
+/// connecting side, the listening side, or both.
+fn many_clients(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
     let size = Size {
         connections: count as usize,
         gsi_depth,
@@ -66,7 +66,7 @@ fn crowd(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
         let mut memory = Vec::new();
         let mut up = [0; 2];
         nodes
-            .until("everyone to be connected", PATIENCE, |nodes| {
+            .until("all to be connected", PATIENCE, |nodes| {
                 accept_all(nodes, 1, &mut memory);
                 for (node, up) in up.iter_mut().enumerate() {
                     while let Some(event) = nodes.take(node, EventType::Established) {
@@ -79,7 +79,7 @@ fn crowd(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
                         }
                     }
                 }
-                nodes.trouble().map_or(Ok(()), Err)?;
+                nodes.first_error().map_or(Ok(()), Err)?;
                 Ok((up == [count; 2]).then_some(()))
             })
             .unwrap_or_else(|failure| panic!("{what}: {failure}, {up:?} are up"));
@@ -93,7 +93,7 @@ fn crowd(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
         }
         let mut left: Vec<_> = memory.iter().collect();
         nodes
-            .until("everyone to be heard", PATIENCE, |nodes| {
+            .until("all messages", PATIENCE, |nodes| {
                 left.retain(|guest| {
                     let endpoint = nodes.cms[1].endpoint(guest.id).expect("a QP");
                     let cq = endpoint.recv_cq.expect("a CQ");
@@ -128,12 +128,12 @@ fn crowd(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
         let mut over = [0; 2];
         let mut rested = [0; 2];
         nodes
-            .until("everyone to be gone", PATIENCE, |nodes| {
+            .until("all to be disconnected", PATIENCE, |nodes| {
                 for node in 0..2 {
                     while let Some(event) = nodes.take(node, EventType::Disconnected) {
                         assert_eq!(event.status, 0, "{what}");
                         over[node] += 1;
-                        // Again is no error, and tells nobody.
+                        // Again is no error, and sends nothing.
                         nodes.cms[node].disconnect(event.id).expect("hung up");
                         nodes.cms[node].destroy_qp(event.id).expect("destroyed");
                     }
@@ -154,17 +154,17 @@ fn crowd(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
 
 #[test]
 fn a_hundred_and_fifty_at_once() {
-    crowd(150, 512, Rates::default(), "a crowd");
+    many_clients(150, 512, Rates::default(), "many clients");
 }
 
 /// QP1 has eight buffers for a burst of sixty requests: most of them are lost, and come again.
 #[test]
-fn a_crowd_at_a_narrow_door() {
-    crowd(60, 8, Rates::default(), "a narrow door");
+fn many_clients_and_a_small_receive_queue() {
+    many_clients(60, 8, Rates::default(), "a small receive queue");
 }
 
 #[test]
-fn a_crowd_on_a_bad_cable() {
+fn many_clients_on_a_bad_cable() {
     let rates = Rates {
         loss: 50,
         duplicate: 50,
@@ -172,7 +172,7 @@ fn a_crowd_on_a_bad_cable() {
         max_delay: MS,
         ..Rates::default()
     };
-    crowd(60, 128, rates, "a bad cable");
+    many_clients(60, 128, rates, "a bad cable");
 }
 
 fn asking(nodes: &mut Nodes<'_, '_, '_>, client: usize) -> CmId {
@@ -227,7 +227,7 @@ fn a_full_backlog() {
             .until("the others", SECOND, |nodes| {
                 accept_all(nodes, 1, &mut memory);
                 up.extend(nodes.take(0, EventType::Established).map(|event| event.id));
-                nodes.trouble().map_or(Ok(()), Err)?;
+                nodes.first_error().map_or(Ok(()), Err)?;
                 Ok((up.len() == 4).then_some(()))
             })
             .expect("connected");
@@ -241,7 +241,7 @@ fn a_full_backlog() {
     assert_orderly(&world, &after, what);
 }
 
-/// The server has no id left: the rest is refused, and told so; what is destroyed makes room again.
+/// The server has no id left: the rest is rejected, and gets the reason; destroyed ids can be used again.
 #[test]
 fn more_clients_than_the_server_has_ids() {
     let what = "no ids";
@@ -280,17 +280,18 @@ fn more_clients_than_the_server_has_ids() {
             .until("the others", SECOND, |nodes| {
                 accept_all(nodes, 1, &mut memory);
                 up += usize::from(nodes.take(0, EventType::Established).is_some());
-                nodes.trouble().map_or(Ok(()), Err)?;
+                nodes.first_error().map_or(Ok(()), Err)?;
                 Ok((up == 6).then_some(()))
             })
-            .expect("there is room again");
+            .expect("free ids again");
         memory.clear();
         finish(nodes, Some(0), 1, listener, what);
     });
     assert_orderly(&world, &after, what);
 }
 
-/// The listener is destroyed while requests wait for an answer: those that were fetched go on, nobody else hears of it late.
+/// The listener is destroyed while requests wait for an answer: those that were fetched go on, the others cause no late
+/// event.
 #[test]
 fn a_listener_that_goes_while_requests_wait() {
     let what = "gone";
@@ -324,7 +325,7 @@ fn a_listener_that_goes_while_requests_wait() {
     assert_orderly(&world, &after, what);
 }
 
-/// The request's id is destroyed without an answer, or its device's manager goes: the other end hears of it.
+/// The request's id is destroyed without an answer, or its device's manager goes: the peer is notified.
 #[test]
 fn a_request_that_is_dropped() {
     for accepted in [false, true] {
@@ -413,7 +414,7 @@ fn both_at_once() {
                         up[node] += 1;
                     }
                 }
-                nodes.trouble().map_or(Ok(()), Err)?;
+                nodes.first_error().map_or(Ok(()), Err)?;
                 Ok((up == [2; 2]).then_some(()))
             })
             .expect("two connections");
@@ -475,7 +476,7 @@ fn private_data_goes_round() {
     assert_orderly(&world, &after, what);
 }
 
-/// Slots, QPs, CQs and keys come back: many more connections than there is room for, one after the other.
+/// Slots, QPs, CQs and keys come back: many more connections than there are slots, one after the other.
 #[test]
 fn one_after_the_other() {
     let what = "again and again";

@@ -1,4 +1,4 @@
-//! The life of two drawn cards, from reset to the last page.
+//! Two drawn cards, from reset to the return of the last page.
 
 use bareverbs_core::{
     CqSlot, Device, DeviceSlot, Gid, GidEntry, PageChunk, QpSlot, RoceVersion, SrqSlot, Storage,
@@ -7,17 +7,17 @@ use connectx_model::Objects;
 
 use super::card::{Card, ip};
 use super::draw::{CardDraw, PairDraw};
-use super::refusal::{Refusal, Trouble};
+use super::refusal::{Refusal, StepError};
 use super::report::Report;
-use super::{commands, selftest, talk};
+use super::{commands, connection, selftest};
 use crate::subnet::{Port, Subnet};
 use crate::{Accounting, Builder, World};
 
-/// Queue pairs and completion queues that a device has room for.
+/// Slots of a device for queue pairs, and for completion queues.
 const QUEUES: usize = 12;
 
-/// Where the storage of a device is.
-struct Room {
+/// The memory behind the storage of a device.
+struct DeviceMemory {
     device: DeviceSlot,
     qps: Vec<QpSlot>,
     cqs: Vec<CqSlot>,
@@ -25,19 +25,19 @@ struct Room {
     chunks: Vec<PageChunk>,
 }
 
-impl Room {
+impl DeviceMemory {
     fn new(card: &CardDraw) -> Box<Self> {
-        let mut room = Self {
+        let mut memory = Self {
             device: DeviceSlot::new(),
             qps: Vec::new(),
             cqs: Vec::new(),
             srqs: vec![SrqSlot::new()],
             chunks: Vec::new(),
         };
-        room.qps.resize_with(QUEUES, QpSlot::new);
-        room.cqs.resize_with(QUEUES, CqSlot::new);
-        room.chunks.resize_with(card.page_chunks, PageChunk::new);
-        Box::new(room)
+        memory.qps.resize_with(QUEUES, QpSlot::new);
+        memory.cqs.resize_with(QUEUES, CqSlot::new);
+        memory.chunks.resize_with(card.page_chunks, PageChunk::new);
+        Box::new(memory)
     }
 
     fn storage(&mut self) -> Storage<'_> {
@@ -63,16 +63,16 @@ impl Record<'_> {
         &mut self,
         step: &str,
         cards: &[usize],
-        result: Result<T, Trouble>,
+        result: Result<T, StepError>,
     ) -> Result<Option<T>, String> {
-        let trouble = match result {
+        let error = match result {
             Ok(value) => return Ok(Some(value)),
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
         let named = cards
             .iter()
             .flat_map(|&card| &self.pair.cards[card].refusals)
-            .find(|refusal| refusal.explains(&trouble));
+            .find(|refusal| refusal.explains(&error));
         if let Some(named) = named {
             let place = Refusal::ALL.iter().position(|refusal| refusal == named);
             if let Some(count) = place.and_then(|at| self.report.refused.get_mut(at)) {
@@ -80,12 +80,12 @@ impl Record<'_> {
             }
             return Ok(None);
         }
-        Err(format!("{step} of card {cards:?}: {trouble} ({trouble:?})"))
+        Err(format!("{step} of card {cards:?}: {error} ({error:?})"))
     }
 }
 
 /// From reset to the end.
-pub(super) fn live(pair: &PairDraw) -> Result<Report, String> {
+pub(super) fn run(pair: &PairDraw) -> Result<Report, String> {
     let world = link(pair)
         .function(pair.cards[0].model.clone())
         .function(pair.cards[1].model.clone())
@@ -96,15 +96,15 @@ pub(super) fn live(pair: &PairDraw) -> Result<Report, String> {
         pair,
         report: Report::default(),
     };
-    let lived = between(&world, &mut record);
-    lived?;
+    let outcome = between(&world, &mut record);
+    outcome?;
     for card in [0, 1] {
         nothing_left(&world, card, before[card])?;
     }
     Ok(record.report)
 }
 
-/// A cable, or an InfiniBand subnet that knows both ports.
+/// A cable, or an InfiniBand subnet with both ports.
 fn link(pair: &PairDraw) -> Builder {
     let Some(fabric) = &pair.subnet else {
         return Builder::new();
@@ -133,16 +133,16 @@ fn port_gid(card: &CardDraw) -> Gid {
 
 fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
     let pair = record.pair;
-    let mut rooms = [0, 1].map(|card: usize| Room::new(&pair.cards[card]));
-    let [first, second] = &mut rooms;
+    let mut memories = [0, 1].map(|card: usize| DeviceMemory::new(&pair.cards[card]));
+    let [first, second] = &mut memories;
     let mut devices = [None, None];
-    for (card, room) in [first, second].into_iter().enumerate() {
+    for (card, memory) in [first, second].into_iter().enumerate() {
         let opened = Device::open(
             world.platform(card),
             pair.cards[card].driver,
-            room.storage(),
+            memory.storage(),
         );
-        devices[card] = record.judge("bring-up", &[card], opened.map_err(Trouble::from))?;
+        devices[card] = record.judge("bring-up", &[card], opened.map_err(StepError::from))?;
         record.report.up += usize::from(devices[card].is_some());
     }
     let mut ready = [None; 2];
@@ -172,13 +172,13 @@ fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
         let devices = [first, second];
         let talked = if pair.subnet.is_some() {
             let gids = pair.cards.each_ref().map(port_gid);
-            talk::infiniband(world, pair, devices, gids)
+            connection::infiniband(world, pair, devices, gids)
         } else {
-            let macs = devices.map(|device| device.mac().map_err(Trouble::from));
+            let macs = devices.map(|device| device.mac().map_err(StepError::from));
             let [Ok(first), Ok(second)] = macs else {
                 return Err(format!("MAC addresses: {macs:?}"));
             };
-            talk::roce(world, pair, devices, [first, second])
+            connection::roce(world, pair, devices, [first, second])
         };
         let talked = record.judge("connection", &[0, 1], talked)?;
         record.report.connections += usize::from(talked.is_some());
@@ -198,7 +198,7 @@ fn between(world: &World, record: &mut Record<'_>) -> Result<(), String> {
                 "card {card}: {wrong} pages returned that were not given"
             ));
         }
-        record.judge("teardown", &[], device.close().map_err(Trouble::from))?;
+        record.judge("teardown", &[], device.close().map_err(StepError::from))?;
     }
     Ok(())
 }
@@ -222,7 +222,7 @@ fn capabilities(device: &Card<'_>, card: &CardDraw) -> Result<(), String> {
 }
 
 /// Gives a card its address.
-fn address(device: &Card<'_>, card: usize) -> Result<(), Trouble> {
+fn address(device: &Card<'_>, card: usize) -> Result<(), StepError> {
     let mut mac = device.mac()?;
     if mac == [0; 6] {
         mac = [0x06, 0, 0, 0, 0, card as u8];

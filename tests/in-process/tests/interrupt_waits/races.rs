@@ -122,7 +122,7 @@ fn a_request_wakes_get_cm_event() {
         let places = lab.at_each(
             Place::Any,
             |lab| {
-                lab.forget();
+                lab.wait_until_closed();
                 let peer = lab.peer.clone();
                 let client = peer.borrow_mut().client();
                 Box::new(move || {
@@ -178,7 +178,7 @@ fn a_request_behind_an_answer_wakes_get_cm_event() {
                     lab.cm.destroy_id(ours).unwrap();
                     lab.peer.borrow_mut().cm.destroy_id(theirs).unwrap();
                 }
-                lab.forget();
+                lab.wait_until_closed();
                 let peer = lab.peer.clone();
                 let client = peer.borrow_mut().client();
                 ids = Some(lab.answered());

@@ -1,4 +1,4 @@
-//! A sleeper on a platform that tells where it is, and a peer that acts just then.
+//! A waiter on a platform that reports each call, and a peer that acts at a chosen call.
 
 // UNSAFETY: a platform that passes everything on.
 #![expect(unsafe_code)]
@@ -16,7 +16,7 @@ use connectx_model::Config as Card;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-/// When a sleeper gives up: long after every timer of the other end.
+/// When a waiter gives up: long after every timer of the other end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How late it may be: what the cards and the cable take.
 const SOON: Duration = Duration::from_millis(20);
@@ -99,7 +99,7 @@ unsafe impl Platform for Watched {
 
 pub(crate) type Manager<P> = RdmaCm<'static, 'static, P, StaticNeighbours<'static>>;
 
-/// The sleeper, function 0, and its peer, function 1, which polls.
+/// The waiter, function 0, and its peer, function 1, which polls.
 pub(crate) struct Lab {
     pub(crate) world: Rc<World>,
     pub(crate) device: &'static Device<'static, Watched>,
@@ -145,11 +145,11 @@ fn node<P: Platform>(
     (device, cm)
 }
 
-/// How a sleeper may have its interrupts: vectors, and event queues for completions.
+/// How a waiter may have its interrupts: vectors, and event queues for completions.
 pub(crate) const WAYS: [(u16, u16); 3] = [(1, 0), (1, 2), (4, 2)];
 
 impl Lab {
-    /// `health`: how often the sleeper looks at the device's health.
+    /// `health`: how often the waiter checks the device's health.
     pub(crate) fn new((vectors, queues): (u16, u16), health: Duration) -> Self {
         let world = Builder::new()
             .function(Card::new(1))
@@ -159,7 +159,7 @@ impl Lab {
         let mut config = Config::DEFAULT;
         config.interrupts = true;
         config.health_interval = health;
-        // The virtual clock stands still while the peer works at one point of the sleeper.
+        // The virtual clock stands still while the peer works at one point of the waiter.
         config.health_stall = Duration::MAX;
         config.completion_event_queues = queues;
         let (device, mut cm) = node(Watched(world.platform(0)), 0, config);
@@ -180,7 +180,7 @@ impl Lab {
         }
     }
 
-    /// Lets the other end and the cards do what they have to do, and the sleeper as well.
+    /// Lets the peer and the cards do their pending work, and the waiter as well.
     pub(crate) fn settle(&mut self) {
         for _ in 0..20 {
             self.cm.poll(self.cm.now()).unwrap();
@@ -189,7 +189,7 @@ impl Lab {
         }
     }
 
-    /// The sleeper's next event, which is there.
+    /// The waiter's next event, which is there.
     #[track_caller]
     pub(crate) fn expect(&mut self, kind: EventType) -> CmEvent {
         self.settle();
@@ -209,7 +209,7 @@ impl Lab {
         id
     }
 
-    /// An id of the sleeper that has asked the peer for a connection, which the peer has accepted: its answer is there.
+    /// An id of the waiter that has asked the peer for a connection, which the peer has accepted: its answer is there.
     pub(crate) fn answered(&mut self) -> (CmId, CmId) {
         let id = self
             .cm
@@ -231,7 +231,7 @@ impl Lab {
         (id, theirs)
     }
 
-    /// A connection: the sleeper's id and the peer's.
+    /// A connection: the waiter's id and the peer's.
     pub(crate) fn connected(&mut self) -> (CmId, CmId) {
         let ids = self.answered();
         self.expect(EventType::Established);
@@ -239,8 +239,8 @@ impl Lab {
         ids
     }
 
-    /// Waits until all connections are over and forgotten.
-    pub(crate) fn forget(&mut self) {
+    /// Waits until all connections are closed and freed.
+    pub(crate) fn wait_until_closed(&mut self) {
         for _ in 0..10_000 {
             self.settle();
             while self.cm.try_get_cm_event(self.channel).unwrap().is_some() {}
@@ -252,11 +252,12 @@ impl Lab {
             drop(peer);
             self.world.advance(100 * MS);
         }
-        panic!("a connection is never forgotten");
+        panic!("a connection is never freed");
     }
 
-    /// Has `arrive` happen at each `place` of `wait` in turn, up to where the sleeper is asleep. It says what is to happen,
-    /// and `wait` whether it saw that, or had waited until the time that it is given. Returns how many places there were.
+    /// Has `arrive` happen at each `place` of `wait` in turn, up to where the waiter sleeps. It returns what is to
+    /// happen, and `wait` whether it saw that, or had waited until the time that it is given. Returns how many places
+    /// there were.
     pub(crate) fn at_each(
         &mut self,
         place: Place,
@@ -283,11 +284,11 @@ impl Lab {
             let late = PLAN.take();
             match happened.get() {
                 Some(at) if at < begun + PATIENCE => {
-                    assert!(seen, "place {number}: nobody woke");
+                    assert!(seen, "place {number}: the waiter did not wake");
                     let passed = self.world.now() - at;
                     assert!(passed < SOON, "place {number}: woken after {passed:?}");
                 }
-                // Everybody was asleep, and has given up.
+                // The waiter slept until its deadline.
                 _ => {
                     if let Some(plan) = late {
                         (plan.act)();
@@ -333,7 +334,7 @@ impl Peer {
         id
     }
 
-    /// An id that can ask the sleeper for a connection.
+    /// An id that can ask the waiter for a connection.
     pub(crate) fn client(&mut self) -> CmId {
         let id = self
             .cm

@@ -1,4 +1,5 @@
-//! Hosts that know the server and that the server does not know: many of them at once, and among a flood of forged sources.
+//! Hosts that have the server's address while the server does not have theirs: many at once, and among a flood of
+//! forged sources.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,8 +15,8 @@ fn turn(bench: &mut Bench, hosts: &HashMap<IpAddr, Host>) -> usize {
     bench.world.advance(MS / 5);
     bench.cm.poll(bench.cm.now()).unwrap();
     let mut asked = 0;
-    for said in bench.heard() {
-        if let Said::Asks(address) = said {
+    for frame in bench.sent() {
+        if let SentFrame::Asks(address) = frame {
             asked += 1;
             if let Some(host) = hosts.get(&address) {
                 bench.put(host.answers());
@@ -25,7 +26,7 @@ fn turn(bench: &mut Bench, hosts: &HashMap<IpAddr, Host>) -> usize {
     asked
 }
 
-/// The hosts whose requests the server has heard.
+/// The hosts whose requests the server has received.
 fn served(bench: &mut Bench, into: &mut HashSet<IpAddr>) {
     while let Some(event) = bench.event() {
         let peer = bench.cm.get_peer_addr(event.id).unwrap().expect("a peer");
@@ -35,9 +36,10 @@ fn served(bench: &mut Bench, into: &mut HashSet<IpAddr>) {
     }
 }
 
-/// So many hosts, of both families in turn, each by one REQ at the same moment: how long until the last one is heard.
+/// So many hosts, of both families in turn, each by one REQ at the same moment: how long until the last one is
+/// received.
 fn first_contact(count: u32, neighbours: usize) -> Duration {
-    let mut bench = Bench::new(Room {
+    let mut bench = Bench::new(Capacity {
         ids: count as usize + 1,
         neighbours,
         gsi_depth: 1024,
@@ -61,7 +63,7 @@ fn first_contact(count: u32, neighbours: usize) -> Duration {
         );
     }
     let took = bench.world.now() - start;
-    println!("{count} hosts, room for {neighbours} neighbours: all served after {took:?}");
+    println!("{count} hosts, storage for {neighbours} neighbours: all served after {took:?}");
     took
 }
 
@@ -69,7 +71,7 @@ fn first_contact(count: u32, neighbours: usize) -> Duration {
 #[test]
 fn all_hosts_that_come_at_once_are_served() {
     assert!(first_contact(60, 128) < 20 * MS);
-    // With less room for neighbours than there are hosts, too.
+    // With fewer neighbour slots than hosts, too.
     assert!(first_contact(60, 16) < 500 * MS);
 }
 
@@ -79,10 +81,10 @@ fn a_thousand_hosts_that_come_at_once_are_served() {
     assert!(first_contact(1000, 64) < 2 * SECOND);
 }
 
-/// What a host says of itself while it asks for another one is as good as an answer.
+/// The sender's address in a query for another host is as good as an answer.
 #[test]
-fn a_hosts_own_question_for_another_tells_where_it_is() {
-    let mut bench = Bench::new(Room::default());
+fn a_query_for_another_host_resolves_its_sender() {
+    let mut bench = Bench::new(Capacity::default());
     let host = Host::v4(3);
     bench.say(host.datagram(&host.request(1, 0x100)));
     assert!(bench.event().is_none());
@@ -93,12 +95,12 @@ fn a_hosts_own_question_for_another_tells_where_it_is() {
     assert!(bench.event().is_some());
 }
 
-/// 500 MADs a second from sources that do not exist, for more than three seconds. Hosts that were heard before are served
+/// 500 MADs a second from sources that do not exist, for more than three seconds. Hosts that queried before are served
 /// within a second, and hosts that were not as well.
 #[test]
 fn newcomers_are_served_among_forged_sources() {
     const NEIGHBOURS: usize = 64;
-    let mut bench = Bench::new(Room {
+    let mut bench = Bench::new(Capacity {
         ids: 64,
         neighbours: NEIGHBOURS,
         gsi_depth: 512,
@@ -137,17 +139,17 @@ fn newcomers_are_served_among_forged_sources() {
             }
         }
     }
-    let heard = (0..10)
+    let known = (0..10)
         .filter(|number| seen.contains(&host(*number).ip))
         .count();
     println!(
-        "{heard} of 10 that were heard before, {} of 10 that were not; the slowest after {slowest:?}; {asked} questions; \
+        "{known} of 10 that queried before, {} of 10 that were not; the slowest after {slowest:?}; {asked} queries; \
          {} bytes for {NEIGHBOURS} neighbours, {} for 64 MADs",
-        seen.len() - heard,
+        seen.len() - known,
         size_of::<NeighbourSlot>() * NEIGHBOURS,
         size_of::<DeferredMadSlot>() * 64,
     );
-    assert_eq!((heard, seen.len()), (10, 20));
+    assert_eq!((known, seen.len()), (10, 20));
     assert!(slowest.iter().all(|time| *time < SECOND), "{slowest:?}");
     // Turns of 50 ms, and what is free besides.
     assert!(asked < 4 * 20 * NEIGHBOURS, "{asked}");

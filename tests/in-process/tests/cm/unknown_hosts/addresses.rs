@@ -26,7 +26,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A server, a host of each family that it knows, and what it refused a request of that host with.
+/// The reason and additional information with which the server rejects a request of a host.
 fn refused(bench: &mut Bench, from: &Host, req: &Req<'_>) -> (u16, Vec<u8>) {
     let mut mad = [0; MAD_LEN];
     req.emit(5, &mut mad).unwrap();
@@ -41,12 +41,12 @@ fn refused(bench: &mut Bench, from: &Host, req: &Req<'_>) -> (u16, Vec<u8>) {
 }
 
 fn bench() -> (Bench, [Host; 2]) {
-    let mut bench = Bench::new(Room::default());
+    let mut bench = Bench::new(Capacity::default());
     let hosts = [Host::v4(0), Host::v6(0)];
     for host in hosts {
         bench.say(host.asks());
     }
-    bench.heard();
+    bench.sent();
     (bench, hosts)
 }
 

@@ -224,17 +224,17 @@ fn ip_checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// What a frame of the card is.
+/// A frame that the card sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// A question for the owner of an address.
+pub(crate) enum SentFrame {
+    /// A query for the owner of an address.
     Asks(IpAddr),
     /// A message of the CM, to this address.
     Mad(IpAddr, Box<[u8; MAD_LEN]>),
     Other,
 }
 
-impl Said {
+impl SentFrame {
     pub(crate) fn of(frame: &[u8]) -> Self {
         let kind = u16::from_be_bytes([frame[12], frame[13]]);
         let four = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&frame[at..at + 4]).unwrap());
@@ -260,7 +260,7 @@ impl Said {
     }
 }
 
-/// Nothing but questions and announcements of the IP host goes to a group, whatever sources the card has heard of.
+/// Only queries and announcements of the IP host go to a group, for any source of a received packet.
 pub(crate) fn check_destination(frame: &[u8]) -> Result<(), String> {
     let kind = u16::from_be_bytes([frame[12], frame[13]]);
     let (address, protocol): (IpAddr, u8) = match kind {
@@ -299,15 +299,15 @@ fn card_mac() -> [u8; 6] {
 pub(crate) type Cm =
     RdmaCm<'static, 'static, ModelPlatform, NeighbourDiscovery<'static, 'static, ModelPlatform>>;
 
-/// How much room the manager has.
+/// The manager's storage.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     pub(crate) ids: usize,
     pub(crate) neighbours: usize,
     pub(crate) gsi_depth: u32,
 }
 
-impl Default for Room {
+impl Default for Capacity {
     fn default() -> Self {
         Self {
             ids: 16,
@@ -317,7 +317,7 @@ impl Default for Room {
     }
 }
 
-/// What lives as long as the process: a test's world is small.
+/// Storage until the end of the process: a test's world is small.
 fn some<T>(count: usize, mut one: impl FnMut() -> T) -> &'static mut [T] {
     let all: Vec<T> = (0..count).map(|_| one()).collect();
     all.leak()
@@ -332,7 +332,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(capacity: Capacity) -> Self {
         let wire = Wire::default();
         let world = Builder::with_link(Box::new(wire.clone()), 0)
             .function(Card::new(1))
@@ -346,7 +346,7 @@ impl Bench {
         let pd = Box::leak(Box::new(device.default_pd().unwrap()));
         let storage = ip::Storage {
             addresses: some(2, || ip::AddressSlot::EMPTY),
-            neighbours: some(room.neighbours, || ip::NeighbourSlot::EMPTY),
+            neighbours: some(capacity.neighbours, || ip::NeighbourSlot::EMPTY),
             routes: some(1, || None),
             groups: some(8, || ip::GroupSlot::EMPTY),
         };
@@ -360,9 +360,9 @@ impl Bench {
                 .expect("an Ethernet queue");
         neighbours.add_address(CARD4.into(), 8, None).unwrap();
         neighbours.add_address(CARD6.into(), 64, None).unwrap();
-        let storage = Self::storage(room);
+        let storage = Self::storage(capacity);
         let config = Config {
-            gsi_depth: room.gsi_depth,
+            gsi_depth: capacity.gsi_depth,
             ..Config::new(3)
         };
         let mut cm = RdmaCm::new(device, neighbours, config, storage).expect("QP1");
@@ -378,20 +378,20 @@ impl Bench {
             wire,
         };
         bench.run(MS);
-        bench.heard();
+        bench.sent();
         bench
     }
 
-    fn storage(room: Room) -> Storage<'static, 'static, ModelPlatform> {
+    fn storage(capacity: Capacity) -> Storage<'static, 'static, ModelPlatform> {
         Storage {
-            ids: some(room.ids, || IdSlot::EMPTY),
+            ids: some(capacity.ids, || IdSlot::EMPTY),
             channels: some(1, || ChannelSlot::EMPTY),
-            connections: some(room.ids, || Slot::EMPTY),
+            connections: some(capacity.ids, || Slot::EMPTY),
             listeners: some(2, || ListenerSlot::EMPTY),
             replies: some(32, || ReplySlot::EMPTY),
             sidr: some(4, || SidrSlot::EMPTY),
             groups: some(1, || GroupSlot::EMPTY),
-            deferred_mads: some(room.ids, || DeferredMadSlot::EMPTY),
+            deferred_mads: some(capacity.ids, || DeferredMadSlot::EMPTY),
         }
     }
 
@@ -416,11 +416,11 @@ impl Bench {
     }
 
     /// What the card said since. A message to a group is an error.
-    pub(crate) fn heard(&mut self) -> Vec<Said> {
+    pub(crate) fn sent(&mut self) -> Vec<SentFrame> {
         let frames = self.wire.take();
         let check = |frame: &Vec<u8>| {
             check_destination(frame).unwrap();
-            Said::of(frame)
+            SentFrame::of(frame)
         };
         frames.iter().map(check).collect()
     }
@@ -428,10 +428,10 @@ impl Bench {
     /// The messages of the CM among them.
     pub(crate) fn mads(&mut self) -> Vec<(IpAddr, Box<[u8; MAD_LEN]>)> {
         let mad = |said| match said {
-            Said::Mad(to, mad) => Some((to, mad)),
+            SentFrame::Mad(to, mad) => Some((to, mad)),
             _ => None,
         };
-        self.heard().into_iter().filter_map(mad).collect()
+        self.sent().into_iter().filter_map(mad).collect()
     }
 
     pub(crate) fn event(&mut self) -> Option<CmEvent> {

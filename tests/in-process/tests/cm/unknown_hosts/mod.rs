@@ -1,0 +1,7 @@
+//! Packets of unknown, faulty and malicious hosts.
+
+mod addresses;
+mod bench;
+mod floods;
+mod half_open;
+mod mutations;
