@@ -1,6 +1,6 @@
-//! Keeping in step with the `cmtime` of rdma-core 52 to 58, whose two ends tell each other over TCP how far they are: before
-//! a round, when its connections are there, and when they are gone, the client sends a byte and gets it back. This is TCP
-//! beside RDMA, on the same port of the card and with the same address.
+//! Keeping in step with the `cmtime` of rdma-core 52 to 58, whose two ends report their progress to each other over
+//! TCP: before a round, when its connections are there, and when they are gone, the client sends a byte and gets it
+//! back. This is TCP beside RDMA, on the same port of the card and with the same address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A frame without VLAN tag.
 const FRAME: usize = 1514;
-/// Frames that wait until the stack looks at them, and the room of each.
+/// Frames that wait until the stack looks at them, and the size of each.
 const FRAMES: (usize, usize) = (64, 1536);
 
 /// How far a round is, as rdma-core's program numbers its steps.
@@ -53,7 +53,7 @@ impl InStep {
         let now = instant(cm.now());
         let neighbours = cm.resolver_mut();
         let (frames, room) = FRAMES;
-        // Both live as long as the program.
+        // Both exist until the program ends.
         let metadata = vec![PacketMetadata::EMPTY; frames].leak();
         neighbours.share(Inbox::new(metadata, vec![0; frames * room].leak()));
         let prefix = neighbours

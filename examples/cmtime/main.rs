@@ -1,6 +1,6 @@
-//! How long each step in the life of many connections takes, as rdma-core's `cmtime` measures it: every step is begun for all
-//! connections and then waited for, so that what can go on at once does. With the built-in model (the default) both ends run
-//! here.
+//! How long each step of many connections takes, as rdma-core's `cmtime` measures it: every step is begun for all
+//! connections and then waited for, so that what can go on at once does. With the built-in model (the default) both
+//! ends run here.
 //!
 //! A message of the connection manager that is not answered is sent again after a quarter of a second, which shows in the
 //! times of its step; the program says how many there were. On the built-in model both ends and the model are threads of
@@ -170,8 +170,8 @@ impl Options {
     }
 }
 
-/// A queue pair for one request each way; as in rdma-core's `cmtime`, all have one completion queue, of which nobody asks
-/// anything.
+/// A queue pair for one request each way; as in rdma-core's `cmtime`, all have one completion queue, which is not
+/// polled.
 fn queues<'a, 'd, P: Platform>(cq: &'a Cq<'d, P>) -> QpInit<'a, 'd, P> {
     QpInit {
         send_cq: Some(cq),

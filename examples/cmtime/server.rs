@@ -1,4 +1,4 @@
-//! The server accepts whoever comes, and lets go of whoever goes.
+//! The server accepts every client, and frees its connection when it disconnects.
 
 use std::net::SocketAddr;
 

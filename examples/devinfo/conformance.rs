@@ -5,7 +5,7 @@ use bareverbs::verbs::{CqSlot, DeviceSlot, Platform, QpSlot, Storage};
 
 use super::{Result, with_page_chunks};
 
-/// Has a platform judged twice: without interrupts, and with so many vectors as `judge` is told.
+/// Has a platform judged twice: without interrupts, and with as many vectors as `judge` gets.
 pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
     for (how, vectors) in [("polled", 0), ("interrupts", 2)] {
         match judge(vectors) {

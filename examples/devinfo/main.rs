@@ -61,7 +61,7 @@ struct Arguments {
     model_port: ModelPort,
 }
 
-/// Attempts to bring a device up, and again with room for as many of the firmware's pages as it lacked.
+/// Attempts to bring a device up, and again with storage for as many of the firmware's pages as it lacked.
 fn with_page_chunks<T>(mut attempt: impl FnMut(Vec<PageChunk>) -> Result<T>) -> Result<T> {
     let mut chunks = PageChunks::new(CHUNKS);
     loop {
@@ -79,7 +79,7 @@ enum ModelPort {
     Infiniband,
 }
 
-/// Chunks of at most 2 MiB for the firmware's pages to begin with: more than most cards want for one function.
+/// Chunks of at most 2 MiB for the firmware's pages to begin with: more than most cards require for one function.
 const CHUNKS: usize = 64;
 
 fn main() -> ExitCode {

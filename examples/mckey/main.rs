@@ -1,5 +1,5 @@
-//! Datagrams to a multicast group, as rdma-core's `mckey` has them: whoever is in the group hears what anybody sends there.
-//! With the built-in model (the default) both ends run here.
+//! Datagrams to a multicast group, as rdma-core's `mckey` has them: every member of the group receives what any host
+//! sends there. With the built-in model (the default) both ends run here.
 //!
 //! ```text
 //! mckey -c 3 -m ff15::7:1
@@ -24,7 +24,7 @@ use members::{Group, Members};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The group if none is named, which is nobody's in particular (RFC 2365).
+/// The group if none is named, from the local scope without assigned groups (RFC 2365).
 const SOME_GROUP: Ipv4Addr = Ipv4Addr::new(239, 192, 7, 1);
 /// The receiver's address for groups of IPv6, if both ends run here.
 const SOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
@@ -32,9 +32,9 @@ const SOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 /// Datagrams to a multicast group.
 ///
 /// A sender and a receiver run in this process, on two ConnectX models that are cabled together or on two cards, the
-/// receiver's named first, and each queue pair of the receiver has to hear all that those of the sender say. On one card,
-/// or with --link, one end runs: the sender with -s. A receiver's queue pairs then wait for -C messages each, whoever sent
-/// them.
+/// receiver's named first, and each queue pair of the receiver has to receive all messages of those of the sender. On
+/// one card, or with --link, one end runs: the sender with -s. A receiver's queue pairs then wait for -C messages each,
+/// from any sender.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "mckey", disable_version_flag = true)]
 struct Options {
@@ -55,7 +55,7 @@ struct Options {
     /// Port space: udp (0x0111) or ipoib (0x0002).
     #[arg(short = 'p', value_name = "SPACE", default_value = "udp", value_parser = datagrams::parse_port_space)]
     port_space: PortSpace,
-    /// The sender joins as a send-only full member, of whom no switch is told.
+    /// The sender joins as a send-only full member, which is not reported to switches.
     #[arg(short = 'o')]
     send_only: bool,
     #[command(flatten)]
@@ -148,7 +148,7 @@ impl Exchange for Options {
         println!("listening on {address} to {}", self.address());
     }
 
-    /// Each of the receiver's queue pairs heard what all of the sender's said.
+    /// Each of the receiver's queue pairs received the messages of all of the sender's.
     fn agree(&self, served: &Exchanged, found: &Exchanged) -> bool {
         served.connections == found.connections
             && served.received == found.sent * served.connections as u64

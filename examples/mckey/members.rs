@@ -8,8 +8,10 @@ use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, EventType, JoinMulticast, Po
 use bareverbs::verbs::{Platform, Wc, WcFlags};
 
 use crate::Result;
-use bareverbs_examples::datagrams::{self, GRH, There};
-use bareverbs_examples::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
+use bareverbs_examples::datagrams::{self, GRH, RemoteQp};
+use bareverbs_examples::exchange::{
+    Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
+};
 use bareverbs_node::Cm;
 use bareverbs_node::Unreached;
 
@@ -26,8 +28,8 @@ pub(crate) struct Group {
     pub(crate) send_only: bool,
 }
 
-/// What was heard from one queue pair.
-struct Heard {
+/// The messages from one queue pair.
+struct SenderMessages {
     message: Vec<u8>,
     times: u32,
 }
@@ -37,14 +39,14 @@ struct Member<'d, P: Platform> {
     id: CmId,
     messages: Option<Messages<'d, P>>,
     /// Where the group is, once it was joined.
-    there: Option<There>,
+    there: Option<RemoteQp>,
 }
 
 pub(crate) struct Members<'c, 's, 'd, P: Platform> {
     cm: &'c mut Cm<'s, 'd, P>,
     group: Group,
     amount: Amount,
-    room: Room,
+    sizes: MessageSizes,
     channel: ChannelId,
     /// The context of an id is its place here.
     members: Vec<Member<'d, P>>,
@@ -52,7 +54,7 @@ pub(crate) struct Members<'c, 's, 'd, P: Platform> {
 }
 
 impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
-    /// Those that hear so many queue pairs at once.
+    /// The receivers, from so many queue pairs at once.
     pub(crate) fn receivers(
         cm: &'c mut Cm<'s, 'd, P>,
         group: Group,
@@ -61,36 +63,41 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
     ) -> Result<Self> {
         let receives = amount.messages().checked_mul(senders.try_into()?);
         let receives = receives.ok_or("-c and -C: too many messages")?;
-        let room = Room {
+        let sizes = MessageSizes {
             size: amount.size(),
             header: GRH,
             sends: 0,
             receives,
             places: receives as usize,
         };
-        Self::new(cm, group, amount, room)
+        Self::new(cm, group, amount, sizes)
     }
 
     /// Those that only speak.
     pub(crate) fn senders(cm: &'c mut Cm<'s, 'd, P>, group: Group, amount: Amount) -> Result<Self> {
-        let room = Room {
+        let sizes = MessageSizes {
             size: amount.size(),
             header: GRH,
             sends: amount.messages(),
             receives: 0,
             places: 0,
         };
-        Self::new(cm, group, amount, room)
+        Self::new(cm, group, amount, sizes)
     }
 
-    fn new(cm: &'c mut Cm<'s, 'd, P>, group: Group, amount: Amount, room: Room) -> Result<Self> {
+    fn new(
+        cm: &'c mut Cm<'s, 'd, P>,
+        group: Group,
+        amount: Amount,
+        sizes: MessageSizes,
+    ) -> Result<Self> {
         datagrams::check_size(cm, amount)?;
         let channel = cm.create_event_channel()?;
         Ok(Self {
             cm,
             group,
             amount,
-            room,
+            sizes,
             channel,
             members: Vec::with_capacity(amount.connections()),
             done: Exchanged::default(),
@@ -131,7 +138,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
             EventType::AddrResolved => self.enter(number),
             EventType::MulticastJoin => {
                 log::info!("queue pair {number} joined {}", event.ud.ah_attr.dgid);
-                self.members[number].there = Some(There::told(self.cm, &event.ud)?);
+                self.members[number].there = Some(RemoteQp::from_event(self.cm, &event.ud)?);
                 self.done.connections += 1;
                 Ok(())
             }
@@ -146,7 +153,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
     /// Makes the queue pair of an id, which can receive before it is in the group.
     fn enter(&mut self, number: usize) -> Result<()> {
         let member = &mut self.members[number];
-        member.messages = Some(Messages::new(self.cm, member.id, self.room)?);
+        member.messages = Some(Messages::new(self.cm, member.id, self.sizes)?);
         let join = JoinMulticast {
             group: self.group.address,
             send_only: self.group.send_only,
@@ -180,42 +187,46 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
         Ok(())
     }
 
-    /// Waits for all that there is to hear. `verify`: it comes from as many queue pairs as there are here, and is what those
-    /// of this program say.
+    /// Waits for all messages. `verify`: they come from as many queue pairs as there are here, and are those of this
+    /// program.
     pub(crate) fn receive(&mut self, verify: bool) -> Result<()> {
         for number in 0..self.members.len() {
-            let mut heard = BTreeMap::new();
-            for _ in 0..self.room.receives {
-                self.hear(number, &mut heard)?;
+            let mut by_sender = BTreeMap::new();
+            for _ in 0..self.sizes.receives {
+                self.receive_one(number, &mut by_sender)?;
             }
-            if verify && self.room.receives > 0 {
-                self.verify(heard)
+            if verify && self.sizes.receives > 0 {
+                self.verify(by_sender)
                     .map_err(|error| format!("queue pair {number}: {error}"))?;
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, number: usize, heard: &mut BTreeMap<u32, Heard>) -> Result<()> {
+    fn receive_one(
+        &mut self,
+        number: usize,
+        by_sender: &mut BTreeMap<u32, SenderMessages>,
+    ) -> Result<()> {
         let Some(messages) = &self.members[number].messages else {
             return Ok(());
         };
         let wc = if self.done.received == 0 {
-            // The first one comes when it likes.
+            // The first one has no time limit.
             messages.check(self.cm.get_recv_comp(messages.id())?)?
         } else {
             messages.receive(self.cm)?
         };
         self.done.received += 1;
-        let (header, message) = messages.heard(wc.wr_id as usize)?;
+        let (header, message) = messages.received(wc.wr_id as usize)?;
         self.check(&wc, &header)?;
         let sender = wc.src_qp.number();
-        let heard = heard.entry(sender).or_insert_with(|| Heard {
+        let entry = by_sender.entry(sender).or_insert_with(|| SenderMessages {
             message: message.clone(),
             times: 0,
         });
-        heard.times += 1;
-        if heard.message == message {
+        entry.times += 1;
+        if entry.message == message {
             return Ok(());
         }
         Err(format!("queue pair {number}: two different messages from {sender:#x}").into())
@@ -240,21 +251,21 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
         .into())
     }
 
-    fn verify(&self, heard: BTreeMap<u32, Heard>) -> Result<()> {
+    fn verify(&self, by_sender: BTreeMap<u32, SenderMessages>) -> Result<()> {
         let (count, messages) = (self.amount.connections(), self.amount.messages());
-        if heard.len() != count || heard.values().any(|heard| heard.times != messages) {
-            return Err("not all that was sent was heard".into());
+        if by_sender.len() != count || by_sender.values().any(|sender| sender.times != messages) {
+            return Err("not all that was sent was received".into());
         }
         let sorted = |mut messages: Vec<Vec<u8>>| {
             messages.sort_unstable();
             messages
         };
         let said = (0..count).map(|number| text(number, self.amount.size()));
-        let heard = heard.into_values().map(|heard| heard.message);
-        if sorted(said.collect()) == sorted(heard.collect()) {
+        let received = by_sender.into_values().map(|sender| sender.message);
+        if sorted(said.collect()) == sorted(received.collect()) {
             return Ok(());
         }
-        Err("what was heard is not what was said".into())
+        Err("the received messages are not the sent ones".into())
     }
 
     pub(crate) fn leave(mut self) -> Result<Exchanged> {

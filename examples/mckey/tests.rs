@@ -17,7 +17,7 @@ fn the_command_line_is_sound() {
 }
 
 #[test]
-fn everybody_hears_everything() {
+fn all_receivers_get_all_messages() {
     for (line, connections, sent) in [
         ("", 1, 10),
         ("-c 5 -o", 5, 50),

@@ -59,14 +59,14 @@ fn arrived<P: Platform, R: Resolver>(
     let (mut polls, mut seen) = (0u32, false);
     session.watch(true, |data, inbox| {
         polls = polls.wrapping_add(1);
-        // Whoever waits for an answer to what has failed would wait long.
+        // A failed request gets no answer, so its completion is checked as well.
         if polls.is_multiple_of(256) {
             seen |= each(&mut data.send_cq, |_| {})? > 0;
         }
         let there = if test.verb == Verb::Send {
             let there = each(&mut data.recv_cq, |_| {})? > 0;
             if there {
-                // Before the other end can know that this one came.
+                // Before the peer can detect that this one arrived.
                 expect(data, inbox)?;
             }
             there

@@ -96,7 +96,7 @@ impl Flow {
         })
     }
 
-    /// Works off a budget; an end that sends nothing works until the other one has had enough.
+    /// Works off a budget; an end that sends nothing works until its peer is done.
     pub(crate) fn run<P: Platform, R: Resolver>(
         &mut self,
         session: &mut Session<'_, '_, '_, P, R>,
@@ -150,7 +150,7 @@ impl Flow {
         self.sent == self.posted && self.given == self.given_sent
     }
 
-    /// To tell the other end.
+    /// For the peer.
     pub(crate) fn tally(&self, meter: &Meter) -> Tally {
         Tally {
             sent: self.sent,
@@ -167,8 +167,8 @@ impl Flow {
         left: u64,
     ) -> Result<u64> {
         let in_flight = self.posted - self.sent;
-        let room = u64::from(self.test.depth) - in_flight;
-        let count = room.min(left).min(self.allowed - self.posted);
+        let free = u64::from(self.test.depth) - in_flight;
+        let count = free.min(left).min(self.allowed - self.posted);
         if count > 0 {
             post(
                 &mut session.data()?,
@@ -182,8 +182,8 @@ impl Flow {
         Ok(count)
     }
 
-    /// Waits for completions, and replaces receives. How many messages were completed; `None` if the other end wants to be
-    /// heard.
+    /// Waits for completions, and replaces receives. How many messages were completed; `None` if a message of the peer
+    /// has arrived.
     fn reap<P: Platform, R: Resolver>(
         &mut self,
         session: &mut Session<'_, '_, '_, P, R>,

@@ -16,7 +16,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Size of a panel, and panels in a row.
 const PANEL: (u32, u32) = (460, 330);
 const COLUMNS: usize = 3;
-/// The colour of each depth, the smallest first (Okabe and Ito's, which colour-blind readers tell apart).
+/// The colour of each depth, the smallest first (Okabe and Ito's, which colour-blind readers can distinguish).
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -206,7 +206,7 @@ impl Panel {
     }
 }
 
-/// An axis with labels at these places, in ascending order, and some room beside them.
+/// An axis with labels at these places, in ascending order, and some space beside them.
 struct Places(Vec<f64>);
 
 impl Ranged for Places {

@@ -1,4 +1,4 @@
-//! What client and server tell each other: in the connection manager's private data, and in messages. All numbers are
+//! The messages of client and server: in the connection manager's private data, and in messages. All numbers are
 //! big-endian; what came from the other end is only believed after it was looked at.
 
 use bareverbs::verbs::{RKey, Remote};
@@ -205,7 +205,7 @@ fn tally_of(bytes: &[u8; MESSAGE]) -> Option<Tally> {
     })
 }
 
-/// What does not fit is cut off; whoever failed prints all of it.
+/// What does not fit is cut off; the end that failed prints all of it.
 fn failure(why: &str) -> [u8; MESSAGE] {
     let mut bytes = [0; MESSAGE];
     bytes[0] = 4;

@@ -1,4 +1,4 @@
-//! Two ends that are connected: once for what they tell each other, once for what is measured.
+//! Two ends with two connections: one for control messages, one for what is measured.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use bareverbs::verbs::{Access, Buffer, Platform, Remote, Sge};
 use super::Result;
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
 use super::test::Test;
-use bareverbs_examples::channel::{self, Heard, SILENCE};
+use bareverbs_examples::channel::{self, Received, SILENCE};
 use bareverbs_examples::program::seed;
 use bareverbs_node::Unreached;
 
-/// After how long without a word an end makes sure that the other one is there.
+/// After how long without a message an end checks that its peer is still there.
 const QUIET: Duration = Duration::from_secs(1);
 /// 268 ms, and eight of them until an end counts as gone.
 const ACK_TIMEOUT: u8 = 16;
@@ -53,7 +53,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Receives for data: as many messages may be under way that nobody has permitted anew.
+    /// Receives for data: as many messages may be under way that were not granted again.
     pub(crate) fn receives(self) -> u32 {
         (2 * self.deepest).max(64)
     }
@@ -91,7 +91,7 @@ pub(crate) struct Session<'c, 's, 'd, P: Platform, R> {
     data: CmId,
     role: Role,
     /// A message that came while something else was waited for.
-    heard: Option<[u8; MESSAGE]>,
+    pending_message: Option<[u8; MESSAGE]>,
     /// The other end has failed, or disconnected.
     over: bool,
     /// Polls for what was waited for; those that found something at once count for one.
@@ -147,14 +147,14 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             control,
             data,
             role: Role::Client,
-            heard: None,
+            pending_message: None,
             over: false,
             turns: 0,
             probed: Instant::now(),
         })
     }
 
-    /// A server's end. Whoever is no client of ours is refused.
+    /// A server's end. Requests that are not from this program are rejected.
     pub(crate) fn accept(cm: &'c mut RdmaCm<'s, 'd, P, R>, listener: CmId) -> Result<Self> {
         let (id, limits, remote_memory) = loop {
             let (id, hello) = request(cm, listener, None)?;
@@ -201,7 +201,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             control,
             data,
             role: Role::Server,
-            heard: None,
+            pending_message: None,
             over: false,
             turns: 0,
             probed: Instant::now(),
@@ -240,7 +240,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     }
 
     /// Spins until there is something, and keeps everything going meanwhile. A server that heeds the client ends, with
-    /// `None`, when that has something to say; a client has nothing to hear in the middle of a test but a failure.
+    /// `None`, when a message has arrived; in the middle of a test a client gets no message but a failure.
     pub(crate) fn watch<T>(
         &mut self,
         heed: bool,
@@ -262,7 +262,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                     return Err(format!("nothing happened for {SILENCE:?}").into());
                 }
             }
-            match (&self.heard, self.role) {
+            match (&self.pending_message, self.role) {
                 (Some(_), Role::Client) => return Err(self.unexpected()),
                 (Some(_), Role::Server) if heed => return Ok(None),
                 _ => {}
@@ -278,7 +278,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         }
     }
 
-    /// The same, for what comes whatever the client says.
+    /// The same, without regard to messages of the client.
     pub(crate) fn spin<T>(
         &mut self,
         done: impl FnMut(&mut Data<'_, 'd, P>, &Buffer<'d, P>) -> Result<Option<T>>,
@@ -288,11 +288,11 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// Looks for a message, and now and then whether the other end is still there.
     fn listen(&mut self) -> Result<()> {
-        if self.heard.is_none() {
+        if self.pending_message.is_none() {
             match self.control.message(self.cm, Duration::ZERO)? {
-                Heard::Message(bytes) => self.heard = Some(bytes),
-                Heard::Disconnected => return Err(self.gone()),
-                Heard::Nothing => {}
+                Received::Message(bytes) => self.pending_message = Some(bytes),
+                Received::Disconnected => return Err(self.gone()),
+                Received::Nothing => {}
             }
         }
         if self.probed.elapsed() > QUIET {
@@ -312,16 +312,16 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     }
 
     /// Waits for a message, at most so long.
-    fn hear(&mut self, timeout: Duration) -> Result<[u8; MESSAGE]> {
+    fn receive(&mut self, timeout: Duration) -> Result<[u8; MESSAGE]> {
         let begun = Instant::now();
         loop {
-            if let Some(bytes) = self.heard.take() {
+            if let Some(bytes) = self.pending_message.take() {
                 return Ok(bytes);
             }
             match self.control.message(self.cm, QUIET)? {
-                Heard::Message(bytes) => return Ok(bytes),
-                Heard::Disconnected => return Err(self.gone()),
-                Heard::Nothing => self.probe()?,
+                Received::Message(bytes) => return Ok(bytes),
+                Received::Disconnected => return Err(self.gone()),
+                Received::Nothing => self.probe()?,
             }
             if begun.elapsed() > timeout {
                 let peer = self.peer();
@@ -337,7 +337,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// Why the server speaks when it has nothing to say.
     fn unexpected(&mut self) -> super::Error {
-        let answer = self.heard.take();
+        let answer = self.pending_message.take();
         match answer.as_ref().and_then(Answer::from_bytes) {
             Some(Answer::Failed(why)) => {
                 self.over = true;
@@ -349,11 +349,11 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// As the client: asks the server for something. Its answer.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        self.control.tell(self.cm, &ask.to_bytes())?;
-        let bytes = self.hear(SILENCE)?;
+        self.control.send(self.cm, &ask.to_bytes())?;
+        let bytes = self.receive(SILENCE)?;
         match Answer::from_bytes(&bytes) {
             Some(Answer::Failed(_)) => {
-                self.heard = Some(bytes);
+                self.pending_message = Some(bytes);
                 Err(self.unexpected())
             }
             Some(answer) => Ok(answer),
@@ -363,7 +363,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// As the server: what the client asks for next.
     pub(crate) fn asked(&mut self) -> Result<Ask> {
-        let bytes = self.hear(Duration::MAX)?;
+        let bytes = self.receive(Duration::MAX)?;
         match Ask::from_bytes(&bytes) {
             Some(Ask::Failed(why)) => {
                 self.over = true;
@@ -376,7 +376,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// As the server: answers.
     pub(crate) fn answer(&mut self, answer: &Answer) -> Result<()> {
-        Ok(self.control.tell(self.cm, &answer.to_bytes())?)
+        Ok(self.control.send(self.cm, &answer.to_bytes())?)
     }
 
     /// Takes the connections down, if the other end is there to take part. `result` is what the session came to.
@@ -388,7 +388,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         let ids = [control.id, data];
         drop((control, self.inbox, self.outbox));
         let mut down = || {
-            // Whoever does not answer is not asked to disconnect: that would be repeated for a long time.
+            // A peer that does not answer gets no DREQ: that would be repeated for a long time.
             for id in ids.into_iter().filter(|_| there) {
                 cm.disconnect(id)?;
             }
@@ -401,7 +401,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         result.and_then(|result| down.map(|()| result))
     }
 
-    /// Says how it ended, unless the other end knows. It is the client that disconnects first.
+    /// Sends how it ended, unless the peer has that already. It is the client that disconnects first.
     fn part(&mut self, error: Option<&super::Error>) -> Result<()> {
         let last = match (self.role, error) {
             _ if self.over => None,
@@ -411,11 +411,11 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             (Role::Server, Some(why)) => Some(Answer::Failed(why.to_string()).to_bytes()),
         };
         if let Some(last) = last {
-            self.control.tell(self.cm, &last)?;
+            self.control.send(self.cm, &last)?;
         }
         while self.role == Role::Server && self.cm.state(self.control.id)? != IdState::Disconnect {
-            // Whatever else the client had to say.
-            if let Heard::Nothing = self.control.message(self.cm, QUIET)? {
+            // The remaining messages of the client.
+            if let Received::Nothing = self.control.message(self.cm, QUIET)? {
                 self.probe()?;
             }
         }
@@ -423,7 +423,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     }
 }
 
-/// An end's memory: for what comes, and for what goes. Atomics want 8 bytes at a multiple of 8.
+/// An end's memory: for what comes, and for what goes. Atomics require 8 bytes at a multiple of 8.
 fn boxes<'d, P: Platform, R: Resolver>(
     cm: &RdmaCm<'_, 'd, P, R>,
     id: CmId,
@@ -485,7 +485,7 @@ fn open<P: Platform, R: Resolver>(
     }
 }
 
-/// The next one who wants to connect, and with which words.
+/// The next connection request, and its private data.
 fn request<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     listener: CmId,

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Load,
 }
 
-/// One measurement, as both ends have to know it.
+/// The parameters of one measurement, the same at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(crate) verb: Verb,

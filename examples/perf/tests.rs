@@ -184,10 +184,10 @@ fn atomics_in_the_wrong_byte_order_are_skipped_with_the_reason() {
             |cm, listening| serve(cm, address(), listening),
             |cm| work(cm, CLIENT, address(), &atomics),
         );
-        let told = error(rows);
+        let reported = error(rows);
         assert!(
-            told.starts_with(&format!("fetch_add_bw: {whose} no 8-byte atomics")),
-            "{told}"
+            reported.starts_with(&format!("fetch_add_bw: {whose} no 8-byte atomics")),
+            "{reported}"
         );
 
         // A client that asks all the same.
@@ -206,14 +206,14 @@ fn atomics_in_the_wrong_byte_order_are_skipped_with_the_reason() {
             },
         );
         if whose.starts_with("the server") {
-            let (served, told) = (error(served), error(answer));
+            let (served, reported) = (error(served), error(answer));
             assert!(
                 served.starts_with("fetch_add_bw: this device has no"),
                 "{served}"
             );
             assert!(
-                told.starts_with("the server: fetch_add_bw: this device"),
-                "{told}"
+                reported.starts_with("the server: fetch_add_bw: this device"),
+                "{reported}"
             );
         }
     }
@@ -305,7 +305,7 @@ fn a_server_that_vanishes_ends_the_client() {
 }
 
 #[test]
-fn a_client_that_leaves_early_is_told_from_one_that_is_done() {
+fn a_client_that_leaves_early_is_distinguished_from_one_that_is_done() {
     let (served, left) = with_server(|cm| {
         let mut session = connect(cm)?;
         session.ask(&Ask::Start(TEST))?;
@@ -319,7 +319,7 @@ fn a_client_that_leaves_early_is_told_from_one_that_is_done() {
 }
 
 #[test]
-fn a_client_that_asks_for_what_cannot_be_is_told_why() {
+fn a_client_with_an_impossible_request_gets_the_reason() {
     let test = |verb, kind, size, depth, both_ways| {
         Ask::Start(Test {
             verb,
@@ -361,22 +361,22 @@ fn a_client_that_asks_for_what_cannot_be_is_told_why() {
         ),
         (stop, "out of turn"),
     ] {
-        let (served, told) = with_server(|cm| {
+        let (served, reported) = with_server(|cm| {
             let mut session = connect(cm)?;
             let answer = session.ask(&ask);
             session.close(answer)
         });
-        let (served, told) = (error(served), error(told));
+        let (served, reported) = (error(served), error(reported));
         assert!(served.contains(why), "{ask:?}: {served}");
         // As much of it as a message holds.
-        let told = told.strip_prefix("the server: ").expect(&told);
-        assert!(served.starts_with(told), "{ask:?}: {told}");
+        let reported = reported.strip_prefix("the server: ").expect(&reported);
+        assert!(served.starts_with(reported), "{ask:?}: {reported}");
     }
 }
 
 #[test]
 fn a_client_that_claims_more_messages_than_it_sent_is_not_believed() {
-    let (served, told) = with_server(|cm| {
+    let (served, reported) = with_server(|cm| {
         let mut session = connect(cm)?;
         let test = Test {
             kind: Kind::Lat,
@@ -392,7 +392,7 @@ fn a_client_that_claims_more_messages_than_it_sent_is_not_believed() {
         session.close(answer)
     });
     assert!(error(served).contains("0 messages came, 18446744073709551615 were sent"));
-    assert!(error(told).starts_with("the server: send_lat: 0 messages came"));
+    assert!(error(reported).starts_with("the server: send_lat: 0 messages came"));
 }
 
 #[test]
@@ -423,8 +423,8 @@ fn who_is_not_perf_is_refused_and_the_next_one_served() {
             };
             cm.connect(id, Some(&param)).expect_err("refused");
             let event = cm.event(id)?.expect("a rejection");
-            let told = String::from_utf8_lossy(event.private_data()).into_owned();
-            assert!(told.starts_with(why), "{told}");
+            let reported = String::from_utf8_lossy(event.private_data()).into_owned();
+            assert!(reported.starts_with(why), "{reported}");
             cm.destroy_ep(id)?;
         }
         work(
@@ -507,7 +507,7 @@ fn nonsense_is_no_message() {
         bytes[at] = 99;
         assert_eq!(Ask::from_bytes(&bytes), None);
     }
-    // Words for a terminal are only words, and cut off where there is no more room.
+    // Words for a terminal are only words, and cut off where there is no more space.
     let Some(Answer::Failed(why)) =
         Answer::from_bytes(&Answer::Failed("\x1b[2J".repeat(99)).to_bytes())
     else {
@@ -524,8 +524,11 @@ fn nonsense_is_no_message() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let told = dead_address::message(|cm, [here, server]| {
+    let reported = dead_address::message(|cm, [here, server]| {
         Session::connect(cm, &route(here, (server, 18515).into()), LIMITS).map(drop)
     });
-    assert!(told.starts_with("resolving 10.0.0.99:18515: "), "{told}");
+    assert!(
+        reported.starts_with("resolving 10.0.0.99:18515: "),
+        "{reported}"
+    );
 }

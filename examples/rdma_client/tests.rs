@@ -21,7 +21,7 @@ fn the_command_line_is_sound() {
 }
 
 #[test]
-fn each_end_hears_what_the_other_one_says() {
+fn each_end_receives_the_others_message() {
     assert_eq!(run(""), Ok(Some(*REPLY)));
     assert_eq!(run("-s fd00::1 -p 5"), Ok(Some(*REPLY)));
 }
@@ -37,14 +37,17 @@ fn one_end_has_to_know_where_the_ends_are() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let told = dead_address::message(|cm, [_, server]| {
+    let reported = dead_address::message(|cm, [_, server]| {
         let address = AddrInfo {
             dst_addr: Some((server, 7471).into()),
             ..AddrInfo::hints(false)
         };
         client(cm, &address)
     });
-    assert!(told.starts_with("resolving 10.0.0.99:7471: "), "{told}");
+    assert!(
+        reported.starts_with("resolving 10.0.0.99:7471: "),
+        "{reported}"
+    );
 }
 
 /// A model that is another card than the default.

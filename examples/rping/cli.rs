@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// to make way.
     #[arg(short = 'P', requires = "server", conflicts_with_all = ["times", "client"])]
     pub(crate) persistent: bool,
-    /// Refuse who wants to connect, and tell this.
+    /// Reject connections, with this text.
     #[arg(long, value_name = "TEXT", requires = "server")]
     pub(crate) reject: Option<String>,
     /// Ask for a connection with this text, which rping's server has no use for, but perhaps another one.

@@ -1,7 +1,7 @@
 //! RDMA ping-pong over the whole stack: bring-up, QP, the connection manager's handshake on QP1, RDMA READ, RDMA WRITE and
 //! SEND, every byte verified. With `--device model` (the default) both ends run here, on two device models with a cable
 //! between them; with `--device vfio:BDF` one end runs on a card, with `--device vfio:BDF,vfio:BDF` both. `--link` is for one end
-//! on one model, whose port is wired to whatever there is.
+//! on one model, whose port is wired to another program.
 
 mod cli;
 mod ping;
@@ -165,7 +165,7 @@ fn ping<P: Platform, R: Resolver>(
         let pinged = ping::ping(cm, &address, wanted, |_, _| {}, |_, _| {})
             .map_err(|error| format!("connection {number}: {error}"))?;
         slowest = slowest.max(pinged.connect);
-        // Only the last one's messages are told.
+        // Progress is reported for the last one only.
         trace(cm);
     }
     let pinged = ping::ping(cm, &address, wanted, connected, done)?;

@@ -14,7 +14,7 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::mr::{Access, Buffer};
 use bareverbs::verbs::{Platform, RKey, Remote};
 
-use crate::channel::{Channel, ChannelError, Heard};
+use crate::channel::{Channel, ChannelError, Received};
 
 type Result<T> = core::result::Result<T, PingError>;
 
@@ -24,7 +24,7 @@ pub(crate) enum PingError {
     /// The connection, or what was posted to it.
     Channel(ChannelError),
     /// The server refused.
-    Refused(RdmaError, Told),
+    Refused(RdmaError, PrivateText),
     /// No way to this address was found, or no connection came about.
     Unreached {
         /// What was being done.
@@ -36,8 +36,8 @@ pub(crate) enum PingError {
     Silent(Duration),
     /// The other end disconnected in the middle of this ping.
     Disconnected(u32),
-    /// The client wants more bytes than there is room for.
-    TooLong { wanted: u32, room: u32 },
+    /// The client requests more bytes than the buffer has.
+    TooLong { wanted: u32, size: u32 },
     /// What came back is not what was sent.
     Mismatch {
         ping: u32,
@@ -47,17 +47,17 @@ pub(crate) enum PingError {
     },
 }
 
-/// The beginning of what the other end told beside its reason.
+/// The beginning of the peer's private data beside its reason.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct PrivateText {
     bytes: [u8; 48],
     len: u8,
 }
 
-impl Told {
+impl PrivateText {
     fn new(data: &[u8]) -> Self {
         let mut bytes = [0; 48];
-        // The field is padded with zeros, and nobody knows how many of them were meant.
+        // The field is padded with zeros, and the text's length is not transmitted.
         let len = data.iter().rposition(|&byte| byte != 0);
         let len = len.map_or(0, |at| at + 1).min(bytes.len());
         bytes[..len].copy_from_slice(&data[..len]);
@@ -72,8 +72,8 @@ impl fmt::Display for PingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Channel(error) => error.fmt(f),
-            Self::Refused(error, Told { len: 0, .. }) => error.fmt(f),
-            Self::Refused(error, Told { bytes, len }) => {
+            Self::Refused(error, PrivateText { len: 0, .. }) => error.fmt(f),
+            Self::Refused(error, PrivateText { bytes, len }) => {
                 write!(
                     f,
                     "{error}, and says \"{}\"",
@@ -88,9 +88,9 @@ impl fmt::Display for PingError {
             Self::Unreached { step, error, .. } => write!(f, "{step}: {error}"),
             Self::Silent(timeout) => write!(f, "the other end has said nothing for {timeout:?}"),
             Self::Disconnected(ping) => write!(f, "the other end disconnected in ping {ping}"),
-            Self::TooLong { wanted, room } => write!(
+            Self::TooLong { wanted, size } => write!(
                 f,
-                "the client wants {wanted} bytes, there is room for {room}"
+                "the client requests {wanted} bytes, the buffer has {size}"
             ),
             Self::Mismatch {
                 ping,
@@ -135,9 +135,9 @@ fn advert<'d, P: Platform, R: Resolver>(
     timeout: Duration,
 ) -> Result<Option<Advert>> {
     match end.message(cm, timeout)? {
-        Heard::Message(bytes) => Ok(Some(Advert::from_bytes(bytes))),
-        Heard::Disconnected => Ok(None),
-        Heard::Nothing => Err(PingError::Silent(timeout)),
+        Received::Message(bytes) => Ok(Some(Advert::from_bytes(bytes))),
+        Received::Disconnected => Ok(None),
+        Received::Nothing => Err(PingError::Silent(timeout)),
     }
 }
 
@@ -184,7 +184,7 @@ impl Advert {
 pub(crate) struct Clients<'a> {
     /// So many, one after the other; any number without it.
     pub(crate) times: Option<u32>,
-    /// They are refused, and told this.
+    /// They are rejected, with this text.
     pub(crate) reject: Option<&'a [u8]>,
     /// Bytes of a message at most.
     pub(crate) size: u32,
@@ -207,8 +207,8 @@ pub(crate) enum Step {
 
 /// Listens, serves one client after the other until it disconnects, and cleans up. How many pings were served.
 ///
-/// What goes wrong with a client is told ([`Step::Failed`]), and the next one served; the last such error is that of the
-/// call, once all clients were there.
+/// A client's failure is reported ([`Step::Failed`]), and the next one served; the last such error is that of the call,
+/// once all clients were there.
 pub(crate) fn serve<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
@@ -273,10 +273,10 @@ fn answer<'d, P: Platform, R: Resolver>(
     step: &mut impl FnMut(Step),
 ) -> Result<()> {
     let [silence, between] = clients.silence;
-    let (id, room) = (end.id, clients.size);
+    let (id, size) = (end.id, clients.size);
     let len = |asked: &Advert| match asked.size {
-        wanted if wanted <= room => Ok(wanted as usize),
-        wanted => Err(PingError::TooLong { wanted, room }),
+        wanted if wanted <= size => Ok(wanted as usize),
+        wanted => Err(PingError::TooLong { wanted, size }),
     };
     let piece = |wanted: usize| buffer.slice(..wanted).map_err(RdmaError::from);
     let go_ahead = Advert::of(buffer).to_bytes();
@@ -287,7 +287,7 @@ fn answer<'d, P: Platform, R: Resolver>(
         cm.post_read(id, 0, piece(wanted)?, flags, there)?;
         end.sent(cm, "RDMA READ")?;
         step(Step::Read);
-        end.tell(cm, &go_ahead)?;
+        end.send(cm, &go_ahead)?;
 
         let Some(sink) = advert(end, cm, silence)? else {
             break;
@@ -295,7 +295,7 @@ fn answer<'d, P: Platform, R: Resolver>(
         let wanted = len(&sink)?;
         cm.post_write(id, 0, piece(wanted)?, flags, sink.remote())?;
         end.sent(cm, "RDMA WRITE")?;
-        end.tell(cm, &go_ahead)?;
+        end.send(cm, &go_ahead)?;
         *pings = pings.wrapping_add(1);
         step(Step::Served(*pings));
     }
@@ -328,7 +328,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) count: u32,
     /// Compare what comes back.
     pub(crate) validate: bool,
-    /// What the server is told when it is asked for the connection.
+    /// The private data of the connection request.
     pub(crate) private_data: &'a [u8],
     /// How long the server may be silent where it has to speak.
     pub(crate) silence: Duration,
@@ -387,9 +387,9 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         let at = cm.now();
         message.write(&start)?;
         for buffer in [&start, &sink] {
-            end.tell(cm, &Advert::of(buffer).to_bytes())?;
-            let heard = advert(&end, cm, silence)?;
-            heard.ok_or(PingError::Disconnected(number))?;
+            end.send(cm, &Advert::of(buffer).to_bytes())?;
+            let answer = advert(&end, cm, silence)?;
+            answer.ok_or(PingError::Disconnected(number))?;
         }
         let took = cm.now() - at;
         if wanted.validate {
@@ -413,7 +413,7 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
     Ok(result)
 }
 
-/// Why there is no connection, with what the other end told beside its reason.
+/// Why there is no connection, with the peer's private data beside its reason.
 fn refusal<P: Platform, R: Resolver>(
     cm: &RdmaCm<'_, '_, P, R>,
     id: CmId,
@@ -421,7 +421,7 @@ fn refusal<P: Platform, R: Resolver>(
 ) -> PingError {
     match (error, cm.event(id)) {
         (RdmaError::Rejected(_), Ok(Some(event))) => {
-            PingError::Refused(error, Told::new(event.private_data()))
+            PingError::Refused(error, PrivateText::new(event.private_data()))
         }
         _ => error.into(),
     }
@@ -526,8 +526,8 @@ impl Heading {
 
 impl Write for Heading {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.get_mut(self.len..self.len + text.len());
-        room.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        let free = self.bytes.get_mut(self.len..self.len + text.len());
+        free.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
         self.len += text.len();
         Ok(())
     }
@@ -575,12 +575,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_ends_with_its_last_byte_that_is_not_zero() {
+    fn private_text_ends_with_its_last_byte_that_is_not_zero() {
         let mut data = [0; 148];
         data[..5].copy_from_slice(b"no\0!\n");
         let error = PingError::Refused(
             RdmaError::Rejected(RejectReason::CONSUMER_DEFINED),
-            Told::new(&data),
+            PrivateText::new(&data),
         );
         assert!(
             error.to_string().ends_with(r#"and says "no\x00!\n""#),
@@ -588,9 +588,9 @@ mod tests {
         );
         let error = PingError::Refused(
             RdmaError::Rejected(RejectReason::CONSUMER_DEFINED),
-            Told::new(&[0; 148]),
+            PrivateText::new(&[0; 148]),
         );
         assert!(!error.to_string().contains("says"), "{error}");
-        assert_eq!(Told::new(&[1; 148]).len, 48);
+        assert_eq!(PrivateText::new(&[1; 148]).len, 48);
     }
 }

@@ -1,4 +1,4 @@
-//! A server among bad clients: it tells what went wrong with each, and serves the next.
+//! A server with faulty clients: it reports each failure, and serves the next.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
@@ -39,8 +39,8 @@ fn to_server() -> AddrInfo {
     }
 }
 
-/// Runs a server, and the clients of each list one after the other on a device that was brought up for them. What the server
-/// tells of those that failed, and how many pings it served.
+/// Runs a server, and the clients of each list one after the other on a device that was brought up for them. The
+/// server's reports of those that failed, and how many pings it served.
 fn serve(lists: &[&[Client]], between: Duration) -> (Vec<String>, u32) {
     let world = Builder::new()
         .function(Card::new(1))
@@ -157,7 +157,7 @@ fn has_a_bad_rkey(cm: &mut Cm<'_, '_>) -> Result<()> {
     say(cm, &advert(0, 0x00ba_d000, SIZE))
 }
 
-fn wants_too_much(cm: &mut Cm<'_, '_>) -> Result<()> {
+fn requests_too_much(cm: &mut Cm<'_, '_>) -> Result<()> {
     say(cm, &advert(0, 0, SIZE + 1))
 }
 
@@ -217,8 +217,8 @@ fn a_server_outlives_bad_clients() {
         (good, ""),
         (has_a_bad_rkey, "RDMA READ failed: remote access error"),
         (
-            wants_too_much,
-            "the client wants 1001 bytes, there is room for 1000",
+            requests_too_much,
+            "the client requests 1001 bytes, the buffer has 1000",
         ),
         (answers_with_a_nak, "SEND failed: "),
         (
@@ -248,7 +248,7 @@ fn a_dead_address_is_named_with_the_step() {
         .function(Card::new(1))
         .function(Card::new(2))
         .threaded();
-    let told: Result<String> = node(world.platform(0), CLIENT, 1).run(|cm| {
+    let reported: Result<String> = node(world.platform(0), CLIENT, 1).run(|cm| {
         let address = AddrInfo {
             dst_addr: Some((dead, PORT).into()),
             ..to_server()
@@ -263,8 +263,11 @@ fn a_dead_address_is_named_with_the_step() {
         let error = ping::ping(cm, &address, wanted, |_, _| {}, |_, _| {}).err();
         Ok(error.expect("there is nothing").to_string())
     });
-    let told = told.expect("the device is well");
-    assert!(told.starts_with("resolving 10.0.0.99:7174: "), "{told}");
+    let reported = reported.expect("the device is well");
+    assert!(
+        reported.starts_with("resolving 10.0.0.99:7174: "),
+        "{reported}"
+    );
 }
 
 /// A client on a card that has the server's address got REJ 8 from itself.

@@ -1,5 +1,5 @@
-//! TCP and RDMA on one port, with one address. The server sends back what it hears: over TCP, with smoltcp on the port's
-//! Ethernet queue, and over RDMA connections that carry a message each. Echo requests it answers as well.
+//! TCP and RDMA on one port, with one address. The server sends back what it receives: over TCP, with smoltcp on the
+//! port's Ethernet queue, and over RDMA connections that carry a message each. Echo requests it answers as well.
 //!
 //! By default the client runs in this process too, on a second device model. To a server any TCP client may come, and
 //! rdma-core's `rdma_client`.
@@ -43,8 +43,8 @@ struct Options {
     /// Bytes that the client sends over TCP.
     #[arg(short = 'S', value_name = "BYTES", default_value_t = 1_000_000)]
     size: usize,
-    /// Messages that the client sends over RDMA meanwhile, each over a connection of its own. A server ends after so many,
-    /// if its TCP client has gone as well.
+    /// Messages that the client sends over RDMA meanwhile, each over a separate connection. A server ends after so
+    /// many, if its TCP client has gone as well.
     #[arg(short = 'C', value_name = "COUNT", default_value_t = 10)]
     messages: u32,
 }
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 }
 
 impl Options {
-    fn tell(&self, end: &str, echoed: Echoed) {
+    fn print_result(&self, end: &str, echoed: Echoed) {
         let Echoed { bytes, messages } = echoed;
         println!("{end}: {bytes} bytes over TCP and {messages} messages over RDMA, there and back");
     }
@@ -95,7 +95,7 @@ impl Program for Options {
             cm.wait(deadline)?;
         }
         server.close(cm)?;
-        self.tell("server", echoed);
+        self.print_result("server", echoed);
         Ok(echoed)
     }
 
@@ -109,28 +109,28 @@ impl Program for Options {
         let mut stack = Stack::new(cm, here)?;
         stack.connect(SocketAddr::new(server, self.tcp_port))?;
         let mut client = Client::new(cm, [here, server], self.port, self.messages, both)?;
-        let (mut sent, mut heard) = (0, 0);
+        let (mut sent, mut received) = (0, 0);
         let mut give_up = cm.now() + SILENCE;
-        while heard < self.size || !client.is_over() {
-            let before = (heard, client.messages());
+        while received < self.size || !client.is_over() {
+            let before = (received, client.messages());
             client.work(cm)?;
             sent += stack.send(sent, self.size)?;
-            heard += stack.compare(heard)?;
+            received += stack.compare(received)?;
             stack.poll(cm)?;
-            if (heard, client.messages()) != before {
+            if (received, client.messages()) != before {
                 give_up = cm.now() + SILENCE;
             } else if cm.now() >= give_up {
-                return Err(format!("no answer; {heard} bytes until then").into());
+                return Err(format!("no answer; {received} bytes until then").into());
             }
             let deadline = stack.next_deadline(cm, SILENCE).min(give_up);
             cm.wait(deadline)?;
         }
         stack.close(cm, give_up)?;
         let echoed = Echoed {
-            bytes: heard,
+            bytes: received,
             messages: client.messages(),
         };
-        self.tell("client", echoed);
+        self.print_result("client", echoed);
         Ok(echoed)
     }
 

@@ -17,7 +17,7 @@ const LEN: usize = 16;
 const HELLO: &[u8; LEN] = b"good morning! :)";
 const RESOLVE: Duration = Duration::from_secs(2);
 
-/// A connection with room for a message.
+/// A connection with a posted receive for a message.
 struct Peer<'d, P: Platform> {
     id: CmId,
     inbox: Buffer<'d, P>,
@@ -42,7 +42,7 @@ impl<'d, P: Platform> Peer<'d, P> {
     }
 
     /// The message, if it has come.
-    fn hear(&self, cm: &mut Cm<'_, 'd, P>) -> Result<Option<[u8; LEN]>> {
+    fn receive(&self, cm: &mut Cm<'_, 'd, P>) -> Result<Option<[u8; LEN]>> {
         let Some(wc) = cm.try_get_recv_comp(self.id)? else {
             return Ok(None);
         };
@@ -83,7 +83,7 @@ impl<'d, P: Platform> Server<'d, P> {
         })
     }
 
-    /// Sends back what somebody has said. How many have gone with their answer.
+    /// Sends back received messages. How many clients have gone with their answer.
     pub(crate) fn work(&mut self, cm: &mut Cm<'_, 'd, P>) -> Result<u32> {
         let mut gone = 0;
         while let Some(event) = cm.try_get_cm_event(self.channel)? {
@@ -103,7 +103,7 @@ impl<'d, P: Platform> Server<'d, P> {
             }
         }
         for peer in &self.peers {
-            if let Some(message) = peer.hear(cm)? {
+            if let Some(message) = peer.receive(cm)? {
                 peer.say(cm, &message)?;
             }
         }
@@ -156,7 +156,7 @@ impl<'d, P: Platform> Client<'d, P> {
         self.left == 0
     }
 
-    /// Answers that were heard.
+    /// Answers that were received.
     pub(crate) fn messages(&self) -> u32 {
         self.messages
     }
@@ -200,9 +200,9 @@ impl<'d, P: Platform> Client<'d, P> {
         let Some(peer) = &self.peer else {
             return Ok(());
         };
-        if let Some(message) = peer.hear(cm)? {
+        if let Some(message) = peer.receive(cm)? {
             if self.verify && message != *HELLO {
-                return Err(format!("client: heard \"{}\"", message.escape_ascii()).into());
+                return Err(format!("client: received \"{}\"", message.escape_ascii()).into());
             }
             self.messages += 1;
             cm.disconnect(peer.id)?;

@@ -53,7 +53,7 @@ impl Stack {
             full = addresses.push(IpCidr::new(address.into(), prefix)).is_err();
         });
         if full {
-            return Err("the stack has no room for an address".into());
+            return Err("the stack cannot hold another address".into());
         }
         let buffer = || tcp::SocketBuffer::new(vec![0_u8; WINDOW].leak());
         let mut sockets = SocketSet::new(vec![SocketStorage::EMPTY].leak());
@@ -106,14 +106,14 @@ impl Stack {
         )
     }
 
-    /// Sends back what was heard, and goes when the peer goes. How many bytes that were.
+    /// Sends back what was received, and goes when the peer goes. How many bytes that were.
     pub(crate) fn echo(&mut self) -> Result<usize> {
         let socket = self.socket();
         let mut bytes = [0; 4096];
         let mut echoed = 0;
         while socket.can_recv() {
-            let room = socket.send_capacity() - socket.send_queue();
-            let length = socket.recv_slice(&mut bytes[..room.min(4096)])?;
+            let space = socket.send_capacity() - socket.send_queue();
+            let length = socket.recv_slice(&mut bytes[..space.min(4096)])?;
             if length == 0 || socket.send_slice(&bytes[..length])? < length {
                 break;
             }
@@ -125,15 +125,15 @@ impl Stack {
         Ok(echoed)
     }
 
-    /// Sends on from this byte of so many, as far as there is room.
+    /// Sends on from this byte of so many, as far as there is space.
     pub(crate) fn send(&mut self, from: usize, all: usize) -> Result<usize> {
         let socket = self.socket();
         if from == all || !socket.can_send() {
             return Ok(0);
         }
-        Ok(socket.send(|room| {
-            let length = room.len().min(all - from);
-            for (at, place) in room[..length].iter_mut().enumerate() {
+        Ok(socket.send(|space| {
+            let length = space.len().min(all - from);
+            for (at, place) in space[..length].iter_mut().enumerate() {
                 *place = byte(from + at);
             }
             (length, length)
@@ -149,12 +149,12 @@ impl Stack {
         if !socket.can_recv() {
             return Ok(0);
         }
-        let (length, same) = socket.recv(|heard| {
-            let same = heard
+        let (length, same) = socket.recv(|received| {
+            let same = received
                 .iter()
                 .enumerate()
-                .all(|(at, heard)| *heard == byte(from + at));
-            (heard.len(), (heard.len(), same))
+                .all(|(at, received)| *received == byte(from + at));
+            (received.len(), (received.len(), same))
         })?;
         if same {
             Ok(length)

@@ -8,7 +8,9 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::Platform;
 
 use crate::Result;
-use bareverbs_examples::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
+use bareverbs_examples::exchange::{
+    Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
+};
 use bareverbs_node::Cm;
 use bareverbs_node::Unreached;
 
@@ -71,7 +73,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
         self.cm
             .listen(listener, self.plan.amount.connections() as u32)?;
         listening();
-        // The first client comes when it likes.
+        // The first client has no time limit.
         let event = self.cm.get_cm_event(self.channel)?;
         self.handle(&event)?;
         while self.connecting > 0 {
@@ -121,7 +123,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
         }
         self.receive()?;
         self.answer()?;
-        // The server knows when they have arrived, and disconnects then.
+        // The server disconnects when they have arrived.
         self.send()?;
         if self.plan.migrate {
             let others = self.migrate(None)?;
@@ -204,10 +206,10 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
         Ok(())
     }
 
-    /// Makes the queue pair of a connection and room for all the messages.
+    /// Creates the queue pair of a connection, and the memory for all its messages.
     fn prepare(&mut self, number: usize) -> Result<()> {
         let amount = self.plan.amount;
-        let room = Room {
+        let sizes = MessageSizes {
             size: amount.size(),
             header: 0,
             sends: amount.messages(),
@@ -216,25 +218,25 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
             places: 1,
         };
         let peer = &mut self.peers[number];
-        peer.messages = Some(Messages::new(self.cm, peer.id, room)?);
+        peer.messages = Some(Messages::new(self.cm, peer.id, sizes)?);
         Ok(())
     }
 
-    /// The client says what it was told.
+    /// The client returns what it received.
     fn answer(&self) -> Result<()> {
         for messages in self.peers.iter().filter_map(|peer| peer.messages.as_ref()) {
-            messages.say(&messages.heard(0)?.1)?;
+            messages.say(&messages.received(0)?.1)?;
         }
         Ok(())
     }
 
-    /// The server was told what it had said: rdma-core's client has one place for what it hears and what it says.
+    /// The server received what it had sent: rdma-core's client has one buffer for receiving and sending.
     fn compare(&self) -> Result<()> {
         let amount = self.plan.amount;
         for (number, peer) in self.peers.iter().enumerate() {
             if let Some(messages) = &peer.messages
                 && amount.messages() > 0
-                && messages.heard(0)?.1 != text(number, amount.size())
+                && messages.received(0)?.1 != text(number, amount.size())
             {
                 return Err(format!("connection {number}: another message came back").into());
             }

@@ -1,5 +1,5 @@
 //! Many connections at once, with messages both ways, as rdma-core's `ucmatose` makes them: everything is asynchronous, and
-//! one event channel tells of all of it. With the built-in model (the default) both ends run here.
+//! one event channel has all their events. With the built-in model (the default) both ends run here.
 
 mod connections;
 #[cfg(test)]

@@ -37,12 +37,12 @@ fn every_message_goes_both_ways() {
 #[test]
 fn a_dead_address_is_named_with_the_step() {
     let options = Options::parse_from(["ucmatose"]);
-    let told = dead_address::message(|cm, [here, server]| {
+    let reported = dead_address::message(|cm, [here, server]| {
         Connections::new(cm, options.plan())?.work(here, (server, options.port).into())
     });
     let address = format!("10.0.0.99:{}", options.port);
     assert!(
-        told.contains(&format!(" 0: resolving {address}: ")),
-        "{told}"
+        reported.contains(&format!(" 0: resolving {address}: ")),
+        "{reported}"
     );
 }

@@ -1,5 +1,5 @@
 //! Datagrams between queue pairs that find each other by SIDR, as rdma-core's `udaddy` has them: everything is asynchronous,
-//! and one event channel tells of all of it. With the built-in model (the default) both ends run here.
+//! and one event channel has all their events. With the built-in model (the default) both ends run here.
 
 mod nodes;
 #[cfg(test)]

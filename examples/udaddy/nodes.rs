@@ -9,8 +9,10 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::{Platform, Qpn, Wc, WcFlags};
 
 use crate::Result;
-use bareverbs_examples::datagrams::{self, GRH, There};
-use bareverbs_examples::exchange::{Amount, Exchanged, Messages, RESOLVE, Room, next_event, text};
+use bareverbs_examples::datagrams::{self, GRH, RemoteQp};
+use bareverbs_examples::exchange::{
+    Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
+};
 use bareverbs_node::Cm;
 use bareverbs_node::Unreached;
 
@@ -29,7 +31,7 @@ pub(crate) struct Plan {
 /// One queue pair.
 struct Node<'d, P: Platform> {
     id: CmId,
-    there: Option<There>,
+    there: Option<RemoteQp>,
     messages: Option<Messages<'d, P>>,
 }
 
@@ -69,15 +71,15 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         self.cm.bind_addr(listener, address)?;
         self.cm.listen(listener, 0)?;
         listening();
-        // The first client comes when it likes.
+        // The first client has no time limit.
         let event = self.cm.get_cm_event(self.channel)?;
         self.handle(&event)?;
         self.wait_for_all()?;
         for number in 0..self.nodes.len() {
             self.receive(number)?;
-            // What was heard goes back.
+            // The received message goes back.
             if let Some(messages) = &self.nodes[number].messages {
-                messages.say(&messages.heard(0)?.1)?;
+                messages.say(&messages.received(0)?.1)?;
             }
         }
         for number in 0..self.nodes.len() {
@@ -87,7 +89,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         self.finish()
     }
 
-    /// The client's part. `verify`: the server is one of these, and sends back what it heard.
+    /// The client's part. `verify`: the server is this program's, and returns what it received.
     pub(crate) fn work(
         mut self,
         here: IpAddr,
@@ -154,13 +156,13 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
                 let number = self.nodes.len();
                 self.add(id);
                 self.cm.set_context(id, number as u64)?;
-                // Datagrams may come as soon as it is told where to send them.
+                // Datagrams may come as soon as the client has the address.
                 self.prepare(number)?;
                 self.cm.accept(id, None)?;
                 self.ready();
             }
             EventType::Established => {
-                let there = There::told(self.cm, &event.ud)?;
+                let there = RemoteQp::from_event(self.cm, &event.ud)?;
                 self.nodes[event.context as usize].there = Some(there);
                 self.ready();
             }
@@ -177,10 +179,10 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         self.done.connections += 1;
     }
 
-    /// Makes the queue pair of an id and room for all its datagrams.
+    /// Creates the queue pair of an id, and the memory for all its datagrams.
     fn prepare(&mut self, number: usize) -> Result<()> {
         let amount = self.plan.amount;
-        let room = Room {
+        let sizes = MessageSizes {
             size: amount.size(),
             header: GRH,
             sends: amount.messages(),
@@ -189,7 +191,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
             places: 1,
         };
         let node = &mut self.nodes[number];
-        node.messages = Some(Messages::new(self.cm, node.id, room)?);
+        node.messages = Some(Messages::new(self.cm, node.id, sizes)?);
         Ok(())
     }
 
@@ -219,11 +221,11 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         Ok(())
     }
 
-    /// The first datagram tells the server where its client is.
+    /// The server takes the client's address from the first datagram.
     fn learn(&mut self, number: usize, wc: &Wc) -> Result<()> {
         let mut grh = [0; GRH];
         if let Some(messages) = &self.nodes[number].messages {
-            grh.copy_from_slice(&messages.heard(0)?.0);
+            grh.copy_from_slice(&messages.received(0)?.0);
         }
         let deadline = self.cm.now() + RESOLVE;
         let way = loop {
@@ -239,7 +241,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         } else {
             wc.src_qp
         };
-        self.nodes[number].there = Some(There {
+        self.nodes[number].there = Some(RemoteQp {
             ah: self.cm.device().create_ah(&way)?,
             destination,
             qkey: UDP_QKEY,
@@ -251,7 +253,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
         let amount = self.plan.amount;
         match &self.nodes[number].messages {
             Some(messages) if amount.messages() > 0 => {
-                if messages.heard(0)?.1 == text(number, amount.size()) {
+                if messages.received(0)?.1 == text(number, amount.size()) {
                     return Ok(());
                 }
                 Err(format!("queue pair {number}: another message came back").into())

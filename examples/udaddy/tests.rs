@@ -45,12 +45,12 @@ fn what_no_packet_holds_is_refused() {
 #[test]
 fn a_dead_address_is_named_with_the_step() {
     let options = Options::parse_from(["udaddy"]);
-    let told = dead_address::message(|cm, [here, server]| {
+    let reported = dead_address::message(|cm, [here, server]| {
         Nodes::new(cm, options.plan())?.work(here, (server, options.port).into(), false)
     });
     let address = format!("10.0.0.99:{}", options.port);
     assert!(
-        told.contains(&format!(" 0: resolving {address}: ")),
-        "{told}"
+        reported.contains(&format!(" 0: resolving {address}: ")),
+        "{reported}"
     );
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::Result;
 use crate::program::{Cards, Program, Roles};
 
-/// Where the ends are. With one card, or with a link, one end runs here: the client, if it is told where the server is.
+/// Where the ends are. With one card, or with a link, one end runs here: the client, if the server's address is given.
 #[derive(Args, Debug, Clone)]
 pub struct Addresses {
     /// The server's address: here is a client, unless both ends are here.

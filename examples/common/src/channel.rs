@@ -1,5 +1,5 @@
-//! Short messages of one length over a connection, for what the two ends of a program have to tell each other. Without an
-//! operating system as well: the unikernel has this file too.
+//! Short messages of one length over a connection, between the two ends of a program. They need no operating system:
+//! the unikernel has this file too.
 #![allow(
     unreachable_pub,
     reason = "in the unikernel this is a module of the program"
@@ -71,9 +71,9 @@ impl From<RdmaError> for ChannelError {
     }
 }
 
-/// What came of waiting.
+/// The result of waiting for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard<const LEN: usize> {
+pub enum Received<const LEN: usize> {
     Message([u8; LEN]),
     /// Nothing came in time.
     Nothing,
@@ -105,8 +105,8 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         }
     }
 
-    /// Makes room for a message, which has to be done before there is a connection. The peer may be silent for so long where
-    /// it has to speak.
+    /// Posts a receive for a message, which has to be done before there is a connection. The peer may be silent for so
+    /// long where it has to speak.
     pub fn new<R: Resolver>(
         cm: &mut RdmaCm<'_, 'd, P, R>,
         id: CmId,
@@ -150,29 +150,29 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         }
     }
 
-    /// Waits for the other end's message and makes room for the next one.
+    /// Waits for the peer's message and posts the receive for the next one.
     pub fn message<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
         timeout: Duration,
-    ) -> Result<Heard<LEN>> {
+    ) -> Result<Received<LEN>> {
         let end = cm.now().saturating_add(timeout);
         let wc = loop {
             if let Some(wc) = cm.try_get_recv_comp(self.id)? {
                 break wc;
             }
             if cm.state(self.id)? == IdState::Disconnect {
-                return Ok(Heard::Disconnected);
+                return Ok(Received::Disconnected);
             }
             if cm.now() >= end {
-                return Ok(Heard::Nothing);
+                return Ok(Received::Nothing);
             }
             // For either.
             cm.wait(end)?;
         };
         // What was posted comes back when the other end disconnects.
         if wc.status == WcStatus::WrFlushErr && cm.state(self.id)? == IdState::Disconnect {
-            return Ok(Heard::Disconnected);
+            return Ok(Received::Disconnected);
         }
         check(&wc, "receive")?;
         if wc.byte_len as usize != LEN {
@@ -186,11 +186,11 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
             .copy_out(0, &mut bytes)
             .map_err(RdmaError::from)?;
         self.expect_message(cm)?;
-        Ok(Heard::Message(bytes))
+        Ok(Received::Message(bytes))
     }
 
     /// Sends a message.
-    pub fn tell<R: Resolver>(
+    pub fn send<R: Resolver>(
         &self,
         cm: &mut RdmaCm<'_, 'd, P, R>,
         message: &[u8; LEN],

@@ -32,16 +32,16 @@ pub fn check_size<P: Platform>(cm: &Cm<'_, '_, P>, amount: Amount) -> Result<()>
     Err(format!("-S: {size} bytes do not fit the port's MTU, which is {limit}").into())
 }
 
-/// Where datagrams go.
-pub struct There {
+/// The destination of datagrams.
+pub struct RemoteQp {
     pub ah: AddressHandle,
     pub destination: Qpn,
     pub qkey: u32,
 }
 
-impl There {
-    /// Where an event says.
-    pub fn told<P: Platform>(cm: &Cm<'_, '_, P>, ud: &UdEvent) -> Result<Self> {
+impl RemoteQp {
+    /// From an event.
+    pub fn from_event<P: Platform>(cm: &Cm<'_, '_, P>, ud: &UdEvent) -> Result<Self> {
         Ok(Self {
             ah: cm.device().create_ah(&ud.ah_attr)?,
             destination: Qpn::from_low_bits(ud.qp_num),

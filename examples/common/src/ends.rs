@@ -7,7 +7,7 @@ use clap::Args;
 use crate::Result;
 use crate::program::{Cards, Program, Roles};
 
-/// Where this end is, and where the other one.
+/// The addresses of this end and of its peer.
 #[derive(Args, Debug, Clone)]
 #[command(mut_arg("mtu", |mtu| mtu.short('m')))]
 pub struct Ends {

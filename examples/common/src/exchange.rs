@@ -83,7 +83,7 @@ pub trait Exchange: Sync {
         served == found
     }
 
-    fn tell(&self, end: &str, exchanged: Exchanged) -> Exchanged {
+    fn print_result(&self, end: &str, exchanged: Exchanged) -> Exchanged {
         let Exchanged {
             connections,
             sent,
@@ -117,7 +117,7 @@ impl<E: Exchange> Program for E {
         address: IpAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
-        Exchange::serve(self, cm, address, listening).map(|done| self.tell("server", done))
+        Exchange::serve(self, cm, address, listening).map(|done| self.print_result("server", done))
     }
 
     fn work(
@@ -127,7 +127,7 @@ impl<E: Exchange> Program for E {
         ends: [IpAddr; 2],
         both: bool,
     ) -> Result<Exchanged> {
-        Exchange::work(self, cm, ends, both).map(|done| self.tell("client", done))
+        Exchange::work(self, cm, ends, both).map(|done| self.print_result("client", done))
     }
 
     fn announce(&self, address: IpAddr) {
@@ -148,25 +148,25 @@ pub fn next_event<P: Platform>(cm: &mut Cm<'_, '_, P>, channel: ChannelId) -> Re
     Ok(cm.get_cm_event_until(channel, deadline)?)
 }
 
-/// What is sent from a queue pair, if it is not what was heard.
+/// The message that a queue pair sends, if it does not return a received one.
 pub fn text(number: usize, size: usize) -> Vec<u8> {
     (0..size).map(|at| (at + 7 * number + 1) as u8).collect()
 }
 
-/// What a queue pair needs.
+/// Numbers and sizes of a queue pair's messages.
 #[derive(Debug, Clone, Copy)]
-pub struct Room {
+pub struct MessageSizes {
     /// Bytes of a message.
     pub size: usize,
     /// Bytes that come in front of one.
     pub header: usize,
     pub sends: u32,
     pub receives: u32,
-    /// What is received lies in so many places, one after the other and over again.
+    /// Received messages are written to so many places, in turn.
     pub places: usize,
 }
 
-impl Room {
+impl MessageSizes {
     fn place(&self) -> usize {
         self.header + self.size
     }
@@ -180,18 +180,18 @@ impl Room {
 /// The messages of a queue pair.
 pub struct Messages<'d, P: Platform> {
     id: CmId,
-    room: Room,
+    sizes: MessageSizes,
     /// If there are any.
     memory: Option<Buffer<'d, P>>,
 }
 
 impl<'d, P: Platform> Messages<'d, P> {
-    /// Makes the queue pair of an id, and room for all its messages.
-    pub fn new(cm: &mut Cm<'_, 'd, P>, id: CmId, room: Room) -> Result<Self> {
+    /// Creates the queue pair of an id, and the memory for all its messages.
+    pub fn new(cm: &mut Cm<'_, 'd, P>, id: CmId, sizes: MessageSizes) -> Result<Self> {
         let mut init = QpInit {
             cap: QpCap {
-                max_send_wr: room.sends.max(1),
-                max_recv_wr: room.receives.max(1),
+                max_send_wr: sizes.sends.max(1),
+                max_recv_wr: sizes.receives.max(1),
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 max_inline_data: 0,
@@ -201,16 +201,22 @@ impl<'d, P: Platform> Messages<'d, P> {
         };
         cm.create_qp(id, None, &mut init)?;
         let mut memory = None;
-        if room.sends + room.receives > 0 {
-            memory = Some(cm.reg_msgs(id, room.end() + room.size)?);
+        if sizes.sends + sizes.receives > 0 {
+            memory = Some(cm.reg_msgs(id, sizes.end() + sizes.size)?);
         }
         if let Some(memory) = &memory {
-            for number in 0..room.receives as usize {
-                let place = number % room.places;
-                cm.post_recv(id, place as u64, memory, place * room.place(), room.place())?;
+            for number in 0..sizes.receives as usize {
+                let place = number % sizes.places;
+                cm.post_recv(
+                    id,
+                    place as u64,
+                    memory,
+                    place * sizes.place(),
+                    sizes.place(),
+                )?;
             }
         }
-        Ok(Self { id, room, memory })
+        Ok(Self { id, sizes, memory })
     }
 
     pub const fn id(&self) -> CmId {
@@ -218,13 +224,13 @@ impl<'d, P: Platform> Messages<'d, P> {
     }
 
     pub const fn sends(&self) -> u32 {
-        self.room.sends
+        self.sizes.sends
     }
 
     /// Sets what is sent.
     pub fn say(&self, message: &[u8]) -> Result<()> {
         if let Some(memory) = &self.memory {
-            memory.copy_in(self.room.end(), message)?;
+            memory.copy_in(self.sizes.end(), message)?;
         }
         Ok(())
     }
@@ -232,23 +238,23 @@ impl<'d, P: Platform> Messages<'d, P> {
     /// Where that is.
     pub fn sge(&self) -> Result<Sge> {
         let memory = self.memory.as_ref();
-        let sge = memory.and_then(|memory| memory.sge(self.room.end(), self.room.size));
-        sge.ok_or_else(|| "there is no room to send from".into())
+        let sge = memory.and_then(|memory| memory.sge(self.sizes.end(), self.sizes.size));
+        sge.ok_or_else(|| "there is no memory to send from".into())
     }
 
     /// What was received in a place: what came in front of the message, and the message.
-    pub fn heard(&self, place: usize) -> Result<(Vec<u8>, Vec<u8>)> {
-        let mut header = vec![0; self.room.place()];
+    pub fn received(&self, place: usize) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut header = vec![0; self.sizes.place()];
         if let Some(memory) = &self.memory {
-            memory.copy_out(place * self.room.place(), &mut header)?;
+            memory.copy_out(place * self.sizes.place(), &mut header)?;
         }
-        let message = header.split_off(self.room.header);
+        let message = header.split_off(self.sizes.header);
         Ok((header, message))
     }
 
     /// Waits until all that was posted is sent.
     pub fn sent(&self, cm: &mut Cm<'_, 'd, P>) -> Result<()> {
-        for _ in 0..self.room.sends {
+        for _ in 0..self.sizes.sends {
             let deadline = cm.now() + SILENCE;
             check(&cm.get_send_comp_until(self.id, deadline)?, "send")?;
         }
@@ -264,7 +270,7 @@ impl<'d, P: Platform> Messages<'d, P> {
     /// That a message came, and all of it.
     pub fn check(&self, wc: Wc) -> Result<Wc> {
         check(&wc, "receive")?;
-        if wc.byte_len as usize == self.room.place() {
+        if wc.byte_len as usize == self.sizes.place() {
             return Ok(wc);
         }
         Err(format!("a message of {} bytes came", wc.byte_len).into())

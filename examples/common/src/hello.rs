@@ -57,7 +57,7 @@ pub fn main(ends: &Ends) -> ExitCode {
 }
 
 impl Options {
-    /// What the client was told, if it ran here.
+    /// The message that the client received, if it ran here.
     pub fn run(&self, ends: &Ends) -> Result<Option<Message>> {
         let Self { client, server, .. } = *self;
         let roles = if self.cards.one() {
@@ -83,7 +83,7 @@ impl Options {
 struct Hello<'a>(&'a Options, &'a Ends);
 
 impl Program for Hello<'_> {
-    /// What each end heard.
+    /// The message that each end received.
     type Served = Message;
     type Found = Message;
 
@@ -105,7 +105,7 @@ impl Program for Hello<'_> {
     ) -> Result<Message> {
         let address = self.0.find(address, &AddrInfo::hints(true))?;
         let message = (self.1.server)(cm, &address, listening)?;
-        println!("server: was told \"{}\"", message.escape_ascii());
+        println!("server: received \"{}\"", message.escape_ascii());
         Ok(message)
     }
 
@@ -121,7 +121,7 @@ impl Program for Hello<'_> {
             ..AddrInfo::hints(false)
         };
         let message = (self.1.client)(cm, &self.0.find(server, &hints)?)?;
-        println!("client: was told \"{}\"", message.escape_ascii());
+        println!("client: received \"{}\"", message.escape_ascii());
         Ok(message)
     }
 
@@ -133,7 +133,7 @@ impl Program for Hello<'_> {
         if (served, found) == (HELLO, REPLY) {
             return Ok(());
         }
-        Err("what was heard is not what was said".into())
+        Err("the received message is not the sent one".into())
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Plugged {
     /// connectx-5, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
     #[arg(long, value_name = "NAME", default_value_t = Card::ConnectX5)]
     pub card: Card,
-    /// With --device model and one end: the wire that leads to the other one, unix:LOCAL,REMOTE (paths) or
+    /// With --device model and one end: the wire that leads to the other end, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
     #[arg(long, value_name = "FAMILY:LOCAL,REMOTE")]
     pub link: Option<Address>,

@@ -51,7 +51,7 @@ pub struct Cards {
     #[arg(long, value_name = "MAC", value_parser = parse_mac)]
     mac: Option<Mac>,
     /// Largest path MTU in bytes that a client asks for: 256 to 4096. On a card 1024 if not given, which fits the frames of
-    /// 1500 bytes that networks carry unless told otherwise.
+    /// 1500 bytes that networks carry by default.
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
     mtu: Option<Mtu>,
 }
@@ -83,7 +83,7 @@ impl Roles {
                 here: client,
                 server,
             } if client == server => Err(format!(
-                "{server} is the client's address and the server's: each end needs one of its own"
+                "{server} is the client's address and the server's: each end needs its own"
             )
             .into()),
             _ => Ok(()),
@@ -111,7 +111,7 @@ fn parse_mac(text: &str) -> std::result::Result<Mac, String> {
 
 /// What a program does at its ends.
 pub trait Program: Sync {
-    /// What the server has to tell when it is done.
+    /// The server's result.
     type Served: Send;
     /// What the client has found out.
     type Found;
@@ -143,7 +143,7 @@ pub trait Program: Sync {
         both: bool,
     ) -> Result<Self::Found>;
 
-    /// Tells about a device that is in use.
+    /// Prints a device that is in use.
     fn introduce(&self, name: &str, about: &About) {
         let About {
             firmware,
@@ -306,8 +306,8 @@ impl Cards {
                 program.serve(cm, ip, &mut announce).map(|_| None)
             };
             done.map_err(|error| {
-                tell(program.name(), &*error);
-                Told.into()
+                print_error(program.name(), &*error);
+                AlreadyReported.into()
             })
         })
     }
@@ -319,31 +319,31 @@ pub fn main<A: Parser, T>(run: impl FnOnce(&A) -> Result<T>) -> ExitCode {
     match run(&A::parse()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(A::command().get_name(), &*error);
+            print_error(A::command().get_name(), &*error);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Says why a program failed, unless that was said when it came up.
-fn tell(name: &str, error: &(dyn Error + Send + Sync + 'static)) {
-    if !error.is::<Told>() {
+/// Prints why a program failed, unless that was printed when it came up.
+fn print_error(name: &str, error: &(dyn Error + Send + Sync + 'static)) {
+    if !error.is::<AlreadyReported>() {
         eprintln!("{name}: {error}");
     }
 }
 
-/// An error that was told when it came up: the kernel may keep a process for a minute that lets go of a card which fell off
-/// the bus, and nobody should wait so long for the reason.
+/// An error that was printed when it came up: the kernel may block a process for a minute that closes a card which was
+/// removed from the bus, and the user should get the reason earlier.
 #[derive(Debug)]
-struct Told;
+struct AlreadyReported;
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for AlreadyReported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("told before")
+        f.write_str("reported before")
     }
 }
 
-impl Error for Told {}
+impl Error for AlreadyReported {}
 
 /// Different at each start, so that a peer does not take a new connection for an old one.
 pub fn seed() -> u64 {

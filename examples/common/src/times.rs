@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The longest that is told from longer ones: an hour.
+/// The longest that is distinguished from longer ones: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 /// Digits that count.
 const DIGITS: u8 = 3;

@@ -27,7 +27,7 @@ const SIZES: [usize; 14] = [
     0, 1, 3, 63, 64, 255, 256, 257, 4095, 4096, 4097, 65_535, 1_000_000, LARGEST,
 ];
 
-/// Does one thing and says how it went; what follows needs it.
+/// Executes one step and prints its result; the following steps need it.
 fn step<T>(name: &str, work: impl FnOnce() -> Result<(T, String)>) -> Result<T> {
     match work() {
         Ok((value, note)) => {
@@ -81,7 +81,7 @@ pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<Vec<S
     })
 }
 
-/// The same with so much room for the firmware's pages. If that was too little, nothing is said yet.
+/// The same with so many chunks for the firmware's pages. If they were too few, nothing is printed yet.
 fn attempt<P: Platform>(platform: &P, mut chunks: Vec<PageChunk>) -> Result<Vec<Skipped>> {
     let mut slot = DeviceSlot::new();
     let mut qps = [const { QpSlot::new() }; 2];
@@ -155,7 +155,7 @@ fn loopback<P: Platform>(
     }
     let Some(sgid_index) = device.free_gid_index() else {
         return Ok(Err(format!(
-            "{without}, and loopback by address needs a GID, for which the table has no room"
+            "{without}, and loopback by address needs a GID, for which the table has no free entry"
         )));
     };
     let dgid = Gid::link_local(mac);
@@ -275,13 +275,13 @@ fn exchange<P: Platform>(
     }
     step("protection", || {
         let status = pair.wrong_key()?;
-        let note = format!("wrong rkey: \"{status}\", told to both ends");
+        let note = format!("wrong rkey: \"{status}\", reported to both ends");
         Ok(((), note))
     })?;
     step("recovery", || {
         pair.connect(loopback)?;
         pair.transfer(Op::Write, 4097)?;
-        Ok(((), "the same queue pairs, connected anew".into()))
+        Ok(((), "the same queue pairs, connected again".into()))
     })?;
     Ok(skipped)
 }

@@ -17,7 +17,7 @@ pub(super) const LARGEST: usize = (4 << 20) + 1;
 pub(super) const GUARD: usize = 64;
 pub(super) const UNTOUCHED: u8 = 0xee;
 
-/// Bytes that tell their place.
+/// Bytes computed from their offset.
 pub(super) static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
     (0..LARGEST as u64).map(byte).collect()
@@ -262,7 +262,7 @@ impl<P: Platform> Pair<'_, P> {
     pub(super) fn wrong_key(&mut self) -> Result<WcStatus> {
         let [a, b] = &mut self.0;
         let mut remote = b.remote();
-        // The low byte tells the present owner of a key from earlier ones.
+        // The low byte distinguishes the present owner of a key from earlier ones.
         remote.rkey = RKey(remote.rkey.0 ^ 0xff);
         b.buffer.fill(0, GUARD, UNTOUCHED)?;
         b.post_recv()?;
@@ -272,10 +272,10 @@ impl<P: Platform> Pair<'_, P> {
         b.check(0)?;
         let device = a.qp.device();
         let deadline = device.platform().now() + PATIENCE;
-        let told = AsyncEvent::QpAccessError { qpn: b.qp.qpn() };
+        let reported = AsyncEvent::QpAccessError { qpn: b.qp.qpn() };
         loop {
             match device.get_async_event(deadline)? {
-                Some(event) if event == told => break,
+                Some(event) if event == reported => break,
                 // The port may come up at any time.
                 Some(_) => {}
                 None => return Err(Wrong::Missing("asynchronous event").into()),

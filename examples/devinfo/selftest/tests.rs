@@ -12,7 +12,7 @@ fn world(card: Card, vectors: u16) -> World {
     Builder::new().function(card).interrupts(vectors).stepped()
 }
 
-/// A card with nobody at the other end.
+/// A card without a peer.
 fn unplugged() -> Card {
     let mut card = Card::new(1);
     card.link_up = false;
@@ -41,10 +41,10 @@ fn a_card_without_a_cable_passes_and_keeps_nothing() {
     }
 }
 
-/// A ConnectX-4 Lx with room for 2^17 queue pairs wants 12,868 pages, and another card may want more than any tool begins
+/// A ConnectX-4 Lx for 2^17 queue pairs requires 12,868 pages, and another card may require more than any tool begins
 /// with.
 #[test]
-fn a_card_gets_as_many_pages_as_it_wants() {
+fn a_card_gets_as_many_pages_as_it_requires() {
     for init_pages in [12_868, 70_000] {
         let mut card = unplugged();
         card.init_pages = init_pages;
