@@ -150,7 +150,7 @@ pub struct Rebinding {
 }
 
 impl Rebinding {
-    /// From whatever driver it has to vfio-pci. Nothing to do if it is there already.
+    /// From its present driver to vfio-pci. Nothing to do if it is there already.
     ///
     /// The IOMMU, the function and the other functions of its group are looked at first: with drivers of the kernel on
     /// those, binding this one would not make the group usable.
@@ -158,7 +158,7 @@ impl Rebinding {
         Self::to_vfio_in(Path::new("/sys"), address)
     }
 
-    /// Back to the driver that the kernel finds for it, which it forgets about vfio-pci for. Nothing to do if it is not
+    /// Back to the driver that the kernel finds for it, without the override for vfio-pci. Nothing to do if it is not
     /// bound to vfio-pci and not meant to be.
     ///
     /// A process that uses the function is asked to let go of it ([`VfioDevice::removal`](crate::VfioDevice::removal));
@@ -387,7 +387,7 @@ mod tests {
         "3b:00.0".parse().unwrap()
     }
 
-    /// A function of mlx5_core's in a group of its own, with the files that binding writes.
+    /// A function of mlx5_core's in a separate group, with the files that binding writes.
     fn card(sysfs: &Sysfs) -> PathBuf {
         let nic = sysfs.nic("0000:3b:00.0");
         sysfs.group("42", &[&nic]);

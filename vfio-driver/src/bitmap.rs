@@ -1,7 +1,7 @@
 //! Which parts of a DMA block are in use.
 //!
-//! A block of 2 MiB is handed out in cache lines of 64 bytes, as most of what a device wants is small (a doorbell record,
-//! a mailbox, the ring of a modest queue pair). Pure bookkeeping; the block's memory is elsewhere.
+//! A block of 2 MiB is handed out in cache lines of 64 bytes, as most of what a device uses is small (a doorbell
+//! record, a mailbox, the ring of a modest queue pair). Pure bookkeeping; the block's memory is elsewhere.
 
 /// Bytes in a block: the huge page of x86 and of arm64 with 4 KiB pages, and one IOMMU entry.
 pub(crate) const BLOCK: usize = 2 << 20;

@@ -71,9 +71,10 @@ impl Options {
 ///
 /// # When the function is lost
 ///
-/// A function that is pulled out of its slot reads all ones. When the kernel wants it back in an orderly way (hot unplug,
-/// unbinding), or reports a bus error, registers read all ones here as well ([`removal`](Self::removal) tells which it
-/// was), so that every user of the function gets the error "gone". The kernel waits until this value is dropped.
+/// A function that is pulled out of its slot reads all ones. When the kernel requests it back in an orderly way (hot
+/// unplug, unbinding), or reports a bus error, registers read all ones here as well ([`removal`](Self::removal) says
+/// which it was), so that every user of the function gets the error "gone". The kernel waits until this value is
+/// dropped.
 ///
 /// From a function that fell off the bus, without the kernel's knowledge, waiters get their error at once; but the end of
 /// the process takes a minute longer, for which the kernel waits until it has reset the function on its own.

@@ -117,7 +117,7 @@ impl<I: Iommu> DmaMemory<I> {
         dma.ok_or(DmaError::OutOfMemory)
     }
 
-    /// Memory of its own, mapped for the device.
+    /// Allocated memory, mapped for the device.
     fn new_piece(
         &self,
         state: &mut State,
@@ -199,7 +199,7 @@ impl<I: Iommu> DmaMemory<I> {
         match self.iommu.unmap(range.start(), memory.len()) {
             Ok(()) => state.space.free(range),
             Err(error) => {
-                // The device may still reach it: neither the memory nor the addresses may serve anybody else.
+                // The device may still reach it: neither the memory nor the addresses may be used again.
                 log::error!(
                     "DMA memory at {:#x} could not be unmapped and is lost: {error}",
                     range.start()
@@ -221,7 +221,7 @@ impl<I: Iommu> DmaMemory<I> {
         let address = ptr.as_ptr() as u64;
         let len = region.len() as u64;
         let Some(last) = len.checked_sub(1).and_then(|l| address.checked_add(l)) else {
-            // An empty region, which no key can stand for, or one that wraps. 22 is EINVAL on every Linux.
+            // An empty region, which no key can describe, or one that wraps. 22 is EINVAL on every Linux.
             return Err(DmaError::Os(22));
         };
         let mask = self.granule - 1;

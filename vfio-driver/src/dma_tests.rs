@@ -170,7 +170,7 @@ fn a_refused_mapping_loses_nothing() {
     for _ in 0..3 {
         assert_eq!(memory.allocate(layout(64, 64)).unwrap_err(), limit);
         assert_eq!(memory.allocate(layout(3 << 20, 64)).unwrap_err(), limit);
-        // SAFETY: the vector lives on, and the device is imagined.
+        // SAFETY: the vector still exists, and there is no device.
         assert_eq!(unsafe { memory.map(region) }.unwrap_err(), limit);
     }
     books.fail_map.set(None);

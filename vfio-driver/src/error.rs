@@ -125,7 +125,7 @@ pub enum OpenError {
         /// Its length in bytes.
         len: u64,
     },
-    /// The function answers with all ones: it is gone, or asleep.
+    /// The function answers with all ones: it is gone, or in a sleep state.
     Gone {
         /// What was asked for.
         address: PciAddress,

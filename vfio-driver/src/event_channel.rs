@@ -17,7 +17,7 @@ use crate::removal::Removals;
 
 /// A descriptor that is readable once there is a reason to drive the device
 /// ([`VfioDevice::event_channel`](crate::VfioDevice::event_channel)): an interrupt, the deadline that was set, or the loss
-/// of the function, be it that the kernel wants it back or that the bus reported an error.
+/// of the function, because the kernel requests it back or the bus reported an error.
 ///
 /// It takes the place of `ibv_comp_channel.fd`, `ibv_context.async_fd` and `rdma_event_channel.fd`: what happened is
 /// known after the device was polled. It goes into `poll`, `epoll`, mio's `SourceFd` or tokio's `AsyncFd`, level- or
@@ -25,7 +25,7 @@ use crate::removal::Removals;
 ///
 /// A turn of the loop has four steps, and their order is what makes sure that nothing is missed:
 ///
-/// 1. [`acknowledge`](Self::acknowledge): from here on the next interrupt makes the descriptor readable anew;
+/// 1. [`acknowledge`](Self::acknowledge): from here on the next interrupt makes the descriptor readable again;
 /// 2. poll the device (`Device::poll`, or `RdmaCm::poll`, which does it);
 /// 3. take everything that is there: completions, until there are none after arming, and events;
 /// 4. [`set_deadline`](Self::set_deadline) to `next_deadline` of what was polled.
@@ -79,7 +79,7 @@ use crate::removal::Removals;
 /// # }
 /// ```
 ///
-/// It is a value of its own and may outlive the device, but says nothing any more then.
+/// It may outlive the device, but reports nothing any more then.
 pub struct EventChannel {
     watch: Watch,
     timer: TimerFd,
@@ -263,7 +263,7 @@ mod tests {
         let seen = others.each_mut().map(|other| other.acknowledge().unwrap());
         assert_eq!(seen, [true, true, false]);
         assert!(program.channel.acknowledge().unwrap());
-        // A channel that comes late cannot know what it has missed, so it looks once.
+        // A channel that is created late may have missed an event, so it checks once.
         let mut late = EventChannel::new(
             &program.interrupts,
             VectorSet::one(0),

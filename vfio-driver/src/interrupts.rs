@@ -1,7 +1,7 @@
 //! MSI-X vectors as event file descriptors, and sleeping until one is raised.
 //!
 //! The kernel adds to an event's counter for each interrupt, and nothing is ever taken out of it: each waiter has an
-//! epoll instance of its own, in which the events are edge-triggered, so that it sees every interrupt since its last look
+//! separate epoll instance, in which the events are edge-triggered, so that it sees every interrupt since its last look
 //! and takes none away from others. A waiter is an [`EventChannel`](crate::EventChannel), or a thread in
 //! [`wait_interrupt`](bareverbs_core::platform::Platform::wait_interrupt).
 
@@ -17,8 +17,8 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use crate::removal::Removals;
 
-/// Everything that one watch can have: vectors, removals, a timer. With room for fewer, what did not fit would make the
-/// next look succeed.
+/// Everything that one watch can have: vectors, removals, a timer. With a smaller list, events that did not fit would
+/// make the next look succeed.
 const MOST_EVENTS: usize = 64 + 2 + 1;
 /// How long to sleep at a time when the process may open no more files.
 const NAP: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// The vectors of a function.
 pub(crate) struct Interrupts {
     events: Vec<EventFd>,
-    /// Tells this function's watches from others'.
+    /// Distinguishes this function's watches from others'.
     identity: Arc<()>,
 }
 
@@ -106,7 +106,7 @@ thread_local! {
 
 /// A watch of one thread.
 struct Kept {
-    /// The function's identity; its memory is not used anew before this is gone.
+    /// The function's identity; its memory is not used again before this is gone.
     of: Weak<()>,
     vectors: VectorSet,
     watch: Watch,
@@ -263,13 +263,13 @@ mod tests {
         assert!(!function.wait(some, soon()));
         function.raise(2);
         assert!(function.wait(some, distant()));
-        // Other waits know nothing of that one.
+        // Other waits are independent of that one.
         assert!(function.wait(VectorSet::ALL, distant()));
         assert!(!function.wait(FIRST, soon()));
     }
 
     #[test]
-    fn functions_are_told_apart_also_when_one_takes_anothers_place() {
+    fn functions_are_distinguished_also_when_one_replaces_another() {
         for _ in 0..20 {
             let function = Function::new(1);
             let other = Function::new(1);

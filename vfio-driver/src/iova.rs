@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn address_zero_and_the_interrupt_window_are_never_given_out() {
-        // One range right across both, as a driver would report that does not know better.
+        // One range right across both, as a simple driver would report.
         let mut space = IovaSpace::new(&[0..=0xffff_ffff], 0x1_0000);
         let mut taken = Vec::new();
         while let Some(range) = space.allocate(0x1_0000, 0x1_0000, 0) {

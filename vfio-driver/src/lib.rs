@@ -50,8 +50,8 @@
 //! The function is reset when it is opened. When [`VfioDevice`] is dropped, also by a panic, the function is no longer bus
 //! master and nothing is mapped or locked any more. The kernel does the same for a process that is killed. Memory that was
 //! not allocated or mapped through the device is out of its reach: the IOMMU blocks the access, and the work request
-//! fails. When the kernel wants the function back (hot unplug, unbinding), every thread that waits gets an error; see
-//! [`VfioDevice::removal`].
+//! fails. When the kernel requests the function back (hot unplug, unbinding), every thread that waits gets an error;
+//! see [`VfioDevice::removal`].
 //!
 //! # What is proven
 //!

@@ -102,9 +102,7 @@ mod tests {
             .lines()
             .skip_while(|line| !line.starts_with(&start))
             .find(|line| line.starts_with("VmFlags:"))
-            .expect(
-                "the mapping starts a line of its own, as its flags differ from its neighbours'",
-            );
+            .expect("the mapping starts a separate line, as its flags differ from its neighbours'");
         // "dc": do not copy area on fork.
         assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}");
     }

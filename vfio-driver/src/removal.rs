@@ -16,7 +16,8 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Removal {
-    /// The kernel wants it back: it is being unplugged, or unbound from vfio-pci. It waits until the device is dropped.
+    /// The kernel requests it back: it is being unplugged, or unbound from vfio-pci. It waits until the device is
+    /// dropped.
     Requested = 1,
     /// PCI error handling reported an uncorrectable error.
     BusError = 2,
@@ -59,7 +60,7 @@ impl Removals {
         }
     }
 
-    /// What the kernel raises, whatever the reason.
+    /// The event that the kernel raises, for every reason.
     pub(crate) fn events(&self) -> [&EventFd; 2] {
         [&self.requested, &self.bus_error]
     }

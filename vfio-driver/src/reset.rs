@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_function_whose_own_reset_fails_is_reset_with_its_bus() {
         let sysfs = two_ports(Some("vfio-pci"));
-        // In one group; in an iommufd that has both; in a group of its own, which has to be claimed.
+        // In one group; in an iommufd that has both; in a separate group, which has to be claimed.
         for (others, claimed) in [
             (affected(Some(42), false), false),
             (affected(None, true), false),
@@ -316,7 +316,7 @@ mod tests {
         let mut expected = affected(Some(43), false);
         expected[0].owned = false;
         assert_eq!(parse_info(&info(0, 2, &two)), expected);
-        // Of an iommufd: its own, one of a group of its own, one that is not.
+        // Of an iommufd: its own, one of a separate group, one that is not.
         let three = [(7, 1, 2, 8), (0, 1, 2, 9), (u32::MAX, 1, 2, 10)];
         let found = parse_info(&info(3, 3, &three));
         let found: Vec<_> = found.iter().map(|one| (one.group, one.owned)).collect();

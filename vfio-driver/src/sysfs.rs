@@ -1,5 +1,5 @@
 //! What sysfs says of a function, before the first ioctl: most failures of VFIO are faults of set-up, and the kernel's
-//! error numbers do not tell them apart.
+//! error numbers do not distinguish them.
 
 use std::fs;
 use std::io;
@@ -70,7 +70,7 @@ impl Function {
     ) -> Result<Vec<ForeignDriver>, OpenError> {
         let mut foreign_drivers = self.foreign_drivers()?;
         let own = address.to_string();
-        foreign_drivers.retain(|offender| offender.device != own);
+        foreign_drivers.retain(|driver| driver.device != own);
         Ok(foreign_drivers)
     }
 }
@@ -165,7 +165,7 @@ fn foreign_drivers(devices: &Path) -> Result<Vec<ForeignDriver>, OpenError> {
     for entry in fs::read_dir(devices).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let path = entry.path();
-        // A bridge stays with the kernel's port driver; it is of no harm, as it issues no DMA of its own.
+        // A bridge stays with the kernel's port driver; it is of no harm, as it issues no DMA itself.
         let is_bridge = fs::read_to_string(path.join("class"))
             .is_ok_and(|class| class.trim_start().starts_with("0x0604"));
         if let Some(driver) = link_name(&path.join("driver"))?
@@ -225,7 +225,7 @@ fn id(path: &Path) -> Result<u16, OpenError> {
         })
 }
 
-/// Tells why a file of VFIO's could not be opened.
+/// Says why a file of VFIO's could not be opened.
 pub(crate) fn open_failure(path: PathBuf, step: &'static str, error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::NotFound => OpenError::VfioMissing { path },
@@ -491,7 +491,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn failures_to_open_are_told_apart() {
+    fn failures_to_open_are_distinguished() {
         let kind = |kind| {
             open_failure(
                 "/dev/vfio/42".into(),

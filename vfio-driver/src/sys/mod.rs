@@ -57,7 +57,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Opens the function, in an address space of its own.
+    /// Opens the function, in its own address space.
     pub(crate) fn open(candidate: &Candidate, interface: Interface) -> Result<Self, OpenError> {
         interface.open(
             candidate.cdev.is_some(),
@@ -135,7 +135,7 @@ impl Function {
             .map_err(os("ask the IOMMU for its properties"))
     }
 
-    /// A file of its own for the function, as the one inside of vfio-ioctls cannot be had.
+    /// A separate file for the function, as the one inside of vfio-ioctls cannot be had.
     fn file(&self) -> io::Result<File> {
         // SAFETY: the descriptor is open as long as `device` is there, and the borrow ends within this expression.
         let fd = unsafe { BorrowedFd::borrow_raw(self.device.as_raw_fd()) };
@@ -188,8 +188,8 @@ impl Function {
         windows(len, areas.as_deref(), page)
     }
 
-    /// Has an event raised when the function is lost for this reason, if the kernel knows it for this function: bus errors
-    /// are those of PCI Express.
+    /// Has an event raised when the function is lost for this reason, if the kernel supports it for this function: bus
+    /// errors are those of PCI Express.
     pub(crate) fn watch(&self, removal: Removal, event: &EventFd) -> Result<(), OpenError> {
         let index = irq_index(removal);
         if self

@@ -174,7 +174,8 @@ fn out_of_locked_memory(limit: Option<u64>, status: &str, len: u64) -> DmaError 
 }
 
 /// An iommufd counts what is mapped for the user, in all processes together (`incr_user_locked_vm` of Linux), and root is
-/// not exempt. How much that is, the kernel does not tell, but it was within the limit before: `limit + len` suffices.
+/// not exempt. How much that is, the kernel does not report, but it was within the limit before: `limit + len`
+/// suffices.
 fn out_of_pinned_memory(limit: Option<u64>, status: &str, len: u64) -> DmaError {
     let Some(limit) = limit else {
         return DmaError::OutOfMemory;
@@ -200,9 +201,9 @@ fn container_info(container: &VfioContainer) -> io::Result<IommuInfo> {
     loop {
         // Of 64-bit words, as the structure is aligned to them.
         let mut info = vec![0u64; len.div_ceil(8)];
-        let room = info.len() * 8;
+        let capacity = info.len() * 8;
         // `argsz` and `flags` share the first word; `argsz` is the one at the lower address.
-        let argsz = u32::try_from(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let argsz = u32::try_from(capacity).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut first = [0; 8];
         first[..4].copy_from_slice(&argsz.to_ne_bytes());
         info[0] = u64::from_ne_bytes(first);
@@ -215,7 +216,7 @@ fn container_info(container: &VfioContainer) -> io::Result<IommuInfo> {
         let needed = bytes
             .first_chunk()
             .map_or(0, |argsz| u32::from_ne_bytes(*argsz) as usize);
-        if needed <= room {
+        if needed <= capacity {
             return Ok(iommu_info::parse(&bytes));
         }
         len = needed;
@@ -232,11 +233,11 @@ fn ioas_info(iommufd: &VfioIommufd) -> io::Result<IommuInfo> {
     );
     let mut ranges = vec![iommu_iova_range::default(); 16];
     loop {
-        let room = u32::try_from(ranges.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let capacity = u32::try_from(ranges.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut asked = iommu_ioas_iova_ranges {
             size: size_of::<iommu_ioas_iova_ranges>() as u32,
             ioas_id: iommufd.ioas().id(),
-            num_iovas: room,
+            num_iovas: capacity,
             allowed_iovas: ranges.as_mut_ptr() as u64,
             ..Default::default()
         };
@@ -249,7 +250,7 @@ fn ioas_info(iommufd: &VfioIommufd) -> io::Result<IommuInfo> {
                 let usable = ranges.iter().map(|range| range.start..=range.last);
                 return Ok(IommuInfo::of_ioas(usable, asked.out_iova_alignment));
             }
-            Some(error) if error.raw_os_error() == Some(EMSGSIZE) && asked.num_iovas > room => {
+            Some(error) if error.raw_os_error() == Some(EMSGSIZE) && asked.num_iovas > capacity => {
                 ranges.resize(asked.num_iovas as usize, iommu_iova_range::default());
             }
             Some(error) => return Err(error),

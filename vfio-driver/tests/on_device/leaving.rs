@@ -10,22 +10,22 @@ use bareverbs_vfio::{OpenError, Options, Rebinding, Removal, VfioDevice};
 use crate::pair::{ALL, pair};
 use crate::{LONG, address, open, sysfs, with_device};
 
-/// What every waiter does until it is told that the device is gone.
+/// What every waiter does until it is notified that the device is gone.
 fn wait_for_the_end<T>(mut step: impl FnMut() -> Result<T, DeviceError>) -> DeviceError {
     let start = Instant::now();
     loop {
         if let Err(error) = step() {
             return error;
         }
-        assert!(start.elapsed() < LONG, "nobody said anything");
+        assert!(start.elapsed() < LONG, "the waiter was not notified");
     }
 }
 
-/// The kernel wants the function back while some sleep, some poll, and some work: each hears of it. The kernel wants it
-/// back because it is unbound, or because of what the shell command in `BAREVERBS_LEAVE` does.
+/// The kernel requests the function back while some threads sleep, some poll, and some work: each is notified. The
+/// kernel wants it back because it is unbound, or because of what the shell command in `BAREVERBS_LEAVE` does.
 #[test]
 #[ignore = "needs a function bound to vfio-pci"]
-fn whoever_waits_hears_that_the_function_is_to_leave() {
+fn waiters_are_notified_that_the_function_is_to_leave() {
     let from_outside = std::env::var("BAREVERBS_LEAVE").ok();
     for vectors in [0, 1] {
         let platform = VfioDevice::open_with(address(), Options::with_vectors(vectors));
@@ -50,11 +50,11 @@ fn whoever_waits_hears_that_the_function_is_to_leave() {
             // Sends to the other queue pair, which takes each.
             let mut traffic = || {
                 let sge = buffer.sge(0, 64).expect("in the buffer");
-                b.qp.recv_queue().post(rounds, &[sge]).expect("room");
+                b.qp.recv_queue().post(rounds, &[sge]).expect("queue space");
                 let mut batch = a.qp.send_queue().batch();
                 batch
                     .send(rounds, SendFlags::SIGNALED, Inline(b"work"))
-                    .expect("room");
+                    .expect("queue space");
                 drop(batch);
                 for cq in [&mut a.cq, &mut b.cq] {
                     loop {
@@ -112,17 +112,17 @@ fn whoever_waits_hears_that_the_function_is_to_leave() {
     }
 }
 
-/// Somebody resets the function while it works.
+/// Another process resets the function while it works.
 #[test]
 #[ignore = "needs a function bound to vfio-pci"]
-fn a_reset_behind_the_drivers_back_is_told() {
+fn a_reset_by_another_process_is_reported() {
     with_device(open(), false, |device| {
         fs::write(sysfs("reset"), "1").expect("reset");
         let deadline = device.platform().now() + LONG;
         let error = loop {
             match device.wait(deadline) {
                 Ok(true) => {}
-                Ok(false) => panic!("nobody noticed"),
+                Ok(false) => panic!("the reset was not detected"),
                 Err(error) => break error,
             }
         };

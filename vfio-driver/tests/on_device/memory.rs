@@ -48,7 +48,7 @@ fn huge_pages_are_used_if_there_are_some() {
             unsafe { dma.ptr.add(at).write(1) };
         }
         assert_eq!(in_huge_pages(), expected, "{pages} pages in the pool");
-        // SAFETY: it came from here, and nobody uses it.
+        // SAFETY: it came from here, and it is unused.
         unsafe { device.dma_free(dma) };
         with_device(device, false, |device| {
             device.query_port().expect("the port");
@@ -70,7 +70,7 @@ fn the_limit_on_mappings_is_an_error_that_ends() {
     let error = loop {
         // SAFETY: within the vector, which outlives the mapping and is not touched before it ends.
         let region = unsafe { start.add(mapped.len() << 13) };
-        // SAFETY: as above; no device was told of it.
+        // SAFETY: as above; no device has its address.
         match unsafe { device.dma_map(NonNull::slice_from_raw_parts(region, 64)) } {
             Ok(mapping) => mapped.push(mapping),
             Err(error) => break error,
@@ -78,18 +78,17 @@ fn the_limit_on_mappings_is_an_error_that_ends() {
     };
     assert_eq!(error, DmaError::TooManyMappings);
     assert_eq!(mapped.len(), 5);
-    // One less makes room for one.
-    // SAFETY: mapped above, and no device uses it.
+    // One less leaves space for one. SAFETY: mapped above, and no device uses it.
     unsafe { device.dma_unmap(mapped.pop().unwrap()) };
     let layout = Layout::from_size_align(64, 64).unwrap();
-    device.dma_alloc(layout).expect("room for a block");
+    device.dma_alloc(layout).expect("space for a block");
     for mapping in mapped {
         // SAFETY: as above.
         unsafe { device.dma_unmap(mapping) };
     }
 }
 
-/// VFIO, except that the device is told a wrong place for the caller's memory while it `misplaces`.
+/// VFIO, except that the device gets a wrong address for the caller's memory while it `misplaces`.
 struct Misplacing {
     inner: VfioDevice,
     misplaces: AtomicBool,
@@ -106,7 +105,7 @@ impl Deref for Misplacing {
 /// Nothing is ever mapped so high: the driver gives out the lowest addresses first.
 const NOWHERE: u64 = 1 << 46;
 
-// SAFETY: everything is the inner platform's; a wrong address for the device is one that the IOMMU knows nothing at.
+// SAFETY: everything is the inner platform's; a wrong address for the device is one that the IOMMU does not map.
 unsafe impl Platform for Misplacing {
     fn bar_len(&self) -> usize {
         self.inner.bar_len()
@@ -200,7 +199,7 @@ fn memory_that_is_not_mapped_is_out_of_reach() {
                 unsafe { region.cast::<[u8; 6]>().write_volatile([0; 6]) };
                 continue;
             }
-            // Blocked, and told to the one who asked for it.
+            // Blocked, and reported to its requester.
             assert_eq!((status, arrived), (WcStatus::RemOpErr, false));
             // The same for what the device fetches, from the other side.
             let [mut c, _d] = pair(device, &pd);

@@ -20,7 +20,7 @@ fn other_address() -> PciAddress {
     address.parse().expect("a PCI address")
 }
 
-/// Whether the function may start DMA, as everybody can see.
+/// Whether the function may start DMA, as other processes see it.
 fn is_bus_master() -> bool {
     let config = fs::read(sysfs("config")).expect("configuration space");
     config[4] & 4 != 0
@@ -37,7 +37,7 @@ fn locked() -> usize {
     (kib("VmLck:") + kib("VmPin:")) << 10
 }
 
-/// What is left of the device in this process, as the kernel tells everybody: what is pinned for it, mapped, and open.
+/// What is left of the device in this process, as the kernel reports it: what is pinned for it, mapped, and open.
 fn traces() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").expect("status");
     let pinned = status.lines().filter(|line| line.starts_with("VmPin:"));
@@ -77,7 +77,7 @@ fn nothing_is_left_behind() {
     let region = NonNull::from(&mut memory[..]);
     with_device(open(), false, |device| {
         let pd = device.alloc_pd().expect("PD");
-        // SAFETY: the vector outlives the key, and nobody touches it meanwhile.
+        // SAFETY: the vector outlives the key, and it is not accessed meanwhile.
         let _mr = unsafe { pd.reg_mr(region, ALL) }.expect("registered");
         let _ends = pair(device, &pd);
         assert!(locked() >= before + (1 << 20));
@@ -122,7 +122,7 @@ fn a_function_has_one_user() {
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
 }
 
-/// Each has an address space of its own, with the same addresses in it; what befalls one is nothing to the other.
+/// Each has its own address space, with the same addresses in it; a fault of one has no effect on the other.
 #[test]
 #[ignore = "needs two functions bound to vfio-pci"]
 fn two_devices_in_one_process_keep_to_themselves() {
@@ -150,7 +150,7 @@ fn two_devices_in_one_process_keep_to_themselves() {
                 send(two, &pd2, &mut ends2, b"to two..");
                 assert!(locked() > alone);
             });
-            // The other one was closed and reset.
+            // The other function was closed and reset.
             assert_eq!(locked(), alone);
             send(one, &pd, &mut ends, b"one more");
         }

@@ -44,7 +44,7 @@ pub(crate) fn pair<'d, P: Platform>(device: &'d Device<'d, P>, pd: &Pd<'d, P>) -
     let index = match device.find_gid(&gid, RoceVersion::V2, None) {
         Some(index) => index,
         None => {
-            let index = device.free_gid_index().expect("room for an address");
+            let index = device.free_gid_index().expect("a free entry");
             let entry = GidEntry::roce_v2(gid, mac);
             device.set_gid(index, entry).expect("an address");
             index

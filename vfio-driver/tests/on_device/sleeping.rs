@@ -9,7 +9,7 @@ use vmm_sys_util::poll::{EpollContext, EpollEvents};
 use crate::pair::{ALL, pair, sleep};
 use crate::{LONG, address, with_device_as};
 
-/// With interrupts, and no look at the device's health that would wake whoever sleeps for ever.
+/// With interrupts, and no look at the device's health that would wake a waiter without an interrupt.
 const ASLEEP: Config = {
     let mut config = Config::DEFAULT;
     config.interrupts = true;
@@ -17,7 +17,7 @@ const ASLEEP: Config = {
     config
 };
 
-/// A program with an event loop of its own sleeps until the channel's descriptor is readable.
+/// A program with its own event loop sleeps until the channel's descriptor is readable.
 #[test]
 #[ignore = "needs a function bound to vfio-pci"]
 fn interrupts_come_through_a_descriptor_that_can_be_waited_for() {

@@ -23,7 +23,7 @@ ping)
     ;;
 waiters)
     step 60 'unplug' "BAREVERBS_DEVICE=vfio:$second BAREVERBS_LEAVE='echo @@ $button > /dev/console' \
-        /ours/on_device --ignored --nocapture whoever_waits"
+        /ours/on_device --ignored --nocapture waiters_are_notified"
     ;;
 esac
 ask "$card" reach
