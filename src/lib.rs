@@ -1,6 +1,6 @@
 //! RDMA verbs and the RDMA connection manager on bare metal.
 //!
-//! This crate is the front door: it re-exports the parts under the names that a user of libibverbs and librdmacm looks
+//! This crate is the entry point: it re-exports the parts under the names that a user of libibverbs and librdmacm looks
 //! for. All of them are `no_std` and allocate nothing.
 //!
 //! | module | what it is |

@@ -19,7 +19,7 @@ pub const TYPE_PCI: u8 = 7;
 pub const INLINE_SIZE: usize = 16;
 /// Payload of one mailbox block in bytes.
 pub const BLOCK_DATA_SIZE: usize = 512;
-/// Alignment of a mailbox block: its `next` pointer has no room for the lower bits.
+/// Alignment of a mailbox block: its `next` pointer has no lower bits.
 pub const BLOCK_ALIGN: usize = 1024;
 /// The most entries that a queue may have: one bit each in the doorbell register.
 pub const MAX_ENTRIES: usize = 32;

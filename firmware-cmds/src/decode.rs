@@ -16,7 +16,7 @@ use crate::vport::TrafficCounter;
 use core::fmt;
 use zerocopy::FromBytes;
 
-/// One thing to print.
+/// One item to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
     /// How deep it is nested.
@@ -107,7 +107,7 @@ pub enum Show {
 }
 
 /// Takes a message apart. `input` is the command's input, also where `bytes` is the output: what an output's data mean
-/// depends on what was asked. An opcode that this crate does not know gives its header and raw bytes.
+/// depends on what was asked. An unknown opcode gives its header and raw bytes.
 pub fn message(
     opcode: u16,
     direction: Direction,
@@ -133,7 +133,7 @@ pub fn message(
         Direction::Input => description.input,
         Direction::Output => description.output,
     };
-    // A refused command's answer has its header only, whatever length was asked for.
+    // A refused command's answer has its header only, for every requested length.
     let refused =
         direction == Direction::Output && bytes.first().is_some_and(|&status| status != 0);
     if refused {

@@ -1,8 +1,7 @@
 //! Doorbells: the offsets inside a UAR page and what is written there; and the doorbell records in host memory.
 //!
 //! A doorbell goes to the device over MMIO, big-endian, after everything that it announces is visible in memory. A
-//! doorbell record lies in host memory; the device reads it when it needs to know how far a queue has been filled or
-//! emptied.
+//! doorbell record lies in host memory; the device reads it to get how far a queue has been filled or emptied.
 
 use crate::numbers::{Cqn, Eqn};
 use crate::word::words;

@@ -90,7 +90,7 @@ registers! {
     INTERNAL_TIMER_H = 0x1000, 32, internal_timer_h;
     /// Lower half of the free running counter.
     INTERNAL_TIMER_L = 0x1004, 32, internal_timer_l;
-    /// Bits 23:0 count as long as the firmware lives.
+    /// Bits 23:0 count as long as the firmware runs.
     HEALTH_COUNTER = 0x1010, 32, health_counter;
     /// Upper half of the real-time clock (seconds).
     REAL_TIME_H = 0x1040, 32, real_time_h;

@@ -1,5 +1,5 @@
 //! The language of mlx5 firmware: what a driver of an NVIDIA/Mellanox ConnectX-4 to -7 or BlueField writes to the device
-//! and reads from it, as types. It serves both sides, driver and device model, and knows neither.
+//! and reads from it, as types. It serves both sides, driver and device model, and depends on neither.
 //!
 //! No allocator, no `unsafe`, no state: bytes in, bytes out.
 //!

@@ -1,4 +1,4 @@
-//! Numbers of objects and keys, each a type of its own, so that a CQ number cannot end up in a QP's field.
+//! Numbers of objects and keys, each a separate type, so that a CQ number cannot end up in a QP's field.
 
 use core::fmt;
 

@@ -3,7 +3,7 @@
 use crate::numbered::numbered;
 
 numbered! {
-    /// Opcode of a firmware command that this crate knows.
+    /// Opcode of a firmware command that this crate describes.
     #[derive(PartialOrd, Ord)]
     pub enum Opcode: u16, code {
         EnableHca = 0x104, "ENABLE_HCA";
@@ -118,7 +118,7 @@ numbered! {
     }
     /// Every opcode, in the order of their groups.
     const ALL;
-    /// The opcode with this number, if this crate knows it.
+    /// The opcode with this number, if this crate describes it.
     fn from_number;
     /// Name, as the kernel driver logs it.
     fn name;

@@ -50,11 +50,11 @@ numbered! {
         BadQpState = 0x10, "BAD_QP_STATE";
         /// The packet in the command is malformed.
         BadPacket = 0x30, "BAD_PKT";
-        /// The completion queue holds more entries than its new size has room for.
+        /// The completion queue holds more entries than its new size can hold.
         BadSizeOutstandingCqes = 0x40, "BAD_SIZE_OUTS_CQES";
         /// The input has the wrong length.
         BadInputLength = 0x50, "BAD_INP_LEN";
-        /// There is no room for the output.
+        /// There is no space for the output.
         BadOutputLength = 0x51, "BAD_OUTP_LEN";
         _ = Unknown, "UNKNOWN";
     }

@@ -77,7 +77,7 @@ fn fault(rows: &[Row], field: &Field) -> Option<String> {
     let good = candidates.iter().any(|row| {
         row.offset == field.offset
             && match field.kind {
-                // The decoder walks a tail in elements of its own; they must tile the header's.
+                // The decoder walks a tail in its own elements; they must tile the header's.
                 Kind::Tail => row.width.is_multiple_of(field.width),
                 Kind::Struct(inner) => {
                     row.width == field.width

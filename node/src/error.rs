@@ -22,7 +22,7 @@ pub enum Error {
     NotTwoDevices(usize),
     /// One end needs one device; so many were named.
     NotOneDevice(usize),
-    /// Both ends were given this address: each needs one of its own.
+    /// Both ends were given this address: each needs its own.
     SameAddress(IpAddr),
     /// The function was not opened.
     Function {
@@ -110,7 +110,7 @@ impl fmt::Display for Error {
             Self::NotOneDevice(count) => write!(f, "one end needs one device, not {count}"),
             Self::SameAddress(address) => write!(
                 f,
-                "{address} is the client's address and the server's: each end needs one of its own"
+                "{address} is the client's address and the server's: each end needs its own"
             ),
             Self::Function { source, .. } => source.fmt(f),
             Self::BringUp(error) => error.fmt(f),
@@ -146,7 +146,7 @@ pub enum ConnectStep {
     Resolving,
     /// The exchange of messages with it (`rdma_connect`).
     Connecting,
-    /// Something else, of which this event tells.
+    /// Another failure, reported by this event.
     Event(EventType),
 }
 
@@ -191,7 +191,7 @@ impl Unreached {
         }
     }
 
-    /// From an event that tells of a failure, while its id exists.
+    /// From an event that reports a failure, while its id exists.
     pub fn from_event<P: Platform, R: Resolver>(
         cm: &RdmaCm<'_, '_, P, R>,
         event: &CmEvent,

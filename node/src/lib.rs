@@ -58,7 +58,7 @@
 //!
 //! Everything here is a short way to what [`verbs`] and [`cm`] have: those are `no_std` and allocate nothing. What this crate
 //! adds is memory on the heap, the choice of a device at run time ([`DevicePlatform`]), and a few decisions, such as how
-//! long to wait for a link. A program with a platform of its own gives that to [`Node::new`].
+//! long to wait for a link. A program with its own platform passes that to [`Node::new`].
 
 mod address;
 mod device_name;

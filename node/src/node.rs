@@ -20,7 +20,7 @@ use crate::storage::{self, DeviceStorage, ManagerStorage};
 /// How long the port may take to come up, and an address to be known to be no other host's.
 const LINK: Duration = Duration::from_secs(10);
 
-/// Chunks of memory for the firmware's pages to begin with: it wants more of them for each connection.
+/// Chunks of memory for the firmware's pages to begin with: it requires more of them for each connection.
 const CHUNKS: usize = 256;
 
 /// The connection manager of a node: it finds the other hosts by itself (ARP, neighbour discovery).
@@ -32,12 +32,12 @@ pub type Cm<'s, 'd, P = DevicePlatform> = RdmaCm<'s, 'd, P, NeighbourDiscovery<'
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Room for as many connections at once. 8 by default.
+    /// The number of connections at once. 8 by default.
     pub connections: usize,
     /// Sleep until the device raises an interrupt, instead of polling it. Off by default.
     pub interrupts: bool,
     /// The largest path MTU to ask for. By default 1024 bytes on a card, which fits the frames of 1500 bytes that networks
-    /// carry unless told otherwise, and 4096 on the model.
+    /// carry by default, and 4096 on the model.
     pub max_path_mtu: Option<Mtu>,
     /// The MAC address to use instead of the port's: for a virtual function that was given none.
     pub mac: Option<Mac>,
@@ -63,7 +63,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The default ones, with room for as many connections.
+    /// The default ones, for as many connections.
     #[must_use]
     pub fn for_connections(connections: usize) -> Self {
         Self {
@@ -208,7 +208,7 @@ impl<P: Platform + Clone> Node<P> {
         self.run_with(|cm, _| work(cm))
     }
 
-    /// The same for work that wants to know about the device, too.
+    /// The same for work that gets information about the device, too.
     ///
     /// # Errors
     ///
@@ -229,7 +229,7 @@ impl<P: Platform + Clone> Node<P> {
         }
     }
 
-    /// One attempt, with so much room for the firmware's pages.
+    /// One attempt, with so many chunks for the firmware's pages.
     fn attempt<T, E, W>(&self, chunks: Vec<PageChunk>, work: W) -> Result<T, Failure<E, W>>
     where
         W: FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T, E>,
@@ -273,7 +273,7 @@ impl<P: Platform + Clone> Node<P> {
             let mut config = rdma::Config::new(seed);
             config.trace = true;
             config.max_path_mtu = self.options.max_path_mtu.unwrap_or(Mtu::B1024);
-            // All clients may connect at once, and be told to go before that is through.
+            // All clients may connect at once, and be disconnected before that is done.
             config.gsi_depth = (2 * connections).clamp(512, 16384) as u32;
             config.max_backlog = config.max_backlog.max(connections as u32);
             let mut memory = ManagerStorage::for_connections(connections);

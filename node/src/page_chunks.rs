@@ -4,7 +4,7 @@ use bareverbs_core::{OpenError, PageChunk};
 
 /// The most that a device is given: 32 GiB.
 const MOST: usize = 16 * 1024;
-/// Firmware asks for its pages step by step, and may want more again at a later one.
+/// Firmware asks for its pages step by step, and may require more at a later one.
 const ATTEMPTS: usize = 8;
 
 /// How many chunks of at most 2 MiB the next attempt to bring a device up gets: as many as the last one lacked

@@ -74,7 +74,7 @@ impl Pair {
         })
     }
 
-    /// With room for as many connections on both nodes ([`Options::connections`]).
+    /// For as many connections on both nodes ([`Options::connections`]).
     #[must_use]
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.server.options_mut().connections = connections;
@@ -111,7 +111,7 @@ impl Pair {
                         // The client's node is gone only if it has failed, which it says itself.
                         let _ = ready.send(());
                     });
-                    // Before the clients of a server that has failed hear that it is gone.
+                    // Before the clients of a failed server are notified that it is gone.
                     failed.store(served.is_err(), Ordering::Release);
                     served
                 });

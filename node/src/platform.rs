@@ -34,7 +34,7 @@ enum Kind {
 }
 
 impl DevicePlatform {
-    /// Function `index` of a world of models, which lives as long as a platform of it.
+    /// Function `index` of a world of models, which exists as long as a platform of it.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The memory that a device, the IP host and the connection manager live in, by the number of connections.
+//! The memory of a device, the IP host and the connection manager, by the number of connections.
 
 use bareverbs_cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_cm::{ip, rdma};

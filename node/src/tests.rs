@@ -122,9 +122,9 @@ fn an_error_of_the_client_ends_the_run() {
             ready();
             Ok(cm.get_request(listener).map(drop)?)
         },
-        |_| Err::<(), Box<dyn std::error::Error + Send + Sync>>("no mood".into()),
+        |_| Err::<(), Box<dyn std::error::Error + Send + Sync>>("refused by the test".into()),
     );
-    assert_eq!(error.unwrap_err().to_string(), "no mood");
+    assert_eq!(error.unwrap_err().to_string(), "refused by the test");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn an_address_is_that_of_its_network() {
     assert_eq!(wide.prefix_len(), 8);
 }
 
-/// More connections than a device has room for by default.
+/// More connections than a device can hold by default.
 #[test]
 fn storage_is_by_the_number_of_connections() -> Result<()> {
     let mut client = pair().client;

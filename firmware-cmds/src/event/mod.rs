@@ -87,7 +87,7 @@ numbered! {
         PortChange = 0x09, "PORT_CHANGE";
         /// Commands completed.
         Command = 0x0a, "CMD";
-        /// The firmware wants pages, or to give some back.
+        /// The firmware requests pages, or returns some.
         PageRequest = 0x0b, "PAGE_REQUEST";
         /// On-demand paging fault.
         PageFault = 0x0c, "PAGE_FAULT";
@@ -129,7 +129,7 @@ numbered! {
         FpgaError = 0x20, "FPGA_ERROR";
         /// FPGA QP error.
         FpgaQpError = 0x21, "FPGA_QP_ERROR";
-        /// General event; the subtype tells.
+        /// General event; the subtype distinguishes them.
         General = 0x22, "GENERAL_EVENT";
         /// A monitored counter passed its threshold.
         MonitorCounter = 0x24, "MONITOR_COUNTER";
@@ -289,7 +289,7 @@ pub enum Event {
         /// The bit vector.
         slots: u32,
     },
-    /// The firmware wants pages (`pages` > 0), or will give some back (`pages` < 0).
+    /// The firmware requests pages (`pages` > 0), or will return some (`pages` < 0).
     PageRequest {
         /// For which function.
         function_id: u16,
@@ -314,7 +314,7 @@ pub enum Event {
         /// 1: overrun, 2: access violation.
         syndrome: u8,
     },
-    /// Something happened to a QP, SRQ or another queue; the type tells what.
+    /// Something happened to a QP, SRQ or another queue; the type says what.
     Queue {
         /// What.
         what: EventType,

@@ -5,7 +5,7 @@ use crate::command::command;
 use crate::layout::layout;
 
 layout! {
-    /// What QUERY_ADAPTER tells of the board.
+    /// The board, as QUERY_ADAPTER reports it.
     pub struct QueryAdapterParamBlock: "query_adapter_param_block", 0x100 {
         bits ieee_vendor_id, set_ieee_vendor_id: u32 @ 0x18 [23:0];
         bits vsd_vendor_id, set_vsd_vendor_id: u16 @ 0x1c [15:0];

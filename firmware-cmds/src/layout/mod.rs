@@ -42,7 +42,7 @@ pub struct Descriptor {
     pub name: &'static str,
     /// Size of the fixed part in bytes.
     pub size: usize,
-    /// The named fields; whatever lies between them is reserved.
+    /// The named fields; bits between them are reserved.
     pub fields: &'static [Field],
     /// What the crate's users call to reach them, in the same order.
     #[cfg(test)]
@@ -130,7 +130,7 @@ const fn put_be32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at + 3] = value[3];
 }
 
-/// A field's name without the `r#` that Rust wants before its own keywords.
+/// A field's name without the `r#` that Rust requires before its own keywords.
 #[doc(hidden)]
 #[must_use]
 pub const fn field_name(ident: &'static str) -> &'static str {

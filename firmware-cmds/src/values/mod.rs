@@ -189,7 +189,7 @@ values! {
         CannotGive = 0, "CANT_GIVE";
         /// The driver gives pages.
         Give = 1, "GIVE";
-        /// The driver wants pages back.
+        /// The driver takes pages back.
         Take = 2, "TAKE";
     }
 
@@ -641,7 +641,7 @@ impl CapabilityGroup {
     }
 }
 
-/// Size in bytes of every capability group in QUERY_HCA_CAP and SET_HCA_CAP, whatever it uses of it.
+/// Size in bytes of every capability group in QUERY_HCA_CAP and SET_HCA_CAP, used or not.
 pub const CAPABILITY_GROUP_SIZE: usize = 0x1000;
 
 #[cfg(test)]
