@@ -111,7 +111,7 @@ impl<C: ConfigRegionAccess> Assignment<'_, C> {
         let kept = self.read(at, BUSES) & 0xff00_0000;
         let numbers =
             |last: u8| kept | u32::from(last) << 16 | u32::from(bus) << 8 | u32::from(at.bus());
-        // Whatever is behind it is found with the highest number.
+        // All buses behind it are found with the highest number.
         self.write(at, BUSES, numbers(*self.buses.end()));
         let low = round(&mut self.low, at)?;
         let high = round(&mut self.high, at)?;
@@ -179,7 +179,7 @@ impl<C: ConfigRegionAccess> Assignment<'_, C> {
     }
 
     fn write(&self, at: PciAddress, offset: u16, value: u32) {
-        // SAFETY: as above; the function decodes nothing meanwhile, and nobody uses it yet.
+        // SAFETY: as above; the function decodes nothing meanwhile, and no driver uses it yet.
         unsafe { self.config.write(at, offset, value) };
     }
 }

@@ -1,7 +1,7 @@
 //! Holds the platform on the `kernel` beside it, which is `machine.rs`, against its requirements. The command line has the word
 //! `interrupts`, or nothing.
 //!
-//! It is a program of its own, so that `rping` does not carry it.
+//! It is a separate program, so that `rping` does not contain it.
 #![no_std]
 #![no_main]
 // UNSAFETY: makes memory of page frames.

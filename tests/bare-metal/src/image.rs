@@ -32,7 +32,7 @@ part!(/** All of it. */ whole, image_start, image_end);
 pub(crate) fn stack_used() -> u64 {
     let Range { start, end } = stack();
     let mut at = start;
-    // SAFETY: within the stack; whoever is there now has written something else than the pattern.
+    // SAFETY: within the stack; frames in use have overwritten the pattern.
     while at < end && unsafe { (at as *const u64).read_volatile() } == UNUSED {
         at += 8;
     }

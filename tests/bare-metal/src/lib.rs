@@ -1,5 +1,5 @@
 //! The kernel below the program: what there is of an operating system. It boots, finds memory and the PCI functions, maps
-//! both, keeps time, takes interrupts, and writes to the console. It knows nothing of RDMA.
+//! both, keeps time, takes interrupts, and writes to the console. It has no RDMA code.
 //!
 //! A program names its main function with [`entry!`]. It is called once, on the only processor, and ends the machine by
 //! returning.

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Options;
 
-/// How long an address may take to be known to be nobody else's.
+/// How long the check may take that no other host has the address.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// What the manager and its neighbours keep, as far as it does not name the device. Static, as all that lasts.

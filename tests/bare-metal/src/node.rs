@@ -35,7 +35,7 @@ pub(crate) fn run(
         clock::since_boot() - began
     );
     let done = wait_for_port(&device).and_then(|()| work(&device));
-    // What went wrong first is what is told.
+    // The first error is returned.
     match (done, device.close()) {
         (Ok(()), closed) => Ok(closed?),
         (Err(failure), Ok(())) => Err(failure),

@@ -2,7 +2,7 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `server`, `client=ADDRESS` | which end of `rping` runs here; a client is told where the server is |
+//! | `server`, `client=ADDRESS` | which end of `rping` runs here; a client needs the server's address |
 //! | `address=ADDRESS/PREFIX` | this end's address; a prefix of 24 or 64 bits if none is given |
 //! | `gateway=ADDRESS` | the router to hosts elsewhere |
 //! | `port=PORT` | 7174 if not given |
@@ -10,7 +10,7 @@
 //! | `size=BYTES` | of a message |
 //! | `mtu=BYTES` | the largest path MTU to ask for, 1024 if not given |
 //! | `silence=SECONDS` | how long a peer may say nothing where it has to speak: 30 if not given |
-//! | `attempts=COUNT` | how often to reset the card and begin anew when something fails; 1 if not given |
+//! | `attempts=COUNT` | how often to reset the card and start again when something fails; 1 if not given |
 //! | `interrupts` | sleep until the card raises an interrupt, instead of polling it |
 //! | `log=LEVEL` | what goes to the console: `info` if not given |
 

@@ -145,7 +145,7 @@ impl Ecam {
         (start != 0 && size.is_power_of_two() && start.is_multiple_of(size)).then_some(start..end)
     }
 
-    /// A function level reset, if the function can do it. What it forgets is written again.
+    /// A function level reset, if the function can do it. The registers that it clears are written again.
     fn reset(&self, at: PciAddress, express: u16) -> Result<(), MachineError> {
         // SAFETY: registers of the header, and of the capability, of a function that is there.
         let read = |offset| unsafe { self.read(at, offset) };
@@ -155,8 +155,8 @@ impl Ecam {
         }
         let (low, high) = (read(0x10), read(0x14));
         let control = read(express + DEVICE_CONTROL);
-        // SAFETY: as above; the function neither decodes addresses nor is bus master, so that nobody misses it. The upper
-        // half is status bits, which are cleared by ones.
+        // SAFETY: as above; the function neither decodes addresses nor is bus master, so that no access of it or to it
+        // is lost. The upper half is status bits, which are cleared by ones.
         unsafe { self.write(at, express + DEVICE_CONTROL, control & 0xffff | RESET) };
         let begun = clock::since_boot();
         while clock::since_boot() - begun < RESET_TIME {

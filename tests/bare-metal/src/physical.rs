@@ -1,4 +1,4 @@
-//! What the firmware and the boot loader left in memory, as bytes, before the memory is anybody else's.
+//! What the firmware and the boot loader left in memory, as bytes, before the memory is allocated.
 
 // UNSAFETY: makes slices of addresses.
 #![cfg_attr(target_os = "none", expect(unsafe_code))]
@@ -12,7 +12,7 @@ pub(crate) trait Memory {
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-/// What the boot code mapped. Only used until memory is given out, so that nobody writes there.
+/// What the boot code mapped. Only used until memory is given out, so that nothing writes there.
 #[cfg(target_os = "none")]
 pub(crate) struct AtBoot;
 
@@ -23,8 +23,8 @@ impl Memory for AtBoot {
         if address < AT_BOOT.start || end > AT_BOOT.end {
             return None;
         }
-        // SAFETY: the boot code mapped it. What is no memory there reads as something, and nobody writes to what is: this
-        // image is the only program, and gives out no memory yet.
+        // SAFETY: the boot code mapped it. Addresses without memory read as some value, and memory is not written
+        // meanwhile: this image is the only program, and gives out no memory yet.
         Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) })
     }
 }

@@ -11,7 +11,7 @@ use crate::manager::Cm;
 use crate::options::Options;
 use crate::ping::{self, Clients, Message, Pinged, Step, Wanted};
 
-/// Says when the first RDMA READ was done; a client knows with its first ping.
+/// Says when the first RDMA READ was done; a client detects it by its first ping.
 fn first_operation() {
     let micros = clock::since_boot().as_micros();
     log::info!("boot to first RDMA operation: {micros} us");

@@ -25,7 +25,7 @@ pub struct Boot {
     pub ecam: Ecam,
 }
 
-/// How a run ended, which QEMU's exit status tells.
+/// How a run ended, as QEMU's exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Status {
@@ -65,7 +65,7 @@ fn say_how(failure: Option<&dyn Display>) -> Status {
     }
 }
 
-/// Everything, from the boot code on: the address of what the boot loader tells, and the cycle counter at boot.
+/// Everything, from the boot code on: the address of the boot loader's information, and the cycle counter at boot.
 pub(crate) fn run(info: u64, cycles: u64) -> ! {
     unsafe extern "Rust" {
         fn kernel_main(boot: &Boot) -> Status;

@@ -19,7 +19,7 @@ use bareverbs_in_process::ModelPlatform;
 /// Messages posted to a doorbell; the last one makes a completion.
 const BATCH: usize = 16;
 const LARGE: usize = 64 << 10;
-/// Instructions that a message may take, headers, doorbell and completion included. The large one has room for the two
+/// Instructions that a message may take, headers, doorbell and completion included. The large one allows for the two
 /// copies (memory to frame, frame to memory), the check sum at both ends, and nothing else by the byte.
 const SMALL_MUST: f64 = 7_000.0;
 const LARGE_MUST: f64 = 2.5 * LARGE as f64;
@@ -149,7 +149,11 @@ fn write(pair: &mut Pair<'_, '_, '_>, wires: &Wires<'_>, size: usize, doorbells:
             data: SendData::Sges(&sges),
         });
         let endpoint = pair.cms[0].endpoint(wires.client).expect("QP");
-        endpoint.qp.send_queue().post_list(&wrs).expect("room");
+        endpoint
+            .qp
+            .send_queue()
+            .post_list(&wrs)
+            .expect("queue space");
         let wc = loop {
             pair.world.step();
             if let Some(completion) = pair.cqs[0].poll().expect("CQ") {

@@ -186,7 +186,7 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
     }
 
     /// Lets timewait pass, so that connections do not pile up.
-    pub fn forget(&mut self) {
+    pub fn wait_until_closed(&mut self) {
         self.world.advance(LONG);
         for cm in &mut self.cms {
             cm.poll(cm.now()).expect("poll");

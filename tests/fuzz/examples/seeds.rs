@@ -47,10 +47,12 @@ fn main() -> io::Result<()> {
     };
     let (pcap, corpus) = (fs::read(capture)?, Path::new(corpus));
     let frames = frames(&pcap);
-    // Say, hear, and take the news; see `mad::run`.
-    let heard = frames.iter().filter_map(|frame| mad(frame));
-    let heard: Vec<_> = heard.map(|mad| [&[0], mad, &[7, 0x87]].concat()).collect();
-    for (at, step) in heard.iter().enumerate().step_by(4) {
+    // Send, receive, and take the events; see `mad::run`.
+    let received = frames.iter().filter_map(|frame| mad(frame));
+    let received: Vec<_> = received
+        .map(|mad| [&[0], mad, &[7, 0x87]].concat())
+        .collect();
+    for (at, step) in received.iter().enumerate().step_by(4) {
         write(
             &corpus.join("mad"),
             &format!("{at:03}"),
@@ -58,8 +60,8 @@ fn main() -> io::Result<()> {
             &[0, 1],
         )?;
     }
-    // All of a life: ask, be answered, end; and be asked, answer, be left.
-    let life = [
+    // Whole connections: request, get the answer, disconnect; and get the request, answer, get the disconnect.
+    let connection = [
         [5, 0, 0, 0].to_vec(),
         [0x87].to_vec(),
         [2, 0, 0, 1, 1, 0, 0].to_vec(),
@@ -72,8 +74,8 @@ fn main() -> io::Result<()> {
         [2, 0, 0, 5, 1, 0, 0].to_vec(),
         [0x87, 7, 4, 22].to_vec(),
     ];
-    write(&corpus.join("mad"), "active", &life, &[0x40, 1])?;
-    let life = [
+    write(&corpus.join("mad"), "active", &connection, &[0x40, 1])?;
+    let connection = [
         [2, 0, 0, 0, 1, 0, 0].to_vec(),
         [7].to_vec(),
         [5, 0, 0, 0].to_vec(),
@@ -85,7 +87,7 @@ fn main() -> io::Result<()> {
         [2, 0, 0, 6, 1, 0, 0].to_vec(),
         [7, 4, 22, 0x84, 22, 7].to_vec(),
     ];
-    write(&corpus.join("mad"), "passive", &life, &[0x40, 1])?;
+    write(&corpus.join("mad"), "passive", &connection, &[0x40, 1])?;
     // To the host alone and to the port; see `frame::run`.
     for (at, frame) in frames.iter().enumerate().step_by(5) {
         let len = (frame.len() as u16).to_le_bytes();
@@ -104,8 +106,8 @@ fn main() -> io::Result<()> {
     ports(&corpus.join("frame"))
 }
 
-/// Requests with addresses that are no host's, each from a host that the port knows. A local GID of 0 ended servers with
-/// debug assertions, and messages went to directed broadcast addresses.
+/// Requests with addresses that are no host's, each from a host whose address the port has. A local GID of 0 ended
+/// servers with debug assertions, and messages went to directed broadcast addresses.
 fn addresses(corpus: &Path, frames: &[&[u8]]) -> io::Result<()> {
     /// Where a MAD has the last bytes of addresses: the REQ's primary local GID, and the source in the RDMA CM's header.
     const GID: u8 = 24 + 56 + 12;
@@ -164,9 +166,9 @@ fn arp(operation: u8, from: [u8; 4]) -> Vec<u8> {
     [&[0], &(frame.len() as u16).to_le_bytes()[..], &frame].concat()
 }
 
-/// Lives that a port can have.
+/// Sequences of packets for a port.
 fn ports(corpus: &Path) -> io::Result<()> {
-    // Packets of each kind to the QP that they are for, with what they need; then reads and sends of its own.
+    // Packets of each kind to the QP that they are for, with what they need; then reads and sends by the port.
     for (which, opcodes) in [(0, 0..0x18), (1, 0x20..0x2c), (2, 0x64..0x66)] {
         for opcode in opcodes {
             let extended = match opcode & 0x1f {
@@ -200,7 +202,7 @@ fn ports(corpus: &Path) -> io::Result<()> {
         [3, 0, 5, 1, 0, 0, 6, 1, 5, 22].to_vec(),
     ];
     write(corpus, "active", &active, &[1])?;
-    // Be asked where this end is, so that it knows the other one; be asked, accept; RTU, DREQ.
+    // A query for this end's address, from which it gets the peer's; a REQ, accept; RTU, DREQ.
     let passive = [
         arp(1, [10, 0, 0, 2]),
         [3, 0, 0, 1, 0, 0, 6, 2, 5, 10].to_vec(),

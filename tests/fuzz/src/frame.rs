@@ -64,11 +64,11 @@ fn host(input: &mut Input<'_>) {
         match step % 8 {
             0..=2 => {
                 let frame = frame(input, kind & 1 != 0);
-                // Answers are as long as what they answer, and room is not always there.
+                // Answers are as long as their requests, and the buffer may be too small.
                 let mut reply = [0xa5; 2048];
-                let room = if kind & 2 != 0 { 64 } else { reply.len() };
-                if let Some(len) = host.receive(now, &frame, &mut reply[..room]) {
-                    sane(&reply[..len], room);
+                let space = if kind & 2 != 0 { 64 } else { reply.len() };
+                if let Some(len) = host.receive(now, &frame, &mut reply[..space]) {
+                    sane(&reply[..len], space);
                 }
             }
             3 => {
@@ -116,7 +116,7 @@ fn speak(host: &mut Host<'_>, now: Duration) {
 }
 
 /// What is sent is a frame of ours.
-fn sane(frame: &[u8], room: usize) {
-    assert!((14..=room).contains(&frame.len()));
+fn sane(frame: &[u8], space: usize) {
+    assert!((14..=space).contains(&frame.len()));
     assert_eq!(frame[6..12], OURS);
 }

@@ -25,7 +25,7 @@ fn path() -> Address {
     }
 }
 
-/// Whatever can be read can be written, and reads the same again.
+/// Each message that can be read can be written, and reads the same again.
 fn codec(bytes: &[u8]) {
     let Ok(mad) = Mad::new(bytes) else {
         return;
@@ -64,7 +64,7 @@ fn codec(bytes: &[u8]) {
     }
 }
 
-/// An engine, and what its user knows.
+/// An engine, and the state of its user.
 struct Run<'s> {
     engine: Engine<'s>,
     now: Duration,
@@ -73,7 +73,7 @@ struct Run<'s> {
 }
 
 impl Run<'_> {
-    fn hear(&mut self, mad: &[u8]) {
+    fn receive(&mut self, mad: &[u8]) {
         codec(mad);
         let _ = self.engine.handle_mad(self.now, &path(), mad);
     }
@@ -212,7 +212,7 @@ const fn input_len(detail: u8) -> u8 {
     [0, 4, 92, 148, 168, 196, 224, 255][(detail >> 5) as usize]
 }
 
-/// Runs an input. Whatever it says, the engine says only good messages, never panics, and when its user has let go of
+/// Runs an input. With every input, the engine sends valid messages only, never panics, and when its user has let go of
 /// everything, nothing is left.
 ///
 /// # Panics
@@ -259,7 +259,7 @@ pub fn run(data: &[u8]) {
                 } else {
                     input.byte().into()
                 };
-                run.hear(input.bytes(len));
+                run.receive(input.bytes(len));
             }
             // To one of ours.
             1 => {
@@ -268,13 +268,13 @@ pub fn run(data: &[u8]) {
                 let bytes = input.bytes(MAD_LEN);
                 mad[..bytes.len()].copy_from_slice(bytes);
                 mad[DATA + 4..DATA + 8].copy_from_slice(&name.to_be_bytes());
-                run.hear(&mad);
+                run.receive(&mad);
             }
             2 | 3 => {
                 let name = run.name(&mut input);
                 let mad = message::any(&mut input, name);
                 for _ in 0..=u8::from(step & 0x80 != 0) {
-                    run.hear(&mad);
+                    run.receive(&mad);
                 }
             }
             4 => {

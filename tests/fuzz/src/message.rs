@@ -11,7 +11,7 @@ fn gid(last: u8) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last]
 }
 
-/// A MAD of any kind to one of ours, or to nobody, with some bytes changed.
+/// A MAD of any kind to one of our connections, or to none, with some bytes changed.
 ///
 /// # Panics
 /// If the codec refuses what is right.

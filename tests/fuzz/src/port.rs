@@ -235,7 +235,9 @@ fn qp<'d, T: QpType>(
     }
     for nth in 0..4 {
         let sge = memory.sge(nth * 600, 600).expect("inside");
-        qp.recv_queue().post(nth as u64, &[sge]).expect("room");
+        qp.recv_queue()
+            .post(nth as u64, &[sge])
+            .expect("queue space");
     }
     qp
 }

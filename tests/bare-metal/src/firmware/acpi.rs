@@ -1,5 +1,5 @@
-//! The two things that ACPI's tables have to tell: where PCI Express's configuration space is, and the power management
-//! timer.
+//! The two values that are read from ACPI's tables: where PCI Express's configuration space is, and the power
+//! management timer.
 
 use core::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! What a flattened device tree tells (Devicetree Specification 0.4; the bindings are named where they are used).
+//! The contents of a flattened device tree (Devicetree Specification 0.4; the bindings are named where they are used).
 
 use core::ops::{Range, RangeInclusive};
 
@@ -89,7 +89,7 @@ impl<'m> DeviceTree<'m> {
     pub(crate) fn pci(&self) -> Result<HostBridge, MachineError> {
         let missing = MachineError::NoTree("PCI host bridge");
         let node = self.host_bridge().ok_or(missing)?;
-        // Else the processor's caches would have to be told of every access of a device.
+        // Else the caches would have to be cleaned or invalidated around every access of a device.
         if node.property("dma-coherent").is_none() {
             return Err(MachineError::NotCoherent);
         }
@@ -193,7 +193,7 @@ fn windows(node: &FdtNode<'_>) -> Option<Windows> {
         let (flags, start) = ((child >> 64) as u32, child as u64);
         let end = start.checked_add(number(length)?)?;
         let window = match (flags >> 24 & 3, end > 1 << 32) {
-            // I/O ports, which nobody needs.
+            // I/O ports, which are not needed.
             (0 | 1, _) => continue,
             (_, false) => &mut windows.low,
             (_, true) => &mut windows.high,
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tree_tells() {
+    fn the_device_tree_is_read() {
         let memory = memory(&virt());
         let tree = DeviceTree::read(&memory, AT).unwrap();
         assert_eq!(tree.command_line(), "server address=10.0.0.2");

@@ -1,4 +1,4 @@
-//! What boot loaders and firmware tell about the machine.
+//! The boot loader's and the firmware's information about the machine.
 
 #[cfg(any(not(target_os = "none"), target_arch = "x86_64"))]
 pub(crate) mod acpi;
@@ -12,7 +12,7 @@ use core::ops::{Range, RangeInclusive};
 use crate::assign::Windows;
 use crate::error::MachineError;
 
-/// The machine, as far as somebody has to tell. `C` is what the clock needs.
+/// The machine, as the boot loader or the firmware describes it. `C` is what the clock needs.
 pub(crate) struct Description<C> {
     /// The command line; empty if there is none, or if it is no text.
     pub(crate) command_line: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Description<C> {
     pub(crate) ecam: u64,
     /// The buses that it has.
     pub(crate) buses: RangeInclusive<u8>,
-    /// Addresses for PCI functions, if nobody gave them any.
+    /// Addresses for PCI functions, if they have none.
     pub(crate) windows: Option<Windows>,
     /// What the clock needs.
     pub(crate) clock: C,

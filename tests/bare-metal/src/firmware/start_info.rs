@@ -1,5 +1,5 @@
-//! What the boot loader tells: the memory, the command line, and where ACPI's tables begin (`hvm_start_info` of Xen's PVH
-//! protocol).
+//! The boot loader's information: the memory, the command line, and where ACPI's tables begin (`hvm_start_info` of
+//! Xen's PVH protocol).
 
 use core::ops::Range;
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_boot_loader_tells() {
+    fn the_start_information_is_read() {
         let memory = memory();
         let info = StartInfo::read(&memory, 0x100).unwrap();
         assert_eq!(info.rsdp, 0xe_0000);

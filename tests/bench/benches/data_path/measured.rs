@@ -146,7 +146,7 @@ fn op_poll_empty(cq: &mut Cq<'_, Counting>) -> bool {
 macro_rules! polling {
     ($(($name:ident, $op:ident, $mark:literal, |$completion:ident| $sum:expr);)*) => {$(
         /// Polls in batches of sixteen; returns the sum of what was read. The mark keeps the linker from folding functions
-        /// that do the same into one, which callgrind could not tell apart.
+        /// that do the same into one, which callgrind could not distinguish.
         #[inline(never)]
         pub(crate) fn $name(cq: &mut Cq<'_, Counting>, count: usize) -> u64 {
             let mut sum = 0;

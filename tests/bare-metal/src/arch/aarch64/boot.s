@@ -74,7 +74,7 @@ at_el1:
     msr sctlr_el1, x0
     isb
 
-    mov x0, #3 << 20            // floating point, which compiled code uses as it likes
+    mov x0, #3 << 20            // floating point, which compiled code may use
     msr cpacr_el1, x0
     ldr x0, =vectors
     msr vbar_el1, x0

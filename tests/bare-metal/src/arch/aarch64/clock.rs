@@ -1,4 +1,4 @@
-//! Time: the virtual counter of the processor's generic timer, which tells its rate.
+//! Time: the virtual counter of the processor's generic timer, whose rate is in a register.
 
 // UNSAFETY: reads system registers.
 #![expect(unsafe_code)]
@@ -58,7 +58,7 @@ pub(crate) fn init(_: Source, boot: u64) -> Result<u64, MachineError> {
     let rate: u64;
     // SAFETY: reading it changes nothing.
     unsafe { asm!("mrs {}, cntfrq_el0", out(reg) rate, options(nostack, preserves_flags)) };
-    // Whoever starts the processor has to have set it.
+    // The firmware or hypervisor that starts the processor has to have set it.
     if rate == 0 {
         return Err(MachineError::ClockStands);
     }

@@ -1,6 +1,6 @@
 //! The end of a run: what Arm calls semihosting makes a status that of QEMU.
 
-// UNSAFETY: calls whoever debugs or emulates the processor, and stops it.
+// UNSAFETY: calls the processor's debugger or emulator, and stops it.
 #![expect(unsafe_code)]
 
 use core::arch::asm;

@@ -36,7 +36,7 @@ const INTERFACE_CONTROL: usize = 0;
 const PRIORITY_MASK: usize = 4;
 const ACKNOWLEDGE: usize = 0xc;
 const END_OF_INTERRUPT: usize = 0x10;
-/// Numbers from here on stand for no interrupt.
+/// Numbers from here on are no interrupts.
 const NONE: u32 = 1020;
 /// Of GICv2m: which interrupts it raises, and where their number is written to.
 const MSI_TYPE: usize = 8;
@@ -109,7 +109,7 @@ impl Controller {
         let messages = self.first..self.first + u32::from(self.count);
         for interrupt in messages.chain([self.timer]) {
             self.change(PRIORITY, interrupt, 8, 0x80);
-            // Those of the processor itself are for nobody else, and their kind is fixed.
+            // Those of the processor itself have no other target, and their kind is fixed.
             if interrupt >= 32 {
                 self.change(TARGET, interrupt, 8, 1);
                 // Messages are edges.
@@ -181,7 +181,7 @@ pub fn wait(vectors: u64, deadline: Duration) -> bool {
 fn set_timer(time: Option<Duration>) {
     let value = time.map_or(u64::MAX, clock::cycles_at);
     let control = u64::from(time.is_some());
-    // SAFETY: nobody else uses the timer.
+    // SAFETY: only this module uses the timer.
     unsafe {
         asm!(
             "msr cntv_cval_el0, {value}",

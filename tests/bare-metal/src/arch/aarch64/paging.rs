@@ -28,7 +28,7 @@ const LARGE_PAGE: u64 = 2 << 20;
 const HIGHEST: u64 = 1 << 48;
 /// The address space that the tables are of; the boot code's are of 0.
 const SPACE: u64 = 1 << 48;
-/// Of SCTLR_EL1: what can be written is not executed, whatever the tables say.
+/// Of SCTLR_EL1: what can be written is not executed, independent of the tables.
 const WRITE_IMPLIES_NO_EXECUTE: u64 = 1 << 19;
 
 /// What the boot code maps to itself as memory.
@@ -93,7 +93,7 @@ pub(crate) fn init() -> Result<(), MachineError> {
         map_in(table, &range, page)?;
     }
     // SAFETY: the tables map all of the image where it is, with the stack, and the memory that the tables are in. None of
-    // what the processor remembers of the boot code's tables is of this address space.
+    // what the TLB holds of the boot code's tables is of this address space.
     unsafe {
         asm!(
             "dsb ishst",
@@ -145,7 +145,7 @@ pub(crate) fn map_write_combining(at: u64, on: bool) -> Result<(), MachineError>
         false => Page::REGISTERS,
     };
     let entry = entry(table, at, 0);
-    // SAFETY: an entry of one of our tables, which nobody else changes: `ROOT` is locked.
+    // SAFETY: an entry of one of our tables, which only this function changes: `ROOT` is locked.
     if unsafe { entry.read_volatile() } & Page::VALID.bits() == 0 {
         return Err(missing);
     }
@@ -174,10 +174,10 @@ fn split(entry: *mut u64, at: u64) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Changes an entry through which `at` is reached, which is nothing in between: the processor must not know the old one
-/// and the new one at the same time. Only registers are reached through it, which nobody touches meanwhile.
+/// Changes an entry through which `at` is reached, which is nothing in between: the TLB must not hold the old one and
+/// the new one at the same time. Only registers are reached through it, which are not accessed meanwhile.
 fn replace(entry: *mut u64, at: u64, new: u64) {
-    // SAFETY: as in `map_page`; there is one processor, which forgets the old entry before there is a new one.
+    // SAFETY: as in `map_page`; there is one processor, whose TLB drops the old entry before there is a new one.
     unsafe {
         entry.write_volatile(0);
         asm!("dsb ishst", "tlbi vaae1, {}", "dsb nsh", "isb", in(reg) at >> 12, options(nostack, preserves_flags));
@@ -190,8 +190,8 @@ fn map(range: &Range<u64>, page: Page) -> Result<*mut u8, MachineError> {
     let root = ROOT.lock();
     let root = root.ok_or(MachineError::OutOfMemory)?;
     map_in(root, range, page)?;
-    // SAFETY: the tables' new entries are there for whatever comes now. Until then there were none, and of those nothing
-    // is remembered.
+    // SAFETY: the tables' new entries are visible to all accesses from now on. Until then there were none, and of those
+    // nothing is remembered.
     unsafe { asm!("dsb ishst", "isb", options(nostack, preserves_flags)) };
     Ok(range.start as *mut u8)
 }
@@ -227,7 +227,7 @@ fn map_page(root: u64, at: u64, level: u32, page: Page) -> Result<bool, MachineE
         }
     }
     let entry = entry(table, at, level);
-    // SAFETY: an entry of one of our tables, which nobody else changes: `ROOT` is locked.
+    // SAFETY: an entry of one of our tables, which only this function changes: `ROOT` is locked.
     let found = Page::from_bits_truncate(unsafe { entry.read_volatile() });
     if !found.contains(Page::VALID) {
         // SAFETY: as above.

@@ -1,5 +1,5 @@
-//! The order of accesses to registers and to memory, which the processor chooses if nobody says. Devices are in the outer
-//! shareable domain.
+//! The order of accesses to registers and to memory, which the processor chooses without barriers. Devices are in the
+//! outer shareable domain.
 
 // UNSAFETY: barriers are instructions.
 #![expect(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The serial port: a PL011, which whoever starts the processor has set up.
+//! The serial port: a PL011, which the firmware has set up.
 
 // UNSAFETY: the port's registers are in memory.
 #![expect(unsafe_code)]
@@ -38,6 +38,6 @@ pub(crate) fn send(byte: u8) {
             break;
         }
     }
-    // SAFETY: as above; nobody else writes there.
+    // SAFETY: as above; only this module writes there.
     unsafe { register(DATA).write_volatile(u32::from(byte)) };
 }

@@ -13,7 +13,7 @@ const EXIT_PORT: u16 = 0xf4;
 
 /// Ends the machine; without the device the processor stops.
 pub(crate) fn exit(status: Status) -> ! {
-    // SAFETY: the port is the exit device's, or nobody's.
+    // SAFETY: the port is the exit device's, or unassigned.
     unsafe { port::write_u32(EXIT_PORT, status as u32) };
     loop {
         // SAFETY: without interrupts the processor stays where it is.

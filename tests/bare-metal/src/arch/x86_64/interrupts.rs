@@ -67,7 +67,7 @@ static mut TASK: TaskState = TaskState {
 static mut SEGMENTS: [u64; 5] = [0, 0x0020_9b00_0000_0000, 0x0000_9300_0000_0000, 0, 0];
 static mut GATES: [[u64; 2]; TRAPS] = [[0; 2]; TRAPS];
 
-/// As `lgdt` and `lidt` want it.
+/// The operand of `lgdt` and `lidt`.
 #[repr(C, packed)]
 struct Pointer {
     limit: u16,
@@ -124,7 +124,7 @@ pub(crate) fn init() {
 /// Sets the local APIC up, so that there can be interrupts other than exceptions.
 pub fn enable() -> Result<(), MachineError> {
     paging::map_registers(&(APIC..APIC + 4096))?;
-    // SAFETY: nobody uses the old interrupt controllers, which are masked; the rest are registers of the APIC of the only
+    // SAFETY: the old interrupt controllers are masked and unused; the rest are registers of the APIC of the only
     // processor in use.
     unsafe {
         port::write_u8(0x21, 0xff);

@@ -21,7 +21,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const LARGE: u64 = 1 << 7;
 const LARGE_PAGE: u64 = 2 << 20;
 /// The page attribute table: a model-specific register of eight memory types, of a byte each. The first four are what
-/// they have always been, and so are the others until somebody changes them.
+/// they have always been, and so are the others until they are changed.
 const ATTRIBUTES: u32 = 0x277;
 const COMBINING_SHIFT: u32 = 4 * 8;
 const WRITE_COMBINING: u64 = 1;
@@ -30,7 +30,7 @@ const HAS_ATTRIBUTES: u32 = 1 << 16;
 /// What the canonical lower half and the physical addresses of today's processors have in common.
 const HIGHEST: u64 = 1 << 46;
 
-/// What the boot code maps to itself: everything below 4 GiB, of which 0 is nobody's.
+/// What the boot code maps to itself: everything below 4 GiB, of which page 0 is unused.
 pub(crate) const AT_BOOT: Range<u64> = 1..4 << 30;
 
 bitflags! {
@@ -113,12 +113,12 @@ pub(crate) fn map_write_combining(at: u64, on: bool) -> Result<(), MachineError>
         false => Page::REGISTERS,
     };
     let entry = entry(table, at, 0);
-    // SAFETY: an entry of one of our tables, which nobody else changes: `ROOT` is locked.
+    // SAFETY: an entry of one of our tables, which only this function changes: `ROOT` is locked.
     if unsafe { entry.read_volatile() } & Page::PRESENT.bits() == 0 {
         return Err(missing);
     }
     // SAFETY: as above. It has pointed to this page before, which is registers, so that no cache has anything of it; and
-    // there is one processor, which forgets the old entry, and what it knew of a large page.
+    // there is one processor, whose TLB drops the old entry, and that of a large page.
     unsafe {
         entry.write_volatile(at & ADDRESS | page.bits());
         asm!("invlpg [{}]", in(reg) at, options(nostack));
@@ -201,7 +201,7 @@ fn map_page(root: u64, at: u64, level: u32, flags: u64) -> Result<bool, MachineE
         }
     }
     let entry = entry(table, at, level);
-    // SAFETY: an entry of one of our tables, which nobody else changes: `ROOT` is locked.
+    // SAFETY: an entry of one of our tables, which only this function changes: `ROOT` is locked.
     let found = unsafe { entry.read_volatile() };
     if found & Page::PRESENT.bits() == 0 {
         // SAFETY: as above.

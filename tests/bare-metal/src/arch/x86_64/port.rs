@@ -8,7 +8,7 @@ use core::arch::asm;
 /// Reads a byte.
 ///
 /// # Safety
-/// Reading the port does nothing that anybody relies on not happening.
+/// Reading the port has no side effect that breaks an assumption of other code.
 pub(crate) unsafe fn read_u8(port: u16) -> u8 {
     let value;
     // SAFETY: the caller's promise.

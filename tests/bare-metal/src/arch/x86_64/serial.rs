@@ -12,7 +12,7 @@ const TRANSMITTER_EMPTY: u8 = 0x20;
 /// Sets the port up: 115200 baud, 8 bits, FIFOs on, no interrupts.
 pub(crate) fn init() {
     for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7), (4, 3)] {
-        // SAFETY: a serial port's registers, which nobody else uses.
+        // SAFETY: a serial port's registers, which only this module uses.
         unsafe { port::write_u8(COM1 + register, value) };
     }
 }
