@@ -1,6 +1,6 @@
 //! The IB connection manager and the RDMA CM: `no_std`, without an allocator, without a line of unsafe code.
 //!
-//! | module | what it is | what it knows |
+//! | module | what it is | what it depends on |
 //! |---|---|---|
 //! | [`mad`] | the messages on the wire: a codec for all twelve, for the RDMA CM's header, and for subnet administration | nothing |
 //! | [`engine`] | the IB CM as a state machine: MADs and time in, MADs and events out | [`mad`] |
@@ -9,8 +9,8 @@
 //! | [`rdma`] | librdmacm's calls, with QP1 and the QPs of the connections | [`engine`], [`ip`], [`sa`] and the driver |
 //!
 //! All capacities come from storage that the caller hands in, and 16 and 100,000 connections are the same code at the same
-//! cost: a connection takes at most 512 bytes, and its whole life (REQ, REP, RTU, DREQ, DREP, timewait; both ends) some
-//! 7,200 instructions in the engine.
+//! cost: a connection takes at most 512 bytes, and all its messages (REQ, REP, RTU, DREQ, DREP, timewait; both ends)
+//! some 7,200 instructions in the engine.
 //!
 //! Where it runs is the driver's [`Platform`](bareverbs_core::Platform)'s business:
 //! `PORTING.md`, at the root of the sources, goes from a kernel with nothing to a connection.

@@ -68,7 +68,7 @@ fn req_as_linux_writes_it() {
 #[test]
 fn duplicate_rep_gets_the_rtu_again() {
     let (mut bench, id) = client();
-    bench.hear(Message::Rep(rep(id, 70, 0x44))).unwrap();
+    bench.deliver(Message::Rep(rep(id, 70, 0x44))).unwrap();
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
         EventKind::Reply { .. }
@@ -92,7 +92,7 @@ fn duplicate_rep_gets_the_rtu_again() {
         );
         bench.silent();
         assert_eq!(
-            bench.hear(Message::Rep(rep(id, 70, 0x44))),
+            bench.deliver(Message::Rep(rep(id, 70, 0x44))),
             Err(Ignored::Duplicate(Attribute::Rep))
         );
     }
@@ -101,9 +101,9 @@ fn duplicate_rep_gets_the_rtu_again() {
 #[test]
 fn slow_application_answers_a_duplicate_rep_with_an_mra() {
     let (mut bench, id) = client();
-    bench.hear(Message::Rep(rep(id, 70, 0x44))).unwrap();
+    bench.deliver(Message::Rep(rep(id, 70, 0x44))).unwrap();
     for _ in 0..2 {
-        assert!(bench.hear(Message::Rep(rep(id, 70, 0x44))).is_err());
+        assert!(bench.deliver(Message::Rep(rep(id, 70, 0x44))).is_err());
         let Message::Mra(mra) = bench.said() else {
             panic!()
         };
@@ -115,7 +115,7 @@ fn slow_application_answers_a_duplicate_rep_with_an_mra() {
 }
 
 #[test]
-fn rep_that_nobody_waits_for() {
+fn rep_without_a_request() {
     let (mut bench, id) = client();
     bench.engine.release(NOW, id).unwrap();
     // Linux T18: giving up says who gives up.
@@ -128,20 +128,20 @@ fn rep_that_nobody_waits_for() {
     );
     assert_eq!(rej.additional_info(), 0xau64.to_be_bytes());
     assert_eq!(bench.engine.in_use(), 0);
-    bench.hear(Message::Rep(rep(id, 70, 0x44))).unwrap();
+    bench.deliver(Message::Rep(rep(id, 70, 0x44))).unwrap();
     bench.refused(70, 1, RejectReason::INVALID_COMM_ID, &[]);
 }
 
 #[test]
 fn rep_from_a_qp_that_is_connected_already() {
     let (mut bench, first) = client();
-    bench.hear(Message::Rep(rep(first, 70, 0x44))).unwrap();
+    bench.deliver(Message::Rep(rep(first, 70, 0x44))).unwrap();
     bench.engine.poll_event().unwrap();
     bench.engine.ready(first, b"").unwrap();
     assert!(matches!(bench.said(), Message::Rtu(_)));
     let second = bench.engine.connect(NOW, &params()).unwrap();
     assert!(matches!(bench.said(), Message::Req(_)));
-    bench.hear(Message::Rep(rep(second, 71, 0x44))).unwrap();
+    bench.deliver(Message::Rep(rep(second, 71, 0x44))).unwrap();
     bench.refused(71, 1, RejectReason::STALE_CONNECTION, &[]);
     assert!(matches!(bench.said(), Message::Dreq(_)));
     assert_eq!(bench.state(first), State::DreqSent);
@@ -166,9 +166,9 @@ fn mra_extends_the_time() {
         service_timeout: 10,
         ..Mra::ZERO
     });
-    bench.hear(mra).unwrap();
+    bench.deliver(mra).unwrap();
     assert_eq!(bench.state(id), State::MraReqReceived);
-    assert_eq!(bench.hear(mra), Err(Ignored::Duplicate(Attribute::Mra)));
+    assert_eq!(bench.deliver(mra), Err(Ignored::Duplicate(Attribute::Mra)));
     // 4.2 ms of service and 4.096 us * 2^17 of the path, twice.
     let pace = Duration::from_micros(4_194 + 536_871);
     assert!(bench.say_at(NOW + pace - 2 * MS).is_none());
@@ -194,7 +194,7 @@ fn mra_extends_the_time() {
         service_timeout: 24,
         ..Mra::ZERO
     };
-    bench.hear(Message::Mra(mra)).unwrap();
+    bench.deliver(Message::Mra(mra)).unwrap();
     assert_eq!(bench.state(id), State::MraRepReceived);
     assert!(bench.say_at(NOW + Duration::from_secs(60)).is_none());
 }
@@ -211,7 +211,7 @@ fn refusal_of_a_req_reaches_the_user() {
         ..Rej::ZERO
     };
     rej.info[..3].copy_from_slice(b"abc");
-    bench.hear(Message::Rej(rej)).unwrap();
+    bench.deliver(Message::Rej(rej)).unwrap();
     let event = bench.engine.poll_event().unwrap();
     let EventKind::Rejected {
         reason,
@@ -231,7 +231,7 @@ fn refusal_of_a_req_reaches_the_user() {
     );
     assert_eq!(bench.state(id), State::Idle);
     assert_eq!(
-        bench.hear(Message::Rej(rej)),
+        bench.deliver(Message::Rej(rej)),
         Err(Ignored::Unexpected(Attribute::Rej))
     );
 }
@@ -240,7 +240,7 @@ fn refusal_of_a_req_reaches_the_user() {
 fn stale_refusal_rests_in_timewait_without_an_event() {
     let (mut bench, id) = client();
     bench
-        .hear(Message::Rej(Rej {
+        .deliver(Message::Rej(Rej {
             remote_comm_id: id.comm_id(),
             reason: 10,
             ..Rej::ZERO

@@ -188,9 +188,9 @@ fn lost_messages() {
         world.judge = Box::new(move |_, what| {
             if what == lost && left > 0 {
                 left -= 1;
-                Fate::Drop
+                Delivery::Drop
             } else {
-                Fate::Deliver
+                Delivery::Deliver
             }
         });
         world.nodes[0]
@@ -218,7 +218,7 @@ fn lost_messages() {
     }
 }
 
-/// Nobody answers: a typed end within the advertised time, and a connection that goes on.
+/// No answer: a typed end within the advertised time, and a connection that goes on.
 #[test]
 fn unanswered_lap_leaves_the_connection_alone() {
     let (mut world, id, peer) = world(4);
@@ -227,7 +227,7 @@ fn unanswered_lap_leaves_the_connection_alone() {
         .unwrap();
     let start = world.now;
     let done = |world: &World| world.events(0).contains(&Seen::AlternateResponse(None));
-    // Deaf: the application does not answer, and the engine is told not to ask for time.
+    // The application does not answer, and the engine is configured not to send MRA.
     world.nodes[1].set_auto_mra(peer, None).unwrap();
     assert!(world.run_until(start + 100 * SECOND, done));
     let took = (world.now - start).as_millis();
@@ -247,7 +247,7 @@ fn unanswered_lap_leaves_the_connection_alone() {
     world.release_all(&[id]);
 }
 
-/// The application thinks: an MRA for the second LAP, and no third one before the time that it asks for.
+/// The application has not answered: an MRA for the second LAP, and no third one before the time that it asks for.
 #[test]
 fn mra_for_a_lap() {
     let (mut world, id, peer) = world(5);
@@ -314,7 +314,7 @@ fn both_ends_ask_at_once() {
     world.release_all(&[id]);
 }
 
-/// What the engine says by itself, without a connection or without room.
+/// The engine's own answers, without a connection or without a free slot.
 #[test]
 fn refusals_of_a_lap() {
     let status = |bench: &mut Bench| match bench.said() {
@@ -332,21 +332,21 @@ fn refusals_of_a_lap() {
     };
     let mut bench = server();
     let id = bench.established(9, 0x55);
-    bench.hear(lap(ConnectionId::clone(&id), 0x301)).unwrap();
+    bench.deliver(lap(ConnectionId::clone(&id), 0x301)).unwrap();
     assert_eq!(status(&mut bench), AprStatus::INVALID_QPN);
     // RoCE.
-    bench.hear(lap(id, 0x300)).unwrap();
+    bench.deliver(lap(id, 0x300)).unwrap();
     assert_eq!(status(&mut bench), AprStatus::UNSUPPORTED);
     bench.engine.release(NOW, id).unwrap();
     while bench.say_at(NOW).is_some() {}
     bench
-        .hear(Message::Drep(Drep {
+        .deliver(Message::Drep(Drep {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             ..Drep::ZERO
         }))
         .unwrap();
-    bench.hear(lap(id, 0x300)).unwrap();
+    bench.deliver(lap(id, 0x300)).unwrap();
     assert_eq!(status(&mut bench), AprStatus::INVALID_COMM_ID);
     // One slot, two connections.
     let mut bench = Bench {
@@ -371,10 +371,10 @@ fn refusals_of_a_lap() {
         bench.engine.load_alternate(NOW, id, &lid(1), b""),
         Err(CmError::NoAlternateSlots { capacity: 1 })
     );
-    bench.hear(lap(id, 0x300)).unwrap();
+    bench.deliver(lap(id, 0x300)).unwrap();
     assert_eq!(status(&mut bench), AprStatus::REJECTED);
-    // The end of the one makes room for the other.
-    bench.hear(dreq(first, 8, 0x300)).unwrap();
+    // The end of one frees the slot for the other.
+    bench.deliver(dreq(first, 8, 0x300)).unwrap();
     assert!(matches!(bench.said(), Message::Drep(_)));
     bench.engine.load_alternate(NOW, id, &lid(1), b"").unwrap();
 }
@@ -430,10 +430,10 @@ fn path_in_the_request() {
             bench.engine.alternate_path(peer),
             Ok(accepted.then_some(seen(lid(5))))
         );
-        // There is no room for a second one: it comes about without its path, and its peer is told.
+        // There is no slot for a second one: it is established without its path, and its peer gets the refusal.
         let mut other = req(77, 78);
         other.alternate_local_lid = 9;
-        bench.hear(Message::Req(other)).unwrap();
+        bench.deliver(Message::Req(other)).unwrap();
         let second = bench.engine.poll_event().unwrap().connection;
         bench
             .engine
@@ -460,13 +460,13 @@ fn lossy_pipe() {
         let loss = random.below(40);
         world.judge = Box::new(move |_, _| {
             if fates.percent(loss) {
-                Fate::Drop
+                Delivery::Drop
             } else if fates.percent(20) {
-                Fate::Twice
+                Delivery::Twice
             } else if fates.percent(30) {
-                Fate::Late(Duration::from_micros(fates.below(700_000)))
+                Delivery::Late(Duration::from_micros(fates.below(700_000)))
             } else {
-                Fate::Deliver
+                Delivery::Deliver
             }
         });
         for round in 0..4u16 {
@@ -480,7 +480,7 @@ fn lossy_pipe() {
             counted += 1;
             let thought = Duration::from_millis(random.below(2000));
             let start = world.now;
-            let mut heard = None;
+            let mut received = None;
             // Sixteen times the pace that an MRA sets: 69 s, and the way.
             let limit = start + 16 * 72 * SECOND;
             let responded = |world: &World| {
@@ -492,9 +492,9 @@ fn lossy_pipe() {
                 world.seen[1 - from].len() > known || responded(world)
             });
             if world.seen[1 - from].len() > known {
-                heard = Some(world.now + thought);
+                received = Some(world.now + thought);
             }
-            if let Some(at) = heard {
+            if let Some(at) = received {
                 world.run_until(at, responded);
                 let status = AprStatus(if random.percent(50) { 0 } else { 3 });
                 let _ = world.nodes[1 - from].answer_alternate(
@@ -513,7 +513,7 @@ fn lossy_pipe() {
             assert_eq!(all.len(), 1, "seed {seed}: {all:?}");
             assert_eq!(
                 world.seen[1 - from].len(),
-                known + usize::from(heard.is_some()),
+                known + usize::from(received.is_some()),
                 "seed {seed}, round {round}: {:?}",
                 &world.seen[1 - from][known..]
             );
@@ -528,7 +528,7 @@ fn lossy_pipe() {
                     assert_eq!(theirs, ours.map(seen), "seed {seed}");
                 }
             } else {
-                // The answer may still be on its way, or the other end still think.
+                // The answer may still be on its way, or the peer may not have answered yet.
                 break;
             }
         }

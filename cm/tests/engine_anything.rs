@@ -14,7 +14,7 @@ use common::*;
 fn other_messages() {
     let mut bench = server();
     bench
-        .hear(Message::SidrReq(SidrReq {
+        .deliver(Message::SidrReq(SidrReq {
             request_id: 5,
             service_id: 6,
             ..SidrReq::ZERO
@@ -24,13 +24,13 @@ fn other_messages() {
         panic!()
     };
     assert_eq!((rep.request_id, rep.status, rep.service_id), (5, 1, 6));
-    bench.hear(Message::Lap(Lap::ZERO)).unwrap();
+    bench.deliver(Message::Lap(Lap::ZERO)).unwrap();
     let Message::Apr(apr) = bench.said() else {
         panic!()
     };
     assert_eq!(AprStatus(apr.status), AprStatus::INVALID_COMM_ID);
     assert_eq!(
-        bench.hear(Message::Apr(Apr::ZERO)),
+        bench.deliver(Message::Apr(Apr::ZERO)),
         Err(Ignored::Unexpected(Attribute::Apr))
     );
     bench.silent();
@@ -77,7 +77,7 @@ fn random_mads_and_calls() {
         bench.engine.listen_sidr(SERVICE, 4, 78).unwrap();
         let mut requests: Vec<SidrId> = Vec::new();
         let mut ids: Vec<ConnectionId> = Vec::new();
-        let mut heard: Vec<[u8; MAD_LEN]> = Vec::new();
+        let mut received: Vec<[u8; MAD_LEN]> = Vec::new();
         let mut now = NOW;
         for _ in 0..600 {
             let some = |random: &mut Random, ids: &[ConnectionId]| {
@@ -170,10 +170,12 @@ fn random_mads_and_calls() {
                         mad[random.below(256) as usize] = random.next() as u8;
                     }
                     let _ = bench.engine.handle_mad(now, &path(1), &mad);
-                    heard.push(mad);
+                    received.push(mad);
                 }
                 9 => {
-                    if let Some(mad) = heard.get(random.below(heard.len() as u64 + 1) as usize) {
+                    if let Some(mad) =
+                        received.get(random.below(received.len() as u64 + 1) as usize)
+                    {
                         let _ = bench.engine.handle_mad(now, &path(1), mad);
                     }
                     let mut noise = [0; MAD_LEN];

@@ -66,7 +66,7 @@ fn options_lie_where_linux_puts_them() {
     assert_eq!(mad, again);
 }
 
-/// Without options nothing is on the wire, and a slot that is used again does not remember those of the last connection.
+/// Without options nothing is on the wire, and a slot that is used again does not keep those of the last connection.
 #[test]
 fn no_options_by_default() {
     let mut server = server();

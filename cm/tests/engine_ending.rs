@@ -14,16 +14,16 @@ fn dreq_is_always_answered() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
     assert_eq!(
-        bench.hear(dreq(id, 9, 0x301)),
+        bench.deliver(dreq(id, 9, 0x301)),
         Err(Ignored::Unexpected(Attribute::Dreq))
     );
     bench.silent();
-    bench.hear(dreq(id, 9, 0x300)).unwrap();
+    bench.deliver(dreq(id, 9, 0x300)).unwrap();
     let (_, header, message) = bench.say_at(NOW).unwrap();
     assert!(matches!(message, Message::Drep(_)));
     assert_eq!(header.transaction_id, 0x7_0000_0042);
     assert_eq!(
-        bench.hear(dreq(id, 9, 0x300)),
+        bench.deliver(dreq(id, 9, 0x300)),
         Err(Ignored::Duplicate(Attribute::Dreq))
     );
     assert!(matches!(bench.said(), Message::Drep(_)));
@@ -46,10 +46,10 @@ fn dreq_is_always_answered() {
         EventKind::TimewaitExit
     );
     // After the end, and for a connection that never was.
-    assert!(bench.hear_at(later, dreq(id, 9, 0x300)).is_err());
+    assert!(bench.deliver_at(later, dreq(id, 9, 0x300)).is_err());
     assert!(matches!(bench.said(), Message::Drep(_)));
     bench.engine.release(later, id).unwrap();
-    bench.hear(dreq(id, 9, 0x300)).unwrap();
+    bench.deliver(dreq(id, 9, 0x300)).unwrap();
     let ours = id.comm_id();
     let Message::Drep(drep) = bench.said() else {
         panic!()
@@ -62,7 +62,7 @@ fn dreq_before_the_rtu() {
     // Linux A3c.
     let mut bench = server();
     let id = bench.replied(9, 0x55);
-    bench.hear(dreq(id, 9, 0x300)).unwrap();
+    bench.deliver(dreq(id, 9, 0x300)).unwrap();
     assert!(matches!(bench.said(), Message::Drep(_)));
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
@@ -76,7 +76,7 @@ fn dreq_that_waits_for_the_user() {
     config.auto_drep = false;
     let mut bench = server_with(config);
     let id = bench.established(9, 0x55);
-    bench.hear(dreq(id, 9, 0x300)).unwrap();
+    bench.deliver(dreq(id, 9, 0x300)).unwrap();
     bench.silent();
     assert_eq!(bench.state(id), State::DreqReceived);
     bench.engine.disconnect(NOW, id, b"bye").unwrap();
@@ -93,11 +93,11 @@ fn crossing_disconnections() {
     let id = bench.established(9, 0x55);
     bench.engine.disconnect(NOW, id, b"").unwrap();
     assert!(matches!(bench.said(), Message::Dreq(_)));
-    bench.hear(dreq(id, 9, 0x300)).unwrap();
+    bench.deliver(dreq(id, 9, 0x300)).unwrap();
     assert!(matches!(bench.said(), Message::Drep(_)));
     assert!(
         bench
-            .hear(Message::Drep(Drep {
+            .deliver(Message::Drep(Drep {
                 local_comm_id: 9,
                 remote_comm_id: id.comm_id(),
                 ..Drep::ZERO
@@ -112,7 +112,7 @@ fn crossing_disconnections() {
 }
 
 #[test]
-fn release_says_goodbye() {
+fn release_sends_a_dreq() {
     let mut bench = server();
     let id = bench.request(9, 0x55);
     bench.engine.release(NOW, id).unwrap();
@@ -133,7 +133,7 @@ fn release_says_goodbye() {
     let later = NOW + Duration::from_secs(1);
     assert!(matches!(bench.say_at(later).unwrap().2, Message::Dreq(_)));
     bench
-        .hear_at(
+        .deliver_at(
             later,
             Message::Drep(Drep {
                 local_comm_id: 11,

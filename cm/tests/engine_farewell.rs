@@ -43,9 +43,9 @@ fn storm_of_disconnections() {
             let mut random = Random(!seed);
             world.judge = Box::new(move |_, _| {
                 if random.percent(25) {
-                    Fate::Drop
+                    Delivery::Drop
                 } else {
-                    Fate::Deliver
+                    Delivery::Deliver
                 }
             });
             let start = world.now;

@@ -32,7 +32,7 @@ fn flood_of_requests() {
             service_id: if round % 2 == 0 { SERVICE } else { 99 },
             ..req(0, 0)
         };
-        bench.hear(Message::Req(flood)).unwrap();
+        bench.deliver(Message::Req(flood)).unwrap();
         while let Some((_, _, message)) = bench.say_at(NOW) {
             let Message::Rej(rej) = message else { panic!() };
             assert_eq!(rej.reason(), RejectReason::NO_RESOURCES);
@@ -54,7 +54,7 @@ fn flood_of_requests() {
         Err(CmError::NoConnectionSlots { capacity: 16 })
     );
     assert_eq!(bench.state(old), State::Established);
-    bench.hear(dreq(old, 1, 0x300)).unwrap();
+    bench.deliver(dreq(old, 1, 0x300)).unwrap();
     assert!(matches!(bench.said(), Message::Drep(_)));
 }
 
@@ -67,7 +67,7 @@ fn peers_do_not_dictate_how_long_to_wait() {
         max_cm_retries: 15,
         ..req(9, 9)
     };
-    bench.hear(Message::Req(long)).unwrap();
+    bench.deliver(Message::Req(long)).unwrap();
     let id = bench.engine.poll_event().unwrap().connection;
     bench.engine.reply(NOW, id, &ReplyParams::new(3)).unwrap();
     bench.said();
@@ -93,7 +93,7 @@ fn peers_do_not_dictate_how_long_to_wait() {
         service_timeout: 31,
         ..Mra::ZERO
     });
-    bench.hear(mra).unwrap();
+    bench.deliver(mra).unwrap();
     let next = bench.engine.next_deadline().unwrap() - NOW;
     assert!(next <= 70 * SECOND, "{next:?}");
 }
@@ -121,10 +121,10 @@ fn timers_of_a_connection_that_arrived() {
     ));
     // MRA: none, then one of this connection's own.
     bench.engine.set_auto_mra(id, None).unwrap();
-    assert!(bench.hear(Message::Req(req(9, 9))).is_err());
+    assert!(bench.deliver(Message::Req(req(9, 9))).is_err());
     bench.silent();
     bench.engine.set_auto_mra(id, Some(17)).unwrap();
-    assert!(bench.hear(Message::Req(req(9, 9))).is_err());
+    assert!(bench.deliver(Message::Req(req(9, 9))).is_err());
     let Message::Mra(mra) = bench.said() else {
         panic!()
     };
@@ -152,7 +152,7 @@ fn timers_of_a_connection_that_arrived() {
 }
 
 /// The peer crashed and comes back with the same QP: the first request is refused and ends the old connection here, the
-/// second one is heard, though nobody ever answers the DREQ.
+/// second one is accepted, though the DREQ is never answered.
 #[test]
 fn peer_that_lost_its_memory_gets_back_in() {
     for early in [false, true] {
@@ -163,7 +163,7 @@ fn peer_that_lost_its_memory_gets_back_in() {
             bench.engine.disconnect(NOW, old, b"").unwrap();
             assert!(matches!(bench.said(), Message::Dreq(_)));
         }
-        bench.hear(Message::Req(req(2, 0x55))).unwrap();
+        bench.deliver(Message::Req(req(2, 0x55))).unwrap();
         bench.refused(2, 0, RejectReason::STALE_CONNECTION, &[]);
         if !early {
             assert!(matches!(bench.said(), Message::Dreq(_)));
@@ -280,11 +280,12 @@ fn every_reason_arrives_with_its_information() {
                 .reject(world.now, who, RejectReason(reason), &bytes[..len], b"p")
                 .unwrap();
             world.run(20 * MS);
-            let Some(Seen::Rejected(heard, there)) = world.events(1 - node).last().cloned() else {
+            let Some(Seen::Rejected(received, there)) = world.events(1 - node).last().cloned()
+            else {
                 panic!("{reason} by {node}: {:?}", world.events(1 - node))
             };
             assert_eq!(
-                (heard, RejectInfo::parse(RejectReason(heard), &there)),
+                (received, RejectInfo::parse(RejectReason(received), &there)),
                 (reason, info)
             );
             world.release_all(&[id]);
@@ -303,10 +304,10 @@ fn every_reason_arrives_with_its_information() {
 
 /// A name that is taken, and a language that is not spoken.
 #[test]
-fn refusals_that_linux_does_not_know() {
+fn refusals_that_linux_does_not_send() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
-    bench.hear(Message::Req(req(9, 0x56))).unwrap();
+    bench.deliver(Message::Req(req(9, 0x56))).unwrap();
     bench.refused(9, 0, RejectReason::DUPLICATE_LOCAL_COMM_ID, &[]);
     assert_eq!(bench.state(id), State::Established);
     let mut mad = [0; MAD_LEN];
@@ -330,11 +331,11 @@ fn refusals_that_linux_does_not_know() {
 /// A copy of the request that made a connection, or of the one that showed that it is stale, comes late: there is no peer
 /// behind either, and no connection may come of it. The next try of the peer is another matter.
 #[test]
-fn a_late_copy_of_an_old_request_opens_no_ghost() {
+fn a_late_copy_of_an_old_request_opens_no_connection() {
     for answered in [false, true] {
         let mut bench = server();
         let old = bench.established(1, 0x55);
-        bench.hear(Message::Req(req(2, 0x55))).unwrap();
+        bench.deliver(Message::Req(req(2, 0x55))).unwrap();
         bench.refused(2, 0, RejectReason::STALE_CONNECTION, &[]);
         let Message::Dreq(dreq) = bench.said() else {
             panic!("no DREQ");
@@ -345,32 +346,32 @@ fn a_late_copy_of_an_old_request_opens_no_ghost() {
                 remote_comm_id: dreq.local_comm_id,
                 ..Drep::ZERO
             };
-            bench.hear(Message::Drep(drep)).unwrap();
+            bench.deliver(Message::Drep(drep)).unwrap();
             assert_eq!(bench.state(old), State::Timewait);
             let event = bench.engine.poll_event().unwrap();
             assert!(matches!(event.kind, EventKind::Disconnected { .. }));
         }
         let copies = |bench: &mut Bench| {
             assert_eq!(
-                bench.hear(Message::Req(req(1, 0x55))),
+                bench.deliver(Message::Req(req(1, 0x55))),
                 Err(Ignored::Duplicate(Attribute::Req))
             );
             bench.silent();
             assert_eq!(bench.engine.poll_event(), None);
         };
         copies(&mut bench);
-        bench.hear(Message::Req(req(2, 0x55))).unwrap();
+        bench.deliver(Message::Req(req(2, 0x55))).unwrap();
         bench.refused(2, 0, RejectReason::STALE_CONNECTION, &[]);
         assert_eq!(bench.engine.poll_event(), None);
         let next = bench.request(3, 0x55);
         copies(&mut bench);
         assert_eq!(bench.state(next), State::ReqReceived);
-        // Another life of the peer, which counts from the beginning: not the same request.
-        let reborn = Req {
+        // The peer was restarted, and counts from the beginning: not the same request.
+        let restarted = Req {
             starting_psn: 0x2222,
             ..req(1, 0x56)
         };
-        bench.hear(Message::Req(reborn)).unwrap();
+        bench.deliver(Message::Req(restarted)).unwrap();
         let event = bench.engine.poll_event().unwrap();
         assert!(matches!(event.kind, EventKind::ConnectRequest { .. }));
     }
@@ -394,8 +395,8 @@ fn a_refusal_that_claims_too_much_information_is_one() {
     rej.emit(1, &mut mad).unwrap();
     assert_eq!(mad[24 + 9], 72 << 1);
     mad[24 + 9] = 127 << 1;
-    let heard = world.nodes[0].handle_mad(world.now, &path(0), &mad);
-    assert_eq!(heard, Ok(Attribute::Rej));
+    let received = world.nodes[0].handle_mad(world.now, &path(0), &mad);
+    assert_eq!(received, Ok(Attribute::Rej));
     let event = world.nodes[0].poll_event().expect("a refusal");
     let EventKind::Rejected { reason, info, .. } = event.kind else {
         panic!("{event:?}");
@@ -403,7 +404,7 @@ fn a_refusal_that_claims_too_much_information_is_one() {
     assert_eq!((reason.0, info.len()), (28, 72));
 }
 
-/// Who asked for a connection is told to wait for 18 minutes, and waits, as under Linux.
+/// The side that requested the connection gets an MRA of 18 minutes, and waits, as under Linux.
 #[test]
 fn an_mra_to_a_request_counts_in_full() {
     let mut world = World::new(1, 4);
@@ -419,8 +420,8 @@ fn an_mra_to_a_request_counts_in_full() {
     };
     let mut mad = [0; MAD_LEN];
     mra.emit(1, &mut mad).unwrap();
-    let heard = world.nodes[0].handle_mad(world.now, &path(0), &mad);
-    assert_eq!(heard, Ok(Attribute::Mra));
+    let received = world.nodes[0].handle_mad(world.now, &path(0), &mad);
+    assert_eq!(received, Ok(Attribute::Mra));
     let asked = world.sent(0, Attribute::Req);
     // 4.096 us times 2 to the 28th are 1,099.5 s.
     world.run(Duration::from_secs(1099));

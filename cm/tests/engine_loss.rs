@@ -74,9 +74,9 @@ fn each_message_lost_once() {
             world.judge = Box::new(move |from, what| {
                 if from == loser && what == lost && left > 0 {
                     left -= 1;
-                    Fate::Drop
+                    Delivery::Drop
                 } else {
-                    Fate::Deliver
+                    Delivery::Deliver
                 }
             });
             let mut params = params();
@@ -125,9 +125,9 @@ fn lost_refusal_is_repeated() {
     world.judge = Box::new(move |_, what| {
         if what == Attribute::Rej && left > 0 {
             left -= 1;
-            return Fate::Drop;
+            return Delivery::Drop;
         }
-        Fate::Deliver
+        Delivery::Deliver
     });
     let id = world.nodes[0]
         .connect(
@@ -157,10 +157,10 @@ fn random_loss_duplication_and_reordering() {
         let mut random = Random(seed);
         let mut fates = Random(seed ^ 0xdead);
         world.judge = Box::new(move |_, _| match fates.below(100) {
-            0..10 => Fate::Drop,
-            10..20 => Fate::Twice,
-            20..30 => Fate::Late(Duration::from_micros(fates.below(900_000))),
-            _ => Fate::Deliver,
+            0..10 => Delivery::Drop,
+            10..20 => Delivery::Twice,
+            20..30 => Delivery::Late(Duration::from_micros(fates.below(900_000))),
+            _ => Delivery::Deliver,
         });
         world.accept_after = Some(Duration::from_millis(random.below(600)));
         let mut ids = Vec::new();
@@ -195,7 +195,7 @@ fn random_loss_duplication_and_reordering() {
                 continue;
             }
             connected += 1;
-            // The QP that the other end of this connection was told.
+            // The QP that the peer of this connection got.
             let ours = world.nodes[0].qp_params(*id).unwrap();
             let peer = world.seen[1]
                 .iter()
@@ -248,7 +248,7 @@ fn random_loss_duplication_and_reordering() {
 #[test]
 fn silent_peer() {
     let mut world = World::new(5, 4);
-    world.judge = Box::new(|_, _| Fate::Drop);
+    world.judge = Box::new(|_, _| Delivery::Drop);
     let id = world.nodes[0]
         .connect(
             world.now,
@@ -288,7 +288,7 @@ fn early_repetitions_back_off_inside_the_first_interval() {
             ..Config::new(10, 0xa)
         };
         let mut world = World::with(config, Config::new(11, 0xb), 4);
-        world.judge = Box::new(|_, _| Fate::Drop);
+        world.judge = Box::new(|_, _| Delivery::Drop);
         let timers = Timers {
             max_retries: 2,
             ..Timers::default()
@@ -324,7 +324,7 @@ fn early_repetitions_back_off_inside_the_first_interval() {
     }
 }
 
-/// Sixty clients that start at the same moment and hear nothing: with jitter hardly two of them repeat in the same
+/// Sixty clients that start at the same moment and deliver nothing: with jitter hardly two of them repeat in the same
 /// millisecond, and the same seed gives the same times.
 #[test]
 fn clients_do_not_stay_in_step() {
@@ -400,7 +400,7 @@ fn hundred_thousand_connections() {
     }
     world.run(world.now + 5 * MS);
     assert!(ids.iter().all(|id| world.established(0, *id)));
-    // Both ends of each mean each other, and hold for as long as one likes without a word.
+    // Both ends of each mean each other, and stay connected without any message.
     let peers: Vec<_> = world.seen[1]
         .iter()
         .map(|(_, id, _)| *id)

@@ -47,7 +47,7 @@ fn refusals_of_a_req() {
     let mut case = |edit: &dyn Fn(&mut Req<'_>), reason: RejectReason, info: &[u8]| {
         let mut req = req(9, 0x55);
         edit(&mut req);
-        bench.hear(Message::Req(req)).unwrap();
+        bench.deliver(Message::Req(req)).unwrap();
         let Message::Rej(rej) = bench.said() else {
             panic!()
         };
@@ -55,7 +55,7 @@ fn refusals_of_a_req() {
             (rej.local_comm_id, rej.remote_comm_id, rej.message),
             (0, 9, 0)
         );
-        bench.hear(Message::Req(req)).unwrap();
+        bench.deliver(Message::Req(req)).unwrap();
         bench.refused(9, 0, reason, info);
         assert_eq!(bench.engine.in_use(), 0);
     };
@@ -94,7 +94,7 @@ fn refusals_of_a_req() {
     config.max_mtu = 3;
     let mut bench = server_with(config);
     bench
-        .hear(Message::Req(Req {
+        .deliver(Message::Req(Req {
             path_mtu: 4,
             ..req(9, 0x55)
         }))
@@ -103,7 +103,7 @@ fn refusals_of_a_req() {
 }
 
 #[test]
-fn unreliable_connections_where_the_listener_wants_them() {
+fn unreliable_connections_where_the_listener_accepts_them() {
     let mut engine = engine(Config::new(1, 2), 4);
     engine.listen(SERVICE, 4, true, 77).unwrap();
     let mut bench = Bench {
@@ -111,7 +111,7 @@ fn unreliable_connections_where_the_listener_wants_them() {
         mad: [0; MAD_LEN],
     };
     bench
-        .hear(Message::Req(Req {
+        .deliver(Message::Req(Req {
             transport: 1,
             ..req(9, 0x55)
         }))
@@ -124,9 +124,9 @@ fn unreliable_connections_where_the_listener_wants_them() {
 fn overflow_is_refused_not_ignored() {
     let mut bench = server();
     let ids: Vec<_> = (0..4).map(|n| bench.request(n, 0x50 + n)).collect();
-    bench.hear(Message::Req(req(9, 0x99))).unwrap();
+    bench.deliver(Message::Req(req(9, 0x99))).unwrap();
     bench.refused(9, 0, RejectReason::NO_RESOURCES, &[]);
-    // An answer, of whatever kind, makes room in the backlog.
+    // An answer of any kind frees a place in the backlog.
     bench
         .engine
         .reply(NOW, ids[0], &ReplyParams::new(1))
@@ -140,7 +140,7 @@ fn overflow_is_refused_not_ignored() {
     for n in 10..13 {
         bench.request(n, 0x50 + n);
     }
-    bench.hear(Message::Req(req(13, 0x99))).unwrap();
+    bench.deliver(Message::Req(req(13, 0x99))).unwrap();
     bench.refused(13, 0, RejectReason::NO_RESOURCES, &[]);
 
     let mut config = Config::new(1, 2);
@@ -150,7 +150,7 @@ fn overflow_is_refused_not_ignored() {
         bench.request(n, 0x50 + n);
     }
     assert_eq!(
-        bench.hear(Message::Req(req(9, 0x99))),
+        bench.deliver(Message::Req(req(9, 0x99))),
         Err(Ignored::Unexpected(Attribute::Req))
     );
     bench.silent();
@@ -164,7 +164,7 @@ fn duplicate_req_by_state() {
     let id = bench.request(9, 0x55);
     bench.silent();
     for _ in 0..2 {
-        assert_eq!(bench.hear(Message::Req(req(9, 0x55))), duplicate);
+        assert_eq!(bench.deliver(Message::Req(req(9, 0x55))), duplicate);
         let Message::Mra(mra) = bench.said() else {
             panic!()
         };
@@ -179,25 +179,25 @@ fn duplicate_req_by_state() {
         .reply(NOW, id, &ReplyParams::new(0x300))
         .unwrap();
     assert!(matches!(bench.said(), Message::Rep(_)));
-    assert_eq!(bench.hear(Message::Req(req(9, 0x55))), duplicate);
+    assert_eq!(bench.deliver(Message::Req(req(9, 0x55))), duplicate);
     assert!(matches!(bench.said(), Message::Rep(_)));
     bench
-        .hear(Message::Rtu(Rtu {
+        .deliver(Message::Rtu(Rtu {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             ..Rtu::ZERO
         }))
         .unwrap();
-    assert_eq!(bench.hear(Message::Req(req(9, 0x55))), duplicate);
+    assert_eq!(bench.deliver(Message::Req(req(9, 0x55))), duplicate);
     bench.silent();
     // Linux T4b.
     bench.engine.disconnect(NOW, id, b"").unwrap();
     assert!(matches!(bench.said(), Message::Dreq(_)));
-    assert_eq!(bench.hear(Message::Req(req(9, 0x55))), duplicate);
+    assert_eq!(bench.deliver(Message::Req(req(9, 0x55))), duplicate);
     bench.silent();
     // Linux T12: in timewait the same IDs make a new connection.
     bench
-        .hear(Message::Drep(Drep {
+        .deliver(Message::Drep(Drep {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             ..Drep::ZERO
@@ -213,16 +213,16 @@ fn duplicate_req_by_state() {
 fn stale_connection() {
     let mut bench = server();
     let old = bench.established(9, 0x55);
-    bench.hear(Message::Req(req(10, 0x55))).unwrap();
+    bench.deliver(Message::Req(req(10, 0x55))).unwrap();
     bench.refused(10, 0, RejectReason::STALE_CONNECTION, &[]);
     let Message::Dreq(dreq) = bench.said() else {
         panic!()
     };
     assert_eq!((dreq.remote_comm_id, dreq.remote_qpn), (9, 0x55));
     assert_eq!(bench.state(old), State::DreqSent);
-    // The peer answers for the connection that it does not know; the way is free.
+    // The peer answers for the connection that it does not have; the new one can be made.
     bench
-        .hear(Message::Drep(Drep {
+        .deliver(Message::Drep(Drep {
             local_comm_id: 9,
             remote_comm_id: old.comm_id(),
             ..Drep::ZERO
@@ -238,10 +238,10 @@ fn stale_connection() {
     ));
     bench.request(11, 0x55);
 
-    // Also when nobody answers.
+    // Also without an answer.
     let mut bench = server();
     bench.established(9, 0x55);
-    bench.hear(Message::Req(req(10, 0x55))).unwrap();
+    bench.deliver(Message::Req(req(10, 0x55))).unwrap();
     let later = NOW + Duration::from_millis(400);
     for step in 1..=20 {
         bench.engine.handle_timeout(NOW + step * 20 * MS);
@@ -257,7 +257,9 @@ fn stale_connection() {
         ),
         "{event:?}"
     );
-    bench.hear_at(later, Message::Req(req(12, 0x55))).unwrap();
+    bench
+        .deliver_at(later, Message::Req(req(12, 0x55)))
+        .unwrap();
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
         EventKind::ConnectRequest { .. }
@@ -275,7 +277,7 @@ fn rtu_by_data_and_twice() {
         remote_comm_id: id.comm_id(),
         ..Rtu::ZERO
     });
-    assert_eq!(bench.hear(rtu), Err(Ignored::Duplicate(Attribute::Rtu)));
+    assert_eq!(bench.deliver(rtu), Err(Ignored::Duplicate(Attribute::Rtu)));
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
         EventKind::Established { .. }
@@ -329,7 +331,7 @@ fn withdrawn_request() {
     rej.info[..8].copy_from_slice(&GUID.to_be_bytes());
     let mut bench = server();
     let id = bench.request(9, 0x55);
-    bench.hear(Message::Rej(rej)).unwrap();
+    bench.deliver(Message::Rej(rej)).unwrap();
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
         EventKind::Rejected { .. }
@@ -341,9 +343,9 @@ fn withdrawn_request() {
             state: State::Idle
         })
     );
-    // Before the application even heard of it, nothing is heard at all.
-    bench.hear(Message::Req(req(9, 0x55))).unwrap();
-    bench.hear(Message::Rej(rej)).unwrap();
+    // Before the application has fetched the request, it gets no event at all.
+    bench.deliver(Message::Req(req(9, 0x55))).unwrap();
+    bench.deliver(Message::Rej(rej)).unwrap();
     assert_eq!(bench.engine.poll_event(), None);
     bench.engine.release(NOW, id).unwrap();
     assert_eq!(bench.engine.in_use(), 0);
@@ -354,7 +356,7 @@ fn refusal_after_the_reply() {
     let mut bench = server();
     let id = bench.replied(9, 0x55);
     bench
-        .hear(Message::Rej(Rej {
+        .deliver(Message::Rej(Rej {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             message: 1,
@@ -372,7 +374,7 @@ fn refusal_after_the_reply() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
     bench
-        .hear(Message::Rej(Rej {
+        .deliver(Message::Rej(Rej {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             message: 2,
@@ -418,7 +420,7 @@ fn listeners() {
     };
     for service in [0, 1, 2, 4, 5, 6, 7, 9] {
         bench
-            .hear(Message::Req(Req {
+            .deliver(Message::Req(Req {
                 service_id: service,
                 ..req(service as u32, 0x50 + service as u32)
             }))
@@ -431,7 +433,7 @@ fn listeners() {
         );
     }
     bench
-        .hear(Message::Req(Req {
+        .deliver(Message::Req(Req {
             service_id: 3,
             ..req(33, 0x33)
         }))

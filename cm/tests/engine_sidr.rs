@@ -38,7 +38,7 @@ fn sent(engine: &mut Engine<'_>, now: Duration) -> Vec<[u8; MAD_LEN]> {
     all
 }
 
-fn hear(
+fn deliver(
     engine: &mut Engine<'_>,
     node: usize,
     now: Duration,
@@ -184,14 +184,14 @@ fn every_status_arrives() {
             client.handle_mad(NOW, &path(0), &mad).unwrap();
         }
         let Some(SidrEventKind::Refused {
-            status: heard,
+            status: received,
             info,
             private_data,
         }) = client.poll_sidr_event().map(|event| event.kind)
         else {
             panic!("{status}")
         };
-        assert_eq!((heard, info), (status, &b"elsewhere"[..]));
+        assert_eq!((received, info), (status, &b"elsewhere"[..]));
         assert_eq!(
             (&private_data[..5], private_data.len()),
             (&b"sorry"[..], 136)
@@ -221,7 +221,7 @@ fn every_status_arrives() {
     client.handle_mad(NOW, &path(0), &mads[0]).unwrap();
     let event = client.poll_sidr_event().unwrap();
     assert!(
-        matches!(event.kind, SidrEventKind::Resolved { ece: heard, .. } if heard == ece),
+        matches!(event.kind, SidrEventKind::Resolved { ece: received, .. } if received == ece),
         "{event:?}"
     );
 }
@@ -231,11 +231,11 @@ fn repetitions_get_the_answer_that_was_given() {
     let [_, mut server] = pair(4);
     let node = 1;
     server.listen_sidr(DATAGRAMS, 4, 0).unwrap();
-    hear(&mut server, node, NOW, &ask(9)).unwrap();
+    deliver(&mut server, node, NOW, &ask(9)).unwrap();
     let id = asked(&mut server);
     // Not answered yet: nothing to say, and the application is not asked twice.
     let duplicate = Err(Ignored::Duplicate(Attribute::SidrReq));
-    assert_eq!(hear(&mut server, node, NOW, &ask(9)), duplicate);
+    assert_eq!(deliver(&mut server, node, NOW, &ask(9)), duplicate);
     assert_eq!(server.poll_sidr_event(), None);
     assert!(sent(&mut server, NOW).is_empty());
     server
@@ -243,7 +243,7 @@ fn repetitions_get_the_answer_that_was_given() {
         .unwrap();
     let first = sent(&mut server, NOW);
     for _ in 0..3 {
-        assert_eq!(hear(&mut server, node, NOW, &ask(9)), duplicate);
+        assert_eq!(deliver(&mut server, node, NOW, &ask(9)), duplicate);
         assert_eq!(sent(&mut server, NOW), first);
     }
     assert_eq!(the_rep(&first).1.qpn, 0x77);
@@ -263,11 +263,11 @@ fn repetitions_get_the_answer_that_was_given() {
         the_rep(&sent(&mut server, NOW)).1.status,
         SidrStatus::REJECTED.0
     );
-    // Kept no longer than anybody can ask again.
+    // Kept no longer than the request can be repeated.
     let later = NOW + 70 * SECOND;
     server.handle_timeout(later);
     assert_eq!(server.next_deadline(), None);
-    hear(&mut server, node, later, &ask(9)).unwrap();
+    deliver(&mut server, node, later, &ask(9)).unwrap();
     asked(&mut server);
 }
 
@@ -277,9 +277,9 @@ fn repetitions_get_the_answer_that_was_given() {
 fn unanswered_requests_are_reaped() {
     let [_, mut server] = pair(4);
     server.listen_sidr(DATAGRAMS, 1, 0).unwrap();
-    hear(&mut server, 1, NOW, &ask(1)).unwrap();
+    deliver(&mut server, 1, NOW, &ask(1)).unwrap();
     let id = asked(&mut server);
-    hear(&mut server, 1, NOW, &ask(2)).unwrap();
+    deliver(&mut server, 1, NOW, &ask(2)).unwrap();
     assert_eq!(
         the_rep(&sent(&mut server, NOW)).1.status,
         SidrStatus::NO_QP.0
@@ -291,7 +291,7 @@ fn unanswered_requests_are_reaped() {
         server.sidr_reply(later, id, &SidrReply::new(1, 2)),
         Err(CmError::UnknownRequest)
     );
-    hear(&mut server, 1, later, &ask(2)).unwrap();
+    deliver(&mut server, 1, later, &ask(2)).unwrap();
     asked(&mut server);
 }
 
@@ -299,7 +299,7 @@ fn unanswered_requests_are_reaped() {
 fn listeners_of_both_kinds_share_a_service() {
     let mut engine = engine(Config::new(1, 1), 4);
     let connections = engine.listen(DATAGRAMS, 1, false, 1).unwrap();
-    hear(&mut engine, 1, NOW, &ask(1)).unwrap();
+    deliver(&mut engine, 1, NOW, &ask(1)).unwrap();
     assert_eq!(
         the_rep(&sent(&mut engine, NOW)).1.status,
         SidrStatus::UNSUPPORTED_SERVICE.0
@@ -311,13 +311,13 @@ fn listeners_of_both_kinds_share_a_service() {
             service_id: DATAGRAMS
         })
     );
-    hear(&mut engine, 1, NOW, &ask(1)).unwrap();
+    deliver(&mut engine, 1, NOW, &ask(1)).unwrap();
     let id = asked(&mut engine);
     engine.unlisten(datagrams).unwrap();
     // What was reported stays.
     engine.sidr_reply(NOW, id, &SidrReply::new(1, 2)).unwrap();
     assert_eq!(the_rep(&sent(&mut engine, NOW)).1.status, 0);
-    hear(&mut engine, 1, NOW, &ask(2)).unwrap();
+    deliver(&mut engine, 1, NOW, &ask(2)).unwrap();
     assert_eq!(the_rep(&sent(&mut engine, NOW)).1.status, 1);
     engine.unlisten(connections).unwrap();
 }
@@ -531,7 +531,7 @@ fn parameters_that_do_not_fit() {
         Err(CmError::PrivateDataTooLong { len: 217, max: 216 })
     );
     server.listen_sidr(DATAGRAMS, 1, 0).unwrap();
-    hear(&mut server, 1, NOW, &ask(1)).unwrap();
+    deliver(&mut server, 1, NOW, &ask(1)).unwrap();
     let id = asked(&mut server);
     let reply = SidrReply {
         private_data: &[0; 137],

@@ -41,22 +41,22 @@ fn rank(seen: &Seen) -> u8 {
     }
 }
 
-/// The life of one connection, as its application saw it, makes sense.
-fn check_life(life: &[(Duration, Seen)], released: Option<Duration>, context: &str) {
-    let ranks: Vec<_> = life.iter().map(|(_, seen)| rank(seen)).collect();
-    assert!(ranks.is_sorted(), "{context}: {life:?}");
+/// The events of one connection, as its application got them, are consistent.
+fn check_history(history: &[(Duration, Seen)], released: Option<Duration>, context: &str) {
+    let ranks: Vec<_> = history.iter().map(|(_, seen)| rank(seen)).collect();
+    assert!(ranks.is_sorted(), "{context}: {history:?}");
     for once in [0, 1, 2, 4, 5, 6] {
         let count = ranks.iter().filter(|rank| **rank == once).count();
-        assert!(count <= 1, "{context}: {life:?}");
+        assert!(count <= 1, "{context}: {history:?}");
     }
     let has = |rank| ranks.contains(&rank);
-    assert!(!(has(4) && (has(5) || has(6))), "{context}: {life:?}");
-    assert!(has(5) || !has(6), "{context}: {life:?}");
+    assert!(!(has(4) && (has(5) || has(6))), "{context}: {history:?}");
+    assert!(has(5) || !has(6), "{context}: {history:?}");
     match released {
-        None => assert_eq!(has(5), has(6), "{context}: {life:?}"),
+        None => assert_eq!(has(5), has(6), "{context}: {history:?}"),
         Some(at) => assert!(
-            life.iter().all(|(when, _)| *when <= at),
-            "{context}: {life:?} after the release at {at:?}"
+            history.iter().all(|(when, _)| *when <= at),
+            "{context}: {history:?} after the release at {at:?}"
         ),
     }
 }
@@ -95,7 +95,7 @@ fn act(world: &mut World, node: usize, id: ConnectionId, action: Action, qpn: u3
 }
 
 #[test]
-fn random_lives() {
+fn random_histories() {
     let mut connected = 0;
     let mut all = 0;
     for seed in seeds(2500) {
@@ -108,14 +108,14 @@ fn random_lives() {
         world.judge = Box::new(move |_, what| {
             let hate = hated.is_some_and(|kind| what as u64 == 0x10 + kind);
             if fates.percent(if hate { 80 } else { loss }) {
-                Fate::Drop
+                Delivery::Drop
             } else if fates.percent(twice) {
-                Fate::Twice
+                Delivery::Twice
             } else if fates.percent(late) {
                 let scale = [3, 300, 6000][fates.below(3) as usize];
-                Fate::Late(Duration::from_micros(fates.below(scale * 1000)))
+                Delivery::Late(Duration::from_micros(fates.below(scale * 1000)))
             } else {
-                Fate::Deliver
+                Delivery::Deliver
             }
         });
         world.accept_after = random
@@ -167,7 +167,7 @@ fn random_lives() {
                 released[node].entry(id.comm_id()).or_insert(at);
             }
         }
-        // Requests that nobody answered so far are answered now: those that are silent for ever are another test's.
+        // Requests that were not answered so far are answered now: those that are silent for ever are another test's.
         world.run(world.now + 2 * SECOND);
         let waiting: Vec<_> = world.seen[1].iter().map(|(_, id, _)| *id).collect();
         for id in waiting {
@@ -201,7 +201,7 @@ fn random_lives() {
                 continue;
             }
             connected += 1;
-            // Whoever is at the other end, if it is still there, has the same numbers.
+            // The peer, if it is still there, has the same numbers.
             let ours = world.nodes[0].qp_params(*id).unwrap();
             for (_, peer, _) in &world.seen[1] {
                 if let Ok(theirs) = world.nodes[1].qp_params(*peer)
@@ -227,16 +227,16 @@ fn random_lives() {
         }
         world.run(world.now + ADVERTISED);
         for (node, released) in released.iter().enumerate() {
-            let mut lives = BTreeMap::<u32, Vec<_>>::new();
+            let mut histories = BTreeMap::<u32, Vec<_>>::new();
             for (at, id, seen) in &world.seen[node] {
-                lives
+                histories
                     .entry(id.comm_id())
                     .or_default()
                     .push((*at, seen.clone()));
             }
-            for (id, life) in lives {
+            for (id, history) in histories {
                 let context = format!("seed {seed}, node {node}");
-                check_life(&life, released.get(&id).copied(), &context);
+                check_history(&history, released.get(&id).copied(), &context);
             }
         }
         world.release_all(&ids);
@@ -245,7 +245,7 @@ fn random_lives() {
     assert!(connected * 2 > all, "{connected} of {all} connected");
 }
 
-/// The life of a connection, step by step; each step ends with silence.
+/// A whole connection, step by step; each step ends with silence.
 const STEPS: usize = 8;
 
 fn step(world: &mut World, nth: usize, ids: &mut Vec<ConnectionId>) {
@@ -270,7 +270,7 @@ fn step(world: &mut World, nth: usize, ids: &mut Vec<ConnectionId>) {
     world.run(world.now + 5 * MS);
 }
 
-/// All messages of a life, with their addressees.
+/// All messages of a connection, with their addressees.
 fn record(seed: u64) -> Vec<(usize, [u8; MAD_LEN])> {
     let mut world = infiniband(seed, 4);
     world.accept_after = None;
@@ -279,16 +279,16 @@ fn record(seed: u64) -> Vec<(usize, [u8; MAD_LEN])> {
     for nth in 0..STEPS {
         step(&mut world, nth, &mut ids);
     }
-    let mut all = world.heard;
+    let mut all = world.received;
     all.dedup();
     all
 }
 
-/// Each message of a life, and a refusal of each, is heard again, or too early, after each step of the same life: since the
-/// names are drawn from the seed, they are those of the life that it is heard in.
+/// Each message of a connection, and a refusal of each, is received again, or too early, after each step of the same
+/// connection: since the identifiers are drawn from the seed, they are those of the connection that it is received in.
 #[test]
 fn every_message_after_every_step() {
-    let (mut lives, mut ended_early) = (0, 0);
+    let (mut histories, mut ended_early) = (0, 0);
     for seed in [1, 2, 5] {
         let mut messages = record(seed);
         let kinds: std::collections::BTreeSet<_> = messages
@@ -341,7 +341,7 @@ fn every_message_after_every_step() {
                             }
                         }
                     }
-                    lives += 1;
+                    histories += 1;
                     // The application does what is left to do, and everything has an end.
                     world.run(world.now + ADVERTISED);
                     for (_, peer, _) in world.seen[1].clone() {
@@ -356,8 +356,8 @@ fn every_message_after_every_step() {
                                 .or_default()
                                 .push((*at, seen.clone()));
                         }
-                        for life in by_name.values() {
-                            check_life(life, None, &context);
+                        for history in by_name.values() {
+                            check_history(history, None, &context);
                         }
                     }
                     let whole = world.events(0).contains(&Seen::TimewaitExit);
@@ -378,6 +378,6 @@ fn every_message_after_every_step() {
             }
         }
     }
-    println!("{lives} lives, {ended_early} of them ended before they were connected");
-    assert!(ended_early > 0 && ended_early * 4 < lives);
+    println!("{histories} connections, {ended_early} of them ended before they were connected");
+    assert!(ended_early > 0 && ended_early * 4 < histories);
 }

@@ -50,7 +50,7 @@ fn an_initiator_asks() {
         srq: 1,
         ..rep(id, 9, 0)
     };
-    bench.hear(Message::Rep(answer)).unwrap();
+    bench.deliver(Message::Rep(answer)).unwrap();
     let params = bench.engine.qp_params(id).unwrap();
     assert_eq!((params.dest_qpn, params.transport), (0x777, Transport::Xrc));
     assert!(params.peer_srq);
@@ -82,7 +82,7 @@ fn a_target_answers() {
         mad: [0; MAD_LEN],
     };
     bench.engine.listen_xrc(SERVICE, 4, 77).unwrap();
-    bench.hear(Message::Req(xrc_req())).unwrap();
+    bench.deliver(Message::Req(xrc_req())).unwrap();
     let id = bench.engine.poll_event().unwrap().connection;
     let params = bench.engine.qp_params(id).unwrap();
     assert_eq!((params.dest_qpn, params.transport), (0x55, Transport::Xrc));
@@ -96,7 +96,7 @@ fn a_target_answers() {
     bench.engine.reply(NOW, id, &reply).unwrap();
     for again in [false, true] {
         if again {
-            let _ = bench.hear(Message::Req(xrc_req()));
+            let _ = bench.deliver(Message::Req(xrc_req()));
         }
         let Message::Rep(rep) = bench.said() else {
             panic!()
@@ -110,10 +110,10 @@ fn a_target_answers() {
         remote_comm_id: id.comm_id(),
         ..Rtu::ZERO
     };
-    bench.hear(Message::Rtu(rtu)).unwrap();
+    bench.deliver(Message::Rtu(rtu)).unwrap();
     assert_eq!(bench.state(id), State::Established);
     // Its number is that of the end-to-end context here, too.
-    bench.hear(dreq(id, 1, 0x300)).unwrap();
+    bench.deliver(dreq(id, 1, 0x300)).unwrap();
 }
 
 /// A listener takes one kind or the other, and no extended type that does not exist.
@@ -161,7 +161,7 @@ fn listeners_take_what_they_listen_for() {
         } else {
             bench.engine.listen(SERVICE, 4, true, 77).unwrap();
         }
-        let _ = bench.hear(Message::Req(ask));
+        let _ = bench.deliver(Message::Req(ask));
         bench.refused(1, 0, refused, &[]);
         assert!(bench.engine.poll_event().is_none());
     }

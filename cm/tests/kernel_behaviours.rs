@@ -8,11 +8,11 @@
 //! | --- | --- | --- |
 //! | A1c, A1d | one NAK for a gap, then silence | `cm::frames`: `t1_a1_data_of_a_connection` |
 //! | A1e | a duplicate is acknowledged again | the same |
-//! | A1g | a key that is nobody's: NAK 0x62 | the same |
+//! | A1g | an unassigned key: NAK 0x62 | the same |
 //! | T1 | data before the RTU is acknowledged | the same; the handshake here |
 //! | T7 | address in the CMA header that is not ours: 28 | `cm::peer`: `requests_that_make_no_sense` |
 //! | A7 | wrong Q_Key: silence | `cm::frames`: `a7_wrong_qkey` |
-//! | A8 | P_Key 0x7fff: heard | `cm::frames`: `a8_limited_member_of_the_partition` |
+//! | A8 | P_Key 0x7fff: accepted | `cm::frames`: `a8_limited_member_of_the_partition` |
 //! | A9 | source QP that is not 1 | `cm::frames`: `a9_source_qp_is_not_one`; here what the engine has to do with it |
 //! | A10 | wrong ICRC: silence | `cm::frames`: `a10_wrong_icrc` |
 
@@ -87,8 +87,8 @@ fn paced(times: &[(u64, Attribute)], what: Attribute, interval: u64, count: usiz
 fn t1_handshake_and_data_before_the_rtu() {
     let mut world = linux_world(1);
     world.judge = Box::new(|_, what| match what {
-        Attribute::Rtu => Fate::Drop,
-        _ => Fate::Deliver,
+        Attribute::Rtu => Delivery::Drop,
+        _ => Delivery::Deliver,
     });
     let id = world.nodes[0].connect(world.now, &linux_params()).unwrap();
     world.run(10 * MS);
@@ -106,12 +106,12 @@ fn t1_handshake_and_data_before_the_rtu() {
     world.release_all(&[id]);
 }
 
-/// A DREQ with another QP's number is for nobody.
+/// A DREQ with another QP's number is for no connection.
 #[test]
 fn t1e_dreq_for_the_wrong_qp() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
-    assert!(bench.hear(dreq(id, 9, 0x301)).is_err());
+    assert!(bench.deliver(dreq(id, 9, 0x301)).is_err());
     bench.silent();
     assert_eq!(bench.state(id), State::Established);
 }
@@ -122,7 +122,7 @@ fn t1f_t1g_dreq_once_and_again() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
     for _ in 0..3 {
-        let _ = bench.hear(dreq(id, 9, 0x300));
+        let _ = bench.deliver(dreq(id, 9, 0x300));
         let (_, header, message) = bench.say_at(NOW).unwrap();
         assert!(matches!(message, Message::Drep(_)));
         assert_eq!(header.transaction_id, 0x7_0000_0042);
@@ -136,13 +136,13 @@ fn t1f_t1g_dreq_once_and_again() {
 }
 
 #[test]
-fn t2_nobody_listens() {
+fn t2_no_listener() {
     let mut bench = server();
     let elsewhere = Req {
         service_id: 0x0106_0001,
         ..req(9, 9)
     };
-    bench.hear(Message::Req(elsewhere)).unwrap();
+    bench.deliver(Message::Req(elsewhere)).unwrap();
     let Message::Rej(rej) = bench.said() else {
         panic!()
     };
@@ -177,7 +177,7 @@ fn t3_rep_follows_the_req() {
 fn t4_stale_connection() {
     let mut bench = server_with(linux_config(1, 0xb));
     bench
-        .hear(Message::Req(Req {
+        .deliver(Message::Req(Req {
             local_cm_response_timeout: 20,
             ..req(9, 0x55)
         }))
@@ -186,7 +186,7 @@ fn t4_stale_connection() {
     bench.engine.reply(NOW, old, &ReplyParams::new(3)).unwrap();
     bench.said();
     bench.engine.notify_established(old).unwrap();
-    bench.hear(Message::Req(req(10, 0x55))).unwrap();
+    bench.deliver(Message::Req(req(10, 0x55))).unwrap();
     bench.refused(10, 0, RejectReason::STALE_CONNECTION, &[]);
     paced(&times(&mut bench), Attribute::Dreq, 4295, 4);
 }
@@ -199,7 +199,7 @@ fn t4b_duplicate_req_while_disconnecting() {
     bench.engine.disconnect(NOW, id, b"").unwrap();
     assert!(matches!(bench.said(), Message::Dreq(_)));
     assert_eq!(
-        bench.hear(Message::Req(req(9, 0x55))),
+        bench.deliver(Message::Req(req(9, 0x55))),
         Err(Ignored::Duplicate(Attribute::Req))
     );
     bench.silent();
@@ -212,7 +212,7 @@ fn t5_a3_slow_application() {
     let mut bench = server();
     let id = bench.request(9, 9);
     bench.silent();
-    assert!(bench.hear(Message::Req(req(9, 9))).is_err());
+    assert!(bench.deliver(Message::Req(req(9, 9))).is_err());
     let Message::Mra(mra) = bench.said() else {
         panic!()
     };
@@ -227,7 +227,7 @@ fn t5_a3_slow_application() {
 fn a3c_dreq_before_the_rtu() {
     let mut bench = server();
     let id = bench.replied(9, 0x55);
-    bench.hear(dreq(id, 9, 0x300)).unwrap();
+    bench.deliver(dreq(id, 9, 0x300)).unwrap();
     assert!(matches!(bench.said(), Message::Drep(_)));
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
@@ -249,7 +249,7 @@ fn a4_request_withdrawn() {
         ..Rej::ZERO
     };
     rej.info[..8].copy_from_slice(&GUID.to_be_bytes());
-    bench.hear(Message::Rej(rej)).unwrap();
+    bench.deliver(Message::Rej(rej)).unwrap();
     assert_eq!(bench.state(id), State::Idle);
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
@@ -268,7 +268,7 @@ fn a4_request_withdrawn() {
 }
 
 #[test]
-fn t6_dreq_for_nobody() {
+fn t6_dreq_without_a_connection() {
     let mut bench = server();
     let mad = Message::Dreq(Dreq {
         local_comm_id: 0x1111,
@@ -276,7 +276,7 @@ fn t6_dreq_for_nobody() {
         remote_qpn: 3,
         ..Dreq::ZERO
     });
-    bench.hear(mad).unwrap();
+    bench.deliver(mad).unwrap();
     let (_, header, message) = bench.say_at(NOW).unwrap();
     let Message::Drep(drep) = message else {
         panic!()
@@ -300,7 +300,7 @@ fn t7b_gid_that_is_not_ours() {
         primary_remote_gid: [0xee; 16],
         ..req(9, 9)
     };
-    bench.hear(Message::Req(strange)).unwrap();
+    bench.deliver(Message::Req(strange)).unwrap();
     bench.refused(9, 0, RejectReason::INVALID_GID, &gid(1));
 }
 
@@ -316,7 +316,7 @@ fn t7c_t7d_bad_cma_header() {
             private_data: &data,
             ..req(9, 9)
         };
-        bench.hear(Message::Req(bad)).unwrap();
+        bench.deliver(Message::Req(bad)).unwrap();
         let event = bench.engine.poll_event().unwrap();
         let EventKind::ConnectRequest { private_data, .. } = event.kind else {
             panic!()
@@ -341,7 +341,7 @@ fn t8_unreliable_connection() {
         transport: 1,
         ..req(9, 9)
     };
-    bench.hear(Message::Req(uc)).unwrap();
+    bench.deliver(Message::Req(uc)).unwrap();
     bench.refused(9, 0, RejectReason::INVALID_TRANSPORT_TYPE, &[]);
 }
 
@@ -354,7 +354,7 @@ fn a6_xrc() {
         extended_transport: 1,
         ..req(9, 9)
     };
-    bench.hear(Message::Req(xrc)).unwrap();
+    bench.deliver(Message::Req(xrc)).unwrap();
     bench.refused(9, 0, RejectReason::INVALID_TRANSPORT_TYPE, &[]);
 }
 
@@ -371,7 +371,7 @@ fn t9_datagram_service() {
             ..SidrReq::ZERO
         })
     };
-    bench.hear(ask(1, 0x0111_1c06)).unwrap();
+    bench.deliver(ask(1, 0x0111_1c06)).unwrap();
     let id = bench.engine.poll_sidr_event().unwrap().id;
     bench
         .engine
@@ -384,7 +384,7 @@ fn t9_datagram_service() {
         (rep.request_id, rep.status, rep.qpn, rep.qkey),
         (1, 0, 0x14, 0x0123_4567)
     );
-    bench.hear(ask(2, 0x0111_0001)).unwrap();
+    bench.deliver(ask(2, 0x0111_0001)).unwrap();
     let Message::SidrRep(rep) = bench.said() else {
         panic!()
     };
@@ -402,7 +402,7 @@ fn t10_class_version_1() {
     bench.refused(9, 0, RejectReason::INVALID_CLASS_VERSION, &[2]);
 }
 
-/// ClassPortInfo. Linux says that it knows no such attribute (status 0x000c); here it is answered.
+/// ClassPortInfo. Linux answers that it has no such attribute (status 0x000c); here it is answered.
 #[test]
 fn t11_class_port_info() {
     let mut bench = server();
@@ -427,10 +427,10 @@ fn t12_reconnect_with_the_same_numbers() {
     for wait in [Duration::ZERO, 3 * SECOND] {
         let mut bench = server();
         let old = bench.established(9, 0x55);
-        bench.hear(dreq(old, 9, 0x300)).unwrap();
+        bench.deliver(dreq(old, 9, 0x300)).unwrap();
         assert!(matches!(bench.said(), Message::Drep(_)));
         bench
-            .hear_at(NOW + wait, Message::Req(req(9, 0x55)))
+            .deliver_at(NOW + wait, Message::Req(req(9, 0x55)))
             .unwrap();
         let new = loop {
             let event = bench.engine.poll_event().unwrap();
@@ -472,7 +472,7 @@ fn t15_silent_peer() {
 #[test]
 fn t16_rep_and_duplicates() {
     let (mut bench, id) = client();
-    bench.hear(Message::Rep(rep(id, 5, 6))).unwrap();
+    bench.deliver(Message::Rep(rep(id, 5, 6))).unwrap();
     assert!(matches!(
         bench.engine.poll_event().unwrap().kind,
         EventKind::Reply { .. }
@@ -481,7 +481,7 @@ fn t16_rep_and_duplicates() {
     bench.engine.ready(id, b"rtu").unwrap();
     for nth in 0..3 {
         if nth > 0 {
-            assert!(bench.hear(Message::Rep(rep(id, 5, 6))).is_err());
+            assert!(bench.deliver(Message::Rep(rep(id, 5, 6))).is_err());
         }
         let Message::Rtu(rtu) = bench.said() else {
             panic!()
@@ -495,7 +495,7 @@ fn t16_rep_and_duplicates() {
 fn t17_refusal_reaches_the_application() {
     let (mut bench, id) = client();
     bench
-        .hear(Message::Rej(Rej {
+        .deliver(Message::Rej(Rej {
             remote_comm_id: id.comm_id(),
             reason: 28,
             private_data: b"no",
@@ -554,8 +554,11 @@ fn t19_a2c_mra_sets_the_pace() {
             ..Mra::ZERO
         })
     };
-    bench.hear(mra(10)).unwrap();
-    assert_eq!(bench.hear(mra(24)), Err(Ignored::Duplicate(Attribute::Mra)));
+    bench.deliver(mra(10)).unwrap();
+    assert_eq!(
+        bench.deliver(mra(24)),
+        Err(Ignored::Duplicate(Attribute::Mra))
+    );
     let said = times(&mut bench);
     // 4.2 ms and 2^19 * 4.096 us.
     let wanted = 4 + 2147;
@@ -574,11 +577,11 @@ fn a5_alternate_path_on_roce() {
         alternate_local_lid: 1,
         ..req(9, 9)
     };
-    bench.hear(Message::Req(two)).unwrap();
+    bench.deliver(Message::Req(two)).unwrap();
     bench.refused(9, 0, RejectReason::INVALID_ALT_GID, &gid(1));
 }
 
-/// The sender's QP number in the DETH does not count: answers go to QP1. The engine is not even told the number.
+/// The sender's QP number in the DETH does not count: answers go to QP1. The engine does not even get the number.
 #[test]
 fn a9_answers_go_to_qp1() {
     let mut bench = server();
@@ -596,7 +599,7 @@ fn a11_lap_on_roce() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
     bench
-        .hear(Message::Lap(Lap {
+        .deliver(Message::Lap(Lap {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             remote_qpn: 0x300,
@@ -640,7 +643,7 @@ fn rej_after_establishment() {
     let mut bench = server();
     let id = bench.established(9, 0x55);
     bench
-        .hear(Message::Rej(Rej {
+        .deliver(Message::Rej(Rej {
             local_comm_id: 9,
             remote_comm_id: id.comm_id(),
             message: 1,

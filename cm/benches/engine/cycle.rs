@@ -1,5 +1,5 @@
-//! A whole life of a connection in two engines, with nothing between them but a call: REQ, REP, RTU, DREQ, DREP, and
-//! timewait. Included by whoever counts its instructions.
+//! A whole connection in two engines, with nothing between them but a call: REQ, REP, RTU, DREQ, DREP, and timewait.
+//! Included by the benchmarks that count its instructions.
 
 use core::time::Duration;
 
@@ -29,8 +29,8 @@ pub(crate) fn carry(
     mad: &mut [u8; MAD_LEN],
 ) {
     while from.poll_transmit(now, mad).is_some() {
-        let heard = to.handle_mad(now, path, mad);
-        debug_assert!(heard.is_ok(), "{heard:?}");
+        let delivered = to.handle_mad(now, path, mad);
+        debug_assert!(delivered.is_ok(), "{delivered:?}");
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn hold(
     now
 }
 
-/// Two engines with room for `connections` each. The storage is leaked: it lives as long as the measurement.
+/// Two engines for `connections` each. The storage is leaked: the measurement uses it to its end.
 pub(crate) fn engines(connections: usize) -> [Engine<'static>; 2] {
     let engine = |seed: u64| {
         let storage = Storage {

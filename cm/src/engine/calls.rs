@@ -437,7 +437,7 @@ impl Engine<'_> {
         self.raise(index, ev::ESTABLISHED);
     }
 
-    /// The user is done with a connection, whatever its state. What the other end has to be told is told: REJ during the
+    /// The user is done with a connection, whatever its state. The peer is notified where it has to be: REJ during the
     /// handshake, DREQ (repeated until it is answered) when established. No event follows.
     pub fn release(&mut self, now: Duration, id: ConnectionId) -> Result<(), CmError> {
         let index = self.get(id)?;

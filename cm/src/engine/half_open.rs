@@ -1,5 +1,5 @@
 //! Connections that others asked for and that are not established yet, by age, and how many there are of each source: when
-//! there is no room for a newcomer, some of them have to go.
+//! there is no slot for a new one, some of them have to go.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::mad::RejectReason;
 
 /// Counters of half-open connections: sources are hashed to them, so that two sources may share one.
 const SOURCES: usize = 64;
-/// How many of the oldest are compared: a source that floods has most of them, so that one of its own is among them.
+/// How many of the oldest are compared: a source that floods has most of them, so that one of them is compared.
 const LOOK: usize = 32;
 
 /// The list and the counts; the links are in the slots.
@@ -75,8 +75,8 @@ impl Engine<'_> {
         }
     }
 
-    /// The connection that makes room for a newcomer from `source`: the oldest one of the source that has most, if it is old
-    /// enough and its source has at least as many as the newcomer's.
+    /// The connection that is replaced by a new one from `source`: the oldest one of the source that has most, if it is
+    /// old enough and its source has at least as many as the newcomer's.
     fn victim(&self, now: u64, source: Option<u8>, own_only: bool) -> Option<usize> {
         let of = |source: u8| self.half_open.of[usize::from(source)];
         let age = nanos(self.config.half_open_age);
@@ -110,10 +110,10 @@ impl Engine<'_> {
             .map_or(0, |index| self.half_open.of[source(index)] as usize)
     }
 
-    /// Ends the half-open connection that is to go first, for want of room: its peer gets a REJ 3, its user
+    /// Ends the half-open connection that is to go first, for want of slots: its peer gets a REJ 3, its user
     /// [`Unreachable`](super::EventKind::Unreachable). Returns what the user calls it.
     ///
-    /// `newcomer` is the connection that there is no room for; `own_only` takes the room from its own source.
+    /// `newcomer` is the connection that there is no slot for; `own_only` takes the slot from its own source.
     pub fn evict(
         &mut self,
         now: Duration,
@@ -133,7 +133,7 @@ impl Engine<'_> {
         self.refuse(index, now, RejectReason::NO_RESOURCES, &[], &[]);
         self.stats.evicted += 1;
         if unseen {
-            // The user was not told of the request yet.
+            // The user has not fetched the request yet.
             self.slots[index].zombie = true;
         } else {
             self.raise(index, ev::UNREACHABLE);

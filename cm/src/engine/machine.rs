@@ -13,7 +13,7 @@ use super::units::nanos;
 use super::wheel::{NIL, Wheel};
 use crate::mad::{Attribute, RejectReason};
 
-/// What the engine has to know of its surroundings.
+/// The engine's configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Seed of communication IDs, PSNs and the tables' hashes. Has to differ from boot to boot, so that a peer does not
@@ -48,7 +48,7 @@ pub struct Config {
     /// How long an accepted request may wait for its RTU, at most, unless its peer asks for more time (MRA). The peer's REQ
     /// may ask for minutes; but RTU needs no thinking.
     pub rtu_limit: Duration,
-    /// A half-open connection that is older than this may have to go when there is no room for a new one.
+    /// A half-open connection that is older than this may have to go when there is no slot for a new one.
     pub half_open_age: Duration,
     /// Slots, of connections and of datagram services each, that only this end's own requests may take, so that a flood
     /// from outside does not keep it from connecting.

@@ -1,6 +1,6 @@
 //! The IB connection manager as a state machine: MADs and time go in, MADs and events come out.
 //!
-//! The engine knows no device, no socket and no clock. Its caller
+//! The engine uses no device, no socket and no clock. Its caller
 //!
 //! 1. hands in each MAD that arrives on QP1 with [`handle_mad`](Engine::handle_mad),
 //! 2. calls [`connect`](Engine::connect), [`reply`](Engine::reply), [`ready`](Engine::ready), … on behalf of the user,
@@ -29,7 +29,7 @@
 //!   [`retry`](Engine::retry) is that next try.
 //! * No message of a peer that asks for a connection can make this end wait longer than [`Config::max_response`], and a
 //!   flood of requests leaves [`Config::reserved`] slots for this end's own. An RTU has to come within
-//!   [`Config::rtu_limit`], and when there is no room for a request the oldest half-open connection goes, of the source
+//!   [`Config::rtu_limit`], and when there is no slot for a request the oldest half-open connection goes, of the source
 //!   that has most of them.
 //! * A duplicate REQ is answered with the REP again while that one is unacknowledged.
 //! * The first repetition comes early ([`Timers::early`]) and backs off within the negotiated interval; the number of
@@ -48,22 +48,22 @@
 //! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `many_clients_and_a_small_receive_queue`; `engine_limits`: `flood_of_requests` |
 //! | path record queries time out at scale | on RoCE a route is computed, and no service is asked | `cm::connections`: `connect_talk_disconnect` |
 //! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm::modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
-//! | a power-cycled peer stays "stale" for ever | the refusal forgets the old connection; its receiver tries another QP | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
-//! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_lives` |
+//! | a power-cycled peer stays "stale" for ever | the refusal drops the old connection; its receiver tries another QP | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
+//! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_histories` |
 //! | GID indexes, RoCE v1 or v2 | found by address, v2 only; errors name both | `cm::complaints`: `gids_are_found_by_address_and_version` |
 //! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm::modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |
 //! | ADDR_ERROR -19 without a reason | the error behind an event says which step, and with what | `cm::complaints`: `errors_say_which_step_failed` |
 //! | UNREACHABLE on established connections when a neighbour moves | ADDR_CHANGE, and the connection is left alone | `cm::neighbours`: `a_peer_that_takes_another_port_is_an_address_change` |
 //! | destroying waits for events; the status of a DREQ that timed out is overlooked | events hold nothing; DISCONNECTED has the status | `cm::lists`: `events_have_names_and_hold_nothing`; `cm::timers`: `timers_of_an_accepting_id` |
 //! | a dead link is noticed after 15 s | ACK timeout and CM timers of each connection, on either side | `cm::complaints`: `ack_timeout_of_a_connection`; `cm::timers`: `timers_of_a_listener` |
-//! | time-outs now and then when hundreds connect at once | QP1 has room for a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
+//! | time-outs now and then when hundreds connect at once | QP1's receive queue holds a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
 //! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm::neighbours`: `an_address_goes_with_its_gid` |
 //! | the 1025th connection is dropped without a word | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
-//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a limit of its own | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
-//! | a restarted server loses the requests of clients that know it | requests wait until their senders are found | `cm::unknown_hosts`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
+//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a separate limit | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
+//! | a restarted server loses the requests of clients that still have its address | requests wait until their senders are found | `cm::unknown_hosts`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
 //! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm::unknown_hosts`: `newcomers_are_served_among_forged_sources` |
 //! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm::unknown_hosts`: `addresses`, `mutations` |
-//! | a late copy of an old REQ opens a connection | its names are remembered | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_ghost` |
+//! | a late copy of an old REQ opens a connection | its identifiers are kept | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_connection` |
 //! | an MRA does not hold for as long as it says | its time counts in full | `engine_limits`: `an_mra_to_a_request_counts_in_full` |
 //! | a client that ends leaves its server connected | REJ 4 or DREQ for what is left | `cm::stale`: `a_manager_that_ends_disconnects` |
 //! | an application that was away gives answered requests up | what has arrived counts before timers | `cm::timers`: `an_answer_that_waits_counts_before_a_timer` |

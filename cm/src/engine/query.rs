@@ -53,7 +53,7 @@ impl Engine<'_> {
     }
 
     /// Other timers for a connection. They count from its next message on; a message that waits for its answer keeps its
-    /// pace. What the other end was told in REQ stays told.
+    /// pace. The values that the peer got in REQ stay valid.
     pub fn set_timers(&mut self, id: ConnectionId, timers: &Timers) -> Result<(), CmError> {
         timers.check()?;
         let index = self.get(id)?;

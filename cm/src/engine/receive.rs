@@ -18,8 +18,8 @@ use crate::mad::{
 /// LIDs from here on are no port's.
 const FIRST_MULTICAST_LID: u16 = 0xc000;
 
-/// The path of a request, as its receiver sees it. On RoCE the way back is for who moves the MADs to know; on InfiniBand the
-/// request has it, or, if it came through routers, the MAD that it came in.
+/// The path of a request, as its receiver sees it. On RoCE the way back is known to the code that moves the MADs; on
+/// InfiniBand the request has it, or, if it came through routers, the MAD that it came in.
 fn path_of(req: &Req<'_>, from: &Address) -> Address {
     let path = Address {
         remote_gid: req.primary_local_gid,
@@ -77,7 +77,7 @@ impl Engine<'_> {
         outcome
     }
 
-    /// Refuses a REQ for a reason that the engine cannot know, so that no connection comes of it. `mad` has to be one.
+    /// Refuses a REQ for a reason of the caller's, so that no connection comes of it. `mad` has to be one.
     #[cold]
     pub fn refuse_request(
         &mut self,
@@ -142,7 +142,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Messages that a connection's usual life does without. Those of parts that the build lacks are ignored.
+    /// Messages that an ordinary connection does not need. Those of parts that the build lacks are ignored.
     #[cold]
     fn dispatch_other(&mut self, now: u64, from: &Address, mad: &Mad<'_>) -> Outcome {
         let attribute = mad.attribute();
@@ -156,7 +156,7 @@ impl Engine<'_> {
             }
             Attribute::Mra => self.on_mra(now, mad, &Mra::read(bytes)),
             Attribute::Rej => {
-                // A refusal is one even if it claims more additional information than it has room for.
+                // A refusal is one even if it claims more additional information than it can hold.
                 let mut rej = Rej::read(bytes);
                 rej.info_len = rej.info_len.min(72);
                 self.on_rej(now, &rej)
@@ -228,7 +228,7 @@ impl Engine<'_> {
             let slot = &self.slots[index];
             let same = slot.remote_qpn == req.local_qpn && slot.service_id == req.service_id;
             if slot.stale && !(same && slot.remote_psn == req.starting_psn) {
-                // The peer, started anew, has come to the same name once more.
+                // The peer was restarted, and uses the same communication ID again.
                 self.leave(index);
             } else if same {
                 return self.on_duplicate_req(index);
@@ -244,7 +244,7 @@ impl Engine<'_> {
                 // The next try after the refusal.
                 self.leave_qp(old);
             } else {
-                // The QP cannot be in two connections: the peer forgot the old one.
+                // The QP cannot be in two connections: the peer has lost the old one.
                 self.stale(old, req.local_comm_id, now);
                 return self.refuse_req(from, mad, req, RejectReason::STALE_CONNECTION, &[]);
             }
@@ -291,7 +291,7 @@ impl Engine<'_> {
         if taken.is_none() && self.evict_for(now, from) {
             taken = self.allocate_for_peer();
             if taken.is_none() {
-                // There is room as soon as the user has let go of what was evicted: for the next try.
+                // The slot is free as soon as the user has released what was evicted: for the next try.
                 return Err(Ignored::Unexpected(Attribute::Req));
             }
         }
@@ -368,9 +368,9 @@ impl Engine<'_> {
         Err(Ignored::Duplicate(Attribute::Req))
     }
 
-    /// The peer of this connection does not know it any more: the request `refused` shows that. The peer's next try gets
-    /// through, even with the same QP and even if it never answers the DREQ; but a late copy of the request that made this
-    /// connection, or of the one that was refused, makes no connection of which the peer knows nothing.
+    /// The peer of this connection does not have it any more: the request `refused` shows that. The peer's next try
+    /// gets through, even with the same QP and even if it never answers the DREQ; but a late copy of the request that
+    /// made this connection, or of the one that was refused, makes no connection that the peer does not have.
     fn stale(&mut self, index: usize, refused: u32, now: u64) {
         let slot = &mut self.slots[index];
         match slot.state {
@@ -558,7 +558,7 @@ impl Engine<'_> {
 
     fn on_dreq(&mut self, now: u64, from: &Address, mad: &Mad<'_>, dreq: &Dreq<'_>) -> Outcome {
         let Some(index) = self.find_pair(dreq.remote_comm_id, dreq.local_comm_id) else {
-            // Whatever it was, it is over: say so, or the peer will ask for a minute.
+            // In every state the connection is over: answer, or the peer will repeat for a minute.
             let answer = Answer::Drep {
                 local: dreq.remote_comm_id,
                 remote: dreq.local_comm_id,

@@ -111,7 +111,7 @@ pub(super) fn bounded(value: u8, limit: u8) -> u64 {
 mod tests {
     use super::*;
 
-    /// Whatever the jitter, the series ends when it was negotiated to end, and has as many intervals.
+    /// With any jitter, the series ends when it was negotiated to end, and has as many intervals.
     #[test]
     fn jitter_does_not_stretch_the_series() {
         for seed in 0..200u32 {

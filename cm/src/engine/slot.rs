@@ -9,7 +9,7 @@ use super::units::nanos;
 use super::wheel::{NIL, timed};
 use crate::mad::{Ece, Rtu};
 
-/// The most private data of any message; a REJ's additional information and private data share the room.
+/// The most private data of any message; a REJ's additional information and private data share the space.
 pub(super) const PRIVATE: usize = Rtu::PRIVATE_DATA_MAX;
 
 /// Messages that wait to be sent, as bits.
@@ -25,7 +25,8 @@ pub(super) mod tx {
     pub(in crate::engine) const ALTERNATE: u8 = 1 << 7;
 }
 
-/// Events that wait to be fetched, as bits; delivered in the order of the bits, which is the order of a connection's life.
+/// Events that wait to be fetched, as bits; delivered in the order of the bits, which is the order of a connection's
+/// states.
 pub(super) mod ev {
     pub(in crate::engine) const REQUEST: u8 = 1 << 0;
     pub(in crate::engine) const REPLY: u8 = 1 << 1;
@@ -48,7 +49,7 @@ pub(super) enum Cause {
     Rejected,
 }
 
-/// Room for one connection. Hand a slice of them to [`Engine::new`](super::Engine::new).
+/// Storage for one connection. Hand a slice of them to [`Engine::new`](super::Engine::new).
 ///
 /// A slot also holds its share of the engine's tables (hash buckets, queue links), so that one slice is all the storage
 /// there is, and no table can be too small for the others.
@@ -71,7 +72,7 @@ pub struct Slot {
     pub(super) active: bool,
     pub(super) hashed_id: bool,
     pub(super) hashed_qp: bool,
-    /// Its peer has forgotten it. It stays in the tables until its timewait is over, for late messages only.
+    /// Its peer has lost it. It stays in the tables until its timewait is over, for late messages only.
     pub(super) stale: bool,
     pub(super) state: State,
     pub(super) next_id: u32,
@@ -247,8 +248,8 @@ impl Slot {
         private: [0; PRIVATE],
     };
 
-    /// Forgets the last connection but keeps the slot's shares of the tables. The private data stays: `private_len`
-    /// says that none of it counts.
+    /// Drops the last connection but keeps the slot's shares of the tables. The private data stays: `private_len` says
+    /// that none of it counts.
     pub(super) fn reset(&mut self) {
         self.zombie = false;
         self.active = false;
@@ -322,7 +323,7 @@ impl Default for Slot {
     }
 }
 
-/// Room for one listener.
+/// Storage for one listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerSlot {
     pub(super) head: u32,
@@ -361,7 +362,7 @@ impl Default for ListenerSlot {
     }
 }
 
-/// Room for one answer that belongs to no connection, between its MAD and the next `poll_transmit`.
+/// Storage for one answer that belongs to no connection, between its MAD and the next `poll_transmit`.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplySlot {
     pub(super) address: Address,

@@ -32,8 +32,8 @@ impl Engine<'_> {
         }
         self.in_use += 1;
         slot.used = true;
-        // The index in the low bits finds the slot again; the generation above it tells the slot's connections apart.
-        // 0 is not used: on the wire it stands for "not known".
+        // The index in the low bits finds the slot again; the generation above it distinguishes the slot's connections.
+        // 0 is not used: on the wire it means "not known".
         loop {
             slot.generation = slot.generation.wrapping_add(1);
             let generation = slot.generation.checked_shl(self.index_bits).unwrap_or(0);
@@ -189,7 +189,7 @@ impl Engine<'_> {
     }
 
     /// The connection is over, and its numbers rest for a while. The peer may use its own ones again at once, so that the
-    /// tables forget them.
+    /// tables drop them.
     pub(super) fn timewait(&mut self, index: usize, now: u64) {
         if !self.slots[index].stale {
             self.leave(index);
@@ -218,7 +218,7 @@ impl Engine<'_> {
         self.release_if_done(index);
     }
 
-    /// A listener's room for unanswered requests is given back as soon as one is answered, in whichever way.
+    /// A listener's backlog has a free place as soon as a request is answered, in any way.
     pub(super) fn settle_backlog(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let (listener, generation) = (slot.listener, slot.listener_generation);

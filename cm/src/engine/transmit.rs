@@ -348,7 +348,7 @@ impl Engine<'_> {
     }
 
     /// An MRA came: the answer may take `service_timeout` longer. The remaining repetitions keep that pace. Who asked for the
-    /// connection waits as long as it is told to, as under Linux; who was asked only up to a limit.
+    /// connection waits as long as the peer requests, as under Linux; the side that was asked only up to a limit.
     pub(super) fn extend(&mut self, index: usize, now: u64, service_timeout: u8) {
         let limit = self.config.max_response;
         let slot = &mut self.slots[index];

@@ -23,7 +23,7 @@ pub struct Address {
     pub remote_lid: u16,
     /// Partition.
     pub pkey: u16,
-    /// Whatever the mover of MADs wants back with each message: port, index in the GID table.
+    /// What the code that moves MADs needs back with each message: port, index in the GID table.
     pub link: u32,
     /// Flow label, 20 bits.
     pub flow_label: u32,
@@ -36,7 +36,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// What tells one sender from another: its LID, where there is one, since its messages need not have its GID.
+    /// What distinguishes senders: its LID, where there is one, since its messages need not have its GID.
     pub(super) fn peer(&self) -> [u8; 16] {
         match self.remote_lid {
             0 => self.remote_gid,
@@ -75,7 +75,7 @@ pub enum Transport {
     Xrc = 3,
 }
 
-/// Timers of one connection. All exponents stand for 4.096 us times 2 to them.
+/// Timers of one connection. All exponents mean 4.096 us times 2 to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timers {
     /// Exponent of the time in which the other end has to answer.
@@ -117,13 +117,13 @@ pub struct ConnectParams<'a> {
     pub path_mtu: u8,
     /// Static rate; 0 is the port's.
     pub rate: u8,
-    /// Exponent of the time that a packet can live in the fabric.
+    /// Exponent of the packet lifetime in the fabric.
     pub packet_life_time: u8,
     /// Exponent of the QPs' ACK timeout; `None` derives it from the packet life time and the adapters' ACK delays.
     pub ack_timeout: Option<u8>,
     /// RDMA READs and atomics that this end serves at once.
     pub responder_resources: u8,
-    /// RDMA READs and atomics that this end wants outstanding at once.
+    /// RDMA READs and atomics that this end may have outstanding at once.
     pub initiator_depth: u8,
     /// End-to-end flow control (informational).
     pub flow_control: bool,
@@ -195,7 +195,7 @@ pub struct Event<'a> {
 /// What happened. Private data is as long as the message's field: its true length is not on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind<'a> {
-    /// A peer wants to connect. To be answered with `reply` or `reject`.
+    /// A peer requests a connection. To be answered with `reply` or `reject`.
     ConnectRequest {
         /// Who was asked for.
         listener: ListenerId,
@@ -237,7 +237,7 @@ pub enum EventKind<'a> {
     },
     /// The QP number may be used again.
     TimewaitExit,
-    /// The other end wants to load this alternate path. To be answered with `answer_alternate`.
+    /// The peer requests to load this alternate path. To be answered with `answer_alternate`.
     AlternatePath {
         /// The path, as this end sees it.
         path: &'a AlternatePath,
@@ -284,7 +284,7 @@ pub struct QpParams {
     pub ack_timeout: u8,
     /// The other end's QP has a shared receive queue.
     pub peer_srq: bool,
-    /// The other end's wish for end-to-end flow control.
+    /// The peer's request for end-to-end flow control.
     pub flow_control: bool,
 }
 
@@ -309,7 +309,7 @@ pub enum Ignored {
     Malformed(MadError),
     /// Seen before, and already answered as far as it is to be answered.
     Duplicate(Attribute),
-    /// It names no connection of ours, or not in the state to hear it.
+    /// It names no connection of ours, or one in another state.
     Unexpected(Attribute),
     /// The ring of answers without a connection is full; the other end will repeat itself.
     NoReplySlot(Attribute),
@@ -321,7 +321,7 @@ impl fmt::Display for Ignored {
             Self::Malformed(error) => write!(f, "malformed MAD: {error}"),
             Self::Duplicate(attribute) => write!(f, "duplicate {attribute}"),
             Self::Unexpected(attribute) => write!(f, "{attribute} that no connection waits for"),
-            Self::NoReplySlot(attribute) => write!(f, "no room for an answer to {attribute}"),
+            Self::NoReplySlot(attribute) => write!(f, "no free slot for an answer to {attribute}"),
         }
     }
 }
@@ -341,7 +341,7 @@ pub struct Stats {
     pub duplicates: u64,
     /// Of those, malformed or unexpected.
     pub ignored: u64,
-    /// Half-open connections that had to make room for others.
+    /// Half-open connections that were replaced by others.
     pub evicted: u64,
 }
 

@@ -12,7 +12,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
         .min(1 << 62)
 }
 
-/// The time that an exponent stands for: 4.096 us times 2 to it, in nanoseconds.
+/// The time of an exponent: 4.096 us times 2 to it, in nanoseconds.
 pub(super) fn exponent(value: u8) -> u64 {
     4096 << value.min(31)
 }

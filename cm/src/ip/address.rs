@@ -72,7 +72,7 @@ impl Host<'_> {
     /// [`Event::AddressReady`] on.
     ///
     /// # Errors
-    /// If it is no address of a host, if it is there already, or if there is no room for it.
+    /// If it is no address of a host, if it is there already, or if the storage is full.
     pub fn add_address(
         &mut self,
         now: Duration,
@@ -186,7 +186,7 @@ impl Host<'_> {
         }
     }
 
-    /// Another host has, or wants, an address of ours.
+    /// Another host has, or probes for, an address of ours.
     pub(super) fn claimed(&mut self, now: Duration, address: IpAddr, vlan: Option<u16>, mac: Mac) {
         let Some(index) = self.address(address, vlan) else {
             return;

@@ -47,7 +47,7 @@ impl Host<'_> {
         }
         let wanted = IpAddr::V4(target);
         match operation {
-            // A probe for what we probe for: the other one was there in the same moment, and both give way.
+            // A probe for the address that we probe for: both hosts started at the same moment, and both give it up.
             ArpOperation::Request if sender.is_unspecified() => {
                 if self.is_tentative(wanted, vlan) {
                     self.claimed(now, wanted, vlan, mac);
@@ -112,7 +112,7 @@ impl Host<'_> {
         self.emit_arp(buffer, to.unwrap_or(BROADCAST), vlan, &arp)
     }
 
-    /// Asks whether anybody has an address, without saying that we want it.
+    /// Asks whether another host has an address, without announcing it as ours.
     pub(super) fn arp_probe(
         &self,
         buffer: &mut [u8],

@@ -125,7 +125,7 @@ pub(super) fn parse_ipv6(packet: &[u8]) -> Option<(Ipv6Repr, IpProtocol, &[u8])>
     if repr.next_header != IpProtocol::HopByHop {
         return Some((repr, repr.next_header, payload));
     }
-    // Queries for multicast listeners come behind a router alert, which tells hosts nothing.
+    // Queries for multicast listeners come behind a router alert, which means nothing to hosts.
     let (next, words) = (*payload.first()?, usize::from(*payload.get(1)?));
     Some((repr, next.into(), payload.get(8 * (words + 1)..)?))
 }

@@ -1,5 +1,5 @@
-//! Multicast groups: letting their frames in, and telling routers and switches about them (IGMPv2, RFC 2236; MLDv2,
-//! RFC 3810).
+//! Multicast groups: letting their frames in, and reporting them to routers and switches (IGMPv2, RFC 2236; MLDv2, RFC
+//! 3810).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -73,7 +73,7 @@ impl Host<'_> {
     /// Joins a multicast group. Joining twice takes leaving twice.
     ///
     /// # Errors
-    /// If it is no such group, or if there is no room for it.
+    /// If it is no such group, or if the storage is full.
     pub fn join_group(
         &mut self,
         now: Duration,
@@ -174,7 +174,7 @@ impl Host<'_> {
         })
     }
 
-    /// What is needed to be found under an address, and to hear the questions of multicast routers.
+    /// What is needed to be found under an address, and to receive the queries of multicast routers.
     pub(super) fn enter_groups_of(
         &mut self,
         now: Duration,

@@ -1,10 +1,10 @@
 //! The IP side of an Ethernet port, since no kernel is there to have one: it finds out the Ethernet addresses of others
-//! (ARP, IPv6 neighbour discovery), tells them ours, and answers echo requests.
+//! (ARP, IPv6 neighbour discovery), answers with ours, and answers echo requests.
 //!
 //! [`Host`] is sans-I/O, as the [engine](mod@crate::engine) is: [`receive`](Host::receive) takes a frame,
 //! [`poll_transmit`](Host::poll_transmit) gives one, [`next_deadline`](Host::next_deadline) says when there is something
 //! to do, and [`poll_event`](Host::poll_event) what has happened. Time goes in from outside. Nothing is allocated: how many
-//! addresses, neighbours, routes and groups there can be is what the [`Storage`] has room for.
+//! addresses, neighbours, routes and groups there can be depends on the [`Storage`].
 //!
 //! # What it does
 //!
@@ -73,11 +73,11 @@ pub const FRAME_MIN: usize = 128;
 /// Settings; the defaults are those of the RFCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Seed of whatever has to be random. Has to differ between hosts.
+    /// Seed of all random values. Has to differ between hosts.
     pub seed: u64,
     /// Probes before an IPv6 address is ours (DupAddrDetectTransmits); 0 takes it at once.
     pub ipv6_probes: u8,
-    /// Probes before an IPv4 address is ours; 0, as Linux has it, takes it at once. RFC 5227 wants 3.
+    /// Probes before an IPv4 address is ours; 0, as Linux has it, takes it at once. RFC 5227 requires 3.
     pub ipv4_probes: u8,
     /// Announcements of an address that has become ours.
     pub announcements: u8,
@@ -183,7 +183,7 @@ pub enum HostError {
     Unknown(IpAddr),
     /// A gateway has to be on the link of one of the host's addresses.
     GatewayOutOfReach(IpAddr),
-    /// The storage has no room for another one.
+    /// The storage is full.
     Full {
         /// Of what.
         what: &'static str,
@@ -205,7 +205,7 @@ impl fmt::Display for HostError {
             Self::GatewayOutOfReach(address) => {
                 write!(f, "the gateway {address} is on no link of this host")
             }
-            Self::Full { what, max } => write!(f, "no room for more than {max} {what}"),
+            Self::Full { what, max } => write!(f, "no storage for more than {max} {what}"),
         }
     }
 }
@@ -278,7 +278,7 @@ pub struct Stats {
     pub ignored: u64,
     /// Frames that were sent.
     pub sent: u64,
-    /// Neighbours that had to make room for others.
+    /// Neighbours that were replaced by others.
     pub evicted: u64,
 }
 
@@ -334,8 +334,8 @@ impl<'s> Host<'s> {
         &self.stats
     }
 
-    /// Takes a frame. If it wants an answer at once, that is written to `reply`, and its length returned; an answer that
-    /// is longer than `reply` is not given.
+    /// Takes a frame. If it requires an answer at once, that is written to `reply`, and its length returned; an answer
+    /// that is longer than `reply` is not given.
     pub fn receive(&mut self, now: Duration, frame: &[u8], reply: &mut [u8]) -> Option<usize> {
         self.stats.received += 1;
         let answer = self.take(now, frame, reply);

@@ -186,7 +186,7 @@ impl Host<'_> {
         self.emit_ndisc(buffer, mac, vlan, (source, destination), &message)
     }
 
-    /// Asks whether anybody has an address, without saying that we want it.
+    /// Asks whether another host has an address, without announcing it as ours.
     pub(super) fn nd_probe(
         &self,
         buffer: &mut [u8],

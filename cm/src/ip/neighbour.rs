@@ -10,7 +10,7 @@ use super::{Event, Host, Mac, is_unicast};
 const NIL: u32 = u32::MAX;
 /// What packets of ours may cross before they are dropped.
 const HOP_LIMIT: u8 = 64;
-/// How long a stranger keeps its slot, if there are others that want it: a host that is there answers within a millisecond.
+/// How long an unknown host keeps its slot, if others need it: a host that is there answers within a millisecond.
 const TURN: Duration = Duration::from_millis(50);
 
 /// How a datagram to an address leaves the port.
@@ -58,7 +58,7 @@ pub struct NeighbourSlot {
     due: Option<Duration>,
     /// Questions asked.
     asked: u8,
-    /// Asked for because of a message that it may never have sent; no longer so once it was heard of.
+    /// Resolved because of a message that it may never have sent; no longer so once a message of the host itself came.
     stranger: bool,
     used: Duration,
     report: Option<Report>,
@@ -77,7 +77,7 @@ enum State {
     Failed,
     /// Has answered lately.
     Reachable,
-    /// Has been heard of.
+    /// Its address is known from a message of its own.
     Stale,
     /// Is used without having answered lately.
     Delay,
@@ -91,10 +91,10 @@ enum Report {
     Lost,
 }
 
-/// How a neighbour was heard of.
+/// The message that a neighbour's address came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NeighbourMessage {
-    /// It asked us for something: a stranger is worth remembering, as there will be an answer to it.
+    /// A query to us: an unknown host is kept as well, as it will get an answer.
     Question,
     /// It said where it is, because we had asked or not.
     Answer {
@@ -217,7 +217,7 @@ impl Host<'_> {
             .is_some_and(|way| is_unicast(way.hop) && !self.is_broadcast_of_link(way.hop))
     }
 
-    /// Forgets where a neighbour is, so that it is asked for when it is needed next.
+    /// Drops a neighbour's address, so that it is resolved again when it is needed next.
     pub fn forget(&mut self, address: IpAddr, vlan: Option<u16>) {
         if let Some(index) = self.find_neighbour(address, vlan) {
             self.free_neighbour(index);
@@ -233,7 +233,7 @@ impl Host<'_> {
         known.map(|slot| (slot.ip, slot.vlan, slot.mac))
     }
 
-    /// A neighbour was heard of.
+    /// A neighbour's message arrived.
     pub(super) fn heard(
         &mut self,
         now: Duration,
@@ -407,8 +407,8 @@ impl Host<'_> {
         Some(index)
     }
 
-    /// The slot of a host that sent something unasked. A new one is free; or that of a stranger whose turn is over; or, while
-    /// there are few strangers, that of the neighbour that was not needed for longest.
+    /// The slot of a host that sent an unsolicited message: a free one; or that of an unknown host whose time is over;
+    /// or, while there are few unknown hosts, that of the neighbour that was not needed for longest.
     fn stranger_slot(&mut self, now: Duration, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
         if let Some(index) = self.find_neighbour(ip, vlan) {
             return Some(index);
@@ -453,8 +453,8 @@ impl Host<'_> {
         Some(index)
     }
 
-    /// Makes room: strangers go first, then hosts that were only heard of, then those that are needed, in the order of their
-    /// last use. A host that is being asked for stays, or a flood would keep every host from being found.
+    /// Frees a slot: unknown hosts go first, then hosts that are not needed, then those that are needed, in the order
+    /// of their last use. A host that is being asked for stays, or a flood would keep every host from being found.
     fn evict(&mut self) -> Option<usize> {
         let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
         let candidates = self.neighbours.iter().enumerate().filter(|(_, slot)| {

@@ -45,7 +45,7 @@ impl Host<'_> {
     /// Adds a route.
     ///
     /// # Errors
-    /// If a prefix cannot be that long, if the gateway is on no link of this host, or if there is no room.
+    /// If a prefix cannot be that long, if the gateway is on no link of this host, or if the storage is full.
     pub fn add_route(&mut self, route: Route) -> Result<(), HostError> {
         let longest = if route.destination.is_ipv4() { 32 } else { 128 };
         if route.prefix > longest || route.destination.is_ipv4() != route.gateway.is_ipv4() {
@@ -124,8 +124,8 @@ impl Host<'_> {
         }
     }
 
-    /// Whether an IPv4 address stands for all hosts of a link that we are on (RFC 1122 section 3.2.1.3): its host part is all
-    /// ones, or all zeros as it was once.
+    /// Whether an IPv4 address means all hosts of a link that we are on (RFC 1122 section 3.2.1.3): its host part is
+    /// all ones, or all zeros as it was once.
     pub(super) fn is_broadcast_of_link(&self, address: IpAddr) -> bool {
         let IpAddr::V4(ip) = address else {
             return false;
@@ -156,7 +156,7 @@ impl Host<'_> {
     }
 }
 
-/// Every IPv6 host can be reached at its link-local address from whatever address.
+/// Every IPv6 host can be reached at its link-local address from any address.
 const fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => false,

@@ -10,7 +10,7 @@ message! {
         local_comm_id: u32 = 0, 0, 32;
         /// Vendor of the enhanced connection establishment, 0 for none.
         vendor_id: u32 = 5, 0, 24;
-        /// What the sender wants to be connected to.
+        /// The service that the sender requests a connection to.
         service_id: u64 = 8, 0, 64;
         /// The sender's node GUID.
         local_ca_guid: u64 = 16, 0, 64;

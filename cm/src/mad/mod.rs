@@ -417,7 +417,7 @@ impl<'a> Mad<'a> {
 }
 
 /// The sender's name for the connection in a REQ of another class version, which has it in the same place. Nothing else of
-/// such a REQ can be understood, but its sender can be told so.
+/// such a REQ can be understood, but its sender can be answered.
 pub(crate) fn foreign_req(bytes: &[u8]) -> Option<(u32, u64)> {
     let mad = bytes.first_chunk::<MAD_LEN>()?;
     let is_req = mad[0] == BASE_VERSION

@@ -9,7 +9,7 @@ use super::RejectReason;
 pub enum RejectInfo<'a> {
     /// Nothing.
     None,
-    /// With 4, timeout: the node whose request this was, since its receiver may not know it by another name.
+    /// With 4, timeout: the node whose request this was, since its receiver may have no other identifier of it.
     CaGuid(u64),
     /// With 12, 18 and 25: a GID that would do.
     Gid([u8; 16]),

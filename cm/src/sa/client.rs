@@ -24,7 +24,7 @@ enum QuestionState {
     Answered(Result<Answer, SaError>),
 }
 
-/// Room for one question. Hand a slice of them to [`Client::new`].
+/// Storage for one query. Hand a slice of them to [`Client::new`].
 #[derive(Debug, Clone, Copy)]
 pub struct QuestionSlot {
     state: QuestionState,
@@ -33,7 +33,7 @@ pub struct QuestionSlot {
     next: Duration,
     interval: Duration,
     deadline: Duration,
-    /// The last that was heard is that there is too much to do.
+    /// The last answer was that subnet administration is busy.
     busy: bool,
 }
 
@@ -291,7 +291,7 @@ fn check_path(path: &PathRecord, wanted: &PathRecord, components: u64) -> Result
     check_path_fields(path)
 }
 
-/// Whether anybody could go this way.
+/// Whether the path is valid.
 pub(crate) fn check_path_fields(path: &PathRecord) -> Result<(), SaError> {
     sensible("dlid", PORT_LIDS.contains(&path.dlid), path.dlid)?;
     sensible("slid", PORT_LIDS.contains(&path.slid), path.slid)?;
@@ -311,7 +311,7 @@ fn check_member(
 ) -> Result<(), SaError> {
     same_gid("mgid", true, &wanted.mgid, &member.mgid)?;
     if method == SaMethod::Delete {
-        // Whatever else it says, it is over.
+        // Any other answer ends the query.
         return Ok(());
     }
     same_gid(

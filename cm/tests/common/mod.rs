@@ -65,7 +65,7 @@ pub fn gid(node: usize) -> [u8; 16] {
     ]
 }
 
-/// The path from `node` to the other one.
+/// The path from `node` to its peer.
 pub fn path(node: usize) -> Address {
     Address {
         local_gid: gid(node),
@@ -120,14 +120,14 @@ pub enum Seen {
 }
 
 /// What the pipe does with a message.
-pub enum Fate {
+pub enum Delivery {
     Deliver,
     Drop,
     Twice,
     Late(Duration),
 }
 
-pub type Judge = Box<dyn FnMut(usize, Attribute) -> Fate>;
+pub type Judge = Box<dyn FnMut(usize, Attribute) -> Delivery>;
 
 /// Two engines, 0 and 1, and everything between them. The applications accept, confirm and note what they see.
 pub struct World {
@@ -137,10 +137,10 @@ pub struct World {
     pub wire: BTreeMap<(Duration, u64), (usize, [u8; MAD_LEN])>,
     pub log: Vec<(Duration, usize, Attribute, bool)>,
     /// What arrived, and at whom.
-    pub heard: Vec<(usize, [u8; MAD_LEN])>,
+    pub received: Vec<(usize, [u8; MAD_LEN])>,
     pub judge: Judge,
     pub delay: Duration,
-    /// How long the passive application thinks before it accepts; `None` never accepts by itself.
+    /// How long the passive application takes to accept; `None` never accepts by itself.
     pub accept_after: Option<Duration>,
     pub accepts: BTreeMap<(Duration, u32), (usize, ConnectionId)>,
     pub confirm: bool,
@@ -163,8 +163,8 @@ impl World {
             seen: [Vec::new(), Vec::new()],
             wire: BTreeMap::new(),
             log: Vec::new(),
-            heard: Vec::new(),
-            judge: Box::new(|_, _| Fate::Deliver),
+            received: Vec::new(),
+            judge: Box::new(|_, _| Delivery::Deliver),
             delay: MS,
             accept_after: Some(Duration::ZERO),
             accepts: BTreeMap::new(),
@@ -200,9 +200,9 @@ impl World {
                 && key.0 <= self.now
             {
                 self.wire.remove(&key);
-                // Enough for one life; the big tests have no use for it.
-                if self.heard.len() < 64 {
-                    self.heard.push((to, mad));
+                // Enough for one connection; the big tests do not use it.
+                if self.received.len() < 64 {
+                    self.received.push((to, mad));
                 }
                 let _ = self.nodes[to].handle_mad(self.now, &path(to), &mad);
                 quiet = false;
@@ -217,13 +217,13 @@ impl World {
                         .push((self.now, node, transmit.attribute, transmit.repeated));
                     let at = self.now + self.delay;
                     match (self.judge)(node, transmit.attribute) {
-                        Fate::Deliver => self.put(at, 1 - node, mad),
-                        Fate::Drop => {}
-                        Fate::Twice => {
+                        Delivery::Deliver => self.put(at, 1 - node, mad),
+                        Delivery::Drop => {}
+                        Delivery::Twice => {
                             self.put(at, 1 - node, mad);
                             self.put(at + self.delay, 1 - node, mad);
                         }
-                        Fate::Late(by) => self.put(at + by, 1 - node, mad),
+                        Delivery::Late(by) => self.put(at + by, 1 - node, mad),
                     }
                     mad = [0xa5; MAD_LEN];
                 }
@@ -322,7 +322,7 @@ impl World {
             .map(|(_, id, _)| *id)
     }
 
-    /// Releases everything that either application knows, and checks that no slot stays behind.
+    /// Releases everything that either application has, and checks that no slot stays behind.
     pub fn release_all(&mut self, own: &[ConnectionId]) {
         for id in own {
             let _ = self.nodes[0].release(self.now, *id);

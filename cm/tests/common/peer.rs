@@ -56,7 +56,11 @@ pub fn req(comm_id: u32, qpn: u32) -> Req<'static> {
 }
 
 impl Bench {
-    pub fn hear_at(&mut self, now: Duration, message: Message<'_>) -> Result<Attribute, Ignored> {
+    pub fn deliver_at(
+        &mut self,
+        now: Duration,
+        message: Message<'_>,
+    ) -> Result<Attribute, Ignored> {
         let mut mad = [0xa5; MAD_LEN];
         message
             .emit(&Header::send(message.attribute(), 0x7_0000_0042), &mut mad)
@@ -64,8 +68,8 @@ impl Bench {
         self.engine.handle_mad(now, &path(1), &mad)
     }
 
-    pub fn hear(&mut self, message: Message<'_>) -> Result<Attribute, Ignored> {
-        self.hear_at(NOW, message)
+    pub fn deliver(&mut self, message: Message<'_>) -> Result<Attribute, Ignored> {
+        self.deliver_at(NOW, message)
     }
 
     pub fn say_at(&mut self, now: Duration) -> Option<(Transmit, Header, Message<'_>)> {
@@ -86,7 +90,7 @@ impl Bench {
     }
 
     pub fn request(&mut self, comm_id: u32, qpn: u32) -> ConnectionId {
-        self.hear(Message::Req(req(comm_id, qpn))).unwrap();
+        self.deliver(Message::Req(req(comm_id, qpn))).unwrap();
         let event = self.engine.poll_event().unwrap();
         assert!(
             matches!(
@@ -126,7 +130,7 @@ impl Bench {
 
     pub fn established(&mut self, comm_id: u32, qpn: u32) -> ConnectionId {
         let id = self.replied(comm_id, qpn);
-        self.hear(Message::Rtu(Rtu {
+        self.deliver(Message::Rtu(Rtu {
             local_comm_id: comm_id,
             remote_comm_id: id.comm_id(),
             ..Rtu::ZERO

@@ -64,7 +64,7 @@ fn neighbours_are_asked_for_and_answer() {
         assert_eq!(cable.resolve(0, own, peer), Resolution::Pending);
         assert_eq!(cable.resolve(0, own, peer), at(B));
         assert_eq!(cable.seen.len(), frames + 2, "a question and an answer");
-        // Who was asked knows who asked.
+        // The host that got the query has the sender's address.
         assert_eq!(cable.resolve(1, peer, own), at(A));
         assert_eq!(cable.seen.len(), frames + 2);
     }
@@ -153,7 +153,7 @@ fn a_neighbour_that_goes_away_is_reported() {
     assert_eq!(cable.events(0), []);
     cable.cut = true;
     cable.pass(60 * SECOND);
-    assert_eq!(cable.events(0), [], "nobody needs it");
+    assert_eq!(cable.events(0), [], "it is not needed");
     assert_eq!(cable.resolve(0, "192.0.2.1", "192.0.2.2"), at(B));
     cable.pass(8 * SECOND + Duration::from_millis(1));
     let lost = Event::NeighbourLost {
@@ -194,7 +194,7 @@ fn a_neighbour_that_moves_is_reported() {
 }
 
 #[test]
-fn nobody_is_believed_who_was_not_asked() {
+fn unsolicited_answers_are_not_believed() {
     let mut memories = [Memory::new(), Memory::new()];
     let mut cable = Cable::new(&mut memories, &[A, B], at_once());
     cable.add(0, "192.0.2.1", 24, None);
@@ -210,7 +210,7 @@ fn nobody_is_believed_who_was_not_asked() {
         cable.host(0).neighbours().collect::<Vec<_>>(),
         [(ip("192.0.2.2"), None, B)]
     );
-    // Multicast addresses are nobody's.
+    // Multicast addresses belong to no host.
     question[22] = 3;
     question[31] = 77;
     assert_eq!(cable.give(0, &question), None);
@@ -232,7 +232,7 @@ fn addresses_are_probed_for_before_they_are_used() {
         cable.pass(10 * SECOND);
         assert_eq!(cable.events(0), [ready(own)]);
 
-        // The second to want it learns that it is taken, and from whom.
+        // The second host to probe gets the error, with the owner's address.
         cable.add(1, own, prefix, None);
         cable.pass(10 * SECOND);
         let taken = Event::AddressDuplicate {
@@ -261,7 +261,7 @@ fn of_two_that_probe_at_once_none_wins() {
         cable.add(1, own, 24, None);
         cable.pass(20 * SECOND);
         let both = [cable.events(0), cable.events(1)].concat();
-        // At most one has it; the other one knows.
+        // At most one has it; the other got the error.
         let lost = |event: &&Event| matches!(event, Event::AddressDuplicate { .. });
         assert!(both.iter().filter(lost).count() >= 1, "{both:?}");
         assert!(both.iter().filter(|event| **event == ready(own)).count() <= 1);
@@ -396,7 +396,7 @@ fn packets_for_elsewhere_go_over_the_gateway() {
 }
 
 #[test]
-fn a_flood_of_strangers_keeps_nobody_from_being_found() {
+fn a_flood_of_unknown_hosts_blocks_no_resolution() {
     let mut memories = [Memory::new(), Memory::new()];
     let mut cable = Cable::new(&mut memories, &[A, B], at_once());
     cable.add(0, "10.0.0.1", 8, None);
@@ -408,8 +408,8 @@ fn a_flood_of_strangers_keeps_nobody_from_being_found() {
         cable.resolve(0, "10.0.0.1", "10.0.0.2"),
         Resolution::Pending
     );
-    for stranger in 0..1000u16 {
-        question[30..32].copy_from_slice(&stranger.to_be_bytes());
+    for sender in 0..1000u16 {
+        question[30..32].copy_from_slice(&sender.to_be_bytes());
         assert!(cable.give(0, &question).is_some(), "all are answered");
     }
     assert!(cable.host(0).stats().evicted > 900);
@@ -417,12 +417,12 @@ fn a_flood_of_strangers_keeps_nobody_from_being_found() {
     cable.pass(2 * SECOND);
     assert_eq!(cable.resolve(0, "10.0.0.1", "10.0.0.2"), at(B));
     // And who is needed stays.
-    for stranger in 0..1000u16 {
-        question[30..32].copy_from_slice(&stranger.to_be_bytes());
+    for sender in 0..1000u16 {
+        question[30..32].copy_from_slice(&sender.to_be_bytes());
         cable.give(0, &question);
     }
     assert_eq!(cable.resolve(0, "10.0.0.1", "10.0.0.2"), at(B));
-    // More than there is room for are asked for: the last ones are told so.
+    // More are resolved than there are slots: the last ones get the error.
     cable.cut = true;
     for last in 10..30 {
         let destination = IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
@@ -579,7 +579,7 @@ fn what_is_full_says_so_and_leaves_nothing_behind() {
         let refused = host.add_address(SECOND, ip(odd), 8, None);
         assert_eq!(refused, Err(HostError::NotAnAddress(ip(odd), 8)));
     }
-    // Without room for anybody, nobody is found, and nothing breaks.
+    // Without slots no host is found, and nothing breaks.
     let mut memory = Resources::<1, 0, 0, 1>::new();
     let mut host = Host::new(A, at_once(), memory.storage());
     host.add_address(SECOND, ip("192.0.2.1"), 24, None).unwrap();
@@ -593,7 +593,7 @@ fn link_local_addresses_are_made_as_linux_makes_default_gids() {
     assert_eq!(link_local(A), expected);
 }
 
-/// Damaged frames, many of them: whatever they say, no panic, and what the host needs to find stays findable.
+/// Damaged frames, many of them: with any content, no panic, and what the host needs to find stays findable.
 #[test]
 fn nothing_that_arrives_breaks_a_host() {
     let seed = std::env::var("BAREVERBS_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());

@@ -59,7 +59,7 @@ impl Engine<'_> {
     }
 
     /// Asks the other end to take a new alternate path: sends LAP. What follows is
-    /// [`AlternateResponse`](EventKind::AlternateResponse); the connection lives on, whatever comes of it.
+    /// [`AlternateResponse`](EventKind::AlternateResponse); the connection goes on with any answer.
     pub fn load_alternate(
         &mut self,
         now: Duration,
@@ -81,7 +81,7 @@ impl Engine<'_> {
                 state: alternate.state,
             });
         }
-        // Each LAP is a transaction of its own.
+        // Each LAP is a separate transaction.
         alternate.laps_sent = alternate.laps_sent.wrapping_add(1);
         alternate.transaction_id = base ^ u64::from(alternate.laps_sent) << 56;
         alternate.state = LapState::Sent;
@@ -95,7 +95,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Answers the other end's wish for an alternate path: sends APR. With [`AprStatus::SUCCESS`] the QP has the path by
+    /// Answers the peer's request for an alternate path: sends APR. With [`AprStatus::SUCCESS`] the QP has the path by
     /// now; with another status `info` says what would have been acceptable.
     pub fn answer_alternate(
         &mut self,
@@ -205,7 +205,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The path that came with a REQ. Without room for it the connection comes about without it.
+    /// The path that came with a REQ. Without a free slot the connection is established without it.
     #[cold]
     pub(super) fn note_alternate(&mut self, index: usize, mad: &Mad<'_>) {
         // Read again here: were the REQ handed over, all of it would have to be read for every connection.
@@ -268,7 +268,7 @@ impl Engine<'_> {
             return self.reply_to(from, mad, refuse(AprStatus::INVALID_QPN));
         }
         if slot.pending_events & ev::ALTERNATE != 0 && self.lap_state_of(index) == LapState::Idle {
-            // The answer to this end's last one was not fetched yet; the next repetition will find room.
+            // The answer to this end's last one was not fetched yet; the next repetition will find it free.
             return Err(Ignored::Unexpected(Attribute::Lap));
         }
         let (active, auto_mra) = (slot.active, slot.auto_mra);

@@ -5,7 +5,7 @@ use super::super::wheel::NIL;
 use crate::engine::state::LapState;
 use crate::mad::{Apr, Lap, Req};
 
-/// The most private data of either message; an APR's additional information and private data share the room.
+/// The most private data of either message; an APR's additional information and private data share the space.
 const PRIVATE: usize = 72 + Apr::PRIVATE_DATA_MAX;
 
 /// A second path of a connection, as this end sees it.
@@ -123,7 +123,8 @@ pub enum Failover {
     Rejected = 2,
 }
 
-/// A LAP that was answered. The path belongs to its name, since some managers do not give each LAP a transaction of its own.
+/// A LAP that was answered. The path belongs to its name, since some managers do not give each LAP a separate
+/// transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnsweredLap {
     pub(super) transaction_id: u64,
@@ -140,8 +141,8 @@ impl AnsweredLap {
     };
 }
 
-/// Room for what one connection has to do with alternate paths. Hand a slice of them to
-/// [`Engine::new`](super::Engine::new): as many as there are connections with an alternate path at a time.
+/// Storage for the alternate paths of one connection. Hand a slice of them to [`Engine::new`](super::Engine::new): as
+/// many as there are connections with an alternate path at a time.
 #[derive(Debug, Clone)]
 pub struct AlternateSlot {
     pub(super) next_free: u32,

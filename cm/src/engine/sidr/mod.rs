@@ -330,8 +330,8 @@ impl Engine<'_> {
                     }
                 }
                 SidrState::Asked => {
-                    // The peer that asked has given up. The application may still answer: it will hear that there is no such
-                    // request any more.
+                    // The peer that asked has given up. The application may still answer: it will get that there is no
+                    // such request any more.
                     self.sidr_settle_backlog(index);
                     self.sidr.release(index, self.hash_seed);
                 }

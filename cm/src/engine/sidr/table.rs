@@ -6,7 +6,7 @@ use super::super::wheel::{NIL, Wheel, timed};
 use super::types::SidrId;
 use crate::mad::{Ece, SidrReq};
 
-/// The most private data of either message; a SIDR_REP's additional information and private data share the room.
+/// The most private data of either message; a SIDR_REP's additional information and private data share the space.
 pub(super) const PRIVATE: usize = SidrReq::PRIVATE_DATA_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum SidrState {
     Free,
     /// This end asks.
     Asking,
-    /// This end was answered, or given up; the application does not know yet.
+    /// This end was answered, or given up; the application has not fetched that yet.
     Told,
     /// The other end asks.
     Asked,
@@ -23,7 +23,7 @@ pub(super) enum SidrState {
     Answered,
 }
 
-/// Room for one request for a datagram service. Hand a slice of them to [`Engine::new`](crate::engine::Engine::new).
+/// Storage for one request for a datagram service. Hand a slice of them to [`Engine::new`](crate::engine::Engine::new).
 #[derive(Debug, Clone)]
 pub struct SidrSlot {
     // Shares of the tables; these belong to the slot's index.
@@ -256,7 +256,8 @@ impl<'s> Table<'s> {
         self.free.remove(self.slots, index);
         self.in_use += 1;
         let slot = &mut self.slots[index as usize];
-        // As with connections: the index finds the slot again, the generation tells its requests apart, and 0 is no name.
+        // As with connections: the index finds the slot again, the generation distinguishes its requests, and 0 is no
+        // name.
         loop {
             slot.generation = slot.generation.wrapping_add(1);
             let generation = slot.generation.checked_shl(self.index_bits).unwrap_or(0);
@@ -276,7 +277,7 @@ impl<'s> Table<'s> {
         Some(index as usize)
     }
 
-    /// Gives a slot back, whatever it was.
+    /// Frees a slot of any state.
     pub(super) fn release(&mut self, index: usize, seed: u64) {
         self.wheel.disarm(self.slots, index as u32);
         match self.slots[index].state {

@@ -6,7 +6,7 @@ use super::record;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum JoinState {
-    /// Sends and receives, and the group lives as long as it has such members.
+    /// Sends and receives, and the group exists as long as it has such members.
     FullMember = 1,
     /// Sends only, and keeps the group alive all the same.
     SendOnlyFullMember = 8,
@@ -34,7 +34,7 @@ record! {
         rate: u8 = 42, 2, 6;
         /// How to compare the life time.
         packet_life_time_selector: u8 = 43, 0, 2;
-        /// Exponent of the time (4.096 us times 2 to it) that a packet lives.
+        /// Exponent of the packet lifetime (4.096 us times 2 to it).
         packet_life_time: u8 = 43, 2, 6;
         /// Service level.
         sl: u8 = 44, 0, 4;
@@ -44,7 +44,7 @@ record! {
         hop_limit: u8 = 47, 0, 8;
         /// Scope of the group's GID.
         scope: u8 = 48, 0, 4;
-        /// How the port is, or wants to be, in the group: bits of [`JoinState`].
+        /// How the port is, or requests to be, in the group: bits of [`JoinState`].
         join_state: u8 = 48, 4, 4;
         /// 1 if another party may do this for the port.
         proxy_join: u8 = 49, 0, 1;

@@ -40,7 +40,7 @@ record! {
         rate: u8 = 55, 2, 6;
         /// How to compare the life time.
         packet_life_time_selector: u8 = 56, 0, 2;
-        /// Exponent of the time (4.096 us times 2 to it) that a packet lives.
+        /// Exponent of the packet lifetime (4.096 us times 2 to it).
         packet_life_time: u8 = 56, 2, 6;
         /// Which of several paths to prefer; 0 is the best.
         preference: u8 = 57, 0, 8;
