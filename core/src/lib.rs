@@ -10,7 +10,7 @@
 //! use bareverbs_core::{Config, Device, Platform, Resources};
 //!
 //! fn run<P: Platform>(platform: P) -> Result<(), Box<dyn std::error::Error>> {
-//!     // Room for 16 QPs, 16 CQs, 4 SRQs, and 128 MiB that the firmware may ask for.
+//!     // Storage for 16 QPs, 16 CQs, 4 SRQs, and 128 MiB that the firmware may ask for.
 //!     let mut resources = Resources::<16, 16, 4, 64>::new();
 //!     let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
 //!     println!("{:?}", device.query_port()?);
@@ -74,7 +74,7 @@
 //!   order, or has said that it is disabled. If neither happens they stay allocated; [`CloseError`] says how much, and only
 //!   the platform's reset of the function ends it.
 //!
-//! # When things go wrong
+//! # Errors
 //!
 //! Every failure is a value that says what was tried and what came back: [`CommandError`] (status and syndrome of the
 //! firmware, a timeout, a refusal of the command interface, an answer that makes no sense), [`OpenError`] with the step of
@@ -87,7 +87,7 @@
 //! | Area | What there is | What there is not |
 //! |---|---|---|
 //! | bring-up | PF and VF of ConnectX-4 and later, Ethernet (RoCE v1, v2) and InfiniBand ports, ISSI 0 and 1, both page phases, capability negotiation, mailbox signatures | SR-IOV administration, sub-functions, multi-port RoCE |
-//! | commands | 1 to 31 in flight, MANAGE_PAGES on a slot of its own, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
+//! | commands | 1 to 31 in flight, MANAGE_PAGES on a separate slot, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
 //! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down | counters, congestion control |
 //! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH: see the modules | DC, memory windows, on-demand paging, raw packet QPs |

@@ -41,7 +41,7 @@ pub struct Mapping {
     pub page_shift: u8,
     /// Number of pages that the region touches.
     pub pages: usize,
-    /// For the platform: whatever it needs to answer [`Platform::page_iova`] and to undo the mapping.
+    /// For the platform: what it needs to answer [`Platform::page_iova`] and to undo the mapping.
     pub token: u64,
 }
 
@@ -226,8 +226,9 @@ pub unsafe trait Platform {
     /// where the device gets to run.
     fn relax(&self);
 
-    /// The function's PCI device ID. By it the driver knows a virtual function, which must leave alone what belongs to the
-    /// card ([`FunctionKind::of`](crate::FunctionKind::of)); without it, it takes the function for a physical one.
+    /// The function's PCI device ID. By it the driver recognizes a virtual function, which must leave alone what
+    /// belongs to the card ([`FunctionKind::of`](crate::FunctionKind::of)); without it, it takes the function for a
+    /// physical one.
     fn device_id(&self) -> Option<u16> {
         None
     }

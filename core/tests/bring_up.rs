@@ -49,7 +49,7 @@ const ETHERNET: [Opcode; 17] = [
     Opcode::InitHca,
     Opcode::AllocUar,
     Opcode::CreateEq,
-    // The firmware may want pages for this, and asks for them by an event.
+    // The firmware may require pages for this, and requests them by an event.
     Opcode::ModifyNicVportContext,
 ];
 
@@ -263,7 +263,7 @@ fn any_command_may_get_lost_and_everything_is_given_back() {
             matches!(command.failure, CommandFailure::Timeout { .. }),
             "{error}"
         );
-        // The firmware may still carry out the command that got lost, so the function is told to disable itself.
+        // The firmware may still carry out the command that got lost, so the function is ordered to disable itself.
         fake.assert_clean();
     }
 }
@@ -395,7 +395,7 @@ fn memory_may_run_out_at_any_allocation() {
 }
 
 #[test]
-fn a_firmware_that_wants_more_than_the_storage_holds_is_told_so() {
+fn a_firmware_that_requires_more_than_the_storage_holds_gets_a_refusal() {
     let fake = Fake::with(|inner| inner.boot_pages = 8 * 512 + 1);
     let error = open_error(&fake);
     assert_eq!(error.step, OpenStep::BootPages);
@@ -413,7 +413,7 @@ fn a_firmware_that_wants_more_than_the_storage_holds_is_told_so() {
     assert_eq!(
         last.expect("answered").op_mod,
         0,
-        "the firmware is told that there are no pages"
+        "the firmware gets the refusal of its page request"
     );
     fake.assert_clean();
     // A nonsensical number is not even tried.
@@ -557,7 +557,7 @@ fn storage_can_be_used_again() {
 }
 
 #[test]
-fn the_driver_version_is_told_to_who_wants_it() {
+fn the_driver_version_is_sent_to_firmware_that_has_the_command() {
     let fake = Fake::with(|inner| {
         inner.hca.set_driver_version(true);
     });
@@ -569,7 +569,7 @@ fn the_driver_version_is_told_to_who_wants_it() {
         .history
         .iter()
         .find(|posted| posted.is(Opcode::SetDriverVersion))
-        .expect("told");
+        .expect("sent");
     assert!(posted.input[16..].starts_with(Config::DEFAULT.driver_version.as_bytes()));
     assert_eq!(posted.input[0x4f], 0);
     drop(inner);
@@ -578,7 +578,7 @@ fn the_driver_version_is_told_to_who_wants_it() {
 }
 
 #[test]
-fn more_queue_pairs_are_asked_for_when_the_storage_has_room() {
+fn more_queue_pairs_are_requested_when_the_storage_is_larger() {
     for (current, max, expected, commands) in [
         (1, 18, 2, 18),
         (1, 1, 1, 18),

@@ -58,7 +58,7 @@ fn several_commands_are_in_flight_and_answers_come_in_any_order() {
         .iter()
         .map(|posted| posted.slot)
         .collect();
-    assert_eq!(slots.len(), 5, "each command has a slot of its own");
+    assert_eq!(slots.len(), 5, "each command has its own slot");
     let mut order = Vec::new();
     while order.len() < 5 {
         for (id, command) in &mut pending {
@@ -314,7 +314,7 @@ fn pages_are_supplied_while_a_command_waits_for_them() {
 }
 
 #[test]
-fn refusals_are_told_with_their_reason() {
+fn refusals_are_reported_with_their_reason() {
     let fake = Fake::new();
     let mut memory = Memory::new();
     let device = open(&fake, &mut memory, Config::DEFAULT);
@@ -482,7 +482,7 @@ fn signatures_are_verified_where_they_were_negotiated() {
 }
 
 #[test]
-fn a_command_that_nobody_polls_gives_its_slot_back_in_the_end() {
+fn a_command_that_is_not_polled_frees_its_slot_in_the_end() {
     let fake = Fake::new();
     let mut memory = Memory::new();
     let device = open(&fake, &mut memory, quick());
@@ -520,7 +520,7 @@ fn an_implausible_queue_is_refused() {
 }
 
 #[test]
-fn page_commands_have_mailboxes_when_nobody_else_has() {
+fn page_commands_have_reserved_mailboxes() {
     let fake = Fake::new();
     let mut memory = Memory::new();
     let device = open(&fake, &mut memory, quick());

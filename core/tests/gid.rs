@@ -1,4 +1,4 @@
-//! The GID table: what reaches the firmware, and what the driver remembers.
+//! The GID table: what reaches the firmware, and the driver's copy.
 
 mod support;
 

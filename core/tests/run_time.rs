@@ -118,7 +118,7 @@ fn a_request_that_cannot_be_met_is_answered() {
     let posted = fake.lock().history.pop().expect("answered");
     assert!(
         posted.is(Opcode::ManagePages) && posted.op_mod == 0,
-        "the firmware is told: cannot give"
+        "the firmware gets: cannot give"
     );
     assert_eq!(device.page_faults(), (1, 0));
     // And again when the storage is full: 3 chunks of 512 pages.
@@ -340,7 +340,7 @@ fn events_become_what_libibverbs_reports() {
         assert_eq!(device.next_async_event(), Some(expected));
         assert_eq!(device.next_async_event(), None);
     }
-    // Nonsense is counted, and hurts nobody.
+    // Invalid events are counted, and have no other effect.
     let (_, before) = device.lost_and_unknown_events();
     fake.event(Event::Other {
         what: EventType::Unknown(0x7f),
@@ -359,7 +359,7 @@ fn events_become_what_libibverbs_reports() {
 }
 
 #[test]
-fn the_event_ring_wraps_and_events_that_nobody_takes_are_counted() {
+fn the_event_ring_wraps_and_events_that_are_not_fetched_are_counted() {
     let fake = Fake::new();
     let mut memory = Memory::new();
     let device = open(&fake, &mut memory);
@@ -389,7 +389,7 @@ fn the_event_ring_wraps_and_events_that_nobody_takes_are_counted() {
     let (lost, _) = device.lost_and_unknown_events();
     assert_eq!(taken as u64 + lost, 500);
     assert!(taken >= 64);
-    // The device was told how far the ring was read, more than once on the way.
+    // The doorbell was rung more than once on the way.
     let inner = fake.lock();
     let (_, last) = inner.doorbells.last().expect("doorbells");
     assert_eq!(last >> 24, 1);
@@ -532,7 +532,7 @@ fn a_syndrome_without_a_reset_request_is_only_reported() {
     }
 }
 
-/// Queries whatever there is to query, for what comes of a nonsensical answer.
+/// Executes all queries, for the results of invalid answers.
 fn ask_everything(device: &Device<'_, &Fake>) {
     let caps = device.capabilities();
     let _ = (

@@ -1,4 +1,4 @@
-//! Interrupts: a wait ends when something happened, or at its deadline, and nothing is forgotten in between.
+//! Interrupts: a wait ends when something happened, or at its deadline, and no interrupt is lost in between.
 
 use core::time::Duration;
 
@@ -95,7 +95,7 @@ fn command<P: Platform>(device: &Device<'_, P>) -> Result<(), ConformanceError> 
             return Err(Violation::InterruptMissing { vector, waited }.into());
         }
         if let Some(answer) = answer {
-            // Firmware that is too old to know the command says so, and that is an answer too.
+            // Firmware that is too old for the command refuses it, and that is an answer too.
             return match answer {
                 Err(error) if !matches!(error.failure, CommandFailure::Status { .. }) => {
                     Err(error.into())
@@ -141,7 +141,7 @@ fn asleep<P: Platform>(
         device.poll()?;
         if !raised && platform.now() >= deadline {
             let waited = PATIENCE;
-            // Is it the interrupt that is missing, or what it tells of?
+            // Is it the interrupt that is missing, or its cause?
             return Err(match pair.cq.take_event() {
                 true => Violation::InterruptMissing { vector, waited }.into(),
                 false => Violation::NoEvent { vector, waited }.into(),

@@ -1,4 +1,4 @@
-//! Two queue pairs of one device that talk to each other, whatever is or is not at the end of the cable.
+//! Two queue pairs of one device that talk to each other, with or without a cable.
 
 use core::time::Duration;
 

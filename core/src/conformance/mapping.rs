@@ -40,7 +40,7 @@ pub(super) fn check<P: Platform>(platform: &P, region: Region) -> Result<u64, Co
             0 => refused(part.len(), error),
             _ => Violation::UnmapKeeps { round, error }.into(),
         })?;
-        // SAFETY: it was just mapped, and the device has not heard of it.
+        // SAFETY: it was just mapped, and the device does not have its address.
         unsafe { platform.dma_unmap(mapping) };
     }
     Ok(sizes)

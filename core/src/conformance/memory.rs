@@ -78,7 +78,7 @@ fn alloc<P: Platform>(platform: &P, size: usize, align: usize) -> Result<Dma, Dm
 
 fn free<P: Platform>(platform: &P, piece: &mut Option<Dma>) {
     if let Some(dma) = piece.take() {
-        // SAFETY: it is the platform's, taken once; the device has never heard of it.
+        // SAFETY: it is the platform's, taken once; the device never had its address.
         unsafe { platform.dma_free(dma) };
     }
 }

@@ -32,12 +32,12 @@
 //! | [`write_combining`](Platform::write_combining), if the platform and the device have it | these messages go that way |
 //! | interrupts, if there are any | a wait ends at its deadline, past or to come, and neither early nor late; a completion's interrupt ends a wait, and the next wait at once if it came in between |
 //!
-//! What cannot be seen from here: that memory is visible to the device *before* a register write that tells of it (a
-//! platform without the barrier mostly passes), that an access is one bus access, and that memory is out of the device's
-//! reach once it was given back.
+//! What cannot be seen from here: that memory is visible to the device *before* a register write that announces it (a
+//! platform without the barrier mostly passes), that an access is one bus access, and that memory is out of the
+//! device's reach once it was given back.
 //!
 //! It does the same in each run, and allocates nothing but from the platform. A program that does not call it does not
-//! contain it. Each step is told to `log` at level `info`.
+//! contain it. Each step is logged at level `info`.
 
 mod clock;
 mod interrupts;
@@ -105,7 +105,7 @@ pub struct Report {
     pub resolution: Duration,
     /// Pieces of memory that were allocated at the same time.
     pub pieces: usize,
-    /// The page sizes that mappings had: bit n stands for 2^n bytes.
+    /// The page sizes that mappings had: bit n means 2^n bytes.
     pub page_sizes: u64,
     /// Bytes that the device moved.
     pub moved: u64,
@@ -147,11 +147,11 @@ impl fmt::Display for Report {
 /// The function was just reset, decodes memory and masters the bus, as for [`Device::open`]; afterwards it is as after
 /// [`Device::close`]. `memory` is the platform's user's, as far from contiguous for the device as the machine allows; it
 /// is kept, because after a failure the device may still use it. `storage` holds at least two QPs and two CQs, and
-/// what the firmware wants.
+/// what the firmware requires.
 ///
 /// # Errors
-/// The first thing that is wrong. A platform that breaks its requirements may also break the program: it is trusted
-/// (`unsafe trait`), and this test does not shield from it.
+/// The first violation. A platform that breaks its requirements may also break the program: it is trusted (`unsafe
+/// trait`), and this test does not shield from it.
 pub fn run<P: Platform>(
     platform: &P,
     memory: &'static mut [u8; MEMORY_LEN],
@@ -178,7 +178,7 @@ pub fn run<P: Platform>(
     log::info!("BAR: registers that were written read back: {registers_read_back}");
     wait_for_firmware(platform, config.initialize_timeout).map_err(ConformanceError::Open)?;
     config.interrupts = vectors > 0;
-    // One queue of completions shows that vectors are told apart.
+    // One queue of completions shows that vectors are distinguished.
     config.completion_event_queues = u16::from(vectors > 1);
     let device = Device::open(platform, config, storage).map_err(ConformanceError::Open)?;
     told.free(platform);

@@ -1,4 +1,5 @@
-//! Bytes that tell their place, and the caller's memory, which is seen through raw pointers only: the device changes it.
+//! Bytes computed from their offset, and the caller's memory, which is seen through raw pointers only: the device
+//! changes it.
 
 // UNSAFETY: memory that a device changes must not be seen as a Rust reference.
 #![expect(unsafe_code)]

@@ -68,13 +68,13 @@ pub(super) fn read<P: Platform>(platform: &P) -> Result<usize, ConformanceError>
     Ok(len)
 }
 
-/// A page whose address the device was told.
+/// A page whose address was written to the device.
 pub(super) struct Told(Dma);
 
 impl Told {
-    /// Once the device was told another one.
+    /// Once another address was written to the device.
     pub(super) fn free<P: Platform>(self, platform: &P) {
-        // SAFETY: the page is this platform's, it was not used, and the device knows of another one by now.
+        // SAFETY: the page is this platform's, it was not used, and the device has another one by now.
         unsafe { platform.dma_free(self.0) };
     }
 }

@@ -58,7 +58,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Which way a message went that tells of a violation.
+/// Which way a message went that shows a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Path {
@@ -105,7 +105,7 @@ impl fmt::Display for Path {
     reason = "the fields are named for what they are; see Display"
 )]
 pub enum Violation {
-    /// The BAR has no room for the init segment and a page of doorbells.
+    /// The BAR has no space for the init segment and a page of doorbells.
     BarTooShort { len: usize, needed: usize },
     /// The register reads all ones, as if there were no device.
     NoDevice { offset: usize },
@@ -185,7 +185,7 @@ pub enum Violation {
     FreeKeeps { bytes: u64, error: DmaError },
     /// A region was not mapped.
     MapRefused { len: usize, error: DmaError },
-    /// The mapping tells of another region.
+    /// The mapping describes another region.
     MappedOther {
         address: usize,
         len: usize,

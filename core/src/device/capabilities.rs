@@ -144,7 +144,7 @@ impl Capabilities {
     #[must_use]
     pub fn roce_versions(&self) -> [Option<RoceVersion>; 2] {
         let versions = self.roce.map_or(0, |roce| roce.roce_version());
-        // Bit n stands for the version that is encoded as n.
+        // Bit n means the version that is encoded as n.
         let version =
             |version: RoceVersion| (versions >> version.number() & 1 != 0).then_some(version);
         [version(RoceVersion::V1), version(RoceVersion::V2)]

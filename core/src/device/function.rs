@@ -1,12 +1,12 @@
-//! Physical and virtual functions: what the driver has to know apart.
+//! Physical and virtual functions: what the driver has to distinguish.
 //!
 //! A virtual function has its own objects and its own virtual port. What belongs to the card is the physical function's:
 //! its driver lends the firmware the pages for both, sets the host's byte order, and gives the virtual port its addresses.
 //!
-//! BlueField has processors of its own, which see physical functions of theirs (ECPF, embedded CPU physical function).
-//! Firmware numbers the functions on either side from 0, and tells them apart by a bit in the commands and events that
-//! name one: function 0 without it is the host's. The init segment says on which side this driver runs. It does nothing
-//! for functions of the other side but lend pages that the firmware asks for.
+//! BlueField has embedded processors, which see physical functions of theirs (ECPF, embedded CPU physical function).
+//! Firmware numbers the functions on either side from 0, and distinguishes them by a bit in the commands and events
+//! that name one: function 0 without it is the host's. The init segment says on which side this driver runs. It does
+//! nothing for functions of the other side but lend pages that the firmware asks for.
 //!
 //! In particular it does not enable the host's physical function. Linux's driver for an ECPF sends ENABLE_HCA for
 //! function 0 without `embedded_cpu_function`: while it loads (`mlx5_ec_init`) if the ECPF does not manage the e-switch,
@@ -59,7 +59,7 @@ impl FunctionKind {
 }
 
 impl<P: Platform> Device<'_, P> {
-    /// Whether this is a physical or a virtual function, as far as the platform knows.
+    /// Whether this is a physical or a virtual function, as far as the platform can detect.
     pub fn function_kind(&self) -> FunctionKind {
         match self.platform.device_id() {
             Some(id) => FunctionKind::of(id),
@@ -73,9 +73,9 @@ impl<P: Platform> Device<'_, P> {
         self.embedded_cpu
     }
 
-    /// Sets the MAC address that [`mac`](Self::mac) gives from then on, and has the port hear it: before anything is made
-    /// that uses it, such as GIDs and Ethernet queues, for these keep what they have. It is for virtual functions to which
-    /// no address was given.
+    /// Sets the MAC address that [`mac`](Self::mac) gives from then on, and has the port accept it: before anything is
+    /// made that uses it, such as GIDs and Ethernet queues, for these keep what they have. It is for virtual functions
+    /// to which no address was given.
     ///
     /// The card's switch may refuse to deliver to an address that the function chose by itself; then only the
     /// administrator of the host can give it one (`ip link set DEVICE vf NUMBER mac ADDRESS`).

@@ -127,7 +127,7 @@ pub(crate) struct BringUpStage {
     pub(crate) uar: bool,
 }
 
-/// How a wait loop knows when to look after the device.
+/// When a wait loop has to poll the device.
 #[derive(Debug, Default)]
 pub(crate) struct PollBackoff {
     turns: u32,

@@ -109,7 +109,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 
-    // A stack frame of its own, as what follows it is to start where it did.
+    // A separate stack frame, as what follows it is to start where it did.
     #[inline(never)]
     fn bring_up(&mut self) -> Result<(), OpenError> {
         // Once more: the firmware re-reads its configuration when it learns where the command queue is.
@@ -129,7 +129,7 @@ impl<'s, P: Platform> Device<'s, P> {
         if P::WRITE_COMBINING {
             self.alloc_blue_flame()?;
         }
-        // From here on the firmware can ask for pages, which it may want for what follows.
+        // From here on the firmware can ask for pages, which it may require for what follows.
         self.create_eqs()?;
         self.enable_roce()
     }
@@ -159,7 +159,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let supported = match self.execute(&QueryIssiIn::new()) {
             Ok(answer) => answer.supported_issi_dw0(),
-            // Firmware from before there were several does not know the command.
+            // Firmware from before there were several does not have the command.
             Err(error) if error.is_status(Status::BadOperation) => 1,
             Err(error) => return Err(error).at(OpenStep::Issi),
         };
@@ -171,7 +171,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 
-    /// Gives the firmware the pages that it wants, in one command, and waits until it has taken them.
+    /// Gives the firmware the pages that it requires, in one command, and waits until it has taken them.
     fn supply(&mut self, phase: QueryPages, step: OpenStep) -> Result<(), OpenError> {
         let mut query = QueryPagesIn::new();
         query
@@ -289,7 +289,7 @@ impl<'s, P: Platform> Device<'s, P> {
             let reachable = wanted.min(max.log_max_qp()).max(caps.log_max_qp());
             caps.set_log_max_qp(reachable);
         }
-        // Doorbell pages of 4 KiB, whatever the host's page size.
+        // Doorbell pages of 4 KiB, with every page size of the host.
         let checksum = if verify {
             CmdifChecksum::Enabled
         } else {
@@ -348,7 +348,7 @@ impl<'s, P: Platform> Device<'s, P> {
         if !caps.sw_r_roce_src_udp_port() {
             let mut max = [0; CAPABILITY_GROUP_SIZE];
             self.query_group(CapabilityGroup::Roce, CapabilityMode::Max, &mut max)?;
-            // Without it the device takes source ports of its own, whatever queue pairs and address handles say.
+            // Without it the device chooses source ports itself, without regard to queue pairs and address handles.
             if head::<RoceCap>(&max).sw_r_roce_src_udp_port() {
                 caps.set_sw_r_roce_src_udp_port(true);
                 image[..RoceCap::SIZE].copy_from_slice(&caps.0);
@@ -533,7 +533,7 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 }
 
-/// Sets the command queue up, and puts the control path's state where it stays. A function of its own, so that the stack
+/// Sets the command queue up, and puts the control path's state where it stays. A separate function, so that the stack
 /// is free of what passes through it before the first command goes.
 #[inline(never)]
 fn start_queue<P: Platform>(

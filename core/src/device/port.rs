@@ -28,7 +28,7 @@ const PTYS_ETHERNET: u8 = 1 << 2;
 /// PTYS: the InfiniBand part.
 const PTYS_INFINIBAND: u8 = 1 << 0;
 
-/// The path MTU that an Ethernet port has room for, from the MTU in its registers.
+/// The path MTU that fits into an Ethernet port's MTU, from the MTU in its registers.
 fn roce_mtu(hardware_mtu: u16) -> Mtu {
     let payload = usize::from(hardware_mtu).saturating_sub(ETHERNET_OVERHEAD + ROCE_OVERHEAD);
     mtu_that_fits(payload).unwrap_or(Mtu::B256)

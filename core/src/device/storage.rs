@@ -1,4 +1,4 @@
-//! The memory of the caller that a device and its objects live in.
+//! The caller's memory for a device and its objects.
 
 use spin::Mutex;
 
@@ -7,7 +7,7 @@ use crate::firmware::page_chunk::PageChunk;
 use crate::memory::slots::{CqSlot, QpSlot, SrqSlot};
 use crate::types::gid::GidTable;
 
-/// Room for what a device itself keeps, some 20 KiB: its command queue, its events, its copy of the GID table. The
+/// Storage for what a device itself keeps, some 20 KiB: its command queue, its events, its copy of the GID table. The
 /// [`Device`](crate::Device) is small beside it, so that it can be handed on by value.
 ///
 /// Opaque to the caller, who only provides the memory (see [`Storage`]).
@@ -37,7 +37,7 @@ impl Default for DeviceSlot {
 
 /// Memory of the caller that holds the state of a device and of its objects: its lengths are the limits.
 ///
-/// It is borrowed exclusively for as long as the device lives, so that no two devices can share it.
+/// It is borrowed exclusively for as long as the device exists, so that no two devices can share it.
 #[derive(Debug)]
 pub struct Storage<'s> {
     pub(crate) device: &'s DeviceSlot,
@@ -49,7 +49,7 @@ pub struct Storage<'s> {
 
 impl<'s> Storage<'s> {
     /// One slot per queue pair, completion queue and shared receive queue; one chunk per run of at most 2 MiB of memory
-    /// lent to the firmware, of which a ConnectX-5 wants tens of megabytes.
+    /// lent to the firmware, of which a ConnectX-5 requires tens of megabytes.
     #[must_use]
     pub const fn new(
         device: &'s mut DeviceSlot,

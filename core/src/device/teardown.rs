@@ -1,9 +1,9 @@
 //! Taking a function down: in order while it answers, and without it when it does not.
 //!
 //! In order: event queues, doorbell page, TEARDOWN_HCA, every page back, DISABLE_HCA. Errors that the firmware reports do
-//! not stop this, an answer that does not come does. Then the function is told to disable itself (`nic_interface` of the
-//! init segment); once it says that it has, it no longer reaches memory, and everything can be given back all the same.
-//! If it says nothing, the memory stays allocated: the platform alone can reset the function.
+//! not stop this, an answer that does not come does. Then the function is ordered to disable itself (`nic_interface` of
+//! the init segment); once it says that it has, it no longer reaches memory, and everything can be given back all the
+//! same. If it says nothing, the memory stays allocated: the platform alone can reset the function.
 
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::eq::DestroyEqIn;
@@ -53,8 +53,8 @@ impl<P: Platform> Device<'_, P> {
     /// Takes the function down: destroys what bring-up created, gets every page back, disables the function.
     ///
     /// # Errors
-    /// Names the first thing that went wrong, and what stays allocated for that. The function has to be reset then before
-    /// anyone uses it again.
+    /// Names the first failure, and what stays allocated for that. The function has to be reset then before it is used
+    /// again.
     pub fn close(mut self) -> Result<(), CloseError> {
         self.tear_down(true)
     }
@@ -225,7 +225,7 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Tells a function that does not answer to disable itself. Whether it has: then it no longer reaches memory.
+    /// Orders a function that does not answer to disable itself. Whether it has: then it no longer reaches memory.
     fn disable_interface(&self, patient: bool) -> bool {
         let read = || self.platform.read_be32(CMDQ_ADDR_L_SZ);
         let is_disabled =

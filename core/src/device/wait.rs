@@ -18,7 +18,7 @@
 //!
 //! # Event loops
 //!
-//! A program that has an event loop of its own sleeps there, and needs two things to know when to call
+//! A program with its own event loop sleeps there, and needs two values to determine when to call
 //! [`poll`](Device::poll): a descriptor, which is the platform's (`bareverbs_vfio::EventChannel`), and
 //! [`next_deadline`](Device::next_deadline). The descriptor is acknowledged before the device is polled, never after.
 

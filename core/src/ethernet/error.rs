@@ -147,7 +147,7 @@ pub enum EthernetSendError {
         /// The longest that goes.
         limit: usize,
     },
-    /// The device wants more of the frame's headers in the request itself than the header that was given has.
+    /// The device requires more of the frame's headers in the request itself than the header that was given has.
     HeaderTooShort {
         /// Bytes given.
         length: usize,
@@ -180,7 +180,7 @@ impl fmt::Display for EthernetSendError {
             ),
             Self::HeaderTooShort { length, needed } => write!(
                 f,
-                "the device wants {needed} bytes of headers inline, and the header has {length}"
+                "the device requires {needed} bytes of headers inline, and the header has {length}"
             ),
             Self::TooManySges { given, limit } => {
                 write!(f, "{given} pieces in a request of {limit}")

@@ -12,7 +12,7 @@ use crate::types::port::LinkLayer;
 
 /// Size of a capability group's image.
 const GROUP_LEN: usize = 4096;
-/// Largest work queue that 16-bit counters can tell full from empty.
+/// Largest work queue whose full and empty states 16-bit counters can distinguish.
 const MAX_LOG_QUEUE: u8 = 15;
 
 /// `wqe_inline_mode`: always the Ethernet header; as the port's context says.
@@ -32,7 +32,7 @@ pub(super) struct Limits {
     pub(super) log_table: u8,
     /// Whether the root of steering is set by command.
     pub(super) modify_root: bool,
-    /// Multicast addresses that the port can be told of.
+    /// Multicast addresses that the port's list can hold.
     pub(super) groups: u32,
     /// The clock of completions: what `ts_format` of each queue has to say.
     pub(super) send_clock: u8,

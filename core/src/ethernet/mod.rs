@@ -1,6 +1,6 @@
 //! Ethernet queues: whole frames in and out of the port, beside RDMA.
 //!
-//! An [`EthernetQueue`] is a send queue and a receive queue with everything that the device wants around them: a
+//! An [`EthernetQueue`] is a send queue and a receive queue with everything that the device requires around them: a
 //! transport domain with a TIS and a TIR, completion queues, frame buffers with keys, and flow steering that says which
 //! frames come here. It takes two of the device's CQ slots, and no memory of the caller's.
 //!
@@ -29,10 +29,10 @@
 //! # Which frames
 //!
 //! Those to the port's own address, to the broadcast address and to the multicast addresses that were
-//! [joined](EthernetQueue::join), with whatever VLAN tags: tags are not matched and stay in the frame, since a host
-//! with interfaces on several VLANs answers ARP on each, and tells by the tag. Everything else is dropped by the device
-//! unless the queue is promiscuous. What RDMA is for never comes here: the device takes packets of RoCE out before flow
-//! steering, whatever this queue asks for.
+//! [joined](EthernetQueue::join), with any VLAN tags: tags are not matched and stay in the frame, since a host with
+//! interfaces on several VLANs answers ARP on each, and distinguishes them by the tag. Everything else is dropped by
+//! the device unless the queue is promiscuous. What RDMA is for never comes here: the device takes packets of RoCE out
+//! before flow steering, without regard to this queue.
 //!
 //! A function has one root of its receive steering, hence one Ethernet queue at a time.
 //!

@@ -63,7 +63,7 @@ impl<'d, P: Platform> Object<'d, P> {
         }
     }
 
-    /// A transport domain: queues of one domain do not hear each other.
+    /// A transport domain: queues of one domain do not receive each other's frames.
     pub(super) fn transport_domain(device: &'d Device<'d, P>) -> Result<Self, CommandError> {
         let out = device.execute(&AllocTransportDomainIn::new())?;
         Ok(Self::new(
@@ -158,7 +158,8 @@ impl<P: Platform> Drop for Object<'_, P> {
     }
 }
 
-/// Memory of a queue: the ring at a page's start, the doorbell record in a line of its own, and what the driver keeps.
+/// Memory of a queue: the ring at a page's start, the doorbell record in a separate cache line, and what the driver
+/// keeps.
 pub(super) struct QueueMemory<'d, P: Platform> {
     pub(super) buffer: DmaBuffer<'d, P>,
     /// Bytes of the ring.

@@ -81,7 +81,8 @@ pub struct Phy<'q, 'd, P: Platform> {
 }
 
 impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
-    /// The queue, and room for one frame in each direction. The shorter of the two and the queue's frames limits the MTU.
+    /// The queue, and memory for one frame in each direction. The shorter of the two and the queue's frames limits the
+    /// MTU.
     pub fn new(
         queue: &'q mut EthernetQueue<'d, P>,
         received: &'q mut [u8],
@@ -111,12 +112,12 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
         self.queue
     }
 
-    /// The last thing that went wrong since the last call.
+    /// The last error since the last call.
     pub fn take_error(&mut self) -> Option<PhyError> {
         self.error.take()
     }
 
-    /// Frames that were longer than the room for them, and dropped.
+    /// Frames that were longer than their buffer, and dropped.
     #[must_use]
     pub fn truncated(&self) -> u64 {
         self.truncated
@@ -209,7 +210,7 @@ impl phy::RxToken for RxToken<'_> {
     }
 }
 
-/// Room for a frame to send.
+/// The buffer for a frame to send.
 pub struct TxToken<'a, 'd, P: Platform> {
     send: &'a mut EthernetSend<'d, P>,
     buffer: &'a mut [u8],
@@ -218,7 +219,7 @@ pub struct TxToken<'a, 'd, P: Platform> {
 }
 
 impl<'a, 'd, P: Platform> TxToken<'a, 'd, P> {
-    /// Room for a frame, and for what may go wrong when it is sent.
+    /// The buffer for a frame, and for the error when it is sent.
     pub const fn new(
         send: &'a mut EthernetSend<'d, P>,
         buffer: &'a mut [u8],
@@ -239,7 +240,7 @@ impl<P: Platform> phy::TxToken for TxToken<'_, '_, P> {
         // Never longer than the capabilities say, which is how long the buffer is at least.
         let length = length.min(self.buffer.len());
         let frame = &mut self.buffer[..length];
-        // Whatever is not written must not be of another frame.
+        // Bytes that are not written must not be another frame's.
         frame.fill(0);
         let result = f(frame);
         if let Err(error) = self.send.send(frame, self.flags) {

@@ -15,7 +15,7 @@ use crate::types::error::{CommandError, DeviceError};
 use crate::types::gid::Mac;
 use crate::verbs::pd::Pd;
 
-/// The largest frame that ports know, and then some.
+/// More than the largest frame of a port.
 const MAX_FRAME: usize = 1 << 14;
 
 /// What an Ethernet queue shall be.
@@ -51,7 +51,7 @@ impl Default for EthernetInit {
 /// It needs no [`Pd`] to outlive it as far as the compiler is concerned; a domain that is dropped before stays with the
 /// device until that is closed.
 pub struct EthernetQueue<'d, P: Platform> {
-    // In the order in which they have to go: what leads to a thing before the thing.
+    // In the order in which they have to go: references before their targets.
     steering: Steering<'d, P>,
     tir: Object<'d, P>,
     receive: EthernetReceive<'d, P>,
@@ -158,7 +158,7 @@ impl<'d, P: Platform> EthernetQueue<'d, P> {
         self.steering.set_all_multicast(on)
     }
 
-    /// Receives whatever comes to the port, except for RoCE.
+    /// Receives all frames that come to the port, except for RoCE.
     ///
     /// # Errors
     /// If the firmware refuses.
@@ -188,8 +188,8 @@ impl<'d, P: Platform> EthernetQueue<'d, P> {
         self.receive.wait(deadline)
     }
 
-    /// Destroys it, as dropping does, and tells the first thing that the firmware refused. What it has refused stays with
-    /// it until the device is closed, together with the memory that it may use.
+    /// Destroys it, as dropping does, and returns the first refusal of the firmware. What it has refused stays with it
+    /// until the device is closed, together with the memory that it may use.
     ///
     /// # Errors
     /// The firmware's first refusal.

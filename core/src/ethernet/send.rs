@@ -1,8 +1,8 @@
 //! The send half: frames into the device.
 //!
-//! Each frame has a buffer of its own, the one of its number modulo the queue's size, and a request in the ring that
-//! names it. A request is as long as the headers that the device wants inline make it, so the ring is counted in blocks
-//! of 64 bytes, and where each frame's request starts is noted, to know it again in its completion.
+//! Each frame has its own buffer, the one of its number modulo the queue's size, and a request in the ring that names
+//! it. A request is as long as the headers that the device requires inline make it, so the ring is counted in blocks of
+//! 64 bytes, and where each frame's request starts is noted, to identify it in its completion.
 //!
 //! **Doorbell.** As with QPs: barrier, doorbell record, and the first eight bytes of the request to the UAR.
 
@@ -190,7 +190,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
     }
 
     /// Sends a frame: everything from the destination address on, without check sequence. It is copied; the device pads
-    /// it if it is shorter than Ethernet wants.
+    /// it if it is shorter than Ethernet's minimum.
     ///
     /// # Errors
     /// [`EthernetSendError::Full`] as long as the device is behind; the others say what is wrong with frame or queue.
@@ -348,8 +348,8 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.frame_len
     }
 
-    /// Bytes at a frame's start that [`send_gather`](Self::send_gather) wants in the header, if the frame has them. With
-    /// two VLAN tags it can be four more.
+    /// Bytes at a frame's start that [`send_gather`](Self::send_gather) requires in the header, if the frame has them.
+    /// With two VLAN tags it can be four more.
     #[must_use]
     pub fn min_inline(&self) -> usize {
         self.min_inline.max(HEADER_LEN)

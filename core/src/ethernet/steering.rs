@@ -4,8 +4,8 @@
 //! multicast addresses that were joined), all multicast addresses, everything. The latter two have one entry each, which is
 //! there only while it is wanted. What no entry takes is dropped.
 //!
-//! The port's context is told as well: for a virtual function the embedded switch decides by it which frames get as far
-//! as the table.
+//! The addresses are written to the port's context as well: for a virtual function the embedded switch decides by it
+//! which frames get as far as the table.
 
 use core::alloc::Layout;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -33,7 +33,7 @@ const OUTER_HEADERS: u8 = 1;
 const FORWARD: u16 = 1 << 2;
 
 const BROADCAST: Mac = [0xff; 6];
-/// The bit of an address that tells multicast from unicast.
+/// The bit of an address that distinguishes multicast from unicast.
 const MULTICAST_BIT: Mac = [1, 0, 0, 0, 0, 0];
 /// Entries for addresses that are not joined: own and broadcast.
 const FIXED: u32 = 2;
@@ -75,7 +75,7 @@ pub(super) struct Steering<'d, P: Platform> {
     all_multicast: bool,
     promiscuous: bool,
     mac: Mac,
-    /// Whether the port's context was told anything.
+    /// Whether the port's context was modified.
     told: bool,
     _root: Root<'d, P>,
 }
@@ -303,7 +303,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         self.tell_promiscuity().map_err(EthernetError::Command)
     }
 
-    /// Tells the port's context which multicast addresses are wanted.
+    /// Writes the accepted multicast addresses to the port's context.
     fn tell_groups(&mut self) -> Result<(), CommandError> {
         let count = self.places().filter(|&place| self.at(place).0 != 0).count();
         self.tell_addresses(AllowedList::CurrentMc, count)
@@ -340,7 +340,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         self.device.execute_no_output(&command)
     }
 
-    /// Takes everything away, in order; goes on after a refusal, and tells the first one.
+    /// Takes everything away, in order; goes on after a refusal, and returns the first one.
     pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
         let Some(table) = self.table else {
             return Ok(());

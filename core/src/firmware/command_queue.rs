@@ -150,7 +150,7 @@ pub(crate) struct CommandQueue {
 }
 
 impl CommandQueue {
-    /// Allocates the queue and tells the device where it is.
+    /// Allocates the queue and writes its address to the device.
     pub(crate) fn set_up<P: Platform>(platform: &P, timeout: Duration) -> Result<Self, SetUpError> {
         let register = CommandQueueRegister(platform.read_be32(CMDQ_ADDR_L_SZ));
         let (log_size, log_stride) = (register.log_size(), register.log_stride());

@@ -48,7 +48,7 @@ pub(crate) struct Control {
     pub(crate) pages: PageSupply,
     pub(crate) eqs: heapless::Vec<EventQueue, MAX_EQS>,
     events: heapless::Deque<AsyncEvent, MAX_EVENTS>,
-    /// Asynchronous events for which there was no room.
+    /// Asynchronous events that did not fit.
     dropped_events: u64,
     /// Events of an unknown type, or about an unknown object.
     unknown_events: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Control {
     failed: Option<DeviceError>,
     quarantine: heapless::Vec<DmaMemory, MAX_QUARANTINE>,
     mappings: heapless::Vec<KeptMapping, MAX_QUARANTINE>,
-    /// Bytes quarantined for ever, as there was no room to remember them.
+    /// Bytes quarantined for ever, as there was no storage to record them.
     forgotten: u64,
 }
 
@@ -210,7 +210,7 @@ impl Dispatch<'_> {
                     *self.unknown += 1;
                 }
             }
-            // What is complete, the slots tell. The event only wakes the thread that waits.
+            // The slots show what is complete. The event only wakes the thread that waits.
             Event::Command { .. } => {}
             Event::PageRequest {
                 function_id,
@@ -233,7 +233,7 @@ impl Dispatch<'_> {
                 self.push(AsyncEvent::CqError { cqn, syndrome });
             }
             Event::Queue { what, queue } => self.queue_event(tables, what, queue),
-            // The health registers tell what it was, and whether it was fatal.
+            // The health registers show what it was, and whether it was fatal.
             Event::InternalError => log::error!("the device reports an internal error"),
             Event::Other { what, sub_type } => {
                 log::debug!("event {what} subtype {sub_type:#x} is not handled");

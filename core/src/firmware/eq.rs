@@ -1,4 +1,4 @@
-//! Event queues: a ring that the device writes, and a doorbell that tells it how far it was read.
+//! Event queues: a ring that the device writes, and a doorbell with the number of entries read.
 //!
 //! The consumer index goes to the device at the latest every [`UPDATE_INTERVAL`] entries, so that the ring cannot fill up
 //! while it is being read; it is created large enough for one event of every CQ and a reserve for the others.
@@ -12,7 +12,7 @@ use crate::memory::dma::DmaMemory;
 use crate::memory::eqe_ring::EqeRing;
 use crate::platform::{DmaError, Platform};
 
-/// Entries read before the device is told.
+/// Entries read before the doorbell is rung.
 const UPDATE_INTERVAL: u32 = 64;
 /// Entries beside those that the CQs may fill: what the stock driver reserves.
 pub(crate) const RESERVE: u32 = 32 + 128;
@@ -38,7 +38,7 @@ pub(crate) const EVENT_MASK: u64 = EventType::Command.mask()
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     ring: EqeRing,
-    /// Entries read that the device was not told of.
+    /// Entries read since the last doorbell.
     untold: u32,
     eqn: Eqn,
     uar: UarIndex,
@@ -126,7 +126,7 @@ impl EventQueue {
                 self.update(platform, doorbell::EQ_CONSUME);
             }
         }
-        // Without interrupts there is nothing to arm, and the device can wait to hear of a few entries: the register
+        // Without interrupts there is nothing to arm, and the doorbell can be rung for several entries: the register
         // write would cost more than the event.
         if read > 0 && self.interrupts {
             self.update(platform, doorbell::EQ_ARM);
@@ -134,8 +134,8 @@ impl EventQueue {
         read
     }
 
-    /// Tells the device how far the queue was read. At [`doorbell::EQ_ARM`] this asks for an interrupt as well, which is
-    /// raised at once if more events have come meanwhile.
+    /// Rings the doorbell with the number of entries read. At [`doorbell::EQ_ARM`] this asks for an interrupt as well,
+    /// which is raised at once if more events have come meanwhile.
     fn update<P: Platform>(&mut self, platform: &P, offset: usize) {
         self.untold = 0;
         platform.write_be32(

@@ -1,4 +1,4 @@
-//! Whether the device still works, as its registers tell.
+//! Whether the device still works, by its registers.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ const RESET_REQUEST: usize = HEALTH + 0x38;
 const SYNDROME: usize = HEALTH + 0x3c;
 
 /// Whether the device is still there is looked at this often at least: one register read is little, and a caller that polls
-/// wants to know soon.
+/// needs to know soon.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whether the device has left the bus: one register read.
@@ -50,7 +50,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// To be made once the device was told that its commands are at `queue`.
+    /// To be made once the address `queue` of the commands was written to the device.
     pub(crate) fn new<P: Platform>(platform: &P, queue: u64) -> Self {
         let now = platform.now();
         Self {

@@ -51,9 +51,10 @@ impl PageChunk {
         }
     }
 
-    /// How many chunks are enough for a card whose firmware wants `pages` pages of 4 KiB until it is up (QUERY_PAGES, boot
-    /// and init), with room for what it wants later for the objects that are made: a quarter more, and 32 chunks, since at
-    /// run time it often asks for few pages at a time. A platform that has no runs of 2 MiB needs more.
+    /// How many chunks are enough for a card whose firmware requires `pages` pages of 4 KiB until it is up
+    /// (QUERY_PAGES, boot and init), with a reserve for what it requires later for the objects that are made: a quarter
+    /// more, and 32 chunks, since at run time it often asks for few pages at a time. A platform that has no runs of 2
+    /// MiB needs more.
     ///
     /// How many pages that is depends on the card and on the number of queue pairs: 12,868 for a ConnectX-4 Lx with 2^17.
     /// [`OpenError::page_chunks`](crate::OpenError::page_chunks) says it after an attempt with too few.
@@ -63,7 +64,7 @@ impl PageChunk {
         (pages + pages / 4).div_ceil(CHUNK_PAGES) + 32
     }
 
-    /// Forgets whatever an earlier device left.
+    /// Clears what an earlier device left.
     pub(crate) fn reset(&self) {
         self.pages.store(0, Relaxed);
         self.ptr.store(core::ptr::null_mut(), Relaxed);
@@ -102,7 +103,7 @@ impl PageChunk {
             .all(|word| word.load(Relaxed) == 0)
     }
 
-    /// Bits of word `word` that stand for pages.
+    /// Bits of word `word` that represent pages.
     fn valid(&self, word: usize) -> u64 {
         match (self.len() as usize).saturating_sub(word * 64) {
             0 => 0,

@@ -1,4 +1,4 @@
-//! Memory that the firmware asks of the host: given in pages of 4 KiB, taken back page by page, never forgotten.
+//! Memory that the firmware asks of the host: given in pages of 4 KiB, taken back page by page, never lost.
 //!
 //! At run time the firmware asks through its event queue. The answer goes through the command queue's own slot, without
 //! anyone waiting: [`PageSupply::step`] moves it on, whichever caller drives the device.
@@ -17,12 +17,12 @@ use crate::types::error::{BadOutput, CommandError, CommandFailure};
 const MAX_GIVE: u32 = 32 * 1024;
 /// Pages in one MANAGE_PAGES that takes.
 const MAX_TAKE: u32 = 512;
-/// Pages that a function can want, or give back, at a time.
+/// Pages that a function can request, or return, at a time.
 const MOST_WANTED: u32 = i32::MAX as u32;
 /// Functions (this one, its virtual functions, the embedded processor) that can have pages at a time.
 const MAX_FUNCTIONS: usize = 8;
 
-/// A function that has pages, or wants some.
+/// A function that has pages, or requests some.
 #[derive(Debug, Clone, Copy)]
 struct Function {
     id: u16,
@@ -76,7 +76,7 @@ pub(crate) struct PageSupply {
     refused: u64,
     /// Pages that came back with the last MANAGE_PAGES that takes.
     last_taken: u32,
-    /// Why the last command of its own failed.
+    /// Why its last command failed.
     error: Option<SupplyError>,
 }
 
@@ -126,7 +126,7 @@ impl PageSupply {
         core::mem::take(&mut self.last_taken)
     }
 
-    /// Notes that a function wants pages (> 0), or that pages of it are to be taken back (< 0).
+    /// Notes that a function requests pages (> 0), or that pages of it are to be taken back (< 0).
     pub(crate) fn request(&mut self, id: u16, embedded_cpu: bool, pages: i64) {
         // Firmware that asks without end gets no further than 2^31 pages.
         let count = pages.unsigned_abs().min(MOST_WANTED.into()) as u32;
@@ -220,7 +220,7 @@ impl PageSupply {
             },
             ManagePages::CannotGive => {
                 if let Err(failure) = result {
-                    log::warn!("the firmware was not told that there are no pages: {failure}");
+                    log::warn!("the refusal of the firmware's page request failed: {failure}");
                 }
             }
         }

@@ -32,12 +32,12 @@ pub struct AhAttr {
     pub dlid: u16,
     /// Low bits of the source LID (InfiniBand).
     pub src_path_bits: u8,
-    /// Port number, from 1; 0 stands for port 1.
+    /// Port number, from 1; 0 means port 1.
     pub port_num: u8,
     /// Force loopback: the device hands the connection's packets to its own queue pairs, and nothing of them reaches the
     /// cable. It needs no address (every field but `port_num` is ignored), no link, and may have any path MTU. For RC
     /// queue pairs, both ends of them, of a device that
-    /// [has it](crate::Capabilities::has_force_loopback). Verbs have no such thing; it is `fl` of the address path (`ads`).
+    /// [has it](crate::Capabilities::has_force_loopback). Verbs do not have it; it is `fl` of the address path (`ads`).
     pub force_loopback: bool,
 }
 

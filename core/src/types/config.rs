@@ -29,7 +29,7 @@ pub struct Config {
     /// Negotiate signatures on command mailboxes in both directions, if the firmware can, and verify them. Costs one
     /// command more at bring-up.
     pub command_signatures: bool,
-    /// Told to the firmware if it wants to know (at most 63 bytes of ASCII); shown by vendor tools.
+    /// Sent to the firmware if it has the command (at most 63 bytes of ASCII); shown by vendor tools.
     pub driver_version: &'static str,
 }
 

@@ -8,13 +8,13 @@ pub use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
 
 use crate::platform::DmaError;
 
-/// How long something took: as the errors tell it, a quarter of a [`Duration`]. Errors are handed on by every step of the
-/// control path, and cost code at each that is in proportion to their size.
+/// How long something took, as errors contain it: a quarter of a [`Duration`]. Errors are handed on by every step of
+/// the control path, and cost code at each that is in proportion to their size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub u32);
 
 impl From<Duration> for Millis {
-    /// The longest that fits, 49 days, for whatever is longer.
+    /// The longest that fits, 49 days, for all longer times.
     fn from(time: Duration) -> Self {
         Self(u32::try_from(time.as_millis()).unwrap_or(u32::MAX))
     }
@@ -58,7 +58,7 @@ pub enum DeviceError {
         stalled: Millis,
     },
     /// The register with the command queue's address holds another one: the function was reset behind the driver's back,
-    /// and perhaps another driver uses it now. It has forgotten every object, and every address of this driver's memory.
+    /// and perhaps another driver uses it now. It has lost every object, and every address of this driver's memory.
     WasReset,
     /// The device was closed.
     Closed,
@@ -279,7 +279,7 @@ pub enum OpenStep {
     Issi,
     /// Lending the pages that the firmware needs to boot.
     BootPages,
-    /// Telling the host's byte order.
+    /// Setting the host's byte order.
     HostEndianness,
     /// Reading and negotiating the capabilities.
     Capabilities,
@@ -289,7 +289,7 @@ pub enum OpenStep {
     InitHca,
     /// Asking for the keys with a special meaning.
     SpecialContexts,
-    /// Telling the driver's version.
+    /// SET_DRIVER_VERSION.
     DriverVersion,
     /// Turning RoCE on.
     EnableRoce,
@@ -335,7 +335,7 @@ pub enum OpenFailure {
     Memory(DmaError),
     /// The firmware needs more memory than the storage has chunks for.
     PageChunks {
-        /// Pages of 4 KiB that the firmware wants by then, with those that it has.
+        /// Pages of 4 KiB that the firmware requires by then, with those that it has.
         pages: u32,
         /// Chunks that would have sufficed for them.
         sufficient: usize,
@@ -387,8 +387,8 @@ pub struct OpenError {
 
 impl OpenError {
     /// With how many page chunks in the [`Storage`](crate::Storage) it may go better, if they were too few: those that
-    /// would have sufficed, with room for what the firmware wants later. At an early step the firmware has not asked for
-    /// everything yet, so that the next attempt may want more again.
+    /// would have sufficed, with a reserve for what the firmware requires later. At an early step the firmware has not
+    /// asked for everything yet, so that the next attempt may require more again.
     #[must_use]
     pub fn page_chunks(&self) -> Option<usize> {
         match self.failure {
@@ -409,7 +409,7 @@ impl fmt::Display for OpenError {
             OpenFailure::Memory(error) => write!(f, "{error}"),
             OpenFailure::PageChunks { pages, sufficient } => write!(
                 f,
-                "the firmware wants {pages} pages, for which {sufficient} page chunks would have sufficed"
+                "the firmware requires {pages} pages, for which {sufficient} page chunks would have sufficed"
             ),
             OpenFailure::StillInitializing { waited } => {
                 write!(f, "the firmware is still initializing after {waited:?}")
@@ -438,10 +438,10 @@ impl fmt::Display for OpenError {
 
 impl core::error::Error for OpenError {}
 
-/// A function could not be taken down in order. It has to be reset before anyone uses it again.
+/// A function could not be taken down in order. It has to be reset before it is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloseError {
-    /// The first thing that went wrong.
+    /// The first failure.
     pub failure: CloseFailure,
     /// Pages of 4 KiB that the firmware did not give back.
     pub pages_lost: u32,

@@ -4,7 +4,7 @@ use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Srqn};
 
 use crate::types::error::DeviceError;
 
-/// Something happened that no completion tells (the names are those of `enum ibv_event_type`).
+/// An event that no completion reports (the names are those of `enum ibv_event_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsyncEvent {

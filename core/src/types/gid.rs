@@ -240,7 +240,7 @@ impl GidTable {
 }
 
 impl GidEntry {
-    /// As the firmware wants it.
+    /// In the firmware's format.
     pub(crate) fn to_firmware(self) -> RoceAddr {
         let mut address = RoceAddr::ZERO;
         *address.source_l3_address_mut() = self.gid.0;

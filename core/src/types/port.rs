@@ -116,7 +116,7 @@ pub struct PortAttr {
     pub subnet_timeout: u8,
     /// Capability mask (InfiniBand).
     pub cap_mask: u32,
-    /// Link rate in megabits per second, as far as the firmware tells; 0 otherwise.
+    /// Link rate in megabits per second, if the firmware reports it; 0 otherwise.
     pub rate_mbps: u32,
     /// The port's Ethernet address (zero on InfiniBand).
     pub mac: Mac,

@@ -180,7 +180,7 @@ fn arming_and_events() {
             [(0x20, 0x1100_0001 << 32 | u64::from(cqn))]
         );
         assert_eq!(rig.cq_records(&fake, cqn), (1, 0x1100_0001));
-        // An event of a CQ that does not exist is nobody's.
+        // An event of a CQ that does not exist is ignored.
         fake.event(Event::Completion(Cqn::from_low_bits(0x7777)));
         device.poll().unwrap();
         assert!(!cq.take_event());

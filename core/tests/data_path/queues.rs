@@ -67,7 +67,7 @@ fn a_full_queue_and_unsignaled_work() {
                 qp.send_queue()
                     .batch()
                     .send(u64::from(round) << 8 | u64::from(n), flags, SGE)
-                    .expect("room");
+                    .expect("queue space");
             }
             let full = Err(PostError::QueueFull { limit });
             assert_eq!(qp.send_queue().batch().send(0, SIGNALED, SGE), full);

@@ -19,7 +19,7 @@ fn write_is_built_as_rdma_core_builds_it() {
             qp.send_queue()
                 .batch()
                 .send(0, SIGNALED, SGE)
-                .expect("room");
+                .expect("queue space");
             rig.complete(&fake, cq.cqn().number(), 0xabcde, 0, counter, 0x0a);
             assert_eq!(poll(&mut cq).expect("completion").status, WcStatus::Success);
         }
@@ -27,7 +27,7 @@ fn write_is_built_as_rdma_core_builds_it() {
         qp.send_queue()
             .batch()
             .write(1, SIGNALED, REMOTE, SGE)
-            .expect("room");
+            .expect("queue space");
         let wqe = rig.send_wqe(&fake, 0xabcde, 0x1234 % 64, 48);
         assert_eq!(
             words(&wqe),
@@ -310,7 +310,7 @@ fn inline_data_wraps_at_the_end_of_the_ring() {
             qp.send_queue()
                 .batch()
                 .write(round as u64, SIGNALED, REMOTE, Inline(&data))
-                .expect("room");
+                .expect("queue space");
             let mut ring = rig.send_wqe(&fake, 0x100, 0, blocks * 64);
             ring.rotate_left(usize::from(at) % blocks * 64);
             let units = words(&ring[4..8])[0] & 0x3f;

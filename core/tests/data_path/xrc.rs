@@ -9,7 +9,7 @@ use crate::rig::{cap, cqe, pair};
 use crate::support::Fake;
 use crate::{REMOTE, SGE, SIGNALED, poll, words};
 
-/// The SRQ's number stands in a segment of its own right behind the control segment, the rest follows as on RC.
+/// The SRQ's number is in a separate segment right behind the control segment, the rest follows as on RC.
 #[test]
 fn the_srq_comes_before_the_rest() {
     with_device!(|fake, rig, device, pd| {
@@ -68,7 +68,7 @@ fn user_index(fake: &Fake) -> u32 {
     create.xrc_srq_context_entry().user_index()
 }
 
-/// Whatever QP number a completion of the SRQ carries, it is one of what was posted, once; sends it has none.
+/// With every QP number, a completion of the SRQ is one of what was posted, once; sends it has none.
 #[test]
 fn completions_of_an_srq() {
     with_device!(|fake, rig, device, pd| {
@@ -113,7 +113,7 @@ fn completions_of_an_srq() {
         assert_eq!((wc.wr_id, wc.qp_num.number()), (0, 0x888));
         assert_eq!(poll(&mut cq), None);
         assert_eq!(cq.garbage_completions(), garbage.len() as u64 + 1);
-        // What comes after its end is nobody's.
+        // Completions after its end are dropped.
         srq.post(7, &[SGE]).unwrap();
         srq.destroy().map_err(|(_, error)| error).unwrap();
         rig.cqe(&fake, cqn, cqe(user, 0x777, 2, 2, 0));

@@ -94,7 +94,7 @@ fn a_destroyed_qp_leaves_nothing_in_its_cq() {
         assert_eq!(left, [(0x101, 0), (0x101, 1), (0x101, 2)]);
         assert!(fake.live() < before);
         assert_eq!(cq.garbage_completions(), 0);
-        // Without a poll in between: creating looks after the goodbyes when slots run out.
+        // Without a poll in between: creating executes deferred destroys when slots run out.
         for _ in 0..20 {
             let mut init = QpInitAttr {
                 send_cq: &cq,

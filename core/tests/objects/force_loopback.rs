@@ -1,4 +1,4 @@
-//! Force loopback: what of a path the firmware is told, and who may not have it.
+//! Force loopback: which fields of a path the firmware gets, and which QPs may not have it.
 
 use bareverbs_core::qp::transition;
 use bareverbs_core::{
@@ -90,7 +90,7 @@ fn to_rtr<T: QpType>(device: &Device<'_, &Fake>) -> Result<bool, ModifyError> {
 }
 
 #[test]
-fn the_firmware_hears_of_it_and_of_no_path() {
+fn the_firmware_gets_the_bit_and_no_path() {
     for ethernet in [true, false] {
         let (fake, result) = attempt::<Rc>(ethernet, true);
         assert_eq!(result, Ok(true));

@@ -1,4 +1,5 @@
-//! Verbs objects against a scripted firmware: what they tell it, what happens when it says no, and what is left over.
+//! Verbs objects against a scripted firmware: what they send to it, what happens when it refuses, and what is left
+//! over.
 
 #[path = "../rig/mod.rs"]
 mod rig;

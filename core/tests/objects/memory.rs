@@ -1,4 +1,4 @@
-//! What protection domains and memory keys tell the firmware.
+//! The commands of protection domains and memory keys.
 
 use bareverbs_core::{Access, MrError};
 use bareverbs_firmware_cmds::mkey::CreateMkeyIn;

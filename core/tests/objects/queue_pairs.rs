@@ -1,4 +1,4 @@
-//! What a QP tells the firmware, from its creation through every transition, and what it takes back from a query.
+//! The commands of a QP, from its creation through every transition, and what it takes from a query's answer.
 
 use bareverbs_core::qp::{TransitionError, transition};
 use bareverbs_core::{
@@ -105,9 +105,9 @@ fn storage_is_the_limit() {
     });
 }
 
-/// After RESET the QP starts afresh, and what lies in the CQ of its earlier life is not seen.
+/// After RESET the QP starts afresh, and completions in the CQ from before are dropped.
 #[test]
-fn reset_forgets() {
+fn reset_drops_earlier_completions() {
     with_device!(|fake, rig, device| {
         let pd = device.alloc_pd().unwrap();
         let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, true);
@@ -335,7 +335,7 @@ fn modify_refuses_by_name() {
         assert_eq!(
             device.commands_executed(),
             executed,
-            "the firmware heard nothing of it"
+            "the firmware got no command"
         );
         let reset = QpAttr {
             qp_state: QpState::Reset,

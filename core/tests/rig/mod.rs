@@ -1,4 +1,4 @@
-//! The device's side of the data path for tests: remembers where rings lie, reads WQEs, writes CQEs.
+//! The device's side of the data path for tests: records where rings lie, reads WQEs, writes CQEs.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
