@@ -1,4 +1,4 @@
-//! What is waited for comes at every point of the way to sleep.
+//! The event comes at every call of the platform before the waiter sleeps.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use connectx_model::fault::{CommandFault, CommandRule};
 
 use crate::support::*;
 
-/// Never, as far as these tests are concerned: no look at the health comes to the rescue.
+/// Longer than these tests: no check of the health wakes the waiter.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
 /// The peer sends a message.
@@ -25,93 +25,104 @@ fn message(lab: &Lab, id: CmId) -> impl FnOnce() + use<> {
     }
 }
 
-#[test]
-fn a_message_wakes_get_recv_comp() {
+/// A message of the peer comes at each `place` of `wait`, which returns whether it got it; `arrive` returns the action
+/// that sends it. There are at least `least` places.
+fn at_each_message(
+    place: Place,
+    least: u64,
+    arrive: impl Fn(&Lab, CmId) -> Box<dyn FnOnce()>,
+    wait: impl Fn(&mut Lab, CmId, Duration) -> bool,
+) {
     for way in WAYS {
         let mut lab = Lab::new(way, NEVER);
         lab.peer.borrow_mut().listener();
         let (ours, theirs) = lab.connected();
         let buffer = lab.cm.reg_msgs(ours, 64).unwrap();
         let places = lab.at_each(
-            Place::Any,
+            place,
             |lab| {
                 lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
-                Box::new(message(lab, theirs))
+                arrive(lab, theirs)
             },
-            |lab, deadline| match lab.cm.get_recv_comp_until(ours, deadline) {
-                Ok(wc) => wc.status == WcStatus::Success,
-                Err(error) => {
-                    assert!(matches!(error, RdmaError::TimedOut), "{error}");
-                    false
-                }
-            },
+            |lab, deadline| wait(lab, ours, deadline),
         );
-        assert!(places >= 10, "{places}");
+        assert!(places >= least, "{places}");
     }
 }
 
-/// The way of libibverbs: arm, poll, sleep for the CQ's events.
+#[test]
+fn a_message_wakes_get_recv_comp() {
+    at_each_message(
+        Place::Any,
+        10,
+        |lab, id| Box::new(message(lab, id)),
+        |lab, id, deadline| match lab.cm.get_recv_comp_until(id, deadline) {
+            Ok(wc) => wc.status == WcStatus::Success,
+            Err(error) => {
+                assert!(matches!(error, RdmaError::TimedOut), "{error}");
+                false
+            }
+        },
+    );
+}
+
+/// As with libibverbs: arm, poll, sleep for the CQ's events.
 #[test]
 fn a_message_wakes_a_completion_queue() {
-    for way in WAYS {
-        let mut lab = Lab::new(way, NEVER);
-        lab.peer.borrow_mut().listener();
-        let (ours, theirs) = lab.connected();
-        let buffer = lab.cm.reg_msgs(ours, 64).unwrap();
-        let places = lab.at_each(
-            Place::Any,
-            |lab| {
-                lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
-                Box::new(message(lab, theirs))
-            },
-            |lab, deadline| {
-                let endpoint = lab.cm.endpoint(ours).unwrap();
-                let cq = endpoint.recv_cq.unwrap();
-                loop {
-                    cq.arm(false);
-                    if cq.poll().unwrap().is_some() {
-                        return true;
-                    }
-                    if !cq.wait_event(deadline).unwrap() {
-                        return false;
-                    }
+    at_each_message(
+        Place::Any,
+        4,
+        |lab, id| Box::new(message(lab, id)),
+        |lab, id, deadline| {
+            let endpoint = lab.cm.endpoint(id).unwrap();
+            let cq = endpoint.recv_cq.unwrap();
+            loop {
+                cq.arm(false);
+                if cq.poll().unwrap().is_some() {
+                    return true;
                 }
-            },
-        );
-        assert!(places >= 4, "{places}");
-    }
+                if !cq.wait_event(deadline).unwrap() {
+                    return false;
+                }
+            }
+        },
+    );
 }
 
 /// Another thread reads the event queue and sees the interrupt, both meant for the one that is about to sleep.
 #[test]
 fn no_thread_takes_a_wake_up_from_another() {
-    for way in WAYS {
-        let mut lab = Lab::new(way, NEVER);
-        lab.peer.borrow_mut().listener();
-        let (ours, theirs) = lab.connected();
-        let buffer = lab.cm.reg_msgs(ours, 64).unwrap();
-        let places = lab.at_each(
-            Place::Sleep,
-            |lab| {
-                lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
-                let message = message(lab, theirs);
-                let device = lab.device;
-                Box::new(move || {
-                    message();
-                    let other = std::thread::spawn(move || {
-                        let now = device.platform().now();
-                        assert!(device.platform().wait_interrupt(VectorSet::ALL, now));
-                        device.poll().unwrap();
-                        // It was the last one.
-                        assert!(!device.platform().wait_interrupt(VectorSet::ALL, now));
-                    });
-                    other.join().unwrap();
-                })
-            },
-            |lab, deadline| lab.cm.get_recv_comp_until(ours, deadline).is_ok(),
-        );
-        assert!(places > 0);
-    }
+    at_each_message(
+        Place::Sleep,
+        1,
+        |lab, id| {
+            let message = message(lab, id);
+            let device = lab.device;
+            Box::new(move || {
+                message();
+                let other = std::thread::spawn(move || {
+                    let now = device.platform().now();
+                    assert!(device.platform().wait_interrupt(VectorSet::ALL, now));
+                    device.poll().unwrap();
+                    // It was the last one.
+                    assert!(!device.platform().wait_interrupt(VectorSet::ALL, now));
+                });
+                other.join().unwrap();
+            })
+        },
+        |lab, id, deadline| lab.cm.get_recv_comp_until(id, deadline).is_ok(),
+    );
+}
+
+/// The peer's client requests a connection.
+fn request(lab: &mut Lab) -> Box<dyn FnOnce()> {
+    let peer = lab.peer.clone();
+    let client = peer.borrow_mut().client();
+    Box::new(move || {
+        let mut peer = peer.borrow_mut();
+        peer.cm.connect(client, None).unwrap();
+        peer.settle();
+    })
 }
 
 #[test]
@@ -123,13 +134,7 @@ fn a_request_wakes_get_cm_event() {
             Place::Any,
             |lab| {
                 lab.wait_until_closed();
-                let peer = lab.peer.clone();
-                let client = peer.borrow_mut().client();
-                Box::new(move || {
-                    let mut peer = peer.borrow_mut();
-                    peer.cm.connect(client, None).unwrap();
-                    peer.settle();
-                })
+                request(lab)
             },
             |lab, deadline| {
                 let channel = lab.channel;
@@ -137,7 +142,7 @@ fn a_request_wakes_get_cm_event() {
                     return false;
                 };
                 assert_eq!(event.event, EventType::ConnectRequest);
-                // The client learns of it and is of no use any more.
+                // The client gets the rejection, and is destroyed.
                 lab.cm.reject(event.id, &[]).unwrap();
                 lab.cm.destroy_id(event.id).unwrap();
                 let mut peer = lab.peer.borrow_mut();
@@ -179,14 +184,9 @@ fn a_request_behind_an_answer_wakes_get_cm_event() {
                     lab.peer.borrow_mut().cm.destroy_id(theirs).unwrap();
                 }
                 lab.wait_until_closed();
-                let peer = lab.peer.clone();
-                let client = peer.borrow_mut().client();
+                let request = request(lab);
                 ids = Some(lab.answered());
-                Box::new(move || {
-                    let mut peer = peer.borrow_mut();
-                    peer.cm.connect(client, None).unwrap();
-                    peer.settle();
-                })
+                request
             },
             |lab, deadline| {
                 let Ok(event) = lab.cm.get_cm_event_until(requests, deadline) else {
