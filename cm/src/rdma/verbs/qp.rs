@@ -16,8 +16,8 @@ use crate::rdma::verbs::objects::{Endpoint, IdQp, PdOf, QpInit};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates the QP of an id (`rdma_create_qp`) and moves it to INIT, so that receives can be posted; a UD QP to RTS, with
-    /// the port space's Q_Key ([`UDP_QKEY`]). The id has to be bound to an address of the device. `init.cap` says afterwards
-    /// what the hardware gives.
+    /// the port space's Q_Key ([`UDP_QKEY`](crate::rdma::UDP_QKEY)). The id has to be bound to an address of the device.
+    /// `init.cap` says afterwards what the hardware gives.
     ///
     /// The PD is the device's default one if none is given. PD, CQs and SRQ have to be of the id's device
     /// ([`RdmaError::OtherDevice`], EINVAL). Where no CQ is given one is made, with events on; it is to be
