@@ -60,7 +60,7 @@ impl Config {
 
 /// The RDMA CM of one device.
 ///
-/// `'s` is the storage's life, `'d` that of the device and of the PDs that are given to ids; `R` finds neighbours.
+/// `'s` is the storage's lifetime, `'d` that of the device and of the PDs that are given to ids; `R` finds neighbours.
 ///
 /// # Methods, in the order of use
 ///
@@ -268,26 +268,26 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     }
 
     /// The MSI-X vectors that have to do with the manager, its CQs and those that it makes for ids: what an application
-    /// with an event loop of its own listens to.
+    /// with its own event loop listens to.
     pub fn vectors(&self) -> VectorSet {
         VectorSet::one(0).union(VectorSet::one(self.hca.device.interrupt_vector(0)))
     }
 
     /// Sleeps until there may be something new, or until `deadline` on the platform's clock, and [`poll`](Self::poll)s. For
-    /// loops that wait for several things at once: look for each without blocking
+    /// loops that wait for several events at once: look for each without blocking
     /// ([`try_get_cm_event`](Self::try_get_cm_event), [`try_get_recv_comp`](Self::try_get_recv_comp)), then wait.
     pub fn wait(&mut self, deadline: Duration) -> Result<(), RdmaError> {
         let until = self.next_deadline(self.now());
         let until = until.map_or(deadline, |until| until.min(deadline));
-        // What this fails with, the poll finds as well, and tells the ids.
+        // What this fails with, the poll finds as well, and reports it to the ids.
         let _ = self.hca.device.wait_for(self.vectors(), until);
         self.poll(self.now())
     }
 
-    /// Tells the manager of an asynchronous event of the device. `CommunicationEstablished` stands in for an RTU that was
-    /// lost; after `DeviceFatal` every id sees `DeviceRemoval`. On InfiniBand what changes of the port or its subnet manager
-    /// (`PortActive`, `LidChange`, `GidChange`, `ClientReregister`) makes the manager ask for everything anew and join its
-    /// groups again. The others change nothing here.
+    /// Passes an asynchronous event of the device to the manager. `CommunicationEstablished` stands in for an RTU that
+    /// was lost; after `DeviceFatal` every id sees `DeviceRemoval`. On InfiniBand what changes of the port or its
+    /// subnet manager (`PortActive`, `LidChange`, `GidChange`, `ClientReregister`) makes the manager query everything
+    /// again and join its groups again. The others change nothing here.
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
         match event {
             AsyncEvent::CommunicationEstablished { qpn } => {

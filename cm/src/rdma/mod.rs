@@ -14,10 +14,10 @@
 //! # Waiting
 //!
 //! With interrupts (the device's `Config::interrupts`) whatever blocks sleeps, until an interrupt or until something is
-//! due. A loop of the application's own that waits for several things looks for each and then calls
-//! [`wait`](RdmaCm::wait); a program that sleeps in `epoll` or the like, for other things as well, has the platform's
-//! descriptor for the interrupts of [`vectors`](RdmaCm::vectors) (`bareverbs_vfio::EventChannel`), and calls
-//! [`poll`](RdmaCm::poll) when it is readable and at [`next_deadline`](RdmaCm::next_deadline):
+//! due. An application's own loop that waits for several events checks each and then calls [`wait`](RdmaCm::wait); a
+//! program that sleeps in `epoll` or the like, for other things as well, has the platform's descriptor for the
+//! interrupts of [`vectors`](RdmaCm::vectors) (`bareverbs_vfio::EventChannel`), and calls [`poll`](RdmaCm::poll) when
+//! it is readable and at [`next_deadline`](RdmaCm::next_deadline):
 //!
 //! ```
 //! use bareverbs_cm::rdma::*;
@@ -80,7 +80,7 @@
 //! On an InfiniBand port ids have [`SockaddrIb`] for addresses: a GID, and a service that is a port of the id's port space. The
 //! resolver is a [`SubnetAdministration`], which asks for the path in [`resolve_route`](RdmaCm::resolve_route) and for groups in
 //! [`join_multicast`](RdmaCm::join_multicast), by MADs that the manager carries. A caller that knows the path from elsewhere gives it
-//! ([`IdOption::IbPath`]). Requests have no header of the RDMA CM, so that there is room for 92 bytes of private data.
+//! ([`IdOption::IbPath`]). Requests have no header of the RDMA CM, so that 92 bytes of private data fit.
 //!
 //! IP addresses (IPoIB) are refused there ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0 of
 //! the port's table, whatever the connection's own; the port's GID is that at index 0.

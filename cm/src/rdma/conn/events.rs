@@ -20,7 +20,7 @@ use crate::rdma::types::{
 pub(crate) enum Refusal {
     NoListener,
     NoRoom,
-    /// No room yet: as if the request had got lost, so that it comes again.
+    /// No free slot yet: as if the request had got lost, so that it comes again.
     Later,
 }
 
@@ -209,7 +209,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(index)
     }
 
-    /// Sees to it that there is room for one more request to a listener: half-open connections may have to go for it, see
+    /// Frees a slot for one more request to a listener: half-open connections may have to go for it, see
     /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). Who gets the last eighth of the ids:
     /// [`Storage::ids`](crate::rdma::Storage::ids).
     fn make_room(
@@ -239,7 +239,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !full(self) {
             return Ok(());
         }
-        // Several at once: some of the room shall be left when the one that asks now comes again.
+        // Several at once: some of the slots have to be free still when this request is repeated.
         let mut evicted = false;
         for _ in 0..(capacity / 16).max(1) {
             let Some(user) = self.engine.evict(now, newcomer, false) else {
@@ -261,7 +261,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    /// Discards the id of a request that the application has not fetched, so that it need not hear of its end either.
+    /// Discards the id of a request that the application has not fetched, so that it gets no event of its end either.
     fn forget_unseen(&mut self, index: usize) -> bool {
         let slot = &self.ids[index];
         let unseen = slot.events.pending.front();

@@ -11,10 +11,10 @@ use crate::rdma::route::resolver::{Membership, Neighbour};
 use crate::rdma::types::{CmId, PortSpace, UDP_QKEY};
 use crate::rdma::verbs::objects::IdQp;
 
-/// In a P_Key: full members hear limited ones, and the other way round.
+/// In a P_Key: full members receive from limited ones, and the other way round.
 pub(crate) const FULL_MEMBER: u16 = 0x8000;
 
-/// Room for one group of one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
+/// Storage for one group of one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
 #[derive(Debug, Clone, Copy)]
 pub struct GroupSlot {
     pub(crate) owner: Option<CmId>,
@@ -26,7 +26,7 @@ pub struct GroupSlot {
     pub(crate) attached: bool,
     pub(crate) send_only: bool,
     pub(crate) qkey: u32,
-    /// On InfiniBand: what subnet administration knows of.
+    /// On InfiniBand: what is registered with subnet administration.
     pub(crate) membership: Option<Membership>,
     /// It has not answered yet; it has until then.
     pub(crate) joining: bool,
@@ -84,7 +84,8 @@ impl Default for GroupSlot {
 pub struct JoinMulticast {
     /// The group.
     pub group: IpAddr,
-    /// Only send to it (`RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`): the QP is not attached, and no switch is told.
+    /// Only send to it (`RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`): the QP is not attached, and the group is not reported
+    /// to switches.
     pub send_only: bool,
     /// Comes back with the event.
     pub context: u64,

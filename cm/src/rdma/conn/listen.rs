@@ -10,7 +10,7 @@ use crate::rdma::types::{CmId, EventType, IdState, IdType};
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
-    /// that were not fetched are refused; 0 and too great a value stand for the maximum.
+    /// that were not fetched are refused; 0 and too great a value mean the maximum.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         if self.ids[index].id_type == IdType::XrcSend {

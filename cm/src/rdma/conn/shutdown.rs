@@ -1,4 +1,4 @@
-//! The end of a manager: the other ends are told before QP1 goes.
+//! The end of a manager: the peers are notified before QP1 goes.
 
 use core::time::Duration;
 

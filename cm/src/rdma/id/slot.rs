@@ -21,8 +21,8 @@ use crate::rdma::verbs::objects::{IdQp, IdSrq, KeptInit, PdOf, XrcdOf};
 
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
-/// Events that one id can have waiting. Each kind comes once in a connection's life, so that only the application's own
-/// events (`write_cm_event`) can fill it.
+/// Events that one id can have waiting. Each kind comes once per connection, so that only the application's own events
+/// (`write_cm_event`) can fill it.
 pub(crate) const PENDING: usize = 8;
 
 /// A queue of ids that have events, linked through the slots.
@@ -262,7 +262,7 @@ impl<P: Platform> Objects<'_, P> {
     };
 }
 
-/// Room for one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
+/// Storage for one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
 #[derive(Debug)]
 pub struct IdSlot<'d, P: Platform> {
     pub(crate) used: bool,
@@ -330,7 +330,7 @@ impl<P: Platform> Default for IdSlot<'_, P> {
     }
 }
 
-/// Room for one event channel.
+/// Storage for one event channel.
 #[derive(Debug, Clone, Copy)]
 pub struct ChannelSlot {
     pub(crate) generation: u32,
@@ -379,9 +379,10 @@ pub struct Storage<'s, 'd, P: Platform> {
     /// One slot per multicast group that an id joins.
     pub groups: &'s mut [GroupSlot],
     /// One slot per message of a host that has to be asked for before it can be answered: as many as hosts may come at once
-    /// to a server that knows none of them. Once half of them are taken, a host that has an eighth of them gets no more: a
-    /// server whose clients open `n` connections at once each needs `2 * n`. What has no room is lost, and sent again by its
-    /// sender, at the earliest after a quarter of a second if that is one of these managers.
+    /// to a server that has none of their addresses. Once half of them are taken, a host that has an eighth of them
+    /// gets no more: a server whose clients open `n` connections at once each needs `2 * n`. A message that does not
+    /// fit is lost, and sent again by its sender, at the earliest after a quarter of a second if that is one of these
+    /// managers.
     pub deferred_mads: &'s mut [DeferredMadSlot],
 }
 
@@ -402,7 +403,7 @@ pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
 }
 
 impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
-    /// Room for `IDS` ids, twice as many connections (timewait takes its share), and `CHANNELS` event channels.
+    /// Storage for `IDS` ids, twice as many connections (timewait takes its share), and `CHANNELS` event channels.
     pub const fn new() -> Self {
         Self {
             ids: [const { IdSlot::EMPTY }; IDS],

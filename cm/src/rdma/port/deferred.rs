@@ -7,7 +7,7 @@ use crate::rdma::port::gsi::Received;
 /// How long a MAD waits: a neighbour is asked for as long.
 const LIFE: Duration = Duration::from_secs(3);
 
-/// Room for one message of a host that the resolver has to ask for first.
+/// Storage for one message of a host that the resolver has to ask for first.
 #[derive(Debug, Clone, Copy)]
 pub struct DeferredMadSlot(pub(crate) Option<DeferredMad>);
 
@@ -61,8 +61,8 @@ impl<'s> DeferredMads<'s> {
         deferred
     }
 
-    /// Keeps a MAD that came at `since`. The oldest one goes if there is no room; a source that has an eighth of it already
-    /// gets no more. MADs that have waited too long are not kept.
+    /// Keeps a MAD that came at `since`. The oldest one goes if the storage is full; a source that has an eighth of it
+    /// already gets no more. MADs that have waited too long are not kept.
     pub(crate) fn push(&mut self, now: Duration, deferred: DeferredMad) {
         let capacity = self.slots.len();
         if capacity == 0 || now >= deferred.since.saturating_add(LIFE) {

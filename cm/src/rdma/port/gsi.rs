@@ -61,7 +61,7 @@ pub(crate) struct Received {
     pub(crate) local: Local,
 }
 
-/// What InfiniBand's link layer tells of a MAD; zeros on RoCE.
+/// The fields of InfiniBand's link layer for a MAD; zeros on RoCE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Local {
     pub(crate) slid: u16,
@@ -72,7 +72,7 @@ pub(crate) struct Local {
     pub(crate) global: bool,
 }
 
-/// What a completion tells of a MAD.
+/// The fields of a completion for a MAD.
 struct Arrival {
     kind: NetworkHeader,
     pkey: u16,
@@ -389,7 +389,7 @@ fn arrival(completion: &Completion<'_>, infiniband: bool) -> Arrival {
     }
 }
 
-/// The path as the device wants it, on RoCE.
+/// The path in the device's format, on RoCE.
 pub(crate) fn ah_attr(address: &Address) -> AhAttr {
     AhAttr {
         dgid: Gid(address.remote_gid),

@@ -43,7 +43,7 @@ pub type Inbox<'s> = PacketBuffer<'s, ()>;
 /// What [`NeighbourDiscovery::port`](crate::rdma::NeighbourDiscovery::port) gives.
 ///
 /// Frames arrive when `NeighbourDiscovery` is polled. A send queue that the device stops is set going again when smoltcp
-/// looks for room there.
+/// looks for space there.
 pub struct SharedPort<'a, 's, 'd, P: Platform> {
     queue: &'a mut EthernetQueue<'d, P>,
     inbox: Option<&'a mut Inbox<'s>>,
@@ -65,7 +65,7 @@ impl<'a, 's, 'd, P: Platform> SharedPort<'a, 's, 'd, P> {
         }
     }
 
-    /// The last thing that went wrong since the last call, which smoltcp has no way to say.
+    /// The last error since the last call, which smoltcp cannot report.
     pub fn take_error(&mut self) -> Option<PhyError> {
         self.error.take()
     }

@@ -30,7 +30,7 @@ impl Trace {
         self.entries.pop_front()
     }
 
-    /// Records a message of the CM, in place of the oldest one if there is no room.
+    /// Records a message of the CM, in place of the oldest one if the storage is full.
     pub(crate) fn record(
         &mut self,
         now: impl Fn() -> Duration,

@@ -21,7 +21,7 @@ const fn wildcard(like: IpAddr) -> IpAddr {
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Gives an id a local address (`rdma_bind_addr`): a `SocketAddr` on RoCE, a [`SockaddrIb`](crate::rdma::SockaddrIb) on
-    /// InfiniBand. A wildcard address stands for all of the device's; port 0 for any free one.
+    /// InfiniBand. A wildcard address means all of the device's; port 0 for any free one.
     pub fn bind_addr(&mut self, id: CmId, address: impl Into<SockAddr>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let (address, pkey) = self
@@ -68,8 +68,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Finds the way to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to whatever address leads there.
-    /// What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
+    /// Finds the way to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to the address of the
+    /// route. What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
     ///
     /// On InfiniBand no question is needed for the way to a GID.
     pub fn resolve_addr<A: Into<SockAddr>>(

@@ -30,7 +30,7 @@ const RATES: [u16; 21] = [
     25, 100, 300, 50, 200, 400, 600, 800, 1200, 140, 560, 1120, 1680, 250, 1000, 2000, 3000, 280,
     500, 4000, 6000,
 ];
-/// Codes that the device has room for: they are five more there.
+/// Codes that the device can represent: they are five more there.
 const DEVICE_RATES: core::ops::RangeInclusive<u8> = 2..=10;
 const DEVICE_RATE_OFFSET: u8 = 5;
 

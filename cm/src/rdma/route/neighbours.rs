@@ -18,7 +18,7 @@ use crate::rdma::port::shared::{Inbox, SharedPort};
 use crate::rdma::route::resolver::{AddressChange, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 
-/// Room for a frame: everything that a host says of itself, and echo requests of ordinary Ethernet.
+/// The size of a frame: all of the IP host's own messages, and echo requests of ordinary Ethernet.
 const FRAME: usize = 1536;
 /// Frames that one poll takes at most, lest a flood keep the caller from its own work.
 const BURST: usize = 64;
@@ -84,7 +84,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     /// Gives the port an address, whose first `prefix` bits all hosts on the link share, in a VLAN or outside any.
     ///
     /// # Errors
-    /// If it is no address of a host, if it is there already, or if there is no room for it.
+    /// If it is no address of a host, if it is there already, or if the storage is full.
     pub fn add_address(
         &mut self,
         address: IpAddr,
@@ -143,9 +143,9 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.inbox = Some(inbox);
     }
 
-    /// The port, for the other stack, and room for a frame that it sends. The device of an `Interface` of smoltcp's, which
-    /// may have the addresses that were added here: their neighbours are found twice, and questions answered once. Until
-    /// the port is [shared](Self::share) nothing is received there.
+    /// The port, for the other stack, and a buffer for a frame that it sends. The device of an `Interface` of
+    /// smoltcp's, which may have the addresses that were added here: their neighbours are found twice, and questions
+    /// answered once. Until the port is [shared](Self::share) nothing is received there.
     pub fn port<'a>(&'a mut self, sent: &'a mut [u8]) -> SharedPort<'a, 's, 'd, P> {
         SharedPort::new(&mut self.queue, self.inbox.as_mut(), sent)
     }
@@ -160,7 +160,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         &mut self.host
     }
 
-    /// The queue, whose counters tell what was lost.
+    /// The queue, whose counters show what was lost.
     pub const fn queue(&self) -> &EthernetQueue<'d, P> {
         &self.queue
     }
@@ -201,7 +201,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
-    /// Sends what is due. What the queue has no room for is lost, as on any cable, and asked or said again in time.
+    /// Sends what is due. A frame that does not fit into the queue is lost, as on any cable, and repeated in time.
     fn send(&mut self, frame: &[u8]) -> Result<(), RdmaError> {
         let sent = self
             .queue
@@ -335,7 +335,7 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
                 }
             }
             let mut frame = [0; ip::FRAME_MIN];
-            // No more at once than answers are taken at once; what the queue has no room for stays due.
+            // No more at once than answers are taken at once; what does not fit into the queue stays due.
             for _ in 0..BURST {
                 if !self.has_room() {
                     break;
@@ -348,7 +348,8 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
             while let Some(event) = self.host.poll_event() {
                 self.act(event)?;
             }
-            // An interrupt tells of what comes after it was asked for, so that what came before has to be looked for.
+            // An interrupt reports only frames that come after it was armed, so that earlier ones have to be looked
+            // for.
             let interrupts = self.device.config().interrupts;
             let receive = self.queue.receive_half();
             let arm = interrupts && (receive.take_event() || !self.armed);

@@ -50,7 +50,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
 
     /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
     /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a way to it from the destination, which is the
-    /// device's: a wildcard listener stands for the device's addresses, not for any.
+    /// device's: a wildcard listener means the device's addresses, not any.
     pub(crate) fn can_ask(&self, header: &CmaHeader) -> bool {
         self.is_own(header.destination)
             && (self.is_infiniband()

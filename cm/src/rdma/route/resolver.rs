@@ -87,7 +87,7 @@ pub trait Resolver {
     }
 
     /// Whether there is a way to `destination` from `source`, an address of the port. No question is sent, nothing is kept: it is
-    /// for addresses that strangers name in their requests.
+    /// for addresses that unknown hosts name in their requests.
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         let _ = (source, destination);
         true
@@ -99,11 +99,11 @@ pub trait Resolver {
         None
     }
 
-    /// Lets a multicast group in, and tells switches and routers of it. Once for each join. A resolver that cannot leaves it
-    /// to them: those that do not snoop send everything everywhere.
+    /// Lets a multicast group in, and reports it to switches and routers. Once for each join. A resolver that cannot
+    /// leaves it to them: those that do not snoop send everything everywhere.
     ///
     /// # Errors
-    /// If there is no room for the group, or if the device fails.
+    /// If the storage for groups is full, or if the device fails.
     fn join_group(
         &mut self,
         now: Duration,
@@ -146,7 +146,7 @@ pub trait Resolver {
     /// each ends with [`leave`](Self::leave).
     ///
     /// # Errors
-    /// If there is no room for the group.
+    /// If the storage for groups is full.
     fn join(
         &mut self,
         now: Duration,

@@ -89,13 +89,13 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
             .min(self.max_path_mtu.number())
     }
 
-    /// The bits of the port's LID that tell its paths apart.
+    /// The bits of the port's LID that distinguish its paths.
     pub(super) const fn path_mask(&self) -> u16 {
         let lmc = if self.port.lmc < 8 { self.port.lmc } else { 7 };
         (1 << lmc) - 1
     }
 
-    /// The path as the device wants it.
+    /// The path in the device's format.
     pub(crate) fn ah_attr(&self, address: &Address) -> AhAttr {
         let attr = gsi::ah_attr(address);
         if address.remote_lid == 0 {
@@ -186,7 +186,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         self.deferred_mads.pop()
     }
 
-    /// Keeps a MAD until it is known where its sender is, if there is room and it has not waited too long.
+    /// Keeps a MAD until it is known where its sender is, if there is a free slot and it has not waited too long.
     pub(crate) fn defer(&mut self, now: Duration, deferred: DeferredMad) {
         self.deferred_mads.push(now, deferred);
     }

@@ -1,4 +1,4 @@
-//! The resolver of InfiniBand ports: asks subnet administration for paths and groups, and remembers the answers.
+//! The resolver of InfiniBand ports: queries subnet administration for paths and groups, and keeps the answers.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -24,7 +24,7 @@ enum PathState {
     Failed { error: SaError, at: Duration },
 }
 
-/// Room for one path. Hand a slice of them to [`SubnetAdministration::new`].
+/// Storage for one path. Hand a slice of them to [`SubnetAdministration::new`].
 #[derive(Debug, Clone, Copy)]
 pub struct PathSlot {
     query: PathQuery,
@@ -81,12 +81,12 @@ enum MemberState {
     Leaving(QuestionId),
 }
 
-/// Room for one group that the port is in. Hand a slice of them to [`SubnetAdministration::new`].
+/// Storage for one group that the port is in. Hand a slice of them to [`SubnetAdministration::new`].
 #[derive(Debug, Clone, Copy)]
 pub struct MemberSlot {
     membership: Membership,
     state: MemberState,
-    /// Who wants to be in the group, and until when the last of them wants to wait.
+    /// The ids that join the group, and until when the last of them waits.
     users: u32,
     until: Duration,
 }
@@ -118,7 +118,7 @@ impl MemberSlot {
         };
     }
 
-    /// Where the port is no member, or may be one without knowing, subnet administration is told.
+    /// Where the port is no member, or may be one after a lost answer, the leave is sent to subnet administration.
     fn leave(&mut self, client: &mut Client<'_>, now: Duration) {
         let told = match self.state {
             MemberState::Joining(question) => {
@@ -172,7 +172,7 @@ impl Default for MemberSlot {
 pub struct SubnetStorage<'s> {
     /// One slot per question that may be under way at once.
     pub questions: &'s mut [QuestionSlot],
-    /// One slot per path that is remembered. When they are all in use the oldest is forgotten.
+    /// One slot per path that is kept. When they are all in use the oldest is replaced.
     pub paths: &'s mut [PathSlot],
     /// One slot per group that the port is in.
     pub members: &'s mut [MemberSlot],
@@ -187,7 +187,7 @@ pub struct SubnetResources<const N: usize> {
 }
 
 impl<const N: usize> SubnetResources<N> {
-    /// Room for `N` questions at once, `N` paths and `N` groups.
+    /// Storage for `N` queries at once, `N` paths and `N` groups.
     pub const fn new() -> Self {
         Self {
             questions: [QuestionSlot::EMPTY; N],
@@ -215,8 +215,8 @@ impl<const N: usize> Default for SubnetResources<N> {
 /// Finds paths and joins groups by asking subnet administration. Its MADs go through the manager's QP1 to the LID that the
 /// port has for the subnet manager.
 ///
-/// Who wants the same path at the same time asks together, and a path is remembered for a minute; the port is in a group as
-/// long as one id is.
+/// Ids that need the same path at the same time share a query, and a path is kept for a minute; the port is in a group
+/// as long as one id is.
 #[derive(Debug)]
 pub struct SubnetAdministration<'s> {
     client: Client<'s>,
@@ -225,7 +225,7 @@ pub struct SubnetAdministration<'s> {
 }
 
 impl<'s> SubnetAdministration<'s> {
-    /// Knows nothing yet.
+    /// Empty.
     pub fn new(config: Config, storage: SubnetStorage<'s>) -> Self {
         storage.paths.fill(PathSlot::EMPTY);
         storage.members.fill(MemberSlot::EMPTY);

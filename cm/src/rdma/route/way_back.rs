@@ -28,7 +28,8 @@ pub(crate) enum WayBack {
 }
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
-    /// The way back to the sender of a MAD for the CM: a peer that knows this host may be a stranger to it.
+    /// The way back to the sender of a MAD for the CM: a peer may have this host's address while this host does not
+    /// have the peer's.
     pub(crate) fn way_back(&mut self, now: Duration, received: &Received) -> WayBack {
         if self.is_infiniband() {
             return WayBack::Found(self.way_back_by_lid(received));

@@ -66,9 +66,9 @@ pub enum RdmaError {
     NotBound,
     /// The storage is full.
     Full {
-        /// What there is no more room for.
+        /// The kind of object whose storage is full.
         what: &'static str,
-        /// How much room there is.
+        /// The number of objects that the storage can hold.
         capacity: usize,
     },
     /// This port space, or this call in it, comes with a later version.
@@ -461,7 +461,7 @@ impl From<engine::CmError> for RdmaError {
     }
 }
 
-/// Refuses private data that is longer than the message has room for.
+/// Refuses private data that is longer than the message can hold.
 pub(crate) fn fits(len: usize, max: usize) -> Result<(), RdmaError> {
     if len > max {
         Err(RdmaError::PrivateDataTooLong { len, max })

@@ -21,7 +21,7 @@ pub enum EventType {
     RouteResolved = 2,
     /// `resolve_route` failed.
     RouteError = 3,
-    /// A peer wants to connect; the event's id is new.
+    /// A peer requests a connection; the event's id is new.
     ConnectRequest = 4,
     /// The other end accepted, and the id has no QP: set one up and call `establish`.
     ConnectResponse = 5,
@@ -91,7 +91,7 @@ pub const fn event_str(event: EventType) -> &'static str {
     event.as_str()
 }
 
-/// The other end's wishes, as a connection event tells them. They read from this end's point of view, so that they may be
+/// The peer's parameters, as a connection event has them. They read from this end's point of view, so that they may be
 /// given to `accept` as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnEvent {
@@ -101,9 +101,9 @@ pub struct ConnEvent {
     pub initiator_depth: u8,
     /// The other end's hardware flow control.
     pub flow_control: bool,
-    /// Retries that the connecting side wants.
+    /// Retries that the connecting side requests.
     pub retry_count: u8,
-    /// Receiver-not-ready retries that the other end wants.
+    /// Receiver-not-ready retries that the peer requests.
     pub rnr_retry_count: u8,
     /// The other end's QP has a shared receive queue.
     pub srq: bool,
@@ -111,7 +111,7 @@ pub struct ConnEvent {
     pub qp_num: u32,
 }
 
-/// What an event tells an id for datagrams (`struct rdma_ud_param`): where to send to.
+/// The destination in an event of an id for datagrams (`struct rdma_ud_param`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UdEvent {
     /// The path, for [`Device::create_ah`](bareverbs_core::Device::create_ah).
@@ -136,7 +136,7 @@ pub struct CmEvent {
     pub event: EventType,
     /// 0, a negative errno, or the other end's reason: on `Rejected` the reject reason, on `Unreachable` a SIDR status.
     pub status: i32,
-    /// The other end's wishes, where the event has any.
+    /// The peer's parameters, where the event has any.
     pub conn: ConnEvent,
     /// Where to send datagrams, where the event says so.
     pub ud: UdEvent,

@@ -110,11 +110,11 @@ pub enum IdState {
     AddrBound,
     /// Looks for the way to an address.
     AddrQuery,
-    /// Knows the way to an address.
+    /// The address is resolved.
     AddrResolved,
     /// Looks for the path.
     RouteQuery,
-    /// Knows the path.
+    /// The route is resolved.
     RouteResolved,
     /// Connecting, or connected; with datagrams, asking for a service, or knowing it.
     Connect,
@@ -157,7 +157,7 @@ pub struct Route {
     pub peer: Option<SocketAddr>,
     /// Path MTU: 1 to 5 for 256 to 4096 bytes. 0 before the route is resolved.
     pub path_mtu: u8,
-    /// Exponent of the time that a packet lives in the fabric.
+    /// Exponent of the packet lifetime in the fabric.
     pub packet_life_time: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Parameters of a connection, and the room for private data.
+//! Parameters of a connection, and the sizes of private data.
 
 use crate::mad::{CmaHeader, Rej, Rep, SidrRep};
 

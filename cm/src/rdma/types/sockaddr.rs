@@ -19,11 +19,11 @@ pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
 /// space's, and the lower 16 the port. [`SockaddrIb::new`] puts them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SockaddrIb {
-    /// Partition; 0 stands for the default one.
+    /// Partition; 0 means the default one.
     pub pkey: u16,
     /// Flow label.
     pub flowinfo: u32,
-    /// The port's GID; zero stands for this device's.
+    /// The port's GID; zero means this device's.
     pub gid: Gid,
     /// Service ID.
     pub sid: u64,

@@ -126,7 +126,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let (event, status) = (pending.event, pending.status);
         if event != EventType::ConnectRequest {
             if child != index {
-                // A request that was withdrawn, or whatever else became of it: it never reached the application.
+                // A request that was withdrawn, for example: it never reached the application.
                 self.discard(child);
             }
             return Err(RdmaError::Event { event, status });

@@ -185,7 +185,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// Whether a QP can be had now, for a caller that wants to know before asking.
+    /// Whether a QP can be allocated now.
     pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
         Ok(self.ids.slot(id)?.route.bound && self.ids.slot(id)?.state != IdState::Idle)
     }
