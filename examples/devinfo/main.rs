@@ -56,7 +56,7 @@ struct Arguments {
     /// connectx-7, bluefield, bluefield-ecpf or bluefield-vf.
     #[arg(long, value_name = "NAME", default_value_t = connectx_model::Card::ConnectX5)]
     card: connectx_model::Card,
-    /// What the device model's port speaks.
+    /// The link layer of the device model's port.
     #[arg(long, value_enum, default_value = "ethernet")]
     model_port: ModelPort,
 }

@@ -73,7 +73,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
         Self::new(cm, group, amount, sizes)
     }
 
-    /// Those that only speak.
+    /// The senders.
     pub(crate) fn senders(cm: &'c mut Cm<'s, 'd, P>, group: Group, amount: Amount) -> Result<Self> {
         let sizes = MessageSizes {
             size: amount.size(),

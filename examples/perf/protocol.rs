@@ -240,7 +240,7 @@ impl Ask {
         }
     }
 
-    /// `None`: nonsense.
+    /// `None`: invalid.
     pub(crate) fn from_bytes(bytes: &[u8; MESSAGE]) -> Option<Self> {
         match bytes[0] {
             1 => Some(Self::Start(Test {
@@ -267,7 +267,7 @@ impl Answer {
         }
     }
 
-    /// `None`: nonsense.
+    /// `None`: invalid.
     pub(crate) fn from_bytes(bytes: &[u8; MESSAGE]) -> Option<Self> {
         match bytes[0] {
             1 => Some(Self::Ready),

@@ -335,7 +335,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         format!("the {} has disconnected before it was done", self.peer()).into()
     }
 
-    /// Why the server speaks when it has nothing to say.
+    /// The error for a message that the server should not have sent.
     fn unexpected(&mut self) -> super::Error {
         let answer = self.pending_message.take();
         match answer.as_ref().and_then(Answer::from_bytes) {
@@ -357,7 +357,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                 Err(self.unexpected())
             }
             Some(answer) => Ok(answer),
-            None => Err("the server answers with nonsense".into()),
+            None => Err("the server's answer is invalid".into()),
         }
     }
 
@@ -370,7 +370,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                 Err(format!("the client: {why}").into())
             }
             Some(ask) => Ok(ask),
-            None => Err("the client asks for nonsense".into()),
+            None => Err("the client's request is invalid".into()),
         }
     }
 

@@ -188,7 +188,7 @@ pub(crate) struct Clients<'a> {
     pub(crate) reject: Option<&'a [u8]>,
     /// Bytes of a message at most.
     pub(crate) size: u32,
-    /// How long they may be silent where they have to speak, and between pings.
+    /// How long they may be silent where they have to send, and between pings.
     pub(crate) silence: [Duration; 2],
 }
 
@@ -330,7 +330,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) validate: bool,
     /// The private data of the connection request.
     pub(crate) private_data: &'a [u8],
-    /// How long the server may be silent where it has to speak.
+    /// How long the server may be silent where it has to send.
     pub(crate) silence: Duration,
 }
 

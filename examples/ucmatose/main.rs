@@ -17,7 +17,7 @@ use connections::{Connections, Plan};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Many connections, with messages both ways: the server speaks first, and the client answers.
+/// Many connections, with messages both ways: the server sends first, and the client answers.
 ///
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is. Both ends have to be

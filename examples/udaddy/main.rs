@@ -19,7 +19,7 @@ use nodes::{Nodes, Plan};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Datagrams both ways: the client speaks first, and the server answers to where each came from.
+/// Datagrams both ways: the client sends first, and the server answers each to its source.
 ///
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is. Both ends have to be

@@ -161,8 +161,8 @@ impl Rebinding {
     /// Back to the driver that the kernel finds for it, without the override for vfio-pci. Nothing to do if it is not
     /// bound to vfio-pci and not meant to be.
     ///
-    /// A process that uses the function is asked to let go of it ([`VfioDevice::removal`](crate::VfioDevice::removal));
-    /// the kernel waits until it does.
+    /// A process that uses the function is asked to close it ([`VfioDevice::removal`](crate::VfioDevice::removal)); the
+    /// kernel waits until it does.
     pub fn to_kernel(address: PciAddress) -> Result<Self, BindError> {
         Self::to_kernel_in(Path::new("/sys"), address)
     }

@@ -246,7 +246,7 @@ impl VfioDevice {
 }
 
 impl Drop for VfioDevice {
-    /// Makes the function quiet, then lets go of it in the order of the fields.
+    /// Stops the function, then closes it in the order of the fields.
     fn drop(&mut self) {
         // No DMA any more, and no interrupts, which are writes as well.
         let command = self

@@ -1,7 +1,7 @@
 //! DMA memory: blocks of 2 MiB cut up for small needs, mappings of their own for large ones, and the caller's memory.
 //!
 //! A block is one mapping of the IOMMU, made once: small allocations cost no system call. It follows that what was freed
-//! stays within the device's reach until its block is empty; that a device has let go of what is freed is the caller's
+//! stays within the device's reach until its block is empty; that a device no longer uses what is freed is the caller's
 //! promise anyway.
 
 // UNSAFETY: hands out raw memory, has it mapped for the device, and clears it.

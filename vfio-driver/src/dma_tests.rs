@@ -278,7 +278,7 @@ fn the_same_memory_may_be_mapped_twice() {
     unmap(&memory, &a);
     assert!(books.translate(b.token).is_some());
     unmap(&memory, &b);
-    // A second time is noticed and does nothing.
+    // A second time is detected and has no effect.
     unmap(&memory, &b);
 }
 

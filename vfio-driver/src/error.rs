@@ -101,7 +101,7 @@ pub enum OpenError {
         /// Why not with its bus or slot.
         with_bus: HotResetError,
     },
-    /// The kernel's VFIO does not speak the type 1 (version 2) IOMMU interface.
+    /// The kernel's VFIO does not have the type 1 (version 2) IOMMU interface.
     Unsupported {
         /// What vfio-ioctls said.
         source: vfio_ioctls::VfioError,

@@ -112,9 +112,9 @@ impl EventChannel {
         })
     }
 
-    /// Takes notice of what made the descriptor readable, so that it is not any more until something new happens; but that
+    /// Acknowledges what made the descriptor readable, so that it is not any more until something new happens; but that
     /// the function is lost stays said. Returns whether there was anything. To be called before the device is polled:
-    /// afterwards it could take notice of something that the poll did not see.
+    /// afterwards it could acknowledge something that the poll did not see.
     pub fn acknowledge(&mut self) -> io::Result<bool> {
         self.watch.look()
     }

@@ -95,7 +95,7 @@ impl IovaSpace {
         if first > last {
             return;
         }
-        // Swallow every range that overlaps or touches.
+        // Merge every range that overlaps or touches.
         while let Some((&start, &end)) = self
             .free
             .range(..=last.saturating_add(1))
@@ -112,7 +112,7 @@ impl IovaSpace {
     /// Takes the lowest free range of `len` bytes (rounded up to the granule) that starts at `offset` modulo `align`.
     ///
     /// `align` is a power of two; `offset` counts modulo `align` and must be a multiple of the granule. `None` if there
-    /// is no such range, or the request makes no sense.
+    /// is no such range, or the request is invalid.
     pub(crate) fn allocate(&mut self, len: u64, align: u64, offset: u64) -> Option<IovaRange> {
         let mask = self.granule - 1;
         let align = align.max(self.granule);

@@ -37,7 +37,7 @@ impl Memory {
         let map = MmapRaw::from(map);
         let offset = (map.as_mut_ptr() as usize).wrapping_neg() & (align - 1);
         if len.is_multiple_of(BLOCK) {
-            // Transparent huge pages: fewer IOMMU entries if it works, no harm if it does not.
+            // Transparent huge pages: fewer IOMMU entries if it works, no effect if it does not.
             let _ = map.advise(Advice::HugePage);
         }
         Self::keep_from_children(map, offset, len)

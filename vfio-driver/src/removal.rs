@@ -1,10 +1,10 @@
 //! Losing the function while it is driven: VFIO's two events that say so.
 //!
 //! The kernel cannot take a function away from a process. When it is to leave (hot unplug, `unbind`), it raises the
-//! device-request event, again and again, and waits until the process lets go; the caller that removes it waits as long.
-//! When PCI error handling finds the link or the function broken, it raises the error event. Both end this driver's use
-//! of the function: from then on every register reads all ones, which is what "gone" looks like to the layers above, and
-//! every thread that waits for an interrupt is woken.
+//! device-request event, again and again, and waits until the process closes it; the caller that removes it waits as
+//! long. When PCI error handling finds the link or the function broken, it raises the error event. Both end this
+//! driver's use of the function: from then on every register reads all ones, which is what "gone" looks like to the
+//! layers above, and every thread that waits for an interrupt is woken.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -33,7 +33,7 @@ pub(crate) trait Resettable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Affected {
     pub(crate) address: PciAddress,
-    /// Its IOMMU group, if VFIO says so.
+    /// Its IOMMU group, if VFIO reports it.
     pub(crate) group: Option<u32>,
     /// Whether it is this process's already.
     pub(crate) owned: bool,

@@ -15,7 +15,7 @@ use bareverbs::verbs::{Platform, Wc, WcStatus};
 
 type Result<T> = core::result::Result<T, ChannelError>;
 
-/// How long a peer may usually be silent where it has to speak.
+/// How long a peer may usually be silent where it has to send.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long after an end's last answer its farewell (DREQ) may come.
@@ -106,7 +106,7 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 
     /// Posts a receive for a message, which has to be done before there is a connection. The peer may be silent for so
-    /// long where it has to speak.
+    /// long where it has to send.
     pub fn new<R: Resolver>(
         cm: &mut RdmaCm<'_, 'd, P, R>,
         id: CmId,

@@ -28,7 +28,7 @@ pub struct Plugged {
     /// Record what passes that wire, in this pcap file; it is whole whenever the process is killed.
     #[arg(long, value_name = "FILE", requires = "link")]
     pcap: Option<PathBuf>,
-    /// What befalls frames on that wire: loss, duplicate, reorder, delay or corrupt with its share of the frames (0.001 to
+    /// Faults of frames on that wire: loss, duplicate, reorder, delay or corrupt with its share of the frames (0.001 to
     /// 1), and max-delay with the longest delay, as in loss=0.01,delay=0.1,max-delay=5ms.
     #[arg(
         long = "fault",

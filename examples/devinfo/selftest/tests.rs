@@ -1,4 +1,4 @@
-//! The self test on models that are well, and on models that are not: it has to notice, and to say where.
+//! The self test on models that are well, and on models that are not: it has to detect the error, and to say where.
 
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::syndrome::Status;

@@ -9,7 +9,7 @@
 //! | `count=COUNT` | pings of a client |
 //! | `size=BYTES` | of a message |
 //! | `mtu=BYTES` | the largest path MTU to ask for, 1024 if not given |
-//! | `silence=SECONDS` | how long a peer may say nothing where it has to speak: 30 if not given |
+//! | `silence=SECONDS` | how long a peer may be silent where it has to send: 30 if not given |
 //! | `attempts=COUNT` | how often to reset the card and start again when something fails; 1 if not given |
 //! | `interrupts` | sleep until the card raises an interrupt, instead of polling it |
 //! | `log=LEVEL` | what goes to the console: `info` if not given |

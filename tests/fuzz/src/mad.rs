@@ -212,7 +212,7 @@ const fn input_len(detail: u8) -> u8 {
     [0, 4, 92, 148, 168, 196, 224, 255][(detail >> 5) as usize]
 }
 
-/// Runs an input. With every input, the engine sends valid messages only, never panics, and when its user has let go of
+/// Runs an input. With every input, the engine sends valid messages only, never panics, and when its user has released
 /// everything, nothing is left.
 ///
 /// # Panics

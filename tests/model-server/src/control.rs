@@ -1,4 +1,4 @@
-//! What befalls cards and cables, by lines on standard input:
+//! Events and faults of cards and cables, by lines on standard input:
 //!
 //! | line | effect |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `restart FUNCTION` | another driver resets the firmware, as the physical function does for its virtual ones |
 //! | `vanish FUNCTION` | the card falls off the bus |
 //! | `pages FUNCTION COUNT` | the next object costs this many pages more |
-//! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | what befalls frames from here on, as a share of 1 |
+//! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | the faults of frames from here on, as a share of 1 |
 //! | `max-delay TIME` | how late they may come, as in 20us, 1ms or 2s |
-//! | `faults off` | nothing befalls frames any more |
+//! | `faults off` | no more faults of frames |
 //! | `faults` | logs what is in force and what it did |
 //! | `state FUNCTION` | prints what the function did since power-on, and what it could reach now |
 
@@ -27,7 +27,7 @@ enum Event {
     State(usize),
 }
 
-/// What befalls a card.
+/// An event or a fault of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mishap {
     Link(bool),

@@ -45,7 +45,7 @@ impl Range {
 const PAGE: u64 = 4096;
 /// Entries of the TLB.
 const REMEMBERED: usize = 128;
-/// With so many files, those that no range is in any more are let go before there are more.
+/// With so many files, those that no range is in any more are closed before there are more.
 const MANY_FILES: usize = 64;
 
 /// Where the device address `start` and the `len` bytes from there lie.

@@ -58,7 +58,7 @@ pub(crate) struct Serve {
     /// Leave out what the card offers and the model does not do, as network drivers take up every offer
     #[arg(long)]
     pub(crate) modelled: bool,
-    /// What the ports speak
+    /// The link layer of the ports
     #[arg(long, value_enum, default_value = "eth")]
     pub(crate) port_type: PortType,
     /// Serve this function, counted from 0, as a virtual one
@@ -67,8 +67,8 @@ pub(crate) struct Serve {
     /// The same, without a MAC address and GUIDs
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) vf_without_mac: Vec<usize>,
-    /// What befalls frames between ports, and between ports and wires: loss, duplicate, reorder, delay or corrupt with
-    /// its share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given)
+    /// Faults of frames between ports, and between ports and wires: loss, duplicate, reorder, delay or corrupt with its
+    /// share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given)
     ///
     /// As in --fault loss=0.01,delay=0.1,max-delay=5ms.
     #[arg(long = "fault", value_name = "KIND=VALUE", value_delimiter = ',')]

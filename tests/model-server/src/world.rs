@@ -269,7 +269,7 @@ impl World {
         let sleep = if !busy && !idle.is_zero() {
             idle
         } else if self.guests.load(Ordering::Relaxed) != 0 {
-            // The guests' accesses come first: they would starve behind a thread that never lets go.
+            // The guests' accesses come first: they would starve behind a thread that never releases the lock.
             COURTESY
         } else {
             Duration::ZERO

@@ -15,7 +15,7 @@ pub enum MsixMode {
     Table,
 }
 
-/// What the port speaks.
+/// The port's link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortType {
     /// RoCE over Ethernet.
@@ -59,7 +59,7 @@ pub struct Config {
     pub firmware: (u16, u16, u16),
     /// Board identification, as QUERY_ADAPTER gives it.
     pub board_id: [u8; 16],
-    /// What the port speaks.
+    /// The port's link layer.
     pub port_type: PortType,
     /// The port's local identifier, if it is an InfiniBand port.
     pub lid: u16,

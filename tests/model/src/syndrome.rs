@@ -10,7 +10,7 @@ pub enum Status {
     InternalError = 0x01,
     /// No such command, or not now.
     BadOp = 0x02,
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     BadParam = 0x03,
     /// Not in this state of the function.
     BadSystemState = 0x04,
@@ -28,7 +28,7 @@ pub enum Status {
     NoResources = 0x0f,
     /// The QP is in the wrong state.
     BadQpState = 0x10,
-    /// A management packet makes no sense.
+    /// A management packet is invalid.
     BadPacket = 0x30,
     /// Too many CQEs outstanding for the new size.
     BadSize = 0x40,
@@ -260,7 +260,7 @@ syndromes! {
     RoceVersion = 0x000c_0002, BadParam, "a RoCE version that is not supported";
     RoceType = 0x000c_0003, BadParam, "an address whose type does not fit it";
     RocePort = 0x000c_0004, BadParam, "a RoCE address of a port that does not exist";
-    RoceDisabled = 0x000c_0005, BadOp, "RoCE addresses on a port that does not speak RoCE";
+    RoceDisabled = 0x000c_0005, BadOp, "RoCE addresses on a port without RoCE";
     RoceVlan = 0x000c_0006, BadParam, "a VLAN that cannot be";
     VportNumber = 0x000c_0007, BadIndex, "a virtual port that does not exist";
     VportOpMod = 0x000c_0008, BadParam, "a virtual port type that does not exist";

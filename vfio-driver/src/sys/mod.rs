@@ -1,7 +1,7 @@
 //! The one module that calls vfio-ioctls and the ioctls that it lacks.
 //!
-//! vfio-ioctls changes its interface with each release and swallows some errors (reset, region access, the number of
-//! a failed interrupt set-up), so its version is pinned and nothing of it is seen outside, errors aside.
+//! vfio-ioctls changes its interface with each release and drops some errors (reset, region access, the number of a
+//! failed interrupt set-up), so its version is pinned and nothing of it is seen outside, errors aside.
 
 // UNSAFETY: ioctls, and file descriptors that another value owns.
 #![expect(unsafe_code)]
@@ -264,7 +264,7 @@ fn is_in_use(error: SysError) -> bool {
     matches!(error.errno(), EBUSY | EINVAL)
 }
 
-/// The function of vfio-ioctls, which has to be let go of with care.
+/// The function of vfio-ioctls, which has to be closed with care.
 pub(crate) struct Handle {
     device: ManuallyDrop<VfioDevice>,
     /// In group mode, where sysfs has the group.

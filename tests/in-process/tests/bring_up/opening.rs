@@ -116,7 +116,7 @@ fn signatures_work_with_a_card_that_requires_them() {
 }
 
 /// The registers with the command queue's address may give back a former driver's for a while. That is no reset by
-/// another driver; one that comes later is noticed all the same.
+/// another driver; one that comes later is detected all the same.
 #[test]
 fn an_address_register_that_latches_late_is_no_reset() {
     let mut card = Card::new(1);

@@ -88,8 +88,8 @@ fn errors_say_which_step_failed() {
     assert_eq!(pair.cms[0].last_error(id), Ok(Some(RdmaError::Unreachable)));
 }
 
-/// How soon a dead peer is noticed is the connection's to say, on either side: 4.2 ms a try here, where the default of Linux
-/// makes it two seconds.
+/// The time until a dead peer is detected can be set per connection, on either side: 4.2 ms a try here, where the
+/// default of Linux makes it two seconds.
 #[test]
 fn ack_timeout_of_a_connection() {
     for side in 0..2 {

@@ -334,7 +334,7 @@ fn qp1_recovers() {
     pair.say((0, ours), (1, theirs), b"as if nothing had happened");
 }
 
-/// The device is pulled out: every id learns it once, and can be destroyed.
+/// The device is pulled out: every id gets the error once, and can be destroyed.
 #[test]
 fn device_removal() {
     let mut pair = Pair::new();

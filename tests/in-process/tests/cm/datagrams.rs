@@ -161,7 +161,7 @@ fn a_service_is_found_and_answers() {
     }
 }
 
-/// Nothing in the 40 bytes, or nonsense, is no way back.
+/// Without a valid header in the 40 bytes, there is no address to answer to.
 #[test]
 fn the_way_back_needs_a_header() {
     let mut pair = Pair::new();

@@ -15,7 +15,7 @@ use connectx_model::link::fault::Rates;
 enum Loss {
     /// It falls off the bus.
     Vanish,
-    /// Its firmware stops and says so.
+    /// Its firmware stops and reports it.
     Health,
     /// Another driver resets the function.
     Reset,
@@ -96,7 +96,7 @@ fn lose(loss: Loss, node: usize, at: Duration) -> Option<Failure> {
         }
         // However it ended, the device's next poll says what happened, and so does everything else from then on.
         let error = nodes
-            .until("the loss to be noticed", SECOND, |nodes| {
+            .until("the loss to be detected", SECOND, |nodes| {
                 nodes.turn();
                 Ok(nodes.dead[node])
             })
@@ -291,7 +291,7 @@ fn both_devices_may_be_lost() {
             let failure = nodes.exchange(&ends, 1).expect_err(&what);
             assert!(matches!(failure, Failure::Call { .. }), "{what}: {failure}");
             nodes
-                .until("both to notice", SECOND, |nodes| {
+                .until("both to detect it", SECOND, |nodes| {
                     nodes.turn();
                     Ok(nodes.dead[0].and(nodes.dead[1]))
                 })

@@ -1,4 +1,4 @@
-//! A device that writes nonsense into completion queues: nothing of it may reach beyond a queue's own buffers.
+//! A device that writes invalid entries into completion queues: nothing of it may reach beyond a queue's own buffers.
 
 // UNSAFETY: a test platform passes everything on to another, and writes where the device would.
 #![expect(unsafe_code)]
@@ -54,7 +54,7 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// A completion that is nonsense more or less: the fields that are looked at are right half of the time.
+/// A random completion: the fields that are checked are right half of the time.
 fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
     let mut cqe = [0; 64];
     for word in cqe.as_chunks_mut::<8>().0 {
@@ -112,8 +112,8 @@ fn nonsense_in_completion_queues() {
     assert_eq!(world.accounting(0).allocated, 0);
 }
 
-/// Fills the queue's completion queues with nonsense, and counts what comes of it: frames, malformed ones, garbage on
-/// either side, and whether the queue believes that it was stopped.
+/// Fills the queue's completion queues with random entries, and counts what comes of it: frames, malformed ones,
+/// garbage on either side, and whether the queue believes that it was stopped.
 fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64) -> [u64; 5] {
     let rings = forger.rings.lock().unwrap().clone();
     let [send_ring, receive_ring] = rings[..] else {

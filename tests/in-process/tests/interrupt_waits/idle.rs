@@ -47,7 +47,7 @@ fn who_waits_for_nothing_wakes_for_the_devices_health_alone() {
     }
 }
 
-/// The firmware fails, and no interrupt says so: the next look at the health does.
+/// The firmware fails, without an interrupt: the next check of the health detects it.
 #[test]
 fn a_device_that_fails_wakes_all_waiters() {
     let fatal = DeviceError::Fatal {

@@ -55,7 +55,7 @@ fn rc_over_a_bad_cable() {
     }
 }
 
-/// The card leaves the bus under traffic: posting and polling go on without harm, every handle can be dropped, and the
+/// The card leaves the bus under traffic: posting and polling can go on, every handle can be dropped, and the
 /// device reaches no memory that it should not.
 #[test]
 fn the_card_vanishes_under_traffic() {

@@ -1,4 +1,4 @@
-//! Clients that break the protocol: they may harm themselves, but neither the server nor who comes after them.
+//! Clients that break the protocol: they may lose their connection, but the server and later clients work as before.
 
 use crate::card::{Arena, BAR0, BY_EVENT, CONFIG, MSIX};
 use crate::raw::{self, NO_REPLY, Raw, message, words};

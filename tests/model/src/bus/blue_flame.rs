@@ -73,7 +73,7 @@ impl Device {
         self.send_doorbell(io, begun.uar, begun.control());
     }
 
-    /// Lets go of what has waited for long enough.
+    /// Passes on what has waited for long enough.
     #[inline(never)]
     pub(crate) fn front_late(&mut self, io: &mut Io<'_>) {
         let now = self.now;

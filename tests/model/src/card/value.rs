@@ -5,7 +5,7 @@
 pub enum Source {
     /// Taken from a card of this kind.
     Recorded,
-    /// A public document or a driver that runs on such cards says so.
+    /// A public document or a driver that runs on such cards states it.
     Public,
     /// Nothing is known: chosen for the model.
     Assumed,

@@ -204,7 +204,7 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     if cq.status != 0 {
         return Err(Syndrome::CqResizeState.into());
     }
-    // The entries that are there move over, and one more says so.
+    // The present entries are moved, and one more entry reports the resize.
     if cq.outstanding() + 1 > 1 << wanted.log_cq_size() || cq.outstanding() >= cq.size() {
         return Err(Syndrome::CqResizeOutstanding.into());
     }

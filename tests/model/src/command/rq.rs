@@ -1,4 +1,4 @@
-//! CREATE_RQ and its kin.
+//! CREATE_RQ and the other commands of receive queues.
 
 use super::{Call, Result};
 use crate::bus::io::Io;

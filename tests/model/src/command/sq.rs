@@ -1,4 +1,4 @@
-//! CREATE_SQ and its kin.
+//! CREATE_SQ and the other commands of send queues.
 
 use super::{Call, Result};
 use crate::bus::io::Io;

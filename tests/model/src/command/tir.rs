@@ -1,4 +1,4 @@
-//! CREATE_TIR and its kin, and the tables of receive queues that TIRs spread frames over.
+//! CREATE_TIR and the other commands of TIRs, and the tables of receive queues that TIRs spread frames over.
 
 use super::{Call, Result};
 use crate::bus::io::Io;

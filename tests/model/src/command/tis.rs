@@ -1,4 +1,4 @@
-//! CREATE_TIS and its kin.
+//! CREATE_TIS and the other commands of TISs.
 
 use super::{Call, Result};
 use crate::bus::io::Io;

@@ -3,7 +3,7 @@
 //! How a card answers a request that does not conform is not known. It needs the inline headers to decide whether a frame
 //! goes round to another function, and the authors of Linux's driver say that a frame without them goes out to the port
 //! ("minimum inline header mode", 2016); those of DPDK's say that the card may not send it (`txq_inline_min`). Here such a
-//! request fails, which a driver notices.
+//! request fails, which a driver detects.
 
 use super::frame::{self, Transport};
 use crate::device::Device;

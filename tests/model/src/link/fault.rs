@@ -229,7 +229,7 @@ impl<L: Link> Faulty<L> {
         Duration::from_nanos(u64::from(self.rng.below(span)) + 1)
     }
 
-    /// Lets go of what has waited long enough.
+    /// Passes on what has waited long enough.
     fn release(&mut self, now: Duration) {
         while self.late.peek().is_some_and(|Reverse(late)| late.at <= now) {
             if let Some(Reverse(late)) = self.late.pop() {

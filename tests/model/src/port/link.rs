@@ -11,7 +11,7 @@ const PORT_DOWN: u8 = PortState::Down.number();
 const PORT_ACTIVE: u8 = PortState::Active.number();
 
 impl Device {
-    /// Whether the port speaks RoCE.
+    /// Whether RoCE is enabled on the port.
     pub(crate) fn ethernet(&self) -> bool {
         self.config.port_type == PortType::Ethernet
     }

@@ -300,7 +300,7 @@ impl Device {
             if came {
                 self.make_ready(qpn);
             }
-            // A transport whose deadline does not move would never let go.
+            // A transport whose deadline does not move would stay scheduled for ever.
             if self.timers.first() == Some(&(deadline, qpn)) {
                 break;
             }

@@ -56,7 +56,7 @@ pub enum Syndrome {
 pub enum Nak {
     /// A packet is missing.
     Sequence = 0,
-    /// The request makes no sense or is not allowed.
+    /// The request is invalid or is not allowed.
     InvalidRequest = 1,
     /// Wrong key, range or right.
     RemoteAccess = 2,

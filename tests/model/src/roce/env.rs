@@ -208,7 +208,7 @@ pub enum Syndrome {
     WorkRequestFlushed = cqe::Syndrome::WrFlush.number(),
     /// Memory window bind failed.
     MemoryWindowBind = cqe::Syndrome::MwBind.number(),
-    /// Response packet that makes no sense.
+    /// Invalid response packet.
     BadResponse = cqe::Syndrome::BadResponse.number(),
     /// Responder: access by the peer failed after its data had come.
     LocalAccess = cqe::Syndrome::LocalAccess.number(),

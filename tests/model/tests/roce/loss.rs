@@ -1,4 +1,4 @@
-//! Random damage on the link, many seeds: everything arrives, once, in order, or the failure is an honest one.
+//! Random damage on the link, many seeds: everything arrives, once, in order, or a correct error is reported.
 
 use std::time::Duration;
 

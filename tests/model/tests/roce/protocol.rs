@@ -509,7 +509,7 @@ fn uc_drops_messages_with_a_hole() {
             world.posts(0, send(SendOp::SendImm(i as u32), vec![memory(0, 1000)]));
         }
         world.settle();
-        assert_eq!(world.results(0), [Ok(()); 3], "UC does not notice");
+        assert_eq!(world.results(0), [Ok(()); 3], "UC does not detect it");
         let env = &world.sides[1].env;
         let got: Vec<_> = env.received.iter().map(|c| (c.index, c.op)).collect();
         // The receive WQE of the lost message serves the next one.

@@ -64,7 +64,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "peer",
-        about: "the peer vanishes: a client says so and ends, a server goes on with the next client",
+        about: "the peer vanishes: a client reports it and ends, a server goes on with the next client",
         work: peer,
     },
     Scenario {

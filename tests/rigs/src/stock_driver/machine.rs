@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// The guest's first process.
 const INIT: &str = include_str!("guest/init.sh");
-/// How it talks with this program.
+/// How it communicates with this program.
 const SESSION: &str = include_str!("guest/session.sh");
 /// This computer's part, where it is one of the machines.
 const HERE: &str = include_str!("guest/here.sh");

@@ -222,7 +222,7 @@ fn judged(outcome: &mut Outcome, work: &Path, whole: &Path, damaged: &Path) -> R
     Ok(())
 }
 
-/// And the script would notice: the same capture with one bit of each frame turned, in front of the ICRC.
+/// The script detects errors: the same capture with one bit of each frame turned, in front of the ICRC.
 fn icrcs_of_damaged(outcome: &mut Outcome, file: &Path, capture: &[u8]) -> Result<(), String> {
     let mut damaged = capture.to_vec();
     let mut at = 24;

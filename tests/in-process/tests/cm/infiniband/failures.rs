@@ -1,4 +1,4 @@
-//! Subnet administration that is dead, slow, busy, or makes no sense.
+//! Subnet administration that does not answer, is slow or busy, or sends invalid answers.
 
 use bareverbs_cm::mad::sa::SaStatus;
 use bareverbs_cm::rdma::*;

@@ -329,7 +329,7 @@ fn runts_and_contradictions() {
     assert!(broken(2, 9).transport.is_some());
 }
 
-/// The data path has its own eyes for checksums and hashes: what both see must be the same.
+/// The data path parses headers separately for checksums and hashes: both must find the same.
 #[test]
 fn the_data_path_sees_the_same_headers() {
     use crate::ethernet::frame::{Transport as Seen, parse as look};

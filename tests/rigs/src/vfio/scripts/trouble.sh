@@ -1,4 +1,4 @@
-# What befalls processes and functions while they work. $rounds says how often five processes are killed.
+# Faults of processes and functions while they work. $rounds says how often five processes are killed.
 first=0000:01:00.0
 second=0000:02:00.0
 serve="/ours/rping -s --device vfio:$first -a 10.0.0.1"
@@ -14,8 +14,8 @@ traffic="
     $connect -v -C 1000000 \${others-\$options} > /run/1 2>&1 & p1=\$!
     until_true \"grep -q 'ping \$pings:' /run/1 || dead \$p1\"
 "
-# Whose function it is has to end by itself, with this error; the other end learns nothing, as from a card that lost power.
-# A process that is killed has its function until it is waited for.
+# The process that has the function has to end by itself, with this error; the other end is not notified, as with a card
+# that lost power. A process that is killed has its function until it is waited for.
 fails() {
     echo "wait \$p$1; status=\$?; kill -KILL \$p$((1 - $1)); wait \$p$((1 - $1)); tail -n 4 /run/0 /run/1
         [ \$status = 1 ] && grep '$2' /run/$1"

@@ -1,5 +1,5 @@
 # The slot's button is pressed while the function works (QEMU's device_del): five seconds later the kernel takes it away,
-# for which the process has to let go, switches the slot's power off and lets go of the button, at which QEMU takes the
+# for which the process has to close it, switches the slot's power off and releases the button, at which QEMU takes the
 # function out. $what says what is at work, and $card whose function it is.
 first=0000:01:00.0
 second=0000:02:00.0
