@@ -82,6 +82,7 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
     Resources<QPS, CQS, SRQS, CHUNKS>
 {
     /// Empty storage.
+    #[cfg(not(all(test, loom)))]
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -106,6 +107,7 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
     }
 }
 
+#[cfg(not(all(test, loom)))]
 impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize> Default
     for Resources<QPS, CQS, SRQS, CHUNKS>
 {

@@ -24,13 +24,13 @@
 //! register 1 is BlueFlame's, and a thread that finds it taken rings the 8-byte doorbell of register 0 instead, which needs no
 //! owner; no thread waits. The register's two buffers alternate, so that the device may still be busy with the one.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use bareverbs_firmware_cmds::doorbell::{self, UAR_SIZE};
 use bareverbs_firmware_cmds::numbers::UarIndex;
 
 use crate::memory::send_ring::SendRing;
+use crate::memory::sync::{AtomicU32, constant};
 use crate::platform::Platform;
 use bareverbs_firmware_cmds::wqe::BASIC_BLOCK as BLOCK;
 
@@ -53,6 +53,7 @@ pub(crate) struct BlueFlame {
 }
 
 impl BlueFlame {
+    constant! {
     /// None.
     pub(crate) const fn none() -> Self {
         Self {
@@ -60,6 +61,7 @@ impl BlueFlame {
             buffer: 0,
             next: AtomicU32::new(TAKEN),
         }
+    }
     }
 
     /// Whether registers of this size can be used: both buffers of both registers lie in the page, and the 8-byte doorbell
@@ -71,6 +73,7 @@ impl BlueFlame {
             && doorbell::send_register(REGISTER + 1, log_bf_reg_size) <= UAR_SIZE
     }
 
+    constant! {
     /// The registers of a page, whose size [fits](Self::fits).
     pub(crate) const fn new(uar: UarIndex, log_bf_reg_size: u8) -> Self {
         let at = uar.bar_offset() + doorbell::send_register(REGISTER, log_bf_reg_size);
@@ -79,6 +82,7 @@ impl BlueFlame {
             buffer: 1 << log_bf_reg_size >> 1,
             next: AtomicU32::new(at as u32),
         }
+    }
     }
 
     /// The page, if there is one.
@@ -131,7 +135,7 @@ fn write_long<P: Platform>(platform: &P, at: u32, ring: &SendRing, first: u32, b
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 // UNSAFETY: a platform and rings of the tests' own.
 #[expect(unsafe_code)]
 mod tests {

@@ -1,16 +1,20 @@
 //! Memory that driver and device share: how it is reached, in which order, and what lies in it.
 
+pub(crate) mod arm;
 pub(crate) mod blue_flame;
 pub(crate) mod cqe_ring;
 pub(crate) mod dma;
 pub(crate) mod eqe_ring;
 mod kept_block;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub(crate) mod record;
 pub(crate) mod recv_ring;
 pub(crate) mod ring_pages;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod ring_tests;
 mod segment;
 pub(crate) mod send_ring;
 pub(crate) mod slots;
+mod sync;
 pub(crate) mod tables;

@@ -6,7 +6,6 @@
 #![expect(unsafe_code)]
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_firmware_cmds::numbers::LKey;
@@ -14,6 +13,7 @@ use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{DataWord, SEGMENT_UNIT};
 
 use crate::memory::segment::put_data;
+use crate::memory::sync::AtomicU64;
 use crate::types::sge::Sge;
 
 /// Where a receive ring lies and how it is divided.

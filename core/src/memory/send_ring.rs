@@ -9,12 +9,12 @@
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK as BLOCK, InlineWord, SEGMENT_UNIT};
 
 use crate::memory::segment::{put, put_data};
+use crate::memory::sync::{AtomicU32, AtomicU64};
 use crate::types::sge::Sge;
 
 /// Words of a block.

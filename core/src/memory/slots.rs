@@ -16,9 +16,9 @@
 
 use crate::memory::cqe_ring::SharedRing;
 use crate::memory::kept_block::KeptBlock;
+use crate::memory::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, constant};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 /// "No such slot" in an index.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -174,6 +174,7 @@ impl QpSlot {
         self.matches_dead(qpn) || self.matches_dead(SOURCE)
     }
 
+    constant! {
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {
@@ -195,6 +196,7 @@ impl QpSlot {
             stale_before: [AtomicU32::new(0), AtomicU32::new(0)],
             block: KeptBlock::new(),
         }
+    }
     }
 }
 
@@ -275,6 +277,7 @@ pub struct CqSlot {
 }
 
 impl CqSlot {
+    constant! {
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {
@@ -288,6 +291,7 @@ impl CqSlot {
             next: AtomicU32::new(0),
             ring: spin::Mutex::new(None),
         }
+    }
     }
 
     /// Puts QP slot `index` on the list of detached QPs. False if they are not taken any more.
@@ -317,9 +321,30 @@ impl CqSlot {
         }
     }
 
-    /// Takes the whole list; the result is index + 1 of its head.
-    pub(crate) fn take_detached(&self) -> u32 {
-        self.pending_flags.fetch_and(!DETACHED, AcqRel) & DETACHED
+    /// Takes the whole list of this CQ, whose index is `index`: calls `each` with the index of a QP, its slot, what it says,
+    /// and which of its CQs this one is.
+    pub(crate) fn take_detached<'s>(
+        &self,
+        qps: &'s [QpSlot],
+        index: u32,
+        mut each: impl FnMut(u32, &'s QpSlot, u32, usize),
+    ) {
+        let mut link = self.pending_flags.fetch_and(!DETACHED, AcqRel) & DETACHED;
+        while let Some(at) = link.checked_sub(1) {
+            let Some(slot) = qps.get(at as usize) else {
+                return;
+            };
+            // The send side stands for both if they are the same CQ.
+            let side = usize::from(slot.cqs[0].load(Relaxed) != index);
+            link = slot.links[side].load(Relaxed);
+            slot.flags.fetch_and(!(detach::QUEUED << side), AcqRel);
+            each(at, slot, slot.flags.load(Acquire), side);
+        }
+    }
+
+    /// The device has delivered a completion event.
+    pub(crate) fn add_event(&self) {
+        self.events.fetch_add(1, Release);
     }
 
     /// Refuses detached QPs from now on.
@@ -368,6 +393,7 @@ impl SrqSlot {
     /// say where in a page a ring starts, so it starts with the page.
     pub(crate) const BLOCK_ALIGN: usize = 4096;
 
+    constant! {
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {
@@ -383,6 +409,7 @@ impl SrqSlot {
             limit_reached: AtomicU32::new(0),
             next: AtomicU32::new(0),
         }
+    }
     }
 
     /// Says where the SRQ keeps identifiers and states, each by WQE.

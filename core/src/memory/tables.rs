@@ -172,9 +172,7 @@ impl<'s> Tables<'s> {
 
     /// The EQ's news of a completion event; false if there is no such CQ (any more).
     pub(crate) fn completion_event(&self, cqn: u32) -> bool {
-        self.find_cq(cqn)
-            .map(|slot| slot.events.fetch_add(1, Release))
-            .is_some()
+        self.find_cq(cqn).map(CqSlot::add_event).is_some()
     }
 
     /// The EQ's news of a CQ error (overrun); false if there is no such CQ.

@@ -1,6 +1,6 @@
 //! Deferred destroy: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`].
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::device::Device;
 use crate::memory::slots::{CqSlot, DEAD, NONE, SrqSlot, detach};
@@ -14,16 +14,7 @@ pub(crate) fn reap<P: Platform>(
     index: u32,
     ring: &mut Ring<'_>,
 ) {
-    let mut link = cq.take_detached();
-    while let Some(at) = link.checked_sub(1) {
-        let Some(slot) = ring.qps.get(at as usize) else {
-            return;
-        };
-        // The send side stands for both if they are the same CQ.
-        let side = usize::from(slot.cqs[0].load(Relaxed) != index);
-        link = slot.links[side].load(Relaxed);
-        slot.flags.fetch_and(!(detach::QUEUED << side), AcqRel);
-        let flags = slot.flags.load(Acquire);
+    cq.take_detached(ring.qps, index, |at, slot, flags, side| {
         if flags & detach::PENDING << side != 0 {
             ring.flush_stale(at, None);
             finish(device, at, side);
@@ -31,7 +22,7 @@ pub(crate) fn reap<P: Platform>(
             slot.flags.fetch_and(!(detach::RESET << side), AcqRel);
             ring.flush_stale(at, Some(slot.stale_before[side].load(Relaxed)));
         }
-    }
+    });
 }
 
 /// One CQ is done with a destroyed QP; the last one frees it.

@@ -25,6 +25,7 @@ use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
 
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::{Device, TailIn};
+use crate::memory::arm::Arm;
 use crate::memory::cqe_ring::{CqeRing, Position};
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::ring_pages::{PageOffset, RingPages};
@@ -90,23 +91,13 @@ pub struct Cq<'d, P: Platform> {
     /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
     ring: RefCell<Ring<'d>>,
     pub(crate) slot: &'d CqSlot,
-    /// Events taken so far.
-    seen: u32,
-    /// What was asked for last, and how many events there had been by then.
-    armed: Option<Armed>,
+    events: Arm,
     pub(crate) cqn: Cqn,
     pub(crate) index: u32,
     pub(crate) device: &'d Device<'d, P>,
     memory: DmaBuffer<'d, P>,
     records: DmaBuffer<'d, P>,
     init: CqInit,
-}
-
-/// A request for an event that stands until there is one more.
-#[derive(Debug, Clone, Copy)]
-struct Armed {
-    events: u32,
-    solicited_only: bool,
 }
 
 /// Allocates and fills a ring of `size` entries.
@@ -193,8 +184,7 @@ impl<'d, P: Platform> Device<'d, P> {
         Ok(Cq {
             ring: RefCell::new(ring),
             slot,
-            seen: 0,
-            armed: None,
+            events: Arm::default(),
             cqn,
             index,
             device: self,
@@ -367,20 +357,10 @@ impl<'d, P: Platform> Cq<'d, P> {
     pub fn arm(&mut self, solicited_only: bool) {
         let ring = self.ring.get_mut();
         ring.publish(ring.ci());
-        // The sequence number counts events, so that the device can tell one request from the next. Doorbells with the
-        // same number would queue up in front of a slow device, and each may get an event of its own.
-        let events = self.slot.events.load(Acquire);
-        if let Some(armed) = self.armed
-            && armed.events == events
-            && (solicited_only || !armed.solicited_only)
-        {
+        let Some(sequence) = self.events.request(self.slot, solicited_only) else {
             return;
-        }
-        self.armed = Some(Armed {
-            events,
-            solicited_only,
-        });
-        let record = CqArmRecord::new(events, solicited_only, ring.ci());
+        };
+        let record = CqArmRecord::new(sequence, solicited_only, ring.ci());
         ring.record.arm(record);
         self.device.platform().write_be64(
             self.device.uar().bar_offset() + doorbell::CQ_ARM,
@@ -391,10 +371,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// Whether an event came since the last call: `ibv_get_cq_event` and `ibv_ack_cq_events` for this one CQ. Events
     /// arrive while the device is polled ([`Device::poll`]).
     pub fn take_event(&mut self) -> bool {
-        let events = self.slot.events.load(Acquire);
-        let new = events != self.seen;
-        self.seen = events;
-        new
+        self.events.take_event(self.slot)
     }
 
     /// Waits for an event until `deadline` (the platform's clock), driving the device meanwhile: `ibv_get_cq_event`, for

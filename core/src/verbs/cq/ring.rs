@@ -40,7 +40,12 @@ pub(crate) struct Current {
 }
 
 /// What a ring takes for the last QP before there was one. Its key is no QP's.
+#[cfg(not(all(test, loom)))]
 static NO_SLOT: QpSlot = QpSlot::new();
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    static ref NO_SLOT: QpSlot = QpSlot::new();
+}
 
 /// The consumer's side of a CQ.
 #[derive(Debug)]
