@@ -40,6 +40,11 @@ impl DoorbellRecord {
         Self(at)
     }
 
+    /// Whether it is the record at `at`.
+    pub(crate) fn is_at(self, at: NonNull<u8>) -> bool {
+        self.0 == at
+    }
+
     /// Hands over what was written to the ring before.
     #[inline(always)]
     pub(crate) fn post<W: Word>(self, word: W) {

@@ -434,3 +434,75 @@ fn a_query_reads_the_context() {
         assert!(qp.query().is_err(), "a state that does not exist");
     });
 }
+
+/// Queues that were swapped between two QPs stay usable when one of the QPs goes: its memory is kept.
+#[test]
+fn memory_of_swapped_queues_is_kept() {
+    for (sends, receives) in [(true, true), (true, false), (false, true)] {
+        with_device!(|fake, rig, device| {
+            let pd = device.alloc_pd().unwrap();
+            let (first_cq, mut first) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, true);
+            let (_cq, mut second) = pair::<Rc>(&device, &pd, cap(8, 8, 1, 0), 15, true);
+            if sends {
+                core::mem::swap(first.send_queue(), second.send_queue());
+            }
+            if receives {
+                core::mem::swap(first.recv_queue(), second.recv_queue());
+            }
+            let attr = QpAttr {
+                qp_state: QpState::Reset,
+                ..QpAttr::DEFAULT
+            };
+            let refused = Err(ModifyError::QueuesSwapped);
+            assert_eq!(first.modify(&attr, QpAttrMask::STATE), refused);
+            assert_eq!(second.modify(&attr, QpAttrMask::STATE), refused);
+            let kept = first.memory_len();
+            let live = fake.live();
+            if sends {
+                drop(first);
+            } else {
+                first.destroy().unwrap();
+            }
+            first_cq.reap();
+            assert_eq!(
+                (fake.live(), device.bytes_quarantined()),
+                (live, kept as u64)
+            );
+            // A new QP gets other memory, and the queues of the old one write to their own.
+            let (_cq, mut third) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, true);
+            let before = fake.freed_and_changed();
+            for id in 0..4 {
+                let mut batch = second.send_queue().batch();
+                batch.send(id, SendFlags::empty(), SGE).unwrap();
+                drop(batch);
+                second.recv_queue().post(id, &[SGE]).unwrap();
+                third.recv_queue().post(id, &[SGE]).unwrap();
+            }
+            assert_eq!(fake.freed_and_changed(), before);
+            let _ = &rig;
+        });
+    }
+}
+
+/// Queues that were swapped and swapped back are as before.
+#[test]
+fn queues_swapped_back_are_the_qps_own() {
+    with_device!(|fake, _rig, device| {
+        let pd = device.alloc_pd().unwrap();
+        let (first_cq, mut first) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, true);
+        let (_cq, mut second) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, true);
+        core::mem::swap(first.send_queue(), second.send_queue());
+        let attr = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::DEFAULT
+        };
+        let refused = first.modify(&attr, QpAttrMask::STATE);
+        assert_eq!(refused, Err(ModifyError::QueuesSwapped));
+        core::mem::swap(first.send_queue(), second.send_queue());
+        first.modify(&attr, QpAttrMask::STATE).unwrap();
+        let (live, len) = (fake.live(), first.memory_len());
+        drop(first);
+        first_cq.reap();
+        assert_eq!((fake.live(), device.bytes_quarantined()), (live - len, 0));
+    });
+}

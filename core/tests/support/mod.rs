@@ -256,6 +256,18 @@ impl Fake {
             .sum()
     }
 
+    /// Pieces of memory that were written to after they had been given back.
+    pub(crate) fn freed_and_changed(&self) -> usize {
+        let inner = self.lock();
+        let changed = |memory: &&Memory| {
+            let len = memory.layout.size();
+            // SAFETY: allocated until the fake is dropped.
+            let bytes = unsafe { std::slice::from_raw_parts(memory.ptr.as_ptr(), len) };
+            !memory.live && bytes.iter().any(|&byte| byte != POISON)
+        };
+        inner.memory.values().filter(changed).count()
+    }
+
     /// Nothing leaked, nothing touched that was not to be touched.
     #[track_caller]
     pub(crate) fn assert_clean(&self) {

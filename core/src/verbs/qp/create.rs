@@ -330,6 +330,7 @@ fn create_with<'d, P: Platform>(
         device,
         slot,
         block,
+        queues_swapped: false,
         index,
         qpn,
         pdn: ids.pdn,
@@ -417,6 +418,12 @@ fn context<P: Platform>(
     (command, ids)
 }
 
+/// Whether these are the doorbell record of a QP's block. Queues with other records lie in another block.
+fn lie_in(block: &DmaMemory, sizes: &QueueSizes, records: [DoorbellRecord; 2]) -> bool {
+    let own = block.part(BlockLayout::new(sizes).record);
+    records.iter().all(|record| record.is_at(own))
+}
+
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     /// An object that was just created, with its queues.
     pub(crate) fn of(object: QpObject<'d, P>) -> Self {
@@ -438,7 +445,8 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
             terminator: LKey(device.list_terminator),
         };
         // SAFETY: the parts lie in the block as `BlockLayout` divides it, and the object keeps the block for as long as it
-        // and its queues live. A queue without WQEs has the record's line for a ring, which is never posted to: it has
+        // and its queues live; if another QP has got a queue by `mem::swap`, the block stays allocated until the device is
+        // closed (`QpObject::leave`). A queue without WQEs has the record's line for a ring, which is never posted to: it has
         // no room.
         let (send_ring, recv_ring, record) = unsafe {
             let record = DoorbellRecord::new(object.block.part(layout.record));
@@ -518,7 +526,8 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         self.object.device
     }
 
-    /// The send half.
+    /// The send half. (Swapped with another QP's it stays usable, but neither QP can be modified until it is swapped back,
+    /// and the memory of one that is destroyed before stays allocated until the device is closed.)
     #[inline(always)]
     pub fn send_queue(&mut self) -> &mut SendQueue<'d, P, T> {
         &mut self.sq
@@ -535,6 +544,12 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         (&mut self.sq, &mut self.rq)
     }
 
+    /// Finds out whether the queues are those that it was created with.
+    pub(super) fn note_queues(&mut self) {
+        let records = [self.sq.record, self.rq.record];
+        self.object.queues_swapped = !lie_in(&self.object.block, &self.object.sizes, records);
+    }
+
     /// Bytes of device memory that it holds: rings, records, side arrays.
     #[must_use]
     pub fn memory_len(&self) -> usize {
@@ -546,8 +561,16 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     #[expect(clippy::result_large_err, reason = "the error gives the object back")]
     pub fn destroy(self) -> Result<(), (Self, DestroyQpError)> {
         let mut this = ManuallyDrop::new(self);
+        this.note_queues();
         let destroyed = this.object.destroy();
         destroyed.map_err(|error| (ManuallyDrop::into_inner(this), error))
+    }
+}
+
+impl<P: Platform, T: QpType> Drop for Qp<'_, P, T> {
+    fn drop(&mut self) {
+        // The object, which goes next, destroys it.
+        self.note_queues();
     }
 }
 

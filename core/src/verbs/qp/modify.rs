@@ -62,6 +62,8 @@ pub enum ModifyError {
         /// Asked for.
         to: QpState,
     },
+    /// One of the queues was swapped with another QP's (`mem::swap`), which may use it meanwhile.
+    QueuesSwapped,
     /// The firmware refused.
     Command(CommandError),
 }
@@ -81,6 +83,7 @@ impl fmt::Display for ModifyError {
             Self::NoCommand { from, to } => {
                 write!(f, "the device has no command for {from} to {to}")
             }
+            Self::QueuesSwapped => f.write_str("a queue was swapped with another QP's"),
             Self::Command(error) => error.fmt(f),
         }
     }
@@ -105,6 +108,11 @@ const fn log_depth(depth: u8) -> u8 {
 impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays.
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        self.note_queues();
+        // RESET clears memory of the queues, which are not at hand then.
+        if self.object.queues_swapped {
+            return Err(ModifyError::QueuesSwapped);
+        }
         let modified = self.object.modify(attr, mask);
         self.follow();
         if modified.is_ok() && self.object.state == QpState::Reset {
@@ -117,7 +125,10 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// Asks the firmware for the attributes: `ibv_query_qp`. The state is noted, too, since the device may have moved it.
     pub fn query(&mut self) -> Result<QueriedQp, ModifyError> {
         let queried = self.object.query();
-        self.follow();
+        self.note_queues();
+        if !self.object.queues_swapped {
+            self.follow();
+        }
         queried
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) slot: &'d QpSlot,
     pub(crate) block: DmaBuffer<'d, P>,
+    /// Another QP has a queue that lies in the block (`mem::swap`), or had when this was last looked at.
+    pub(crate) queues_swapped: bool,
     /// Index of its slot: the device's user index.
     pub(crate) index: u32,
     pub(crate) qpn: Qpn,
@@ -105,10 +107,11 @@ impl<P: Platform> QpObject<'_, P> {
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
     fn leave(&mut self, gone: bool) {
-        // The queues, which point into it, are not used again.
+        // The queues that point into it are not used again, unless another QP has them: then it stays allocated until
+        // the device is closed, which all QPs borrow.
         let block = self.block.take();
         let slot = self.slot;
-        if gone {
+        if gone && !self.queues_swapped {
             slot.block.keep(block.into_memory());
         } else {
             block.quarantine();
