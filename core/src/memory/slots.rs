@@ -70,7 +70,7 @@ pub struct QpSlot {
     rq_wr_ids: AtomicPtr<AtomicU64>,
 
     // Second line: creation and destruction.
-    /// Indexes of the CQs, send and receive.
+    /// Indexes of the CQs, send and receive; [`NONE`] for one that there is not, and once the CQ has let go of the QP.
     pub(crate) cqs: [AtomicU32; 2],
     /// Links of the two CQs' lists of detached QPs (index + 1, 0 at the end); free list link in the first one.
     pub(crate) links: [AtomicU32; 2],
@@ -140,6 +140,24 @@ impl QpSlot {
     pub(crate) fn reset_counters(&self) {
         for counter in [&self.sq_tail, &self.rq_head, &self.rq_tail] {
             counter.store(0, Relaxed);
+        }
+    }
+
+    /// Whether this CQ has a QP of this slot and has not let go of it. If it says so to the CQ's owner, who alone makes the
+    /// CQ let go, then the arrays and the SRQ of that QP stay allocated until the owner does.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, cq: u32) -> bool {
+        // Acquire: what was published before the QP was given its CQs.
+        self.cqs[0].load(Acquire) == cq || self.cqs[1].load(Acquire) == cq
+    }
+
+    /// The CQ of this side has let go of the QP, as has the other one if both are the same.
+    pub(crate) fn forget_cq(&self, side: usize) {
+        let gone = self.cqs[side].load(Relaxed);
+        for cq in &self.cqs {
+            if cq.load(Relaxed) == gone {
+                cq.store(NONE, Relaxed);
+            }
         }
     }
 

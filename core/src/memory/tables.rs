@@ -56,6 +56,7 @@ impl<'s> Tables<'s> {
         for slot in qps {
             slot.qpn_tag.store(DEAD, Relaxed);
             slot.flags.store(0, Relaxed);
+            slot.cqs.iter().for_each(|cq| cq.store(NONE, Relaxed));
             slot.block.forget();
         }
         for slot in cqs {

@@ -1,10 +1,12 @@
 //! What polling makes of what the device writes: ownership, garbage, errors, events, overruns.
 
-use bareverbs_core::{CqError, Qpn, Rc, SendFlags, Wc, WcStatus};
+use bareverbs_core::{
+    CqError, CqInit, PostError, QpInitAttr, QpState, Qpn, Rc, SendFlags, SrqAttr, Wc, WcStatus,
+};
 use bareverbs_firmware_cmds::event::Event;
 use bareverbs_firmware_cmds::numbers::Cqn;
 
-use crate::rig::{cap, cqe, doorbells, pair};
+use crate::rig::{cap, cqe, doorbells, pair, to_rts};
 use crate::{SGE, SIGNALED, poll};
 
 /// Rings of every small size, many times round: the parity decides, and the record follows.
@@ -111,6 +113,85 @@ fn garbage_is_counted_and_dropped() {
         qp.send_queue().batch().send(3, SIGNALED, SGE).unwrap();
         rig.complete(&fake, cqn, 0x100, 0, 1, 0x0a);
         assert_eq!(poll(&mut cq).map(|wc| wc.wr_id), Some(3));
+    });
+}
+
+/// A completion counts in the CQs of its QP only. The owner of another CQ does not look at memory that they may free.
+#[test]
+fn a_completion_in_another_cq_is_garbage() {
+    with_device!(|fake, rig, device, pd| {
+        let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, false);
+        let (mut other, mut neighbour) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 15, false);
+        let (qpn, others) = (qp.qpn().number(), other.cqn().number());
+        for id in 0..2 {
+            qp.send_queue().batch().send(id, SIGNALED, SGE).unwrap();
+            qp.recv_queue().post(10 + id, &[SGE]).unwrap();
+            neighbour.recv_queue().post(20 + id, &[SGE]).unwrap();
+        }
+        // Before, between and after completions that belong there.
+        for round in 0..2 {
+            for (op, counter) in [(0, 0), (0, 1), (13, 1), (2, 0), (14, 0)] {
+                rig.complete(&fake, others, qpn, op, counter, 0x0a);
+            }
+            rig.complete(&fake, others, neighbour.qpn().number(), 2, round, 0);
+            assert_eq!(
+                poll(&mut other).map(|wc| wc.wr_id),
+                Some(20 + u64::from(round))
+            );
+        }
+        assert_eq!(poll(&mut other), None);
+        assert_eq!(other.garbage_completions(), 10);
+        assert_eq!((qp.send_queue().free(), qp.recv_queue().free()), (2, 2));
+        // Where they belong they are what they say.
+        for (op, counter, id) in [(0, 0, 0), (0, 1, 1), (2, 0, 10), (2, 1, 11)] {
+            rig.complete(&fake, cq.cqn().number(), qpn, op, counter, 0x0a);
+            assert_eq!(poll(&mut cq).map(|wc| wc.wr_id), Some(id));
+        }
+        assert_eq!((cq.garbage_completions(), qp.state()), (0, QpState::Rts));
+    });
+}
+
+/// The same for a QP that is destroyed: its SRQ gets nothing back by way of a CQ that the QP did not have, and by way of its
+/// own CQ not after the CQ has let go of it.
+#[test]
+fn a_dead_qps_completion_in_another_cq_is_garbage() {
+    with_device!(|fake, rig, device, pd| {
+        let mut size = SrqAttr {
+            max_wr: 3,
+            max_sge: 1,
+            srq_limit: 0,
+        };
+        let mut srq = pd.create_srq(&mut size).unwrap();
+        let (mut other, _neighbour) = pair::<Rc>(&device, &pd, cap(1, 1, 1, 0), 15, false);
+        let mut cq = device.create_cq(CqInit::new(15)).unwrap();
+        let mut init = QpInitAttr {
+            send_cq: &cq,
+            recv_cq: &cq,
+            srq: Some(&srq),
+            cap: cap(1, 0, 1, 0),
+            sq_sig_all: false,
+        };
+        let mut qp = pd.create_qp::<Rc>(&mut init).unwrap();
+        to_rts(&mut qp);
+        let qpn = qp.qpn().number();
+        let user = rig.lock().qps[&qpn].user_index;
+        for id in 0..3 {
+            srq.post(id, &[SGE]).unwrap();
+        }
+        let full = Err(PostError::QueueFull { limit: 3 });
+        let completion = cqe(user, qpn, 2, 0, 0);
+        drop(qp);
+        rig.cqe(&fake, other.cqn().number(), completion);
+        assert_eq!(poll(&mut other), None);
+        assert_eq!(other.garbage_completions(), 1);
+        assert_eq!(srq.post(3, &[SGE]), full);
+        // It lay in the QP's own CQ when that let go.
+        rig.cqe(&fake, cq.cqn().number(), completion);
+        assert_eq!((poll(&mut cq), cq.garbage_completions()), (None, 0));
+        srq.post(3, &[SGE]).unwrap();
+        rig.cqe(&fake, cq.cqn().number(), cqe(user, qpn, 2, 1, 0));
+        assert_eq!((poll(&mut cq), cq.garbage_completions()), (None, 1));
+        assert_eq!(srq.post(4, &[SGE]), full);
     });
 }
 

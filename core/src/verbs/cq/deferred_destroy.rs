@@ -31,6 +31,7 @@ pub(crate) fn finish<P: Platform>(device: &Device<'_, P>, index: u32, side: usiz
     let Some(slot) = tables.qps.get(index as usize) else {
         return;
     };
+    slot.forget_cq(side);
     let before = slot.flags.fetch_and(!(detach::PENDING << side), AcqRel);
     let both = detach::PENDING | detach::PENDING << 1;
     if before & both != detach::PENDING << side {

@@ -180,7 +180,7 @@ impl<'d, P: Platform> Device<'d, P> {
         };
         let slot = &tables.cqs[index as usize];
         *slot.ring.lock() = Some(entries.share(record));
-        let ring = Ring::new(entries, record, tables.qps, tables.srqs);
+        let ring = Ring::new(index, entries, record, tables.qps, tables.srqs);
         Ok(Cq {
             ring: RefCell::new(ring),
             slot,

@@ -5,7 +5,10 @@
 //! the caller may count on, which pays for that.
 //!
 //! **Trust.** User index, QP number and WQE counter come from the device. Each is checked or masked; a completion that
-//! fits nothing that was posted is counted, dropped and never indexes anything.
+//! fits nothing that was posted is counted, dropped and never indexes anything. Nor does one that names a QP of other CQs:
+//! their owners may be freeing the QP's memory at that moment. A QP's two CQs are not told apart, as both keep its memory:
+//! a device that reports a send in the receive CQ, or the reverse, lets the caller see an identifier where it does not
+//! belong, and if both are polled at once it may see one twice.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -51,7 +54,7 @@ loom::lazy_static! {
 #[derive(Debug)]
 pub(crate) struct Ring<'d> {
     pub(crate) entries: CqeRing,
-    /// The QP of the last completion.
+    /// The QP of the last completion. This CQ has not let go of it: [`flush_stale`](Self::flush_stale) comes before.
     last_slot: &'d QpSlot,
     pub(crate) qps: &'d [QpSlot],
     /// Doorbell record: consumer index, then arm state.
@@ -61,11 +64,14 @@ pub(crate) struct Ring<'d> {
     pub(crate) found: Option<Current>,
     /// Completions that fitted nothing.
     pub(crate) garbage: u64,
+    /// Index of the CQ.
+    cq: u32,
 }
 
 impl<'d> Ring<'d> {
     /// On entries that were not used yet.
     pub(crate) fn new(
+        cq: u32,
         entries: CqeRing,
         record: DoorbellRecord,
         qps: &'d [QpSlot],
@@ -79,6 +85,7 @@ impl<'d> Ring<'d> {
             srqs,
             found: None,
             garbage: 0,
+            cq,
         }
     }
 
@@ -122,6 +129,9 @@ impl<'d> Ring<'d> {
                 let Some(slot) = self.qps.get(index as usize) else {
                     return Err(Unusual::Something);
                 };
+                if !slot.is_of(self.cq) {
+                    return Err(Unusual::Something);
+                }
                 let Some(qp) = slot.live(tail.qpn()) else {
                     return Err(Unusual::Something);
                 };
@@ -179,10 +189,11 @@ impl<'d> Ring<'d> {
         }
     }
 
-    /// The slot that a CQE names, and its index.
+    /// The slot that a CQE names, and its index, if it is of a QP that this CQ has not let go of.
     fn slot_of(&self, entry: Cqe) -> Option<(u32, &'d QpSlot)> {
         let index = entry.word::<IndexWord>().srqn_uidx();
-        Some((index, self.qps.get(index as usize)?))
+        let slot = self.qps.get(index as usize)?;
+        slot.is_of(self.cq).then_some((index, slot))
     }
 
     /// The identifier of any completion of a live QP, or of an SRQ, which has no QP.

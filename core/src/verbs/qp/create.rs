@@ -314,7 +314,8 @@ fn create_with<'d, P: Platform>(
     // it to the slot then, which frees it when the last CQ has let go of it.
     unsafe { slot.publish(arrays) };
     for (side, cq) in [args.send_cq, args.recv_cq].into_iter().enumerate() {
-        slot.cqs[side].store(cq.map_or(NONE, |cq| cq.index), Relaxed);
+        // Release: a poller that finds its CQ here finds the arrays, too.
+        slot.cqs[side].store(cq.map_or(NONE, |cq| cq.index), Release);
         if let Some(cq) = cq {
             count_user(cq.slot, true);
         }

@@ -314,7 +314,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             let source = &tables.qps[source as usize];
             source.srq.store(index, Relaxed);
             source.cqs[0].store(NONE, Relaxed);
-            source.cqs[1].store(cq.index, Relaxed);
+            source.cqs[1].store(cq.index, Release);
             source.qpn_tag.store(SOURCE, Release);
         }
         attr.max_wr = entries - 1;
