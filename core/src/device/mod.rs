@@ -505,6 +505,11 @@ impl<'s, P: Platform> Device<'s, P> {
         self.with(|control| control.quarantine(memory));
     }
 
+    /// Frees the memory in quarantine of which `done` says that the device no longer uses it.
+    pub(crate) fn end_quarantine_of(&self, done: impl Fn(&DmaMemory) -> bool) {
+        self.with(|control| control.end_quarantine_of(&self.platform, done));
+    }
+
     /// Keeps a mapping of the caller's memory that the device may still use until the function was torn down.
     pub(crate) fn quarantine_mapping(&self, mapping: Mapping) {
         self.with(|control| control.quarantine_mapping(mapping));

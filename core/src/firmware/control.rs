@@ -156,6 +156,22 @@ impl Control {
         }
     }
 
+    /// Frees the memory in quarantine of which `done` says that the device no longer uses it.
+    pub(crate) fn end_quarantine_of<P: Platform>(
+        &mut self,
+        platform: &P,
+        done: impl Fn(&DmaMemory) -> bool,
+    ) {
+        let mut at = 0;
+        while let Some(memory) = self.quarantine.get(at) {
+            if done(memory) {
+                self.quarantine.swap_remove(at).free(platform);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
     /// Keeps a mapping that the device may still use.
     pub(crate) fn quarantine_mapping(&mut self, mapping: Mapping) {
         log::warn!("a mapping of {} bytes is quarantined", mapping.len);

@@ -13,7 +13,7 @@ use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE, TailWord};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::{load, read_barrier, shared, store};
+use crate::memory::dma::{DmaMemory, load, read_barrier, shared, store};
 use crate::memory::record::DoorbellRecord;
 
 /// Completions are counted with 24 bits.
@@ -245,6 +245,11 @@ impl SharedRing {
     /// The consumer index that the owner has published.
     fn consumer(&self) -> u32 {
         self.record.load::<CqConsumerRecord>().consumer()
+    }
+
+    /// Whether this memory is the ring's or its record's.
+    pub(crate) fn is_in(&self, memory: &DmaMemory) -> bool {
+        self.entries.base == memory.ptr() || self.record.is_at(memory.ptr())
     }
 
     /// Whether the device has written the CQE with this index, and not yet the one that comes to its place later.

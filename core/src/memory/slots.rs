@@ -290,7 +290,8 @@ pub struct CqSlot {
     pub(super) bucket: AtomicU32,
     /// Map by number: next in the chain (index + 1); free list link while free.
     pub(super) next: AtomicU32,
-    /// Its ring while there is one, for those who look for completions of a QP that is reset.
+    /// Its ring while there is one: where to look for completions of a QP that is reset, and the memory of a CQ that was dropped
+    /// while queues used it.
     pub(crate) ring: spin::Mutex<Option<SharedRing>>,
 }
 

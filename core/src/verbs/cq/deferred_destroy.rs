@@ -1,9 +1,14 @@
-//! Deferred destroy: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`].
+//! Deferred destroy: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`], and how a CQ
+//! goes that was dropped while queues used it.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
+use bareverbs_firmware_cmds::cq::DestroyCqIn;
+use bareverbs_firmware_cmds::numbers::Cqn;
+
 use crate::device::Device;
-use crate::memory::slots::{CqSlot, DEAD, NONE, SrqSlot, detach};
+use crate::memory::dma::DmaMemory;
+use crate::memory::slots::{CQ_ABANDONED, CqSlot, DEAD, NONE, SrqSlot, detach};
 use crate::platform::Platform;
 use crate::verbs::cq::ring::Ring;
 
@@ -88,12 +93,38 @@ pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
         // The lock keeps the completions where they are until the CQ's owner was told.
         let ring = cq.ring.lock();
         // A CQ without an owner is not polled.
-        if let Some(ring) = &*ring {
+        let polled = cq.pending_flags.load(Acquire) & CQ_ABANDONED == 0;
+        if let Some(ring) = ring.as_ref().filter(|_| polled) {
             slot.stale_before[side].store(ring.producer(), Relaxed);
             slot.flags.fetch_or(detach::RESET << side, AcqRel);
             let _ = cq.push_detached(tables.qps, index, side);
         }
     }
+}
+
+/// One fewer queue uses the CQ. If its owner has dropped it, the last one destroys it.
+pub(crate) fn release_cq<P: Platform>(device: &Device<'_, P>, slot: &CqSlot, index: u32) {
+    if slot.users.fetch_sub(1, AcqRel) == 1 && slot.pending_flags.load(Acquire) & CQ_ABANDONED != 0
+    {
+        destroy_abandoned(device, slot, index);
+    }
+}
+
+/// Destroys a CQ that has neither an owner nor users. Its memory, which is in quarantine, stays there if the firmware refuses.
+#[cold]
+fn destroy_abandoned<P: Platform>(device: &Device<'_, P>, slot: &CqSlot, index: u32) {
+    let ring = slot.ring.lock().take();
+    let cqn = Cqn::from_low_bits(slot.cqn.load(Relaxed));
+    let mut command = DestroyCqIn::new();
+    command.set_cqn(cqn.number());
+    match device.execute(&command) {
+        Ok(_) => {
+            let own = |memory: &DmaMemory| ring.as_ref().is_some_and(|ring| ring.is_in(memory));
+            device.end_quarantine_of(own);
+        }
+        Err(error) => log::warn!("{cqn} stays with the device: {error}"),
+    }
+    device.tables.give_cq(index);
 }
 
 /// One fewer looks at the SRQ's memory; the last one frees it.

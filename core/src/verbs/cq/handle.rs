@@ -5,13 +5,14 @@ use core::fmt;
 use crate::device::Device;
 use crate::memory::slots::CqSlot;
 use crate::platform::Platform;
+use crate::verbs::cq::deferred_destroy::release_cq;
 use crate::verbs::cq::{Cq, count_user};
 use bareverbs_firmware_cmds::numbers::Cqn;
 
 /// Stands for a CQ where QPs are created ([`QpInitHandles`](crate::verbs::qp::QpInitHandles)), while its owner goes on polling it.
 ///
-/// It counts as a QP on the CQ: until it is dropped [`Cq::destroy`] refuses, and a CQ that is dropped stays with the
-/// device.
+/// It counts as a QP on the CQ: until it is dropped [`Cq::destroy`] refuses, and a CQ that is dropped before is destroyed
+/// with it, if it is the last one.
 pub struct CqHandle<'d, P: Platform> {
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) slot: &'d CqSlot,
@@ -23,7 +24,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// A handle of it.
     #[must_use]
     pub fn handle(&self) -> CqHandle<'d, P> {
-        count_user(self.slot, true);
+        count_user(self.slot);
         CqHandle {
             device: self.device,
             slot: self.slot,
@@ -49,14 +50,14 @@ impl<'d, P: Platform> CqHandle<'d, P> {
 
 impl<P: Platform> Clone for CqHandle<'_, P> {
     fn clone(&self) -> Self {
-        count_user(self.slot, true);
+        count_user(self.slot);
         Self { ..*self }
     }
 }
 
 impl<P: Platform> Drop for CqHandle<'_, P> {
     fn drop(&mut self) {
-        count_user(self.slot, false);
+        release_cq(self.device, self.slot, self.index);
     }
 }
 

@@ -86,7 +86,7 @@ impl CqInit {
 /// ```
 /// It need not outlive the QPs that use it as far
 /// as the compiler is concerned; [`destroy`](Self::destroy) refuses while there are any, and a CQ that is dropped
-/// in that state stays with the device until it is closed.
+/// in that state is destroyed with the last of them.
 pub struct Cq<'d, P: Platform> {
     /// Not `Sync`: [`reap`](Self::reap) changes the ring through `&self`.
     ring: RefCell<Ring<'d>>,
@@ -541,7 +541,8 @@ impl<'d, P: Platform> Cq<'d, P> {
 
 impl<P: Platform> Drop for Cq<'_, P> {
     fn drop(&mut self) {
-        let busy = self.slot.users.load(Acquire) != 0;
+        // As a user, so that whichever goes last finds that the owner is gone.
+        let busy = self.slot.users.fetch_add(1, AcqRel) != 0;
         if busy {
             self.slot.abandon();
         }
@@ -556,14 +557,16 @@ impl<P: Platform> Drop for Cq<'_, P> {
                     false
                 }
             };
-        *self.slot.ring.lock() = None;
         if !gone {
             self.memory.take().quarantine();
             self.records.take().quarantine();
         }
-        if !busy {
-            self.device.tables.give_cq(self.index);
+        if busy {
+            deferred_destroy::release_cq(self.device, self.slot, self.index);
+            return;
         }
+        *self.slot.ring.lock() = None;
+        self.device.tables.give_cq(self.index);
     }
 }
 
@@ -576,11 +579,7 @@ impl<P: Platform> fmt::Debug for Cq<'_, P> {
     }
 }
 
-/// One more or one fewer queue uses the CQ.
-pub(crate) fn count_user(slot: &CqSlot, more: bool) {
-    if more {
-        slot.users.fetch_add(1, AcqRel);
-    } else {
-        slot.users.fetch_sub(1, AcqRel);
-    }
+/// One more queue uses the CQ. [`deferred_destroy::release_cq`] takes that back.
+pub(crate) fn count_user(slot: &CqSlot) {
+    slot.users.fetch_add(1, AcqRel);
 }

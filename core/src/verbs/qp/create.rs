@@ -317,7 +317,7 @@ fn create_with<'d, P: Platform>(
         // Release: a poller that finds its CQ here finds the arrays, too.
         slot.cqs[side].store(cq.map_or(NONE, |cq| cq.index), Release);
         if let Some(cq) = cq {
-            count_user(cq.slot, true);
+            count_user(cq.slot);
         }
     }
     if let Some(srq) = args.srq {

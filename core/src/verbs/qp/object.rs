@@ -12,7 +12,7 @@ use crate::memory::slots::{QpSlot, told};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::sge::Access;
-use crate::verbs::cq::{count_user, deferred_destroy};
+use crate::verbs::cq::deferred_destroy;
 use crate::verbs::qp::caps::{QpKind, QueueSizes};
 use crate::verbs::qp::state::QpState;
 
@@ -122,9 +122,9 @@ impl<P: Platform> QpObject<'_, P> {
         let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
         deferred_destroy::detach(self.device, self.index);
         // Only now may the CQs go: the QP is on their lists.
-        for cq in cqs {
-            if let Some(cq) = tables.cqs.get(cq as usize) {
-                count_user(cq, false);
+        for index in cqs {
+            if let Some(cq) = tables.cqs.get(index as usize) {
+                deferred_destroy::release_cq(self.device, cq, index);
             }
         }
         if let Some(srq) = srq {

@@ -310,7 +310,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         slot.qpn_tag.store(srqn.number(), Release);
         if let (Object::Xrc { source, .. }, Some((_, cq))) = (object, xrc) {
             slot.pins.store(2, Relaxed);
-            count_user(cq.slot, true);
+            count_user(cq.slot);
             let source = &tables.qps[source as usize];
             source.srq.store(index, Relaxed);
             source.cqs[0].store(NONE, Relaxed);
@@ -545,11 +545,11 @@ impl<P: Platform> Srq<'_, P> {
             return;
         }
         self.slot.block.keep(memory.into_memory());
-        if let Object::Xrc { source, cq } = self.object {
+        if let Object::Xrc { source, cq: index } = self.object {
             deferred_destroy::detach(self.device, source);
             // Only now may the CQ go: the QP is on its list.
-            if let Some(cq) = self.device.tables.cqs.get(cq as usize) {
-                count_user(cq, false);
+            if let Some(cq) = self.device.tables.cqs.get(index as usize) {
+                deferred_destroy::release_cq(self.device, cq, index);
             }
         }
         deferred_destroy::unpin_srq(self.device, self.slot, self.index);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, Resources, WcStatus};
+use bareverbs_core::{CqError, CqInit, Device, Resources, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::fault::{CommandFault, CommandRule};
@@ -224,6 +224,51 @@ fn two_managers(device: &Device<'_, ModelPlatform>) {
     // It makes way when it goes.
     drop(first);
     drop(make(s2.storage()).unwrap());
+}
+
+/// `Device::close` failed at the event queue of a CQ that had stayed with the device.
+#[test]
+fn a_cq_that_is_dropped_before_the_id_that_uses_it_is_destroyed_with_the_qp() {
+    let world = Builder::new().function(Card::new(1)).stepped();
+    let mut memory = Resources::new();
+    let device = open(&world, 0, &mut memory);
+    drop_cq_first(&world, &device);
+    device.close().unwrap();
+}
+
+fn drop_cq_first(world: &World, device: &Device<'_, ModelPlatform>) {
+    let cqs = || world.with_model(0, |model| model.objects().cqs);
+    let mut storage = rdma::Resources::<ModelPlatform, 4, 1>::new();
+    let resolver = StaticNeighbours(&[]);
+    let mut cm = RdmaCm::new(device, resolver, config(0, 0), storage.storage()).unwrap();
+    let before = cqs();
+    let cq = device.create_cq(CqInit::new(16)).unwrap();
+    let id = cm.create_id(None, 0, PortSpace::Tcp).unwrap();
+    cm.bind_addr(id, SocketAddr::new(ip(0), 0)).unwrap();
+    let mut attr = QpInit {
+        send_cq: Some(&cq),
+        recv_cq: Some(&cq),
+        ..init()
+    };
+    cm.create_qp(id, None, &mut attr).unwrap();
+    // EBUSY while a QP uses it (ibv_destroy_cq(3)), and the CQ comes back.
+    let Err((cq, CqError::Busy { users: 2 })) = cq.destroy() else {
+        panic!("a CQ in use was destroyed");
+    };
+    drop(cq);
+    assert_eq!(cqs(), before + 1, "it has to outlive the QP");
+    cm.destroy_qp(id).unwrap();
+    assert_eq!(cqs(), before);
+    // One that is still used when the manager goes, goes with it.
+    let cq = device.create_cq(CqInit::new(16)).unwrap();
+    let mut attr = QpInit {
+        send_cq: Some(&cq),
+        ..init()
+    };
+    cm.create_qp(id, None, &mut attr).unwrap();
+    drop(cq);
+    drop(cm);
+    assert_eq!(device.bytes_quarantined(), 0);
 }
 
 #[track_caller]

@@ -1,7 +1,8 @@
 //! CQs: events, overrun and a change of size. What a completion says is with the traffic it is of.
 
 use bareverbs_core::{
-    AsyncEvent, CqError, Inline, QpAttr, QpAttrMask, QpState, Rc, SendFlags, WcOpcode, WcStatus,
+    AsyncEvent, CqError, CqInit, Inline, QpAttr, QpAttrMask, QpState, Rc, SendFlags, WcOpcode,
+    WcStatus,
 };
 
 use crate::lab::{CAP, End, MS, SIGNALED, SILENT, lab, lab_with, ok};
@@ -237,4 +238,54 @@ fn completions_before_reset_are_dropped_by_a_resize() {
             }
         },
     );
+}
+
+#[test]
+fn a_dropped_cq_is_destroyed_with_the_last_queue_that_uses_it() {
+    lab(|lab| {
+        let device = lab.sides[0].device;
+        let cqs = || lab.world.with_model(0, |model| model.objects().cqs);
+        let before = (cqs(), device.bytes_quarantined());
+        let [a, mut b] = lab.pair::<Rc>();
+        let End { mut qp, cq, buffer } = a;
+        let handle = cq.handle();
+        // The two queues of the QP, and the handle.
+        let Err((cq, CqError::Busy { users: 3 })) = cq.destroy() else {
+            panic!("a CQ in use was destroyed");
+        };
+        drop(cq);
+        assert_eq!(cqs(), before.0 + 1, "it has to outlive its QP");
+        // The device still writes completions to it, which are not taken any more.
+        for at in 0..20 {
+            b.receive(at, 0, 64);
+            qp.send_queue()
+                .batch()
+                .send(at, SIGNALED, Inline(b"x"))
+                .unwrap();
+        }
+        lab.pause(MS);
+        drop(qp);
+        assert_eq!(cqs(), before.0 + 1, "it has to outlive its handles");
+        drop(handle.clone());
+        assert_eq!(cqs(), before.0 + 1, "it has to outlive all its handles");
+        drop(handle);
+        assert_eq!((cqs(), device.bytes_quarantined()), before);
+        drop((b, buffer));
+    });
+}
+
+#[test]
+fn dropped_cqs_give_their_slots_and_their_memory_back() {
+    lab(|lab| {
+        let device = lab.sides[0].device;
+        // More than there are slots, and more than the quarantine remembers.
+        for _ in 0..100 {
+            let cq = device.create_cq(CqInit::new(10)).unwrap();
+            let handle = cq.handle();
+            drop(cq);
+            assert!(device.bytes_quarantined() > 0);
+            drop(handle);
+            assert_eq!(device.bytes_quarantined(), 0);
+        }
+    });
 }
