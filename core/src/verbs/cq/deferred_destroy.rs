@@ -1,7 +1,7 @@
 //! Deferred destroy: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`], and how a CQ
 //! goes that was dropped while queues used it.
 
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use bareverbs_firmware_cmds::cq::DestroyCqIn;
 use bareverbs_firmware_cmds::numbers::Cqn;
