@@ -7,6 +7,7 @@ mod cards;
 mod circles;
 mod interop;
 mod layouts;
+mod loom;
 mod outcome;
 mod stock_driver;
 mod vfio;
@@ -51,6 +52,11 @@ const RIGS: &[Rig] = &[
         name: "layouts",
         about: layouts::ABOUT,
         run: layouts::run,
+    },
+    Rig {
+        name: "loom",
+        about: loom::ABOUT,
+        run: loom::run,
     },
     Rig {
         name: "porting",
