@@ -254,32 +254,53 @@ impl Memory {
             return Ok(());
         }
         let from = self.find(iova, data.len(), false)?;
-        fence(Ordering::Acquire);
         // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+        unsafe { model_dma_read(from, data) };
         Ok(())
     }
 
-    /// Writes the last dword last and with release order: it holds the ownership bit of a queue entry.
     pub(crate) fn write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
         if data.is_empty() {
             return Ok(());
         }
         let to = self.find(iova, data.len(), true)?;
-        let end = to.as_ptr() as usize + data.len();
-        match data.split_last_chunk::<4>() {
-            // SAFETY: `find` checked the range; the last dword is aligned.
-            Some((body, last)) if end.is_multiple_of(4) => unsafe {
-                std::ptr::copy_nonoverlapping(body.as_ptr(), to.as_ptr(), body.len());
-                let at = to.as_ptr().add(body.len()).cast();
-                AtomicU32::from_ptr(at).store(u32::from_ne_bytes(*last), Ordering::Release);
-            },
-            // SAFETY: `find` checked the range.
-            _ => unsafe {
-                std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len());
-            },
-        }
-        fence(Ordering::Release);
+        // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table.
+        unsafe { model_dma_write(to, data) };
         Ok(())
     }
+}
+
+/// The copy that a DMA engine makes of the host's memory. `cargo rig sanitizers` knows it by its name: the host's
+/// threads may write the same bytes meanwhile, as they may beside any device.
+///
+/// # Safety
+/// `data.len()` bytes at `from` are memory that exists during the call.
+#[inline]
+unsafe fn model_dma_read(from: NonNull<u8>, data: &mut [u8]) {
+    fence(Ordering::Acquire);
+    // SAFETY: the caller's promise; the slice is borrowed exclusively.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+}
+
+/// The copy that a DMA engine makes into the host's memory, the last dword last and with release order: it holds the
+/// ownership bit of a queue entry. `cargo rig sanitizers` knows this one by its name, too.
+///
+/// # Safety
+/// `data.len()` bytes at `to` are memory that exists during the call.
+#[inline]
+unsafe fn model_dma_write(to: NonNull<u8>, data: &[u8]) {
+    let end = to.as_ptr() as usize + data.len();
+    match data.split_last_chunk::<4>() {
+        // SAFETY: the caller's promise; the last dword is aligned.
+        Some((body, last)) if end.is_multiple_of(4) => unsafe {
+            std::ptr::copy_nonoverlapping(body.as_ptr(), to.as_ptr(), body.len());
+            let at = to.as_ptr().add(body.len()).cast();
+            AtomicU32::from_ptr(at).store(u32::from_ne_bytes(*last), Ordering::Release);
+        },
+        // SAFETY: the caller's promise.
+        _ => unsafe {
+            std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len());
+        },
+    }
+    fence(Ordering::Release);
 }

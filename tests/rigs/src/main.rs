@@ -9,6 +9,8 @@ mod interop;
 mod layouts;
 mod loom;
 mod outcome;
+mod rust_src;
+mod sanitizers;
 mod stock_driver;
 mod vfio;
 mod wireshark;
@@ -62,6 +64,11 @@ const RIGS: &[Rig] = &[
         name: "porting",
         about: bare_metal::porting::ABOUT,
         run: bare_metal::porting::run,
+    },
+    Rig {
+        name: "sanitizers",
+        about: sanitizers::ABOUT,
+        run: sanitizers::run,
     },
     Rig {
         name: "stock-driver",

@@ -2,6 +2,7 @@
 
 use super::setup::root;
 use crate::outcome::Outcome;
+use crate::rust_src::{library, output};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -135,20 +136,6 @@ fn cargo(machines: &[Machine], features: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The sources of `core`, fetched if they are not there yet.
-pub(super) fn library() -> Result<PathBuf, String> {
-    let version = output(Command::new("rustc").arg("--version"))?;
-    let version = version.split(' ').nth(1).unwrap_or_default().to_string();
-    let sources = format!("target/ci/rust-src/usr/src/rustc-{version}/library");
-    let root = root().canonicalize().map_err(|error| error.to_string())?;
-    let library = root.join(sources);
-    if !library.join("core/src/lib.rs").exists() {
-        let mut fetch = Command::new("bash");
-        output(fetch.current_dir(&root).args([".ci/run", "rust_src"]))?;
-    }
-    Ok(library)
-}
-
 /// Looks for an allocator, and holds the sizes against their budgets.
 pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), String> {
     let (image, name) = (path(machine)?, machine.name());
@@ -195,19 +182,6 @@ fn size(table: &str, section: &str) -> Option<u64> {
     let mut rows = table.lines().map(str::split_whitespace);
     rows.find_map(|mut words| (words.next() == Some(section)).then(|| words.next())?)
         .and_then(|bytes| bytes.parse().ok())
-}
-
-/// Runs a program to its end. What it printed.
-fn output(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if !done.status.success() {
-        return Err(format!("{command:?}: {}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! repository. Nothing that is not on the page is written there.
 
 use super::super::stock_driver;
-use super::image;
 use super::setup::root;
 use crate::outcome::Outcome;
+use crate::rust_src;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
         .map_err(|error| format!("PORTING.md: {error}"))?;
     let script = script(&blocks(&page)?);
     let (provisions, _lock) = stock_driver::prepare()?;
-    let library = image::library()?;
+    let library = rust_src::library()?;
 
     let folder = std::env::temp_dir().join(format!("porting-{}", std::process::id()));
     let programs = folder.join("bin");

@@ -1,0 +1,44 @@
+//! The sources of Rust's library, for what cargo builds with `-Z build-std`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version and the machine of this compiler, as it says them.
+pub(crate) fn rustc(field: &str) -> Result<String, String> {
+    let said = output(Command::new("rustc").args(["--version", "--verbose"]))?;
+    let line = said.lines().find_map(|line| line.strip_prefix(field));
+    let value = line.and_then(|rest| rest.strip_prefix(": "));
+    Ok(value
+        .ok_or_else(|| format!("rustc has no {field}"))?
+        .to_string())
+}
+
+/// Where they are. Debian's package of exactly this compiler is fetched if it is not there yet.
+pub(crate) fn library() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().map_err(|error| error.to_string())?;
+    let version = rustc("release")?;
+    let library = root.join(format!(
+        "target/ci/rust-src/usr/src/rustc-{version}/library"
+    ));
+    if !library.join("core/src/lib.rs").exists() {
+        let mut fetch = Command::new("bash");
+        output(fetch.current_dir(&root).args([".ci/run", "rust_src"]))?;
+    }
+    // Cargo takes another way to the same sources for others, and builds them again.
+    let canonical = library.canonicalize();
+    canonical.map_err(|error| format!("{}: {error}", library.display()))
+}
+
+/// Runs a program to its end. What it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let done = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
