@@ -3,6 +3,9 @@
 //!
 //! Without optimization a tenth of them has to do; the engine's own test has all of them either way.
 
+#[path = "keep/mod.rs"]
+mod keep;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -11,6 +14,8 @@ use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::Device;
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
+
+use keep::keep;
 
 const COUNT: usize = if cfg!(debug_assertions) {
     10_000
@@ -42,16 +47,16 @@ fn manager(
 ) -> Cm {
     let ids = (0..COUNT + 1).map(|_| IdSlot::EMPTY).collect::<Vec<_>>();
     let storage = rdma::Storage {
-        ids: ids.leak(),
-        channels: vec![ChannelSlot::EMPTY].leak(),
-        connections: vec![Slot::EMPTY; COUNT].leak(),
-        listeners: vec![ListenerSlot::EMPTY].leak(),
-        replies: vec![ReplySlot::EMPTY; 16].leak(),
+        ids: keep(ids),
+        channels: keep(vec![ChannelSlot::EMPTY]),
+        connections: keep(vec![Slot::EMPTY; COUNT]),
+        listeners: keep(vec![ListenerSlot::EMPTY]),
+        replies: keep(vec![ReplySlot::EMPTY; 16]),
         sidr: &mut [],
         groups: &mut [],
         deferred_mads: &mut [],
     };
-    let table = StaticNeighbours(neighbours.leak());
+    let table = StaticNeighbours(keep(neighbours));
     let mut config = rdma::Config::new(seed);
     config.last_port = config.first_port + (COUNT / SOURCES) as u16 - 1;
     RdmaCm::new(device, table, config, storage).expect("QP1")
@@ -72,9 +77,9 @@ impl Nodes {
         let sources: Vec<_> = (0..SOURCES).map(source).collect();
         let open = |node: usize, addresses: &[IpAddr]| -> &'static Device<'_, _> {
             let memory = bareverbs_core::Resources::<16, 32, 2, 256>::new();
-            let memory = Box::leak(Box::new(memory)).storage();
+            let memory = keep(memory).storage();
             let config = bareverbs_core::Config::DEFAULT;
-            Box::leak(Box::new(world.open(node, config, memory, addresses)))
+            keep(world.open(node, config, memory, addresses))
         };
         let devices = [open(0, &sources), open(1, &[server()])];
         let macs = devices.map(|device| device.mac().unwrap());

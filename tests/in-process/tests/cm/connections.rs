@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::*;
@@ -264,12 +265,12 @@ fn ipv6() {
         device
             .set_gid(index, GidEntry::roce_v2(gid, macs[node]))
             .unwrap();
-        let table = Box::leak(Box::new([
+        let table = keep([
             (v6(0), macs[0]),
             (v6(1), macs[1]),
             (ip(0), macs[0]),
             (ip(1), macs[1]),
-        ]));
+        ]);
         *pair.cms[node].resolver_mut() = StaticNeighbours(table);
     }
     let wildcard = pair.listener();

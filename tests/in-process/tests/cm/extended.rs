@@ -1,5 +1,6 @@
 //! The extended attributes of `rdma_create_qp_ex`.
 
+use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::rdma::*;
 use bareverbs_core::CqInit;
@@ -12,7 +13,7 @@ fn what_a_qp_has_is_accepted() {
     pair.cms[0].connect(ours, None).unwrap();
     let theirs = pair.expect(1, EventType::ConnectRequest).id;
     let device = pair.cms[1].device();
-    let pd = Box::leak(Box::new(device.alloc_pd().unwrap()));
+    let pd = keep(device.alloc_pd().unwrap());
     let ops = send_ops::SEND
         | send_ops::SEND_WITH_INV
         | send_ops::RDMA_WRITE_WITH_IMM
@@ -96,15 +97,15 @@ fn what_no_qp_has_is_refused() {
 fn objects_of_another_device_are_refused() {
     let mut pair = Pair::new();
     let other = pair.cms[1].device();
-    let pd = Box::leak(Box::new(other.alloc_pd().unwrap()));
-    let cq = Box::leak(Box::new(other.create_cq(CqInit::new(16)).unwrap()));
+    let pd = keep(other.alloc_pd().unwrap());
+    let cq = keep(other.create_cq(CqInit::new(16)).unwrap());
     let mut attr = SrqAttr {
         max_wr: 8,
         max_sge: 1,
         ..SrqAttr::default()
     };
-    let srq = Box::leak(Box::new(pd.create_srq(&mut attr).unwrap()));
-    let own_pd = Box::leak(Box::new(pair.cms[0].device().alloc_pd().unwrap()));
+    let srq = keep(pd.create_srq(&mut attr).unwrap());
+    let own_pd = keep(pair.cms[0].device().alloc_pd().unwrap());
     let cm = &mut pair.cms[0];
     let id = cm.create_id(None, 0, PortSpace::Tcp).unwrap();
     cm.bind_addr(id, address(0, 0)).unwrap();

@@ -9,6 +9,8 @@ mod extended;
 mod faults;
 mod frames;
 mod infiniband;
+#[path = "../keep/mod.rs"]
+mod keep;
 mod lists;
 mod modes;
 mod multicast;

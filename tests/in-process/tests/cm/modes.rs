@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpState;
-use bareverbs_core::{Mtu, WcStatus};
+use bareverbs_core::{Mtu, Pd, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform};
 use connectx_model::Config as Card;
 
@@ -21,10 +22,10 @@ fn synchronous_endpoints() {
             .threaded();
         let devices = [device(&world, 0), device(&world, 1)];
         let listening = std::sync::Barrier::new(2);
+        let pd: &Pd<'_, _> = keep(devices[1].alloc_pd().unwrap());
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
                 let mut cm = manager(&devices, 1, Mtu::B4096);
-                let pd = Box::leak(Box::new(devices[1].alloc_pd().unwrap()));
                 let hints = AddrInfo::hints(true);
                 let info = getaddrinfo(None, Some("7471"), Some(&hints)).unwrap();
                 let listener = cm.create_ep(&info, Some(pd), Some(&mut qp())).unwrap();
@@ -104,7 +105,7 @@ fn synchronous_refusal_is_econnrefused() {
     let devices = [device(&world, 0), device(&world, 1)];
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let server = scope.spawn(|| {
             let mut cm = manager(&devices, 1, Mtu::B4096);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 cm.poll(cm.now()).unwrap();
@@ -120,6 +121,7 @@ fn synchronous_refusal_is_econnrefused() {
         assert_eq!(cm.event(id).unwrap().unwrap().status, 8);
         // And it does so to each unanswered one.
         cm.destroy_ep(id).unwrap();
+        server.join().unwrap();
     });
 }
 
@@ -249,7 +251,7 @@ fn address_resolution_takes_its_time() {
         .function(Card::new(2))
         .stepped();
     let device = device(&world, 0);
-    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
+    let storage = keep(rdma::Resources::<ModelPlatform, 4, 1>::new());
     let resolver = Slow {
         known_from: world.now() + 100 * MS,
         mac: [2; 6],

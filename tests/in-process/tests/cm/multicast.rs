@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::keep::keep;
 use crate::pair::{self, MS, SECOND, device, mapped, qp};
 use bareverbs_cm::ip;
 use bareverbs_cm::rdma::{self, *};
@@ -62,7 +63,7 @@ impl<R: Resolver> Nodes<R> {
             .stepped();
         let devices = [device(&world, 0), device(&world, 1)];
         let mut cms = [0, 1].map(|node| {
-            let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
+            let storage = keep(rdma::Resources::<ModelPlatform, 4, 1>::new());
             let config = rdma::Config::new(node as u64 + 1);
             RdmaCm::new(
                 devices[node],
@@ -276,8 +277,8 @@ fn over_ethernet(
     link: impl Link + 'static,
 ) -> Nodes<NeighbourDiscovery<'static, 'static, ModelPlatform>> {
     Nodes::new(link, |devices, node| {
-        let memory = Box::leak(Box::new(ip::Resources::<2, 4, 1, 8>::new()));
-        let pd = Box::leak(Box::new(devices[node].default_pd().unwrap()));
+        let memory = keep(ip::Resources::<2, 4, 1, 8>::new());
+        let pd = keep(devices[node].default_pd().unwrap());
         let mut host = NeighbourDiscovery::new(
             devices[node],
             pd,

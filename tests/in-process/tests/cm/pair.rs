@@ -9,6 +9,8 @@ use bareverbs_core::{Device, Mtu, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
+use crate::keep::keep;
+
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const PORT: u16 = 7174;
@@ -23,18 +25,12 @@ pub(crate) fn address(node: usize, port: u16) -> SocketAddr {
     SocketAddr::new(ip(node), port)
 }
 
-/// A device of the world, with its addresses in the GID table. Leaked: the managers of these tests need them until the
-/// end.
+/// A device of the world, with its addresses in the GID table. It outlives the managers of these tests.
 pub(crate) fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
-    let resources = Box::leak(Box::new(bareverbs_core::Resources::<32, 64, 2, 256>::new()));
+    let resources = keep(bareverbs_core::Resources::<32, 64, 2, 256>::new());
     let config = bareverbs_core::Config::DEFAULT;
     let addresses = ["fe80::1".parse().unwrap(), ip(node)];
-    Box::leak(Box::new(world.open(
-        node,
-        config,
-        resources.storage(),
-        &addresses,
-    )))
+    keep(world.open(node, config, resources.storage(), &addresses))
 }
 
 pub(crate) fn mapped(ip: IpAddr) -> [u8; 16] {
@@ -54,7 +50,7 @@ pub(crate) fn manager(
         .enumerate()
         .map(|(node, device)| (ip(node), device.mac().unwrap()))
         .collect();
-    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 32, 4>::new()));
+    let storage = keep(rdma::Resources::<ModelPlatform, 32, 4>::new());
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,
@@ -63,7 +59,7 @@ pub(crate) fn manager(
     };
     RdmaCm::new(
         devices[node],
-        StaticNeighbours(neighbours.leak()),
+        StaticNeighbours(keep(neighbours)),
         config,
         storage.storage(),
     )

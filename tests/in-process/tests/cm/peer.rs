@@ -13,6 +13,7 @@ use bareverbs_core::{
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
+use crate::keep::keep;
 use crate::support::{self, PORT, SERVICE};
 
 const MS: Duration = Duration::from_millis(1);
@@ -27,14 +28,9 @@ fn gid(node: usize) -> Gid {
 }
 
 fn open(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
-    let memory = Box::leak(Box::new(bareverbs_core::Resources::<16, 32, 2, 256>::new()));
+    let memory = keep(bareverbs_core::Resources::<16, 32, 2, 256>::new());
     let config = bareverbs_core::Config::DEFAULT;
-    Box::leak(Box::new(world.open(
-        node,
-        config,
-        memory.storage(),
-        &[ip(node)],
-    )))
+    keep(world.open(node, config, memory.storage(), &[ip(node)]))
 }
 
 /// Node 0 by hand, node 1 the manager with a listener.
@@ -57,8 +53,8 @@ impl Bench {
             .function(Card::new(2))
             .stepped();
         let (device, other) = (open(&world, 0), open(&world, 1));
-        let neighbours = Box::leak(Box::new([(ip(0), device.mac().unwrap())]));
-        let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 8, 1>::new()));
+        let neighbours = keep([(ip(0), device.mac().unwrap())]);
+        let storage = keep(rdma::Resources::<ModelPlatform, 8, 1>::new());
         let mut cm = RdmaCm::new(
             other,
             StaticNeighbours(neighbours),
@@ -72,7 +68,7 @@ impl Bench {
             .unwrap();
         cm.listen(listener, 0).unwrap();
 
-        let pd = Box::leak(Box::new(device.alloc_pd().unwrap()));
+        let pd = keep(device.alloc_pd().unwrap());
         let send_cq = device.create_cq(CqInit::new(16)).unwrap();
         let recv_cq = device.create_cq(CqInit::new(16)).unwrap();
         let buffer = pd.alloc_buffer(4096 * 2, Access::LOCAL_WRITE).unwrap();

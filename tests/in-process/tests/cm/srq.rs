@@ -1,5 +1,6 @@
 //! Shared receive queues of ids and of endpoints.
 
+use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::rdma::*;
 use bareverbs_core::mr::Buffer;
@@ -125,7 +126,7 @@ fn an_id_with_a_queue_of_its_own() {
     let refused = pair.cms[0].create_srq(id, None, &mut sizes(0)).unwrap_err();
     assert_eq!(refused.errno(), errno::EINVAL, "{refused}");
 
-    let pd = Box::leak(Box::new(pair.cms[0].device().alloc_pd().unwrap()));
+    let pd = keep(pair.cms[0].device().alloc_pd().unwrap());
     pair.cms[0].create_srq(id, Some(pd), &mut sizes(4)).unwrap();
     // Without a PD given, the QP is created in that of the queue.
     let mut init = qp();
@@ -160,7 +161,7 @@ fn an_id_with_a_queue_of_its_own() {
     pair.cms[0].destroy_ep(id).unwrap();
     pair.cms[1].destroy_id(request.id).unwrap();
     pair.cms[1].destroy_id(listener).unwrap();
-    // What is left is the PD, which is leaked here.
+    // What is left is the PD, which is kept.
     assert_ne!(objects(&pair, 0), before);
     let mut command = bareverbs_core::firmware_cmds::domain::DeallocPdIn::new();
     command.set_pd(pd.pdn().number());
@@ -174,7 +175,7 @@ fn endpoints_keep_queues_for_their_connections() {
     let mut pair = Pair::new();
     let before = objects(&pair, 1);
     let device = pair.cms[1].device();
-    let pd = Box::leak(Box::new(device.alloc_pd().unwrap()));
+    let pd = keep(device.alloc_pd().unwrap());
     let mut cq = device.create_cq(CqInit::new(31)).unwrap();
     let mut srq = pd.create_srq(&mut sizes(8)).unwrap();
     let info = getaddrinfo(None, Some("7174"), Some(&AddrInfo::hints(true))).unwrap();

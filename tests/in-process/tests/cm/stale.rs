@@ -1,6 +1,7 @@
 //! A host that comes back after its process died without a word: its QPs have the numbers that they had, and the other end
 //! still has connections with them (REJ 10).
 
+use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{self, *};
@@ -19,14 +20,14 @@ fn restarted(stale_retries: u8, connections: usize) -> (Pair, CmId, Vec<u32>) {
     }
     let device = device(&pair.world, 0);
     let neighbours = vec![(ip(1), pair.cms[1].device().mac().unwrap())];
-    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 8, 1>::new()));
+    let storage = keep(rdma::Resources::<ModelPlatform, 8, 1>::new());
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,
         stale_retries,
         ..rdma::Config::new(99)
     };
-    let table = StaticNeighbours(neighbours.leak());
+    let table = StaticNeighbours(keep(neighbours));
     let cm = RdmaCm::new(device, table, config, storage.storage()).expect("QP1");
     // The device was reset under the old one, whose farewell would go to the new one.
     std::mem::forget(std::mem::replace(&mut pair.cms[0], cm));
@@ -191,7 +192,7 @@ fn not_with_the_applications_queues() {
     pair.cms[0].resolve_route(ours, SECOND).unwrap();
     pair.expect(0, EventType::RouteResolved);
     let device = pair.cms[0].device();
-    let cq: &'static Cq<'_, _> = Box::leak(Box::new(device.create_cq(CqInit::new(32)).unwrap()));
+    let cq: &'static Cq<'_, _> = keep(device.create_cq(CqInit::new(32)).unwrap());
     let shared = || QpInit {
         send_cq: Some(cq),
         recv_cq: Some(cq),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::rdma::*;
 use bareverbs_core::qp::{QpState, SendData, SendOp, SendWr};
@@ -138,7 +139,7 @@ fn initiators_reach_the_queues_of_listeners() {
 fn given_domains_and_queues() {
     let mut pair = Pair::new();
     let device = pair.cms[1].device();
-    let domain = Box::leak(Box::new(device.open_xrcd().unwrap()));
+    let domain = keep(device.open_xrcd().unwrap());
     let mut cq = device.create_cq(CqInit::new(15)).unwrap();
     let cm = &mut pair.cms[1];
     let id = cm
@@ -252,7 +253,7 @@ fn kinds_do_not_mix() {
         .unwrap();
     cm.bind_addr(sending, address(0, 0)).unwrap();
     assert!(wrong(cm.listen(sending, 1).unwrap_err()));
-    let domain = Box::leak(Box::new(cm.device().open_xrcd().unwrap()));
+    let domain = keep(cm.device().open_xrcd().unwrap());
     let mut init = SrqInit {
         xrcd: Some(domain),
         ..SrqInit::new(sizes(4))

@@ -2,5 +2,7 @@
 
 mod broken;
 mod combining;
+#[path = "../keep/mod.rs"]
+mod keep;
 mod passes;
 mod violations;

@@ -5,10 +5,11 @@ use bareverbs_core::conformance::{self, MEMORY_LEN, Options, Report};
 use bareverbs_in_process::{Accounting, Builder, World};
 use connectx_model::{Config as Card, Objects};
 
-/// Memory that is not given back.
+use crate::keep::keep;
+
+/// Memory that outlives the test.
 pub(crate) fn memory() -> &'static mut [u8; MEMORY_LEN] {
-    let bytes = vec![0x11; MEMORY_LEN].leak();
-    bytes.try_into().expect("as long as it was asked for")
+    keep([0x11; MEMORY_LEN])
 }
 
 /// Little: the model's memory is this process's.

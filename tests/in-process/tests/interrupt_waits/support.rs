@@ -14,6 +14,8 @@ use bareverbs_core::{Config, Device, GidEntry, Platform, VectorSet};
 use bareverbs_in_process::{Builder, ModelPlatform, World, pass_on};
 use connectx_model::Config as Card;
 
+use crate::keep::keep;
+
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// When a waiter gives up: long after every timer of the other end.
@@ -46,7 +48,8 @@ pub(crate) enum Place {
 }
 
 fn point(place: Place) {
-    let due = PLAN.with_borrow_mut(|plan| {
+    let due = PLAN.try_with(|plan| {
+        let mut plan = plan.borrow_mut();
         let next = plan.as_mut()?;
         if next.place == Place::Sleep && place != Place::Sleep {
             return None;
@@ -59,7 +62,8 @@ fn point(place: Place) {
             }
         }
     });
-    if let Some(plan) = due {
+    // No plan is left when the thread ends, and what it kept is freed.
+    if let Ok(Some(plan)) = due {
         (plan.act)();
     }
 }
@@ -119,15 +123,15 @@ fn ip(node: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, node as u8 + 1])
 }
 
-/// A device and its manager. Leaked, as what happens at a call of the platform has to own what it needs.
-fn node<P: Platform>(
+/// A device and its manager. Kept, as what happens at a call of the platform has to own what it needs.
+fn node<P: Platform + 'static>(
     platform: P,
     node: usize,
     config: Config,
 ) -> (&'static Device<'static, P>, Manager<P>) {
-    let resources = Box::leak(Box::new(bareverbs_core::Resources::<16, 32, 1, 256>::new()));
+    let resources = keep(bareverbs_core::Resources::<16, 32, 1, 256>::new());
     let device = Device::open(platform, config, resources.storage()).expect("bring-up");
-    let device = Box::leak(Box::new(device));
+    let device = keep(device);
     let mac = device.mac().expect("MAC");
     for (index, address) in [(0, "fe80::1".parse().unwrap()), (1, ip(node))] {
         let entry = GidEntry::roce_v2(address.into(), mac);
@@ -135,12 +139,12 @@ fn node<P: Platform>(
     }
     let cards = [0, 1].map(|node| (ip(node), [2, 0xc9, 0, 0, 0, node as u8 + 1]));
     assert_eq!(cards[node].1, mac);
-    let storage = Box::leak(Box::new(rdma::Resources::<P, 16, 2>::new()));
+    let storage = keep(rdma::Resources::<P, 16, 2>::new());
     let config = rdma::Config {
         gsi_depth: 16,
         ..rdma::Config::new(node as u64 + 1)
     };
-    let neighbours = StaticNeighbours(Box::leak(Box::new(cards)));
+    let neighbours = StaticNeighbours(keep(cards));
     let cm = RdmaCm::new(device, neighbours, config, storage.storage()).expect("QP1");
     (device, cm)
 }

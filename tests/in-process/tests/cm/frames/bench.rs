@@ -9,6 +9,7 @@ use bareverbs_core::{Buffer, Device};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
+use crate::keep::keep;
 use crate::support::{self, PORT, Wire};
 
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -163,16 +164,12 @@ impl Bench {
         let world = Builder::with_link(Box::new(wire.clone()), 0)
             .function(card())
             .stepped();
-        let memory = Box::leak(Box::new(bareverbs_core::Resources::<16, 32, 2, 256>::new()));
+        let memory = keep(bareverbs_core::Resources::<16, 32, 2, 256>::new());
         let config = bareverbs_core::Config::DEFAULT;
-        let device: &'static Device<'_, _> = Box::leak(Box::new(world.open(
-            0,
-            config,
-            memory.storage(),
-            &[IpAddr::from(CARD)],
-        )));
-        let neighbours = Box::leak(Box::new([(IpAddr::from(PEER), PEER_MAC)]));
-        let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 8, 1>::new()));
+        let device: &'static Device<'_, _> =
+            keep(world.open(0, config, memory.storage(), &[IpAddr::from(CARD)]));
+        let neighbours = keep([(IpAddr::from(PEER), PEER_MAC)]);
+        let storage = keep(rdma::Resources::<ModelPlatform, 8, 1>::new());
         let mut cm = RdmaCm::new(
             device,
             StaticNeighbours(neighbours),

@@ -13,6 +13,8 @@ use bareverbs_in_process::subnet::{Port, Subnet};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
+use crate::keep::keep;
+
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const PORT: u16 = 7174;
@@ -194,10 +196,10 @@ impl Nodes {
 }
 
 pub fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
-    let resources = Box::leak(Box::new(bareverbs_core::Resources::<32, 64, 2, 256>::new()));
+    let resources = keep(bareverbs_core::Resources::<32, 64, 2, 256>::new());
     let config = bareverbs_core::Config::DEFAULT;
     let device = Device::open(world.platform(node), config, resources.storage());
-    Box::leak(Box::new(device.expect("bring-up")))
+    keep(device.expect("bring-up"))
 }
 
 /// A world to be, its ports known to subnet administration.
@@ -216,14 +218,15 @@ pub fn subnet(count: usize, seed: u64) -> (Builder, Subnet) {
 }
 
 pub fn manager<const N: usize>(world: &World, node: usize) -> Cm {
-    let subnet = Box::leak(Box::new(SubnetResources::<N>::new()));
+    let device = device(world, node);
+    let subnet = keep(SubnetResources::<N>::new());
     let resolver =
         SubnetAdministration::new(sa::Config::new((node as u64 + 1) << 32), subnet.storage());
-    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 32, 4>::new()));
+    let storage = keep(rdma::Resources::<ModelPlatform, 32, 4>::new());
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,
         ..rdma::Config::new(node as u64 + 1)
     };
-    RdmaCm::new(device(world, node), resolver, config, storage.storage()).expect("QP1")
+    RdmaCm::new(device, resolver, config, storage.storage()).expect("QP1")
 }

@@ -15,6 +15,8 @@ use connectx_model::Config as Card;
 use connectx_model::link::Link;
 use connectx_model::link::fault::Rates;
 
+use crate::keep::keep;
+
 const SECOND: Duration = Duration::from_secs(1);
 const PORT: u16 = 7471;
 
@@ -27,21 +29,21 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn device(world: &World, node: usize) -> Driver {
-    let resources = Box::leak(Box::new(bareverbs_core::Resources::<16, 32, 2, 256>::new()));
+    let resources = keep(bareverbs_core::Resources::<16, 32, 2, 256>::new());
     let config = bareverbs_core::Config::DEFAULT;
-    Box::leak(Box::new(world.open(node, config, resources.storage(), &[])))
+    keep(world.open(node, config, resources.storage(), &[]))
 }
 
 fn neighbours(device: Driver) -> Neighbours {
-    let memory = Box::leak(Box::new(ip::Resources::<8, 16, 4, 32>::new()));
-    let pd = Box::leak(Box::new(device.default_pd().unwrap()));
+    let memory = keep(ip::Resources::<8, 16, 4, 32>::new());
+    let pd = keep(device.default_pd().unwrap());
     let init = EthernetInit::default();
     let config = ip::Config::new(1);
     NeighbourDiscovery::new(device, pd, init, config, memory.storage()).expect("a queue")
 }
 
 fn manager(device: Driver, neighbours: Neighbours, seed: u64) -> Cm {
-    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 16, 4>::new()));
+    let storage = keep(rdma::Resources::<ModelPlatform, 16, 4>::new());
     RdmaCm::new(
         device,
         neighbours,

@@ -13,6 +13,8 @@ use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint};
 
 use super::{Cm, Pair};
 
+use crate::keep::keep;
+
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const MTU: usize = 1514;
 
@@ -26,8 +28,8 @@ struct Stack {
 impl Stack {
     /// On a port that keeps so many frames for it.
     fn new(cm: &mut Cm, own: Ipv4Addr, frames: usize) -> Self {
-        let metadata = vec![PacketMetadata::EMPTY; frames].leak();
-        let inbox = Inbox::new(metadata, vec![0; frames * 1536].leak());
+        let metadata = keep(vec![PacketMetadata::EMPTY; frames]).as_mut_slice();
+        let inbox = Inbox::new(metadata, keep(vec![0; frames * 1536]).as_mut_slice());
         let now = Instant::from_micros(cm.now().as_micros() as i64);
         let neighbours = cm.resolver_mut();
         neighbours.share(inbox);
@@ -40,8 +42,9 @@ impl Stack {
             let own = IpCidr::new(own.into(), 24);
             addresses.push(own).expect("capacity");
         });
-        let buffer = || tcp::SocketBuffer::new(vec![0_u8; 1 << 14].leak());
-        let mut sockets = SocketSet::new(vec![smoltcp::iface::SocketStorage::EMPTY].leak());
+        let buffer = || tcp::SocketBuffer::new(keep([0_u8; 1 << 14]).as_mut_slice());
+        let mut sockets =
+            SocketSet::new(keep([smoltcp::iface::SocketStorage::EMPTY]).as_mut_slice());
         let socket = sockets.add(tcp::Socket::new(buffer(), buffer()));
         Self {
             interface,

@@ -14,6 +14,7 @@ use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::roce::packet::reseal;
 
+use crate::keep::keep;
 use crate::support::{self, Wire};
 pub(crate) use crate::support::{PORT, Random};
 
@@ -317,10 +318,10 @@ impl Default for Capacity {
     }
 }
 
-/// Storage until the end of the process: a test's world is small.
-fn some<T>(count: usize, mut one: impl FnMut() -> T) -> &'static mut [T] {
+/// Storage until the end of the test.
+fn some<T: 'static>(count: usize, mut one: impl FnMut() -> T) -> &'static mut [T] {
     let all: Vec<T> = (0..count).map(|_| one()).collect();
-    all.leak()
+    keep(all)
 }
 
 /// One card with a manager that listens, and its wire.
@@ -337,13 +338,10 @@ impl Bench {
         let world = Builder::with_link(Box::new(wire.clone()), 0)
             .function(Card::new(1))
             .stepped();
-        let memory = Box::leak(Box::new(
-            bareverbs_core::Resources::<128, 256, 2, 256>::new(),
-        ));
+        let memory = keep(bareverbs_core::Resources::<128, 256, 2, 256>::new());
         let config = bareverbs_core::Config::DEFAULT;
-        let device: &'static Device<'_, _> =
-            Box::leak(Box::new(world.open(0, config, memory.storage(), &[])));
-        let pd = Box::leak(Box::new(device.default_pd().unwrap()));
+        let device: &'static Device<'_, _> = keep(world.open(0, config, memory.storage(), &[]));
+        let pd = keep(device.default_pd().unwrap());
         let storage = ip::Storage {
             addresses: some(2, || ip::AddressSlot::EMPTY),
             neighbours: some(capacity.neighbours, || ip::NeighbourSlot::EMPTY),
