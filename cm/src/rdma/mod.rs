@@ -130,9 +130,9 @@ pub use bareverbs_core::qp::SendFlags;
 pub use bareverbs_core::srq::SrqAttr;
 pub use conn::group::{GroupSlot, JoinMulticast};
 pub use id::slot::{ChannelSlot, IdSlot, Resources, Storage};
-pub use port::deferred::DeferredMadSlot;
 pub use port::shared::{Inbox, SharedPort};
 pub use route::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
+pub use route::deferred::DeferredMadSlot;
 pub use route::neighbours::NeighbourDiscovery;
 pub use route::resolver::{
     AddressChange, Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,

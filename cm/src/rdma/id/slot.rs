@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::mad::Ece;
 use crate::rdma::conn::group::GroupSlot;
-use crate::rdma::port::deferred::DeferredMadSlot;
+use crate::rdma::route::deferred::DeferredMadSlot;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,

@@ -1,6 +1,5 @@
-//! The device's port: QP1, what waits before it, and who else uses the port.
+//! The device's port: QP1, its trace, and the other users of the port.
 
-pub(crate) mod deferred;
 pub(crate) mod gsi;
 pub(crate) mod shared;
 mod trace;

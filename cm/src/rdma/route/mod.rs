@@ -1,7 +1,9 @@
-//! Addresses and the way to them: local addresses, neighbours on a link, paths in an InfiniBand subnet.
+//! Addresses and the way to them: local addresses, neighbours on a link, paths in an InfiniBand subnet, and
+//! the MADs that wait for them.
 
 pub(crate) mod address;
 pub(crate) mod addrinfo;
+pub(crate) mod deferred;
 mod infiniband;
 pub(crate) mod neighbours;
 mod request;

@@ -11,8 +11,8 @@ use bareverbs_core::{Device, Gid, LinkLayer, Mtu, Platform, PortAttr, RoceVersio
 
 use crate::engine::Address;
 use crate::rdma::id::slot::NIL;
-use crate::rdma::port::deferred::{DeferredMad, DeferredMadSlot, DeferredMads};
 use crate::rdma::port::gsi::{self, SLICE};
+use crate::rdma::route::deferred::{DeferredMad, DeferredMadSlot, DeferredMads};
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::ANY_GID;
