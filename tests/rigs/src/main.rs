@@ -9,6 +9,7 @@ mod interop;
 mod layouts;
 mod loom;
 mod outcome;
+mod process;
 mod rust_src;
 mod sanitizers;
 mod stock_driver;

@@ -1,7 +1,9 @@
 //! The sources of Rust's library, for what cargo builds with `-Z build-std`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use crate::process::output;
 
 /// The version and the machine of this compiler, as it says them.
 pub(crate) fn rustc(field: &str) -> Result<String, String> {
@@ -28,17 +30,4 @@ pub(crate) fn library() -> Result<PathBuf, String> {
     // Cargo takes another way to the same sources for others, and builds them again.
     let canonical = library.canonicalize();
     canonical.map_err(|error| format!("{}: {error}", library.display()))
-}
-
-/// Runs a program to its end. What it printed.
-pub(crate) fn output(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if !done.status.success() {
-        return Err(format!("{command:?}: {}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }

@@ -2,7 +2,8 @@
 
 use super::setup::root;
 use crate::outcome::Outcome;
-use crate::rust_src::{library, output};
+use crate::process::output;
+use crate::rust_src::library;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

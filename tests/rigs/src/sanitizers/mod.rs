@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::outcome::Outcome;
+use crate::process::output;
 use crate::rust_src;
 use programs::{FULL, Program, QUICK};
 
@@ -175,7 +176,7 @@ impl Rig {
         rustc.env("RUSTC_BOOTSTRAP", "1").arg(&source);
         rustc.args(["--edition=2024", "-Copt-level=1", "-Cdebuginfo=1", "-o"]);
         rustc.arg(&program).args(flags(sanitizer));
-        rust_src::output(&mut rustc)?;
+        output(&mut rustc)?;
         let faults = |faults: &'static [&'static str], wanted| {
             faults.iter().map(move |fault| (*fault, wanted))
         };

@@ -2,7 +2,9 @@
 
 use super::super::stock_driver::Program;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use crate::process::output;
 
 const EXAMPLES: [&str; 4] = ["rping", "devinfo", "perf", "cmtime"];
 
@@ -10,11 +12,13 @@ const EXAMPLES: [&str; 4] = ["rping", "devinfo", "perf", "cmtime"];
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let examples = examples(root, &EXAMPLES)?;
     // The name of a test's program contains a hash that only Cargo computes.
-    let built = run(cargo(root, "test")
-        .args(["--no-run", "--message-format", "json-render-diagnostics"])
-        // The first package has the features that the examples were built with.
-        .args(["--package", "bareverbs", "--package", "bareverbs-vfio"])
-        .args(["--test", "on_device"]))?;
+    let built = output(
+        cargo(root, "test")
+            .args(["--no-run", "--message-format", "json-render-diagnostics"])
+            // The first package has the features that the examples were built with.
+            .args(["--package", "bareverbs", "--package", "bareverbs-vfio"])
+            .args(["--test", "on_device"]),
+    )?;
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
     EXAMPLES
         .map(|name| (name, examples.join(name)))
@@ -22,7 +26,7 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
         .chain([("on_device", tests)])
         .map(|(name, from)| {
             let path = examples.join(format!("{name}.guest"));
-            run(Command::new("strip").arg("-o").arg(&path).arg(from))?;
+            output(Command::new("strip").arg("-o").arg(&path).arg(from))?;
             Ok(Program { name, path })
         })
         .collect()
@@ -34,7 +38,7 @@ pub(crate) fn examples(root: &Path, names: &[&str]) -> Result<PathBuf, String> {
     for name in names {
         command.args(["--example", name]);
     }
-    run(&mut command)?;
+    output(&mut command)?;
     let beside = std::env::current_exe().map_err(|error| error.to_string())?;
     Ok(beside.with_file_name("examples"))
 }
@@ -47,19 +51,6 @@ fn cargo(root: &Path, verb: &str) -> Command {
         command.arg("--release");
     }
     command
-}
-
-/// Runs a program to its end. What it printed.
-fn run(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if !done.status.success() {
-        return Err(format!("{command:?}: {}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// The program in cargo's messages, which are JSON by lines.
