@@ -35,6 +35,13 @@ const NO_OWN_RESET: (&str, &str) = (
     "All device reset methods disabled by user",
 );
 
+/// What the model says of queues that lie where it no longer reaches.
+const NOT_RECEIVED: (&str, &str) = (
+    "RQ 0x",
+    "that was a receive request which the card could not read",
+);
+const NOT_SENT: (&str, &str) = ("SQ 0x", "that was a frame which the card could not read");
+
 /// One whose processes and functions something happens to.
 const TROUBLED: Boot = Boot {
     machines: &[&[0, 1]],
@@ -62,10 +69,8 @@ const TROUBLE: Scenario = Scenario {
             " failed, status 0x",
             "that was a completion which the card could not write",
         ),
-        (
-            "RQ 0x",
-            "that was a receive request which the card could not read",
-        ),
+        NOT_RECEIVED,
+        NOT_SENT,
         (
             "doorbell in page 0x",
             "a driver that polls a completion while another process resets the function may post once more",
@@ -202,6 +207,8 @@ pub(super) const ALL: &[Scenario] = &[
                 " failed, status 0x",
                 "that was a completion which the card could not write",
             ),
+            NOT_RECEIVED,
+            NOT_SENT,
         ],
         rounds: &[
             Boot {

@@ -22,6 +22,10 @@ const DRIVER: &[(&str, &str)] = &[
         "the kernel measures how long the machine that emulates it did not run it, and prints that once",
     ),
     (
+        "hogged CPU for >",
+        "the same, for work items that it counts four times: time in which the emulating machine did something else counts",
+    ),
+    (
         "No irq handler for",
         "the model's interrupts go through an eventfd and QEMU's main loop, not in order with the memory that they announce, so \
          that on a busy computer one arrives when its vector was given back",
