@@ -174,14 +174,14 @@ pub fn run<P: Platform>(
     let vectors = platform.interrupt_vectors();
     let sleeps = vectors > 0 && interrupts::check_deadlines(platform)?;
 
-    let (registers_read_back, told) = registers::write(platform)?;
+    let (registers_read_back, written_page) = registers::write(platform)?;
     log::info!("BAR: registers that were written read back: {registers_read_back}");
     wait_for_firmware(platform, config.initialize_timeout).map_err(ConformanceError::Open)?;
     config.interrupts = vectors > 0;
     // One queue of completions shows that vectors are distinguished.
     config.completion_event_queues = u16::from(vectors > 1);
     let device = Device::open(platform, config, storage).map_err(ConformanceError::Open)?;
-    told.free(platform);
+    written_page.free(platform);
     log::info!("device: {} commands", device.commands_executed());
     let moved = traffic::check(&device, region)?;
     log::info!("device: {moved} bytes moved");

@@ -69,9 +69,9 @@ pub(super) fn read<P: Platform>(platform: &P) -> Result<usize, ConformanceError>
 }
 
 /// A page whose address was written to the device.
-pub(super) struct Told(Dma);
+pub(super) struct WrittenPage(Dma);
 
-impl Told {
+impl WrittenPage {
     /// Once another address was written to the device.
     pub(super) fn free<P: Platform>(self, platform: &P) {
         // SAFETY: the page is this platform's, it was not used, and the device has another one by now.
@@ -92,7 +92,7 @@ fn page<P: Platform>(platform: &P) -> Result<Dma, Violation> {
 
 /// What can be seen by writing: where the device takes its commands from, as bring-up writes it. Nothing is asked of the
 /// device, so that it looks at nothing. Whether it reads back what was written; if not, nothing is seen.
-pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), ConformanceError> {
+pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, WrittenPage), ConformanceError> {
     let page = page(platform)?;
     let (high, low) = ((page.iova >> 32) as u32, page.iova as u32);
     let address = || {
@@ -103,9 +103,9 @@ pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), Conforman
     platform.write_be32(CMDQ_ADDR_L_SZ, low);
     let written = page.iova;
     let found = address();
-    let told = Told(page);
+    let written_page = WrittenPage(page);
     if found == 0 {
-        return Ok((false, told));
+        return Ok((false, written_page));
     }
     if found != written {
         return Err(Violation::WriteOrder { written, found }.into());
@@ -143,5 +143,5 @@ pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, Told), Conforman
             .into());
         }
     }
-    Ok((true, told))
+    Ok((true, written_page))
 }

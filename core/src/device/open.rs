@@ -385,9 +385,9 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let mut set = SetDriverVersionIn::new();
         // The last byte stays zero: it ends the string.
-        let room = &mut set.driver_version_mut()[..63];
-        let len = version.len().min(room.len());
-        room[..len].copy_from_slice(&version[..len]);
+        let field = &mut set.driver_version_mut()[..63];
+        let len = version.len().min(field.len());
+        field[..len].copy_from_slice(&version[..len]);
         self.execute_no_output(&set).at(OpenStep::DriverVersion)
     }
 

@@ -51,8 +51,8 @@ impl fmt::Display for PhyError {
 
 impl core::error::Error for PhyError {}
 
-/// Looks after the queue, and sets it going again if the device has stopped it; whether a frame can be sent.
-pub fn has_room<P: Platform>(
+/// Polls the send half, and recovers the queue if the device has stopped it. Returns whether a frame can be sent.
+pub fn can_transmit<P: Platform>(
     queue: &mut EthernetQueue<'_, P>,
     error: &mut Option<PhyError>,
 ) -> bool {
@@ -69,7 +69,7 @@ pub fn has_room<P: Platform>(
 
 /// An [`EthernetQueue`] for an `Interface` of smoltcp's.
 ///
-/// A queue that the device stops is set going again, once for each time that it is looked at; see
+/// A queue that the device stops is recovered, once for each time that it is polled; see
 /// [`take_error`](Self::take_error).
 pub struct Phy<'q, 'd, P: Platform> {
     queue: &'q mut EthernetQueue<'d, P>,
@@ -153,7 +153,7 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
 
     fn receive(&mut self, _: Instant) -> Option<(RxToken<'_>, TxToken<'_, 'd, P>)> {
         // What is received may have to be answered at once; as long as it cannot, it waits in the queue.
-        if !has_room(self.queue, &mut self.error) {
+        if !can_transmit(self.queue, &mut self.error) {
             return None;
         }
         let length = self.take_frame()?;
@@ -168,7 +168,7 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<TxToken<'_, 'd, P>> {
-        has_room(self.queue, &mut self.error).then_some(TxToken {
+        can_transmit(self.queue, &mut self.error).then_some(TxToken {
             send: self.queue.send_half(),
             buffer: self.sent,
             flags: self.flags,

@@ -76,7 +76,7 @@ pub(super) struct Steering<'d, P: Platform> {
     promiscuous: bool,
     mac: Mac,
     /// Whether the port's context was modified.
-    told: bool,
+    context_modified: bool,
     _root: Root<'d, P>,
 }
 
@@ -94,8 +94,8 @@ impl<'d, P: Platform> Steering<'d, P> {
         max_groups: u32,
     ) -> Result<Self, EthernetError> {
         let device = root.0;
-        let room = (1_u32 << limits.log_table).saturating_sub(FIXED + BEHIND);
-        let most = room.min(limits.groups);
+        let available = (1_u32 << limits.log_table).saturating_sub(FIXED + BEHIND);
+        let most = available.min(limits.groups);
         if max_groups > most {
             return Err(EthernetError::Size {
                 field: "max_groups",
@@ -126,7 +126,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             all_multicast: false,
             promiscuous: false,
             mac,
-            told: false,
+            context_modified: false,
             _root: root,
         };
         let last = steering.all_multicast_index() - 1;
@@ -144,7 +144,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             command.set_table_type(NIC_RX).set_table_id(table);
             device.execute_no_output(&command)?;
         }
-        steering.tell_addresses(AllowedList::CurrentUc, 1)?;
+        steering.write_addresses(AllowedList::CurrentUc, 1)?;
         Ok(steering)
     }
 
@@ -248,7 +248,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         let place = place.ok_or(full)?;
         self.set_entry(FIXED + place.0, 0, mac)?;
         self.put(place, 1, mac);
-        if let Err(error) = self.tell_groups() {
+        if let Err(error) = self.write_groups() {
             if self.delete_entry(FIXED + place.0).is_ok() {
                 self.put(place, 0, mac);
             }
@@ -268,7 +268,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         }
         self.put(place, users - 1, mac);
         if users == 1 {
-            self.tell_groups()?;
+            self.write_groups()?;
         }
         Ok(())
     }
@@ -285,7 +285,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             self.delete_entry(index)?;
         }
         self.all_multicast = wanted;
-        self.tell_promiscuity().map_err(EthernetError::Command)
+        self.write_promiscuity().map_err(EthernetError::Command)
     }
 
     /// Lets everything in that comes to the port.
@@ -300,17 +300,17 @@ impl<'d, P: Platform> Steering<'d, P> {
             self.delete_entry(index)?;
         }
         self.promiscuous = wanted;
-        self.tell_promiscuity().map_err(EthernetError::Command)
+        self.write_promiscuity().map_err(EthernetError::Command)
     }
 
     /// Writes the accepted multicast addresses to the port's context.
-    fn tell_groups(&mut self) -> Result<(), CommandError> {
+    fn write_groups(&mut self) -> Result<(), CommandError> {
         let count = self.places().filter(|&place| self.at(place).0 != 0).count();
-        self.tell_addresses(AllowedList::CurrentMc, count)
+        self.write_addresses(AllowedList::CurrentMc, count)
     }
 
-    fn tell_addresses(&mut self, kind: AllowedList, count: usize) -> Result<(), CommandError> {
-        self.told = true;
+    fn write_addresses(&mut self, kind: AllowedList, count: usize) -> Result<(), CommandError> {
+        self.context_modified = true;
         let mut command = ModifyNicVportContextIn::new();
         command.field_select_mut().set_addresses_list(true);
         command
@@ -329,8 +329,8 @@ impl<'d, P: Platform> Steering<'d, P> {
         self.device.execute_with(&command, tail, &mut []).map(drop)
     }
 
-    fn tell_promiscuity(&mut self) -> Result<(), CommandError> {
-        self.told = true;
+    fn write_promiscuity(&mut self) -> Result<(), CommandError> {
+        self.context_modified = true;
         let mut command = ModifyNicVportContextIn::new();
         command.field_select_mut().set_promisc(true);
         command
@@ -346,7 +346,7 @@ impl<'d, P: Platform> Steering<'d, P> {
             return Ok(());
         };
         let mut first = Ok(());
-        let mut note = |result: Result<(), CommandError>| {
+        let mut keep_first = |result: Result<(), CommandError>| {
             if first.is_ok() {
                 first = result;
             }
@@ -358,12 +358,12 @@ impl<'d, P: Platform> Steering<'d, P> {
             (self.promiscuous, self.promiscuous_index()),
         ] {
             if set {
-                note(self.delete_entry(index));
+                keep_first(self.delete_entry(index));
             }
         }
         for place in self.places() {
             if self.at(place).0 != 0 {
-                note(self.delete_entry(FIXED + place.0));
+                keep_first(self.delete_entry(FIXED + place.0));
             }
         }
         for group in self.groups.into_iter().flatten() {
@@ -372,22 +372,22 @@ impl<'d, P: Platform> Steering<'d, P> {
                 .set_table_type(NIC_RX)
                 .set_table_id(table)
                 .set_group_id(group);
-            note(self.device.execute_no_output(&command));
+            keep_first(self.device.execute_no_output(&command));
         }
         let mut command = DestroyFlowTableIn::new();
         command.set_table_type(NIC_RX).set_table_id(table);
-        note(self.device.execute_no_output(&command));
+        keep_first(self.device.execute_no_output(&command));
         self.table = None;
-        if self.told {
+        if self.context_modified {
             if self.all_multicast || self.promiscuous {
                 self.all_multicast = false;
                 self.promiscuous = false;
-                note(self.tell_promiscuity());
+                keep_first(self.write_promiscuity());
             }
-            note(self.tell_addresses(AllowedList::CurrentMc, 0));
+            keep_first(self.write_addresses(AllowedList::CurrentMc, 0));
             // An address that was set for the device is not this queue's to take away.
             if *self.device.chosen_mac.lock() != Some(self.mac) {
-                note(self.tell_addresses(AllowedList::CurrentUc, 0));
+                keep_first(self.write_addresses(AllowedList::CurrentUc, 0));
             }
         }
         first

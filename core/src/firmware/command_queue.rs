@@ -544,9 +544,9 @@ impl Parts<'_> {
             self.fixed[at..at + split].copy_from_slice(first);
         }
         let start = (at + split).saturating_sub(self.fixed.len());
-        if let Some(room) = self.tail.get_mut(start..) {
-            let len = room.len().min(second.len());
-            room[..len].copy_from_slice(&second[..len]);
+        if let Some(part) = self.tail.get_mut(start..) {
+            let len = part.len().min(second.len());
+            part[..len].copy_from_slice(&second[..len]);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a CQ's owner has asked the device for, and which of its events it has seen.
+//! Arming of a CQ: what its owner has requested from the device, and which events it has taken.
 //!
 //! Events are counted in the CQ's slot, where the event queue's reader adds them. The request goes to the device with that
-//! count, so that it can tell one request from the next.
+//! count, so that the device can distinguish one request from the next.
 
 use core::sync::atomic::Ordering::Acquire;
 
@@ -12,11 +12,11 @@ use crate::memory::slots::CqSlot;
 pub(crate) struct Arm {
     /// Events taken so far.
     seen: u32,
-    /// What was asked for last, and how many events there had been by then.
+    /// The last request, and the number of events at that time.
     armed: Option<Armed>,
 }
 
-/// A request for an event that stands until there is one more.
+/// A request for an event, which stands until the next event.
 #[derive(Debug, Clone, Copy)]
 struct Armed {
     events: u32,
@@ -24,9 +24,9 @@ struct Armed {
 }
 
 impl Arm {
-    /// Asks for an event: the sequence number that the request goes to the device with, or `None` if what was asked for
-    /// still stands. Doorbells with the same number would queue up in front of a slow device, and each may get an event of
-    /// its own.
+    /// Asks for an event: the sequence number that goes to the device with the request, or `None` if the last
+    /// request still stands. Doorbells with the same number would queue up in front of a slow device, and each may get
+    /// an event of its own.
     pub(crate) fn request(&mut self, slot: &CqSlot, solicited_only: bool) -> Option<u32> {
         let events = slot.events.load(Acquire);
         if let Some(armed) = self.armed

@@ -9,20 +9,21 @@
 //! arrive, of which the device takes the first for a doorbell: more traffic, and the WQE is fetched after all. Hence
 //! [`Platform::WRITE_COMBINING`].
 //!
-//! **A page of its own.** A page has one kind of mapping, and doorbells of CQs and EQs belong on an uncached page: nothing
-//! else makes a processor part with a store at once, and two that are due one after the other must not become one. So
-//! there are two doorbell pages: the device's first, uncached, for CQs, EQs and Ethernet queues, and this one, for QPs. A
-//! second mapping of the same page with another kind would need no second page, but processors do not promise what
-//! becomes of it (Intel's manual, volume 3, "Programming the PAT"; Arm's, "Mismatched memory attributes").
+//! **A page of its own.** A page has one kind of mapping, and doorbells of CQs and EQs belong on an uncached page: only
+//! there does a processor send a store at once, and two stores in a row must not be merged into one. So there are two
+//! doorbell pages: the device's first, uncached, for CQs, EQs and Ethernet queues, and this one, for QPs. A second
+//! mapping of the same page with another kind would need no second page, but processors do not define what happens then
+//! (Intel's manual, volume 3, "Programming the PAT"; Arm's, "Mismatched memory attributes").
 //!
 //! A QP has one doorbell page, so that its 8-byte doorbells go to this one, too, as they do in the vendor's library. That
 //! is right, since an aligned 8-byte store to write-combining memory is never split (x86 evicts in chunks of 8 bytes, and
 //! on aarch64 it is single-copy atomic), and since each one is pushed out before the next
 //! ([`Platform::write_combining`]).
 //!
-//! **One writer at a time.** What two processors write into one register at the same time could come in pieces, mixed. So
-//! register 1 is BlueFlame's, and a thread that finds it taken rings the 8-byte doorbell of register 0 instead, which needs no
-//! owner; no thread waits. The register's two buffers alternate, so that the device may still be busy with the one.
+//! **One writer at a time.** What two processors write into one register at the same time could come in pieces, mixed.
+//! So register 1 is for BlueFlame, and a thread that finds it in use rings the 8-byte doorbell of register 0 instead,
+//! which needs no owner; no thread waits. The register's two buffers alternate, so that the device may still be reading
+//! the other one.
 
 use core::sync::atomic::Ordering::{Acquire, Release};
 
@@ -67,7 +68,7 @@ impl BlueFlame {
     /// Whether registers of this size can be used: both buffers of both registers lie in the page, and the 8-byte doorbell
     /// ([`doorbell::SEND_TOGGLE`]) stays in its own.
     pub(crate) const fn fits(log_bf_reg_size: u8) -> bool {
-        // Looked at first, as what is longer than a page would be shifted out.
+        // Checked first, as what is longer than a page would be shifted out.
         log_bf_reg_size < 12
             && 1 << log_bf_reg_size >= 2 * doorbell::SEND_TOGGLE
             && doorbell::send_register(REGISTER + 1, log_bf_reg_size) <= UAR_SIZE
@@ -186,7 +187,7 @@ mod tests {
         then(&unsafe { SendRing::new(parts) })
     }
 
-    /// What was written where, and what a second writer was told meanwhile.
+    /// What was written where, and what the calls of a second writer returned meanwhile.
     #[derive(Default)]
     struct Bus<'a> {
         register: Option<&'a BlueFlame>,
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_while_another_writes_is_sent_away() {
+    fn a_second_writer_is_refused_while_the_first_writes() {
         let register = BlueFlame::new(UarIndex::from_low_bits(5), 9);
         let bus = Bus {
             register: Some(&register),

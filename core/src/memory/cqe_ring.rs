@@ -27,7 +27,7 @@ pub(crate) struct Cqe(NonNull<u8>);
 unsafe impl Send for Cqe {}
 
 impl Cqe {
-    /// A word of it. The device does not write it any more, but a broken one may: use what was read, never look twice.
+    /// A word of it. The device does not write it any more, but a broken one may: use what was read, never read twice.
     #[inline(always)]
     pub(crate) fn word<W: Word>(self) -> W {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
@@ -165,7 +165,7 @@ impl CqeRing {
         }
     }
 
-    /// Index of the next CQE, counted on; 24 bits of it are the device's business.
+    /// Index of the next CQE, running freely; the device sees 24 bits of it.
     #[inline(always)]
     pub(crate) fn ci(&self) -> u32 {
         let offset = self.next.as_ptr() as usize - self.entries.base.as_ptr() as usize;
@@ -222,7 +222,7 @@ impl CqeRing {
         *self = new;
     }
 
-    /// What others than the owner may see of the ring.
+    /// The part of the ring that others than the owner may use.
     pub(crate) fn share(&self, record: DoorbellRecord) -> SharedRing {
         SharedRing {
             entries: self.entries,
@@ -231,7 +231,7 @@ impl CqeRing {
     }
 }
 
-/// What others than its owner may see of a CQ's ring: how far the device has come.
+/// The part of a CQ's ring that others than its owner may use: up to which index the device has written.
 #[derive(Debug)]
 pub(crate) struct SharedRing {
     entries: Entries,
@@ -252,7 +252,7 @@ impl SharedRing {
         self.entries.base == memory.ptr() || self.record.is_at(memory.ptr())
     }
 
-    /// Whether the device has written the CQE with this index, and not yet the one that comes to its place later.
+    /// Whether the device has written the CQE with this index, and has not overwritten it yet.
     fn is_there(&self, index: u32) -> bool {
         let last = self.entries.at(index).word::<OpOwn>();
         last.is_ready(self.entries.parity(index))

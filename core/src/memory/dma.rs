@@ -75,7 +75,7 @@ unsafe impl Send for DmaMemory {}
 unsafe impl Sync for DmaMemory {}
 
 impl DmaMemory {
-    /// No memory: what is left behind where some was taken.
+    /// No memory: the value to leave where memory was taken.
     pub(crate) const NONE: Self = Self(Dma {
         ptr: NonNull::dangling(),
         iova: 0,
@@ -103,7 +103,7 @@ impl DmaMemory {
         Self::alloc(platform, layout)
     }
 
-    /// Gives the memory back. The caller knows that the device no longer uses it.
+    /// Gives the memory back. The caller makes sure that the device no longer uses it.
     pub(crate) fn free<P: Platform + ?Sized>(self, platform: &P) {
         if self.len() == 0 {
             return;
@@ -113,7 +113,7 @@ impl DmaMemory {
         unsafe { platform.dma_free(self.0) }
     }
 
-    /// Takes it apart, for those who keep it in atomics.
+    /// Takes it apart, for owners that keep it in atomics.
     pub(crate) fn into_raw(self) -> Dma {
         self.0
     }
@@ -256,7 +256,7 @@ impl DmaMemory {
         }
     }
 
-    /// Copies out to `data`. The device may change the memory meanwhile; use what was copied, never look twice.
+    /// Copies out to `data`. The device may change the memory meanwhile; use what was copied, never read twice.
     #[inline(never)]
     pub(crate) fn read_bytes(&self, offset: usize, data: &mut [u8]) {
         let Some(mut p) = self.at(offset, data.len()) else {

@@ -26,7 +26,7 @@ impl EqeRing {
         Ok(Self::on(memory, log_size))
     }
 
-    /// A ring in memory that has room for it.
+    /// A ring in memory that is large enough for it.
     pub(super) fn on(memory: DmaMemory, log_size: u8) -> Self {
         for entry in 0..1 << log_size {
             memory.write_u8(entry * EQE_SIZE + EqeOwner::OFFSET, EqeOwner::INIT.0);

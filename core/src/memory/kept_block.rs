@@ -1,5 +1,5 @@
-//! Memory of an object that is destroyed while pollers may still look at it: kept in the object's slot, in atomics, until the
-//! last of them is done.
+//! Memory of an object that is destroyed while pollers may still use it: kept in the object's slot, in atomics, until
+//! the last of them is done.
 
 // UNSAFETY: memory that was taken apart becomes an owned value again.
 #![expect(unsafe_code)]
@@ -31,8 +31,8 @@ impl<const ALIGN: usize> KeptBlock<ALIGN> {
         }
     }
 
-    /// Forgets what an earlier device left.
-    pub(crate) fn forget(&self) {
+    /// Clears what an earlier device left.
+    pub(crate) fn clear(&self) {
         self.ptr.store(core::ptr::null_mut(), Relaxed);
     }
 
@@ -45,7 +45,7 @@ impl<const ALIGN: usize> KeptBlock<ALIGN> {
         self.ptr.store(dma.ptr.as_ptr(), Release);
     }
 
-    /// What is kept, if there is something. Neither device nor host looks at it any more.
+    /// What is kept, if there is something. Neither device nor host uses it any more.
     pub(crate) fn take(&self) -> Option<DmaMemory> {
         let ptr = NonNull::new(self.ptr.swap(core::ptr::null_mut(), AcqRel))?;
         let layout = Layout::from_size_align(self.len.load(Relaxed), ALIGN).ok()?;

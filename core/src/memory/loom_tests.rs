@@ -86,13 +86,13 @@ impl Shared {
     }
 }
 
-/// A send queue of `room` entries takes one work request more than it holds, while a poller completes them: each
+/// A send queue of `capacity` entries takes one work request more than it holds, while a poller completes them: each
 /// identifier arrives, in order, whatever is written over it.
-fn sends(room: usize) {
+fn sends(capacity: usize) {
     loom::model(move || {
-        let shared = Shared::new(room);
+        let shared = Shared::new(capacity);
         let posted = Arc::new(AtomicU32::new(0));
-        let count = room as u32 + 1;
+        let count = capacity as u32 + 1;
         let poster = {
             let (shared, posted) = (shared.clone(), posted.clone());
             thread::spawn(move || {
@@ -110,7 +110,7 @@ fn sends(room: usize) {
                     while head.wrapping_sub(shared.slot.sq_tail.load(Acquire)) == shared.entries() {
                         thread::yield_now();
                     }
-                    ring.wqe(head).note(head, 100 + u64::from(head));
+                    ring.wqe(head).record(head, 100 + u64::from(head));
                     posted.store(head + 1, Release);
                 }
             })
@@ -137,11 +137,11 @@ fn sends_in_a_queue_of_two() {
 }
 
 /// The same for receives, by the queue itself.
-fn receives(room: usize) {
+fn receives(capacity: usize) {
     loom::model(move || {
-        let shared = Shared::new(room);
+        let shared = Shared::new(capacity);
         let posted = Arc::new(AtomicU32::new(0));
-        let count = room as u32 + 1;
+        let count = capacity as u32 + 1;
         let poster = {
             let (shared, posted) = (shared.clone(), posted.clone());
             thread::spawn(move || {
@@ -164,7 +164,7 @@ fn receives(room: usize) {
                     slot: &shared.slot,
                     head: 0,
                     tail: 0,
-                    room: shared.entries(),
+                    capacity: shared.entries(),
                 };
                 for head in 0..count {
                     let sges = [Sge::new(0, 1, LKey(1))];

@@ -1,11 +1,11 @@
 //! Doorbell records: a line of host memory in which the driver counts and which the device reads when it needs to.
 //!
-//! A QP's has two words, how many WQEs were posted to the receive and to the send queue; a CQ's has the consumer index and
-//! the arm word (`SendRecord`, `ReceiveRecord`, `CqConsumerRecord` and `CqArmRecord` of `firmware-cmds`). The order of a
-//! record against the ring that it speaks of is kept here:
+//! A QP's has two words, how many WQEs were posted to the receive and to the send queue; a CQ's has the consumer index
+//! and the arm word (`SendRecord`, `ReceiveRecord`, `CqConsumerRecord` and `CqArmRecord` of `firmware-cmds`). The order
+//! of accesses to a record and to its ring is kept here:
 //!
-//! * [`post`](DoorbellRecord::post) makes the WQEs visible before the counter that hands them over;
-//! * [`consume`](DoorbellRecord::consume) has read the CQEs before the index that gives them back;
+//! * [`post`](DoorbellRecord::post) makes the WQEs visible before the counter that gives them to the device;
+//! * [`consume`](DoorbellRecord::consume) has read the CQEs before it writes the index that returns them to the device;
 //! * [`arm`](DoorbellRecord::arm) makes the record visible before the doorbell that follows.
 
 // UNSAFETY: a record is raw memory shared with the device.
@@ -45,7 +45,7 @@ impl DoorbellRecord {
         self.0 == at
     }
 
-    /// Hands over what was written to the ring before.
+    /// Gives the device what was written to the ring before.
     #[inline(always)]
     pub(crate) fn post<W: Word>(self, word: W) {
         write_barrier();
@@ -66,7 +66,7 @@ impl DoorbellRecord {
         write_barrier();
     }
 
-    /// What the record says.
+    /// Reads a word of the record.
     #[inline(always)]
     pub(crate) fn load<W: Word>(self) -> W {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= RECORD_LEN) };

@@ -1,6 +1,6 @@
 //! The ring of a receive queue or of an SRQ: WQEs that are scatter lists, and the identifier of each.
 //!
-//! An index is masked, and a list is cut to the room of a WQE, so that nothing given here can reach behind the ring.
+//! An index is masked, and a list is cut to the size of a WQE, so that nothing given here can reach behind the ring.
 
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
@@ -85,8 +85,8 @@ impl RecvRing {
         self.max_sge.into()
     }
 
-    /// Writes the WQE with this index, counted on, and its identifier. The WQE is the host's. Empty entries are left out,
-    /// since a length of 0 means 2 GiB to the device; so are those behind the last one that there is room for.
+    /// Writes the WQE with this index (running freely), and its identifier. The WQE is the host's. Empty entries are
+    /// left out, since a length of 0 means 2 GiB to the device; so are those that do not fit.
     #[inline(always)]
     pub(crate) fn write(&mut self, index: u32, wr_id: u64, sges: &[Sge]) {
         let at = (index & self.mask) as usize;

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageOffset {
     /// 5 bits: `wq`, which is the ring of receive memory pools and of Ethernet queues. The ring has to start with a 4 KiB
-    /// page, as half of the other offsets in small pages cannot be said.
+    /// page, as half of the other offsets in small pages cannot be encoded.
     FiveBits,
     /// 6 bits: `qpc`, `cqc`, `eqc`, `srqc`, `xrc_srqc`.
     SixBits,
@@ -22,9 +22,9 @@ impl PageOffset {
 
 /// A ring in contiguous device memory, in the terms of a context.
 ///
-/// `page_offset` counts 64ths of a page, so that a large page needs a start that is aligned accordingly, and lies in the
-/// part of the page that the field can name; the page size is the largest that the start allows, as far as it makes the
-/// list shorter.
+/// `page_offset` counts 64ths of a page, so that a large page needs a start that is aligned accordingly, and lies in
+/// the part of the page that the field can address; the page size is the largest that the start allows, as far as it
+/// makes the list shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingPages {
     first: u64,
@@ -34,7 +34,7 @@ pub(crate) struct RingPages {
 }
 
 impl RingPages {
-    /// Largest `log_page_size` that contexts can say (5 bits).
+    /// Largest `log_page_size` that contexts can hold (5 bits).
     const MAX_LOG: u8 = 12 + 31;
     /// Binary logarithm of what `page_offset` divides a page into.
     const LOG_UNITS: u8 = 6;

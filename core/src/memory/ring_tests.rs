@@ -216,7 +216,7 @@ fn write_wqe<const FIXED: usize>(
         }
     }
     assert_eq!(size as usize, bytes.len().div_ceil(SEGMENT_UNIT));
-    wqe.note(head, wr_id);
+    wqe.record(head, wr_id);
     (size, bytes)
 }
 
@@ -240,7 +240,7 @@ proptest! {
     ) {
         let (blocks, wrs) = (1_usize << log_blocks, 1_usize << log_wrs);
         let largest = largest.min(blocks);
-        let room = wrs.min(blocks / largest);
+        let capacity = wrs.min(blocks / largest);
         let memory = Memory::new(blocks * BASIC_BLOCK, 0);
         let (heads, wr_ids) = (Memory::new(4 * blocks, 0), Memory::new(8 * wrs, 0));
         heads.write(0, &first_head.wrapping_sub(1).to_ne_bytes().repeat(blocks));
@@ -280,11 +280,11 @@ proptest! {
                         continue;
                     }
                     // As a send queue does: it looks for the poller's tail only when its own copy says full.
-                    if head.wrapping_sub(tail) as usize == room {
+                    if head.wrapping_sub(tail) as usize == capacity {
                         tail = slot.sq_tail.load(Relaxed);
                     }
-                    let full = head.wrapping_sub(tail) as usize == room;
-                    prop_assert_eq!(full, outstanding.len() == room);
+                    let full = head.wrapping_sub(tail) as usize == capacity;
+                    prop_assert_eq!(full, outstanding.len() == capacity);
                     if full {
                         continue;
                     }
@@ -395,7 +395,7 @@ proptest! {
             slot: &slot,
             head: first,
             tail: first,
-            room: entries as u32,
+            capacity: entries as u32,
         };
 
         let mut image = memory.bytes();

@@ -1,8 +1,9 @@
-//! The ring of a send queue, in basic blocks of 64 bytes, with what the driver notes of each work request.
+//! The ring of a send queue, in basic blocks of 64 bytes, with what the driver records of each work request.
 //!
-//! A WQE starts at a block and goes on at the ring's start when it reaches the end. A block number is masked, the segments
-//! at fixed places lie in the first block, and no segment crosses the end, as both are multiples of 16 bytes; so nothing
-//! given here can reach outside the ring. That a WQE is the host's, and not longer than the ring, is the queue's business.
+//! A WQE starts at a block and goes on at the ring's start when it reaches the end. A block number is masked, the
+//! segments at fixed places lie in the first block, and no segment crosses the end, as both are multiples of 16 bytes;
+//! so nothing given here can reach outside the ring. That a WQE is the host's, and not longer than the ring, is what
+//! the queue checks.
 
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
@@ -46,7 +47,7 @@ pub(crate) struct SendRing {
     mask: u16,
     /// Identifiers minus 1.
     wr_mask: u16,
-    /// Next block, counted on (16 bits are the device's business).
+    /// Next block, running freely (the device sees 16 bits of it).
     pub(crate) block: u32,
 }
 
@@ -77,7 +78,7 @@ impl SendRing {
         }
     }
 
-    /// The WQE that starts at this block, counted on.
+    /// The WQE that starts at this block (running freely).
     #[inline(always)]
     pub(crate) fn wqe(&self, block: u32) -> Wqe<'_> {
         let block = block as u16 & self.mask;
@@ -183,9 +184,9 @@ impl Wqe<'_> {
         }
     }
 
-    /// Notes for the poller which work request (counted on) starts here, and its identifier.
+    /// Records for the poller which work request (running freely) starts here, and its identifier.
     #[inline(always)]
-    pub(crate) fn note(self, head: u32, wr_id: u64) {
+    pub(crate) fn record(self, head: u32, wr_id: u64) {
         let id = (head & u32::from(self.ring.wr_mask)) as usize;
         // SAFETY: the masked indexes lie inside the arrays (`SendRing::new`).
         unsafe {
@@ -204,7 +205,7 @@ impl Wqe<'_> {
 #[cold]
 #[inline(never)]
 unsafe fn wrap(data: &[u8], to: *mut u8, before_end: usize, base: *mut u8) {
-    // No queue takes data that would come round to its own start.
+    // No queue accepts data that would wrap to its own start.
     let most = to as usize - base as usize;
     let rest = data.len().saturating_sub(before_end).min(most);
     // SAFETY: the caller's promise, and what goes to the start ends before `to`.

@@ -1,15 +1,16 @@
-//! Per-object state that more than one party needs: the poller of a CQ, the queues of a QP, and the control path.
+//! Per-object state that the poller of a CQ, the queues of a QP and the control path share.
 //!
 //! A completion names its QP by `user_index`, which is the index of a [`QpSlot`]; nothing is hashed or searched on the
 //! data path. All fields are atomics, so that the slices can come from anywhere and be shared; on x86 and Arm a relaxed
 //! atomic access costs what a plain one does.
 //!
 //! A destroyed QP cannot simply give its slot and its memory back: completions of it may still lie in its CQs, which
-//! other threads may be polling at this moment. It is put on the CQ's list of detached QPs instead. The CQ's owner finds it at
-//! the next poll, disarms the completions left behind (and recycles their SRQ entries), and the last one frees it.
+//! other threads may be polling at this moment. It is put on the CQ's list of detached QPs instead. The next poll of
+//! the CQ finds it there and marks its remaining completions as stale (their SRQ entries are recycled); the last CQ to
+//! do so frees slot and memory.
 //!
-//! What arrives for an XRC SRQ completes in a CQ of the SRQ's, under the number of one QP or another. Such an SRQ takes a
-//! [`QpSlot`] beside its own, which stands for all of them, so that it too lets go of its CQ.
+//! What arrives for an XRC SRQ completes in the SRQ's CQ, under the number of any of its QPs. Such an SRQ takes a
+//! [`QpSlot`] beside its own, which stands for all of them, so that it is detached from its CQ in the same way.
 
 // UNSAFETY: follows pointers to the arrays of queues, which lie in the queues' memory.
 #![expect(unsafe_code)]
@@ -23,24 +24,24 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// "No such slot" in an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// In [`QpSlot::key`]: the slot has no live QP, so that no completion matches.
+/// In [`QpSlot::qpn_tag`]: the slot has no live QP, so that no completion matches.
 pub(crate) const DEAD: u32 = 1 << 31;
 
-/// In [`QpSlot::key`]: the slot stands for an XRC SRQ, whose completions carry the numbers of many QPs.
-pub(crate) const SOURCE: u32 = 1 << 30;
+/// In [`QpSlot::qpn_tag`]: the slot stands for an XRC SRQ, whose completions carry the numbers of many QPs.
+pub(crate) const XRC_SRQ: u32 = 1 << 30;
 
 /// In [`CqSlot::pending_flags`]: the device has put the CQ into error.
 pub(crate) const CQ_FAILED: u32 = 1 << 31;
 
-/// In [`CqSlot::pending_flags`]: the CQ's owner is gone, detached QPs are not taken any more.
+/// In [`CqSlot::pending_flags`]: the CQ was dropped and accepts no more detached QPs.
 pub(crate) const CQ_ABANDONED: u32 = 1 << 30;
 
 /// The list in [`CqSlot::pending_flags`].
 const DETACHED: u32 = CQ_ABANDONED - 1;
 
-/// Room for one queue pair: what its completions need to know about it.
+/// Memory for one queue pair: what processing its completions needs.
 ///
-/// Opaque to the caller, who only provides the memory (see `Storage`).
+/// Opaque to the caller, which only provides the memory (see `Storage`).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct QpSlot {
@@ -70,11 +71,11 @@ pub struct QpSlot {
     rq_wr_ids: AtomicPtr<AtomicU64>,
 
     // Second line: creation and destruction.
-    /// Indexes of the CQs, send and receive; [`NONE`] for one that there is not, and once the CQ has let go of the QP.
+    /// Indexes of the send and the receive CQ; [`NONE`] if there is none, and once the QP is detached from it.
     pub(crate) cqs: [AtomicU32; 2],
     /// Links of the two CQs' lists of detached QPs (index + 1, 0 at the end); free list link in the first one.
     pub(crate) links: [AtomicU32; 2],
-    /// See [`detach`] and [`told`].
+    /// See [`detach`] and [`error_flags`].
     pub(crate) flags: AtomicU32,
     /// How far the CQs had been filled at the last reset: completions before these indexes are stale.
     pub(crate) stale_before: [AtomicU32; 2],
@@ -99,18 +100,18 @@ pub(crate) struct QpArrays {
     pub(crate) recvs: u32,
 }
 
-/// Flags of a [`QpSlot`] on its way out, one bit for each CQ (`<< side`).
+/// Flags of a [`QpSlot`] that is being detached, one bit for each CQ (`<< side`).
 pub(crate) mod detach {
     /// On the CQ's list.
     pub(crate) const QUEUED: u32 = 1 << 0;
-    /// The CQ still has to let go of the destroyed QP.
+    /// The QP is destroyed, and the CQ may still hold completions of it.
     pub(crate) const PENDING: u32 = 1 << 2;
     /// The QP was reset; completions before `stale_before` are to be dropped.
     pub(crate) const RESET: u32 = 1 << 4;
 }
 
-/// What completions told of a QP, in the same word. Cleared by transitions.
-pub(crate) mod told {
+/// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
+pub(crate) mod error_flags {
     /// A send failed.
     pub(crate) const SEND_FAILED: u32 = 1 << 6;
     /// A receive failed, or a send was flushed: all of the QP is in error.
@@ -121,11 +122,11 @@ impl QpSlot {
     /// Alignment of the DMA blocks that slots keep.
     pub(crate) const BLOCK_ALIGN: usize = 64;
 
-    /// Says where a new QP keeps what the poller needs. The QP is not alive yet.
+    /// Publishes the arrays of a new QP to the poller. The QP is not live yet.
     ///
     /// # Safety
-    /// The arrays stay allocated until all CQs have let go of the QP: until no completion with its number is looked
-    /// at any more.
+    /// The arrays stay allocated until the QP is detached from all CQs: until no completion with its number is
+    /// processed any more.
     pub(crate) unsafe fn publish(&self, arrays: QpArrays) {
         self.sq_mask.store(arrays.blocks - 1, Relaxed);
         self.wr_mask.store(arrays.sends - 1, Relaxed);
@@ -143,16 +144,16 @@ impl QpSlot {
         }
     }
 
-    /// Whether this CQ has a QP of this slot and has not let go of it. If it says so to the CQ's owner, who alone makes the
-    /// CQ let go, then the arrays and the SRQ of that QP stay allocated until the owner does.
+    /// Whether the slot's QP uses this CQ and is not detached from it. Only the CQ's owner detaches QPs from it; so,
+    /// when the owner asks, the arrays and the SRQ of the QP stay allocated until the owner detaches it.
     #[inline(always)]
-    pub(crate) fn is_of(&self, cq: u32) -> bool {
+    pub(crate) fn uses_cq(&self, cq: u32) -> bool {
         // Acquire: what was published before the QP was given its CQs.
         self.cqs[0].load(Acquire) == cq || self.cqs[1].load(Acquire) == cq
     }
 
-    /// The CQ of this side has let go of the QP, as has the other one if both are the same.
-    pub(crate) fn forget_cq(&self, side: usize) {
+    /// The QP is detached from the CQ of this side, and from the other one if both are the same.
+    pub(crate) fn clear_cq(&self, side: usize) {
         let gone = self.cqs[side].load(Relaxed);
         for cq in &self.cqs {
             if cq.load(Relaxed) == gone {
@@ -178,18 +179,18 @@ impl QpSlot {
     }
 
     /// Whether the slot stands for an XRC SRQ; also for one that is destroyed.
-    pub(crate) fn is_source(&self) -> bool {
-        self.qpn_tag.load(Acquire) & SOURCE != 0
+    pub(crate) fn is_xrc_srq(&self) -> bool {
+        self.qpn_tag.load(Acquire) & XRC_SRQ != 0
     }
 
     /// Whether a completion with this QP number may be the slot's.
     pub(crate) fn tracks_live(&self, qpn: u32) -> bool {
-        self.matches_live(qpn) || self.matches_live(SOURCE)
+        self.matches_live(qpn) || self.matches_live(XRC_SRQ)
     }
 
     /// The same for a slot whose owner is destroyed or being reset.
     pub(crate) fn tracks_dead(&self, qpn: u32) -> bool {
-        self.matches_dead(qpn) || self.matches_dead(SOURCE)
+        self.matches_dead(qpn) || self.matches_dead(XRC_SRQ)
     }
 
     constant! {
@@ -218,7 +219,7 @@ impl QpSlot {
     }
 }
 
-/// The slot of a QP that the CQ at hand has not let go of, so that its arrays are there. Of the poller.
+/// The slot of a QP that is not detached from the CQ being polled, so that its arrays are there. For the poller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiveQp<'s>(&'s QpSlot);
 
@@ -243,7 +244,7 @@ impl LiveQp<'_> {
         Some(wr_id)
     }
 
-    /// The oldest receive work request has completed. `None` if the device names another one.
+    /// The oldest receive work request has completed. `None` if the completion names another one.
     #[inline(always)]
     pub(crate) fn complete_recv(self, counter: u16) -> Option<u64> {
         let slot = self.0;
@@ -271,12 +272,12 @@ impl Default for QpSlot {
     }
 }
 
-/// Room for one completion queue. Opaque, as [`QpSlot`].
+/// Memory for one completion queue. Opaque, as [`QpSlot`].
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct CqSlot {
-    /// What a poll has to look at besides its ring, 0 almost always: [`CQ_FAILED`], and the head (index + 1) of the list
-    /// of QPs to let go of.
+    /// What a poll has to process besides its ring, 0 almost always: [`CQ_FAILED`], and the head (index + 1) of the
+    /// list of detached QPs.
     pub(crate) pending_flags: AtomicU32,
     /// Completion events that the device has delivered.
     pub(crate) events: AtomicU32,
@@ -286,12 +287,12 @@ pub struct CqSlot {
     pub(crate) users: AtomicU32,
     /// Syndrome of the CQ error event.
     pub(crate) syndrome: AtomicU8,
-    /// Map by number: head of the chain of CQs whose number falls on this slot (index + 1).
+    /// Map by number: head of the chain of CQs whose number maps to this slot (index + 1).
     pub(super) bucket: AtomicU32,
     /// Map by number: next in the chain (index + 1); free list link while free.
     pub(super) next: AtomicU32,
-    /// Its ring while there is one: where to look for completions of a QP that is reset, and the memory of a CQ that was dropped
-    /// while queues used it.
+    /// Its ring, if there is one: to find completions of a QP that is reset, and to keep the memory of a CQ that was
+    /// dropped while queues used it.
     pub(crate) ring: spin::Mutex<Option<SharedRing>>,
 }
 
@@ -313,7 +314,7 @@ impl CqSlot {
     }
     }
 
-    /// Puts QP slot `index` on the list of detached QPs. False if they are not taken any more.
+    /// Puts QP slot `index` on the list of detached QPs. False if the CQ was dropped.
     #[must_use]
     pub(crate) fn push_detached(&self, qps: &[QpSlot], index: u32, side: usize) -> bool {
         let Some(slot) = qps.get(index as usize) else {
@@ -340,8 +341,8 @@ impl CqSlot {
         }
     }
 
-    /// Takes the whole list of this CQ, whose index is `index`: calls `each` with the index of a QP, its slot, what it says,
-    /// and which of its CQs this one is.
+    /// Takes the whole list of this CQ, whose index is `index`: calls `each` with the index of a QP, its slot, its
+    /// flags, and which of its CQs this one is.
     pub(crate) fn take_detached<'s>(
         &self,
         qps: &'s [QpSlot],
@@ -366,7 +367,7 @@ impl CqSlot {
         self.events.fetch_add(1, Release);
     }
 
-    /// Refuses detached QPs from now on.
+    /// The CQ is dropped: it refuses detached QPs from now on.
     pub(crate) fn abandon(&self) {
         self.pending_flags.fetch_or(CQ_ABANDONED, AcqRel);
     }
@@ -378,7 +379,7 @@ impl Default for CqSlot {
     }
 }
 
-/// Room for one shared receive queue. Opaque, as [`QpSlot`].
+/// Memory for one shared receive queue. Opaque, as [`QpSlot`].
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SrqSlot {
@@ -390,7 +391,7 @@ pub struct SrqSlot {
     pub(super) returned: AtomicU32,
     /// QPs that receive from it.
     pub(crate) users: AtomicU32,
-    /// What may still look at its memory: the handle, and each QP until its CQs have let go of it.
+    /// Users of its memory: the handle, and each QP until it is detached from its CQs.
     pub(crate) pins: AtomicU32,
     /// The SRQ's DMA block, once the handle is gone.
     pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
@@ -398,7 +399,7 @@ pub struct SrqSlot {
     wr_ids: AtomicPtr<AtomicU64>,
     /// By WQE: [`SRQ_POSTED`] while the device may use it, else the link of the stack (index + 1).
     states: AtomicPtr<AtomicU32>,
-    /// The device's last limit event, not yet looked at.
+    /// Whether the device has reported a limit event that the caller has not taken yet.
     pub(crate) limit_reached: AtomicU32,
     /// Free list link while free.
     pub(super) next: AtomicU32,
@@ -408,8 +409,8 @@ pub struct SrqSlot {
 const SRQ_POSTED: u32 = u32::MAX;
 
 impl SrqSlot {
-    /// Alignment of the DMA blocks that slots keep. The context of a receive memory pool has one bit less than others to
-    /// say where in a page a ring starts, so it starts with the page.
+    /// Alignment of the DMA blocks that slots keep. The context of a receive memory pool has one bit less than others
+    /// for the offset of a ring in its page, so the ring starts at a page.
     pub(crate) const BLOCK_ALIGN: usize = 4096;
 
     constant! {
@@ -431,11 +432,11 @@ impl SrqSlot {
     }
     }
 
-    /// Says where the SRQ keeps identifiers and states, each by WQE.
+    /// Publishes the arrays of identifiers and states of the SRQ, each by WQE, to pollers.
     ///
     /// # Safety
-    /// Both have `entries` elements (a power of two) and stay allocated until the last pin is gone. Before that no WQE is
-    /// posted and no completion names this slot; afterwards neither happens again.
+    /// Both have `entries` elements (a power of two) and stay allocated until the last pin is gone. Before this call
+    /// no WQE is posted and no completion names this slot; after the last pin is gone neither happens again.
     pub(crate) unsafe fn publish(
         &self,
         wr_ids: NonNull<AtomicU64>,
@@ -469,7 +470,7 @@ impl SrqSlot {
         // SAFETY: the index lies inside the array (`publish`).
         let wr_id = unsafe { (*self.wr_ids.load(Acquire).add(index as usize)).load(Relaxed) };
         let state = self.state(index);
-        // The thread that changes the state takes the entry; a second completion for it finds it taken.
+        // The thread that changes the state takes the entry; a second completion for the same entry is ignored.
         state
             .compare_exchange(SRQ_POSTED, 0, AcqRel, Relaxed)
             .ok()?;

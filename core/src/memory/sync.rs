@@ -1,4 +1,4 @@
-//! The atomics of what poster and poller share, which `loom` replaces by its own to try every order of two threads
+//! The atomics that poster and poller share. `loom` replaces them by its own, to try every order of two threads
 //! (`loom_tests.rs`).
 
 #[cfg(not(all(test, loom)))]

@@ -49,7 +49,7 @@ pub(crate) struct Tables<'s> {
 }
 
 impl<'s> Tables<'s> {
-    /// Takes the caller's slots over; whatever an earlier device left in them is forgotten.
+    /// Takes over the caller's slots, and clears what an earlier device left in them.
     pub(crate) fn new(qps: &'s [QpSlot], cqs: &'s [CqSlot], srqs: &'s [SrqSlot]) -> Self {
         // 24 bits of user index, of which the last value asks for CQE version 0.
         let qps = &qps[..qps.len().min(0xff_ffff)];
@@ -57,7 +57,7 @@ impl<'s> Tables<'s> {
             slot.qpn_tag.store(DEAD, Relaxed);
             slot.flags.store(0, Relaxed);
             slot.cqs.iter().for_each(|cq| cq.store(NONE, Relaxed));
-            slot.block.forget();
+            slot.block.clear();
         }
         for slot in cqs {
             slot.cqn.store(NONE, Relaxed);
@@ -94,7 +94,7 @@ impl<'s> Tables<'s> {
         Some(index)
     }
 
-    /// Gives a QP slot back; its QP is gone and no CQ knows it any more.
+    /// Frees a QP slot. Its QP is destroyed and detached from its CQs.
     pub(crate) fn free_qp(&self, index: u32) {
         let Some(slot) = self.qps.get(index as usize) else {
             return;
@@ -106,7 +106,7 @@ impl<'s> Tables<'s> {
     }
 
     /// Reserves a CQ slot.
-    pub(crate) fn take_cq(&self) -> Option<u32> {
+    pub(crate) fn alloc_cq(&self) -> Option<u32> {
         let index = self
             .free
             .lock()
@@ -121,8 +121,8 @@ impl<'s> Tables<'s> {
         Some(index)
     }
 
-    /// Makes the CQ findable by its number.
-    pub(crate) fn name_cq(&self, index: u32, cqn: u32) {
+    /// Enters the CQ into the map by number.
+    pub(crate) fn register_cq(&self, index: u32, cqn: u32) {
         let Some(slot) = self.cqs.get(index as usize) else {
             return;
         };
@@ -133,8 +133,8 @@ impl<'s> Tables<'s> {
         bucket.store(index + 1, Relaxed);
     }
 
-    /// Gives a CQ slot back, named or not.
-    pub(crate) fn give_cq(&self, index: u32) {
+    /// Frees a CQ slot, and removes it from the map by number if it is there.
+    pub(crate) fn free_cq(&self, index: u32) {
         let Some(slot) = self.cqs.get(index as usize) else {
             return;
         };
@@ -171,12 +171,12 @@ impl<'s> Tables<'s> {
         None
     }
 
-    /// The EQ's news of a completion event; false if there is no such CQ (any more).
+    /// Counts a completion event from the EQ; false if there is no such CQ (any more).
     pub(crate) fn completion_event(&self, cqn: u32) -> bool {
         self.find_cq(cqn).map(CqSlot::add_event).is_some()
     }
 
-    /// The EQ's news of a CQ error (overrun); false if there is no such CQ.
+    /// Records a CQ error (overrun) from the EQ; false if there is no such CQ.
     pub(crate) fn cq_error(&self, cqn: u32, syndrome: u8) -> bool {
         let Some(slot) = self.find_cq(cqn) else {
             return false;
@@ -186,7 +186,7 @@ impl<'s> Tables<'s> {
         true
     }
 
-    /// The EQ's news that an SRQ's limit was reached; false if there is no such SRQ.
+    /// Records an SRQ limit event from the EQ; false if there is no such SRQ.
     pub(crate) fn srq_limit(&self, srqn: u32) -> bool {
         let Some(slot) = self
             .srqs
@@ -200,7 +200,7 @@ impl<'s> Tables<'s> {
     }
 
     /// Reserves an SRQ slot.
-    pub(crate) fn take_srq(&self) -> Option<u32> {
+    pub(crate) fn alloc_srq(&self) -> Option<u32> {
         let index = self.free.lock().srqs.take(self.srqs.len(), |i| {
             self.srqs[i as usize].next.load(Relaxed)
         })?;
@@ -212,8 +212,8 @@ impl<'s> Tables<'s> {
         Some(index)
     }
 
-    /// Gives an SRQ slot back.
-    pub(crate) fn give_srq(&self, index: u32) {
+    /// Frees an SRQ slot.
+    pub(crate) fn free_srq(&self, index: u32) {
         let Some(slot) = self.srqs.get(index as usize) else {
             return;
         };

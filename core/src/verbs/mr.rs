@@ -199,7 +199,8 @@ unsafe impl<P: Platform + Sync> Send for Mr<'_, P> {}
 unsafe impl<P: Platform + Sync> Sync for Mr<'_, P> {}
 
 impl<'d, P: Platform> Pd<'d, P> {
-    /// Registers the caller's memory: `ibv_reg_mr`. Work requests, here and on the other side, name it by its address.
+    /// Registers the caller's memory: `ibv_reg_mr`. Work requests, on this host and on the peer, name it by its
+    /// address.
     ///
     /// # Safety
     ///
@@ -241,7 +242,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let mapping = unsafe { platform.dma_map(region) }.map_err(MrError::Memory)?;
         let page_size = 1_u64 << mapping.page_shift;
         if (iova ^ region.cast::<u8>().as_ptr() as u64) & (page_size - 1) != 0 {
-            // SAFETY: the device has not heard of it.
+            // SAFETY: no key was made for it, so the device does not use it.
             unsafe { platform.dma_unmap(mapping) };
             return Err(MrError::IovaOffset { iova, page_size });
         }
@@ -327,7 +328,7 @@ impl<P: Platform> Mr<'_, P> {
         LKey(self.mkey.key)
     }
 
-    /// The key for the other side.
+    /// The key for the peer.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         RKey(self.mkey.key)
@@ -442,7 +443,7 @@ impl<P: Platform> Buffer<'_, P> {
         LKey(self.mkey.key)
     }
 
-    /// The key for the other side.
+    /// The key for the peer.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         RKey(self.mkey.key)
@@ -504,7 +505,7 @@ impl<P: Platform> Buffer<'_, P> {
         })
     }
 
-    /// Where the other side finds byte `offset`: with the key, what an RDMA READ or WRITE there takes.
+    /// Where the peer finds byte `offset`: with the key, what an RDMA READ or WRITE there takes.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
         Remote {

@@ -30,7 +30,7 @@
 
 use core::fmt;
 
-use bareverbs_core::ethernet::phy::{PhyError, RxToken, TxToken, has_room};
+use bareverbs_core::ethernet::phy::{PhyError, RxToken, TxToken, can_transmit};
 use bareverbs_core::ethernet::{FRAME_OVERHEAD, HEADER_LEN};
 use bareverbs_core::{EthernetQueue, EthernetSendFlags, Platform};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium};
@@ -83,7 +83,7 @@ impl<'d, P: Platform> Device for SharedPort<'_, '_, 'd, P> {
 
     fn receive(&mut self, _: Instant) -> Option<(RxToken<'_>, TxToken<'_, 'd, P>)> {
         // What is received may have to be answered at once; as long as it cannot, it waits.
-        if !has_room(self.queue, &mut self.error) {
+        if !can_transmit(self.queue, &mut self.error) {
             return None;
         }
         let ((), frame) = self.inbox.as_deref_mut()?.dequeue().ok()?;
@@ -94,7 +94,7 @@ impl<'d, P: Platform> Device for SharedPort<'_, '_, 'd, P> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<TxToken<'_, 'd, P>> {
-        has_room(self.queue, &mut self.error).then(|| {
+        can_transmit(self.queue, &mut self.error).then(|| {
             let none = EthernetSendFlags::empty();
             TxToken::new(self.queue.send_half(), self.sent, none, &mut self.error)
         })

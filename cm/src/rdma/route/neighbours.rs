@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::ethernet::FRAME_OVERHEAD;
-use bareverbs_core::ethernet::phy::has_room;
+use bareverbs_core::ethernet::phy::can_transmit;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::{
     Device, EthernetInit, EthernetQueue, EthernetReceiveError, EthernetSendError,
@@ -218,9 +218,9 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     }
 
     /// Whether the queue can take a frame; a queue that has failed is found out by sending.
-    fn has_room(&mut self) -> bool {
+    fn can_transmit(&mut self) -> bool {
         let mut failed = None;
-        has_room(&mut self.queue, &mut failed) || failed.is_some()
+        can_transmit(&mut self.queue, &mut failed) || failed.is_some()
     }
 
     fn act(&mut self, event: Event) -> Result<(), RdmaError> {
@@ -337,7 +337,7 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
             let mut frame = [0; ip::FRAME_MIN];
             // No more at once than answers are taken at once; what does not fit into the queue stays due.
             for _ in 0..BURST {
-                if !self.has_room() {
+                if !self.can_transmit() {
                     break;
                 }
                 let Some(length) = self.host.poll_transmit(now, &mut frame) else {

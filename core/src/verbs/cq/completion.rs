@@ -22,7 +22,7 @@ impl Entry for Cqe {
 }
 
 impl<'c> Completion<'c> {
-    /// About a CQE that stays the host's for this lifetime.
+    /// For a CQE that stays the host's for this lifetime.
     #[inline(always)]
     pub(crate) fn new(current: Current) -> Self {
         Self(current, PhantomData)
@@ -42,7 +42,7 @@ impl Completion<'_> {
         self.0.wr_id
     }
 
-    /// How it went. Unless it is a success, only this, `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
+    /// The status. Unless it is a success, only this, `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
     #[must_use]
     #[inline(always)]
     pub fn status(&self) -> WcStatus {
@@ -99,7 +99,7 @@ impl Completion<'_> {
             .then(|| fields.invalidated())
     }
 
-    /// What else is there.
+    /// Which optional fields are valid, and other flags.
     #[must_use]
     #[inline]
     pub fn flags(&self) -> WcFlags {

@@ -1,5 +1,5 @@
-//! Deferred destroy: what the poller of a CQ does about QPs that were destroyed or reset, see [`crate::slots`], and how a CQ
-//! goes that was dropped while queues used it.
+//! Deferred destroy: how the poller of a CQ detaches QPs that were destroyed or reset, see [`crate::memory::slots`],
+//! and how a CQ is destroyed that was dropped while queues used it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -12,7 +12,7 @@ use crate::memory::slots::{CQ_ABANDONED, CqSlot, DEAD, NONE, SrqSlot, detach};
 use crate::platform::Platform;
 use crate::verbs::cq::ring::Ring;
 
-/// Drops the completions of the QPs on the list of CQ `index`, and frees the QPs that no CQ keeps any more.
+/// Drops the completions of the QPs on the list of CQ `index`, and frees the QPs that are detached from all their CQs.
 pub(crate) fn reap<P: Platform>(
     device: &Device<'_, P>,
     cq: &CqSlot,
@@ -30,13 +30,13 @@ pub(crate) fn reap<P: Platform>(
     });
 }
 
-/// One CQ is done with a destroyed QP; the last one frees it.
+/// A destroyed QP is detached from one of its CQs; the last one frees it.
 pub(crate) fn finish<P: Platform>(device: &Device<'_, P>, index: u32, side: usize) {
     let tables = &device.tables;
     let Some(slot) = tables.qps.get(index as usize) else {
         return;
     };
-    slot.forget_cq(side);
+    slot.clear_cq(side);
     let before = slot.flags.fetch_and(!(detach::PENDING << side), AcqRel);
     let both = detach::PENDING | detach::PENDING << 1;
     if before & both != detach::PENDING << side {
@@ -52,7 +52,7 @@ pub(crate) fn finish<P: Platform>(device: &Device<'_, P>, index: u32, side: usiz
     }
 }
 
-/// Marks the QP of a slot as destroyed and tells its CQs.
+/// Marks the QP of a slot as destroyed, and queues it for its CQs.
 pub(crate) fn detach<P: Platform>(device: &Device<'_, P>, index: u32) {
     let tables = &device.tables;
     let Some(slot) = tables.qps.get(index as usize) else {
@@ -68,18 +68,18 @@ pub(crate) fn detach<P: Platform>(device: &Device<'_, P>, index: u32) {
     };
     slot.flags.fetch_or(pending, AcqRel);
     for (side, &cq) in cqs.iter().enumerate().take(sides) {
-        let told = tables
+        let queued = tables
             .cqs
             .get(cq as usize)
             .is_some_and(|cq| cq.push_detached(tables.qps, index, side));
-        if !told {
+        if !queued {
             finish(device, index, side);
         }
     }
 }
 
-/// Tells the CQs that the completions of this QP that they hold are stale.
-pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
+/// Marks the completions of this QP that its CQs hold as stale.
+pub(crate) fn mark_stale<P: Platform>(device: &Device<'_, P>, index: u32) {
     let tables = &device.tables;
     let Some(slot) = tables.qps.get(index as usize) else {
         return;
@@ -90,7 +90,7 @@ pub(crate) fn forget<P: Platform>(device: &Device<'_, P>, index: u32) {
         let Some(cq) = tables.cqs.get(cq as usize) else {
             continue;
         };
-        // The lock keeps the completions where they are until the CQ's owner was told.
+        // The lock keeps the completions in place until the QP is queued for the CQ's owner.
         let ring = cq.ring.lock();
         // A CQ without an owner is not polled.
         let polled = cq.pending_flags.load(Acquire) & CQ_ABANDONED == 0;
@@ -124,15 +124,15 @@ fn destroy_abandoned<P: Platform>(device: &Device<'_, P>, slot: &CqSlot, index: 
         }
         Err(error) => log::warn!("{cqn} stays with the device: {error}"),
     }
-    device.tables.give_cq(index);
+    device.tables.free_cq(index);
 }
 
-/// One fewer looks at the SRQ's memory; the last one frees it.
+/// One fewer user of the SRQ's memory; the last one frees it.
 pub(crate) fn unpin_srq<P: Platform>(device: &Device<'_, P>, slot: &SrqSlot, index: u32) {
     if slot.pins.fetch_sub(1, AcqRel) == 1 {
         if let Some(block) = slot.block.take() {
             block.free(device.platform());
         }
-        device.tables.give_srq(index);
+        device.tables.free_srq(index);
     }
 }

@@ -28,7 +28,7 @@ pub enum CqError {
         /// How many queues of them.
         users: u32,
     },
-    /// The ring would be smaller than what lies in it.
+    /// The ring would be too small for the completions in it.
     TooManyOutstanding {
         /// Completions in the ring.
         outstanding: u32,

@@ -39,14 +39,14 @@ use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
 use bareverbs_firmware_cmds::numbers::Cqn;
 use bareverbs_firmware_cmds::values::ModifyCq;
 
-/// What a CQ shall be: `struct ibv_cq_init_attr_ex`.
+/// The attributes of a new CQ: `struct ibv_cq_init_attr_ex`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CqInit {
     /// Completions that it holds at least.
     pub cqe: u32,
     /// Which completion vector (hence interrupt) its events use, modulo their number.
     pub comp_vector: u16,
-    /// Let the device go on when the CQ overflows: completions are lost then, and no error tells.
+    /// Let the device continue when the CQ overflows: completions are lost then, without an error.
     pub ignore_overrun: bool,
 }
 
@@ -141,7 +141,7 @@ impl<'d, P: Platform> Device<'d, P> {
             .map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
         let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
         let tables = &self.tables;
-        let Some(index) = tables.take_cq() else {
+        let Some(index) = tables.alloc_cq() else {
             return Err(CqError::NoSlot {
                 limit: tables.cqs.len(),
             });
@@ -162,7 +162,7 @@ impl<'d, P: Platform> Device<'d, P> {
         {
             Ok(out) => Cqn::from_low_bits(out.cqn()),
             Err(error) => {
-                tables.give_cq(index);
+                tables.free_cq(index);
                 if error.may_still_happen() {
                     memory.quarantine();
                     records.quarantine();
@@ -170,7 +170,7 @@ impl<'d, P: Platform> Device<'d, P> {
                 return Err(CqError::Command(error));
             }
         };
-        tables.name_cq(index, cqn.number());
+        tables.register_cq(index, cqn.number());
         // SAFETY: all of one memory is the record, all of the other the ring. The CQ keeps both for as long as it lives, or
         // until it has moved to another ring; it is borrowed while a completion is in use, and takes the ring from its
         // slot before.
@@ -195,7 +195,7 @@ impl<'d, P: Platform> Device<'d, P> {
     }
 }
 
-/// How a slow poll ended.
+/// The result of a slow poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Slow {
@@ -282,11 +282,11 @@ impl<'d, P: Platform> Cq<'d, P> {
     }
 
     /// A poll that has more to do than to take a success. What it finds is left in the ring, so that the usual case needs
-    /// no room for it.
+    /// no memory for it.
     #[cold]
     #[inline(never)]
     fn poll_slow(&mut self) -> Slow {
-        if self.attend().is_err() {
+        if self.process_pending_flags().is_err() {
             return Slow::Failed;
         }
         let ring = self.ring.get_mut();
@@ -312,7 +312,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     #[inline(always)]
     pub fn batch(&mut self) -> Result<Batch<'_, 'd, P>, CqError> {
         if self.slot.pending_flags.load(Acquire) != 0 {
-            self.attend()?;
+            self.process_pending_flags()?;
         }
         let from = self.ring.get_mut().entries.position();
         Ok(Batch { cq: self, from })
@@ -335,10 +335,10 @@ impl<'d, P: Platform> Cq<'d, P> {
         Ok(taken)
     }
 
-    /// What a poll does when there is more to do than to look at the ring.
+    /// Processes what [`CqSlot::pending_flags`] holds.
     #[cold]
     #[inline(never)]
-    fn attend(&mut self) -> Result<(), CqError> {
+    fn process_pending_flags(&mut self) -> Result<(), CqError> {
         self.reap();
         let ring = self.ring.get_mut();
         if self.slot.pending_flags.load(Acquire) & CQ_FAILED != 0
@@ -349,11 +349,11 @@ impl<'d, P: Platform> Cq<'d, P> {
         Ok(())
     }
 
-    /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, before going to sleep: what
-    /// came before counts only if the device had not been told of it.
+    /// Asks for an event at the next completion: `ibv_req_notify_cq`. Poll again afterwards, before going to sleep: the
+    /// device gives no event for a completion that came before this request.
     ///
-    /// Asking again while no event has come costs nothing: what was asked for still stands. An event that is on its way
-    /// wakes the thread that waits, which then finds nothing, and asks anew.
+    /// Asking again while no event has come costs nothing: the request still stands. An event that is already under way
+    /// may wake a thread that then finds no completion; it arms the CQ again.
     pub fn arm(&mut self, solicited_only: bool) {
         let ring = self.ring.get_mut();
         ring.publish(ring.ci());
@@ -415,12 +415,13 @@ impl<'d, P: Platform> Cq<'d, P> {
         self.memory.len() + self.records.len()
     }
 
-    /// The ring. [`reap`](Self::reap), the only one to change it through `&self`, calls nothing that comes back here.
+    /// The ring. Only [`reap`](Self::reap) changes it through `&self`, and it calls nothing that borrows the ring
+    /// again.
     fn ring(&self) -> Ref<'_, Ring<'d>> {
         self.ring.borrow()
     }
 
-    /// Lets go of destroyed QPs, as the next poll would: their slots and their memory become free.
+    /// Detaches destroyed QPs, as the next poll would: their slots and their memory become free.
     pub fn reap(&self) {
         let mut ring = self.ring.borrow_mut();
         deferred_destroy::reap(self.device, self.slot, self.index, &mut ring);
@@ -433,7 +434,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         }
         let size = ring_size(self.device, cqe)?;
         // Under this lock no other thread counts completions in the ring, which are about to get other indexes. What was
-        // counted before is dealt with first.
+        // counted before is processed first.
         let mut shared = self.slot.ring.lock();
         self.reap();
         let outstanding = self.outstanding();
@@ -530,7 +531,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         match this.device.execute(&command) {
             Ok(_) => {
                 *this.slot.ring.lock() = None;
-                this.device.tables.give_cq(this.index);
+                this.device.tables.free_cq(this.index);
                 drop((this.memory.take(), this.records.take()));
                 Ok(())
             }
@@ -541,7 +542,7 @@ impl<'d, P: Platform> Cq<'d, P> {
 
 impl<P: Platform> Drop for Cq<'_, P> {
     fn drop(&mut self) {
-        // As a user, so that whichever goes last finds that the owner is gone.
+        // As a user, so that the last user to be released finds that the owner is gone.
         let busy = self.slot.users.fetch_add(1, AcqRel) != 0;
         if busy {
             self.slot.abandon();
@@ -566,7 +567,7 @@ impl<P: Platform> Drop for Cq<'_, P> {
             return;
         }
         *self.slot.ring.lock() = None;
-        self.device.tables.give_cq(self.index);
+        self.device.tables.free_cq(self.index);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Completions as they are, for queues that are no QPs: no slot stands for them, so that only they can tell what is theirs.
+//! Undecoded completions, for queues that are no QPs: they have no slot, so that each queue checks itself which are its
+//! own.
 
 use core::sync::atomic::Ordering::Acquire;
 use core::time::Duration;
@@ -26,7 +27,7 @@ impl<P: Platform> Cq<'_, P> {
         Ok(entry)
     }
 
-    /// Forgets the completions that there are, for queues whose device side is in reset.
+    /// Drops the completions that are in the ring, for queues whose device side is in reset.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -53,7 +54,7 @@ impl<P: Platform> Cq<'_, P> {
                 return Ok(true);
             }
             self.arm(false);
-            // It may have come before the device was told.
+            // It may have come before the CQ was armed.
             if !self.is_empty() {
                 return Ok(true);
             }

@@ -5,10 +5,10 @@
 //! the caller may count on, which pays for that.
 //!
 //! **Trust.** User index, QP number and WQE counter come from the device. Each is checked or masked; a completion that
-//! fits nothing that was posted is counted, dropped and never indexes anything. Nor does one that names a QP of other CQs:
-//! their owners may be freeing the QP's memory at that moment. A QP's two CQs are not told apart, as both keep its memory:
-//! a device that reports a send in the receive CQ, or the reverse, lets the caller see an identifier where it does not
-//! belong, and if both are polled at once it may see one twice.
+//! matches nothing that was posted is counted, dropped and never indexes anything. Nor does one that names a QP of
+//! other CQs: their owners may be freeing the QP's memory at that moment. A QP's two CQs are not distinguished, as both
+//! keep its memory: if a device reports a send in the receive CQ, or the reverse, the caller gets an identifier from
+//! the wrong CQ, and if both are polled at once it may get one twice.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -17,9 +17,9 @@ use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
 use crate::memory::cqe_ring::{Cqe, CqeRing};
 use crate::memory::record::DoorbellRecord;
-use crate::memory::slots::{LiveQp, QpSlot, SOURCE, SrqSlot, told};
+use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
 
-/// Not an opcode of the device's: this driver marks a completion of a queue that is gone.
+/// Not an opcode of the device: this driver marks completions of a destroyed or reset queue with it.
 const VOID: u8 = 7;
 
 /// Why [`Ring::next`] has no completion.
@@ -27,11 +27,11 @@ const VOID: u8 = 7;
 pub(crate) enum Unusual {
     /// The CQ is empty.
     Nothing,
-    /// There is a CQE that needs a closer look.
+    /// There is a CQE for the slow path.
     Something,
 }
 
-/// The completion at hand.
+/// The current completion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Current {
     /// Its CQE.
@@ -42,7 +42,7 @@ pub(crate) struct Current {
     pub(crate) tail: TailWord,
 }
 
-/// What a ring takes for the last QP before there was one. Its key is no QP's.
+/// What a ring has as the last QP before the first one. Its `qpn_tag` matches no QP.
 #[cfg(not(all(test, loom)))]
 static NO_SLOT: QpSlot = QpSlot::new();
 #[cfg(all(test, loom))]
@@ -54,7 +54,8 @@ loom::lazy_static! {
 #[derive(Debug)]
 pub(crate) struct Ring<'d> {
     pub(crate) entries: CqeRing,
-    /// The QP of the last completion. This CQ has not let go of it: [`flush_stale`](Self::flush_stale) comes before.
+    /// The QP of the last completion. It is not detached from this CQ: [`flush_stale`](Self::flush_stale) clears it
+    /// first.
     last_slot: &'d QpSlot,
     pub(crate) qps: &'d [QpSlot],
     /// Doorbell record: consumer index, then arm state.
@@ -62,7 +63,7 @@ pub(crate) struct Ring<'d> {
     pub(crate) srqs: &'d [SrqSlot],
     /// What the slow path has found.
     pub(crate) found: Option<Current>,
-    /// Completions that fitted nothing.
+    /// Completions that matched nothing.
     pub(crate) garbage: u64,
     /// Index of the CQ.
     cq: u32,
@@ -89,7 +90,7 @@ impl<'d> Ring<'d> {
         }
     }
 
-    /// Index of the next CQE, counted on.
+    /// Index of the next CQE, running freely.
     #[inline(always)]
     pub(crate) fn ci(&self) -> u32 {
         self.entries.ci()
@@ -103,7 +104,7 @@ impl<'d> Ring<'d> {
         Some(copy)
     }
 
-    /// Tells the device how far the ring was consumed.
+    /// Writes the consumer index to the doorbell record.
     #[inline(always)]
     pub(crate) fn publish(&self, consumed: u32) {
         let mut record = CqConsumerRecord(0);
@@ -112,8 +113,8 @@ impl<'d> Ring<'d> {
     }
 
     /// Hands the next completion to `found` if it is usual, in a straight line without a call: a success of a live QP with
-    /// queues of its own. `found` is compiled once for sends and once for receives, so that what it asks of the
-    /// completion is decided where the kind is. `Err` says that there is something else, or nothing: see
+    /// queues of its own. `found` is compiled once for sends and once for receives, so that the fields it reads are
+    /// selected at compile time. `Err` says that there is something else, or nothing: see
     /// [`next_slow`](Self::next_slow).
     #[inline(always)]
     pub(crate) fn next<R>(&mut self, found: impl FnOnce(Current) -> R) -> Result<R, Unusual> {
@@ -129,7 +130,7 @@ impl<'d> Ring<'d> {
                 let Some(slot) = self.qps.get(index as usize) else {
                     return Err(Unusual::Something);
                 };
-                if !slot.is_of(self.cq) {
+                if !slot.uses_cq(self.cq) {
                     return Err(Unusual::Something);
                 }
                 let Some(qp) = slot.live(tail.qpn()) else {
@@ -163,13 +164,13 @@ impl<'d> Ring<'d> {
         while let Some((entry, tail)) = self.entries.peek() {
             self.entries.advance(entry);
             let slot = self.slot_of(entry).map(|(_, slot)| slot);
-            // Asked once: the QP may be destroyed at any moment, and its completion counts all the same.
+            // Looked up once: the QP may be destroyed at any moment, and its completion counts all the same.
             let qp = slot.and_then(|slot| slot.live(tail.qpn()));
             if let Some(slot) = slot
-                && (qp.is_some() || slot.matches_live(SOURCE))
+                && (qp.is_some() || slot.matches_live(XRC_SRQ))
             {
                 if let Some(wr_id) = self.unusual(slot, qp, tail) {
-                    note_failure(slot, entry, tail);
+                    record_error(slot, entry, tail);
                     self.found = Some(Current {
                         cqe: entry,
                         wr_id,
@@ -182,18 +183,18 @@ impl<'d> Ring<'d> {
                 self.drop_unmatched(entry, tail);
             }
             self.publish(self.ci());
-            // A ring full of rubbish must not keep the caller for ever.
+            // A ring full of garbage must not keep the caller for ever.
             if self.ci() & (self.entries.size() - 1) == 0 {
                 return;
             }
         }
     }
 
-    /// The slot that a CQE names, and its index, if it is of a QP that this CQ has not let go of.
+    /// The slot that a CQE names, and its index, if it is of a QP that is not detached from this CQ.
     fn slot_of(&self, entry: Cqe) -> Option<(u32, &'d QpSlot)> {
         let index = entry.word::<IndexWord>().srqn_uidx();
         let slot = self.qps.get(index as usize)?;
-        slot.is_of(self.cq).then_some((index, slot))
+        slot.uses_cq(self.cq).then_some((index, slot))
     }
 
     /// The identifier of any completion of a live QP, or of an SRQ, which has no QP.
@@ -226,7 +227,7 @@ impl<'d> Ring<'d> {
         self.count_garbage(tail.last().opcode());
     }
 
-    /// Counts what fits nothing, except for what this driver disarmed.
+    /// Counts completions that match nothing, except for those that this driver marked as stale.
     fn count_garbage(&mut self, op: u8) {
         if op == VOID {
             return;
@@ -248,8 +249,8 @@ impl<'d> Ring<'d> {
         }
     }
 
-    /// Disarms the completions of QP slot `index` that lie in the ring (those before `bound`, if there is one), so that
-    /// later polls skip them.
+    /// Marks the completions of QP slot `index` that lie in the ring (those before `bound`, if there is one) as stale,
+    /// so that later polls skip them.
     pub(crate) fn flush_stale(&mut self, index: u32, bound: Option<u32>) {
         self.last_slot = &NO_SLOT;
         let ahead = bound.map_or(1, |bound| bound.wrapping_sub(self.ci()) & 0xff_ffff);
@@ -308,18 +309,18 @@ fn is_of_qp(tail: TailWord) -> bool {
     is_of_requester(tail) || is_of_receiver(tail)
 }
 
-/// Notes at its QP that a completion tells of an error, for [`Qp::state`](crate::verbs::qp::Qp::state).
-fn note_failure(slot: &QpSlot, entry: Cqe, tail: TailWord) {
+/// Records in its QP's slot that a completion reports an error, for [`Qp::state`](crate::verbs::qp::Qp::state).
+fn record_error(slot: &QpSlot, entry: Cqe, tail: TailWord) {
     let flag = match Opcode::from_number(tail.last().opcode()) {
         Some(Opcode::RequesterError) => {
             let error = entry.word::<ErrorWord>();
             match Syndrome::from_number(error.syndrome()) {
-                Syndrome::WrFlush => told::FAILED,
-                _ => told::SEND_FAILED,
+                Syndrome::WrFlush => error_flags::FAILED,
+                _ => error_flags::SEND_FAILED,
             }
         }
-        // An SRQ of an XRC domain stands for no one queue pair.
-        Some(Opcode::ResponderError) if !slot.is_source() => told::FAILED,
+        // The slot of an XRC SRQ stands for many queue pairs.
+        Some(Opcode::ResponderError) if !slot.is_xrc_srq() => error_flags::FAILED,
         _ => return,
     };
     slot.flags.fetch_or(flag, AcqRel);

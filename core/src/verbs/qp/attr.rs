@@ -22,11 +22,11 @@ pub struct QpAttr {
     pub rq_psn: u32,
     /// First packet sequence number sent (`SQ_PSN`).
     pub sq_psn: u32,
-    /// QP number of the other side (`DEST_QPN`).
+    /// QP number of the peer (`DEST_QPN`).
     pub dest_qp_num: Qpn,
-    /// What the other side may do (`ACCESS_FLAGS`).
+    /// What the peer may do (`ACCESS_FLAGS`).
     pub qp_access_flags: Access,
-    /// Path to the other side (`AV`).
+    /// Path to the peer (`AV`).
     pub ah_attr: AhAttr,
     /// Index into the P_Key table (`PKEY_INDEX`).
     pub pkey_index: u16,

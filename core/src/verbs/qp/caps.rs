@@ -1,5 +1,5 @@
-//! How large the queues of a QP become: the arithmetic of libmlx5, so that what is asked for and what is given agree with
-//! what a program sees under libibverbs.
+//! How large the queues of a QP become: the arithmetic of libmlx5, so that what is requested and what is granted agree
+//! with what a program sees under libibverbs.
 //!
 //! ```text
 //! size     = overhead(type) + 16 * max_send_sge

@@ -1,5 +1,5 @@
-//! Connecting a QP without a connection manager: what the two sides tell each other by other means, and the way from RESET to
-//! RTS (IBTA vol. 1, 10.3.1; `ibv_rc_pingpong` of rdma-core does the same by hand).
+//! Connecting a QP without a connection manager: what the two sides exchange by other means, and the transitions from
+//! RESET to RTS (IBTA vol. 1, 10.3.1; `ibv_rc_pingpong` of rdma-core does the same by hand).
 
 use bareverbs_firmware_cmds::numbers::Qpn;
 
@@ -21,10 +21,10 @@ const MAX_RD_ATOMIC: u32 = 16;
 const MIN_RNR_TIMER: u8 = 12;
 /// Local ACK timeout: 4.096 µs × 2^14, 67 ms.
 const TIMEOUT: u8 = 14;
-/// Retries: the most for a timeout, and without end for a receiver that is not ready.
+/// Retries: the maximum for a timeout, and without limit for a receiver that is not ready.
 const RETRIES: u8 = 7;
 
-/// One side of a connection, as the other side has to know it: where its port and its QP are. [`Qp::endpoint`] makes it;
+/// One side of a connection, as the peer needs it: the addresses of its port and its QP. [`Qp::endpoint`] makes it;
 /// programs send it to each other by other means, such as TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
@@ -34,7 +34,7 @@ pub struct Endpoint {
     pub psn: u32,
     /// The port's GID, from which packets are sent. Zero on InfiniBand, where the LID is enough.
     pub gid: Gid,
-    /// Index of that GID in the port's table. The other side has no use for it.
+    /// Index of that GID in the port's table. The peer has no use for it.
     pub sgid_index: u16,
     /// The port's MAC address (RoCE). A router's in between is for the caller to fill in.
     pub mac: Mac,
@@ -50,7 +50,7 @@ impl Endpoint {
     /// Length of [`to_bytes`](Self::to_bytes).
     pub const LEN: usize = 36;
 
-    /// As it can be sent to the other side: all fields in their order, big-endian.
+    /// As it can be sent to the peer: all fields in their order, big-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -65,7 +65,7 @@ impl Endpoint {
         bytes
     }
 
-    /// From what the other side has sent. `None`, if a field is out of its range.
+    /// From what the peer has sent. `None`, if a field is out of its range.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let [a, b, c, d, e, f, g, h, rest @ ..] = *bytes;
@@ -119,7 +119,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
 }
 
 impl<P: Platform, T: Connected> Qp<'_, P, T> {
-    /// This side of a connection, for the other side: on the port's GID `sgid_index` (0 is the first address), with `psn` as
+    /// This side of a connection, for the peer: on the port's GID `sgid_index` (0 is the first address), with `psn` as
     /// the first packet sequence number (24 bits), which should differ from that of the last connection of this QP number.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<P: Platform, T: Connected> Qp<'_, P, T> {
         let port = device.query_port()?;
         let (gid, mac) = match device.port_gid(sgid_index) {
             Some(entry) => (entry.gid, entry.mac),
-            // The subnet manager keeps the table.
+            // The subnet manager fills the table.
             None if device.gid_table_len() == 0 => (Gid::ZERO, port.mac),
             None => return Err(ModifyError::Path(AhError::NoSuchSgid { index: sgid_index })),
         };
@@ -149,10 +149,10 @@ impl<P: Platform, T: Connected> Qp<'_, P, T> {
         })
     }
 
-    /// Connects this side to the other one: RESET to RTS. `own` is what [`endpoint`](Self::endpoint) made and the other side
+    /// Connects this side to the other one: RESET to RTS. `own` is what [`endpoint`](Self::endpoint) made and the peer
     /// was sent, `peer` what that side has sent. The path MTU and the READs outstanding are the smaller of both sides'.
     ///
-    /// The other side may READ, WRITE and do atomics, as far as the keys of memory regions allow. Between two RC QPs on
+    /// The peer may READ, WRITE and do atomics, as far as the keys of memory regions allow. Between two RC QPs on
     /// the same GID, packets stay inside the device ([`force_loopback`](AhAttr::force_loopback)) where it can do that. What
     /// else there is to choose, [`bring_to_rts`](Self::bring_to_rts) takes.
     ///
@@ -217,7 +217,7 @@ mod tests {
         };
         let bytes = endpoint.to_bytes();
         assert_eq!(Endpoint::from_bytes(&bytes), Some(endpoint));
-        // The other side is not trusted.
+        // The peer is not trusted.
         for (index, value) in [(0, 1), (4, 1), (34, 0), (34, 6)] {
             let mut wrong = bytes;
             wrong[index] = value;

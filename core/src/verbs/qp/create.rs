@@ -143,7 +143,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let mut handles = init.handles();
         let mut created = self.create_qp_by_handles(&mut handles);
         if let Err(CreateQpError::NoSlot { .. }) = created {
-            // Destroyed QPs may still wait for these CQs to let go of them.
+            // Destroyed QPs may still wait until the poller of these CQs detaches them.
             init.send_cq.reap();
             init.recv_cq.reap();
             created = self.create_qp_by_handles(&mut handles);
@@ -152,8 +152,8 @@ impl<'d, P: Platform> Pd<'d, P> {
         created
     }
 
-    /// The same on CQs and an SRQ that others own. (If all slots are taken, one of a destroyed QP may become free once its
-    /// CQs are polled.)
+    /// The same on CQs and an SRQ that another caller owns. (If all slots are in use, that of a destroyed QP may become
+    /// free once its CQs are polled.)
     pub fn create_qp_by_handles<T: QpType>(
         &self,
         init: &mut QpInitHandles<'d, P>,
@@ -242,10 +242,10 @@ pub(crate) fn create<'d, P: Platform>(
     if !args.kind.is_xrc() {
         return create_with(args, None);
     }
-    let base = device.take_xrc_base()?;
+    let base = device.acquire_xrc_base()?;
     let created = create_with(args, Some(base));
     if created.is_err() {
-        device.give_xrc_base();
+        device.release_xrc_base();
     }
     created
 }
@@ -310,8 +310,8 @@ fn create_with<'d, P: Platform>(
         recv_ids: block.part(layout.rq_wr_ids),
         recvs: sizes.rq_entries.max(1),
     };
-    // SAFETY: the arrays lie in the block as `BlockLayout` divides it. The object keeps the block until it goes, and leaves
-    // it to the slot then, which frees it when the last CQ has let go of it.
+    // SAFETY: the arrays lie in the block as `BlockLayout` divides it. The object keeps the block until it is dropped,
+    // and then moves it to the slot, which frees it when the QP is detached from its last CQ.
     unsafe { slot.publish(arrays) };
     for (side, cq) in [args.send_cq, args.recv_cq].into_iter().enumerate() {
         // Release: a poller that finds its CQ here finds the arrays, too.
@@ -354,7 +354,7 @@ struct QpcIds {
     cqns: [u32; 2],
 }
 
-/// The command, in the context of which everything is named that the QP uses.
+/// The command, whose context names everything that the QP uses.
 fn context<P: Platform>(
     args: &CreateQpArgs<'_, '_, P>,
     base: Option<XrcNumbers>,
@@ -445,10 +445,10 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
             max_sge: sizes.cap.max_recv_sge as u16,
             terminator: LKey(device.list_terminator),
         };
-        // SAFETY: the parts lie in the block as `BlockLayout` divides it, and the object keeps the block for as long as it
-        // and its queues live; if another QP has got a queue by `mem::swap`, the block stays allocated until the device is
-        // closed (`QpObject::leave`). A queue without WQEs has the record's line for a ring, which is never posted to: it has
-        // no room.
+        // SAFETY: the parts lie in the block as `BlockLayout` divides it, and the object keeps the block for as long as
+        // it and its queues live; if another QP has got a queue by `mem::swap`, the block stays allocated until the
+        // device is closed (`QpObject::release`). A queue without WQEs has the record's line for a ring, which is never
+        // posted to: its capacity is 0.
         let (send_ring, recv_ring, record) = unsafe {
             let record = DoorbellRecord::new(object.block.part(layout.record));
             (SendRing::new(send_parts), RecvRing::new(recv_parts), record)
@@ -463,7 +463,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 control: ControlWord::of_queue(object.qpn).0 as u32,
                 head: 0,
                 tail: 0,
-                room: 0,
+                capacity: 0,
                 max_inline: sizes.cap.max_inline_data as u16,
                 max_sge: sizes.cap.max_send_sge as u8,
                 always: if object.sq_sig_all {
@@ -484,7 +484,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 slot: object.slot,
                 head: 0,
                 tail: 0,
-                room: 0,
+                capacity: 0,
             },
             object,
         }
@@ -496,8 +496,8 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         self.object.qpn
     }
 
-    /// Its state, as far as this side knows: where [`modify`](Self::modify) has moved it, or SQE or ERR once a completion
-    /// that was polled has told of an error. The device moves it by itself; what it says is in [`query`](Self::query).
+    /// Its state as the host has recorded it: that of the last [`modify`](Self::modify), or SQE or ERR once a polled
+    /// completion has reported an error. The device may change the state by itself; [`query`](Self::query) asks it.
     #[must_use]
     pub fn state(&self) -> QpState {
         self.object.known_state()
@@ -545,8 +545,8 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         (&mut self.sq, &mut self.rq)
     }
 
-    /// Finds out whether the queues are those that it was created with.
-    pub(super) fn note_queues(&mut self) {
+    /// Checks whether the queues are those that it was created with.
+    pub(super) fn check_queues(&mut self) {
         let records = [self.sq.record, self.rq.record];
         self.object.queues_swapped = !lie_in(&self.object.block, &self.object.sizes, records);
     }
@@ -562,7 +562,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     #[expect(clippy::result_large_err, reason = "the error gives the object back")]
     pub fn destroy(self) -> Result<(), (Self, DestroyQpError)> {
         let mut this = ManuallyDrop::new(self);
-        this.note_queues();
+        this.check_queues();
         let destroyed = this.object.destroy();
         destroyed.map_err(|error| (ManuallyDrop::into_inner(this), error))
     }
@@ -571,7 +571,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
 impl<P: Platform, T: QpType> Drop for Qp<'_, P, T> {
     fn drop(&mut self) {
         // The object, which goes next, destroys it.
-        self.note_queues();
+        self.check_queues();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a QP shall be, and why it could not be had.
+//! The attributes of a new QP, and why it could not be created.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use crate::verbs::cq::{Cq, CqHandle};
 use crate::verbs::qp::caps::{CapError, QpCap, QpKind};
 use crate::verbs::srq::{Srq, SrqHandle};
 
-/// What a QP shall be: `struct ibv_qp_init_attr`.
+/// The attributes of a new QP: `struct ibv_qp_init_attr`.
 pub struct QpInitAttr<'a, 'd, P: Platform> {
     /// The CQ for sends.
     pub send_cq: &'a Cq<'d, P>,
@@ -105,7 +105,7 @@ pub enum CreateQpError {
         /// The type.
         kind: QpKind,
     },
-    /// The SRQ is one for XRC, which targets receive into and no QP takes.
+    /// The SRQ is one for XRC: XRC targets receive into it, other QPs cannot use it.
     XrcSrq,
     /// The device, or the software interface agreed on, does not have XRC.
     NoXrc,

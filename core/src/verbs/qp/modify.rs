@@ -11,7 +11,7 @@ use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
 use bareverbs_firmware_cmds::values::{AtomicMode, Mtu, PathMigration};
 use zerocopy::IntoBytes;
 
-use crate::memory::slots::{DEAD, told};
+use crate::memory::slots::{DEAD, error_flags};
 use crate::platform::Platform;
 use crate::types::ah::{self, AhAttr, AhError, connection_udp_sport};
 use crate::types::error::CommandError;
@@ -108,13 +108,13 @@ const fn log_depth(depth: u8) -> u8 {
 impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays.
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
-        self.note_queues();
-        // RESET clears memory of the queues, which are not at hand then.
+        self.check_queues();
+        // RESET clears memory of the queues, which this QP does not have then.
         if self.object.queues_swapped {
             return Err(ModifyError::QueuesSwapped);
         }
         let modified = self.object.modify(attr, mask);
-        self.follow();
+        self.update_queues();
         if modified.is_ok() && self.object.state == QpState::Reset {
             (self.sq.ring.block, self.sq.head, self.sq.tail) = (0, 0, 0);
             (self.rq.head, self.rq.tail) = (0, 0);
@@ -122,25 +122,26 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         modified
     }
 
-    /// Asks the firmware for the attributes: `ibv_query_qp`. The state is noted, too, since the device may have moved it.
+    /// Asks the firmware for the attributes: `ibv_query_qp`. The state is recorded, too, since the device may have
+    /// changed it.
     pub fn query(&mut self) -> Result<QueriedQp, ModifyError> {
         let queried = self.object.query();
-        self.note_queues();
+        self.check_queues();
         if !self.object.queues_swapped {
-            self.follow();
+            self.update_queues();
         }
         queried
     }
 
-    /// Opens the queues that the state opens, and closes the others.
-    fn follow(&mut self) {
+    /// Opens the queues that the state allows to be posted to, and closes the others.
+    fn update_queues(&mut self) {
         let cap = self.object.sizes.cap;
         let state = self.object.state;
         let receives = state != QpState::Reset;
         // In ERR posting is allowed; what is posted is flushed.
         let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
-        self.rq.room = if receives { cap.max_recv_wr } else { 0 };
-        self.sq.room = if sends { cap.max_send_wr as u16 } else { 0 };
+        self.rq.capacity = if receives { cap.max_recv_wr } else { 0 };
+        self.sq.capacity = if sends { cap.max_send_wr as u16 } else { 0 };
     }
 }
 
@@ -148,7 +149,7 @@ impl<P: Platform> QpObject<'_, P> {
     fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let mut from = self.state;
         if mask.contains(QpAttrMask::CUR_STATE) {
-            // The device moves a QP to SQE by itself, and the caller may have learned it from a completion.
+            // The device moves a QP to SQE by itself, and the caller may have seen it in a completion.
             let plausible = attr.cur_qp_state == from
                 || (from, attr.cur_qp_state) == (QpState::Rts, QpState::Sqe);
             if !plausible {
@@ -201,7 +202,7 @@ impl<P: Platform> QpObject<'_, P> {
         Ok(())
     }
 
-    /// Checks ranges before the firmware gets to see anything.
+    /// Checks ranges before anything goes to the firmware.
     fn check_values(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let caps = &self.device.capabilities().hca;
         let depth = |log: u8| 1_u32.checked_shl(log.into()).unwrap_or(u32::MAX).min(255);
@@ -350,7 +351,7 @@ impl<P: Platform> QpObject<'_, P> {
         Ok(())
     }
 
-    /// What the other side may do. Reads and atomics need responder resources, so they are off until their number is known
+    /// What the peer may do. Reads and atomics need responder resources, so they are off until their number is known
     /// (at INIT → RTR), whatever was asked for before.
     fn access(&self, qpc: &mut Qpc, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let asked = if mask.contains(QpAttrMask::ACCESS_FLAGS) {
@@ -427,18 +428,18 @@ impl<P: Platform> QpObject<'_, P> {
         Ok(())
     }
 
-    /// Into RESET: everything outstanding is forgotten, and with it the completions that were not polled yet.
+    /// To RESET: drops everything outstanding, and with it the completions that were not polled yet.
     fn reset(&mut self) -> Result<(), ModifyError> {
         let mut command = Qp2RstIn::new();
         command.set_qpn(self.qpn.number());
         self.device.execute_no_output(&command)?;
         let slot = self.slot;
-        // Completions that lie in the CQs are stale from here on; they are told from later ones by their index.
+        // Completions that lie in the CQs are stale from here on; their index distinguishes them from later ones.
         slot.qpn_tag
             .fetch_or(DEAD, core::sync::atomic::Ordering::AcqRel);
         self.state = QpState::Reset;
-        deferred_destroy::forget(self.device, self.index);
-        self.forget_failures();
+        deferred_destroy::mark_stale(self.device, self.index);
+        self.clear_error_flags();
         slot.reset_counters();
         let layout = BlockLayout::new(&self.sizes);
         layout.reset_wqe_heads(&self.block);
@@ -447,7 +448,7 @@ impl<P: Platform> QpObject<'_, P> {
         Ok(())
     }
 
-    /// Notes the new state.
+    /// Records the new state.
     pub(super) fn enter(&mut self, state: QpState) {
         if self.state == QpState::Reset && state == QpState::Init {
             self.slot
@@ -455,15 +456,15 @@ impl<P: Platform> QpObject<'_, P> {
                 .store(self.qpn.number(), core::sync::atomic::Ordering::Release);
         }
         self.state = state;
-        self.forget_failures();
+        self.clear_error_flags();
     }
 
-    /// What completions have told until now is about the state before.
-    fn forget_failures(&self) {
-        let told = told::FAILED | told::SEND_FAILED;
+    /// Clears the errors that completions have reported in the state before.
+    fn clear_error_flags(&self) {
+        let errors = error_flags::FAILED | error_flags::SEND_FAILED;
         self.slot
             .flags
-            .fetch_and(!told, core::sync::atomic::Ordering::AcqRel);
+            .fetch_and(!errors, core::sync::atomic::Ordering::AcqRel);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a QP is beside its queues, and how it goes.
+//! What a QP is beside its queues, and how it is destroyed.
 
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -8,7 +8,7 @@ use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
 
 use crate::device::Device;
 use crate::device::dma_buffer::DmaBuffer;
-use crate::memory::slots::{QpSlot, told};
+use crate::memory::slots::{QpSlot, error_flags};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::sge::Access;
@@ -22,7 +22,7 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) slot: &'d QpSlot,
     pub(crate) block: DmaBuffer<'d, P>,
-    /// Another QP has a queue that lies in the block (`mem::swap`), or had when this was last looked at.
+    /// Another QP has a queue that lies in the block (`mem::swap`), or had when this was last checked.
     pub(crate) queues_swapped: bool,
     /// Index of its slot: the device's user index.
     pub(crate) index: u32,
@@ -69,27 +69,27 @@ impl fmt::Display for DestroyQpError {
 impl core::error::Error for DestroyQpError {}
 
 impl<P: Platform> QpObject<'_, P> {
-    /// Its state by what was modified, and what completions have told since (IBTA volume 1, 10.3.1).
+    /// Its state: that of the last modify, and the errors that completions have reported since (IBTA volume 1, 10.3.1).
     pub(crate) fn known_state(&self) -> QpState {
         let flags = self.slot.flags.load(Acquire);
         let datagrams = matches!(self.kind, QpKind::Ud | QpKind::Gsi);
         match self.state {
             QpState::Reset => QpState::Reset,
-            _ if flags & told::FAILED != 0 => QpState::Err,
-            QpState::Rts if flags & told::SEND_FAILED != 0 && datagrams => QpState::Sqe,
-            QpState::Rts | QpState::Sqd if flags & told::SEND_FAILED != 0 => QpState::Err,
+            _ if flags & error_flags::FAILED != 0 => QpState::Err,
+            QpState::Rts if flags & error_flags::SEND_FAILED != 0 && datagrams => QpState::Sqe,
+            QpState::Rts | QpState::Sqd if flags & error_flags::SEND_FAILED != 0 => QpState::Err,
             state => state,
         }
     }
 
-    /// After a success nothing of it, and of its queues, is used again.
+    /// After a success neither the object nor its queues are used again.
     pub(crate) fn destroy(&mut self) -> Result<(), DestroyQpError> {
         if self.groups != 0 {
             let groups = self.groups;
             return Err(DestroyQpError::Attached { groups });
         }
         self.destroy_in_device().map_err(DestroyQpError::Command)?;
-        self.leave(true);
+        self.release(true);
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl<P: Platform> QpObject<'_, P> {
     }
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
-    fn leave(&mut self, gone: bool) {
+    fn release(&mut self, gone: bool) {
         // The queues that point into it are not used again, unless another QP has them: then it stays allocated until
         // the device is closed, which all QPs borrow.
         let block = self.block.take();
@@ -121,7 +121,7 @@ impl<P: Platform> QpObject<'_, P> {
         let cqs = [slot.cqs[0].load(Acquire), slot.cqs[1].load(Acquire)];
         let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
         deferred_destroy::detach(self.device, self.index);
-        // Only now may the CQs go: the QP is on their lists.
+        // Only now may the CQs be destroyed: the QP is on their lists.
         for index in cqs {
             if let Some(cq) = tables.cqs.get(index as usize) {
                 deferred_destroy::release_cq(self.device, cq, index);
@@ -131,7 +131,7 @@ impl<P: Platform> QpObject<'_, P> {
             srq.users.fetch_sub(1, AcqRel);
         }
         if self.kind.is_xrc() && gone {
-            self.device.give_xrc_base();
+            self.device.release_xrc_base();
         }
         if self.kind == QpKind::Gsi && gone {
             self.device.gsi_taken.store(false, Release);
@@ -148,6 +148,6 @@ impl<P: Platform> Drop for QpObject<'_, P> {
                 false
             }
         };
-        self.leave(gone);
+        self.release(gone);
     }
 }

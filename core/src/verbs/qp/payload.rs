@@ -1,4 +1,4 @@
-//! The data of a send work request, as it stands in a WQE: data segments, or the bytes themselves.
+//! The data of a send work request in a WQE: data segments, or the bytes themselves.
 
 use crate::memory::send_ring::Wqe;
 use crate::types::sge::Sge;

@@ -17,12 +17,12 @@ pub struct RecvQueue<'d> {
     /// Its doorbell record.
     pub(crate) record: DoorbellRecord,
     pub(crate) slot: &'d QpSlot,
-    /// Next WQE, counted on.
+    /// Next WQE, running freely.
     pub(crate) head: u32,
     /// The poller's tail, as last seen.
     pub(crate) tail: u32,
     /// WQEs; 0 while the QP's state takes none.
-    pub(crate) room: u32,
+    pub(crate) capacity: u32,
 }
 
 /// Refuses what a scatter list cannot hold.
@@ -48,7 +48,7 @@ impl<'d> RecvQueue<'d> {
     #[inline(always)]
     pub fn batch(&mut self) -> RecvBatch<'_, 'd> {
         let head = self.head;
-        let free = self.room.wrapping_sub(head.wrapping_sub(self.tail));
+        let free = self.capacity.wrapping_sub(head.wrapping_sub(self.tail));
         RecvBatch {
             queue: self,
             head,
@@ -76,26 +76,26 @@ impl<'d> RecvQueue<'d> {
     /// Receives that can be posted now, as far as completions have been polled.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.room
+        self.capacity
             .saturating_sub(self.head.wrapping_sub(self.slot.rq_tail.load(Acquire)))
     }
 }
 
 impl RecvQueue<'_> {
-    /// The room behind `head`, now that completions may have been polled.
+    /// Free entries behind `head`, now that completions may have been polled.
     #[cold]
     #[inline(never)]
     fn refresh_tail(&mut self, head: u32) -> u32 {
         self.tail = self.slot.rq_tail.load(Acquire);
-        self.room.saturating_sub(head.wrapping_sub(self.tail))
+        self.capacity.saturating_sub(head.wrapping_sub(self.tail))
     }
 
-    /// Why there is no room.
+    /// Why there is no free entry.
     #[cold]
     fn refusal(&self) -> PostError {
-        match self.room {
+        match self.capacity {
             0 => PostError::WrongState,
-            room => PostError::QueueFull { limit: room },
+            capacity => PostError::QueueFull { limit: capacity },
         }
     }
 }
@@ -106,7 +106,7 @@ pub struct RecvBatch<'q, 'd> {
     queue: &'q mut RecvQueue<'d>,
     /// The queue's counter, which it gets back when the record is updated.
     head: u32,
-    /// Receives that there is room for.
+    /// Receives that can still be posted.
     free: u32,
 }
 
@@ -128,7 +128,7 @@ impl RecvBatch<'_, '_> {
         Ok(())
     }
 
-    /// Tells the device of what was posted so far.
+    /// Gives the device what was posted so far.
     #[inline(always)]
     pub fn ring(&mut self) {
         let queue = &mut *self.queue;

@@ -5,12 +5,12 @@
 //! is compiled, so that each posting function is a straight line.
 //!
 //! **Doorbell.** Once per batch: barrier, doorbell record (16 bits of the block counter), and the first eight bytes of
-//! the last *complete* WQE to the UAR. A work request that fails half-way leaves nothing behind that a doorbell would
-//! name, since neither counter moves before the WQE is whole. On platforms with write-combining doorbell pages a batch of
+//! the last *complete* WQE to the UAR. A work request that fails half-way is never covered by a doorbell,
+//! since neither counter moves before the WQE is whole. On platforms with write-combining doorbell pages a batch of
 //! one short WQE is written there whole (`blue_flame.rs`).
 //!
-//! **Room.** Counted in work requests, as libibverbs counts: the ring is sized for `max_send_wr` of the largest. The
-//! poller moves the tail in the QP's slot; this side looks there only when its own copy says full.
+//! **Capacity.** Counted in work requests, as libibverbs counts: the ring is sized for `max_send_wr` of the largest.
+//! The poller moves the tail in the QP's slot; this side reads it only when its own copy of it means "full".
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -49,12 +49,12 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) doorbell: u32,
     /// The lower half of every control word: the QP number.
     pub(crate) control: u32,
-    /// Next work request, counted on.
+    /// Next work request, running freely.
     pub(crate) head: u32,
     /// The poller's tail, as last seen.
     pub(crate) tail: u32,
     /// Work requests that it holds; 0 while the QP's state takes none.
-    pub(crate) room: u16,
+    pub(crate) capacity: u16,
     pub(crate) max_inline: u16,
     pub(crate) max_sge: u8,
     /// What every control segment's flags contain: the completion bits, with `sq_sig_all`.
@@ -78,7 +78,7 @@ impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
                 "outstanding",
                 &self.head.wrapping_sub(self.slot.sq_tail.load(Acquire)),
             )
-            .field("room", &self.room)
+            .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }
 }
@@ -88,7 +88,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_, 'd, P, T> {
         let (block, head) = (self.ring.block, self.head);
-        let free = u32::from(self.room).wrapping_sub(head.wrapping_sub(self.tail));
+        let free = u32::from(self.capacity).wrapping_sub(head.wrapping_sub(self.tail));
         Batch {
             queue: self,
             block,
@@ -123,7 +123,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     #[must_use]
     pub fn free(&self) -> u32 {
         let outstanding = self.head.wrapping_sub(self.slot.sq_tail.load(Acquire));
-        u32::from(self.room).saturating_sub(outstanding)
+        u32::from(self.capacity).saturating_sub(outstanding)
     }
 
     /// Rings on a write-combining page for `posted` work requests, of which the first lies at block `first`: a single one
@@ -143,20 +143,22 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         self.doorbell ^= DOORBELL_FLIP;
     }
 
-    /// The room behind `head`, now that completions may have been polled.
+    /// Free entries behind `head`, now that completions may have been polled.
     #[cold]
     #[inline(never)]
     fn refresh_tail(&mut self, head: u32) -> u32 {
         self.tail = self.slot.sq_tail.load(Acquire);
-        u32::from(self.room).saturating_sub(head.wrapping_sub(self.tail))
+        u32::from(self.capacity).saturating_sub(head.wrapping_sub(self.tail))
     }
 
-    /// Why there is no room.
+    /// Why there is no free entry.
     #[cold]
     fn refusal(&self) -> PostError {
-        match self.room {
+        match self.capacity {
             0 => PostError::WrongState,
-            room => PostError::QueueFull { limit: room.into() },
+            capacity => PostError::QueueFull {
+                limit: capacity.into(),
+            },
         }
     }
 }
@@ -183,10 +185,10 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     /// The queue's counters, which it gets back when the doorbell is rung.
     block: u32,
     head: u32,
-    /// Work requests that there is room for.
+    /// Work requests that can still be posted.
     free: u32,
-    /// The first eight bytes of the last complete WQE, as the doorbell wants them; 0 if there is none (a WQE is never all
-    /// zero there: its size is not).
+    /// The first eight bytes of the last complete WQE, as the doorbell takes them; 0 if there is none (a WQE is never
+    /// all zero there: its size is not).
     last: u64,
 }
 
@@ -218,7 +220,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let flags = flags.control() | queue.always;
         wqe.put::<0, _, _>(control, ControlFlags::new(flags, imm));
         fixed(wqe);
-        wqe.note(self.head, wr_id);
+        wqe.record(self.head, wr_id);
         self.head = self.head.wrapping_add(1);
         self.block = self.block.wrapping_add(size.div_ceil(4));
         self.free -= 1;
@@ -262,7 +264,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let (id, flags) = (wr.wr_id, wr.flags);
         let inline = matches!(wr.data, SendData::Inline(_));
         match wr.op {
-            // The SRQ at the other side is not said.
+            // There is no SRQ number for the peer.
             _ if T::XRC => Err(PostError::Unsupported),
             SendOp::Send if T::CONNECTED => {
                 self.build::<16, D>(id, Opcode::Send, 0, flags, data, |_| {})

@@ -81,7 +81,7 @@ bitflags! {
         const CUR_STATE = 1 << 1;
         /// Ask for an event when the send queue has drained.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
-        /// What the other side may do.
+        /// What the peer may do.
         const ACCESS_FLAGS = 1 << 3;
         /// Index into the P_Key table.
         const PKEY_INDEX = 1 << 4;
@@ -89,7 +89,7 @@ bitflags! {
         const PORT = 1 << 5;
         /// Q_Key.
         const QKEY = 1 << 6;
-        /// Address vector of the other side.
+        /// Address vector of the peer.
         const AV = 1 << 7;
         /// Path MTU.
         const PATH_MTU = 1 << 8;
@@ -115,7 +115,7 @@ bitflags! {
         const PATH_MIG_STATE = 1 << 18;
         /// Queue sizes; mlx5 cannot change them.
         const CAP = 1 << 19;
-        /// QP number of the other side.
+        /// QP number of the peer.
         const DEST_QPN = 1 << 20;
         /// Packet pacing; raw packet QPs only.
         const RATE_LIMIT = 1 << 25;

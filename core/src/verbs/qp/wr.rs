@@ -17,7 +17,7 @@ bitflags! {
         const FENCE = 1 << 0;
         /// Make a completion also on success.
         const SIGNALED = 1 << 1;
-        /// Let the receiver's completion count as solicited.
+        /// Make the receiver's completion a solicited one.
         const SOLICITED = 1 << 2;
     }
 }
@@ -31,7 +31,7 @@ impl SendFlags {
     }
 }
 
-/// Memory of the other side.
+/// Memory of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Address inside the region that `rkey` names.

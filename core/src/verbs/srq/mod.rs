@@ -1,9 +1,9 @@
 //! Shared receive queues.
 //!
 //! The device walks the WQEs along a chain of links, and says in each completion which WQE it took. The host keeps the
-//! free ones in a list in the same links: posting takes the head, a completion puts the WQE back at the tail. Completions
-//! are polled by others, perhaps on other threads; they only push the WQE on a stack in the SRQ's slot, and the owner
-//! appends them to the list when it next runs short.
+//! free ones in a list in the same links: posting takes the head, a completion puts the WQE back at the tail.
+//! Completions are polled by the owners of CQs, perhaps on other threads; they only push the WQE on a stack in the
+//! SRQ's slot, and the SRQ's owner appends them to the list when it next runs out of free WQEs.
 
 // UNSAFETY: says which parts of its memory are the ring and what pollers share.
 #![expect(unsafe_code)]
@@ -28,7 +28,7 @@ use crate::device::dma_buffer::DmaBuffer;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::ring_pages::{PageOffset, RingPages};
-use crate::memory::slots::{NONE, SOURCE, SrqSlot};
+use crate::memory::slots::{NONE, SrqSlot, XRC_SRQ};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::types::sge::Sge;
@@ -50,7 +50,7 @@ pub struct SrqAttr {
     pub max_wr: u32,
     /// Scatter entries of each.
     pub max_sge: u32,
-    /// With fewer receives than this left an event comes, once; 0 for none.
+    /// The device reports an event, once, when fewer receives than this are left; 0 for none.
     pub srq_limit: u32,
 }
 
@@ -180,7 +180,7 @@ impl SrqLayout {
 }
 
 impl<'d, P: Platform> Pd<'d, P> {
-    /// Creates an SRQ: `ibv_create_srq`. `attr` is updated to what was given; its limit is not looked at.
+    /// Creates an SRQ: `ibv_create_srq`. `attr` is updated to what was given; its limit is ignored.
     pub fn create_srq(&self, attr: &mut SrqAttr) -> Result<Srq<'d, P>, SrqError> {
         self.create_srq_in(None, attr)
     }
@@ -227,11 +227,11 @@ impl<'d, P: Platform> Pd<'d, P> {
             );
         }
         let tables = &device.tables;
-        // Slots of destroyed objects may still wait for the CQ to let go of them.
+        // Slots of destroyed objects may still wait until the CQ's poller detaches them.
         let reap = || xrc.map(|(_, cq)| cq.reap());
         let index = tables
-            .take_srq()
-            .or_else(|| reap().and_then(|()| tables.take_srq()));
+            .alloc_srq()
+            .or_else(|| reap().and_then(|()| tables.alloc_srq()));
         let Some(index) = index else {
             return Err(SrqError::NoSlot {
                 limit: tables.srqs.len(),
@@ -245,7 +245,7 @@ impl<'d, P: Platform> Pd<'d, P> {
                     .alloc_qp()
                     .or_else(|| reap().and_then(|()| tables.alloc_qp()));
                 let Some(source) = source else {
-                    tables.give_srq(index);
+                    tables.free_srq(index);
                     return Err(SrqError::NoQpSlot {
                         limit: tables.qps.len(),
                     });
@@ -278,7 +278,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let srqn = match created {
             Ok(number) => Srqn::from_low_bits(number),
             Err(error) => {
-                tables.give_srq(index);
+                tables.free_srq(index);
                 if let Object::Xrc { source, .. } = object {
                     tables.free_qp(source);
                 }
@@ -299,8 +299,8 @@ impl<'d, P: Platform> Pd<'d, P> {
             max_sge: (stride / 16 - 1) as u16,
             terminator: LKey(device.list_terminator),
         };
-        // SAFETY: the parts lie in the block as `SrqLayout` divides it. The SRQ keeps the block until it goes, and leaves
-        // it to the slot then, which frees it with the last pin.
+        // SAFETY: the parts lie in the block as `SrqLayout` divides it. The SRQ keeps the block until it is dropped,
+        // and then moves it to the slot, which frees it with the last pin.
         let (ring_of_lists, record) = unsafe {
             slot.publish(wr_ids, memory.part(layout.states), entries);
             let record = DoorbellRecord::new(memory.part(layout.record));
@@ -315,7 +315,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             source.srq.store(index, Relaxed);
             source.cqs[0].store(NONE, Relaxed);
             source.cqs[1].store(cq.index, Release);
-            source.qpn_tag.store(SOURCE, Release);
+            source.qpn_tag.store(XRC_SRQ, Release);
         }
         attr.max_wr = entries - 1;
         attr.max_sge = stride / 16 - 1;
@@ -346,7 +346,7 @@ impl<P: Platform> Srq<'_, P> {
         matches!(self.object, Object::Xrc { .. })
     }
 
-    /// Its number; for XRC what work requests of the other side name.
+    /// Its number; for XRC what work requests of the peer name.
     #[must_use]
     pub fn srqn(&self) -> Srqn {
         self.srqn
@@ -529,7 +529,7 @@ impl<P: Platform> Srq<'_, P> {
         let mut this = ManuallyDrop::new(self);
         match this.destroy_in_device() {
             Ok(()) => {
-                this.leave(true);
+                this.release(true);
                 Ok(())
             }
             Err(error) => Err((ManuallyDrop::into_inner(this), SrqError::Command(error))),
@@ -537,17 +537,17 @@ impl<P: Platform> Srq<'_, P> {
     }
 
     /// The host's part of destruction. Pollers may still hold pins; the last one frees the memory.
-    fn leave(&mut self, gone: bool) {
+    fn release(&mut self, gone: bool) {
         let memory = self.memory.take();
         if !gone {
-            // The memory stays, so pollers may go on looking at it; the slot is lost with it.
+            // The memory stays, so pollers may continue to use it; the slot is lost with it.
             memory.quarantine();
             return;
         }
         self.slot.block.keep(memory.into_memory());
         if let Object::Xrc { source, cq: index } = self.object {
             deferred_destroy::detach(self.device, source);
-            // Only now may the CQ go: the QP is on its list.
+            // Only now may the CQ be destroyed: the slot is on its list.
             if let Some(cq) = self.device.tables.cqs.get(index as usize) {
                 deferred_destroy::release_cq(self.device, cq, index);
             }
@@ -566,7 +566,7 @@ impl<P: Platform> Drop for Srq<'_, P> {
                     false
                 }
             };
-        self.leave(gone);
+        self.release(gone);
     }
 }
 

@@ -1,7 +1,8 @@
-//! What the contexts of XRC QPs have to name though nothing comes of it: a protection domain, a CQ, a domain and an SRQ.
+//! Objects that the contexts of XRC QPs have to name although they are never used: a protection domain, a CQ, a domain
+//! and an SRQ.
 //!
 //! An initiator has no receives and a target no queue at all, but their contexts name the objects of both, and Linux
-//! fills these fields with objects that it makes for the purpose when it starts. Here they exist, once for the device, while
+//! fills these fields with objects that it creates for this when it starts. Here they exist, once for the device, while
 //! there are QPs that need them.
 
 use core::alloc::Layout;
@@ -28,13 +29,13 @@ const CQ_LEN: usize = 128;
 const LOG_SRQ_STRIDE: u8 = 5;
 
 impl<P: Platform> Device<'_, P> {
-    /// One more QP names the objects; the first one makes them.
-    pub(crate) fn take_xrc_base(&self) -> Result<XrcNumbers, CreateQpError> {
+    /// One more QP names the objects; the first one creates them.
+    pub(crate) fn acquire_xrc_base(&self) -> Result<XrcNumbers, CreateQpError> {
         let mut base = self.xrc_base.lock();
         if base.users == 0
-            && let Err(error) = self.make_xrc_base(&mut base)
+            && let Err(error) = self.create_xrc_base(&mut base)
         {
-            self.end_xrc_base(&mut base);
+            self.destroy_xrc_base(&mut base);
             if matches!(error, CreateQpError::Command(error) if error.may_still_happen()) {
                 self.abandon_xrc_base(&mut base);
             }
@@ -58,22 +59,22 @@ impl<P: Platform> Device<'_, P> {
         })
     }
 
-    /// One fewer; the last one ends them.
-    pub(crate) fn give_xrc_base(&self) {
+    /// One fewer; the last one destroys them.
+    pub(crate) fn release_xrc_base(&self) {
         let mut base = self.xrc_base.lock();
         base.users = base.users.saturating_sub(1);
         if base.users == 0 {
-            self.end_xrc_base(&mut base);
+            self.destroy_xrc_base(&mut base);
         }
     }
 
-    /// The device is closed: what could not be ended before is tried again, and given up.
+    /// The device is closed: tries once more to destroy what could not be destroyed before, and gives up then.
     pub(crate) fn close_xrc_base(&self) {
         if !cfg!(feature = "xrc") {
             return;
         }
         let mut base = self.xrc_base.lock();
-        self.end_xrc_base(&mut base);
+        self.destroy_xrc_base(&mut base);
         self.abandon_xrc_base(&mut base);
     }
 
@@ -85,8 +86,8 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Makes what there is not yet, or no longer.
-    fn make_xrc_base(&self, base: &mut XrcBase) -> Result<(), CreateQpError> {
+    /// Creates the objects that do not exist yet, or no longer.
+    fn create_xrc_base(&self, base: &mut XrcBase) -> Result<(), CreateQpError> {
         let memory = match base.memory.take() {
             Some(memory) => memory,
             None => {
@@ -105,11 +106,11 @@ impl<P: Platform> Device<'_, P> {
         }
         let iova = memory.iova();
         base.memory = Some(memory);
-        let made = self.make_xrc_objects(&mut base.objects, iova);
+        let made = self.create_xrc_objects(&mut base.objects, iova);
         made.map_err(CreateQpError::Command)
     }
 
-    fn make_xrc_objects(&self, objects: &mut Objects, iova: u64) -> Result<(), CommandError> {
+    fn create_xrc_objects(&self, objects: &mut Objects, iova: u64) -> Result<(), CommandError> {
         let pdn = match objects.pdn {
             Some(pdn) => pdn,
             None => self.execute(&AllocPdIn::new())?.pd(),
@@ -122,16 +123,16 @@ impl<P: Platform> Device<'_, P> {
         objects.xrcdn = Some(xrcdn);
         let cqn = match objects.cqn {
             Some(cqn) => cqn,
-            None => self.make_xrc_cq(iova)?,
+            None => self.create_xrc_cq(iova)?,
         };
         objects.cqn = Some(cqn);
         if objects.srqn.is_none() {
-            objects.srqn = Some(self.make_xrc_srq(iova, pdn, xrcdn, cqn)?);
+            objects.srqn = Some(self.create_xrc_srq(iova, pdn, xrcdn, cqn)?);
         }
         Ok(())
     }
 
-    fn make_xrc_cq(&self, iova: u64) -> Result<u32, CommandError> {
+    fn create_xrc_cq(&self, iova: u64) -> Result<u32, CommandError> {
         let mut command = CreateCqIn::new();
         command
             .cq_context_mut()
@@ -143,7 +144,13 @@ impl<P: Platform> Device<'_, P> {
         Ok(self.execute_with(&command, tail, &mut [])?.cqn())
     }
 
-    fn make_xrc_srq(&self, iova: u64, pdn: u32, xrcdn: u32, cqn: u32) -> Result<u32, CommandError> {
+    fn create_xrc_srq(
+        &self,
+        iova: u64,
+        pdn: u32,
+        xrcdn: u32,
+        cqn: u32,
+    ) -> Result<u32, CommandError> {
         let record = iova + SRQ_RECORD;
         let mut command = CreateXrcSrqIn::new();
         command
@@ -160,9 +167,9 @@ impl<P: Platform> Device<'_, P> {
         Ok(self.execute_with(&command, tail, &mut [])?.xrc_srqn())
     }
 
-    /// Destroys what there is. What the firmware refuses stays for the next use.
-    fn end_xrc_base(&self, base: &mut XrcBase) {
-        match self.end_xrc_objects(&mut base.objects) {
+    /// Destroys the objects. What the firmware refuses to destroy stays for the next use.
+    fn destroy_xrc_base(&self, base: &mut XrcBase) {
+        match self.destroy_xrc_objects(&mut base.objects) {
             Ok(()) => {
                 if let Some(memory) = base.memory.take() {
                     memory.free(self.platform());
@@ -172,7 +179,7 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    fn end_xrc_objects(&self, objects: &mut Objects) -> Result<(), CommandError> {
+    fn destroy_xrc_objects(&self, objects: &mut Objects) -> Result<(), CommandError> {
         if let Some(srqn) = objects.srqn {
             self.execute(DestroyXrcSrqIn::new().set_xrc_srqn(srqn))?;
             objects.srqn = None;

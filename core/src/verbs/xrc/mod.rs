@@ -86,7 +86,7 @@ impl<'d, P: Platform> Device<'d, P> {
 
 impl<'d, P: Platform> Pd<'d, P> {
     /// Creates an SRQ that XRC targets of the domain receive into: `ibv_create_srq_ex` with `IBV_SRQT_XRC`. What arrives
-    /// completes in `cq`. `attr` is updated to what was given; its limit is not looked at.
+    /// completes in `cq`. `attr` is updated to what was given; its limit is ignored.
     ///
     /// Beside its own it takes a slot of those for QPs.
     pub fn create_xrc_srq(
