@@ -12,8 +12,8 @@
 //! cost: a connection takes at most 512 bytes, and all its messages (REQ, REP, RTU, DREQ, DREP, timewait; both ends)
 //! some 7,200 instructions in the engine.
 //!
-//! Where it runs is the driver's [`Platform`](bareverbs_core::Platform)'s business:
-//! `PORTING.md`, at the root of the sources, goes from a kernel with nothing to a connection.
+//! What it runs on is described by the driver's [`Platform`](bareverbs_core::Platform):
+//! `PORTING.md`, at the root of the sources, goes from an empty kernel to a connection.
 //!
 //! # librdmacm, function by function
 //!
@@ -66,7 +66,7 @@
 //! | `rdma_post_read`, `rdma_post_readv` | [`post_read`](rdma::RdmaCm::post_read), [`post_readv`](rdma::RdmaCm::post_readv) | done. `cm::connections`: `rdma_read_and_write`; `cm::lists`: `messages_in_pieces` |
 //! | `rdma_post_write`, `rdma_post_writev` | [`post_write`](rdma::RdmaCm::post_write), [`post_writev`](rdma::RdmaCm::post_writev) | done. `cm::connections`: `rdma_read_and_write`; `cm::lists`: `messages_in_pieces` |
 //! | `rdma_post_ud_send` | [`post_ud_send`](rdma::RdmaCm::post_ud_send) | done. `cm::datagrams`: `a_service_is_found_and_answers` |
-//! | `ibv_init_ah_from_wc` (libibverbs) | [`ah_attr_from_wc`](rdma::RdmaCm::ah_attr_from_wc) | done. `cm::datagrams`: `the_way_back_needs_a_header` |
+//! | `ibv_init_ah_from_wc` (libibverbs) | [`ah_attr_from_wc`](rdma::RdmaCm::ah_attr_from_wc) | done. `cm::datagrams`: `a_return_path_needs_a_header` |
 //! | `rdma_get_send_comp`, `rdma_get_recv_comp` | [`get_send_comp`](rdma::RdmaCm::get_send_comp), [`get_recv_comp`](rdma::RdmaCm::get_recv_comp), each with `_until` | done. `cm::modes`, `cm::xrc`: `synchronous_endpoints` |
 //! | rsockets | | not planned |
 //!
@@ -88,7 +88,7 @@
 //! its states by the library; after its creation receives may be posted. With an SRQ on the id, or in the attributes, they
 //! are posted there. Without a PD the default one is used, of which there is one per device, and a target without a domain
 //! is in the default XRC domain. CQs are optional: those that are absent are made with the queues' sizes and with events, and
-//! are to be had by [`endpoint`](rdma::RdmaCm::endpoint). The actual capabilities come back in the attributes. One QP per
+//! are given by [`endpoint`](rdma::RdmaCm::endpoint). The actual capabilities come back in the attributes. One QP per
 //! id.
 //!
 //! **ibv_create_qp(3)** is [`Pd::create_qp`](bareverbs_core::pd::Pd::create_qp); it updates `cap` to what the hardware gives,

@@ -1,4 +1,4 @@
-//! What the user asks for: connect, reply, ready, reject, disconnect, and looking at a connection.
+//! The calls of the user: connect, reply, ready, reject, disconnect, and querying a connection.
 
 use core::time::Duration;
 
@@ -149,10 +149,10 @@ impl Engine<'_> {
         Ok(id)
     }
 
-    /// Asks once more after a refusal, under a new name and with another QP: the way out of
+    /// Asks once more after a refusal, with a new communication ID and another QP: for use after
     /// [`STALE_CONNECTION`](RejectReason::STALE_CONNECTION), where the other end still had a connection with this QP from
-    /// before. Everything but QP, PSN and private data is as it was; an alternate path is not offered again. The old name
-    /// stays until it is released.
+    /// before. Everything but QP, PSN and private data is as before; an alternate path is not offered again. The old ID
+    /// stays valid until it is released.
     pub fn retry(
         &mut self,
         now: Duration,
@@ -219,7 +219,7 @@ impl Engine<'_> {
         slot.srq = params.srq;
         slot.ece = params.ece;
         slot.store(params.private_data);
-        // As long as the peer asked for, but not for ever: an RTU needs no thinking.
+        // As long as the peer asked for, but not without limit: an RTU can be sent at once.
         let end = nanos(self.config.rtu_limit).max(1);
         let interval = bounded(slot.remote_response, limit).min(end);
         let retries = (end / interval).saturating_sub(1);
@@ -234,8 +234,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Completes a connection that the other end accepted: sends RTU. Should it get lost, the other end's next REP or its
-    /// first data heals that.
+    /// Completes a connection that the other end accepted: sends RTU. If it is lost, it is sent again for the other
+    /// end's next REP, or data from this end takes its place.
     pub fn ready(&mut self, id: ConnectionId, private_data: &[u8]) -> Result<(), CmError> {
         fits(private_data.len(), Rtu::PRIVATE_DATA_MAX)?;
         let index = self.in_state(id, "ready", &[State::RepReceived, State::MraRepSent])?;
@@ -267,7 +267,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Queues an MRA. False on an established connection whose other end does not wait for anything.
+    /// Queues an MRA. False on an established connection whose other end does not wait for an answer.
     pub(super) fn answer_later(&mut self, index: usize, service_timeout: u8) -> bool {
         let (state, message) = match self.slots[index].state {
             State::RepReceived | State::MraRepSent => (State::MraRepSent, 1),
@@ -353,8 +353,8 @@ impl Engine<'_> {
         self.send(index, tx::REJ);
     }
 
-    /// Ends an established connection: sends DREQ, or the DREP that is due. When the other end was faster there is
-    /// nothing to send, and that is no error.
+    /// Ends an established connection: sends DREQ, or the DREP that is due. If the other end has disconnected before,
+    /// there is nothing to send, and that is no error.
     pub fn disconnect(
         &mut self,
         now: Duration,
@@ -373,7 +373,7 @@ impl Engine<'_> {
             ],
         )?;
         match self.slots[index].state {
-            State::Established => self.hang_up(index, nanos(now), private_data),
+            State::Established => self.send_dreq(index, nanos(now), private_data),
             State::DreqReceived => {
                 self.slots[index].store(private_data);
                 self.timewait(index, nanos(now));
@@ -395,12 +395,12 @@ impl Engine<'_> {
     }
 
     /// Sends DREQ on an established connection.
-    pub(super) fn hang_up(&mut self, index: usize, now: u64, private_data: &[u8]) {
+    pub(super) fn send_dreq(&mut self, index: usize, now: u64, private_data: &[u8]) {
         let high = self.config.transaction_id_high;
         let slot = &mut self.slots[index];
         slot.state = State::DreqSent;
         slot.transaction_id = own_transaction(high, slot);
-        // What came with an event that was not fetched yet has to stay; a DREQ's private data is the lesser loss.
+        // Data of an event that was not fetched yet has to stay; it is better to lose the DREQ's private data.
         if slot.data_event == 0 || slot.pending_events & slot.data_event == 0 {
             slot.store(private_data);
         }
@@ -437,7 +437,7 @@ impl Engine<'_> {
         self.raise(index, ev::ESTABLISHED);
     }
 
-    /// The user is done with a connection, whatever its state. The peer is notified where it has to be: REJ during the
+    /// The user is done with a connection, whatever its state. The peer is notified if necessary: REJ during the
     /// handshake, DREQ (repeated until it is answered) when established. No event follows.
     pub fn release(&mut self, now: Duration, id: ConnectionId) -> Result<(), CmError> {
         let index = self.get(id)?;
@@ -459,7 +459,7 @@ impl Engine<'_> {
             | State::MraRepReceived => {
                 self.refuse(index, now, RejectReason::CONSUMER_DEFINED, &[], &[])
             }
-            State::Established => self.hang_up(index, now, &[]),
+            State::Established => self.send_dreq(index, now, &[]),
             State::DreqReceived => {
                 slot.private_len = 0;
                 self.finish(index);

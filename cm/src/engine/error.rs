@@ -8,18 +8,18 @@ use super::state::{LapState, State};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmError {
-    /// No connection of this name: it was released.
+    /// No connection with this ID: it was released.
     UnknownConnection,
-    /// No listener of this name.
+    /// No listener with this ID.
     UnknownListener,
-    /// The call makes no sense in the connection's state.
+    /// The call is not allowed in the connection's state.
     WrongState {
         /// The call.
         call: &'static str,
         /// The state.
         state: State,
     },
-    /// No datagram request of this name: it was answered, released, or is over.
+    /// No datagram request with this ID: it was answered, released, or is over.
     UnknownRequest,
     /// All slots for datagram services are in use.
     NoSidrSlots {
@@ -33,7 +33,7 @@ pub enum CmError {
     },
     /// An exchange about an alternate path is under way on this connection.
     AlternatePathBusy {
-        /// Where it stands.
+        /// Its state.
         state: LapState,
     },
     /// The other end of this connection waits for no answer about an alternate path.

@@ -1,5 +1,5 @@
-//! Connections that others asked for and that are not established yet, by age, and how many there are of each source: when
-//! there is no slot for a new one, some of them have to go.
+//! Half-open connections (requested by peers and not established yet), ordered by age and counted by source: when there
+//! is no slot for a new one, some of them are evicted.
 
 use core::time::Duration;
 
@@ -110,8 +110,8 @@ impl Engine<'_> {
             .map_or(0, |index| self.half_open.of[source(index)] as usize)
     }
 
-    /// Ends the half-open connection that is to go first, for want of slots: its peer gets a REJ 3, its user
-    /// [`Unreachable`](super::EventKind::Unreachable). Returns what the user calls it.
+    /// Evicts the first half-open connection to free a slot: its peer gets a REJ 3, its user
+    /// [`Unreachable`](super::EventKind::Unreachable). Returns the user's value of it.
     ///
     /// `newcomer` is the connection that there is no slot for; `own_only` takes the slot from its own source.
     pub fn evict(

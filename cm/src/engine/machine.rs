@@ -31,24 +31,24 @@ pub struct Config {
     pub auto_drep: bool,
     /// Exponent of the time to ask for when a REQ or REP comes again before the user answered it; `None` keeps silent.
     pub auto_mra: Option<u8>,
-    /// Say "no resources" when there is no slot or the backlog is full, rather than let the peer try again.
+    /// Answer "no resources" when there is no slot or the backlog is full, instead of letting the peer try again.
     pub reject_overflow: bool,
-    /// Say "invalid communication ID" to a REP that was not expected.
+    /// Answer "invalid communication ID" to a REP that was not expected.
     pub reject_unknown: bool,
     /// Timers for connections that arrive; the peer's REQ decides about retries and its response time. In the RDMA CM also
     /// those of ids that were not given others.
     pub timers: Timers,
-    /// By how many percent, at most, early repetitions come earlier or later than they would: so that many who lose the
-    /// same server at once do not come back at once. 0 keeps to the exact times.
+    /// By how many percent, at most, early repetitions come earlier or later than they would: so that many peers that
+    /// lose the same server at once do not come back at once. 0 keeps the exact times.
     pub jitter: u8,
     /// Exponent of the longest time that the other end can make this end wait for one answer, by its REQ or by an MRA to the
     /// REP: 24, what Linux asks for, is 69 s. The MRA to a REQ of this end counts in full. Without such a bound a single REQ
     /// could take a slot for days.
     pub max_response: u8,
     /// How long an accepted request may wait for its RTU, at most, unless its peer asks for more time (MRA). The peer's REQ
-    /// may ask for minutes; but RTU needs no thinking.
+    /// may ask for minutes, but an RTU can be sent at once.
     pub rtu_limit: Duration,
-    /// A half-open connection that is older than this may have to go when there is no slot for a new one.
+    /// A half-open connection that is older than this may be evicted when there is no slot for a new one.
     pub half_open_age: Duration,
     /// Slots, of connections and of datagram services each, that only this end's own requests may take, so that a flood
     /// from outside does not keep it from connecting.
@@ -87,7 +87,7 @@ impl Config {
     }
 }
 
-/// All the memory that the engine uses beside itself. What is not given is not served.
+/// All the memory that the engine uses beside itself. A feature without slots is refused to peers.
 #[derive(Debug, Default)]
 pub struct Storage<'s> {
     /// One slot per connection, those in timewait included; at most 2^24.
@@ -236,7 +236,7 @@ impl<'s> Engine<'s> {
                 }
                 slot.in_events = false;
             }
-            // A slot that was released, and perhaps taken again, may still stand in the queue with nothing to say.
+            // A slot that was released, and perhaps allocated again, may still be in the queue without an event.
             if bit != 0 {
                 return Some(self.event(index as usize, bit));
             }
@@ -304,7 +304,7 @@ impl<'s> Engine<'s> {
     #[inline]
     pub fn handle_timeout(&mut self, now: Duration) {
         let now = nanos(now);
-        // Most calls come within the millisecond that was looked at last.
+        // Most calls come within the millisecond that was processed last.
         if !(self.wheel.is_ahead_of(now) && self.sidr.is_ahead_of(now)) {
             self.timeouts(now);
         }
@@ -314,7 +314,8 @@ impl<'s> Engine<'s> {
         if !self.sidr.is_ahead_of(now) {
             self.sidr_timeouts(now);
         }
-        // Time does not go back: a timer that is due and would be set to a time before the last one would be due for ever.
+        // Time does not go backwards: a timer that is due and would be set to a time before the last one would be due
+        // for ever.
         let now = now.max(self.wheel.reached());
         while let Some(index) = self.wheel.expire(self.slots, now) {
             self.timeout(index as usize, now);

@@ -6,7 +6,7 @@
 //! 2. calls [`connect`](Engine::connect), [`reply`](Engine::reply), [`ready`](Engine::ready), … on behalf of the user,
 //! 3. sends what [`poll_transmit`](Engine::poll_transmit) gives until it gives nothing,
 //! 4. acts on what [`poll_event`](Engine::poll_event) gives until it gives nothing, and
-//! 5. comes back when something arrives, or at [`next_deadline`](Engine::next_deadline).
+//! 5. calls again when something arrives, or at [`next_deadline`](Engine::next_deadline).
 //!
 //! Datagram services are resolved beside that: [`sidr_request`](Engine::sidr_request),
 //! [`listen_sidr`](Engine::listen_sidr), [`sidr_reply`](Engine::sidr_reply), and
@@ -22,15 +22,15 @@
 //! * Exactly one [`TimewaitExit`](EventKind::TimewaitExit) follows each [`Disconnected`](EventKind::Disconnected).
 //! * When there is no slot, the peer gets REJ 3 instead of silence; for an MTU that does not fit, REJ 26 with the greatest
 //!   that does; for a REP that was not expected, REJ 6.
-//! * Alternate paths ([`load_alternate`](Engine::load_alternate)) work, and where they do not, as on RoCE, LAP is answered
-//!   with "not supported" instead of silence; a REQ of another class version with REJ 31, one that carries the name of
-//!   another connection with REJ 30.
-//! * A connection whose peer has lost its memory (REJ 10) does not stand in the way of the peer's next try, and
-//!   [`retry`](Engine::retry) is that next try.
+//! * Alternate paths ([`load_alternate`](Engine::load_alternate)) work, and where they do not, as on RoCE, LAP is
+//!   answered with "not supported" instead of silence; a REQ of another class version with REJ 31, one that carries the
+//!   communication ID of another connection with REJ 30.
+//! * A connection whose peer was restarted (REJ 10) does not prevent the peer's next attempt, which
+//!   [`retry`](Engine::retry) makes.
 //! * No message of a peer that asks for a connection can make this end wait longer than [`Config::max_response`], and a
 //!   flood of requests leaves [`Config::reserved`] slots for this end's own. An RTU has to come within
-//!   [`Config::rtu_limit`], and when there is no slot for a request the oldest half-open connection goes, of the source
-//!   that has most of them.
+//!   [`Config::rtu_limit`], and when there is no slot for a request, the oldest half-open connection of the source
+//!   that has most of them is evicted.
 //! * A duplicate REQ is answered with the REP again while that one is unacknowledged.
 //! * The first repetition comes early ([`Timers::early`]) and backs off within the negotiated interval; the number of
 //!   intervals, and so the time to [`Unreachable`](EventKind::Unreachable), stays what was negotiated.
@@ -43,7 +43,7 @@
 //!
 //! | complaint | answer | test |
 //! |---|---|---|
-//! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine_farewell`: `storm_of_disconnections` |
+//! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine_disconnect`: `storm_of_disconnections` |
 //! | set-up stalls at some thousand connections | no table grows, no queue is searched | `engine_loss`: `hundred_thousand_connections`; `cm_hundred_thousand` |
 //! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `many_clients_and_a_small_receive_queue`; `engine_limits`: `flood_of_requests` |
 //! | path record queries time out at scale | on RoCE a route is computed, and no service is asked | `cm::connections`: `connect_talk_disconnect` |
@@ -58,15 +58,15 @@
 //! | a dead link is noticed after 15 s | ACK timeout and CM timers of each connection, on either side | `cm::complaints`: `ack_timeout_of_a_connection`; `cm::timers`: `timers_of_a_listener` |
 //! | time-outs now and then when hundreds connect at once | QP1's receive queue holds a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
 //! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm::neighbours`: `an_address_goes_with_its_gid` |
-//! | the 1025th connection is dropped without a word | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
-//! | half-open connections fill a server | the oldest goes, of the source that has most; RTU has a separate limit | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
+//! | the 1025th connection is dropped without an answer | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
+//! | half-open connections fill a server | the oldest one of the source that has most is evicted; RTU has a separate limit | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
 //! | a restarted server loses the requests of clients that still have its address | requests wait until their senders are found | `cm::unknown_hosts`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
 //! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm::unknown_hosts`: `newcomers_are_served_among_forged_sources` |
 //! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm::unknown_hosts`: `addresses`, `mutations` |
-//! | a late copy of an old REQ opens a connection | its identifiers are kept | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_connection` |
-//! | an MRA does not hold for as long as it says | its time counts in full | `engine_limits`: `an_mra_to_a_request_counts_in_full` |
+//! | a late copy of an old REQ opens a connection | the identifiers of the old request are kept | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_connection` |
+//! | an MRA does not hold for the time that it asks for | its time counts in full | `engine_limits`: `an_mra_to_a_request_counts_in_full` |
 //! | a client that ends leaves its server connected | REJ 4 or DREQ for what is left | `cm::stale`: `a_manager_that_ends_disconnects` |
-//! | an application that was away gives answered requests up | what has arrived counts before timers | `cm::timers`: `an_answer_that_waits_counts_before_a_timer` |
+//! | an application that did not poll for a while gives up answered requests | received messages are processed before timers | `cm::timers`: `an_answer_that_waits_counts_before_a_timer` |
 //!
 //! ```
 //! use bareverbs_cm::engine::*;

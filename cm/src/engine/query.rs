@@ -1,4 +1,4 @@
-//! Looking at a connection, and what can be set on it at any time.
+//! Querying a connection, and its options that can be set at any time.
 
 use super::error::{CmError, at_most};
 use super::machine::Engine;
@@ -7,7 +7,7 @@ use super::types::{ConnectionId, QpParams, Timers};
 use crate::mad::Ece;
 
 impl Engine<'_> {
-    /// Where a connection stands.
+    /// The state of a connection.
     pub fn state(&self, id: ConnectionId) -> Result<State, CmError> {
         Ok(self.slots[self.get(id)?].state)
     }
@@ -62,7 +62,7 @@ impl Engine<'_> {
     }
 
     /// What to ask for, on this connection, when a REQ or REP comes again before the user answered it: 4.096 us times 2 to
-    /// `service_timeout`. `None` keeps silent. Connections begin with [`Config::auto_mra`](super::Config::auto_mra).
+    /// `service_timeout`. `None` sends no MRA. Connections begin with [`Config::auto_mra`](super::Config::auto_mra).
     pub fn set_auto_mra(
         &mut self,
         id: ConnectionId,

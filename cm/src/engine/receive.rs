@@ -18,7 +18,7 @@ use crate::mad::{
 /// LIDs from here on are no port's.
 const FIRST_MULTICAST_LID: u16 = 0xc000;
 
-/// The path of a request, as its receiver sees it. On RoCE the way back is known to the code that moves the MADs; on
+/// The path of a request, as its receiver sees it. On RoCE the code that moves the MADs has the return path; on
 /// InfiniBand the request has it, or, if it came through routers, the MAD that it came in.
 fn path_of(req: &Req<'_>, from: &Address) -> Address {
     let path = Address {
@@ -60,7 +60,7 @@ pub(super) fn can_be_peer(gid: [u8; 16], ours: [u8; 16]) -> bool {
 impl Engine<'_> {
     /// Takes a MAD that came to QP1. `from` has this end as local and the sender as remote.
     ///
-    /// The error is for the curious: nothing needs to be done about a MAD that was ignored.
+    /// The error is for information only: nothing needs to be done about a MAD that was ignored.
     pub fn handle_mad(
         &mut self,
         now: Duration,
@@ -101,7 +101,7 @@ impl Engine<'_> {
             }
         };
         let attribute = mad.attribute();
-        // Message by message rather than by one that could be any: only what is needed of each is read.
+        // One type per message rather than one for all: only the fields that are needed are read.
         match attribute {
             Attribute::Req => {
                 let req = Req::read(mad.bytes());
@@ -122,7 +122,7 @@ impl Engine<'_> {
         Ok(attribute)
     }
 
-    /// A REQ of another class version would be repeated for a minute if no answer said that it is not understood.
+    /// A REQ of another class version would be repeated for a minute without an answer that refuses the version.
     #[cold]
     fn on_foreign(&mut self, from: &Address, bytes: &[u8]) {
         if let Some((remote, transaction_id)) = foreign_req(bytes)
@@ -233,7 +233,7 @@ impl Engine<'_> {
             } else if same {
                 return self.on_duplicate_req(index);
             } else {
-                // Not the same request, but the same name: the one that has it keeps it.
+                // Another request with the same communication ID: the connection that has the ID keeps it.
                 let reason = RejectReason::DUPLICATE_LOCAL_COMM_ID;
                 return self.refuse_req(from, mad, req, reason, &[]);
             }
@@ -330,7 +330,7 @@ impl Engine<'_> {
         slot.peer_ece = req.ece(mad.modifier());
         slot.store_received(ev::REQUEST, req.private_data);
         if cfg!(feature = "infiniband") && req.alternate_local_lid != 0 {
-            self.note_alternate(index, mad);
+            self.store_alternate(index, mad);
         }
         self.enter(index);
         self.enter_half_open(index, now, from);
@@ -338,10 +338,10 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// A slot for what a peer asks for.
+    /// A slot for a request of a peer.
     fn allocate_for_peer(&mut self) -> Option<usize> {
-        let room = self.in_use.saturating_add(self.config.reserved as usize) < self.slots.len();
-        room.then(|| self.allocate()).flatten()
+        let has_slot = self.in_use.saturating_add(self.config.reserved as usize) < self.slots.len();
+        has_slot.then(|| self.allocate()).flatten()
     }
 
     fn overflow(&mut self, from: &Address, mad: &Mad<'_>, req: &Req<'_>) -> Outcome {
@@ -361,7 +361,7 @@ impl Engine<'_> {
                 }
             }
             State::MraReqSent => self.send(index, tx::MRA),
-            // The REP may have been lost; its own timer would take longer.
+            // The REP may have been lost; waiting for its timer would take longer.
             State::RepSent => self.send(index, tx::REP),
             _ => {}
         }
@@ -381,7 +381,7 @@ impl Engine<'_> {
             _ => return,
         }
         if slot.state == State::Established {
-            self.hang_up(index, now, &[]);
+            self.send_dreq(index, now, &[]);
         }
     }
 
@@ -542,10 +542,10 @@ impl Engine<'_> {
             }
             State::RepReceived | State::MraRepSent => self.refused(index, now, rej, true),
             State::Established | State::DreqSent | State::DreqReceived => {
-                let told = self.slots[index].state == State::DreqReceived;
+                let dreq_received = self.slots[index].state == State::DreqReceived;
                 self.slots[index].reason = rej.reason;
                 self.unsend(index);
-                if told {
+                if dreq_received {
                     self.timewait(index, now);
                 } else {
                     self.disconnected(index, now, Cause::Rejected, &[]);

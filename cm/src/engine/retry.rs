@@ -45,7 +45,7 @@ impl Retry {
         left: 0,
     };
 
-    /// The message is sent now. Returns when to look again.
+    /// The message is sent now. Returns the time of the next expiry.
     pub(super) fn start(
         &mut self,
         now: u64,
@@ -69,7 +69,8 @@ impl Retry {
         (now + (u64::from(self.step) << TICK)).min(self.end)
     }
 
-    /// The answer will take this much longer; the remaining repetitions keep that pace. Returns when to look again.
+    /// The answer will take this much longer; the remaining repetitions keep that interval. Returns the time of the
+    /// next expiry.
     pub(super) fn extend(&mut self, now: u64, interval: u64) -> u64 {
         self.interval = interval;
         self.end = now + interval;
@@ -88,8 +89,8 @@ impl Retry {
             return Next::GiveUp;
         }
         self.left -= 1;
-        // Counted from the end of the interval, so that a late poll does not stretch the whole series; but never catching
-        // up by sending several at once.
+        // Counted from the end of the interval, so that a late poll does not stretch the whole series; but several
+        // missed repetitions are not sent at once.
         self.end = (self.end + self.interval).max(now + self.interval / 2);
         let spread = (u64::from(early) << TICK) * u64::from(jitter.min(100)) / 100;
         let wait = part(spread.min(self.interval / 4), random);

@@ -72,7 +72,7 @@ pub struct Slot {
     pub(super) active: bool,
     pub(super) hashed_id: bool,
     pub(super) hashed_qp: bool,
-    /// Its peer has lost it. It stays in the tables until its timewait is over, for late messages only.
+    /// Its peer does not have it any more. It stays in the tables until its timewait is over, for late messages only.
     pub(super) stale: bool,
     pub(super) state: State,
     pub(super) next_id: u32,
@@ -130,7 +130,7 @@ pub struct Slot {
     pub(super) max_retries: u8,
     /// First repetition, in ticks of the wheel; 0 for none.
     pub(super) early: u32,
-    /// What to ask for when a message comes again before the user answered it; 0xff keeps silent.
+    /// Exponent for the MRA when a message comes again before the user answered it; 0xff sends none.
     pub(super) auto_mra: u8,
     pub(super) service_timeout: u8,
     pub(super) ece: Ece,

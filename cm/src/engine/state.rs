@@ -1,6 +1,6 @@
-//! Where a connection stands, and the exchange about its alternate path.
+//! The states of a connection, and of the exchange about its alternate path.
 
-/// Where a connection stands (IBTA volume 1, chapter 12.9).
+/// The state of a connection (IBTA volume 1, chapter 12.9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -32,7 +32,7 @@ pub enum State {
     Timewait,
 }
 
-/// Where the exchange about an alternate path stands (IBTA volume 1, chapter 12.9.8).
+/// The state of the exchange about an alternate path (IBTA volume 1, chapter 12.9.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LapState {

@@ -18,7 +18,7 @@ impl Engine<'_> {
         value ^ (value >> 31)
     }
 
-    /// Takes a free slot, names it and draws its PSN.
+    /// Takes a free slot, gives it a communication ID and draws its PSN.
     pub(super) fn allocate(&mut self) -> Option<usize> {
         let index = self.free_head;
         if index == NIL {
@@ -46,7 +46,7 @@ impl Engine<'_> {
         Some(index as usize)
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub(super) fn free(&mut self, index: usize) {
         self.finish(index);
         self.settle_backlog(index);
@@ -54,8 +54,8 @@ impl Engine<'_> {
         slot.reset();
         slot.used = false;
         slot.link = NIL;
-        // Behind all others: a name comes back only after every slot has gone through all its generations, long after
-        // the last message that carried it.
+        // Behind all others: a communication ID is used again only after every slot has gone through all its
+        // generations, long after the last message that carried it.
         match self.slots.get_mut(self.free_tail as usize) {
             Some(tail) => tail.link = index as u32,
             None => self.free_head = index as u32,
@@ -75,7 +75,7 @@ impl Engine<'_> {
         (slot.used && slot.local_comm_id == comm_id).then_some(index)
     }
 
-    /// The slot of a connection that the user may still name.
+    /// The slot of a connection that the user has not released.
     #[inline]
     pub(super) fn get(&self, id: ConnectionId) -> Result<usize, CmError> {
         self.find(id.0)
@@ -188,8 +188,8 @@ impl Engine<'_> {
         self.slots[index].state = State::Idle;
     }
 
-    /// The connection is over, and its numbers rest for a while. The peer may use its own ones again at once, so that the
-    /// tables drop them.
+    /// The connection is over, and its numbers are not used again for a while. The peer may use its own ones again at
+    /// once, so that the tables drop them.
     pub(super) fn timewait(&mut self, index: usize, now: u64) {
         if !self.slots[index].stale {
             self.leave(index);
@@ -282,7 +282,7 @@ impl Engine<'_> {
         self.wheel.arm(self.slots, index as u32, at);
     }
 
-    /// Frees the slot of a released connection once there is nothing left to say.
+    /// Frees the slot of a released connection once there is nothing left to send or report.
     pub(super) fn release_if_done(&mut self, index: usize) {
         let slot = &self.slots[index];
         if slot.zombie
@@ -415,8 +415,8 @@ mod tests {
     use super::super::wheel::NIL;
     use super::super::{Config, Engine, Storage};
 
-    /// Finding a connection stays one or two looks, also when all slots are in use and the peers' numbers are as regular as
-    /// peers make them.
+    /// Finding a connection takes one or two steps, also when all slots are in use and the peers' numbers are as
+    /// regular as peers make them.
     #[test]
     fn chains_stay_short() {
         const COUNT: usize = 100_000;
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Names of connections do not come back soon, and are never 0.
+    /// Communication IDs are not used again soon, and are never 0.
     #[test]
     fn names_differ() {
         for count in [1, 2, 16, 1000] {

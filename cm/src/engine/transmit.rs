@@ -58,7 +58,8 @@ impl Engine<'_> {
             let (address, id) = (slot.address, slot.id());
             let written = self.write(index as usize, bit, mad);
             self.release_if_done(index as usize);
-            // All parameters were checked when they came in, so this cannot fail; if it did, not sending is the harmless way.
+            // All parameters were checked when they came in, so this cannot fail; if it did, sending nothing is
+            // harmless.
             if let Some(attribute) = written {
                 self.stats.sent += 1;
                 self.stats.repeated += u64::from(repeated);
@@ -80,7 +81,7 @@ impl Engine<'_> {
         match bit {
             tx::REQ => {
                 let path = &slot.address;
-                // A path that can be routed has no LIDs to speak of.
+                // A path that can be routed carries no LIDs.
                 let lid = |lid| if path.hop_limit > 1 { 0xffff } else { lid };
                 Req {
                     local_comm_id: slot.local_comm_id,
@@ -278,7 +279,7 @@ impl Engine<'_> {
                 .ok()?;
                 Some(Attribute::Drep)
             }
-            // What the build lacks is never asked for.
+            // Messages that the build lacks are never requested.
             Answer::Apr { .. } if !cfg!(feature = "infiniband") => None,
             Answer::SidrRep { .. } if !cfg!(feature = "datagrams") => None,
             Answer::Apr {
@@ -347,8 +348,8 @@ impl Engine<'_> {
         true
     }
 
-    /// An MRA came: the answer may take `service_timeout` longer. The remaining repetitions keep that pace. Who asked for the
-    /// connection waits as long as the peer requests, as under Linux; the side that was asked only up to a limit.
+    /// An MRA came: the answer may take `service_timeout` longer. The remaining repetitions keep that interval. The
+    /// active side waits as long as the peer requests, as under Linux; the passive side only up to a limit.
     pub(super) fn extend(&mut self, index: usize, now: u64, service_timeout: u8) {
         let limit = self.config.max_response;
         let slot = &mut self.slots[index];

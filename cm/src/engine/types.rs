@@ -45,7 +45,7 @@ impl Address {
     }
 }
 
-/// Name of a connection: its local communication ID. A name is not used again for a long time.
+/// A connection's ID: its local communication ID. It is not used again for a long time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub(crate) u32);
 
@@ -56,7 +56,7 @@ impl ConnectionId {
     }
 }
 
-/// Name of a listener.
+/// A listener's ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListenerId {
     pub(crate) index: u32,
@@ -160,9 +160,9 @@ pub struct ReplyParams<'a> {
     pub rnr_retry_count: u8,
     /// This end's QP has a shared receive queue (informational).
     pub srq: bool,
-    /// What became of the alternate path that came with the request. Means nothing when none came.
+    /// The decision on the alternate path that came with the request. Means nothing when none came.
     pub failover: Failover,
-    /// Vendor options: those of the request that this end's QP goes along with.
+    /// Vendor options: those of the request that this end's QP accepts.
     pub ece: Ece,
     /// At most 196 bytes.
     pub private_data: &'a [u8],
@@ -197,7 +197,7 @@ pub struct Event<'a> {
 pub enum EventKind<'a> {
     /// A peer requests a connection. To be answered with `reply` or `reject`.
     ConnectRequest {
-        /// Who was asked for.
+        /// The listener that was asked for.
         listener: ListenerId,
         /// Its user value.
         listener_user: u64,
@@ -244,7 +244,7 @@ pub enum EventKind<'a> {
         /// 168 bytes.
         private_data: &'a [u8],
     },
-    /// What became of the path that was given to `load_alternate`. The connection is as it was.
+    /// The outcome for the path that was given to `load_alternate`. The connection is unchanged.
     AlternateResponse {
         /// The other end's answer; `None` when there was none in time.
         status: Option<AprStatus>,
@@ -301,7 +301,7 @@ pub struct Transmit {
     pub repeated: bool,
 }
 
-/// Why a MAD was not acted on. None of these needs an answer.
+/// Why a MAD was ignored. None of these needs an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ignored {
@@ -311,7 +311,7 @@ pub enum Ignored {
     Duplicate(Attribute),
     /// It names no connection of ours, or one in another state.
     Unexpected(Attribute),
-    /// The ring of answers without a connection is full; the other end will repeat itself.
+    /// The ring of answers without a connection is full; the other end will repeat its message.
     NoReplySlot(Attribute),
 }
 
@@ -328,7 +328,7 @@ impl fmt::Display for Ignored {
 
 impl core::error::Error for Ignored {}
 
-/// What the engine counted since it was made.
+/// The engine's counters since it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Messages sent, repetitions included.

@@ -5,7 +5,7 @@
 pub(super) const NIL: u32 = u32::MAX;
 
 const LEVELS: usize = 5;
-/// Bucket number of a slot whose time has come.
+/// Bucket number of a slot whose timer has expired.
 const DUE: u16 = (LEVELS * 64) as u16;
 /// Bucket number of a slot without a timer.
 pub(super) const IDLE: u16 = u16::MAX;
@@ -16,11 +16,11 @@ const SPAN: u64 = 1 << (6 * LEVELS);
 /// One top bucket less than the span, so that a bucket never holds both this and the next turn of the wheel.
 const MAX_AHEAD: u64 = SPAN - (SPAN >> 6) - 1;
 
-/// Something with a timer: what the wheel keeps in it.
+/// A slot with a timer: the wheel's fields in it.
 pub(super) trait Timed {
     /// When the timer expires.
     fn tick(&mut self) -> &mut u64;
-    /// The bucket it hangs in.
+    /// The bucket it is in.
     fn bucket(&mut self) -> &mut u16;
     /// Its neighbours there: the one before, the one after.
     fn links(&mut self) -> (&mut u32, &mut u32);
@@ -117,7 +117,7 @@ impl Wheel {
     #[inline]
     pub(super) fn expire<T: Timed>(&mut self, slots: &mut [T], now: u64) -> Option<u32> {
         let to = now >> TICK_SHIFT;
-        // Most calls come within the tick that was looked at last.
+        // Most calls come within the tick that was processed last.
         if to <= self.now && self.due == NIL {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Our own addresses: probing, announcing and defending them.
+//! The host's own addresses: probing, announcing and defending them.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -15,7 +15,7 @@ const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Time between announcements (ANNOUNCE_INTERVAL).
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
-/// A claim is contradicted at most this often (DEFEND_INTERVAL).
+/// An address is defended at most this often (DEFEND_INTERVAL).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Memory of one address of a [`Host`].
@@ -141,7 +141,7 @@ impl Host<'_> {
         ready.map(|slot| (slot.ip, slot.prefix, slot.vlan))
     }
 
-    /// Whether it is known of each address that was added whose it is.
+    /// Whether each address that was added is known to be this host's or another's.
     pub fn is_settled(&self) -> bool {
         let probing = |slot: &AddressSlot| slot.state == State::Tentative;
         !self.addresses.iter().any(probing)

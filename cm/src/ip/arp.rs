@@ -9,7 +9,7 @@ use super::frame::{ARP, BROADCAST, Header};
 use super::neighbour::NeighbourMessage;
 use super::{Host, Mac, is_unicast};
 
-/// One packet: who says what about whom.
+/// The fields of one packet.
 struct Arp {
     operation: ArpOperation,
     source: (Mac, Ipv4Addr),
@@ -60,7 +60,7 @@ impl Host<'_> {
                     solicited: false,
                     instead: true,
                 };
-                self.heard(now, source, vlan, mac, how);
+                self.on_neighbour_message(now, source, vlan, mac, how);
                 return Some(0);
             }
             ArpOperation::Request => {}
@@ -69,21 +69,22 @@ impl Host<'_> {
                     solicited: header.destination == self.mac,
                     instead: true,
                 };
-                self.heard(now, source, vlan, mac, how);
+                self.on_neighbour_message(now, source, vlan, mac, how);
                 return Some(0);
             }
             ArpOperation::Unknown(_) => return None,
         }
         if !self.is_own(wanted, vlan) {
-            // A question for another host still says where this one is, if that is of interest (RFC 826).
+            // A question for another host still has its sender's MAC address, which is stored if it is needed (RFC
+            // 826).
             let how = NeighbourMessage::Answer {
                 solicited: false,
                 instead: true,
             };
-            self.heard(now, source, vlan, mac, how);
+            self.on_neighbour_message(now, source, vlan, mac, how);
             return None;
         }
-        self.heard(now, source, vlan, mac, NeighbourMessage::Question);
+        self.on_neighbour_message(now, source, vlan, mac, NeighbourMessage::Question);
         let answer = Arp {
             operation: ArpOperation::Reply,
             source: (self.mac, target),
@@ -99,9 +100,9 @@ impl Host<'_> {
         vlan: Option<u16>,
         to: Option<Mac>,
     ) -> Option<usize> {
-        let way = self.way(None, IpAddr::V4(target))?;
-        let source = match way.source {
-            IpAddr::V4(source) if way.vlan == vlan => source,
+        let next_hop = self.next_hop(None, IpAddr::V4(target))?;
+        let source = match next_hop.source {
+            IpAddr::V4(source) if next_hop.vlan == vlan => source,
             _ => self.ipv4_in(vlan)?,
         };
         let arp = Arp {

@@ -1,4 +1,4 @@
-//! IP packets: echo requests are answered, the rest goes to whom it is for.
+//! IP packets: echo requests are answered, others are passed to their protocol.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -126,7 +126,7 @@ impl Host<'_> {
         })
     }
 
-    /// Back to where a frame came from.
+    /// The header of an answer to the sender of a frame.
     const fn back(&self, header: &Header, kind: u16) -> Header {
         Header {
             destination: header.source,

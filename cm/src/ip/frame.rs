@@ -16,7 +16,7 @@ pub(super) const BROADCAST: Mac = [0xff; 6];
 /// The shortest frame that Ethernet carries, without its check sequence.
 const SHORTEST: usize = 60;
 
-/// Who sends what to whom, and in which VLAN.
+/// Source, destination, type and VLAN.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
     pub(super) destination: Mac,

@@ -17,9 +17,9 @@ const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_MLDV2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 
-/// A report may be lost, so that it is sent so often (Robustness Variable),
+/// A report may be lost, so it is sent this often (Robustness Variable),
 const REPORTS: u8 = 2;
-/// the second time after at most so long (Unsolicited Report Interval).
+/// the second time after at most this time (Unsolicited Report Interval).
 const IGMP_INTERVAL: Duration = Duration::from_secs(10);
 const MLD_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ pub struct GroupSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
-    /// So many have joined it.
+    /// The number of joins.
     In(u16),
     /// No longer needed, but that has to be reported.
     Leaving,
@@ -213,7 +213,8 @@ impl Host<'_> {
         }
     }
 
-    /// A router asks who is in a group, or in any if the address is none: answered at some time before `within` is over.
+    /// A router asks for the members of a group, or of any if the address is none: answered at some time before
+    /// `within` is over.
     fn asked(&mut self, now: Duration, group: IpAddr, vlan: Option<u16>, within: Duration) {
         for index in 0..self.groups.len() {
             let slot = &self.groups[index];

@@ -1,5 +1,5 @@
-//! The IP side of an Ethernet port, since no kernel is there to have one: it finds out the Ethernet addresses of others
-//! (ARP, IPv6 neighbour discovery), answers with ours, and answers echo requests.
+//! The IP side of an Ethernet port, where there is no kernel for it: it resolves the Ethernet addresses of other hosts
+//! (ARP, IPv6 neighbour discovery), answers for its own, and answers echo requests.
 //!
 //! [`Host`] is sans-I/O, as the [engine](mod@crate::engine) is: [`receive`](Host::receive) takes a frame,
 //! [`poll_transmit`](Host::poll_transmit) gives one, [`next_deadline`](Host::next_deadline) says when there is something
@@ -9,9 +9,11 @@
 //! # What it does
 //!
 //! * **Addresses** (RFC 4862 section 5.4, RFC 5227): an address is probed for on the link before it is ours, if
-//!   [`Config`] says so, and announced then. Another host that claims it later is reported, and contradicted.
-//! * **Neighbours** (RFC 826, RFC 4861 section 7.3): asked for when they are needed, kept as long as they answer. Who no
-//!   longer answers, or answers from elsewhere, is reported. The same states serve both protocols.
+//!   [`Config`] says so, and announced then. Another host that claims it later is reported, and the address is
+//!   defended.
+//! * **Neighbours** (RFC 826, RFC 4861 section 7.3): asked for when they are needed, kept as long as they answer. A
+//!   neighbour that no longer answers, or answers from another MAC address, is reported. The same states serve both
+//!   protocols.
 //! * **Routes**: the prefixes of the addresses, and gateways.
 //! * **Groups** (RFC 2236, RFC 3810): joined groups are reported to multicast routers and snooping switches, which drop
 //!   what no host has reported.
@@ -67,7 +69,7 @@ pub use route::Route;
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// The longest frame that a host says of itself; answers to echo requests can be as long as their requests.
+/// The longest frame that a host sends by itself; answers to echo requests can be as long as their requests.
 pub const FRAME_MIN: usize = 128;
 
 /// Settings; the defaults are those of the RFCs.
@@ -85,9 +87,10 @@ pub struct Config {
     pub solicitations: u8,
     /// Time between two questions (RetransTimer).
     pub retransmit: Duration,
-    /// How long a neighbour is taken to be where it was (BaseReachableTime); half as long to half as long again.
+    /// How long a neighbour's address is used without asking again (BaseReachableTime); half as long to half as long
+    /// again.
     pub reachable: Duration,
-    /// How long a neighbour that may have gone is used before it is asked (DELAY_FIRST_PROBE_TIME).
+    /// How long a stale neighbour is used before it is asked (DELAY_FIRST_PROBE_TIME).
     pub delay: Duration,
     /// How long a host is not asked again after it has not answered.
     pub failed: Duration,
@@ -115,7 +118,7 @@ impl Config {
 pub struct Storage<'s> {
     /// One for each address.
     pub addresses: &'s mut [AddressSlot],
-    /// One for each neighbour. If there are too few, the one that was not needed for longest has to go.
+    /// One for each neighbour. If there are too few, the one that was not needed for longest is replaced.
     pub neighbours: &'s mut [NeighbourSlot],
     /// One for each route over a gateway.
     pub routes: &'s mut [Option<Route>],
@@ -167,7 +170,7 @@ impl<const A: usize, const N: usize, const R: usize, const G: usize> Default
     }
 }
 
-/// What a call was refused for.
+/// Why a call was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostError {
@@ -187,7 +190,7 @@ pub enum HostError {
     Full {
         /// Of what.
         what: &'static str,
-        /// So many there can be.
+        /// How many it can hold.
         max: usize,
     },
 }

@@ -12,7 +12,7 @@ use super::frame::{Header, IPV6, emit_ipv6, multicast_mac, solicited_node};
 use super::neighbour::NeighbourMessage;
 use super::{Host, Mac, is_unicast};
 
-/// Neighbours are on the link: what was forwarded on its way is forged (RFC 4861 section 7.1).
+/// Neighbours are on the link: a message that was forwarded is forged (RFC 4861 section 7.1).
 const HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -108,7 +108,7 @@ impl Host<'_> {
                 return None;
             }
             if let Some(mac) = lladdr.and_then(mac_of) {
-                self.heard(now, source, vlan, mac, NeighbourMessage::Question);
+                self.on_neighbour_message(now, source, vlan, mac, NeighbourMessage::Question);
             }
             (ip.src_addr, header.source)
         };
@@ -151,7 +151,7 @@ impl Host<'_> {
             solicited,
             instead: flags.contains(NdiscNeighborFlags::OVERRIDE),
         };
-        self.heard(now, about, vlan, mac, how);
+        self.on_neighbour_message(now, about, vlan, mac, how);
         Some(())
     }
 
@@ -162,9 +162,9 @@ impl Host<'_> {
         vlan: Option<u16>,
         to: Option<Mac>,
     ) -> Option<usize> {
-        let way = self.way(None, IpAddr::V6(target));
-        let source = match way {
-            Some(way) if way.vlan == vlan => match way.source {
+        let next_hop = self.next_hop(None, IpAddr::V6(target));
+        let source = match next_hop {
+            Some(next_hop) if next_hop.vlan == vlan => match next_hop.source {
                 IpAddr::V6(source) => source,
                 IpAddr::V4(_) => return None,
             },

@@ -1,4 +1,4 @@
-//! The neighbours: who was asked for, where they are, and how sure that is (RFC 4861 section 7.3; ARP's answers, which have
+//! The neighbours: queries, addresses and their states (RFC 4861 section 7.3; ARP's answers, which have
 //! no states of their own, drive the same).
 
 use core::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ const TURN: Duration = Duration::from_millis(50);
 pub struct Neighbour {
     /// MAC address of the next hop.
     pub mac: [u8; 6],
-    /// VLAN of the way there. The GID table needs an entry with it.
+    /// VLAN of the route. The GID table needs an entry with it.
     pub vlan: Option<u16>,
     /// Hop limit to send with.
     pub hop_limit: u8,
@@ -42,7 +42,7 @@ pub enum Resolution {
     Found(Neighbour),
     /// Asked for; ask again later.
     Pending,
-    /// There is no way to that address (ENETUNREACH).
+    /// There is no route to that address (ENETUNREACH).
     NoRoute,
     /// There is a route, but no host answers there (EHOSTUNREACH).
     NoAnswer,
@@ -59,7 +59,7 @@ pub struct NeighbourSlot {
     /// Questions asked.
     asked: u8,
     /// Resolved because of a message that it may never have sent; no longer so once a message of the host itself came.
-    stranger: bool,
+    unknown: bool,
     used: Duration,
     report: Option<Report>,
     /// Neighbours are found over a hash table of chains: this is the next one in the neighbour's chain,
@@ -113,7 +113,7 @@ impl NeighbourSlot {
         mac: [0; 6],
         due: None,
         asked: 0,
-        stranger: false,
+        unknown: false,
         used: Duration::ZERO,
         report: None,
         next: NIL,
@@ -126,16 +126,16 @@ impl NeighbourSlot {
 }
 
 impl Host<'_> {
-    /// The way to `destination` from the address `source` of ours: known, or asked for, in which case asking again after
-    /// [`poll_transmit`](Self::poll_transmit) and [`receive`](Self::receive) had something to do tells the outcome.
+    /// The route to `destination` from the own address `source`: known, or asked for. In the latter case ask again
+    /// after [`poll_transmit`](Self::poll_transmit) and [`receive`](Self::receive) had something to do.
     pub fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         self.resolve_for(now, source, destination, false)
     }
 
-    /// The same for the answer to a message that came unasked, perhaps with a forged source: what is known is used, but at
-    /// least a quarter of the slots is not for asking for such hosts, and of those who are known hardly one has to go for
-    /// them. [`Pending`](Resolution::Pending) also while there is no slot to ask from.
-    pub fn resolve_stranger(
+    /// The same for the answer to an unsolicited message, perhaps with a forged source: known addresses are used, but
+    /// at least a quarter of the slots is not for resolving such hosts, and they replace at most one sixteenth of the
+    /// known neighbours. [`Pending`](Resolution::Pending) also while there is no free slot.
+    pub fn resolve_unknown_host(
         &mut self,
         now: Duration,
         source: IpAddr,
@@ -149,7 +149,7 @@ impl Host<'_> {
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
-        stranger: bool,
+        unknown: bool,
     ) -> Resolution {
         let found = |mac, vlan| {
             Resolution::Found(Neighbour {
@@ -165,19 +165,18 @@ impl Host<'_> {
             };
             return found(multicast_mac(destination), vlan);
         }
-        let Some(way) = self
-            .way(Some(source), destination)
-            .filter(|way| is_unicast(way.hop) && !self.is_broadcast_of_link(way.hop))
-        else {
+        let Some(next_hop) = self.next_hop(Some(source), destination).filter(|next_hop| {
+            is_unicast(next_hop.hop) && !self.is_broadcast_of_link(next_hop.hop)
+        }) else {
             return Resolution::NoRoute;
         };
-        let index = if stranger {
-            self.stranger_slot(now, way.hop, way.vlan)
+        let index = if unknown {
+            self.unknown_host_slot(now, next_hop.hop, next_hop.vlan)
         } else {
-            self.neighbour_slot(now, way.hop, way.vlan)
+            self.neighbour_slot(now, next_hop.hop, next_hop.vlan)
         };
         let Some(index) = index else {
-            return if stranger && !self.neighbours.is_empty() {
+            return if unknown && !self.neighbours.is_empty() {
                 Resolution::Pending
             } else {
                 Resolution::NoAnswer
@@ -185,11 +184,11 @@ impl Host<'_> {
         };
         let delay = now.saturating_add(self.config.delay);
         let slot = &mut self.neighbours[index];
-        if !stranger {
-            // Now it is wanted for itself.
-            slot.stranger = false;
+        if !unknown {
+            // Now this host itself sends to it.
+            slot.unknown = false;
         }
-        if !slot.stranger {
+        if !slot.unknown {
             slot.used = now;
         }
         let (state, mac) = (slot.state, slot.mac);
@@ -205,16 +204,18 @@ impl Host<'_> {
             State::Stale => {
                 slot.state = State::Delay;
                 self.neighbour_due(index, delay);
-                found(mac, way.vlan)
+                found(mac, next_hop.vlan)
             }
-            State::Reachable | State::Delay | State::Probe => found(mac, way.vlan),
+            State::Reachable | State::Delay | State::Probe => found(mac, next_hop.vlan),
         }
     }
 
-    /// Whether there is a way to `destination` from the address `source` of ours. No question is sent.
+    /// Whether there is a route to `destination` from the own address `source`. No question is sent.
     pub fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
-        self.way(Some(source), destination)
-            .is_some_and(|way| is_unicast(way.hop) && !self.is_broadcast_of_link(way.hop))
+        self.next_hop(Some(source), destination)
+            .is_some_and(|next_hop| {
+                is_unicast(next_hop.hop) && !self.is_broadcast_of_link(next_hop.hop)
+            })
     }
 
     /// Drops a neighbour's address, so that it is resolved again when it is needed next.
@@ -224,7 +225,7 @@ impl Host<'_> {
         }
     }
 
-    /// Where neighbours are, as far as that is known.
+    /// The neighbours whose MAC addresses are known.
     pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Option<u16>, Mac)> {
         let known = |slot: &&NeighbourSlot| {
             !matches!(slot.state, State::Free | State::Incomplete | State::Failed)
@@ -234,7 +235,7 @@ impl Host<'_> {
     }
 
     /// A neighbour's message arrived.
-    pub(super) fn heard(
+    pub(super) fn on_neighbour_message(
         &mut self,
         now: Duration,
         ip: IpAddr,
@@ -275,7 +276,7 @@ impl Host<'_> {
             slot.report = Some(Report::Changed);
         }
         slot.mac = mac;
-        slot.stranger = false;
+        slot.unknown = false;
         if solicited {
             slot.state = State::Reachable;
             self.neighbour_due(index, now.saturating_add(reachable));
@@ -409,20 +410,20 @@ impl Host<'_> {
 
     /// The slot of a host that sent an unsolicited message: a free one; or that of an unknown host whose time is over;
     /// or, while there are few unknown hosts, that of the neighbour that was not needed for longest.
-    fn stranger_slot(&mut self, now: Duration, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
+    fn unknown_host_slot(&mut self, now: Duration, ip: IpAddr, vlan: Option<u16>) -> Option<usize> {
         if let Some(index) = self.find_neighbour(ip, vlan) {
             return Some(index);
         }
         let all = self.neighbours.len();
-        let (mut strangers, mut free, mut over, mut known) = (0, None, None, None);
+        let (mut unknown_hosts, mut free, mut over, mut known) = (0, None, None, None);
         let earlier = |than: Option<(Duration, usize)>, used: Duration| {
             than.is_none_or(|(other, _)| used < other)
         };
         for (index, slot) in self.neighbours.iter().enumerate() {
             match slot.state {
                 State::Free => free = free.or(Some(index)),
-                _ if slot.stranger => {
-                    strangers += 1;
+                _ if slot.unknown => {
+                    unknown_hosts += 1;
                     if now >= slot.used.saturating_add(TURN) && earlier(over, slot.used) {
                         over = Some((slot.used, index));
                     }
@@ -439,9 +440,9 @@ impl Host<'_> {
             }
         }
         let index = match (free, over, known) {
-            (Some(free), ..) if strangers < all - all / 4 => free,
+            (Some(free), ..) if unknown_hosts < all - all / 4 => free,
             (_, Some((_, over)), _) => over,
-            (_, None, Some((_, known))) if strangers < (all / 16).max(1) => known,
+            (_, None, Some((_, known))) if unknown_hosts < (all / 16).max(1) => known,
             _ => return None,
         };
         if self.neighbours[index].state != State::Free {
@@ -449,7 +450,7 @@ impl Host<'_> {
             self.stats.evicted += 1;
         }
         let index = self.take_slot(now, index, ip, vlan)?;
-        self.neighbours[index].stranger = true;
+        self.neighbours[index].unknown = true;
         Some(index)
     }
 
@@ -458,10 +459,10 @@ impl Host<'_> {
     fn evict(&mut self) -> Option<usize> {
         let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
         let candidates = self.neighbours.iter().enumerate().filter(|(_, slot)| {
-            let asked_for = matches!(slot.state, State::Incomplete) && !slot.stranger;
+            let asked_for = matches!(slot.state, State::Incomplete) && !slot.unknown;
             !asked_for && slot.report.is_none()
         });
-        let rank = |slot: &NeighbourSlot| (!slot.stranger, needed(slot), slot.used);
+        let rank = |slot: &NeighbourSlot| (!slot.unknown, needed(slot), slot.used);
         let (index, _) = candidates.min_by_key(|(_, slot)| rank(slot))?;
         self.free_neighbour(index);
         self.stats.evicted += 1;

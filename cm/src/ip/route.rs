@@ -1,11 +1,11 @@
-//! Which way a packet goes: over the link of one of our addresses, or over a gateway on it.
+//! Routing: over the link of one of the host's addresses, or over a gateway on it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::address::AddressSlot;
 use super::{Host, HostError, is_unicast, same_prefix};
 
-/// Everything in a prefix goes over a gateway.
+/// Routes a prefix over a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// An address in the prefix.
@@ -17,7 +17,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Everything goes over this gateway that goes nowhere else.
+    /// The default gateway.
     pub const fn default_over(gateway: IpAddr) -> Self {
         let destination = match gateway {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -31,7 +31,7 @@ impl Route {
     }
 }
 
-/// The next machine on the way somewhere.
+/// The next hop to a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NextHop {
     /// Its address: the destination's or the gateway's.
@@ -102,11 +102,11 @@ impl Host<'_> {
         {
             return Some(slot.ip);
         }
-        Some(self.way(None, destination)?.source)
+        Some(self.next_hop(None, destination)?.source)
     }
 
-    /// The way to a destination, from a certain address of ours or from any.
-    pub(super) fn way(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<NextHop> {
+    /// The next hop to a destination, from a given own address or from any.
+    pub(super) fn next_hop(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<NextHop> {
         let direct = self.on_link(source, destination);
         let routes = self.routes.iter().flatten();
         let over = routes
@@ -116,10 +116,10 @@ impl Host<'_> {
         match (direct, over) {
             // A route to a part of the link's prefix is meant.
             (Some(slot), Some((route, _))) if slot.prefix >= route.prefix => {
-                Some(way(slot, destination))
+                Some(next_hop_of(slot, destination))
             }
-            (Some(slot), None) => Some(way(slot, destination)),
-            (_, Some((route, slot))) => Some(way(slot, route.gateway)),
+            (Some(slot), None) => Some(next_hop_of(slot, destination)),
+            (_, Some((route, slot))) => Some(next_hop_of(slot, route.gateway)),
             (None, None) => None,
         }
     }
@@ -164,7 +164,7 @@ const fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-const fn way(slot: &AddressSlot, hop: IpAddr) -> NextHop {
+const fn next_hop_of(slot: &AddressSlot, hop: IpAddr) -> NextHop {
     NextHop {
         hop,
         vlan: slot.vlan,

@@ -14,8 +14,8 @@ use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::port::gsi::GsiPort;
 use crate::rdma::route::deferred::DeferredMad;
 use crate::rdma::route::resolver::Resolver;
+use crate::rdma::route::return_path::ReturnPath;
 use crate::rdma::route::router::Router;
-use crate::rdma::route::way_back::WayBack;
 use crate::rdma::types::TraceEntry;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::hca::Hca;
@@ -33,10 +33,11 @@ pub struct Config {
     pub last_port: u16,
     /// The longest backlog of a listener.
     pub max_backlog: u32,
-    /// The largest path MTU to ask for, as far as the port has it. The manager does not know what the way to a peer
-    /// carries: Linux derives its own from the network interface (1500 bytes: a path MTU of 1024) and refuses more.
+    /// The largest path MTU to ask for, as far as the port has it. The manager does not know the MTU of the path
+    /// to a peer: Linux derives its own from the network interface (1500 bytes: a path MTU of 1024) and refuses more.
     pub max_path_mtu: Mtu,
-    /// How often an attempt that is refused as stale is made again with another QP, where that can go unnoticed.
+    /// How often an attempt that is refused as stale is made again with another QP, where the application cannot notice
+    /// it.
     pub stale_retries: u8,
     /// Keep a trace of the messages ([`RdmaCm::next_trace`]).
     pub trace: bool,
@@ -150,7 +151,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         let mut engine_config = engine::Config::new(config.seed, port.node_guid);
         engine_config.max_mtu = port.active_mtu.number();
         engine_config.ack_delay = device.capabilities().hca.local_ca_ack_delay();
-        // QP1 first: without it there is nothing to manage.
+        // QP1 first: nothing works without it.
         let gsi = GsiPort::open(device, config.gsi_depth, config.trace)?;
         let mut engine = Engine::new(
             engine_config,
@@ -216,7 +217,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         self.engine.in_use()
     }
 
-    /// What finds neighbours.
+    /// The resolver, which finds neighbours.
     pub const fn resolver_mut(&mut self) -> &mut R {
         &mut self.router.resolver
     }
@@ -243,13 +244,13 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
         loop {
             self.receive(now)?;
-            // After what has arrived: an application that was away for longer than a timer repeats no message that was
-            // answered meanwhile, and gives no connection up.
+            // After what has arrived: an application that did not poll for longer than a timer repeats no message that was
+            // answered meanwhile, and gives up no connection.
             self.engine.handle_timeout(now);
             self.process_events(now);
             self.flush(now)?;
-            // Moving QPs takes commands, and waiting for these takes notice of interrupts, those of MADs among them: look
-            // until none came.
+            // Moving QPs takes commands, and waiting for these consumes interrupts, also those of MADs: repeat until none
+            // came.
             if !self.gsi.arm() {
                 return Ok(());
             }
@@ -267,8 +268,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         deadlines.into_iter().flatten().min()
     }
 
-    /// The MSI-X vectors that have to do with the manager, its CQs and those that it makes for ids: what an application
-    /// with its own event loop listens to.
+    /// The MSI-X vectors of the manager, its CQs and those that it makes for ids: an application with its own event
+    /// loop listens to them.
     pub fn vectors(&self) -> VectorSet {
         VectorSet::one(0).union(VectorSet::one(self.hca.device.interrupt_vector(0)))
     }
@@ -279,7 +280,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     pub fn wait(&mut self, deadline: Duration) -> Result<(), RdmaError> {
         let until = self.next_deadline(self.now());
         let until = until.map_or(deadline, |until| until.min(deadline));
-        // What this fails with, the poll finds as well, and reports it to the ids.
+        // The poll finds the same error, and reports it to the ids.
         let _ = self.hca.device.wait_for(self.vectors(), until);
         self.poll(self.now())
     }
@@ -328,8 +329,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         Ok(())
     }
 
-    /// Hands a MAD to the engine, now or as soon as it is known where its sender is: a peer that knows us may be a stranger
-    /// to us, and would send again only after seconds.
+    /// Hands a MAD to the engine, now or once its sender's address is resolved: a peer may have this host's address
+    /// while this host does not have the peer's, and the peer would send again only after seconds.
     pub(crate) fn dispatch_mad(&mut self, now: Duration, deferred: DeferredMad) {
         let received = &deferred.received;
         if self.router.is_infiniband() && received.mad[1] == SA_CLASS {
@@ -339,14 +340,14 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             return;
         }
         let mad = &received.mad;
-        let taken = match self.router.way_back(now, received) {
-            WayBack::Found(address) => self.engine.handle_mad(now, &address, mad),
-            WayBack::Refuse(address) => {
+        let taken = match self.router.return_path(now, received) {
+            ReturnPath::Found(address) => self.engine.handle_mad(now, &address, mad),
+            ReturnPath::Refuse(address) => {
                 self.engine
                     .refuse_request(&address, mad, RejectReason::INVALID_GID)
             }
-            WayBack::Pending => return self.router.defer(now, deferred),
-            WayBack::None => return,
+            ReturnPath::Pending => return self.router.defer(now, deferred),
+            ReturnPath::None => return,
         };
         if let Err(ignored) = taken {
             let (source, lid) = (received.source, received.local.slid);
@@ -354,7 +355,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
     }
 
-    /// Sends what the engine and the resolver have to say.
+    /// Sends the messages of the engine and the resolver.
     pub(crate) fn flush(&mut self, now: Duration) -> Result<(), RdmaError> {
         let mut mad = [0; MAD_LEN];
         while self.gsi.can_send()? {
@@ -396,7 +397,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
 impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
     /// Ends the connections that there are: the other ends get a DREQ or a REJ, once and unacknowledged. Then takes QP1 down
-    /// and destroys what the ids own. An orderly end disconnects first.
+    /// and destroys what the ids own. An orderly shutdown disconnects first.
     fn drop(&mut self) {
         self.disconnect_all();
         self.gsi.close();
@@ -406,7 +407,7 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
                 group.detach(slot.and_then(|slot| slot.objects.qp.as_mut()));
             }
         }
-        // What ids share goes after all its users.
+        // Objects that ids share are destroyed after all their users.
         for slot in self.ids.iter_mut() {
             slot.objects.qp = None;
             slot.objects.saved = None;

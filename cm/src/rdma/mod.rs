@@ -44,7 +44,7 @@
 //! }
 //! ```
 //!
-//! # What happens behind the application's back
+//! # What the manager does by itself
 //!
 //! With a QP on the id, as in librdmacm:
 //!
@@ -54,7 +54,7 @@
 //!   that fails it sees `ConnectError`, and the other end a REJ.
 //! * [`accept`](RdmaCm::accept) moves the QP to RTR and RTS *before* REP is sent: data may come before RTU.
 //! * When the connection is refused as stale (REJ 10: the other end still has a connection with a QP of this number, from
-//!   before this end was started anew) and one QP cannot be told from another, because nothing is posted and CQs and
+//!   before this end was restarted) and the application cannot notice another QP, because nothing is posted and CQs and
 //!   receive queue are its own, the QP is replaced by one with another number and the request made again, at most
 //!   [`Config::stale_retries`] times. Otherwise the application sees `Rejected` with status 10, as under librdmacm, and has
 //!   [`renew_qp`](RdmaCm::renew_qp).
@@ -63,9 +63,10 @@
 //!
 //! # Datagrams
 //!
-//! An id of [`PortSpace::Udp`] has a UD QP, which nothing connects: [`connect`](RdmaCm::connect) asks for the QP behind a
-//! service (SIDR), and `Established` says where to send ([`UdEvent`]). The service's side learns who asked, not from which QP:
-//! that is in the first datagram's completion, and the way back in the 40 bytes before it ([`ah_attr_from_wc`](RdmaCm::ah_attr_from_wc)).
+//! An id of [`PortSpace::Udp`] has a UD QP, which nothing connects: [`connect`](RdmaCm::connect) asks for the QP behind
+//! a service (SIDR), and `Established` says where to send ([`UdEvent`]). The service's side gets the address of the
+//! peer that asked, not its QP: that is in the first datagram's completion, and the return path in the 40 bytes before
+//! it ([`ah_attr_from_wc`](RdmaCm::ah_attr_from_wc)).
 //!
 //! # Shared receive queues
 //!
@@ -77,10 +78,11 @@
 //!
 //! # InfiniBand
 //!
-//! On an InfiniBand port ids have [`SockaddrIb`] for addresses: a GID, and a service that is a port of the id's port space. The
-//! resolver is a [`SubnetAdministration`], which asks for the path in [`resolve_route`](RdmaCm::resolve_route) and for groups in
-//! [`join_multicast`](RdmaCm::join_multicast), by MADs that the manager carries. A caller that knows the path from elsewhere gives it
-//! ([`IdOption::IbPath`]). Requests have no header of the RDMA CM, so that 92 bytes of private data fit.
+//! On an InfiniBand port ids have [`SockaddrIb`] for addresses: a GID, and a service that is a port of the id's port
+//! space. The resolver is a [`SubnetAdministration`], which asks for the path in
+//! [`resolve_route`](RdmaCm::resolve_route) and for groups in [`join_multicast`](RdmaCm::join_multicast), by MADs that
+//! the manager carries. A caller that has the path from elsewhere sets it ([`IdOption::IbPath`]). Requests have no
+//! header of the RDMA CM, so that 92 bytes of private data fit.
 //!
 //! IP addresses (IPoIB) are refused there ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0 of
 //! the port's table, whatever the connection's own; the port's GID is that at index 0.

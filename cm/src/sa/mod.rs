@@ -26,8 +26,8 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! A question is repeated until it is answered or its time is up, at intervals that double; a caller that is told that subnet
-//! administration is busy keeps that pace. All of it is one MAD each way: no answer of these is longer.
+//! A question is repeated until it is answered or its time is up, at intervals that double, also if subnet administration
+//! answers that it is busy. Each exchange is one MAD each way: no answer of these is longer.
 
 mod client;
 

@@ -1,6 +1,6 @@
-//! Alternate paths: in REQ and REP, and LAP and APR on an established connection (IBTA volume 1, chapter 12.8). InfiniBand
-//! only; a caller that drives RoCE hands in no [`AlternateSlot`]s, and what comes is refused. A build without InfiniBand ignores
-//! LAP and APR.
+//! Alternate paths: in REQ and REP, and LAP and APR on an established connection (IBTA volume 1, chapter 12.8).
+//! InfiniBand only; a caller that drives RoCE hands in no [`AlternateSlot`]s, and requests for it are refused. A build
+//! without InfiniBand ignores LAP and APR.
 
 pub(super) mod types;
 
@@ -46,7 +46,7 @@ impl Engine<'_> {
         self.alternate_mut(index)
     }
 
-    /// The connection is over, and with it all talk about its paths.
+    /// The connection is over, and with it any exchange about its paths.
     #[cold]
     pub(super) fn drop_alternate(&mut self, index: usize) {
         let slot = &mut self.slots[index];
@@ -153,7 +153,7 @@ impl Engine<'_> {
         Ok(self.alternate(index).and_then(|alternate| alternate.loaded))
     }
 
-    /// Where the exchange about an alternate path stands.
+    /// The state of the exchange about an alternate path.
     pub fn lap_state(&self, id: ConnectionId) -> Result<LapState, CmError> {
         Ok(self.lap_state_of(self.get(id)?))
     }
@@ -207,7 +207,7 @@ impl Engine<'_> {
 
     /// The path that came with a REQ. Without a free slot the connection is established without it.
     #[cold]
-    pub(super) fn note_alternate(&mut self, index: usize, mad: &Mad<'_>) {
+    pub(super) fn store_alternate(&mut self, index: usize, mad: &Mad<'_>) {
         // Read again here: were the REQ handed over, all of it would have to be read for every connection.
         let req = &Req::read(mad.bytes());
         if let Some(alternate) = self.take_alternate(index) {
@@ -218,7 +218,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The user's word about that path.
+    /// The user's decision on that path.
     pub(super) fn settle_alternate(&mut self, index: usize, failover: Failover) {
         if let Some(alternate) = self.alternate_mut(index) {
             alternate.failover = failover;
@@ -228,7 +228,7 @@ impl Engine<'_> {
         }
     }
 
-    /// What a REP says about it.
+    /// The value for it in a REP.
     #[cold]
     pub(super) fn failover(&self, index: usize) -> Failover {
         match self.alternate(index) {
@@ -330,8 +330,8 @@ impl Engine<'_> {
         let Some(alternate) = self.alternate_mut(index) else {
             return Err(Ignored::Unexpected(Attribute::Apr));
         };
-        // Here and for an MRA the transaction counts, as nowhere else: a late answer to the last LAP names the same connection, and taking
-        // it for one to this LAP would leave the ends with different paths.
+        // Here and for an MRA the transaction ID is compared, as nowhere else: a late answer to the last LAP has the
+        // same communication IDs, and taking it for one to this LAP would leave the ends with different paths.
         if !matches!(alternate.state, LapState::Sent | LapState::MraReceived)
             || alternate.transaction_id != mad.transaction_id()
         {

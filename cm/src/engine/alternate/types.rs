@@ -1,4 +1,4 @@
-//! Alternate paths, and where what is said about them is kept.
+//! Alternate paths, and the slots for the exchange about them.
 
 use super::super::error::{CmError, at_most};
 use super::super::wheel::NIL;
@@ -110,20 +110,20 @@ impl AlternatePath {
     }
 }
 
-/// What becomes of the alternate path of a request, said in the REP.
+/// The decision on the alternate path of a request, sent in the REP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Failover {
     /// The QP has it.
     #[default]
     Accepted = 0,
-    /// This end does not do that.
+    /// This end does not support alternate paths.
     NotSupported = 1,
-    /// Not this path.
+    /// This path is refused.
     Rejected = 2,
 }
 
-/// A LAP that was answered. The path belongs to its name, since some managers do not give each LAP a separate
+/// A LAP that was answered. The path is part of its identity, since some managers do not give each LAP a separate
 /// transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnsweredLap {
@@ -147,7 +147,7 @@ impl AnsweredLap {
 pub struct AlternateSlot {
     pub(super) next_free: u32,
     pub(super) state: LapState,
-    /// What is or was talked about last.
+    /// The path of the current or last exchange.
     pub(super) path: AlternatePath,
     /// What both ends have agreed on.
     pub(super) loaded: Option<AlternatePath>,
@@ -155,7 +155,7 @@ pub struct AlternateSlot {
     pub(super) transaction_id: u64,
     pub(super) laps_sent: u8,
     pub(super) has_answer: bool,
-    /// The other end's last LAPs, oldest first: a late one of them is no new one.
+    /// The other end's last LAPs, oldest first: a late copy of them is not a new one.
     pub(super) answered: [AnsweredLap; 4],
     /// Of the answer; `None` when the other end gave none.
     pub(super) status: Option<u8>,

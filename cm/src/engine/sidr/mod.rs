@@ -1,8 +1,8 @@
 //! Resolving datagram services: SIDR_REQ and SIDR_REP (IBTA volume 1, chapter 12.11).
 //!
 //! It takes one message each way, and no state is left between the two ends. The answer is kept for a while all the same,
-//! so that a repeated request gets the same one; it gives way when its slot is needed, and the application is then asked
-//! again.
+//! so that a repeated request gets the same one; it is dropped when its slot is needed, and the application is then
+//! asked again.
 
 pub(super) mod table;
 mod types;
@@ -64,8 +64,8 @@ impl Engine<'_> {
         Ok(id)
     }
 
-    /// Waits for requests for a datagram service. At most `backlog` of them stay unanswered at a time; further ones are told
-    /// that there is no QP to be had. A service may have a listener of this kind and one for connections.
+    /// Waits for requests for a datagram service. At most `backlog` of them stay unanswered at a time; further ones are
+    /// refused with "no QP". A service may have a listener of this kind and one for connections.
     pub fn listen_sidr(
         &mut self,
         service_id: u64,
@@ -75,7 +75,7 @@ impl Engine<'_> {
         self.add_listener(service_id, backlog, false, true, user)
     }
 
-    /// Answers a request with the QP that serves: sends SIDR_REP. The request's name ends here.
+    /// Answers a request with the QP that serves: sends SIDR_REP. The request's ID ends here.
     pub fn sidr_reply(
         &mut self,
         now: Duration,
@@ -88,8 +88,8 @@ impl Engine<'_> {
         self.sidr_answer(now, id, SidrStatus::SUCCESS, reply, &[])
     }
 
-    /// Answers a request with a status other than success: sends SIDR_REP. The request's name ends here. `info` goes with
-    /// the status; with [`SidrStatus::REDIRECT`] it is the ClassPortInfo of who is to be asked instead.
+    /// Answers a request with a status other than success: sends SIDR_REP. The request's ID ends here. `info` goes with
+    /// the status; with [`SidrStatus::REDIRECT`] it is the ClassPortInfo of the node that is to be asked instead.
     pub fn sidr_reject(
         &mut self,
         now: Duration,
@@ -138,8 +138,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The user is done with a request, whatever its state. No event follows. The peer that asked is told that the service
-    /// refused ([`SidrStatus::REJECTED`]).
+    /// The user is done with a request, whatever its state. No event follows. The peer that asked gets a refusal
+    /// by the service ([`SidrStatus::REJECTED`]).
     pub fn sidr_release(&mut self, now: Duration, id: SidrId) -> Result<(), CmError> {
         let index = self
             .sidr
@@ -161,13 +161,13 @@ impl Engine<'_> {
     /// Takes the next event of a datagram service. Private data is only lent.
     pub fn poll_sidr_event(&mut self) -> Option<SidrEvent<'_>> {
         let index = self.sidr.next_event()?;
-        let told = self.sidr.slots[index].state == SidrState::Told;
-        if told {
-            // The bytes stay where they are until the slot is taken again.
+        let completed = self.sidr.slots[index].state == SidrState::Completed;
+        if completed {
+            // The bytes stay in place until the slot is allocated again.
             self.sidr.release(index, self.hash_seed);
         }
         let slot = &self.sidr.slots[index];
-        let kind = if !told {
+        let kind = if !completed {
             SidrEventKind::Request {
                 listener: ListenerId {
                     index: slot.listener,
@@ -236,13 +236,13 @@ impl Engine<'_> {
             return self.reply_to(from, mad, refuse(SidrStatus::UNSUPPORTED_SERVICE));
         };
         let listener = self.listeners[listener_index];
-        let room = self
+        let has_slot = self
             .sidr
             .in_use()
             .saturating_add(self.config.reserved as usize)
             < self.sidr.slots.len();
         self.sidr.wake(now);
-        let index = if room && listener.waiting < listener.backlog {
+        let index = if has_slot && listener.waiting < listener.backlog {
             self.sidr.allocate(SidrState::Asked, self.salt, seed)
         } else {
             None
@@ -287,7 +287,7 @@ impl Engine<'_> {
         };
         match self.sidr.slots[index].state {
             SidrState::Asking => {}
-            SidrState::Told => return Err(Ignored::Duplicate(Attribute::SidrRep)),
+            SidrState::Completed => return Err(Ignored::Duplicate(Attribute::SidrRep)),
             _ => return Err(Ignored::Unexpected(Attribute::SidrRep)),
         }
         let slot = &mut self.sidr.slots[index];
@@ -297,14 +297,14 @@ impl Engine<'_> {
         slot.ece = rep.ece(mad.modifier());
         slot.store_answer(&rep.info, rep.private_data);
         slot.info_len = rep.info_len.min(72);
-        self.sidr_told(index);
+        self.sidr_completed(index);
         Ok(())
     }
 
-    fn sidr_told(&mut self, index: usize) {
+    fn sidr_completed(&mut self, index: usize) {
         self.sidr.wheel.disarm(self.sidr.slots, index as u32);
         let slot = &mut self.sidr.slots[index];
-        slot.state = SidrState::Told;
+        slot.state = SidrState::Completed;
         slot.pending_tx = false;
         self.sidr.raise(index);
     }
@@ -326,17 +326,17 @@ impl Engine<'_> {
                         Next::Wait(at) => {
                             self.sidr.wheel.arm(self.sidr.slots, index as u32, at);
                         }
-                        Next::GiveUp => self.sidr_told(index),
+                        Next::GiveUp => self.sidr_completed(index),
                     }
                 }
                 SidrState::Asked => {
-                    // The peer that asked has given up. The application may still answer: it will get that there is no
-                    // such request any more.
+                    // The peer that asked has given up. The application may still answer: it will get an
+                    // error, as the request does not exist any more.
                     self.sidr_settle_backlog(index);
                     self.sidr.release(index, self.hash_seed);
                 }
                 SidrState::Answered => self.sidr.release(index, self.hash_seed),
-                SidrState::Free | SidrState::Told => {}
+                SidrState::Free | SidrState::Completed => {}
             }
         }
     }

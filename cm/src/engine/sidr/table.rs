@@ -16,7 +16,7 @@ pub(super) enum SidrState {
     /// This end asks.
     Asking,
     /// This end was answered, or given up; the application has not fetched that yet.
-    Told,
+    Completed,
     /// The other end asks.
     Asked,
     /// The other end was answered; the answer is kept for repetitions.
@@ -181,7 +181,7 @@ pub(in crate::engine) struct Table<'s> {
     pub(super) wheel: Wheel,
     index_bits: u32,
     free: List,
-    /// Answers that are kept. The oldest gives way when a slot is needed.
+    /// Answers that are kept. The oldest is dropped when a slot is needed.
     kept: List,
     /// Slots that are neither free nor a kept answer.
     in_use: usize,
@@ -244,7 +244,7 @@ impl<'s> Table<'s> {
         self.in_use
     }
 
-    /// Takes a free slot, or that of the oldest kept answer, and names it.
+    /// Takes a free slot, or that of the oldest kept answer, and gives it an ID.
     pub(super) fn allocate(&mut self, state: SidrState, salt: u32, seed: u64) -> Option<usize> {
         if self.free.first == NIL && self.kept.first != NIL {
             self.release(self.kept.first as usize, seed);
@@ -290,7 +290,7 @@ impl<'s> Table<'s> {
                 self.leave(index, seed);
                 self.in_use -= 1;
             }
-            SidrState::Asking | SidrState::Told => self.in_use -= 1,
+            SidrState::Asking | SidrState::Completed => self.in_use -= 1,
         }
         let slot = &mut self.slots[index];
         slot.state = SidrState::Free;
@@ -308,7 +308,7 @@ impl<'s> Table<'s> {
         self.in_use -= 1;
     }
 
-    /// The slot of a request that the user may still name, or that the wire names.
+    /// The slot of a request by its ID, from the user or from the wire.
     pub(super) fn find(&self, name: u32, salt: u32) -> Option<usize> {
         let mask = 1u32
             .checked_shl(self.index_bits)
@@ -334,7 +334,7 @@ impl<'s> Table<'s> {
         (((value >> 32) * self.slots.len() as u64) >> 32) as usize
     }
 
-    /// The other end's request of this name. Two nodes may use the same number, so the node is part of the name.
+    /// The other end's request with this ID. Two nodes may use the same number, so the node is part of the ID.
     pub(super) fn find_asked(
         &self,
         request_id: u32,
@@ -412,7 +412,7 @@ impl<'s> Table<'s> {
             if self.tx.0 == NIL {
                 self.tx.1 = NIL;
             }
-            // It may have been given back meanwhile.
+            // It may have been freed meanwhile.
             if pending {
                 return Some(index as usize);
             }

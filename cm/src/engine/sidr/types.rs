@@ -1,11 +1,11 @@
-//! What is asked and answered about datagram services.
+//! Requests for datagram services, and their answers.
 
 use core::time::Duration;
 
 use super::super::types::{Address, ListenerId, Timers};
 use crate::mad::{Ece, SidrStatus};
 
-/// Name of a request for a datagram service. It ends with the request's last event, or with its answer.
+/// ID of a request for a datagram service. It ends with the request's last event, or with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SidrId(pub(in crate::engine) u32);
 
@@ -90,7 +90,7 @@ pub struct SidrEvent<'a> {
 pub enum SidrEventKind<'a> {
     /// A peer asks for a service. To be answered with `sidr_reply` or `sidr_reject`.
     Request {
-        /// Who was asked for.
+        /// The listener that was asked for.
         listener: ListenerId,
         /// Its user value.
         listener_user: u64,
@@ -101,7 +101,7 @@ pub enum SidrEventKind<'a> {
         /// 216 bytes.
         private_data: &'a [u8],
     },
-    /// The service is there. The request's name ends with this event.
+    /// The service is there. The request's ID ends with this event.
     Resolved {
         /// The service.
         service_id: u64,
@@ -116,7 +116,7 @@ pub enum SidrEventKind<'a> {
         /// 136 bytes.
         private_data: &'a [u8],
     },
-    /// The service is not to be had. The request's name ends with this event.
+    /// The service is not available. The request's ID ends with this event.
     Refused {
         /// Why.
         status: SidrStatus,
@@ -125,6 +125,6 @@ pub enum SidrEventKind<'a> {
         /// 136 bytes.
         private_data: &'a [u8],
     },
-    /// No answer in time. The request's name ends with this event.
+    /// No answer in time. The request's ID ends with this event.
     Unreachable,
 }

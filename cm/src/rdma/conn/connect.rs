@@ -38,7 +38,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             });
         }
         if slot.port_space.is_datagram() {
-            return self.ask_for_service(id, param.map_or(&[][..], |param| param.private_data));
+            return self.request_service(id, param.map_or(&[][..], |param| param.private_data));
         }
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
@@ -46,7 +46,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (qp_num, srq) = match (&slot.objects.qp, param) {
             (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
             (None, Some(param)) => (param.qp_num, param.srq),
-            // It would not be known which QP is to be connected.
+            // There is no QP to connect.
             (None, None) => return Err(RdmaError::NoQp),
         };
         let param = param.copied().unwrap_or_default();
@@ -102,12 +102,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.responder_resources = responder_resources;
         slot.conn.initiator_depth = initiator_depth;
         slot.events.failure = None;
-        // Kept for another attempt; no event has it.
+        // Kept for another attempt; no event carries it.
         slot.events.private[..param.private_data.len()].copy_from_slice(param.private_data);
         slot.events.private_len = param.private_data.len() as u8;
         slot.events.private_event = None;
         slot.conn.stale_retries = self.config.stale_retries;
-        self.ids[index].give_timers(&mut self.engine);
+        self.ids[index].apply_timers(&mut self.engine);
         self.flush(now)?;
         self.complete(id)
     }
@@ -117,11 +117,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ///
     /// If the QP cannot be moved the error is returned and nothing is sent: the request can still be rejected.
     ///
-    /// On an id for datagrams it tells the QP, or that of the parameters, and its Q_Key: sends SIDR_REP. No event follows.
+    /// On an id for datagrams it sends SIDR_REP with the QP, or that of the parameters, and its Q_Key. No event
+    /// follows.
     pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         if self.ids[index].port_space.is_datagram() {
-            return self.tell_service(index, param);
+            return self.accept_service(index, param);
         }
         let connection = self.unanswered(index, "accept")?;
         let slot = &self.ids[index];
@@ -134,7 +135,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let param = param.copied().unwrap_or_default();
         fits(param.private_data.len(), ACCEPT_PRIVATE_DATA_MAX)?;
         let asked = self.engine.qp_params(connection)?;
-        // A request decides how much is of use; the device how much is possible.
+        // The request limits what is useful, the device what is possible.
         let shared = |name, asked: u8, peer: u8, max: u8| match asked {
             DEVICE_MAX => Ok(peer.min(max)),
             asked => depth(name, asked, max),
@@ -232,8 +233,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Ends a connection (`rdma_disconnect`): moves the QP to ERR, so that everything posted is flushed, and tells the other
-    /// end, if that did not come first. What follows is `Disconnected`, and later `TimewaitExit`.
+    /// Ends a connection (`rdma_disconnect`): moves the QP to ERR, so that everything posted is flushed, and notifies
+    /// the other end, if that one did not disconnect first. What follows is `Disconnected`, and later `TimewaitExit`.
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let connection = self.ids.connection(index, "disconnect")?;

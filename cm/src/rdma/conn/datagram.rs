@@ -1,4 +1,4 @@
-//! Ids for datagrams: finding a service's QP, being found, and the way back to who sent a datagram.
+//! Ids for datagrams: finding a service's QP, answering such requests, and the return path to the sender of a datagram.
 
 use core::time::Duration;
 
@@ -30,7 +30,7 @@ enum Outcome {
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// `connect` on an id for datagrams: SIDR_REQ.
-    pub(crate) fn ask_for_service(
+    pub(crate) fn request_service(
         &mut self,
         id: CmId,
         private_data: &[u8],
@@ -65,7 +65,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// `accept` on an id for datagrams: SIDR_REP with the QP.
-    pub(crate) fn tell_service(
+    pub(crate) fn accept_service(
         &mut self,
         index: usize,
         param: Option<&ConnParam<'_>>,
@@ -205,7 +205,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .accept_request(self.now(), service, &header, address, None)
             .map_err(|refusal| match refusal {
                 Refusal::NoListener => SidrStatus::REJECTED,
-                Refusal::NoRoom | Refusal::Later => SidrStatus::NO_QP,
+                Refusal::Full | Refusal::Later => SidrStatus::NO_QP,
             })?;
         self.ids[index].conn.sidr = Some(sidr);
         self.ids
@@ -214,10 +214,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// The way back to who sent a datagram (`ibv_init_ah_from_wc`): `wc` is its completion, `grh` the
+    /// The return path to the sender of a datagram (`ibv_init_ah_from_wc`): `wc` is its completion, `grh` the
     /// first 40 bytes of where it was received. The QP there is `wc.src_qp`.
     ///
-    /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no way.
+    /// EAGAIN while the resolver is still asking; the error of `resolve_addr` if there is no route.
     pub fn ah_attr_from_wc(&mut self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
         let now = self.now();
         self.router.ah_attr_from_wc(now, wc, grh)

@@ -1,6 +1,7 @@
 //! Enhanced connection establishment: the vendor's options of QPs that are the application's own.
 //!
-//! The QPs of ids have no options to offer, which every peer has to live with; so only who brings a QP can say something here.
+//! The QPs of ids have no options to offer, which every peer has to accept; so options exist only for the application's
+//! own QPs.
 
 use bareverbs_core::Platform;
 
@@ -11,9 +12,9 @@ use crate::rdma::types::CmId;
 use crate::rdma::types::error::RdmaError;
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// Sets the options that the QP of this end has, to go out with [`connect`](Self::connect) or [`accept`](Self::accept)
-    /// (`rdma_set_local_ece`); on the passive side, those of the other end that the QP goes along with. Only without a QP on the
-    /// id, and with a vendor.
+    /// Sets the options that the QP of this end has, to go out with [`connect`](Self::connect) or
+    /// [`accept`](Self::accept) (`rdma_set_local_ece`); on the passive side, those of the other end that the QP
+    /// accepts. Only without a QP on the id, and with a vendor.
     pub fn set_local_ece(&mut self, id: CmId, ece: Ece) -> Result<(), RdmaError> {
         let slot = self.ids.slot_mut(id)?;
         if slot.objects.qp.is_some() {

@@ -1,4 +1,4 @@
-//! Events: what the engine reports, the work that goes on behind it, and handing it to the application.
+//! Events: what the engine reports, what the manager does about it, and passing it on to the application.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -19,8 +19,8 @@ use crate::rdma::types::{
 /// Why a request does not reach an application.
 pub(crate) enum Refusal {
     NoListener,
-    NoRoom,
-    /// No free slot yet: as if the request had got lost, so that it comes again.
+    Full,
+    /// No free slot yet: the request is dropped as if it had been lost, and the peer repeats it.
     Later,
 }
 
@@ -93,7 +93,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Request => {}
                 Outcome::Reply => self.on_reply(now, index, connection, data),
                 Outcome::Established => self.ids.push(index, EventType::Established, 0),
-                Outcome::Rejected(RejectReason::STALE_CONNECTION) if self.ask_anew(now, index) => {}
+                Outcome::Rejected(RejectReason::STALE_CONNECTION)
+                    if self.retry_with_new_qp(now, index) => {}
                 Outcome::Rejected(reason) => {
                     self.ids[index].objects.flush_qp();
                     self.ids
@@ -102,7 +103,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     self.ids
                         .push(index, EventType::Rejected, i32::from(reason.0));
                 }
-                Outcome::Unreachable if self.forget_unseen(index) => {}
+                Outcome::Unreachable if self.discard_unfetched(index) => {}
                 Outcome::Unreachable => {
                     self.ids
                         .push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
@@ -122,14 +123,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.process_sidr_events(now);
     }
 
-    /// A REQ: finds the listener and makes an id for the new connection. Otherwise says why not, if the peer is to know.
+    /// A REQ: finds the listener and makes an id for the new connection. Otherwise returns the reason, if the peer is
+    /// to get one.
     fn on_request(
         &mut self,
         now: Duration,
         connection: ConnectionId,
         data: &[u8],
     ) -> Result<(), Option<RejectReason>> {
-        // What Linux says to a bad header, too.
+        // Linux answers a bad header with the same reason.
         let bad = Some(RejectReason::CONSUMER_DEFINED);
         let service = self.engine.service_id(connection).map_err(|_| bad)?;
         let address = match self.engine.qp_params(connection) {
@@ -141,11 +143,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .accept_request(now, service, &header, address, Some(connection))
             .map_err(|refusal| match refusal {
                 Refusal::NoListener => bad,
-                Refusal::NoRoom => Some(RejectReason::NO_RESOURCES),
+                Refusal::Full => Some(RejectReason::NO_RESOURCES),
                 Refusal::Later => None,
             })?;
         self.ids[index].conn.id = Some(connection);
-        self.ids[index].give_timers(&mut self.engine);
+        self.ids[index].apply_timers(&mut self.engine);
         let id = self.ids.id_of(index);
         let _ = self.engine.set_user(connection, id.to_user());
         self.ids
@@ -164,7 +166,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         newcomer: Option<ConnectionId>,
     ) -> Result<usize, Refusal> {
         let port = service as u16;
-        let ours = self.router.can_ask(header);
+        let ours = self.router.check_ends(header);
         let port_space = PortSpace::of_service(service).ok_or(Refusal::NoListener)?;
         let listener = self
             .ids
@@ -175,8 +177,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .router
             .pkey_index(address.pkey)
             .map_err(|_| Refusal::NoListener)?;
-        self.make_room(now, listener, newcomer)?;
-        let index = self.ids.alloc().map_err(|_| Refusal::NoRoom)? as usize;
+        self.free_slot_for_request(now, listener, newcomer)?;
+        let index = self.ids.alloc().map_err(|_| Refusal::Full)? as usize;
         let listen_id = self.ids.id_of(listener);
         let parent = &mut self.ids[listener];
         parent.conn.unread += 1;
@@ -209,10 +211,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(index)
     }
 
-    /// Frees a slot for one more request to a listener: half-open connections may have to go for it, see
-    /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age). Who gets the last eighth of the ids:
-    /// [`Storage::ids`](crate::rdma::Storage::ids).
-    fn make_room(
+    /// Frees a slot for one more request to a listener, if necessary by evicting half-open connections, see
+    /// [`engine::Config::half_open_age`](crate::engine::Config::half_open_age).
+    /// [`Storage::ids`](crate::rdma::Storage::ids) says which sources may use the last eighth of the ids.
+    fn free_slot_for_request(
         &mut self,
         now: Duration,
         listener: usize,
@@ -227,11 +229,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let many = newcomer.is_some_and(|newcomer| self.engine.half_open_beside(newcomer) > share);
         if many && self.ids.in_use() < capacity && capacity - self.ids.in_use() <= share {
             if let Some(user) = self.engine.evict(now, newcomer, true) {
-                self.forget_evicted(user);
+                self.discard_evicted(user);
                 return Err(Refusal::Later);
             }
             return if full(self) {
-                Err(Refusal::NoRoom)
+                Err(Refusal::Full)
             } else {
                 Ok(())
             };
@@ -245,27 +247,28 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             let Some(user) = self.engine.evict(now, newcomer, false) else {
                 break;
             };
-            self.forget_evicted(user);
+            self.discard_evicted(user);
             evicted = true;
         }
         match (full(self), evicted) {
             (false, _) => Ok(()),
             (true, true) => Err(Refusal::Later),
-            (true, false) => Err(Refusal::NoRoom),
+            (true, false) => Err(Refusal::Full),
         }
     }
 
-    fn forget_evicted(&mut self, user: u64) {
+    fn discard_evicted(&mut self, user: u64) {
         if let Ok(index) = self.ids.index(CmId::from_user(user)) {
-            self.forget_unseen(index);
+            self.discard_unfetched(index);
         }
     }
 
-    /// Discards the id of a request that the application has not fetched, so that it gets no event of its end either.
-    fn forget_unseen(&mut self, index: usize) -> bool {
+    /// Discards the id of a request that the application has not fetched, so that the application gets no event about
+    /// its end either.
+    fn discard_unfetched(&mut self, index: usize) -> bool {
         let slot = &self.ids[index];
-        let unseen = slot.events.pending.front();
-        if !unseen.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
+        let unfetched = slot.events.pending.front();
+        if !unfetched.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
             return false;
         }
         if let Some(listener) = slot.conn.listen_id.and_then(|id| self.ids.index(id).ok()) {
@@ -355,8 +358,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .map(|pending| self.describe(index, pending)))
     }
 
-    /// What was behind the last event of a failure: the event has only an errno, which many errors share. Kept until the next
-    /// attempt; on a synchronous id it was the call's result.
+    /// The error behind the last event of a failure: the event has only an errno, which many errors share. Kept until
+    /// the next attempt; on a synchronous id it was the call's result.
     pub fn last_error(&self, id: CmId) -> Result<Option<RdmaError>, RdmaError> {
         Ok(self.ids.slot(id)?.events.failure)
     }
@@ -465,7 +468,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    /// On a synchronous id: waits until a connection is over, unless it is and the application knows.
+    /// On a synchronous id: waits until a connection is over, unless it is over and the application has fetched that
+    /// event.
     pub(crate) fn complete_disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         if !self.ids.is_sync(index) {
@@ -473,7 +477,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         loop {
             let slot = &self.ids[index];
-            let told = !slot
+            let fetched = !slot
                 .events
                 .pending
                 .iter()
@@ -486,7 +490,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 state,
                 Some(State::DreqSent | State::DreqReceived | State::Established)
             );
-            if told && over {
+            if fetched && over {
                 return Ok(());
             }
             self.complete(id)?;

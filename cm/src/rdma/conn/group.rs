@@ -11,7 +11,7 @@ use crate::rdma::route::resolver::{Membership, Neighbour};
 use crate::rdma::types::{CmId, PortSpace, UDP_QKEY};
 use crate::rdma::verbs::objects::IdQp;
 
-/// In a P_Key: full members receive from limited ones, and the other way round.
+/// The membership bit of a P_Key: full members receive from limited ones, and the other way round.
 pub(crate) const FULL_MEMBER: u16 = 0x8000;
 
 /// Storage for one group of one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
@@ -79,7 +79,7 @@ impl Default for GroupSlot {
     }
 }
 
-/// How to be in a group (`struct rdma_cm_join_mc_attr_ex`).
+/// How to join a group (`struct rdma_cm_join_mc_attr_ex`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JoinMulticast {
     /// The group.
@@ -91,8 +91,8 @@ pub struct JoinMulticast {
     pub context: u64,
 }
 
-/// The path to a group.
-pub(crate) fn way_to(group: IpAddr) -> Neighbour {
+/// The Ethernet address of a group, as a neighbour.
+pub(crate) fn group_neighbour(group: IpAddr) -> Neighbour {
     Neighbour::new(multicast_mac(group))
 }
 

@@ -1,4 +1,4 @@
-//! The multicast groups that ids are in: asking for them, entering and leaving them.
+//! The multicast groups that ids are in: requesting, joining and leaving them.
 
 use core::net::IpAddr;
 use core::ops::{Deref, DerefMut};
@@ -60,7 +60,7 @@ impl<'s> Groups<'s> {
             .position(|slot| slot.owner == Some(id) && slot.group == group)
     }
 
-    /// What `MulticastJoin` tells: where to send, and the context.
+    /// The fields of `MulticastJoin`: where to send, and the context.
     pub(crate) fn describe(&self, id: CmId, place: u64) -> (UdEvent, u64) {
         match self.get(place as usize) {
             Some(slot) if slot.owner == Some(id) => {
@@ -75,7 +75,7 @@ impl<'s> Groups<'s> {
         }
     }
 
-    /// The QP of an id goes, but not the id: it stays in its groups.
+    /// The QP of an id is destroyed, but not the id: the id stays in its groups.
     pub(crate) fn detach<P: Platform>(&mut self, id: CmId, owner: &mut IdSlot<'_, P>) {
         if !cfg!(feature = "datagrams") || owner.conn.groups == 0 {
             return;
@@ -87,8 +87,8 @@ impl<'s> Groups<'s> {
         }
     }
 
-    /// Looks what became of the groups that were asked for, and of those that were asked for again. What there is to send
-    /// then is the resolver's.
+    /// Processes the answers for the groups that were asked for, and for those that were asked for again. Messages to
+    /// send are then with the resolver.
     pub(crate) fn ask<P: Platform, R: Resolver>(
         &mut self,
         router: &mut Router<'_, '_, P, R>,
@@ -191,7 +191,7 @@ impl<'s> Groups<'s> {
         router.resolver.leave_group(now, group, vlan)
     }
 
-    /// Takes an id that goes out of all its groups.
+    /// Takes an id that is destroyed out of all its groups.
     pub(crate) fn leave_all<P: Platform, R: Resolver>(
         &mut self,
         router: &mut Router<'_, '_, P, R>,

@@ -71,7 +71,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// A listener goes: requests that were not fetched go with it, and the service if it was the last one on its port.
+    /// A listener is destroyed: requests that were not fetched are destroyed with it, and the service if it was the
+    /// last one on its port.
     pub(crate) fn stop_listening(&mut self, index: usize) {
         let id = self.ids.id_of(index);
         let target = self.ids[index].events.target;

@@ -1,5 +1,6 @@
-//! Multicast groups of ids for datagrams. On RoCE the group's address is its GID, and the switches are told by the resolver
-//! (IGMP, MLD), so that there is no service to ask. On InfiniBand subnet administration makes the group, and says how to reach it.
+//! Multicast groups of ids for datagrams. On RoCE the group's address is its GID, and the resolver reports it to the
+//! switches (IGMP, MLD), so that there is no service to ask. On InfiniBand subnet administration makes the group, and
+//! says how to reach it.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,14 +10,14 @@ use bareverbs_core::ah::AhAttr;
 
 use crate::ip::HostError;
 use crate::mad::sa::JoinState;
-use crate::rdma::conn::group::{GroupSlot, JoinMulticast, mgid, way_to};
+use crate::rdma::conn::group::{GroupSlot, JoinMulticast, group_neighbour, mgid};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi;
 use crate::rdma::route::resolver::{Membership, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, IdState, UDP_QKEY};
 
-/// How long subnet administration has to let the port in.
+/// Time for subnet administration to let the port join.
 const JOINING: Duration = Duration::from_secs(3);
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
@@ -83,7 +84,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let place = self.groups.free()?;
         if self.router.is_infiniband() {
-            return self.join_by_asking(index, place, join);
+            return self.join_by_subnet_administration(index, place, join);
         }
         let (link, vlan) = self
             .router
@@ -93,7 +94,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !join.send_only {
             self.router.resolver.join_group(now, group, vlan)?;
         }
-        let way = way_to(group);
+        let neighbour = group_neighbour(group);
         let mut slot = GroupSlot {
             owner: Some(id),
             group,
@@ -102,9 +103,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             path: AhAttr {
                 dgid: gsi::gid(group),
                 sgid_index: link,
-                hop_limit: way.hop_limit,
+                hop_limit: neighbour.hop_limit,
                 traffic_class: tos,
-                dmac: way.mac,
+                dmac: neighbour.mac,
                 port_num: 1,
                 ..AhAttr::default()
             },
@@ -131,8 +132,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.complete(id)
     }
 
-    /// Asks subnet administration to let the port in.
-    fn join_by_asking(
+    /// Asks subnet administration to let the port join.
+    fn join_by_subnet_administration(
         &mut self,
         index: usize,
         place: usize,

@@ -1,4 +1,4 @@
-//! The end of a manager: the peers are notified before QP1 goes.
+//! The end of a manager: the peers are notified before QP1 is destroyed.
 
 use core::time::Duration;
 
@@ -7,12 +7,12 @@ use bareverbs_core::Platform;
 use crate::mad::MAD_LEN;
 use crate::rdma::manager::RdmaCm;
 
-/// How long the last messages may take to leave. They need microseconds, unless the device has stopped.
+/// Time for the last messages to be sent. They need microseconds, unless the device has stopped.
 const LIMIT: Duration = Duration::from_millis(50);
 
 impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
-    /// Ends the connections of all ids, with REJ or DREQ as their states ask for, each once, and waits until QP1 has sent what
-    /// it was given: also what calls just before the end have left there.
+    /// Ends the connections of all ids, with REJ or DREQ as their states ask for, each once, and waits until QP1 has
+    /// sent all messages, also those of calls just before the end.
     pub(crate) fn disconnect_all(&mut self) {
         let start = self.hca.device.platform().now();
         for slot in self.ids.iter_mut() {
@@ -23,12 +23,12 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
         let mut mad = [0; MAD_LEN];
         loop {
             let now = self.hca.device.platform().now();
-            // A device in trouble sends nothing any more.
+            // A failed device sends nothing any more.
             if self.hca.device.poll().is_err() || self.gsi.reap().is_err() {
                 return;
             }
             while self.gsi.has_buffer() {
-                // Time stands still for timers: nothing is repeated.
+                // Timers do not advance: nothing is repeated.
                 let Some(transmit) = self.engine.poll_transmit(start, &mut mad) else {
                     break;
                 };

@@ -1,5 +1,6 @@
-//! The way out of a refusal as stale (REJ 10): the other end still has a connection with a QP of this number, whose owner
-//! ended without a word. The refusal makes it forget that one, and a QP of another number is not in its way even before.
+//! Recovery from a refusal as stale (REJ 10): the other end still has a connection with a QP of this number, whose
+//! owner ended without notifying it. The refusal makes the other end drop that connection, and a QP of another number
+//! does not conflict with it even before.
 
 use core::time::Duration;
 
@@ -16,9 +17,9 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CONNECT_PRIVATE_DATA_MAX, CmId, IdState};
 use crate::rdma::verbs::objects::{IdQp, PdOf, QpInit};
 
-/// What a new QP takes the place of.
+/// The objects that a new QP replaces.
 struct Verbs<'d, P: Platform> {
-    // In the order in which they have to go.
+    // In the order in which they have to be destroyed.
     qp: Option<IdQp<'d, P>>,
     send_cq: Option<Cq<'d, P>>,
     recv_cq: Option<Cq<'d, P>>,
@@ -38,7 +39,7 @@ impl<'d, P: Platform> Verbs<'d, P> {
 
     /// Gives them to an id.
     fn put(self, objects: &mut Objects<'d, P>) {
-        // First what may be there of an attempt to replace it.
+        // First the objects that an attempt to replace them may have left.
         objects.qp = self.qp;
         objects.send_cq = self.send_cq;
         objects.recv_cq = self.recv_cq;
@@ -55,13 +56,13 @@ impl<'d, P: Platform> Verbs<'d, P> {
 }
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
-    /// Gives an id whose attempt to connect failed a fresh QP, with another number, in the same PD, and lets it be connected
-    /// again: after `Rejected` with status 10, where receives were posted or CQs are the application's, so that the manager
-    /// could not do it unseen. What was posted to the old QP is gone with it; receives are to be posted again, and then
-    /// [`connect`](Self::connect) may follow at once, since address and route stay resolved. `init` is as for
-    /// [`create_qp`](Self::create_qp). After a failure everything is as it was.
+    /// Gives an id whose attempt to connect failed a fresh QP, with another number, in the same PD, and lets it be
+    /// connected again: after `Rejected` with status 10, where receives were posted or CQs are the application's, so
+    /// that the manager could not do it unnoticed. What was posted to the old QP is gone with it; receives are to be
+    /// posted again, and then [`connect`](Self::connect) may follow at once, since address and route stay resolved.
+    /// `init` is as for [`create_qp`](Self::create_qp). After a failure nothing has changed.
     ///
-    /// Not in librdmacm, where the id has to be destroyed, and everything be done once more.
+    /// Not in librdmacm, where the id has to be destroyed and created again.
     pub fn renew_qp(&mut self, id: CmId, init: &mut QpInit<'_, 'd, P>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let slot = &self.ids[index];
@@ -93,8 +94,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// After a refusal as stale: replaces the QP, if that cannot be seen, and asks again. False if the application has to know.
-    pub(crate) fn ask_anew(&mut self, now: Duration, index: usize) -> bool {
+    /// After a refusal as stale: replaces the QP, if the application cannot notice it, and asks again. False if the
+    /// application has to get the refusal.
+    pub(crate) fn retry_with_new_qp(&mut self, now: Duration, index: usize) -> bool {
         let slot = &mut self.ids[index];
         let own_cqs = slot.objects.send_cq.is_some() && slot.objects.recv_cq.is_some();
         let Some(IdQp::Rc(qp)) = &mut slot.objects.qp else {
@@ -154,7 +156,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 }
 
-/// Whether a QP is as it was created, with a receive queue of its own: nothing of it is waited for.
+/// Whether a QP is as it was created, with a receive queue of its own: no completion of it is expected.
 fn is_untouched<P: Platform>(qp: &mut Qp<'_, P, Rc>) -> bool {
     let receives = qp.cap().max_recv_wr;
     qp.state() == QpState::Init && receives > 0 && qp.recv_queue().free() == receives

@@ -1,4 +1,4 @@
-//! Ids and channels: creating, destroying, migrating, and what an id says of itself.
+//! Ids and channels: creating, destroying, migrating, and the attributes of an id.
 
 use bareverbs_core::Platform;
 
@@ -108,7 +108,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.flush(self.now())
     }
 
-    /// Takes an id apart.
+    /// Destroys the objects and connections of an id, and frees its slot.
     pub(crate) fn discard(&mut self, index: usize) {
         let now = self.now();
         if let Some(connection) = self.ids[index].conn.id.take() {
@@ -248,12 +248,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// Where an id stands.
+    /// The state of an id.
     pub fn state(&self, id: CmId) -> Result<IdState, RdmaError> {
         Ok(self.ids.slot(id)?.state)
     }
 
-    /// Whether its calls wait for what becomes of them, having no event channel.
+    /// Whether its calls wait for their outcome, since it has no event channel.
     pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
         let index = self.ids.index(id)?;
         Ok(self.ids[index].events.target == Target::Id(index as u32))

@@ -57,7 +57,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
                 if ip == destination {
                     return Some(at as usize);
                 }
-                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it was told not to.
+                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it is set to IPv6 only.
                 let takes =
                     ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.options.af_only;
                 if (ip.is_unspecified() || ip.is_loopback()) && takes {
@@ -159,7 +159,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
             }
             let (ours, theirs) = (address.ip(), local.ip());
             if ours.is_ipv4() != theirs.is_ipv4() {
-                // The IPv6 wildcard stands for IPv4 as well, unless it was told not to.
+                // The IPv6 wildcard stands for IPv4 as well, unless it is set to IPv6 only.
                 let (v6, only) = if ours.is_ipv6() {
                     (ours, af_only)
                 } else {

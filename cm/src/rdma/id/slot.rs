@@ -48,7 +48,7 @@ pub(crate) enum Target {
     Channel(ChannelId),
 }
 
-/// An event that waits; what else it says is found when it is fetched.
+/// A pending event; its other fields are filled in when it is fetched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) event: EventType,
@@ -66,7 +66,7 @@ pub(crate) struct Saved<'d, P: Platform> {
 /// Links of an id in the lists of the table. What belongs to the index outlives the id.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// Of the index: which of its ids this is.
+    /// Of the index: the generation, which distinguishes its ids.
     pub(crate) generation: u32,
     /// Of the index: the next free slot.
     pub(crate) free_next: u32,
@@ -90,7 +90,7 @@ pub(crate) struct EventQueue {
     pub(crate) pending: heapless::Deque<Pending, PENDING>,
     /// The event that a synchronous call fetched last.
     pub(crate) current: Option<Pending>,
-    /// What a call that goes on in the background failed with.
+    /// The error of a call that continues in the background.
     pub(crate) failure: Option<RdmaError>,
     /// The event that the private data belongs to.
     pub(crate) private_event: Option<EventType>,
@@ -121,7 +121,7 @@ pub(crate) struct Options {
     pub(crate) tos: u8,
     pub(crate) ack_timeout: Option<u8>,
     pub(crate) min_rnr_timer: u8,
-    /// What the application set; without, the defaults, or what the other end's REQ asks for.
+    /// What the application set; if it set nothing, the defaults, or what the other end's REQ asks for.
     pub(crate) timers: Option<Timers>,
     pub(crate) auto_mra: Option<Option<u8>>,
 }
@@ -237,7 +237,7 @@ impl Connection {
     };
 }
 
-/// The verbs objects of an id, in the order in which they have to go.
+/// The verbs objects of an id, in the order in which they have to be destroyed.
 #[derive(Debug)]
 pub(crate) struct Objects<'d, P: Platform> {
     pub(crate) qp: Option<IdQp<'d, P>>,

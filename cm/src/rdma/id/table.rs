@@ -1,4 +1,4 @@
-//! The table of ids and event channels: which slots are free, who an id is, and the queues of events between them.
+//! The table of ids and event channels: free slots, handles, and the queues of events between them.
 
 use core::ops::{Deref, DerefMut};
 
@@ -81,7 +81,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         self.in_use
     }
 
-    /// Gives the slot of an id back, which is in no list any more.
+    /// Frees the slot of an id, which is in no list any more.
     pub(crate) fn free(&mut self, index: usize) {
         let free = self.free_head;
         let slot = &mut self[index];
@@ -239,16 +239,16 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         status: i32,
         arg: u64,
     ) -> bool {
-        let room = self[index]
+        let queued = self[index]
             .events
             .pending
             .push_back(Pending { event, status, arg })
             .is_ok();
-        if !room {
+        if !queued {
             log::warn!("an id has too many events that are not fetched; {event} is lost");
         }
         self.enqueue(index);
-        room
+        queued
     }
 
     /// The device is lost: every id has one event of it, and can only be destroyed after.
@@ -284,7 +284,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         })
     }
 
-    /// The question that an id has to answer.
+    /// The SIDR_REQ that an id has to answer.
     pub(crate) fn asked(&self, index: usize, call: &'static str) -> Result<SidrId, RdmaError> {
         let slot = &self[index];
         slot.conn
@@ -302,7 +302,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         self.push(index, event, -error.errno());
     }
 
-    /// A peer is no longer where its connections send to: they will fail, and the application hears why
+    /// A peer is no longer where its connections send to: they will fail, and the application gets the reason
     /// (`RDMA_CM_EVENT_ADDR_CHANGE`).
     pub(crate) fn neighbour_changed(&mut self, change: &AddressChange) {
         for index in 0..self.len() {

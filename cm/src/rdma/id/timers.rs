@@ -14,7 +14,7 @@ impl<P: Platform> IdSlot<'_, P> {
     ) -> Result<(), RdmaError> {
         timers.check()?;
         self.options.timers = Some(*timers);
-        self.give_timers(engine);
+        self.apply_timers(engine);
         Ok(())
     }
 
@@ -32,12 +32,12 @@ impl<P: Platform> IdSlot<'_, P> {
             });
         }
         self.options.auto_mra = Some(timeout);
-        self.give_timers(engine);
+        self.apply_timers(engine);
         Ok(())
     }
 
     /// Hands what the application set to the connection, if there is one. All of it was checked.
-    pub(crate) fn give_timers(&self, engine: &mut Engine<'_>) {
+    pub(crate) fn apply_timers(&self, engine: &mut Engine<'_>) {
         let Some(connection) = self.conn.id else {
             return;
         };

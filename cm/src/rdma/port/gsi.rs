@@ -24,13 +24,13 @@ use crate::rdma::types::sockaddr::ANY_GID;
 pub(crate) const GRH: usize = 40;
 /// A receive buffer: the header area and a MAD, in whole cache lines.
 const RECV_STRIDE: usize = 320;
-/// Send buffers. A full ring only means that the engine keeps its messages a moment longer.
+/// Send buffers. When the ring is full, the engine keeps its messages until a buffer is free.
 const SENDS: usize = 64;
 
 /// QP1 of one port.
 #[derive(Debug)]
 pub(crate) struct GsiPort<'d, P: Platform> {
-    // In the order in which they have to go.
+    // In the order in which they have to be destroyed.
     qp: Qp<'d, P, Gsi>,
     send_cq: Cq<'d, P>,
     recv_cq: Cq<'d, P>,
@@ -82,7 +82,7 @@ struct Arrival {
 impl<'d, P: Platform> GsiPort<'d, P> {
     /// Creates QP1 with `depth` receive buffers and brings it up; with a trace of its messages or without.
     ///
-    /// Bursts of more MADs than buffers are lost, and each costs its sender seconds: be generous.
+    /// Bursts of more MADs than buffers are lost, and each costs its sender seconds: choose a large number.
     pub(crate) fn open(
         device: &'d Device<'d, P>,
         depth: u32,
@@ -159,7 +159,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
     }
 
     /// A work request failed, so that the QP is in error and takes no others. What was on its way is lost, as it could be
-    /// on the wire; the engine will repeat itself.
+    /// on the wire; the engine will repeat its messages.
     fn restart(&mut self) -> Result<(), RdmaError> {
         log::warn!("QP1 failed and is started again");
         self.qp.modify(
@@ -251,11 +251,11 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         if self.free != 0 {
             return Ok(true);
         }
-        self.find_room()
+        self.find_send_buffer()
     }
 
     #[cold]
-    fn find_room(&mut self) -> Result<bool, RdmaError> {
+    fn find_send_buffer(&mut self) -> Result<bool, RdmaError> {
         self.reap()?;
         if self.free == 0 && self.device.config().interrupts {
             self.send_cq.take_event();
@@ -310,15 +310,15 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         let index = self.free.trailing_zeros();
         if index >= SENDS as u32 {
             return Err(RdmaError::Full {
-                what: "MADs on their way",
+                what: "send buffers of QP1",
                 capacity: SENDS,
             });
         }
         let ah = match self.device.create_ah(path) {
             Ok(ah) => ah,
             Err(error) => {
-                // The GID went away, or the path makes no sense: as if it had got lost on the wire.
-                log::warn!("no way to send a CM message: {error}");
+                // The GID was removed, or the path is invalid: the message is dropped, as if it were lost on the wire.
+                log::warn!("a CM message cannot be sent: {error}");
                 return Ok(());
             }
         };
@@ -342,7 +342,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
     }
 
     /// Makes the next MAD an event, so that waiting for the device ends with it. Whether that is new: what came before
-    /// need not make an event, and has to be looked for once more.
+    /// need not make an event, so that the caller has to poll once more.
     pub(crate) fn arm(&mut self) -> bool {
         let due = self.device.config().interrupts && (self.recv_cq.take_event() || !self.armed);
         if due {
@@ -435,5 +435,5 @@ pub(crate) fn addresses(kind: NetworkHeader, header: &[u8; GRH]) -> Option<(IpAd
     }
 }
 
-/// How soon to ask again for what an application or a resolver has to be asked for again and again.
+/// Interval at which an application or a resolver is asked again for an answer that is not there yet.
 pub(crate) const SLICE: Duration = Duration::from_millis(10);

@@ -26,7 +26,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let index = self.ids.index(id)?;
         let (address, pkey) = self
             .router
-            .inside(self.ids[index].port_space, address.into())?;
+            .to_internal(self.ids[index].port_space, address.into())?;
         self.bind(index, address, pkey)
     }
 
@@ -68,10 +68,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Finds the way to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to the address of the
+    /// Finds the route to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to the address of the
     /// route. What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
     ///
-    /// On InfiniBand no question is needed for the way to a GID.
+    /// On InfiniBand no query is needed for the route to a GID.
     pub fn resolve_addr<A: Into<SockAddr>>(
         &mut self,
         id: CmId,
@@ -81,8 +81,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let port_space = self.ids[index].port_space;
-        let (destination, pkey) = self.router.inside(port_space, destination.into())?;
-        let source = source.map(|source| self.router.inside(port_space, source.into()));
+        let (destination, pkey) = self.router.to_internal(port_space, destination.into())?;
+        let source = source.map(|source| self.router.to_internal(port_space, source.into()));
         let source = source.transpose()?;
         let (source, pkey) = match source {
             Some((source, pkey)) => (Some(source), pkey),
@@ -198,7 +198,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = self.ids.slot(id)?;
         Ok(self
             .router
-            .outside(slot.route.local, slot.port_space, slot.route.address.pkey))
+            .to_sockaddr(slot.route.local, slot.port_space, slot.route.address.pkey))
     }
 
     /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
@@ -206,7 +206,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = self.ids.slot(id)?;
         Ok(self
             .router
-            .outside(slot.route.peer, slot.port_space, slot.route.address.pkey))
+            .to_sockaddr(slot.route.peer, slot.port_space, slot.route.address.pkey))
     }
 
     /// The application has the path from elsewhere (`RDMA_OPTION_IB_PATH`), in place of `resolve_route`.

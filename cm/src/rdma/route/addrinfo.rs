@@ -48,7 +48,7 @@ impl AddrInfo {
     }
 
     /// For a connection to `address`, in the port space of reliable connections (`RDMA_PS_TCP`), from any address of this
-    /// host's from which there is a way.
+    /// host from which there is a route.
     pub fn connect(address: impl Into<SockAddr>) -> Self {
         Self {
             dst_addr: Some(address.into()),

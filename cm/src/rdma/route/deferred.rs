@@ -1,10 +1,11 @@
-//! MADs from hosts that the resolver has to ask for: they wait for the answer here, and not for their senders to try again.
+//! MADs from hosts whose address has to be resolved first: they wait here for the answer, so that their senders need
+//! not repeat.
 
 use core::time::Duration;
 
 use crate::rdma::port::gsi::Received;
 
-/// How long a MAD waits: a neighbour is asked for as long.
+/// How long a MAD waits: as long as a neighbour is asked for.
 const LIFE: Duration = Duration::from_secs(3);
 
 /// Storage for one message of a host that the resolver has to ask for first.
@@ -61,8 +62,8 @@ impl<'s> DeferredMads<'s> {
         deferred
     }
 
-    /// Keeps a MAD that came at `since`. The oldest one goes if the storage is full; a source that has an eighth of it
-    /// already gets no more. MADs that have waited too long are not kept.
+    /// Keeps a MAD that came at `since`. The oldest one is dropped if the storage is full; a source that has an eighth
+    /// of it already gets no more. MADs that have waited too long are not kept.
     pub(crate) fn push(&mut self, now: Duration, deferred: DeferredMad) {
         let capacity = self.slots.len();
         if capacity == 0 || now >= deferred.since.saturating_add(LIFE) {

@@ -1,5 +1,5 @@
-//! What is different on InfiniBand: addresses are GIDs, paths come from subnet administration, and messages find their way by
-//! LIDs.
+//! What is different on InfiniBand: addresses are GIDs, paths come from subnet administration, and messages are routed
+//! by LIDs.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -54,7 +54,7 @@ fn static_rate(rate: u8, port_mbps: u32, supported: u16) -> u8 {
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     /// An address as ids keep it, and its partition.
-    pub(crate) fn inside(
+    pub(crate) fn to_internal(
         &self,
         port_space: PortSpace,
         address: SockAddr,
@@ -79,7 +79,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 
     /// An address of an id as the application has it; `None` on RoCE.
-    pub(crate) fn outside(
+    pub(crate) fn to_sockaddr(
         &self,
         address: Option<SocketAddr>,
         port_space: PortSpace,
@@ -103,7 +103,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Err(RdmaError::NoSuchPartition(pkey))
     }
 
-    /// The way of an id to its peer's GID, as far as it is known without asking anybody.
+    /// The route of an id to its peer's GID, as far as it is known without a query.
     pub(super) fn find_gids(&self, slot: &mut IdSlot<'_, P>) -> Result<(), RdmaError> {
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
@@ -184,7 +184,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(())
     }
 
-    /// The path as the device wants it, at a rate in the IBTA's code.
+    /// The path in the device's format, at a rate in the IBTA's code.
     pub(crate) fn ah_attr_at(&self, address: &Address, rate: u8) -> AhAttr {
         let supported = self.device.capabilities().hca.stat_rate_support();
         let limited = address.remote_lid != 0;
@@ -229,7 +229,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         true
     }
 
-    /// The way back to the sender of a datagram.
+    /// The return path to the sender of a datagram.
     pub(super) fn ah_attr_from_local(&self, wc: &Wc, grh: &[u8; GRH]) -> Result<AhAttr, RdmaError> {
         let global = wc.flags.contains(WcFlags::GRH);
         let found = gsi::addresses(NetworkHeader::Grh, grh).filter(|_| global);
@@ -248,8 +248,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }))
     }
 
-    /// The way back to the sender of a MAD.
-    pub(super) fn way_back_by_lid(&self, received: &Received) -> Address {
+    /// The return path to the sender of a MAD.
+    pub(super) fn return_path_by_lid(&self, received: &Received) -> Address {
         let from = received.local;
         Address {
             local_gid: self.gid.0,

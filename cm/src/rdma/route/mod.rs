@@ -1,4 +1,4 @@
-//! Addresses and the way to them: local addresses, neighbours on a link, paths in an InfiniBand subnet, and
+//! Addresses and routes to them: local addresses, neighbours on a link, paths in an InfiniBand subnet, and
 //! the MADs that wait for them.
 
 pub(crate) mod address;
@@ -9,6 +9,6 @@ pub(crate) mod neighbours;
 mod request;
 mod resolve;
 pub(crate) mod resolver;
+pub(crate) mod return_path;
 pub(crate) mod router;
 pub(crate) mod subnet;
-pub(crate) mod way_back;

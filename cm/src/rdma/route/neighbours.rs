@@ -1,5 +1,5 @@
-//! The port's own resolver: an IP [host](crate::ip) on the port's Ethernet queue, and the GID table kept in step with its
-//! addresses.
+//! The port's own resolver: an IP [host](crate::ip) on the port's Ethernet queue, and the GID table kept up to date
+//! with its addresses.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::rdma::types::error::RdmaError;
 
 /// The size of a frame: all of the IP host's own messages, and echo requests of ordinary Ethernet.
 const FRAME: usize = 1536;
-/// Frames that one poll takes at most, lest a flood keep the caller from its own work.
+/// Frames that one poll takes at most, so that a flood cannot block the caller.
 const BURST: usize = 64;
 /// Changes of addresses that wait to be fetched. The oldest go first if they are not fetched.
 const CHANGES: usize = 16;
@@ -43,14 +43,14 @@ pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
     armed: bool,
     changes: heapless::Deque<AddressChange, CHANGES>,
     events: Events,
-    /// Where another stack finds what the host has no use for.
+    /// Frames for another stack, which the host does not use.
     inbox: Option<Inbox<'s>>,
     unread: u64,
 }
 
 impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
-    /// Starts to receive and answer. How long frames can be is up to this; the rest of `init` is the caller's, of whom
-    /// `max_groups` should have an address for each group in `storage`.
+    /// Starts to receive and answer. This sets the frame length; the rest of `init` is the caller's, where
+    /// `max_groups` should allow one address for each group in `storage`.
     ///
     /// # Errors
     /// If the port is no Ethernet port, lacks what is needed, or has an Ethernet queue already.
@@ -107,10 +107,11 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.poll(now)
     }
 
-    /// Waits until the addresses that were added are the port's, or known to be others'.
+    /// Waits until each address that was added is the port's, or known to be another host's.
     ///
     /// # Errors
-    /// [`RdmaError::AddressInUse`] if one is another machine's; if it takes until `deadline`; if the device fails.
+    /// [`RdmaError::AddressInUse`] if another machine has one; if it takes longer than until `deadline`; if the device
+    /// fails.
     pub fn wait_for_addresses(&mut self, deadline: Duration) -> Result<(), RdmaError> {
         loop {
             let now = self.device.platform().now();
@@ -136,8 +137,8 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.events.pop_front()
     }
 
-    /// Lets another IP stack work on the port beside this one, which finds in `inbox` what this one had no answer to:
-    /// everything but questions for addresses that were added here, and echo requests to these. See
+    /// Lets another IP stack work on the port beside this one, which finds in `inbox` the frames that this one does not
+    /// answer: everything but questions for addresses that were added here, and echo requests to these. See
     /// [`port`](Self::port).
     pub fn share(&mut self, inbox: Inbox<'s>) {
         self.inbox = Some(inbox);
@@ -150,7 +151,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         SharedPort::new(&mut self.queue, self.inbox.as_mut(), sent)
     }
 
-    /// Frames that the other stack has not got, as its inbox was full.
+    /// Frames that were dropped because the other stack's inbox was full.
     pub const fn unread(&self) -> u64 {
         self.unread
     }
@@ -196,12 +197,13 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             return;
         };
         match inbox.enqueue(frame.len(), ()) {
-            Ok(room) => room.copy_from_slice(frame),
+            Ok(buffer) => buffer.copy_from_slice(frame),
             Err(_) => self.unread += 1,
         }
     }
 
-    /// Sends what is due. A frame that does not fit into the queue is lost, as on any cable, and repeated in time.
+    /// Sends what is due. A frame that does not fit into the queue is lost, as frames may be on the link, and repeated
+    /// later.
     fn send(&mut self, frame: &[u8]) -> Result<(), RdmaError> {
         let sent = self
             .queue
@@ -217,7 +219,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
-    /// Whether the queue can take a frame; a queue that has failed is found out by sending.
+    /// Whether the queue can take a frame, or has failed: sending reports the error.
     fn can_transmit(&mut self) -> bool {
         let mut failed = None;
         can_transmit(&mut self.queue, &mut failed) || failed.is_some()
@@ -288,13 +290,13 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
         self.host.resolve(now, source, destination)
     }
 
-    fn resolve_stranger(
+    fn resolve_unknown_host(
         &mut self,
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
     ) -> Resolution {
-        self.host.resolve_stranger(now, source, destination)
+        self.host.resolve_unknown_host(now, source, destination)
     }
 
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {

@@ -1,4 +1,4 @@
-//! Who asks whom: the addresses that a request carries for the RDMA CM, written and read.
+//! The addresses of both ends that a request carries for the RDMA CM, written and read.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -35,7 +35,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(CmaHeader::LEN)
     }
 
-    /// Who asks whom, and the application's part of the private data. InfiniBand's addresses are those of the path.
+    /// The addresses of both ends, and the application's part of the private data. InfiniBand's addresses are those of
+    /// the path.
     pub(crate) fn open_request<'b>(
         &self,
         address: &Address,
@@ -49,9 +50,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 
     /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
-    /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a way to it from the destination, which is the
-    /// device's: a wildcard listener means the device's addresses, not any.
-    pub(crate) fn can_ask(&self, header: &CmaHeader) -> bool {
+    /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a route to it from the destination, which is
+    /// the device's: a wildcard listener means the device's addresses, not any.
+    pub(crate) fn check_ends(&self, header: &CmaHeader) -> bool {
         self.is_own(header.destination)
             && (self.is_infiniband()
                 || header.source == header.destination

@@ -1,4 +1,4 @@
-//! The way from an id to its peer: asking the resolver, at once and again, until it has an answer.
+//! The route from an id to its peer: asking the resolver, at once and again, until it has an answer.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 
 use crate::ip::is_unicast;
-use crate::rdma::conn::group::way_to;
+use crate::rdma::conn::group::group_neighbour;
 use crate::rdma::id::slot::{IdSlot, NIL};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi;
@@ -16,8 +16,8 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{EventType, IdState};
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
-    /// Drives the resolver: ids that were connected to a neighbour which is not where it was hear of it, and those that wait
-    /// ask again.
+    /// Drives the resolver: ids that are connected to a neighbour whose address has changed get an event, and those
+    /// that wait ask again.
     pub(crate) fn poll(
         &mut self,
         ids: &mut IdTable<'_, '_, P>,
@@ -33,8 +33,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Begins to ask for the way of an id in `AddrQuery`, or for its path in `RouteQuery`. The id's event says what came of
-    /// it; until then the id waits, and [`ask_again`](Self::ask_again) asks for it.
+    /// Begins to ask for the route of an id in `AddrQuery`, or for its path in `RouteQuery`. The id's event has the
+    /// result; until then the id waits, and [`ask_again`](Self::ask_again) asks for it.
     pub(crate) fn start_asking(
         &mut self,
         ids: &mut IdTable<'_, '_, P>,
@@ -88,12 +88,13 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
     }
 
-    /// Asks for the way of an id in `AddrQuery`, or for its path in `RouteQuery`. False if the answer is still to come.
+    /// Asks for the route of an id in `AddrQuery`, or for its path in `RouteQuery`. False if the answer is still to
+    /// come.
     fn ask(&mut self, ids: &mut IdTable<'_, '_, P>, now: Duration, index: usize) -> bool {
         if ids[index].state == IdState::RouteQuery {
             return self.ask_for_path(ids, now, index);
         }
-        let outcome = match self.find_way(ids, now, index) {
+        let outcome = match self.find_route(ids, now, index) {
             Ok(true) => Ok(()),
             Ok(false) if now < ids[index].route.deadline => return false,
             Ok(false) => Err(RdmaError::TimedOut),
@@ -112,7 +113,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         true
     }
 
-    fn find_way(
+    fn find_route(
         &mut self,
         ids: &mut IdTable<'_, '_, P>,
         now: Duration,
@@ -136,7 +137,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             mac,
             vlan,
             hop_limit,
-        }) = self.way(now, source, destination)?
+        }) = self.neighbour_or_group(now, source, destination)?
         else {
             return Ok(false);
         };
@@ -156,7 +157,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(true)
     }
 
-    /// The rest of an id's path on RoCE, for which nothing has to be asked.
+    /// The rest of an id's path on RoCE, which needs no query.
     pub(crate) fn fill_path(&self, slot: &mut IdSlot<'_, P>) {
         let port =
             |address: Option<SocketAddr>| u32::from(address.map_or(0, |address| address.port()));
@@ -182,7 +183,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 
     /// As [`neighbour`](Self::neighbour), for an id that may send to a group as well.
-    fn way(
+    fn neighbour_or_group(
         &mut self,
         now: Duration,
         source: IpAddr,
@@ -190,13 +191,13 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     ) -> Result<Option<Neighbour>, RdmaError> {
         if destination.is_multicast() {
             let vlan = self.own_entry(source).and_then(|(_, vlan)| vlan);
-            let way = way_to(destination);
-            return Ok(Some(Neighbour { vlan, ..way }));
+            let neighbour = group_neighbour(destination);
+            return Ok(Some(Neighbour { vlan, ..neighbour }));
         }
         self.neighbour(now, source, destination)
     }
 
-    /// MAC, VLAN and hop limit on the way to `destination`; `None` if that is still being found out.
+    /// MAC, VLAN and hop limit of the route to `destination`; `None` if that is still being resolved.
     pub(super) fn neighbour(
         &mut self,
         now: Duration,
@@ -207,13 +208,13 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 
     /// The same for the answer to a MAD, whose source may be forged.
-    pub(super) fn neighbour_of_stranger(
+    pub(super) fn neighbour_of_unknown_host(
         &mut self,
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<Option<Neighbour>, RdmaError> {
-        self.neighbour_by(R::resolve_stranger, now, source, destination)
+        self.neighbour_by(R::resolve_unknown_host, now, source, destination)
     }
 
     fn neighbour_by(

@@ -1,4 +1,4 @@
-//! From addresses to paths: the seam behind which ARP, neighbour discovery, a table, or subnet administration stand.
+//! From addresses to paths: the trait that ARP, neighbour discovery, a table, or subnet administration implement.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,18 +9,18 @@ use crate::rdma::types::error::RdmaError;
 
 pub use crate::ip::{Neighbour, Resolution};
 
-/// A neighbour is no longer where it was.
+/// A neighbour's address has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressChange {
     /// The neighbour.
     pub address: IpAddr,
     /// The VLAN that it is in.
     pub vlan: Option<u16>,
-    /// Where it is now, if it answers at all.
+    /// Its address now, if it answers at all.
     pub mac: Option<[u8; 6]>,
 }
 
-/// What an InfiniBand path is wanted for.
+/// A query for an InfiniBand path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathQuery {
     /// GID of this end.
@@ -35,7 +35,7 @@ pub struct PathQuery {
     pub traffic_class: u8,
 }
 
-/// An InfiniBand group, and how the port is to be in it.
+/// An InfiniBand group, and how the port is to join it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Membership {
     /// The group.
@@ -48,7 +48,7 @@ pub struct Membership {
     pub qkey: u32,
     /// The traffic class that it gets then.
     pub traffic_class: u8,
-    /// How to be in it.
+    /// How to join it.
     pub join_state: JoinState,
 }
 
@@ -61,7 +61,7 @@ impl Membership {
 /// An attempt to resolve a route: which one, and how long it may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// Its number, from 1 and ever greater. A failure that was found before the attempt began does not end it.
+    /// Its number, from 1 and ever greater. A failure from before the attempt began does not end it.
     pub seq: u64,
     /// Until when.
     pub until: Duration,
@@ -72,12 +72,12 @@ const NOT_FOR_INFINIBAND: RdmaError =
 
 /// Finds neighbours, and on InfiniBand paths and groups.
 pub trait Resolver {
-    /// The way to `destination` from `source`.
+    /// The route to `destination` from `source`.
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution;
 
-    /// The same for the answer to a message that came unasked, whose source may be forged: a flood of them should not take
-    /// what is known of others.
-    fn resolve_stranger(
+    /// The same for the answer to an unsolicited message, whose source may be forged: a flood of them should not
+    /// replace the known addresses of other hosts.
+    fn resolve_unknown_host(
         &mut self,
         now: Duration,
         source: IpAddr,
@@ -86,8 +86,8 @@ pub trait Resolver {
         self.resolve(now, source, destination)
     }
 
-    /// Whether there is a way to `destination` from `source`, an address of the port. No question is sent, nothing is kept: it is
-    /// for addresses that unknown hosts name in their requests.
+    /// Whether there is a route to `destination` from `source`, an address of the port. No question is sent, nothing is
+    /// kept: it is for addresses that unknown hosts name in their requests.
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         let _ = (source, destination);
         true
@@ -114,7 +114,7 @@ pub trait Resolver {
         Ok(())
     }
 
-    /// Takes a join back.
+    /// Undoes a join.
     ///
     /// # Errors
     /// If the device fails.
@@ -142,7 +142,7 @@ pub trait Resolver {
         Err(NOT_FOR_INFINIBAND)
     }
 
-    /// Begins to join an InfiniBand group. Once for each join; [`membership`](Self::membership) says what comes of it, and
+    /// Begins to join an InfiniBand group. Once for each join; [`membership`](Self::membership) has the result, and
     /// each ends with [`leave`](Self::leave).
     ///
     /// # Errors
@@ -170,7 +170,7 @@ pub trait Resolver {
         Err(NOT_FOR_INFINIBAND)
     }
 
-    /// Takes a join of an InfiniBand group back.
+    /// Undoes a join of an InfiniBand group.
     fn leave(&mut self, now: Duration, membership: &Membership) {
         let _ = (now, membership);
     }
@@ -186,8 +186,8 @@ pub trait Resolver {
         let _ = (now, mad);
     }
 
-    /// The port of an InfiniBand subnet is another one, or its subnet has another manager: nothing that is known still holds,
-    /// and no memberships are known any more.
+    /// The port of an InfiniBand subnet has changed, or its subnet has another manager: all answers so far are invalid,
+    /// and all memberships are lost.
     fn subnet_changed(&mut self, now: Duration) {
         let _ = now;
     }
@@ -206,7 +206,7 @@ pub trait Resolver {
         None
     }
 
-    /// A neighbour that is not where it was, since the last call. Ids that are connected to it learn of it.
+    /// A neighbour whose address has changed since the last call. Ids that are connected to it get an event.
     fn next_change(&mut self) -> Option<AddressChange> {
         None
     }
@@ -217,13 +217,13 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
         (**self).resolve(now, source, destination)
     }
 
-    fn resolve_stranger(
+    fn resolve_unknown_host(
         &mut self,
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
     ) -> Resolution {
-        (**self).resolve_stranger(now, source, destination)
+        (**self).resolve_unknown_host(now, source, destination)
     }
 
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {

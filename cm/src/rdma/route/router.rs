@@ -1,7 +1,7 @@
 //! The router: the port's own addresses, the resolver, and what waits for the resolver's answers.
 //!
 //! It says how a destination is reached ([`resolve`](super::resolve)), and how the sender of a MAD is
-//! ([`way_back`](super::way_back)). Sending is not its business.
+//! ([`return_path`](super::return_path)). It does not send.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::ANY_GID;
 
-/// The ways from a device's port.
+/// The routes from a device's port.
 #[derive(Debug)]
 pub(crate) struct Router<'s, 'd, P: Platform, R> {
     pub(super) device: &'d Device<'d, P>,
@@ -176,7 +176,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         fallback
     }
 
-    /// How many MADs wait until it is known where their senders are.
+    /// How many MADs wait until their senders' addresses are resolved.
     pub(crate) const fn deferred_mads(&self) -> usize {
         self.deferred_mads.len()
     }
@@ -186,7 +186,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         self.deferred_mads.pop()
     }
 
-    /// Keeps a MAD until it is known where its sender is, if there is a free slot and it has not waited too long.
+    /// Keeps a MAD until its sender's address is resolved, if there is a free slot and it has not waited too long.
     pub(crate) fn defer(&mut self, now: Duration, deferred: DeferredMad) {
         self.deferred_mads.push(now, deferred);
     }
@@ -203,7 +203,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             .min()
     }
 
-    /// Something of the port or its subnet is not as it was.
+    /// The port or its subnet has changed.
     pub(crate) fn port_changed(&mut self, now: Duration) {
         if !self.is_infiniband() {
             return;

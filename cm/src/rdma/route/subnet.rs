@@ -9,9 +9,9 @@ use crate::rdma::route::resolver::{Attempt, Membership, PathQuery, Resolution, R
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
 
-/// How long a path is believed in.
+/// How long a path is used without asking again.
 const PATH_LIFE: Duration = Duration::from_secs(60);
-/// How long an answer waits for who asked.
+/// How long an answer is kept for the id that asked.
 const KEPT: Duration = Duration::from_secs(1);
 /// How long to try to leave a group. No caller waits for it.
 const LEAVING: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ impl PathSlot {
         kept_until: Duration::ZERO,
     };
 
-    /// When it was found out; `None` if it is of use yet.
+    /// When it was resolved; `None` if it is still needed.
     fn age(&self, now: Duration) -> Option<Duration> {
         match self.state {
             PathState::Unknown => Some(Duration::ZERO),
@@ -120,7 +120,7 @@ impl MemberSlot {
 
     /// Where the port is no member, or may be one after a lost answer, the leave is sent to subnet administration.
     fn leave(&mut self, client: &mut Client<'_>, now: Duration) {
-        let told = match self.state {
+        let registered = match self.state {
             MemberState::Joining(question) => {
                 client.cancel(question);
                 true
@@ -129,7 +129,7 @@ impl MemberSlot {
             MemberState::Failed(error) => error == SaError::NoAnswer,
             MemberState::Free | MemberState::Unwanted | MemberState::Leaving(_) => return,
         };
-        self.state = if told {
+        self.state = if registered {
             MemberState::Unwanted
         } else {
             MemberState::Free
@@ -264,7 +264,7 @@ impl<'s> SubnetAdministration<'s> {
         }
     }
 
-    /// The slot of a path, or the one that is the least loss.
+    /// The slot of a path, or the one that is best replaced.
     fn path_slot(&mut self, now: Duration, query: &PathQuery) -> Option<&mut PathSlot> {
         let known =
             |slot: &PathSlot| slot.query == *query && !matches!(slot.state, PathState::Unknown);
@@ -278,7 +278,7 @@ impl<'s> SubnetAdministration<'s> {
     }
 }
 
-/// What Linux' RDMA CM asks for, too.
+/// The same fields as Linux' RDMA CM asks for.
 fn path_question(query: &PathQuery) -> Question {
     Question::Path {
         wanted: PathRecord {
@@ -339,7 +339,7 @@ fn leaving(membership: &Membership) -> Question {
 }
 
 impl Resolver for SubnetAdministration<'_> {
-    /// There is no way to an IP address.
+    /// IP addresses cannot be reached.
     fn resolve(&mut self, _now: Duration, _source: IpAddr, _destination: IpAddr) -> Resolution {
         Resolution::NoRoute
     }
@@ -352,22 +352,22 @@ impl Resolver for SubnetAdministration<'_> {
     ) -> Result<Option<PathRecord>, RdmaError> {
         self.client.handle_timeout(now);
         self.advance(now);
-        // Where all slots are busy the time of who waits decides.
+        // If all slots are busy, the caller asks again until its time is over.
         let Some(slot) = self.path_slot(now, query) else {
             return Ok(None);
         };
-        let (same, state, heard) = (slot.query == *query, slot.state, slot.seq);
+        let (same, state, known_seq) = (slot.query == *query, slot.state, slot.seq);
         match state {
             PathState::Known { path, at } if same && now < at.saturating_add(PATH_LIFE) => {
                 slot.kept_until = Duration::ZERO;
                 return Ok(Some(path));
             }
-            PathState::Failed { error, .. } if same && attempt.seq <= heard => {
+            PathState::Failed { error, .. } if same && attempt.seq <= known_seq => {
                 slot.kept_until = Duration::ZERO;
                 return Err(error.into());
             }
             PathState::Asked(question) => {
-                slot.seq = heard.max(attempt.seq);
+                slot.seq = known_seq.max(attempt.seq);
                 self.client.extend(question, attempt.until);
                 return Ok(None);
             }

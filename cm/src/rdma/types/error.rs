@@ -50,7 +50,7 @@ pub enum RdmaError {
     NoSuchId,
     /// The event channel was destroyed.
     NoSuchChannel,
-    /// The call makes no sense in the id's state.
+    /// The call is not allowed in the id's state.
     WrongState {
         /// The call.
         call: &'static str,
@@ -81,7 +81,7 @@ pub enum RdmaError {
     NoDevice(IpAddr),
     /// Source and destination are of different families.
     FamilyMismatch,
-    /// There is no way to the address.
+    /// There is no route to the address.
     NetUnreachable(IpAddr),
     /// No host answers at the address.
     HostUnreachable(IpAddr),
@@ -98,7 +98,7 @@ pub enum RdmaError {
         /// Its status.
         status: i32,
     },
-    /// Nothing there.
+    /// There is nothing yet.
     WouldBlock,
     /// A value is above what the device or the protocol can do.
     TooMuch {
@@ -116,7 +116,7 @@ pub enum RdmaError {
         /// Bytes that fit.
         max: usize,
     },
-    /// The datagram service is not to be had.
+    /// The datagram service is not available.
     ServiceRefused(SidrStatus),
     /// The call is not for ids of this port space.
     WrongPortSpace {
@@ -152,7 +152,7 @@ pub enum RdmaError {
     NoSuchPartition(u16),
     /// A path does not begin at the port.
     NotOurLid(u16),
-    /// Subnet administration does not help.
+    /// Subnet administration refused or did not answer.
     Sa(SaError),
     /// The id is not in this multicast group.
     NotJoined(IpAddr),
@@ -168,7 +168,7 @@ pub enum RdmaError {
     Engine(engine::CmError),
     /// A header could not be written.
     Mad(MadError),
-    /// An address is another machine's.
+    /// Another machine has the address.
     AddressInUse {
         /// The address.
         address: IpAddr,
@@ -185,7 +185,7 @@ pub enum RdmaError {
     EthernetSend(EthernetSendError),
     /// The Ethernet queue does not receive.
     EthernetReceive(EthernetReceiveError),
-    /// The device is in trouble.
+    /// The device has failed.
     Device(DeviceError),
     /// A firmware command failed.
     Command(CommandError),
@@ -325,10 +325,7 @@ impl fmt::Display for RdmaError {
                 "{call} does not go with the id's mode (synchronous or not)"
             ),
             Self::NotBound => f.write_str("the id is not bound to an address of the device"),
-            Self::Full { what, capacity } => write!(
-                f,
-                "there is room for {capacity} {what}, all of it is in use"
-            ),
+            Self::Full { what, capacity } => write!(f, "all {capacity} {what} are in use"),
             Self::Unsupported(what) => write!(f, "{what} is not supported"),
             Self::AddrInUse(address) => write!(f, "{address} is in use"),
             Self::AddrNotAvailable(address) => write!(f, "{address} is not available"),
@@ -341,7 +338,7 @@ impl fmt::Display for RdmaError {
             Self::FamilyMismatch => {
                 f.write_str("source and destination are of different address families")
             }
-            Self::NetUnreachable(address) => write!(f, "there is no way to {address}"),
+            Self::NetUnreachable(address) => write!(f, "there is no route to {address}"),
             Self::HostUnreachable(address) => write!(f, "no host answers at {address}"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Rejected(reason) => write!(f, "the other end refused: reason {reason}"),

@@ -9,7 +9,7 @@ use super::id::CmId;
 use super::param::ACCEPT_PRIVATE_DATA_MAX;
 use crate::mad::Attribute;
 
-/// What an event says (`enum rdma_cm_event_type`), with librdmacm's numbers.
+/// The type of an event (`enum rdma_cm_event_type`), with librdmacm's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventType {
@@ -41,7 +41,7 @@ pub enum EventType {
     MulticastJoin = 12,
     /// A multicast group could not be joined, or was lost.
     MulticastError = 13,
-    /// The way to the other end changed.
+    /// The route to the other end has changed.
     AddrChange = 14,
     /// The QP number of a finished connection may be used again.
     TimewaitExit = 15,
@@ -126,9 +126,9 @@ pub struct UdEvent {
 /// for one.
 #[derive(Clone, Copy)]
 pub struct CmEvent {
-    /// Whom it is about.
+    /// The id it belongs to.
     pub id: CmId,
-    /// On `ConnectRequest`: who was asked for.
+    /// On `ConnectRequest`: the listener.
     pub listen_id: Option<CmId>,
     /// The context of the id; on `ConnectRequest` that of the listener.
     pub context: u64,

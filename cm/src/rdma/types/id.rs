@@ -101,22 +101,22 @@ impl IdType {
     }
 }
 
-/// Where an id stands. A call in the wrong state fails with EINVAL.
+/// The state of an id. A call in the wrong state fails with EINVAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdState {
-    /// Fresh.
+    /// Newly created.
     Idle,
     /// Has a local address.
     AddrBound,
-    /// Looks for the way to an address.
+    /// Resolving an address.
     AddrQuery,
     /// The address is resolved.
     AddrResolved,
-    /// Looks for the path.
+    /// Resolving the route.
     RouteQuery,
     /// The route is resolved.
     RouteResolved,
-    /// Connecting, or connected; with datagrams, asking for a service, or knowing it.
+    /// Connecting, or connected; with datagrams, asking for a service, or having its answer.
     Connect,
     /// Disconnecting, or disconnected.
     Disconnect,
@@ -135,16 +135,16 @@ pub enum IdOption {
     AfOnly(bool),
     /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`).
     AckTimeout(u8),
-    /// The path to the address that was resolved, for who has it from elsewhere; in place of `resolve_route`, and followed by
-    /// `RouteResolved` (`RDMA_OPTION_IB_PATH`).
+    /// The path to the resolved address, for a caller that has it from elsewhere; in place of `resolve_route`, and
+    /// followed by `RouteResolved` (`RDMA_OPTION_IB_PATH`).
     IbPath(PathRecord),
     /// The RNR NAK timer of the QP. Not in librdmacm, where it stays at 0, which is 655 ms.
     MinRnrTimer(u8),
     /// The CM's timers. Not in librdmacm, where they cannot be set. May be set at any time, and counts from the next message
     /// on. A listener's go to the ids of its requests, and count instead of what the requests ask for.
     CmTimers(Timers),
-    /// Exponent of the time to ask for (MRA) when the other end repeats itself before the application answered, `None` to
-    /// keep silent. Not in librdmacm, where it is 24. A listener's goes to the ids of its requests.
+    /// Exponent of the time to ask for (MRA) when the other end repeats its message before the application answered,
+    /// `None` to keep silent. Not in librdmacm, where it is 24. A listener's goes to the ids of its requests.
     AutoMra(Option<u8>),
 }
 

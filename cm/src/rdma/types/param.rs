@@ -20,7 +20,7 @@ pub const REJECT_PRIVATE_DATA_MAX: usize = Rej::PRIVATE_DATA_MAX;
 /// In [`ConnParam`]: as much as the device can (`RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`).
 pub const DEVICE_MAX: u8 = 0xff;
 
-/// What a connection shall be (`struct rdma_conn_param`). Of this, datagrams only have private data and `qp_num`.
+/// The parameters of a connection (`struct rdma_conn_param`). Of this, datagrams only have private data and `qp_num`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnParam<'a> {
     /// For the other end's application.

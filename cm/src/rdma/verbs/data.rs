@@ -185,8 +185,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(batch.send_to(context, flags, to, local)?)
     }
 
-    /// Where an id's work requests go. Each call writes the one that it is about, so that a program carries those that it
-    /// uses, and none decides anew what it is.
+    /// Where an id's work requests go. Each call writes the one that it is about, so that a program contains only those
+    /// that it uses, and none has to find out at run time which one it is.
     fn batch(&mut self, id: CmId) -> Result<Batch<'_, 'd, P, Rc>, RdmaError> {
         Ok(self.endpoint(id)?.qp.send_queue().batch())
     }
@@ -230,7 +230,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         side: Side,
         deadline: Option<Duration>,
     ) -> Result<Wc, RdmaError> {
-        // Mostly it is there, or about to be: arming costs a doorbell.
+        // Usually the completion is there, or comes soon: arming costs a doorbell.
         for _ in 0..SPINS {
             if let Some(wc) = self.ids.slot_mut(id)?.objects.poll_comp(side, false)? {
                 return Ok(wc);

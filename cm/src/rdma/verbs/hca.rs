@@ -1,4 +1,4 @@
-//! The device, as the ids' verbs objects need it: what it can, and whether an object is its own.
+//! The device, as the ids' verbs objects need it: its limits, and whether an object belongs to it.
 
 use bareverbs_core::cq::{CqHandle, CqInit};
 use bareverbs_core::pd::Pd;
@@ -19,7 +19,7 @@ pub(crate) struct Hca<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> Hca<'d, P> {
-    /// What the device can.
+    /// Reads the device's limits.
     pub(crate) fn new(device: &'d Device<'d, P>) -> Self {
         let caps = &device.capabilities().hca;
         let power = |log: u8| 1u8.checked_shl(u32::from(log)).unwrap_or(128);
@@ -56,7 +56,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         }
     }
 
-    /// The CQ given, or one of the manager's, which goes after its handle: that counts as a user of it.
+    /// The CQ given, or one of the manager's, which is destroyed after its handle, as that counts as a user of it.
     pub(crate) fn cq_for(
         &self,
         given: &Option<CqHandle<'d, P>>,

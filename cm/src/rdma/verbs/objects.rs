@@ -12,7 +12,7 @@ use bareverbs_core::{Platform, Qpn};
 
 use crate::rdma::types::extended::ExtendedAttribute;
 
-/// What a QP shall be (`struct ibv_qp_init_attr`, as `rdma_create_qp` takes it): CQs are optional.
+/// The attributes of a new QP (`struct ibv_qp_init_attr`, as `rdma_create_qp` takes it): CQs are optional.
 #[derive(Debug)]
 pub struct QpInit<'a, 'd, P: Platform> {
     /// The CQ for sends; one of `cap.max_send_wr` entries is made if there is none.
@@ -55,7 +55,7 @@ impl<'a, 'd, P: Platform> QpInit<'a, 'd, P> {
     }
 }
 
-/// The same for a while: what a listener keeps for its connections.
+/// The same by handles: what a listener keeps for its connections.
 #[derive(Debug)]
 pub(crate) struct KeptInit<'d, P: Platform> {
     pub(crate) send_cq: Option<CqHandle<'d, P>>,
@@ -149,7 +149,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     }
 }
 
-/// The verbs objects of an id, for work that is to go without the manager: nothing of it takes a lock.
+/// The verbs objects of an id, for work without the manager: none of it takes a lock.
 #[derive(Debug)]
 pub struct Endpoint<'a, 'd, P: Platform, T: QpType = Rc> {
     /// The QP.
@@ -163,7 +163,7 @@ pub struct Endpoint<'a, 'd, P: Platform, T: QpType = Rc> {
 /// The SRQ of an id.
 #[derive(Debug)]
 pub(crate) struct IdSrq<'d, P: Platform> {
-    // In the order in which they have to go.
+    // In the order in which they have to be destroyed.
     pub(crate) srq: Srq<'d, P>,
     pub(crate) pd: PdOf<'d, P>,
     /// One for XRC has it.
@@ -178,7 +178,8 @@ impl<'d, P: Platform> IdSrq<'d, P> {
     }
 }
 
-/// What an SRQ shall be, in full (`struct ibv_srq_init_attr_ex`). Its type is that of the id: XRC for [`IdType::XrcRecv`](crate::rdma::IdType::XrcRecv).
+/// All attributes of a new SRQ (`struct ibv_srq_init_attr_ex`). Its type is that of the id: XRC for
+/// [`IdType::XrcRecv`](crate::rdma::IdType::XrcRecv).
 #[derive(Debug)]
 pub struct SrqInit<'a, 'd, P: Platform> {
     /// Sizes: asked for, then given.
@@ -239,7 +240,7 @@ impl<'d, P: Platform> XrcdOf<'d, P> {
     }
 }
 
-/// What a QP shall be, in full (`struct ibv_qp_init_attr_ex`).
+/// All attributes of a new QP (`struct ibv_qp_init_attr_ex`).
 #[derive(Debug)]
 pub struct QpInitEx<'a, 'd, P: Platform> {
     /// What [`create_qp`](crate::rdma::RdmaCm::create_qp) takes as well.

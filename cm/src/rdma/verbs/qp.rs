@@ -20,8 +20,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// `init.cap` says afterwards what the hardware gives.
     ///
     /// The PD is the device's default one if none is given. PD, CQs and SRQ have to be of the id's device
-    /// ([`RdmaError::OtherDevice`], EINVAL). Where no CQ is given one is made, with events on; it is to be
-    /// had by [`endpoint`](Self::endpoint).
+    /// ([`RdmaError::OtherDevice`], EINVAL). Where no CQ is given one is made, with events on;
+    /// [`endpoint`](Self::endpoint) gives it.
     pub fn create_qp(
         &mut self,
         id: CmId,
@@ -43,7 +43,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         kept.xrcd = xrcd;
         let mut created = self.hca.create_qp(&mut self.ids[index], pd, &mut kept);
         if let Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })) = created {
-            // QPs that were destroyed wait until their CQs are looked at.
+            // Slots of destroyed QPs become free when their CQs are polled.
             for cq in [init.send_cq, init.recv_cq].into_iter().flatten() {
                 cq.reap();
             }

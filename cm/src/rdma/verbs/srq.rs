@@ -90,7 +90,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// Destroys the SRQ of an id (`rdma_destroy_srq`): EBUSY while QPs receive from it, or handles of it are about.
+    /// Destroys the SRQ of an id (`rdma_destroy_srq`): EBUSY while QPs receive from it, or handles of it exist.
     pub fn destroy_srq(&mut self, id: CmId) -> Result<(), RdmaError> {
         let slot = self.ids.slot_mut(id)?;
         let IdSrq {

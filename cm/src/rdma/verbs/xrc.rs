@@ -1,8 +1,8 @@
 //! Ids for extended reliable connections.
 //!
-//! The listening end makes an SRQ on its id ([`create_srq`](RdmaCm::create_srq)), tells its number in the private data of
-//! [`accept`](RdmaCm::accept), and gives each connection a target, which has no queues. The connecting end has an initiator,
-//! whose work requests name the SRQ ([`xrc_endpoint`](RdmaCm::xrc_endpoint)).
+//! The listening end makes an SRQ on its id ([`create_srq`](RdmaCm::create_srq)), sends its number in the private data
+//! of [`accept`](RdmaCm::accept), and gives each connection a target, which has no queues. The connecting end has an
+//! initiator, whose work requests name the SRQ ([`xrc_endpoint`](RdmaCm::xrc_endpoint)).
 
 use bareverbs_core::Platform;
 use bareverbs_core::qp::XrcSend;

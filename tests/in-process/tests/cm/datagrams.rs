@@ -163,7 +163,7 @@ fn a_service_is_found_and_answers() {
 
 /// Without a valid header in the 40 bytes, there is no address to answer to.
 #[test]
-fn the_way_back_needs_a_header() {
+fn a_return_path_needs_a_header() {
     let mut pair = Pair::new();
     let mut wc = bareverbs_core::Wc::EMPTY;
     let mut v4 = [0; GRH];

@@ -1,4 +1,4 @@
-//! The way back to the sender of a MAD or of a datagram.
+//! The return path to the sender of a MAD or of a datagram.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -14,48 +14,48 @@ use crate::rdma::route::resolver::{Neighbour, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 
-/// What is known of the sender of a MAD.
+/// The return path to the sender of a MAD, as far as it is known.
 #[derive(Debug)]
-pub(crate) enum WayBack {
+pub(crate) enum ReturnPath {
     /// Answers go there.
     Found(Address),
-    /// They do, but the MAD is a REQ with a GID to which no way leads: it is to be refused.
+    /// Answers go there, but the MAD is a REQ with a GID that cannot be reached: it is to be refused.
     Refuse(Address),
     /// The resolver has to ask first.
     Pending,
-    /// There is no way: the MAD is dropped.
+    /// There is no route: the MAD is dropped.
     None,
 }
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
-    /// The way back to the sender of a MAD for the CM: a peer may have this host's address while this host does not
+    /// The return path to the sender of a MAD for the CM: a peer may have this host's address while this host does not
     /// have the peer's.
-    pub(crate) fn way_back(&mut self, now: Duration, received: &Received) -> WayBack {
+    pub(crate) fn return_path(&mut self, now: Duration, received: &Received) -> ReturnPath {
         if self.is_infiniband() {
-            return WayBack::Found(self.way_back_by_lid(received));
+            return ReturnPath::Found(self.return_path_by_lid(received));
         }
         let (source, destination) = (received.source, received.destination);
-        let neighbour = match self.neighbour_of_stranger(now, destination, source) {
+        let neighbour = match self.neighbour_of_unknown_host(now, destination, source) {
             Ok(Some(neighbour)) => neighbour,
-            Ok(None) => return WayBack::Pending,
+            Ok(None) => return ReturnPath::Pending,
             Err(error) => {
                 log::debug!("no answer to {source}: {error}");
-                return WayBack::None;
+                return ReturnPath::None;
             }
         };
         let Some(address) = self.address_of(neighbour, received) else {
-            return WayBack::None;
+            return ReturnPath::None;
         };
-        if self.names_a_stranger(destination, &received.mad) {
-            WayBack::Refuse(address)
+        if self.names_unreachable_gid(destination, &received.mad) {
+            ReturnPath::Refuse(address)
         } else {
-            WayBack::Found(address)
+            ReturnPath::Found(address)
         }
     }
 
-    /// Whether a MAD is a REQ whose GID, to which all else would be sent, lies where no way leads, such as a link's broadcast
-    /// address. Linux looks for a route there as well (`roce_resolve_route_from_path`).
-    fn names_a_stranger(&self, destination: IpAddr, mad: &[u8; MAD_LEN]) -> bool {
+    /// Whether a MAD is a REQ whose GID, to which everything else would be sent, has no route to it, such as a link's
+    /// broadcast address. Linux looks for a route there as well (`roce_resolve_route_from_path`).
+    fn names_unreachable_gid(&self, destination: IpAddr, mad: &[u8; MAD_LEN]) -> bool {
         if mad[16..18] != (Attribute::Req as u16).to_be_bytes() {
             return false;
         }
@@ -90,7 +90,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         })
     }
 
-    /// The way back to the sender of a datagram: `wc` is its completion, `grh` the first 40 bytes of where it was received.
+    /// The return path to the sender of a datagram: `wc` is its completion, `grh` the first 40 bytes of where it was
+    /// received.
     pub(crate) fn ah_attr_from_wc(
         &mut self,
         now: Duration,
@@ -124,8 +125,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 }
 
-/// Which header the 40 bytes before a datagram hold. An IPv4 header lies in the last 20, and what comes before it may look like
-/// an IPv6 one, so that its check sum decides.
+/// Which header the 40 bytes before a datagram hold. An IPv4 header lies in the last 20, and what comes before it may
+/// look like an IPv6 one, so that its check sum decides.
 fn header_kind(grh: &[u8; GRH]) -> Option<NetworkHeader> {
     let ip = grh.last_chunk::<20>()?;
     let sum: u32 = ip

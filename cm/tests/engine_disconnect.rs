@@ -1,5 +1,5 @@
-//! Many farewells at once over a pipe that loses some: the complaint about Linux' CM is that each lost DREP costs the whole
-//! series of repetitions, and that programs stop waiting for it.
+//! Many disconnections at once over a pipe that loses some: the complaint about Linux' CM is that each lost DREP costs the
+//! whole series of repetitions, and that programs stop waiting for it.
 
 mod common;
 
@@ -9,7 +9,7 @@ use bareverbs_cm::engine::*;
 use common::*;
 
 const COUNT: usize = 2_000;
-/// When Linux says DREQ for the second time. With this loss 44 % of the connections would wait for it.
+/// When Linux sends DREQ for the second time. With this loss 44 % of the connections would wait for it.
 const INTERVAL: Duration = Duration::from_millis(4608);
 
 /// A world with so many connections, and both ends of each.
@@ -33,8 +33,8 @@ fn connected(seed: u64) -> (World, Vec<ConnectionId>, Vec<ConnectionId>) {
     (world, ours, theirs)
 }
 
-/// One side says farewell, or both at once, and every fourth message is lost: an answer comes each time that it is asked
-/// for, before the application looks, so that nearly all is over after a few early repetitions, and no end has to be guessed.
+/// One side disconnects, or both at once, and every fourth message is lost: each DREQ is answered before the application
+/// polls, so that nearly all connections end after a few early repetitions, and none by a timeout.
 #[test]
 fn storm_of_disconnections() {
     for seed in seeds(4) {
