@@ -7,11 +7,11 @@
 //! are values that borrow the device and destroy their object when they are dropped.
 //!
 //! ```no_run
-//! use bareverbs_core::{Config, Device, Platform, Resources};
+//! use bareverbs_core::{Config, Cqs, Device, PageChunks, Platform, Qps, Resources, Srqs};
 //!
 //! fn run<P: Platform>(platform: P) -> Result<(), Box<dyn std::error::Error>> {
 //!     // Storage for 16 QPs, 16 CQs, 4 SRQs, and 128 MiB that the firmware may ask for.
-//!     let mut resources = Resources::<16, 16, 4, 64>::new();
+//!     let mut resources = Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<64>>::new();
 //!     let device = Device::open(platform, Config::DEFAULT, resources.storage())?;
 //!     println!("{:?}", device.query_port()?);
 //!     let pd = device.alloc_pd()?;
@@ -56,8 +56,9 @@
 //!   [`Storage`] is borrowed exclusively, so two devices cannot share it:
 //!
 //!   ```compile_fail,E0499
-//!   # use bareverbs_core::{Config, Device, Platform, Resources};
-//!   fn share<P: Platform>(one: P, two: P, resources: &mut Resources<1, 1, 1, 1>) {
+//!   # use bareverbs_core::{Config, Cqs, Device, PageChunks, Platform, Qps, Resources, Srqs};
+//!   type Memory = Resources<Qps<1>, Cqs<1>, Srqs<1>, PageChunks<1>>;
+//!   fn share<P: Platform>(one: P, two: P, resources: &mut Memory) {
 //!       let first = Device::open(one, Config::DEFAULT, resources.storage());
 //!       let second = Device::open(two, Config::DEFAULT, resources.storage());
 //!       drop(first);
@@ -114,7 +115,7 @@ pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn,
 pub use capabilities::{Adapter, Capabilities};
 pub use cq::{Completion, Cq, CqError, CqHandle, CqInit};
 pub use device::function::FunctionKind;
-pub use device::storage::{DeviceSlot, Resources, Storage};
+pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::{Device, PendingCommand, TailIn};
 pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, Millis, OpenError,

@@ -7,15 +7,15 @@ use std::time::Duration;
 use bareverbs_core::error::CommandFailure;
 use bareverbs_core::platform::DmaError;
 use bareverbs_core::{
-    CloseFailure, Config, Device, DeviceError, DeviceSlot, FunctionKind, OpenError, OpenFailure,
-    OpenStep, PageChunk, Resources, Storage,
+    CloseFailure, Config, Cqs, Device, DeviceError, DeviceSlot, FunctionKind, OpenError,
+    OpenFailure, OpenStep, PageChunk, PageChunks, Qps, Resources, Srqs, Storage,
 };
 use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
 use support::{Action, Fake};
 
-type Memory = Resources<4, 4, 4, 8>;
+type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<8>>;
 
 fn quick() -> Config {
     let mut config = Config::DEFAULT;

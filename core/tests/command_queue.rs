@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bareverbs_core::error::{BadOutput, CommandFailure, DeviceError};
-use bareverbs_core::{Config, Device, Resources, TailIn};
+use bareverbs_core::{Config, Cqs, Device, PageChunks, Qps, Resources, Srqs, TailIn};
 use bareverbs_firmware_cmds::counter::{QueryQCounterIn, QueryQCounterOut};
 use bareverbs_firmware_cmds::event::Event;
 use bareverbs_firmware_cmds::hca::{NopIn, QueryAdapterIn};
@@ -16,7 +16,7 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
 use support::{Action, Fake};
 
-type Memory = Resources<4, 4, 4, 8>;
+type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<8>>;
 
 fn open<'a>(fake: &'a Fake, memory: &'a mut Memory, config: Config) -> Device<'a, &'a Fake> {
     let device = Device::open(fake, config, memory.storage()).expect("bring-up");

@@ -2,11 +2,13 @@
 
 mod support;
 
-use bareverbs_core::{Config, Device, Gid, GidEntry, GidError, Resources, RoceVersion};
+use bareverbs_core::{
+    Config, Cqs, Device, Gid, GidEntry, GidError, PageChunks, Qps, Resources, RoceVersion, Srqs,
+};
 use bareverbs_firmware_cmds::status::Status;
 use support::{Action, Fake};
 
-type Memory = Resources<4, 4, 4, 3>;
+type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<3>>;
 
 fn open<'a>(fake: &'a Fake, memory: &'a mut Memory) -> Device<'a, &'a Fake> {
     let device = Device::open(fake, Config::DEFAULT, memory.storage()).expect("bring-up");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bareverbs_core::error::{CommandFailure, Millis};
 use bareverbs_core::{
-    AsyncEvent, CommandError, Config, Device, DeviceError, Gid, GidEntry, Platform, Resources,
-    RoceVersion,
+    AsyncEvent, CommandError, Config, Cqs, Device, DeviceError, Gid, GidEntry, PageChunks,
+    Platform, Qps, Resources, RoceVersion, Srqs,
 };
 use bareverbs_firmware_cmds::eq::Eqe;
 use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
@@ -18,7 +18,7 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
 use support::{Action, Fake, Random};
 
-type Memory = Resources<4, 4, 4, 3>;
+type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<3>>;
 
 fn open<'a>(fake: &'a Fake, memory: &'a mut Memory) -> Device<'a, &'a Fake> {
     fake.lock().boot_pages = 10;

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Mutex;
 
-use bareverbs_core::{Config, Device, Resources};
+use bareverbs_core::{Config, Cqs, Device, PageChunks, Qps, Resources, Srqs};
 use bareverbs_firmware_cmds::dump::{Direction, LOG_TARGET, Line};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use support::Fake;
@@ -32,7 +32,7 @@ fn every_command_is_traced_with_its_answer() {
     log::set_logger(&LINES).expect("the only logger");
     log::set_max_level(log::LevelFilter::Trace);
     let fake = Fake::new();
-    let mut memory = Resources::<2, 2, 2, 8>::new();
+    let mut memory = Resources::<Qps<2>, Cqs<2>, Srqs<2>, PageChunks<8>>::new();
     let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
     device.close().expect("orderly");
 

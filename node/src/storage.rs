@@ -1,6 +1,7 @@
 //! The memory of a device, the IP host and the connection manager, by the number of connections.
 
 use bareverbs_cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
+use bareverbs_cm::ip::{Addresses, Groups, Neighbours, Routes};
 use bareverbs_cm::{ip, rdma};
 use bareverbs_core::{CqSlot, DeviceSlot, PageChunk, Platform, QpSlot, SrqSlot, Storage};
 
@@ -92,8 +93,11 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
     }
 }
 
-/// The IP host's: 2 addresses, 64 neighbours, a route and 16 multicast groups.
-pub(crate) fn host() -> ip::Resources<2, 64, 1, 16> {
+/// The IP host's.
+type Host = ip::Resources<Addresses<2>, Neighbours<64>, Routes<1>, Groups<16>>;
+
+/// An empty one.
+pub(crate) fn host() -> Host {
     ip::Resources::new()
 }
 

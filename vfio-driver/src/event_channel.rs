@@ -32,7 +32,7 @@ use crate::removal::Removals;
 ///
 /// ```no_run
 /// use std::os::fd::AsRawFd;
-/// use bareverbs_core::{Config, CqInit, Device, Resources, VectorSet};
+/// use bareverbs_core::{Config, CqInit, Cqs, Device, PageChunks, Qps, Resources, Srqs, VectorSet};
 /// use bareverbs_vfio::{Options, VfioDevice};
 /// use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 ///
@@ -41,7 +41,7 @@ use crate::removal::Removals;
 /// let mut channel = platform.event_channel(VectorSet::ALL)?;
 /// let mut config = Config::DEFAULT;
 /// config.interrupts = true;
-/// let mut resources = Box::new(Resources::<8, 8, 1, 256>::new());
+/// let mut resources = Box::new(Resources::<Qps<8>, Cqs<8>, Srqs<1>, PageChunks<256>>::new());
 /// let device = Device::open(platform, config, resources.storage())?;
 /// let mut cq = device.create_cq(CqInit::new(63))?;
 ///

@@ -28,10 +28,10 @@
 //! # Example
 //!
 //! ```
-//! use bareverbs_cm::ip::{Config, Event, Host, Resolution, Resources};
+//! use bareverbs_cm::ip::{Addresses, Config, Event, Groups, Host, Neighbours, Resolution, Resources, Routes};
 //! use core::time::Duration;
 //!
-//! let mut memory = Resources::<2, 8, 1, 8>::new();
+//! let mut memory = Resources::<Addresses<2>, Neighbours<8>, Routes<1>, Groups<8>>::new();
 //! let mut host = Host::new([2, 0, 0, 0, 0, 1], Config::new(42), memory.storage());
 //! let now = Duration::ZERO;
 //! host.add_address(now, "192.0.2.1".parse()?, 24, None)?;
@@ -126,21 +126,30 @@ pub struct Storage<'s> {
     pub groups: &'s mut [GroupSlot],
 }
 
-/// Memory of a [`Host`] in arrays.
+/// `N` addresses, as [`Resources`] counts them.
+pub type Addresses<const N: usize> = [AddressSlot; N];
+
+/// `N` neighbours, as [`Resources`] counts them.
+pub type Neighbours<const N: usize> = [NeighbourSlot; N];
+
+/// `N` routes over a gateway, as [`Resources`] counts them.
+pub type Routes<const N: usize> = [Option<Route>; N];
+
+/// `N` multicast groups, as [`Resources`] counts them.
+pub type Groups<const N: usize> = [GroupSlot; N];
+
+/// Memory of a [`Host`] in arrays. The type says how many there are of what.
 #[derive(Debug)]
-pub struct Resources<
-    const ADDRESSES: usize,
-    const NEIGHBOURS: usize,
-    const ROUTES: usize,
-    const GROUPS: usize,
-> {
-    addresses: [AddressSlot; ADDRESSES],
-    neighbours: [NeighbourSlot; NEIGHBOURS],
-    routes: [Option<Route>; ROUTES],
-    groups: [GroupSlot; GROUPS],
+pub struct Resources<A, N, R, G> {
+    addresses: A,
+    neighbours: N,
+    routes: R,
+    groups: G,
 }
 
-impl<const A: usize, const N: usize, const R: usize, const G: usize> Resources<A, N, R, G> {
+impl<const A: usize, const N: usize, const R: usize, const G: usize>
+    Resources<Addresses<A>, Neighbours<N>, Routes<R>, Groups<G>>
+{
     /// Empty ones.
     pub const fn new() -> Self {
         Self {
@@ -163,7 +172,7 @@ impl<const A: usize, const N: usize, const R: usize, const G: usize> Resources<A
 }
 
 impl<const A: usize, const N: usize, const R: usize, const G: usize> Default
-    for Resources<A, N, R, G>
+    for Resources<Addresses<A>, Neighbours<N>, Routes<R>, Groups<G>>
 {
     fn default() -> Self {
         Self::new()

@@ -102,7 +102,7 @@
 //!
 //! fn client<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<(), RdmaError> {
 //!     let neighbours = [("10.0.0.2".parse().unwrap(), [2, 0, 0, 0, 0, 2])];
-//!     let mut storage = Resources::<P, 4, 0>::new();
+//!     let mut storage = Resources::<Ids<P, 4>, Channels<0>>::new();
 //!     let mut cm = RdmaCm::new(device, StaticNeighbours(&neighbours), Config::new(42), storage.storage())?;
 //!
 //!     let address = getaddrinfo(Some("10.0.0.2"), Some("7471"), None).unwrap();
@@ -131,7 +131,7 @@ mod verbs;
 pub use bareverbs_core::qp::SendFlags;
 pub use bareverbs_core::srq::SrqAttr;
 pub use conn::group::{GroupSlot, JoinMulticast};
-pub use id::slot::{ChannelSlot, IdSlot, Resources, Storage};
+pub use id::slot::{ChannelSlot, Channels, IdSlot, Ids, Resources, Storage};
 pub use port::shared::{Inbox, SharedPort};
 pub use route::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
 pub use route::deferred::DeferredMadSlot;
@@ -141,7 +141,8 @@ pub use route::resolver::{
     StaticNeighbours,
 };
 pub use route::subnet::{
-    MemberSlot, PathSlot, SubnetAdministration, SubnetResources, SubnetStorage,
+    MemberSlot, Members, PathSlot, Paths, Questions, SubnetAdministration, SubnetResources,
+    SubnetStorage,
 };
 pub use types::error::{RdmaError, errno};
 pub use types::extended::{ExtendedAttribute, send_ops};

@@ -6,7 +6,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use bareverbs_cm::ip::{
-    Config, Event, Host, HostError, Mac, Neighbour, Resolution, Resources, Route, link_local,
+    Addresses, Config, Event, Groups, Host, HostError, Mac, Neighbour, Neighbours, Resolution,
+    Resources, Route, Routes, link_local,
 };
 
 use cable::Cable;
@@ -17,7 +18,7 @@ const C: Mac = [2, 0, 0, 0, 0, 0xc];
 const SECOND: Duration = Duration::from_secs(1);
 
 /// One host's.
-type Memory = Resources<4, 8, 2, 12>;
+type Memory = Resources<Addresses<4>, Neighbours<8>, Routes<2>, Groups<12>>;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -546,7 +547,7 @@ fn a_multicast_destination_is_reached_at_its_mapped_address() {
 
 #[test]
 fn what_is_full_says_so_and_leaves_nothing_behind() {
-    let mut memory = Resources::<1, 1, 0, 1>::new();
+    let mut memory = Resources::<Addresses<1>, Neighbours<1>, Routes<0>, Groups<1>>::new();
     let mut host = Host::new(A, at_once(), memory.storage());
     let full = host.add_address(SECOND, ip("fe80::1"), 64, None);
     assert_eq!(
@@ -580,7 +581,7 @@ fn what_is_full_says_so_and_leaves_nothing_behind() {
         assert_eq!(refused, Err(HostError::NotAnAddress(ip(odd), 8)));
     }
     // Without slots no host is found, and nothing breaks.
-    let mut memory = Resources::<1, 0, 0, 1>::new();
+    let mut memory = Resources::<Addresses<1>, Neighbours<0>, Routes<0>, Groups<1>>::new();
     let mut host = Host::new(A, at_once(), memory.storage());
     host.add_address(SECOND, ip("192.0.2.1"), 24, None).unwrap();
     let outcome = host.resolve(SECOND, ip("192.0.2.1"), ip("192.0.2.2"));

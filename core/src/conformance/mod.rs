@@ -8,11 +8,11 @@
 //!
 //! ```no_run
 //! use bareverbs_core::conformance::{self, MEMORY_LEN, Options};
-//! use bareverbs_core::{Platform, Resources};
+//! use bareverbs_core::{Cqs, PageChunks, Platform, Qps, Resources, Srqs};
 //!
 //! fn judge<P: Platform>(platform: &P, memory: &'static mut [u8; MEMORY_LEN]) {
 //!     // Two queue pairs, two completion queues, and 128 MiB that the firmware may ask for.
-//!     let mut resources = Resources::<2, 2, 0, 64>::new();
+//!     let mut resources = Resources::<Qps<2>, Cqs<2>, Srqs<0>, PageChunks<64>>::new();
 //!     match conformance::run(platform, memory, resources.storage(), Options::DEFAULT) {
 //!         Ok(report) => println!("{report}"),
 //!         Err(error) => panic!("{error}"),

@@ -68,18 +68,45 @@ impl<'s> Storage<'s> {
     }
 }
 
+/// `N` queue pairs, as [`Resources`] counts them.
+pub type Qps<const N: usize> = [QpSlot; N];
+
+/// `N` completion queues, as [`Resources`] counts them.
+pub type Cqs<const N: usize> = [CqSlot; N];
+
+/// `N` shared receive queues, as [`Resources`] counts them.
+pub type Srqs<const N: usize> = [SrqSlot; N];
+
+/// `N` runs of at most 2 MiB of memory lent to the firmware, as [`Resources`] counts them.
+pub type PageChunks<const N: usize> = [PageChunk; N];
+
 /// [`Storage`] as arrays, for statics and for the stack.
+///
+/// The type says how many there are of what: numbers in another order do not compile.
+///
+/// ```
+/// use bareverbs_core::{Cqs, PageChunks, Qps, Resources, Srqs};
+///
+/// // For 2 QPs, 4 CQs, no SRQ, and 128 MiB that the firmware may ask for.
+/// let mut resources = Resources::<Qps<2>, Cqs<4>, Srqs<0>, PageChunks<64>>::new();
+/// let storage = resources.storage();
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use bareverbs_core::{Cqs, PageChunks, Qps, Resources, Srqs};
+/// let resources = Resources::<Cqs<4>, Qps<2>, Srqs<0>, PageChunks<64>>::new();
+/// ```
 #[derive(Debug)]
-pub struct Resources<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize> {
+pub struct Resources<Q, C, S, P> {
     device: DeviceSlot,
-    qps: [QpSlot; QPS],
-    cqs: [CqSlot; CQS],
-    srqs: [SrqSlot; SRQS],
-    page_chunks: [PageChunk; CHUNKS],
+    qps: Q,
+    cqs: C,
+    srqs: S,
+    page_chunks: P,
 }
 
 impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
-    Resources<QPS, CQS, SRQS, CHUNKS>
+    Resources<Qps<QPS>, Cqs<CQS>, Srqs<SRQS>, PageChunks<CHUNKS>>
 {
     /// Empty storage.
     #[cfg(not(all(test, loom)))]
@@ -109,7 +136,7 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
 
 #[cfg(not(all(test, loom)))]
 impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize> Default
-    for Resources<QPS, CQS, SRQS, CHUNKS>
+    for Resources<Qps<QPS>, Cqs<CQS>, Srqs<SRQS>, PageChunks<CHUNKS>>
 {
     fn default() -> Self {
         Self::new()

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bareverbs_core::{
-    Config, Cq, CqInit, Device, Gid, GidEntry, Pd, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr,
-    QpState, QpType,
+    Config, Cq, CqInit, Cqs, Device, Gid, GidEntry, PageChunks, Pd, Qp, QpAttr, QpAttrMask, QpCap,
+    QpInitAttr, QpState, QpType, Qps, Resources, Srqs,
 };
 use bareverbs_firmware_cmds::cq::{CreateCqIn, ModifyCqIn};
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -17,7 +17,7 @@ use zerocopy::FromBytes;
 
 use crate::support::{Action, Fake, Posted};
 
-pub(crate) type Memory = bareverbs_core::Resources<4, 4, 2, 8>;
+pub(crate) type Memory = Resources<Qps<4>, Cqs<4>, Srqs<2>, PageChunks<8>>;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CqObject {

@@ -1,5 +1,6 @@
 //! The self test on models that are well, and on models that are not: it has to detect the error, and to say where.
 
+use bareverbs::verbs::{Cqs, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::syndrome::Status;
 use connectx_model::{CommandFault, CommandRule, Config as Card, Faults, Objects};
@@ -179,7 +180,7 @@ fn a_card_with_neither_force_loopback_nor_a_link_is_skipped_with_the_reason() {
 #[test]
 fn every_byte_counts() {
     let world = world(unplugged(), 0);
-    let mut resources = bareverbs::verbs::Resources::<2, 2, 1, 64>::new();
+    let mut resources = Resources::<Qps<2>, Cqs<2>, Srqs<1>, PageChunks<64>>::new();
     let platform: ModelPlatform = world.platform(0);
     let device = Device::open(platform, Config::DEFAULT, resources.storage()).expect("open");
     {

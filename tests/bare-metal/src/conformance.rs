@@ -11,8 +11,8 @@ mod machine;
 
 use core::fmt;
 
-use bareverbs::verbs::Resources;
 use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options};
+use bareverbs::verbs::{Cqs, PageChunks, Qps, Resources, Srqs};
 use kernel::{Boot, FRAME, FRAMES, MachineError, interrupts};
 use spin::Mutex;
 
@@ -21,7 +21,8 @@ use machine::Machine;
 kernel::entry!(main);
 
 /// What the driver keeps, with 64 MiB for the firmware. Static, as in `node.rs`.
-static RESOURCES: Mutex<Resources<2, 2, 0, 32>> = Mutex::new(Resources::new());
+static RESOURCES: Mutex<Resources<Qps<2>, Cqs<2>, Srqs<0>, PageChunks<32>>> =
+    Mutex::new(Resources::new());
 
 /// Why the test did not pass.
 enum Failure {

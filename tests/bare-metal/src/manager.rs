@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bareverbs::cm::engine::{ListenerSlot, ReplySlot, Slot};
-use bareverbs::cm::ip::{self, Route};
+use bareverbs::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
 use bareverbs::cm::rdma::{self, IdSlot, NeighbourDiscovery, RdmaCm, RdmaError};
 use bareverbs::verbs::{Device, EthernetInit};
 use kernel::clock;
@@ -18,7 +18,7 @@ const ALONE: Duration = Duration::from_secs(10);
 
 /// What the manager and its neighbours keep, as far as it does not name the device. Static, as all that lasts.
 struct Memory {
-    neighbours: ip::Resources<2, 16, 1, 8>,
+    neighbours: ip::Resources<Addresses<2>, Neighbours<16>, Routes<1>, Groups<8>>,
     connections: [Slot; 16],
     listeners: [ListenerSlot; 1],
     replies: [ReplySlot; 8],

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bareverbs::verbs::{Config, Device, PortState, Resources};
+use bareverbs::verbs::{Config, Cqs, Device, PageChunks, PortState, Qps, Resources, Srqs};
 use kernel::clock;
 use spin::Mutex;
 
@@ -15,7 +15,8 @@ const LINK: Duration = Duration::from_secs(10);
 
 /// What the driver keeps: a connection's QP, its two CQs, and what the connection manager and its neighbours need; 64 MiB
 /// for the firmware. Static, as all that lasts: the stack is for what comes and goes.
-static RESOURCES: Mutex<Resources<4, 16, 1, 32>> = Mutex::new(Resources::new());
+static RESOURCES: Mutex<Resources<Qps<4>, Cqs<16>, Srqs<1>, PageChunks<32>>> =
+    Mutex::new(Resources::new());
 
 /// Brings the card up, lets `work` work on it, and takes it down.
 pub(crate) fn run(

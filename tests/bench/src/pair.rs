@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{
-    self, ChannelId, CmEvent, CmId, EventType, PortSpace, QpInit, RdmaCm, StaticNeighbours,
+    self, ChannelId, Channels, CmEvent, CmId, EventType, Ids, PortSpace, QpInit, RdmaCm,
+    StaticNeighbours,
 };
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Config, Cq, CqInit, Device, Resources};
+use bareverbs_core::{Config, Cq, CqInit, Cqs, Device, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 
 const PORT: u16 = 7174;
@@ -23,7 +24,9 @@ const fn mac(node: u8) -> [u8; 6] {
 }
 
 /// Storage of a manager.
-pub type Storage<'d> = Box<rdma::Resources<'d, ModelPlatform, 16, 2>>;
+pub type Storage<'d> = Box<Managed<'d>>;
+type Managed<'d> = rdma::Resources<Ids<'d, ModelPlatform, 16>, Channels<2>>;
+type Memory = Resources<Qps<32>, Cqs<8>, Srqs<1>, PageChunks<64>>;
 
 /// Two cards on a cable, in virtual time.
 #[must_use]
@@ -37,7 +40,7 @@ pub fn world() -> World {
 
 /// Storage for a [`device`].
 #[must_use]
-pub fn resources() -> Box<Resources<32, 8, 1, 64>> {
+pub fn resources() -> Box<Memory> {
     Box::new(Resources::new())
 }
 
@@ -61,7 +64,7 @@ pub fn id_size() -> usize {
 pub fn device<'s>(
     world: &World,
     node: usize,
-    resources: &'s mut Resources<32, 8, 1, 64>,
+    resources: &'s mut Memory,
 ) -> Device<'s, ModelPlatform> {
     let (address, _) = NEIGHBOURS[node];
     world.open(node, Config::DEFAULT, resources.storage(), &[address])
@@ -86,7 +89,7 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
         storage: &'s mut [Storage<'d>; 2],
     ) -> Self {
         let [first, second] = storage;
-        let manager = |node: usize, storage: &'s mut rdma::Resources<'d, ModelPlatform, 16, 2>| {
+        let manager = |node: usize, storage: &'s mut Managed<'d>| {
             let config = rdma::Config {
                 gsi_depth: 64,
                 ..rdma::Config::new(node as u64 + 1)

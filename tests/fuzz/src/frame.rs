@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use bareverbs_cm::ip::{Config, Host, Mac, Resources, Route};
+use bareverbs_cm::ip::{
+    Addresses, Config, Groups, Host, Mac, Neighbours, Resources, Route, Routes,
+};
 
 use crate::input::{Input, STEPS};
 use crate::port;
@@ -48,7 +50,7 @@ fn address(kind: u8) -> IpAddr {
 }
 
 fn host(input: &mut Input<'_>) {
-    let mut memory = Resources::<4, 4, 2, 8>::new();
+    let mut memory = Resources::<Addresses<4>, Neighbours<4>, Routes<2>, Groups<8>>::new();
     let mut config = Config::new(input.byte().into());
     config.ipv4_probes = input.byte() % 4;
     let mut host = Host::new(OURS, config, memory.storage());

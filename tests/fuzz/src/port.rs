@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use bareverbs_cm::ip;
+use bareverbs_cm::ip::{self, Addresses, Groups, Neighbours, Routes};
 use bareverbs_cm::mad::GSI_QKEY;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::{SendData, SendOp, SendWr, transition};
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Cq, CqInit, Device, EthernetInit, Gid, Mtu, Pd, Qp, QpAttr, QpAttrMask,
-    QpCap, QpInitAttr, QpState, QpType, Rc, Remote, Resources, SendFlags, Uc, Ud,
+    Access, AhAttr, Buffer, Cq, CqInit, Cqs, Device, EthernetInit, Gid, Mtu, PageChunks, Pd, Qp,
+    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, Rc, Remote, Resources, SendFlags,
+    Srqs, Uc, Ud,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::link::Link;
@@ -55,7 +56,7 @@ pub(crate) fn run(input: &mut Input<'_>) {
     let world = Builder::with_link(Box::new(Inlet::default()), 0)
         .function(card)
         .stepped();
-    let mut resources = Box::new(Resources::<12, 24, 1, 64>::new());
+    let mut resources = Box::new(Resources::<Qps<12>, Cqs<24>, Srqs<1>, PageChunks<64>>::new());
     let device = world.open(0, bareverbs_core::Config::DEFAULT, resources.storage(), &[]);
     with_device(&world, &device, input);
     device.close().expect("closed in order");
@@ -146,8 +147,8 @@ struct Port<'w, 's, 'd> {
 
 fn with_device<'d>(world: &World, device: &'d Driver<'d>, input: &mut Input<'_>) {
     let pd = device.alloc_pd().expect("a PD");
-    let mut hosts = ip::Resources::<2, 4, 1, 8>::new();
-    let mut storage = Box::new(rdma::Resources::<ModelPlatform, 6, 1>::new());
+    let mut hosts = ip::Resources::<Addresses<2>, Neighbours<4>, Routes<1>, Groups<8>>::new();
+    let mut storage = Box::new(rdma::Resources::<Ids<ModelPlatform, 6>, Channels<1>>::new());
     let mut neighbours = NeighbourDiscovery::new(
         device,
         &pd,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bareverbs_cm::engine::{ListenerSlot, ReplySlot, Slot};
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::Device;
+use bareverbs_core::{Cqs, Device, PageChunks, Qps, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
@@ -76,7 +76,8 @@ impl Nodes {
             .stepped();
         let sources: Vec<_> = (0..SOURCES).map(source).collect();
         let open = |node: usize, addresses: &[IpAddr]| -> &'static Device<'_, _> {
-            let memory = bareverbs_core::Resources::<16, 32, 2, 256>::new();
+            let memory =
+                bareverbs_core::Resources::<Qps<16>, Cqs<32>, Srqs<2>, PageChunks<256>>::new();
             let memory = keep(memory).storage();
             let config = bareverbs_core::Config::DEFAULT;
             keep(world.open(node, config, memory, addresses))

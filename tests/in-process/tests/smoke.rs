@@ -1,6 +1,6 @@
 //! The shortest way through every layer: bring a function up, take it down, and find that nothing is left behind.
 
-use bareverbs_core::{Config, Device, Resources};
+use bareverbs_core::{Config, Cqs, Device, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
@@ -10,7 +10,7 @@ fn a_function_comes_up_and_goes_down() {
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let mut resources = Box::new(Resources::<8, 8, 2, 64>::new());
+    let mut resources = Box::new(Resources::<Qps<8>, Cqs<8>, Srqs<2>, PageChunks<64>>::new());
     let platform = world.platform(0);
     let before = world.accounting(0);
     {

@@ -16,7 +16,7 @@ mod sleeping;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bareverbs_core::{Config, Device, Platform, Resources};
+use bareverbs_core::{Config, Cqs, Device, PageChunks, Platform, Qps, Resources, Srqs};
 use bareverbs_vfio::{PciAddress, VfioDevice};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ fn with_device_as<P: Platform, T>(
     config: Config,
     work: impl FnOnce(&Device<'_, P>) -> T,
 ) -> T {
-    let mut resources = Box::new(Resources::<8, 8, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<8>, Cqs<8>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(platform, config, resources.storage()).expect("brought up");
     work(&device)
 }

@@ -386,54 +386,69 @@ pub struct Storage<'s, 'd, P: Platform> {
     pub deferred_mads: &'s mut [DeferredMadSlot],
 }
 
-/// Storage as one value, for arrays and statics.
+/// `N` ids, as [`Resources`] counts them, with what they need: twice as many connections (those in timewait take their
+/// share), and as many listeners, datagram services, groups and deferred messages.
+#[derive(Debug)]
+pub struct Ids<'d, P: Platform, const N: usize> {
+    ids: [IdSlot<'d, P>; N],
+    connections: [[Slot; N]; 2],
+    listeners: [ListenerSlot; N],
+    sidr: [SidrSlot; N],
+    groups: [GroupSlot; N],
+    deferred_mads: [DeferredMadSlot; N],
+}
+
+/// `N` event channels, as [`Resources`] counts them.
+pub type Channels<const N: usize> = [ChannelSlot; N];
+
+/// Storage as one value, for arrays and statics. The type says how many there are of what:
+/// `Resources<Ids<P, 8>, Channels<1>>`.
 ///
 /// Everything that the manager keeps is in here, so that it has to live longer than the manager, and less long than the
 /// device.
 #[derive(Debug)]
-pub struct Resources<'d, P: Platform, const IDS: usize, const CHANNELS: usize> {
-    ids: [IdSlot<'d, P>; IDS],
-    channels: [ChannelSlot; CHANNELS],
-    connections: [[Slot; IDS]; 2],
-    listeners: [ListenerSlot; IDS],
+pub struct Resources<I, C> {
+    ids: I,
+    channels: C,
     replies: [ReplySlot; 32],
-    sidr: [SidrSlot; IDS],
-    groups: [GroupSlot; IDS],
-    deferred_mads: [DeferredMadSlot; IDS],
 }
 
-impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize> Resources<'d, P, IDS, CHANNELS> {
-    /// Storage for `IDS` ids, twice as many connections (timewait takes its share), and `CHANNELS` event channels.
+impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize>
+    Resources<Ids<'d, P, IDS>, Channels<CHANNELS>>
+{
+    /// Empty storage.
     pub const fn new() -> Self {
         Self {
-            ids: [const { IdSlot::EMPTY }; IDS],
+            ids: Ids {
+                ids: [const { IdSlot::EMPTY }; IDS],
+                connections: [const { [const { Slot::EMPTY }; IDS] }; 2],
+                listeners: [ListenerSlot::EMPTY; IDS],
+                sidr: [const { SidrSlot::EMPTY }; IDS],
+                groups: [GroupSlot::EMPTY; IDS],
+                deferred_mads: [DeferredMadSlot::EMPTY; IDS],
+            },
             channels: [ChannelSlot::EMPTY; CHANNELS],
-            connections: [const { [const { Slot::EMPTY }; IDS] }; 2],
-            listeners: [ListenerSlot::EMPTY; IDS],
             replies: [ReplySlot::EMPTY; 32],
-            sidr: [const { SidrSlot::EMPTY }; IDS],
-            groups: [GroupSlot::EMPTY; IDS],
-            deferred_mads: [DeferredMadSlot::EMPTY; IDS],
         }
     }
 
     /// The storage.
     pub const fn storage(&mut self) -> Storage<'_, 'd, P> {
         Storage {
-            ids: &mut self.ids,
+            ids: &mut self.ids.ids,
             channels: &mut self.channels,
-            connections: self.connections.as_flattened_mut(),
-            listeners: &mut self.listeners,
+            connections: self.ids.connections.as_flattened_mut(),
+            listeners: &mut self.ids.listeners,
             replies: &mut self.replies,
-            sidr: &mut self.sidr,
-            groups: &mut self.groups,
-            deferred_mads: &mut self.deferred_mads,
+            sidr: &mut self.ids.sidr,
+            groups: &mut self.ids.groups,
+            deferred_mads: &mut self.ids.deferred_mads,
         }
     }
 }
 
 impl<P: Platform, const IDS: usize, const CHANNELS: usize> Default
-    for Resources<'_, P, IDS, CHANNELS>
+    for Resources<Ids<'_, P, IDS>, Channels<CHANNELS>>
 {
     fn default() -> Self {
         Self::new()

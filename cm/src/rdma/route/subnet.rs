@@ -178,21 +178,32 @@ pub struct SubnetStorage<'s> {
     pub members: &'s mut [MemberSlot],
 }
 
-/// Storage as one value, for arrays and statics.
+/// `N` queries that may be under way at once, as [`SubnetResources`] counts them.
+pub type Questions<const N: usize> = [QuestionSlot; N];
+
+/// `N` paths that are kept, as [`SubnetResources`] counts them.
+pub type Paths<const N: usize> = [PathSlot; N];
+
+/// `N` groups that the port is in, as [`SubnetResources`] counts them.
+pub type Members<const N: usize> = [MemberSlot; N];
+
+/// Storage as one value, for arrays and statics. The type says how many there are of what.
 #[derive(Debug)]
-pub struct SubnetResources<const N: usize> {
-    questions: [QuestionSlot; N],
-    paths: [PathSlot; N],
-    members: [MemberSlot; N],
+pub struct SubnetResources<Q, P, M> {
+    questions: Q,
+    paths: P,
+    members: M,
 }
 
-impl<const N: usize> SubnetResources<N> {
-    /// Storage for `N` queries at once, `N` paths and `N` groups.
+impl<const Q: usize, const P: usize, const M: usize>
+    SubnetResources<Questions<Q>, Paths<P>, Members<M>>
+{
+    /// Empty storage.
     pub const fn new() -> Self {
         Self {
-            questions: [QuestionSlot::EMPTY; N],
-            paths: [PathSlot::EMPTY; N],
-            members: [MemberSlot::EMPTY; N],
+            questions: [QuestionSlot::EMPTY; Q],
+            paths: [PathSlot::EMPTY; P],
+            members: [MemberSlot::EMPTY; M],
         }
     }
 
@@ -206,7 +217,9 @@ impl<const N: usize> SubnetResources<N> {
     }
 }
 
-impl<const N: usize> Default for SubnetResources<N> {
+impl<const Q: usize, const P: usize, const M: usize> Default
+    for SubnetResources<Questions<Q>, Paths<P>, Members<M>>
+{
     fn default() -> Self {
         Self::new()
     }

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::{
-    Config, Cq, CqInit, Device, Gid, GidEntry, LKey, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpState, QpType, RKey, Rc, Remote, Resources, Sge, Ud,
+    Config, Cq, CqInit, Cqs, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp, QpAttr,
+    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, RKey, Rc, Remote, Resources, Sge, Srqs,
+    Ud,
 };
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -178,7 +179,9 @@ impl<const COMBINING: bool> Setup<COMBINING> {
             combining: Page([const { UnsafeCell::new(0) }; 512]),
         };
         // Left to the end of the process, as a program's main device is.
-        let memory = Box::leak(Box::new(Resources::<4, 4, 0, 8>::new()));
+        let memory = Box::leak(Box::new(
+            Resources::<Qps<4>, Cqs<4>, Srqs<0>, PageChunks<8>>::new(),
+        ));
         let device = Device::open(platform, Config::DEFAULT, memory.storage()).expect("bring-up");
         let gid = Gid::from_ipv4([10, 0, 0, 1].into());
         let entry = GidEntry::roce_v2(gid, [2, 0, 0, 0, 0, 7]);

@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{
-    self, ChannelId, CmEvent, CmId, ConnParam, EventType, PortSpace, QpInit, RdmaCm, Resolver,
-    SendFlags, SockAddr, SockaddrIb, StaticNeighbours, SubnetAdministration, SubnetResources,
+    self, ChannelId, Channels, CmEvent, CmId, ConnParam, EventType, Ids, Members, Paths, PortSpace,
+    QpInit, Questions, RdmaCm, Resolver, SendFlags, SockAddr, SockaddrIb, StaticNeighbours,
+    SubnetAdministration, SubnetResources,
 };
 use bareverbs_cm::sa;
 use bareverbs_core::qp::{QpCap, Remote, SendData, SendOp, SendWr};
@@ -73,7 +74,7 @@ pub(super) fn infiniband(
     devices: [&Card<'_>; 2],
     gids: [Gid; 2],
 ) -> Result<(), StepError> {
-    let mut storages = [0, 1].map(|_| SubnetResources::<2>::new());
+    let mut storages = [0, 1].map(|_| SubnetResources::<Questions<2>, Paths<2>, Members<2>>::new());
     let [first, second] = &mut storages;
     let resolver = |card: u64, storage| {
         let config = sa::Config::new((pair.seed.wrapping_mul(2) + card) << 32);
@@ -93,7 +94,8 @@ fn run<R: Resolver>(
     resolvers: [R; 2],
     names: [SockAddr; 2],
 ) -> Result<(), StepError> {
-    let mut storages = [0, 1].map(|_| Box::new(rdma::Resources::<ModelPlatform, 4, 1>::new()));
+    let mut storages =
+        [0, 1].map(|_| Box::new(rdma::Resources::<Ids<ModelPlatform, 4>, Channels<1>>::new()));
     let [first, second] = &mut storages;
     let manager = |card: usize, resolver, storage| {
         let config = rdma::Config {

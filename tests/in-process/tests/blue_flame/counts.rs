@@ -2,8 +2,8 @@
 
 use bareverbs_core::error::OpenFailure;
 use bareverbs_core::{
-    AhAttr, Config, CqInit, Destination, Device, Inline, Mtu, QpAttr, QpCap, QpInitAttr, Rc,
-    Remote, Resources, Ud, WcOpcode,
+    AhAttr, Config, CqInit, Cqs, Destination, Device, Inline, Mtu, PageChunks, QpAttr, QpCap,
+    QpInitAttr, Qps, Rc, Remote, Resources, Srqs, Ud, WcOpcode,
 };
 use bareverbs_in_process::{Builder, World, WriteCombining, bring_up};
 use connectx_model::Config as Card;
@@ -168,7 +168,7 @@ fn alone(
     test: impl FnOnce(&World, &Device<'_, Seam>),
 ) {
     let world = Builder::new().function(card).stepped();
-    let mut resources = Box::new(Resources::<4, 4, 0, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<4>, Cqs<4>, Srqs<0>, PageChunks<256>>::new());
     let platform = platform(&world);
     let device = bring_up(
         platform.clone(),
@@ -220,7 +220,7 @@ fn a_page_that_cannot_be_is_an_error() {
         let world = Builder::new()
             .function(Card::new(1).with_blue_flame())
             .stepped();
-        let mut resources = Box::new(Resources::<4, 4, 0, 256>::new());
+        let mut resources = Box::new(Resources::<Qps<4>, Cqs<4>, Srqs<0>, PageChunks<256>>::new());
         let platform = WriteCombining::new(world.platform(0));
         let rule = CommandRule {
             skip: 1,
@@ -241,7 +241,7 @@ fn the_page_is_given_back_by_a_card_that_vanished() {
     let world = Builder::new()
         .function(Card::new(1).with_blue_flame())
         .stepped();
-    let mut resources = Box::new(Resources::<4, 4, 0, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<4>, Cqs<4>, Srqs<0>, PageChunks<256>>::new());
     let platform = WriteCombining::new(world.platform(0));
     let config = Config::DEFAULT;
     let device = bring_up(platform.clone(), config, resources.storage(), &[]);

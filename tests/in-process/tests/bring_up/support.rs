@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bareverbs_core::firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
-use bareverbs_core::{Config, Device, Platform, Resources};
+use bareverbs_core::{Config, Cqs, Device, PageChunks, Platform, Qps, Resources, Srqs};
 use bareverbs_in_process::{Builder, World};
 use connectx_model::Config as Card;
 
-pub(crate) type Memory = Resources<4, 4, 2, 16>;
+pub(crate) type Memory = Resources<Qps<4>, Cqs<4>, Srqs<2>, PageChunks<16>>;
 
 pub(crate) fn world(card: Card) -> World {
     Builder::new()

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{
-    self, ChannelId, CmEvent, EventType, PortSpace, QpInit, RdmaCm, SendFlags, StaticNeighbours,
+    self, ChannelId, Channels, CmEvent, EventType, Ids, PortSpace, QpInit, RdmaCm, SendFlags,
+    StaticNeighbours,
 };
-use bareverbs_core::{Config, Device, Mtu, QpCap, Resources, WcStatus};
+use bareverbs_core::{Config, Cqs, Device, Mtu, PageChunks, QpCap, Qps, Resources, Srqs, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World, bring_up};
 
 const MS: Duration = Duration::from_millis(1);
@@ -124,8 +125,8 @@ fn every_card_holds_a_connection() {
             .function(connectx_model::Config::card(card, 2))
             .stepped();
         let mut resources = [
-            Box::new(Resources::<8, 16, 2, 64>::new()),
-            Box::new(Resources::<8, 16, 2, 64>::new()),
+            Box::new(Resources::<Qps<8>, Cqs<16>, Srqs<2>, PageChunks<64>>::new()),
+            Box::new(Resources::<Qps<8>, Cqs<16>, Srqs<2>, PageChunks<64>>::new()),
         ];
         let [first, second] = &mut resources;
         let open = |node: usize, storage| -> Device<'_, ModelPlatform> {
@@ -135,8 +136,8 @@ fn every_card_holds_a_connection() {
         let neighbours = [0, 1].map(|node| (ip(node), devices[node].mac().expect("MAC")));
         {
             let mut memory = [
-                Box::new(rdma::Resources::<ModelPlatform, 8, 2>::new()),
-                Box::new(rdma::Resources::<ModelPlatform, 8, 2>::new()),
+                Box::new(rdma::Resources::<Ids<ModelPlatform, 8>, Channels<2>>::new()),
+                Box::new(rdma::Resources::<Ids<ModelPlatform, 8>, Channels<2>>::new()),
             ];
             let [first, second] = &mut memory;
             let manager = |node: usize, storage| -> Cm<'_, '_> {

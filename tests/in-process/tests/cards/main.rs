@@ -10,7 +10,9 @@ mod lab;
 mod seam;
 mod traffic;
 
-use bareverbs_core::{Config, Device, FunctionKind, PortState, Resources};
+use bareverbs_core::{
+    Config, Cqs, Device, FunctionKind, PageChunks, PortState, Qps, Resources, Srqs,
+};
 use bareverbs_in_process::Builder;
 use connectx_model::{Card, FunctionKind as Kind};
 
@@ -34,7 +36,7 @@ fn every_card_comes_up_and_goes_down() {
         let firmware = config.firmware;
         let builder = Builder::new().function(config);
         let world = builder.function(connectx_model::Config::new(2)).stepped();
-        let mut resources = Box::new(Resources::<2, 2, 1, 64>::new());
+        let mut resources = Box::new(Resources::<Qps<2>, Cqs<2>, Srqs<1>, PageChunks<64>>::new());
         let device = Device::open(world.platform(0), Config::DEFAULT, resources.storage())
             .unwrap_or_else(|error| panic!("{card}: {error}"));
         let given = device.pages_given();

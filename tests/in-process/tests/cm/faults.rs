@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{CqError, CqInit, Device, Resources, WcStatus};
+use bareverbs_core::{CqError, CqInit, Cqs, Device, PageChunks, Qps, Resources, Srqs, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::fault::{CommandFault, CommandRule};
@@ -33,7 +33,7 @@ fn quick() -> bareverbs_core::Config {
 fn open<'s>(
     world: &World,
     node: usize,
-    memory: &'s mut Resources<16, 32, 2, 256>,
+    memory: &'s mut Resources<Qps<16>, Cqs<32>, Srqs<2>, PageChunks<256>>,
 ) -> Device<'s, ModelPlatform> {
     world.open(node, quick(), memory.storage(), &[ip(node)])
 }
@@ -169,7 +169,7 @@ fn run_connection(
         let neighbours =
             [0, 1].map(|node| (ip(node), world.with_model(node, |model| model.config().mac)));
         let mut storage = [
-            rdma::Resources::<ModelPlatform, 4, 1>::new(),
+            rdma::Resources::<Ids<ModelPlatform, 4>, Channels<1>>::new(),
             rdma::Resources::new(),
         ];
         let [s0, s1] = &mut storage;
@@ -208,7 +208,7 @@ fn a_second_manager_on_a_device_is_refused_by_name() {
 
 fn two_managers(device: &Device<'_, ModelPlatform>) {
     let mut storage = [
-        rdma::Resources::<ModelPlatform, 4, 1>::new(),
+        rdma::Resources::<Ids<ModelPlatform, 4>, Channels<1>>::new(),
         rdma::Resources::new(),
         rdma::Resources::new(),
     ];
@@ -238,7 +238,7 @@ fn a_cq_that_is_dropped_before_the_id_that_uses_it_is_destroyed_with_the_qp() {
 
 fn drop_cq_first(world: &World, device: &Device<'_, ModelPlatform>) {
     let cqs = || world.with_model(0, |model| model.objects().cqs);
-    let mut storage = rdma::Resources::<ModelPlatform, 4, 1>::new();
+    let mut storage = rdma::Resources::<Ids<ModelPlatform, 4>, Channels<1>>::new();
     let resolver = StaticNeighbours(&[]);
     let mut cm = RdmaCm::new(device, resolver, config(0, 0), storage.storage()).unwrap();
     let before = cqs();

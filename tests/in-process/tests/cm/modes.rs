@@ -251,7 +251,7 @@ fn address_resolution_takes_its_time() {
         .function(Card::new(2))
         .stepped();
     let device = device(&world, 0);
-    let storage = keep(rdma::Resources::<ModelPlatform, 4, 1>::new());
+    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 4>, Channels<1>>::new());
     let resolver = Slow {
         known_from: world.now() + 100 * MS,
         mac: [2; 6],

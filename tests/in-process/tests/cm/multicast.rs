@@ -63,7 +63,7 @@ impl<R: Resolver> Nodes<R> {
             .stepped();
         let devices = [device(&world, 0), device(&world, 1)];
         let mut cms = [0, 1].map(|node| {
-            let storage = keep(rdma::Resources::<ModelPlatform, 4, 1>::new());
+            let storage = keep(rdma::Resources::<Ids<ModelPlatform, 4>, Channels<1>>::new());
             let config = rdma::Config::new(node as u64 + 1);
             RdmaCm::new(
                 devices[node],
@@ -277,7 +277,12 @@ fn over_ethernet(
     link: impl Link + 'static,
 ) -> Nodes<NeighbourDiscovery<'static, 'static, ModelPlatform>> {
     Nodes::new(link, |devices, node| {
-        let memory = keep(ip::Resources::<2, 4, 1, 8>::new());
+        let memory = keep(ip::Resources::<
+            ip::Addresses<2>,
+            ip::Neighbours<4>,
+            ip::Routes<1>,
+            ip::Groups<8>,
+        >::new());
         let pd = keep(devices[node].default_pd().unwrap());
         let mut host = NeighbourDiscovery::new(
             devices[node],

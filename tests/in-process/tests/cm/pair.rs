@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, Mtu, WcStatus};
+use bareverbs_core::{Cqs, Device, Mtu, PageChunks, Qps, Srqs, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
@@ -27,7 +27,12 @@ pub(crate) fn address(node: usize, port: u16) -> SocketAddr {
 
 /// A device of the world, with its addresses in the GID table. It outlives the managers of these tests.
 pub(crate) fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
-    let resources = keep(bareverbs_core::Resources::<32, 64, 2, 256>::new());
+    let resources = keep(bareverbs_core::Resources::<
+        Qps<32>,
+        Cqs<64>,
+        Srqs<2>,
+        PageChunks<256>,
+    >::new());
     let config = bareverbs_core::Config::DEFAULT;
     let addresses = ["fe80::1".parse().unwrap(), ip(node)];
     keep(world.open(node, config, resources.storage(), &addresses))
@@ -50,7 +55,7 @@ pub(crate) fn manager(
         .enumerate()
         .map(|(node, device)| (ip(node), device.mac().unwrap()))
         .collect();
-    let storage = keep(rdma::Resources::<ModelPlatform, 32, 4>::new());
+    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 32>, Channels<4>>::new());
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,

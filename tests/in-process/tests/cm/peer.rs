@@ -7,8 +7,8 @@ use bareverbs_cm::mad::*;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Cq, CqInit, Destination, Device, Gid, Gsi, Qp, QpAttr, QpAttrMask,
-    QpInitAttr, QpState, Qpn, SendData, SendOp, SendWr,
+    Access, AhAttr, Buffer, Cq, CqInit, Cqs, Destination, Device, Gid, Gsi, PageChunks, Qp, QpAttr,
+    QpAttrMask, QpInitAttr, QpState, Qpn, Qps, SendData, SendOp, SendWr, Srqs,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -28,7 +28,12 @@ fn gid(node: usize) -> Gid {
 }
 
 fn open(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
-    let memory = keep(bareverbs_core::Resources::<16, 32, 2, 256>::new());
+    let memory = keep(bareverbs_core::Resources::<
+        Qps<16>,
+        Cqs<32>,
+        Srqs<2>,
+        PageChunks<256>,
+    >::new());
     let config = bareverbs_core::Config::DEFAULT;
     keep(world.open(node, config, memory.storage(), &[ip(node)]))
 }
@@ -54,7 +59,7 @@ impl Bench {
             .stepped();
         let (device, other) = (open(&world, 0), open(&world, 1));
         let neighbours = keep([(ip(0), device.mac().unwrap())]);
-        let storage = keep(rdma::Resources::<ModelPlatform, 8, 1>::new());
+        let storage = keep(rdma::Resources::<Ids<ModelPlatform, 8>, Channels<1>>::new());
         let mut cm = RdmaCm::new(
             other,
             StaticNeighbours(neighbours),

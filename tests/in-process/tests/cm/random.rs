@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, Resources};
+use bareverbs_core::{Cqs, Device, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::link::Cable;
@@ -23,7 +23,7 @@ fn ip(node: usize) -> IpAddr {
 fn open<'s>(
     world: &World,
     node: usize,
-    memory: &'s mut Resources<24, 48, 2, 256>,
+    memory: &'s mut Resources<Qps<24>, Cqs<48>, Srqs<2>, PageChunks<256>>,
 ) -> Device<'s, ModelPlatform> {
     let config = bareverbs_core::Config::DEFAULT;
     world.open(node, config, memory.storage(), &[ip(node)])
@@ -121,7 +121,7 @@ fn random_calls() {
         let neighbours =
             [0, 1].map(|node| (ip(node), world.with_model(node, |model| model.config().mac)));
         let mut storage = [
-            rdma::Resources::<ModelPlatform, 12, 2>::new(),
+            rdma::Resources::<Ids<ModelPlatform, 12>, Channels<2>>::new(),
             rdma::Resources::new(),
         ];
         let [s0, s1] = &mut storage;

@@ -20,7 +20,7 @@ fn restarted(stale_retries: u8, connections: usize) -> (Pair, CmId, Vec<u32>) {
     }
     let device = device(&pair.world, 0);
     let neighbours = vec![(ip(1), pair.cms[1].device().mac().unwrap())];
-    let storage = keep(rdma::Resources::<ModelPlatform, 8, 1>::new());
+    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 8>, Channels<1>>::new());
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,

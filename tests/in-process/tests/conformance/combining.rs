@@ -1,7 +1,7 @@
 //! Platforms with a write-combining doorbell page.
 
-use bareverbs_core::Resources;
 use bareverbs_core::conformance::{self, ConformanceError, Path, Report, Requirement, Violation};
+use bareverbs_core::{Cqs, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, WriteCombining};
 use connectx_model::Config as Card;
 
@@ -12,7 +12,7 @@ fn judge(platform: fn(ModelPlatform) -> WriteCombining) -> (Result<Report, Confo
     let card = Card::new(1).with_blue_flame();
     let world = Builder::new().function(card).interrupts(2).stepped();
     let platform = platform(world.platform(0));
-    let mut resources = Resources::<2, 2, 0, 64>::new();
+    let mut resources = Resources::<Qps<2>, Cqs<2>, Srqs<0>, PageChunks<64>>::new();
     let report = conformance::run(&platform, memory(), resources.storage(), OPTIONS);
     assert_eq!(platform.page(), None);
     (

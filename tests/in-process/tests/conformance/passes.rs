@@ -1,7 +1,7 @@
 //! The platform on the model keeps to the trait.
 
-use bareverbs_core::Resources;
 use bareverbs_core::conformance::{self, MEMORY_LEN, Options, Report};
+use bareverbs_core::{Cqs, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::{Accounting, Builder, World};
 use connectx_model::{Config as Card, Objects};
 
@@ -16,7 +16,7 @@ pub(crate) fn memory() -> &'static mut [u8; MEMORY_LEN] {
 pub(crate) const OPTIONS: Options = Options::DEFAULT.with_turnover(8 << 20);
 
 fn pass(world: &World) -> Report {
-    let mut resources = Resources::<2, 2, 0, 64>::new();
+    let mut resources = Resources::<Qps<2>, Cqs<2>, Srqs<0>, PageChunks<64>>::new();
     let platform = world.platform(0);
     let before = world.accounting(0);
     let report = conformance::run(&platform, memory(), resources.storage(), OPTIONS);

@@ -1,7 +1,7 @@
 //! Each requirement broken, one at a time: each is found, by its own error.
 
-use bareverbs_core::Resources;
 use bareverbs_core::conformance::{self, ConformanceError, Path, Requirement, Violation};
+use bareverbs_core::{Cqs, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
@@ -19,7 +19,7 @@ fn judge_with(fault: Fault, vectors: u16) -> Result<(), ConformanceError> {
         .interrupts(vectors)
         .stepped();
     let platform = Broken::new(world.platform(0), fault);
-    let mut resources = Resources::<2, 2, 0, 64>::new();
+    let mut resources = Resources::<Qps<2>, Cqs<2>, Srqs<0>, PageChunks<64>>::new();
     let report = conformance::run(&platform, memory(), resources.storage(), OPTIONS);
     report.map(drop)
 }

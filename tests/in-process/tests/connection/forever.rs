@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::*;
 use bareverbs_cm::engine::Timers;
 use bareverbs_cm::rdma::{EventType, IdOption, PortSpace, SendFlags};
-use bareverbs_core::{Config, CqInit, Device, Resources, WcStatus};
+use bareverbs_core::{Config, CqInit, Cqs, Device, PageChunks, Qps, Resources, Srqs, WcStatus};
 
 #[test]
 fn waiting_for_ever() {
@@ -125,7 +125,7 @@ fn a_device_without_time_limits() {
     ] {
         *limit = Duration::MAX;
     }
-    let mut memory = Resources::<4, 4, 1, 64>::new();
+    let mut memory = Resources::<Qps<4>, Cqs<4>, Srqs<1>, PageChunks<64>>::new();
     let device = Device::open(world.platform(0), config, memory.storage()).expect("bring-up");
     let pd = device.alloc_pd().expect("a PD");
     drop(pd);

@@ -4,8 +4,8 @@ use bareverbs_core::error::Status as CommandStatus;
 use bareverbs_core::firmware_cmds::cqe::Syndrome;
 use bareverbs_core::firmware_cmds::rq::ModifyRqIn;
 use bareverbs_core::{
-    Config, EthernetError, EthernetReceiveError, EthernetSendError, EthernetSendFlags, LKey,
-    Resources, Sge,
+    Config, Cqs, EthernetError, EthernetReceiveError, EthernetSendError, EthernetSendFlags, LKey,
+    PageChunks, Qps, Resources, Sge, Srqs,
 };
 use bareverbs_in_process::Builder;
 use connectx_model::{CommandFault, CommandRule, Config as Card, Objects, Status};
@@ -187,7 +187,7 @@ fn destruction_fails_at_each_step_and_frees_nothing_in_use() {
             .function(Card::new(1))
             .function(Card::new(2))
             .stepped();
-        let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+        let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
         let before = world.accounting(0);
         let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
         let pd = device.alloc_pd().unwrap();

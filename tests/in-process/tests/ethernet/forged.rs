@@ -8,7 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bareverbs_core::platform::{Dma, DmaError};
-use bareverbs_core::{Config, Device, EthernetQueue, Platform, Resources};
+use bareverbs_core::{
+    Config, Cqs, Device, EthernetQueue, PageChunks, Platform, Qps, Resources, Srqs,
+};
 use bareverbs_in_process::{Builder, ModelPlatform, pass_on};
 use connectx_model::Config as Card;
 
@@ -89,7 +91,7 @@ fn nonsense_in_completion_queues() {
         rings: Mutex::new(Vec::new()),
         deaf: AtomicBool::new(false),
     };
-    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
     let pd = device.alloc_pd().unwrap();
     let mut seed = 0x5eed;

@@ -1,7 +1,9 @@
 //! What cards lack, sizes, and headers that have to be inline.
 
 use bareverbs_core::firmware_cmds::vport::ModifyNicVportContextIn;
-use bareverbs_core::{Config, EthernetError, EthernetInit, EthernetSendError, Resources};
+use bareverbs_core::{
+    Config, Cqs, EthernetError, EthernetInit, EthernetSendError, PageChunks, Qps, Resources, Srqs,
+};
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
@@ -15,7 +17,7 @@ fn refusal(card: Card, init: &EthernetInit) -> EthernetError {
         .function(card)
         .function(Card::new(2))
         .stepped();
-    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
     let pd = device.alloc_pd().unwrap();
     let error = pd.create_ethernet_queue(init).expect_err("refused");
@@ -30,7 +32,7 @@ fn cards_that_have_no_such_queues() {
         .function(Card::new(1).infiniband())
         .function(Card::new(2).infiniband())
         .stepped();
-    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device =
         bareverbs_core::Device::open(world.platform(0), Config::DEFAULT, resources.storage())
             .unwrap();
@@ -114,7 +116,7 @@ fn a_device_without_completion_queues_left() {
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let mut resources = Box::new(Resources::<1, 1, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<1>, Cqs<1>, Srqs<1>, PageChunks<256>>::new());
     let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
     let pd = device.alloc_pd().unwrap();
     let error = pd

@@ -1,6 +1,6 @@
 //! Rings that go round, fill up, and are waited for.
 
-use bareverbs_core::{Config, EthernetSendError, Resources};
+use bareverbs_core::{Config, Cqs, EthernetSendError, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
@@ -115,7 +115,7 @@ fn a_full_send_queue_says_so() {
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let mut resources = Box::new(Resources::<1, 4, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = world.open(0, Config::DEFAULT, resources.storage(), &[]);
     let pd = device.alloc_pd().unwrap();
     let mut queue: Queue<'_> = pd.create_ethernet_queue(&INIT).unwrap();
@@ -162,8 +162,8 @@ fn frames_are_waited_for() {
         config.interrupts = vectors != 0;
         config.completion_event_queues = vectors / 2;
         let mut resources = [
-            Box::new(Resources::<1, 4, 1, 256>::new()),
-            Box::new(Resources::<1, 4, 1, 256>::new()),
+            Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new()),
+            Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new()),
         ];
         let [first, second] = &mut resources;
         let devices = [

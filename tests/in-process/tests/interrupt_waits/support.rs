@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Config, Device, GidEntry, Platform, VectorSet};
+use bareverbs_core::{Config, Cqs, Device, GidEntry, PageChunks, Platform, Qps, Srqs, VectorSet};
 use bareverbs_in_process::{Builder, ModelPlatform, World, pass_on};
 use connectx_model::Config as Card;
 
@@ -129,7 +129,12 @@ fn node<P: Platform + 'static>(
     node: usize,
     config: Config,
 ) -> (&'static Device<'static, P>, Manager<P>) {
-    let resources = keep(bareverbs_core::Resources::<16, 32, 1, 256>::new());
+    let resources = keep(bareverbs_core::Resources::<
+        Qps<16>,
+        Cqs<32>,
+        Srqs<1>,
+        PageChunks<256>,
+    >::new());
     let device = Device::open(platform, config, resources.storage()).expect("bring-up");
     let device = keep(device);
     let mac = device.mac().expect("MAC");
@@ -139,7 +144,7 @@ fn node<P: Platform + 'static>(
     }
     let cards = [0, 1].map(|node| (ip(node), [2, 0xc9, 0, 0, 0, node as u8 + 1]));
     assert_eq!(cards[node].1, mac);
-    let storage = keep(rdma::Resources::<P, 16, 2>::new());
+    let storage = keep(rdma::Resources::<Ids<P, 16>, Channels<2>>::new());
     let config = rdma::Config {
         gsi_depth: 16,
         ..rdma::Config::new(node as u64 + 1)

@@ -59,11 +59,11 @@ fn rc_over_a_bad_cable() {
 /// device reaches no memory that it should not.
 #[test]
 fn the_card_vanishes_under_traffic() {
-    use bareverbs_core::{Config, Device, Resources};
+    use bareverbs_core::{Config, Cqs, Device, PageChunks, Qps, Resources, Srqs};
     use bareverbs_in_process::Builder;
     use connectx_model::Config as Card;
     let world = Builder::new().function(Card::new(1)).stepped();
-    let mut resources = Box::new(Resources::<4, 4, 1, 256>::new());
+    let mut resources = Box::new(Resources::<Qps<4>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device =
         Device::open(world.platform(0), Config::DEFAULT, resources.storage()).expect("bring-up");
     {

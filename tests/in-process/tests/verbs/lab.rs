@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, Gid, Mtu, Pd, Qp, QpAttr, QpCap,
-    QpInitAttr, QpType, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Wc, WcOpcode, WcStatus,
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Cqs, Device, Gid, Mtu, PageChunks, Pd, Qp, QpAttr,
+    QpCap, QpInitAttr, QpType, Qps, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Srqs, Wc,
+    WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, World, bring_up};
 use connectx_model::Config as Card;
@@ -77,8 +78,8 @@ pub(crate) fn bad_cable(seed: u64, test: impl FnOnce(&Lab<'_>)) {
 
 pub(crate) fn run(world: &World, test: impl FnOnce(&Lab<'_>)) {
     let mut resources = [
-        Box::new(Resources::<16, 16, 4, 256>::new()),
-        Box::new(Resources::<16, 16, 4, 256>::new()),
+        Box::new(Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<256>>::new()),
+        Box::new(Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<256>>::new()),
     ];
     let before = [0, 1].map(|node| world.accounting(node));
     {

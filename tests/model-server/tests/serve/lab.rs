@@ -3,15 +3,15 @@
 use crate::card::Card;
 use crate::support::LONG;
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Config, Cq, CqInit, Device, DeviceError, Gid, GidEntry, Mtu, Pd, Qp,
-    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Rc, RecvWr, Remote, Resources,
-    SendFlags, Sge, Storage, Wc, WcStatus,
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Cqs, Device, DeviceError, Gid, GidEntry, Mtu,
+    PageChunks, Pd, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, Rc, RecvWr,
+    Remote, Resources, SendFlags, Sge, Srqs, Storage, Wc, WcStatus,
 };
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Instant;
 
-pub(crate) type Memory = Resources<16, 16, 1, 256>;
+pub(crate) type Memory = Resources<Qps<16>, Cqs<16>, Srqs<1>, PageChunks<256>>;
 const BUFFER: usize = 1 << 20;
 const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)

@@ -1,7 +1,9 @@
 //! Two device models on a cable that records, and what was meant with every frame that goes over it.
 
 use super::expect::{Expected, Path, Step};
-use bareverbs_core::{Config, Device, Gid, GidEntry, Resources, RoceVersion};
+use bareverbs_core::{
+    Config, Cqs, Device, Gid, GidEntry, PageChunks, Qps, Resources, RoceVersion, Srqs,
+};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::link::Cable;
@@ -226,7 +228,12 @@ impl Scene {
 }
 
 fn open(world: &World, node: usize) -> Result<Node, String> {
-    let resources = Box::leak(Box::new(Resources::<128, 256, 2, 256>::new()));
+    let resources = Box::leak(Box::new(Resources::<
+        Qps<128>,
+        Cqs<256>,
+        Srqs<2>,
+        PageChunks<256>,
+    >::new()));
     let device = Device::open(world.platform(node), Config::DEFAULT, resources.storage())
         .map_err(|e| format!("bring-up of node {node}: {e}"))?;
     Ok(Box::leak(Box::new(device)))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bareverbs_cm::mad::*;
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::{Buffer, Device};
+use bareverbs_core::{Buffer, Cqs, Device, PageChunks, Qps, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
@@ -164,12 +164,17 @@ impl Bench {
         let world = Builder::with_link(Box::new(wire.clone()), 0)
             .function(card())
             .stepped();
-        let memory = keep(bareverbs_core::Resources::<16, 32, 2, 256>::new());
+        let memory = keep(bareverbs_core::Resources::<
+            Qps<16>,
+            Cqs<32>,
+            Srqs<2>,
+            PageChunks<256>,
+        >::new());
         let config = bareverbs_core::Config::DEFAULT;
         let device: &'static Device<'_, _> =
             keep(world.open(0, config, memory.storage(), &[IpAddr::from(CARD)]));
         let neighbours = keep([(IpAddr::from(PEER), PEER_MAC)]);
-        let storage = keep(rdma::Resources::<ModelPlatform, 8, 1>::new());
+        let storage = keep(rdma::Resources::<Ids<ModelPlatform, 8>, Channels<1>>::new());
         let mut cm = RdmaCm::new(
             device,
             StaticNeighbours(neighbours),

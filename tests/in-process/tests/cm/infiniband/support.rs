@@ -8,7 +8,7 @@ use bareverbs_cm::mad::sa::PathRecord;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_cm::sa;
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, Gid};
+use bareverbs_core::{Cqs, Device, Gid, PageChunks, Qps, Srqs};
 use bareverbs_in_process::subnet::{Port, Subnet};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
@@ -196,7 +196,12 @@ impl Nodes {
 }
 
 pub fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
-    let resources = keep(bareverbs_core::Resources::<32, 64, 2, 256>::new());
+    let resources = keep(bareverbs_core::Resources::<
+        Qps<32>,
+        Cqs<64>,
+        Srqs<2>,
+        PageChunks<256>,
+    >::new());
     let config = bareverbs_core::Config::DEFAULT;
     let device = Device::open(world.platform(node), config, resources.storage());
     keep(device.expect("bring-up"))
@@ -219,10 +224,10 @@ pub fn subnet(count: usize, seed: u64) -> (Builder, Subnet) {
 
 pub fn manager<const N: usize>(world: &World, node: usize) -> Cm {
     let device = device(world, node);
-    let subnet = keep(SubnetResources::<N>::new());
+    let subnet = keep(SubnetResources::<Questions<N>, Paths<N>, Members<N>>::new());
     let resolver =
         SubnetAdministration::new(sa::Config::new((node as u64 + 1) << 32), subnet.storage());
-    let storage = keep(rdma::Resources::<ModelPlatform, 32, 4>::new());
+    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 32>, Channels<4>>::new());
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bareverbs_cm::ip;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, EthernetInit, Gid, RoceVersion};
+use bareverbs_core::{Cqs, Device, EthernetInit, Gid, PageChunks, Qps, RoceVersion, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::link::Link;
@@ -29,13 +29,23 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn device(world: &World, node: usize) -> Driver {
-    let resources = keep(bareverbs_core::Resources::<16, 32, 2, 256>::new());
+    let resources = keep(bareverbs_core::Resources::<
+        Qps<16>,
+        Cqs<32>,
+        Srqs<2>,
+        PageChunks<256>,
+    >::new());
     let config = bareverbs_core::Config::DEFAULT;
     keep(world.open(node, config, resources.storage(), &[]))
 }
 
 fn neighbours(device: Driver) -> Neighbours {
-    let memory = keep(ip::Resources::<8, 16, 4, 32>::new());
+    let memory = keep(ip::Resources::<
+        ip::Addresses<8>,
+        ip::Neighbours<16>,
+        ip::Routes<4>,
+        ip::Groups<32>,
+    >::new());
     let pd = keep(device.default_pd().unwrap());
     let init = EthernetInit::default();
     let config = ip::Config::new(1);
@@ -43,7 +53,7 @@ fn neighbours(device: Driver) -> Neighbours {
 }
 
 fn manager(device: Driver, neighbours: Neighbours, seed: u64) -> Cm {
-    let storage = keep(rdma::Resources::<ModelPlatform, 16, 4>::new());
+    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 16>, Channels<4>>::new());
     RdmaCm::new(
         device,
         neighbours,

@@ -9,7 +9,7 @@ use bareverbs_cm::ip;
 use bareverbs_cm::mad::*;
 use bareverbs_cm::rdma::*;
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Device, EthernetInit, Gid};
+use bareverbs_core::{Cqs, Device, EthernetInit, Gid, PageChunks, Qps, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::roce::packet::reseal;
@@ -338,7 +338,12 @@ impl Bench {
         let world = Builder::with_link(Box::new(wire.clone()), 0)
             .function(Card::new(1))
             .stepped();
-        let memory = keep(bareverbs_core::Resources::<128, 256, 2, 256>::new());
+        let memory = keep(bareverbs_core::Resources::<
+            Qps<128>,
+            Cqs<256>,
+            Srqs<2>,
+            PageChunks<256>,
+        >::new());
         let config = bareverbs_core::Config::DEFAULT;
         let device: &'static Device<'_, _> = keep(world.open(0, config, memory.storage(), &[]));
         let pd = keep(device.default_pd().unwrap());

@@ -5,8 +5,8 @@ use crate::wireshark::packets::{Flow, Operation, Service, Target};
 use crate::wireshark::scene::{Address, Node, Scene};
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{
-    self, ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, Neighbour, PortSpace, QpInit,
-    RdmaCm, RdmaError, Resolution, Resolver, SendFlags, TraceEntry,
+    self, ChannelId, Channels, CmEvent, CmId, ConnParam, EventType, IdOption, Ids, Neighbour,
+    PortSpace, QpInit, RdmaCm, RdmaError, Resolution, Resolver, SendFlags, TraceEntry,
 };
 use bareverbs_core::qp::{QpCap, QpState};
 use bareverbs_core::{Access, WcStatus};
@@ -63,7 +63,10 @@ pub(super) fn say(error: RdmaError) -> String {
 }
 
 pub(super) fn manager(node: Node, index: usize, macs: [[u8; 6]; 2]) -> Result<Cm, String> {
-    let storage = Box::leak(Box::new(rdma::Resources::<ModelPlatform, 64, 2>::new()));
+    let storage = Box::leak(Box::new(rdma::Resources::<
+        Ids<ModelPlatform, 64>,
+        Channels<2>,
+    >::new()));
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,
