@@ -30,6 +30,8 @@ pub(crate) struct Plan {
 struct Connection {
     id: CmId,
     retries: u8,
+    /// When the step that it is waited for in was begun for it.
+    began: Option<Duration>,
     /// Nothing more is done with it.
     failed: bool,
 }
@@ -86,16 +88,17 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         self.cm.resolver_mut().host().forget(server.ip(), None);
         self.times.begin(Step::CreateId, self.cm.now());
         for number in 0..self.plan.connections {
-            self.times.start(Step::CreateId, number, self.cm.now());
+            let began = self.cm.now();
             let id = self
                 .cm
                 .create_id(Some(channel), number as u64, PortSpace::Tcp)?;
             self.connections.push(Connection {
                 id,
                 retries,
+                began: None,
                 failed: false,
             });
-            self.times.stop(Step::CreateId, number, self.cm.now());
+            self.times.record(Step::CreateId, self.cm.now() - began);
         }
         self.times.end(Step::CreateId, self.cm.now());
 
@@ -152,9 +155,9 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         for number in 0..self.connections.len() {
             let connection = &self.connections[number];
             if !connection.failed {
-                self.times.start(step, number, self.cm.now());
+                let began = self.cm.now();
                 call(self.cm, connection.id)?;
-                self.times.stop(step, number, self.cm.now());
+                self.times.record(step, self.cm.now() - began);
             }
         }
         self.times.end(step, self.cm.now());
@@ -175,7 +178,7 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
                 continue;
             }
             connection.retries = self.plan.retries;
-            self.times.start(step, number, self.cm.now());
+            connection.began = Some(self.cm.now());
             call(self.cm, connection.id)?;
             self.waiting += 1;
             if number % LOOK == 0 {
@@ -227,7 +230,10 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         };
         // The server may end a connection before it was told to; that is no part of another step.
         if awaited == self.step {
-            self.times.stop(awaited, number, self.cm.now());
+            // No time, if it is done before it was begun.
+            let now = self.cm.now();
+            let began = self.connections[number].began.take().unwrap_or(now);
+            self.times.record(awaited, now.saturating_sub(began));
             self.waiting = self.waiting.saturating_sub(1);
         }
         Ok(())

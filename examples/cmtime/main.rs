@@ -142,6 +142,7 @@ impl Program for Options {
         let measured = rounds.len() / 2;
         let times = rounds.swap_remove(measured);
         print!("{times}");
+        times.log();
         repeated("client", cm.stats());
         Ok(times)
     }

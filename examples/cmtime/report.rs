@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use bareverbs_examples::times;
+
 /// What is done with a connection, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -65,18 +67,21 @@ impl Span {
     }
 }
 
-/// When each step was begun and done, for all connections and for each.
+/// When each step was begun and done for all connections, and how long it took for each: as large for ten thousand
+/// connections as for one.
 #[derive(Debug)]
 pub(crate) struct Times {
+    connections: usize,
     all: [Span; Step::ALL.len()],
-    each: Vec<[Span; Step::ALL.len()]>,
+    each: [times::Times; Step::ALL.len()],
 }
 
 impl Times {
     pub(crate) fn new(connections: usize) -> Self {
         Self {
+            connections,
             all: Default::default(),
-            each: vec![Default::default(); connections],
+            each: Default::default(),
         }
     }
 
@@ -88,27 +93,38 @@ impl Times {
         self.all[step as usize].ended = now;
     }
 
-    pub(crate) fn start(&mut self, step: Step, number: usize, now: Duration) {
-        self.each[number][step as usize].began = now;
-    }
-
-    pub(crate) fn stop(&mut self, step: Step, number: usize, now: Duration) {
-        self.each[number][step as usize].ended = now;
+    /// What the step took for one connection.
+    pub(crate) fn record(&mut self, step: Step, took: Duration) {
+        self.each[step as usize].record(took, 1);
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.each.len()
+        self.connections
+    }
+
+    /// For how many connections the step was recorded.
+    #[cfg(test)]
+    pub(crate) fn count(&self, step: Step) -> u64 {
+        self.each[step as usize].count()
+    }
+
+    /// Half of the connections, and 99 of 100, took no longer than this for the step, to three digits.
+    pub(crate) fn percentiles(&self, step: Step) -> [Duration; 2] {
+        [0.5, 0.99].map(|share| self.each[step as usize].at(share))
+    }
+
+    /// What the table does not have.
+    pub(crate) fn log(&self) {
+        for step in Step::ALL {
+            let [p50, p99] = self.percentiles(step);
+            log::info!("{}: p50 {p50:?}, p99 {p99:?}", step.name());
+        }
     }
 
     /// How long a step took for all connections, and for the slowest and the fastest of them.
     pub(crate) fn step(&self, step: Step) -> [Duration; 3] {
-        let each = || self.each.iter().map(|spans| spans[step as usize].length());
-        let (max, min) = (each().max(), each().min());
-        [
-            self.all[step as usize].length(),
-            max.unwrap_or_default(),
-            min.unwrap_or_default(),
-        ]
+        let each = &self.each[step as usize];
+        [self.all[step as usize].length(), each.at(1.0), each.at(0.0)]
     }
 
     /// Connections per second in these steps.

@@ -29,6 +29,13 @@ fn every_connection_is_timed_in_every_step() {
         let [total, max, min] = times.step(step);
         assert!(Duration::ZERO < min, "{step:?}");
         assert!(min <= max && max <= total, "{step:?}");
+        assert_eq!(times.count(step), 40, "{step:?}");
+        // To three digits: what a percentile stands for may be rounded up.
+        let [p50, p99] = times.percentiles(step);
+        assert!(
+            min <= p50 && p50 <= p99 && p99 <= max.mul_f64(1.001),
+            "{step:?}"
+        );
     }
 }
 
@@ -256,16 +263,11 @@ fn a_server_that_has_to_ask_for_its_client_loses_no_request() {
 #[test]
 fn the_table_is_that_of_rdma_core() {
     let mut times = Times::new(2);
-    for (number, took) in [3000, 5000]
-        .map(Duration::from_micros)
-        .into_iter()
-        .enumerate()
-    {
-        times.begin(Step::Connect, Duration::from_secs(1));
-        times.start(Step::Connect, number, Duration::from_secs(1));
-        times.stop(Step::Connect, number, Duration::from_secs(1) + took);
-        times.end(Step::Connect, Duration::from_millis(1010));
+    times.begin(Step::Connect, Duration::from_secs(1));
+    for took in [3000, 5000].map(Duration::from_micros) {
+        times.record(Step::Connect, took);
     }
+    times.end(Step::Connect, Duration::from_millis(1010));
     let table = times.to_string();
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(
@@ -280,4 +282,32 @@ fn the_table_is_that_of_rdma_core() {
         lines[9],
         "2 connections: 200/s from connect to established, 200/s from create id on, 200/s in all steps"
     );
+}
+
+/// What was printed when each connection's times were kept, and what is printed now.
+#[test]
+fn ten_thousand_connections_are_summed_up_to_three_digits() {
+    let mut times = Times::new(10_000);
+    let mut exact = Vec::new();
+    // A linear congruential generator (Knuth's MMIX), so that all runs see the same.
+    let mut random = 42_u64;
+    for _ in 0..10_000 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let took = Duration::from_nanos(1_000 + (random >> 40) * 7);
+        times.record(Step::Connect, took);
+        exact.push(took);
+    }
+    exact.sort_unstable();
+    let [_, max, min] = times.step(Step::Connect);
+    assert_eq!([min, max], [exact[0], exact[9_999]]);
+    for (found, at) in times
+        .percentiles(Step::Connect)
+        .into_iter()
+        .zip([4_999, 9_899])
+    {
+        let ratio = found.as_secs_f64() / exact[at].as_secs_f64();
+        assert!((ratio - 1.0).abs() < 1e-3, "{found:?} for {:?}", exact[at]);
+    }
 }

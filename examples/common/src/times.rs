@@ -9,14 +9,23 @@ const LONGEST: u64 = 3_600_000_000_000;
 /// Digits that count.
 const DIGITS: u8 = 3;
 
-/// Durations as a histogram (HdrHistogram), to three digits: as large with a million of them as with one.
+/// Durations as a histogram (HdrHistogram), to three digits: as large with a million of them as with one. The shortest and
+/// the longest are exact.
 #[derive(Debug, Clone)]
-pub struct Times(Histogram<u64>);
+pub struct Times {
+    histogram: Histogram<u64>,
+    shortest: Duration,
+    longest: Duration,
+}
 
 impl Default for Times {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS);
-        Self(histogram.expect("the bounds and the digits are possible"))
+        Self {
+            histogram: histogram.expect("the bounds and the digits are possible"),
+            shortest: Duration::MAX,
+            longest: Duration::ZERO,
+        }
     }
 }
 
@@ -24,28 +33,31 @@ impl Times {
     /// Adds `time` as often as `count` says.
     pub fn record(&mut self, time: Duration, count: u64) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.saturating_record_n(nanos.max(1), count);
+        self.histogram.saturating_record_n(nanos.max(1), count);
+        if count > 0 {
+            self.shortest = self.shortest.min(time);
+            self.longest = self.longest.max(time);
+        }
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.histogram.len()
     }
 
     /// The duration that this share of them (0 to 1) does not exceed. Zero if there are none.
     pub fn at(&self, share: f64) -> Duration {
-        let nanos = match share {
-            _ if self.0.is_empty() => 0,
-            0.0 => self.0.min(),
-            1.0 => self.0.max(),
-            share => self.0.value_at_quantile(share),
-        };
-        Duration::from_nanos(nanos)
+        match share {
+            _ if self.histogram.is_empty() => Duration::ZERO,
+            0.0 => self.shortest,
+            1.0 => self.longest,
+            share => Duration::from_nanos(self.histogram.value_at_quantile(share)),
+        }
     }
 
     /// Average and standard deviation, in nanoseconds.
     pub fn mean_and_deviation(&self) -> [f64; 2] {
-        [self.0.mean(), self.0.stdev()]
+        [self.histogram.mean(), self.histogram.stdev()]
     }
 }
 
@@ -73,11 +85,23 @@ mod tests {
     fn any_number_of_them_is_as_large_as_one() {
         let mut times = Times::default();
         times.record(Duration::MAX, 1);
-        let size = times.0.distinct_values();
+        let size = times.histogram.distinct_values();
         for number in 0..3_000_000_u64 {
             times.record(Duration::from_nanos(number * number), 1);
         }
-        assert_eq!(times.0.distinct_values(), size);
+        assert_eq!(times.histogram.distinct_values(), size);
         assert_eq!(times.count(), 3_000_001);
+    }
+
+    #[test]
+    fn the_shortest_and_the_longest_are_exact() {
+        let mut times = Times::default();
+        times.record(Duration::ZERO, 0);
+        assert_eq!(times.count(), 0);
+        for nanos in [3_000_001, 7_654_321, 5_000_003] {
+            times.record(Duration::from_nanos(nanos), 2);
+        }
+        let found = [0.0, 1.0].map(|share| times.at(share).as_nanos());
+        assert_eq!(found, [3_000_001, 7_654_321]);
     }
 }
