@@ -47,7 +47,8 @@ pub(crate) struct Boot {
     pub(crate) company: bool,
     /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
     pub(crate) buttons: bool,
-    /// What QEMU itself may die of, once all steps were gone through: text, reason.
+    /// What QEMU itself may die of, once all steps were gone through: text, reason. If it does so earlier, the round is run
+    /// again.
     pub(crate) known_end: Option<(&'static str, &'static str)>,
     /// The machine that boots twice.
     pub(crate) twice: Option<usize>,

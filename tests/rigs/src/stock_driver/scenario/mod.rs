@@ -24,6 +24,9 @@ pub(crate) use table::{BOOT, SCENARIO};
 /// Kernel log level of warnings; lower is worse.
 const WARNING: u8 = 4;
 
+/// How often a round is run whose machine ends in the known way before its last step has.
+const ATTEMPTS: usize = 5;
+
 /// Begins what a step prints for the report, if all is well.
 const NOTE: &str = "note: ";
 
@@ -67,7 +70,24 @@ impl Scenario {
                 limit: Duration::from_secs(60 * boot.limit),
             };
             let places = Places { logs, sockets };
-            let mut ran = round.run(provisions, &places, &mut server)?;
+            let planned = (0..boot.machines.len())
+                .map(|machine| {
+                    let boots = round.boots(machine);
+                    plan::steps(boot.script, machine, boot.machines.len(), boots)
+                })
+                .collect::<Result<Vec<_>, String>>()?;
+            let mut attempts = 1..=ATTEMPTS;
+            let mut ran = loop {
+                attempts.next();
+                let ran = round.run(provisions, &places, &mut server)?;
+                if !ran.cut_short(&planned) || attempts.is_empty() {
+                    break ran;
+                }
+                report.say(&format!(
+                    "  round {}: QEMU ended before the last step, so it is run again",
+                    index + 1
+                ));
+            };
             if let (true, Some((text, _))) = (ran.died, boot.known_end) {
                 report.explain(text);
                 for transcript in &mut ran.transcripts {
@@ -77,15 +97,10 @@ impl Scenario {
             for wrong in ran.wrong {
                 report.check(false, || format!("{} {prefix}{wrong}", self.name));
             }
-            for (machine, transcript) in ran.transcripts.iter().enumerate() {
+            for (machine, (transcript, planned)) in ran.transcripts.iter().zip(&planned).enumerate()
+            {
                 let name = format!("{prefix}{machine}");
-                let planned = plan::steps(
-                    boot.script,
-                    machine,
-                    boot.machines.len(),
-                    round.boots(machine),
-                )?;
-                check_machine(&name, boot, card, &planned, transcript, &mut report);
+                check_machine(&name, boot, card, planned, transcript, &mut report);
             }
             boot.check(&prefix, &ran.transcripts, &mut report);
             if boot.record {
