@@ -190,7 +190,8 @@ pub unsafe trait Platform {
     ///
     /// # Implementation safety
     /// The memory belongs to the caller alone, and the device reaches all of it at the returned address, until
-    /// [`dma_free`](Self::dma_free).
+    /// [`dma_free`](Self::dma_free), or until the platform itself goes away (with its last copy, if it has copies): a
+    /// driver keeps what a device may still use, and a platform that has stopped the device frees it then.
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError>;
 
     /// Gives memory back. Where there is an IOMMU, the device loses sight of it now, or when the larger block that the

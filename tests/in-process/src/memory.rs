@@ -33,6 +33,12 @@ struct Region {
     len: usize,
 }
 
+/// A region in the table, and how it was allocated: `None` for the caller's memory.
+struct Entry {
+    region: Region,
+    allocation: Option<Layout>,
+}
+
 /// Regions that were reached lately, by the page of the device's address, as an IOMMU's TLB has them.
 struct Cache([(u64, Region); CACHED]);
 
@@ -75,10 +81,30 @@ unsafe fn fill(ptr: NonNull<u8>, byte: u8, len: usize) {
     std::hint::black_box(ptr);
 }
 
+/// How memory that is asked for with `layout` is allocated: at least a byte, in cache lines of its own.
+fn host_layout(layout: Layout) -> Option<Layout> {
+    Layout::from_size_align(layout.size().max(1), layout.align().max(64)).ok()
+}
+
+/// Gives an allocated region back, poisoned.
+///
+/// # Safety
+/// The region was allocated with this layout and is not used any more.
+unsafe fn release(region: Region, layout: Layout) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fill(region.ptr, POISON, region.len);
+        std::alloc::dealloc(region.ptr.as_ptr(), layout);
+    }
+}
+
 /// Every region that one function reaches, by device address.
+///
+/// What a driver does not give back, because the device could still use it, lasts as long as this table. The world and
+/// the platforms of its functions share it; the last of them frees it, as the last file descriptor of a VFIO device does.
 #[derive(Default)]
 pub(crate) struct Memory {
-    regions: BTreeMap<u64, Region>,
+    regions: BTreeMap<u64, Entry>,
     /// Page addresses of mapped regions, by token.
     mappings: HashMap<u64, Vec<u64>>,
     next_iova: u64,
@@ -113,12 +139,11 @@ impl Memory {
     }
 
     pub(crate) fn alloc(&mut self, layout: Layout) -> Result<Dma, DmaError> {
-        let size = layout.size().max(1);
+        let host = host_layout(layout).ok_or(DmaError::OutOfMemory)?;
+        let size = host.size();
         if let Some(budget) = &mut self.budget {
             *budget = budget.checked_sub(size).ok_or(DmaError::OutOfMemory)?;
         }
-        let host = Layout::from_size_align(size, layout.align().max(64))
-            .map_err(|_| DmaError::OutOfMemory)?;
         // SAFETY: the size is not zero.
         let ptr = NonNull::new(unsafe { std::alloc::alloc(host) }).ok_or(DmaError::OutOfMemory)?;
         // SAFETY: it was allocated with this size.
@@ -128,7 +153,11 @@ impl Memory {
         // What need not start with a page starts anywhere else, as it does where small pieces share pages.
         let mixed = (page / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let iova = page + mixed * align % PAGE;
-        self.regions.insert(iova, Region { ptr, len: size });
+        let entry = Entry {
+            region: Region { ptr, len: size },
+            allocation: Some(host),
+        };
+        self.regions.insert(iova, entry);
         self.allocated += size;
         Ok(Dma { ptr, iova, layout })
     }
@@ -137,26 +166,21 @@ impl Memory {
     /// `dma` came from [`alloc`](Self::alloc) of this value and is no longer used.
     pub(crate) unsafe fn free(&mut self, dma: Dma) {
         self.cache.invalidate(dma.iova);
-        let region = self
-            .regions
-            .remove(&dma.iova)
+        let entry = self.regions.remove(&dma.iova);
+        let (region, layout) = entry
+            .and_then(|entry| Some((entry.region, entry.allocation?)))
             .expect("freed memory that was not allocated");
         assert_eq!(
-            (region.ptr, region.len),
-            (dma.ptr, dma.layout.size().max(1)),
+            (region.ptr, Some(layout)),
+            (dma.ptr, host_layout(dma.layout)),
             "freed something else"
         );
         self.allocated -= region.len;
         if let Some(budget) = &mut self.budget {
             *budget += region.len;
         }
-        let host = Layout::from_size_align(region.len, dma.layout.align().max(64))
-            .expect("it was allocated with this");
         // SAFETY: the region came from `alloc` with this layout and its caller does not use it any more.
-        unsafe {
-            fill(region.ptr, POISON, region.len);
-            std::alloc::dealloc(region.ptr.as_ptr(), host);
-        }
+        unsafe { release(region, layout) };
     }
 
     pub(crate) fn map(&mut self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
@@ -172,13 +196,14 @@ impl Memory {
             let iova = self.take_iova(PAGE, PAGE);
             iovas.push(iova);
             if let Some(part) = NonNull::new(from as *mut u8).filter(|_| to > from) {
-                self.regions.insert(
-                    iova + from % PAGE,
-                    Region {
+                let entry = Entry {
+                    region: Region {
                         ptr: part,
                         len: (to - from) as usize,
                     },
-                );
+                    allocation: None,
+                };
+                self.regions.insert(iova + from % PAGE, entry);
             }
         }
         let token = self.next_token;
@@ -236,7 +261,8 @@ impl Memory {
 
     #[cold]
     fn look_up(&mut self, iova: u64, len: usize, write: bool) -> Result<NonNull<u8>, IommuFault> {
-        if let Some((&start, &region)) = self.regions.range(..=iova).next_back() {
+        if let Some((&start, entry)) = self.regions.range(..=iova).next_back() {
+            let region = entry.region;
             let offset = (iova - start) as usize;
             if offset.checked_add(len).is_some_and(|end| end <= region.len) {
                 *self.cache.slot(iova) = (start, region);
@@ -267,6 +293,24 @@ impl Memory {
         // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table.
         unsafe { model_dma_write(to, data) };
         Ok(())
+    }
+}
+
+impl Drop for Memory {
+    /// Frees what was never given back; the caller's memory, which is only mapped, stays as it is.
+    fn drop(&mut self) {
+        while let Some((_, entry)) = self.regions.pop_first() {
+            if let Some(layout) = entry.allocation {
+                // SAFETY: `alloc` allocated the region with this layout, and `free`, which takes it out of the table, has
+                // not freed it. It is not used any more. The device has no other way to it than `read` and `write`, which
+                // need this table. The driver's objects that reach DMA memory borrow their `Device`, which has a platform
+                // or borrows one; each platform of this function has a part in the `Arc` around this table, as the world
+                // and its threads do. With the last part, the last platform is gone, and with it (or before) the last
+                // device and its objects; what a device leaves in its storage is never looked at again, as the next one
+                // starts by forgetting it.
+                unsafe { release(entry.region, layout) };
+            }
+        }
     }
 }
 
@@ -303,4 +347,75 @@ unsafe fn model_dma_write(to: NonNull<u8>, data: &[u8]) {
         },
     }
     fence(Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Builder;
+    use bareverbs_core::Platform;
+    use connectx_model::Config;
+    use std::alloc::{GlobalAlloc, System};
+    use std::cell::Cell;
+
+    thread_local!(static LIVE: Cell<usize> = const { Cell::new(0) });
+
+    /// The system's allocator, which counts the bytes that each thread has of it.
+    struct Counting;
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    // SAFETY: everything is passed on to the system's allocator as it is.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            LIVE.set(LIVE.get().wrapping_add(layout.size()));
+            // SAFETY: the caller's promise.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+            LIVE.set(LIVE.get().wrapping_sub(layout.size()));
+            // SAFETY: the caller's promise.
+            unsafe { System.dealloc(ptr, layout) }
+        }
+    }
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).unwrap()
+    }
+
+    #[test]
+    fn what_was_not_given_back_is_freed_at_the_end() {
+        let mut callers = vec![7_u8; 3 * 4096];
+        let before = LIVE.get();
+        let mut memory = Memory::default();
+        let [_, given_back, _] = [layout(0, 1), layout(100, 64), layout(0x20_0000, 4096)]
+            .map(|layout| memory.alloc(layout).unwrap());
+        memory.map(NonNull::from(&mut callers[..])).unwrap();
+        // SAFETY: just allocated, and not used.
+        unsafe { memory.free(given_back) };
+        assert_eq!(memory.accounting().allocated, 1 + 0x20_0000);
+        assert!(LIVE.get() > before + 0x20_0000);
+        drop(memory);
+        assert_eq!(LIVE.get(), before);
+        assert!(callers.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn memory_lasts_as_long_as_the_last_platform() {
+        let before = LIVE.get();
+        let world = Builder::new().function(Config::new(1)).stepped();
+        let platform = world.platform(0);
+        let dma = platform.dma_alloc(layout(8192, 4096)).unwrap();
+        drop(world);
+        let last = platform.clone();
+        drop(platform);
+        // SAFETY: allocated with this length; the device does not know of it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(dma.ptr.as_ptr(), 8192) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        bytes.fill(1);
+        drop(last);
+        assert_eq!(LIVE.get(), before);
+    }
 }
