@@ -1,6 +1,6 @@
 //! Import circles: files of one crate that name each other, directly or through others.
 //!
-//! A file that stands in a circle cannot be read without the others of it. Circles of two (a type and the calls on it) are
+//! A file in a circle cannot be understood without the others of it. Circles of two (a type and the calls on it) are
 //! allowed; a longer one fails.
 //!
 //! An arrow goes from a file to the file that defines the item which it names by a path from `crate`, `self` or `super`,

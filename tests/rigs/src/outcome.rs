@@ -8,7 +8,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Counts a check, and says which one failed.
+    /// Counts a check, and prints which one failed.
     pub(crate) fn check(&mut self, good: bool, what: impl FnOnce() -> String) {
         if good {
             self.passed += 1;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::process::output;
 
-/// The version and the machine of this compiler, as it says them.
+/// The version or the machine of this compiler, as it prints them.
 pub(crate) fn rustc(field: &str) -> Result<String, String> {
     let said = output(Command::new("rustc").args(["--version", "--verbose"]))?;
     let line = said.lines().find_map(|line| line.strip_prefix(field));

@@ -97,15 +97,15 @@ pub(super) fn refuses_alloc(machine: Machine, outcome: &mut Outcome) -> Result<(
     command.args(["--bin", "bare-metal"]);
     let refused = command.stdin(Stdio::null()).output();
     let refused = refused.map_err(|error| format!("{command:?}: {error}"))?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    let errors = said.lines().filter(|line| line.starts_with("error"));
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    let errors = stderr.lines().filter(|line| line.starts_with("error"));
     let errors: Vec<&str> = errors
         .filter(|line| !line.starts_with("error: could not compile"))
         .collect();
     let wanted = ["error[E0463]: can't find crate for `alloc`"];
     println!("  a program that names alloc: {errors:?}");
     outcome.check(!refused.status.success() && errors == wanted, || {
-        format!("a program that names alloc is not refused for that: {said}")
+        format!("a program that names alloc is not refused for that: {stderr}")
     });
     Ok(())
 }

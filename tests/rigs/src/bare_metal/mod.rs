@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     for scenario in scenarios::ALL.iter().filter(|known| wanted(known.name)) {
         scenario.run(&setup, &mut outcome);
     }
-    // It takes the machines for itself.
+    // It runs alone: it locks the machines itself.
     drop(setup);
     if wanted(rxe::NAME) {
         let Outcome { passed, failed } = rxe::run()?;

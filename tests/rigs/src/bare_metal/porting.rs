@@ -1,4 +1,4 @@
-//! `cargo rig porting`: the page for integrators, `PORTING.md`, followed to the letter, in an empty folder outside the
+//! `cargo rig porting`: follows the page for integrators, `PORTING.md`, exactly, in an empty folder outside the
 //! repository. Nothing that is not on the page is written there.
 
 use super::super::stock_driver;
@@ -16,11 +16,11 @@ pub(crate) const ABOUT: &str =
 /// Building and booting, on a busy machine.
 const MINUTES: &str = "12m";
 
-/// What the program on the page says when all is well, and what was made of it.
+/// What the program on the page prints on success, and what each line shows.
 const SAYS: [(&str, &str); 4] = [
     ("conformance: BAR of ", "the platform passes"),
     ("bytes moved by the device; polled", "it polls"),
-    ("heard: good evening. :(", "the server's message arrives"),
+    ("received: good evening. :(", "the server's message arrives"),
     ("done", "the machine ends well"),
 ];
 
@@ -58,11 +58,11 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
     };
     let output = write().map_err(|error| format!("{}: {error}", folder.display()))?;
     let status = follow(&folder, &scratch, &programs, &library, output)?;
-    let said = fs::read_to_string(&log).map_err(|error| error.to_string())?;
+    let printed = fs::read_to_string(&log).map_err(|error| error.to_string())?;
 
     let mut outcome = Outcome::default();
     outcome.check(status == Some(0), || {
-        let last: Vec<&str> = said.lines().rev().take(30).collect();
+        let last: Vec<&str> = printed.lines().rev().take(30).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         format!(
             "the page leads to exit status {status:?}:\n{}",
@@ -70,7 +70,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
         )
     });
     for (text, about) in SAYS {
-        let line = said.lines().find(|line| line.contains(text));
+        let line = printed.lines().find(|line| line.contains(text));
         println!("{about}: {}", line.unwrap_or("-").trim_end());
         outcome.check(line.is_some(), || {
             format!("{about}: no program printed {text:?}")
@@ -91,7 +91,7 @@ fn follow(
     let path = std::env::var("PATH").unwrap_or_default();
     let errors = output.try_clone().map_err(|error| error.to_string())?;
     let mut command = Command::new("timeout");
-    // What this rig was started with is not what the reader of the page has.
+    // The reader of the page does not have this rig's environment variables.
     for variable in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",

@@ -1,4 +1,4 @@
-//! A program that runs beside this one: the lines that it prints, and how it ends.
+//! A program that this one starts: the lines that it prints, and how it ends.
 
 use super::super::stock_driver::{Process, spawn};
 use std::fs::File;
@@ -12,7 +12,7 @@ pub(super) struct Program {
     name: String,
     process: Process,
     lines: Receiver<String>,
-    said: Vec<String>,
+    printed: Vec<String>,
     log: File,
 }
 
@@ -21,20 +21,20 @@ pub(super) struct Ended {
     /// Its exit status; `None` if it was killed.
     pub(super) status: Option<i32>,
     /// What it printed.
-    pub(super) said: Vec<String>,
+    pub(super) printed: Vec<String>,
 }
 
 impl Ended {
-    /// How much of its stack a unikernel used at most; all there is if it did not say.
+    /// How much of its stack a unikernel used at most; all of it if it did not print that.
     pub(super) fn stack(&self) -> u64 {
-        let said = self.after("stack high-water mark: ").unwrap_or_default();
-        let used = said.split(' ').next().and_then(|used| used.parse().ok());
+        let text = self.after("stack high-water mark: ").unwrap_or_default();
+        let used = text.split(' ').next().and_then(|used| used.parse().ok());
         used.unwrap_or(u64::MAX)
     }
 
     /// The rest of the first line that has this text, behind it.
     pub(super) fn after(&self, text: &str) -> Option<&str> {
-        let mut found = self.said.iter().filter_map(|line| line.split_once(text));
+        let mut found = self.printed.iter().filter_map(|line| line.split_once(text));
         found.next().map(|(_, rest)| rest)
     }
 }
@@ -62,7 +62,7 @@ impl Program {
             name: name.to_string(),
             process,
             lines,
-            said: Vec::new(),
+            printed: Vec::new(),
             log: file(".log")?,
         })
     }
@@ -75,7 +75,7 @@ impl Program {
                 Some(line) if line.contains(text) => return Ok(()),
                 Some(_) => {}
                 None => {
-                    let last = self.said.iter().rev().take(5).rev();
+                    let last = self.printed.iter().rev().take(5).rev();
                     let last: Vec<&str> = last.map(String::as_str).collect();
                     let last = last.join("\n  ");
                     let name = &self.name;
@@ -94,7 +94,7 @@ impl Program {
         let status = status.map_err(|error| format!("{}: {error}", self.name))?;
         Ok(Ended {
             status: status.code(),
-            said: self.said,
+            printed: self.printed,
         })
     }
 
@@ -105,14 +105,14 @@ impl Program {
             Ok(line) => {
                 let written = writeln!(self.log, "{line}");
                 written.map_err(|error| format!("{}: {error}", self.name))?;
-                self.said.push(line.trim_end().to_string());
-                Ok(self.said.last().map(String::as_str))
+                self.printed.push(line.trim_end().to_string());
+                Ok(self.printed.last().map(String::as_str))
             }
             Err(RecvTimeoutError::Disconnected) => Ok(None),
             Err(RecvTimeoutError::Timeout) => {
-                let last = self.said.last().map_or("nothing", String::as_str);
+                let last = self.printed.last().map_or("nothing", String::as_str);
                 Err(format!(
-                    "{} takes too long; it said last: {last}",
+                    "{} takes too long; its last line: {last}",
                     self.name
                 ))
             }

@@ -16,7 +16,7 @@ struct Part {
     stack: u64,
 }
 
-/// Whose code is measured: that of the other machines grows and shrinks with it.
+/// The machine whose code is measured: that of the others changes with it.
 const MACHINE: Machine = Machine::X86;
 
 const PARTS: [Part; 4] = [
@@ -90,8 +90,8 @@ fn run(scene: &mut Scene<'_>, part: &Part) -> Result<u64, String> {
     let mut most = 0;
     if part.features.is_empty() {
         let driver = scene.check(part.name, server, GOOD)?;
-        scene.says(part.name, &driver, "the port is active");
-        scene.says(part.name, &driver, "done");
+        scene.expect(part.name, &driver, "the port is active");
+        scene.expect(part.name, &driver, "done");
         most = most.max(driver.stack());
     } else {
         server.until("listening on", LIMIT)?;
@@ -99,7 +99,7 @@ fn run(scene: &mut Scene<'_>, part: &Part) -> Result<u64, String> {
         let client = scene.boot(&model, 1, words)?;
         for (who, program) in [("client", client), ("server", server)] {
             let ended = scene.check(who, program, GOOD)?;
-            scene.says(who, &ended, "done");
+            scene.expect(who, &ended, "done");
             most = most.max(ended.stack());
         }
     }

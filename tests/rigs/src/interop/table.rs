@@ -90,7 +90,7 @@ pub(super) const ALL: &[Scenario] = &[
                     r#"reason 28 (rejected by the consumer), and says "\x00\x00\x02""#,
                 ),
             ],
-            may_say: &[
+            driver_may_warn: &[
                 ("their client is killed", LOCAL_ERROR, KEYS_GO_FIRST),
                 ("their server is killed", LOCAL_ERROR, KEYS_GO_FIRST),
                 (
@@ -124,7 +124,7 @@ pub(super) const ALL: &[Scenario] = &[
         functions: 0,
         rounds: &[Boot {
             record: true,
-            shows: &[
+            filters: &[
                 // IGMPv2's report and leave, and MLDv2's of a group that is entered and left.
                 "ip.src == 10.0.0.2 && igmp.type == 0x16 && igmp.maddr == 239.192.7.1",
                 "ip.src == 10.0.0.2 && igmp.type == 0x17 && igmp.maddr == 239.192.7.1",
@@ -150,7 +150,7 @@ pub(super) const ALL: &[Scenario] = &[
         functions: 0,
         rounds: &[Boot {
             record: true,
-            shows: &[
+            filters: &[
                 "vlan.id == 7 && ip.src == 10.7.0.2 && infiniband.cm.rep",
                 "vlan.id == 7 && ip.src == 10.7.0.1 && infiniband.cm.rep",
                 "vlan.id == 7 && ipv6.src == fd07::2 && infiniband.cm.rep",

@@ -73,12 +73,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let rig = Rig::new()?;
     let mut outcome = Outcome::default();
     for sanitizer in sanitizers {
-        let begun = Instant::now();
+        let started = Instant::now();
         rig.try_faults(sanitizer, &mut outcome)?;
         for program in programs {
             rig.run(sanitizer, program, &mut outcome)?;
         }
-        println!("{}: {:.0?}", sanitizer.name, begun.elapsed());
+        println!("{}: {:.0?}", sanitizer.name, started.elapsed());
     }
     Ok(outcome)
 }
@@ -213,7 +213,7 @@ impl Rig {
         let output = self.log(&format!("{name}.txt"));
         let file =
             fs::File::create(&output).map_err(|error| format!("{}: {error}", output.display()))?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
             .current_dir(&self.root)
@@ -247,7 +247,7 @@ impl Rig {
         println!(
             "{name}: {tests} tests passed, {} reports, {:.0?}",
             reports.len(),
-            begun.elapsed()
+            started.elapsed()
         );
         for report in reports.iter().take(10) {
             println!("  {report}");

@@ -1,11 +1,11 @@
-//! The machines of a rig, and what is said between them.
+//! The machines of a rig, and the messages between them.
 
 use super::cpio::Archive;
 use super::process::{Process, spawn};
 use super::provision::Provisions;
 use super::rig::Program;
 use super::server::Server;
-use super::transcript::{Transcript, Word};
+use super::transcript::{Request, Transcript};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -20,18 +20,18 @@ const INIT: &str = include_str!("guest/init.sh");
 const SESSION: &str = include_str!("guest/session.sh");
 /// This computer's part, where it is one of the machines.
 const HERE: &str = include_str!("guest/here.sh");
-/// What its scripts have at hand.
+/// Functions for its scripts.
 const HELPERS: &str = include_str!("guest/helpers.sh");
 
-/// The guest cannot find out how fast the emulated cycle counter is when the machine that emulates it is busy: its clock
-/// would run many times too fast, or stand still. Nor whether the timer works, and it would panic.
+/// When the machine that emulates it is busy, the guest cannot measure the emulated cycle counter: its clock would run
+/// many times too fast, or stand still. Nor can it check the timer, and it would panic.
 ///
 /// What begins with `mitigations` is left out because it costs an emulated processor a fifth of its time and more, and these
-/// tests are about nothing of it.
+/// tests do not need it.
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_timer_check mitigations=off nokaslr \
                        randomize_kstack_offset=off init_on_alloc=0 cryptomgr.notests audit=0 apparmor=0 selinux=0 nowatchdog";
 
-/// How often it is looked whether the model is still there while nothing else happens.
+/// How often the model's process is checked while nothing else happens.
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);
 
 /// Machines that run at the same time, with one script.
@@ -45,7 +45,7 @@ pub(super) struct Round<'a> {
     pub(super) programs: &'a [Program],
     /// Where this repository's programs are.
     pub(super) ours: &'a Path,
-    /// The machine that is none: this computer.
+    /// The machine that is this computer instead of a guest.
     pub(super) here: Option<usize>,
     /// Whether the ordinary network is recorded.
     pub(super) record: bool,
@@ -56,13 +56,13 @@ pub(super) struct Round<'a> {
     /// Whether there is an ordinary network between them.
     pub(super) network: bool,
     /// Whether the first function shares its slot with one that is not a card's.
-    pub(super) company: bool,
+    pub(super) shared_slot: bool,
     /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
     pub(super) buttons: bool,
     /// The message with which QEMU itself may abort.
-    pub(super) known_end: Option<&'a str>,
+    pub(super) known_abort: Option<&'a str>,
     /// The machine that boots twice.
-    pub(super) twice: Option<usize>,
+    pub(super) boots_twice: Option<usize>,
     pub(super) limit: Duration,
 }
 
@@ -85,11 +85,11 @@ impl Places<'_> {
     }
 }
 
-/// What came of a round.
+/// The result of a round.
 pub(super) struct Ran {
     /// By machine.
     pub(super) transcripts: Vec<Transcript>,
-    /// What was wrong with the machines as such.
+    /// Failures of the machines themselves.
     pub(super) wrong: Vec<String>,
     /// Whether QEMU aborted in the known way.
     pub(super) died: bool,
@@ -120,7 +120,7 @@ struct Machine {
     transcript: Transcript,
     /// QEMU's monitor: where it listens, and the connection.
     monitor: (PathBuf, Option<UnixStream>),
-    /// What QEMU itself complains of.
+    /// QEMU's own messages.
     complaints: PathBuf,
 }
 
@@ -135,7 +135,7 @@ impl Machine {
         writeln!(connection, "{line}")
     }
 
-    fn died_of(&mut self, text: &str) -> bool {
+    fn aborted_with(&mut self, text: &str) -> bool {
         // Its log is complete once it has ended.
         let _ = self.process.0.wait();
         fs::read_to_string(&self.complaints).is_ok_and(|log| log.contains(text))
@@ -170,7 +170,7 @@ fn signal(name: &str, machines: &[Machine]) -> Result<(), String> {
 }
 
 impl Round<'_> {
-    /// Boots the machines, passes on what they say, and waits until all have ended.
+    /// Boots the machines, passes on their messages, and waits until all have ended.
     pub(super) fn run(
         &self,
         provisions: &Provisions,
@@ -233,12 +233,12 @@ impl Round<'_> {
             });
         }
         drop(sender);
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut wrong = Vec::new();
         let mut died = false;
         let mut running = machines.len();
         while running > 0 {
-            let left = self.limit.saturating_sub(begun.elapsed());
+            let left = self.limit.saturating_sub(started.elapsed());
             let (index, line) = match lines.recv_timeout(left.min(LOOK_AFTER_MODEL)) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -248,7 +248,7 @@ impl Round<'_> {
                         break;
                     }
                     if left.is_zero() {
-                        wrong.push(format!("not over after {} s", self.limit.as_secs()));
+                        wrong.push(format!("did not end within {} s", self.limit.as_secs()));
                         break;
                     }
                     continue;
@@ -259,8 +259,8 @@ impl Round<'_> {
                 if machines[index].transcript.ended {
                     continue;
                 }
-                if let Some(text) = self.known_end
-                    && machines[index].died_of(text)
+                if let Some(text) = self.known_abort
+                    && machines[index].aborted_with(text)
                 {
                     died = true;
                     continue;
@@ -271,9 +271,9 @@ impl Round<'_> {
             };
             let machine = &mut machines[index];
             machine.console.write_all(line.as_bytes()).map_err(fail)?;
-            match machine.transcript.line(begun.elapsed(), &line) {
+            match machine.transcript.line(started.elapsed(), &line) {
                 None => {}
-                Some(Word::Host("die")) => {
+                Some(Request::Host("die")) => {
                     // In the middle of a message QEMU 11 may abort (an assertion in `error_setv`), so none is sent
                     // meanwhile.
                     signal("STOP", &machines)?;
@@ -281,24 +281,24 @@ impl Round<'_> {
                     signal("CONT", &machines)?;
                     died?;
                 }
-                Some(Word::Host(event)) => server.send(event)?,
-                Some(Word::Monitor(line)) => machine.command(line).map_err(fail)?,
-                Some(Word::Ask(question)) => {
+                Some(Request::Host(event)) => server.send(event)?,
+                Some(Request::Monitor(line)) => machine.command(line).map_err(fail)?,
+                Some(Request::Ask(question)) => {
                     let mut words = question.split(' ');
                     let mut word = || words.next().unwrap_or_default();
                     let (name, function, value) = (word(), word(), word());
                     let answer = server.ask(function, value)?;
                     machine.send(&format!("{name}={answer}")).map_err(fail)?;
                 }
-                Some(Word::Tell(word)) => {
+                Some(Request::Send(word)) => {
                     for (other, machine) in machines.iter_mut().enumerate() {
                         if other != index {
                             machine.send(word).map_err(fail)?;
                         }
                     }
                 }
-                Some(Word::Down) => machine.listens = false,
-                Some(Word::Up) => {
+                Some(Request::Down) => machine.listens = false,
+                Some(Request::Up) => {
                     let boots = machine.transcript.boots;
                     if boots > self.boots(index) {
                         wrong.push(format!("machine {index} booted {boots} times"));
@@ -317,7 +317,7 @@ impl Round<'_> {
             .into_iter()
             .map(|mut machine| {
                 drop(machine.process);
-                machine.transcript.close(begun.elapsed());
+                machine.transcript.close(started.elapsed());
                 machine.transcript
             })
             .collect();
@@ -335,7 +335,7 @@ impl Round<'_> {
 
     /// How often a machine boots.
     pub(super) fn boots(&self, machine: usize) -> usize {
-        1 + usize::from(self.twice == Some(machine))
+        1 + usize::from(self.boots_twice == Some(machine))
     }
 
     /// The script comes in a separate archive behind the common one.
@@ -433,16 +433,16 @@ impl Round<'_> {
             command.args(["-nic", "none"]);
         }
         for (place, &function) in functions.iter().enumerate() {
-            let company = self.company && place == 0;
+            let shared_slot = self.shared_slot && place == 0;
             // Behind a root port, as a card is: on the root bus it would be integrated, and have no link.
             let port =
                 format!("pcie-root-port,id=port{function},chassis={function},slot={function}");
             let card = format!(
-                r#"{{"driver":"vfio-user-pci","id":"card{function}","bus":"port{function}","multifunction":{company},"socket":{{"type":"unix","path":"{}"}}}}"#,
+                r#"{{"driver":"vfio-user-pci","id":"card{function}","bus":"port{function}","multifunction":{shared_slot},"socket":{{"type":"unix","path":"{}"}}}}"#,
                 server.sockets[function].display()
             );
             command.arg("-device").arg(port).arg("-device").arg(card);
-            if company {
+            if shared_slot {
                 let other = format!("virtio-rng-pci,bus=port{function},addr=0.1");
                 command.arg("-device").arg(other);
             }

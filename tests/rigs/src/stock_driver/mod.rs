@@ -5,10 +5,10 @@
 //! model at warning level or above is a failure, unless it is in the list of explained messages; and so is a step of a
 //! script that never ran.
 //!
-//! Frames between functions are recorded, and have to be to tshark what they are to our decoders.
+//! Frames between functions are recorded, and tshark and our decoders have to read the same from them.
 //!
-//! With `--card NAME` the model is that card, and not the ConnectX-5 that it is otherwise, but for what the card offers and
-//! the model does not do.
+//! With `--card NAME` the model is that card instead of the usual ConnectX-5, except for features of the card that the
+//! model does not have.
 //!
 //! Consoles, QEMU's and the model's logs and these frames are left in
 //! `target/rigs/stock-driver/log/KERNEL/SCENARIO/`, with the name of the card before the scenario's if one was asked for.
@@ -112,7 +112,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is to run, and on which kernel each: the one that is asked for, unless the scenario is about another.
+    /// The scenarios to run, each with its kernel: the one that is asked for, unless the scenario is for another.
     fn jobs<'s>(&self, all: &'s [Scenario]) -> Vec<(&'s Scenario, Kernel)> {
         let of = |(index, kernel): (usize, &Kernel)| {
             let kernel = *kernel;
@@ -181,7 +181,7 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
             scenario::reason(known, rig.scenarios)
         );
     }
-    println!("over after {} s", started.elapsed().as_secs());
+    println!("finished after {} s", started.elapsed().as_secs());
     Ok(Outcome {
         passed: report.passed,
         failed: report.failed,
@@ -206,7 +206,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where everything is that was fetched.
+/// The directory of everything that was fetched.
 fn directory() -> Result<PathBuf, String> {
     let directory = root().join("target/rigs/stock-driver");
     fs::create_dir_all(&directory)
@@ -256,15 +256,15 @@ impl Job<'_> {
     }
 }
 
-/// Runs the jobs, some at a time, and prints each as it is over. All of it in one.
+/// Runs the jobs, some at a time, and prints each when it has ended. Returns the sum.
 fn run_all(jobs: &[Job<'_>], logs: &Path) -> Result<Report, String> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Ok(Report::default()));
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let begun = Instant::now();
+            let started = Instant::now();
             let result = job.run(logs);
-            let seconds = begun.elapsed().as_secs();
+            let seconds = started.elapsed().as_secs();
             let Scenario { name, about, .. } = job.scenario;
             let kernel = job.kernel.suite();
             let card = job.card.map(|card| format!(", {card}")).unwrap_or_default();
@@ -338,7 +338,7 @@ mod tests {
             parse(&["--bookworm", "probe", "perf"]),
             Ok((vec![Kernel::Old], [2, 2]))
         );
-        // What is about one kernel runs on that one, whichever is asked for.
+        // A scenario for one kernel runs on that one, whichever is asked for.
         let one = [Scenario {
             name: "one",
             kernel: Some(Kernel::Iommufd),

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-/// What the script's functions do meanwhile: say their names.
+/// The script's functions, which here print their steps' names.
 const FUNCTIONS: &str = include_str!("guest/plan.sh");
 
 /// The names of the steps of a machine, in order.
@@ -43,10 +43,10 @@ mod tests {
         let script = "
 for round in 1 2; do
     step 60 \"load $round\" 'modprobe mlx5_ib'
-    duet 60 \"traffic $round\" 'listening 1' 'server' 'client'
+    client_server 60 \"traffic $round\" 'listening 1' 'server' 'client'
 done
 host link 0 down
-meet
+barrier
 case $me$boot in
 01) step 60 'again' 'true'; restart ;;
 esac

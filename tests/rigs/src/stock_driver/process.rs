@@ -1,4 +1,4 @@
-//! Processes that end with those who started them.
+//! Processes that end with the process that started them.
 
 use std::process::{Child, Command};
 

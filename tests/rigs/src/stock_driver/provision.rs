@@ -62,7 +62,7 @@ const GUEST_PACKAGES: &[&str] = &[
     "zlib1g",
 ];
 
-/// What of it the guest has no use for.
+/// Files in it that the guest does not need.
 const GUEST_REFUSE: &[&str] = &[
     "usr/share",
     "usr/lib/systemd",
@@ -70,8 +70,8 @@ const GUEST_REFUSE: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/gconv",
 ];
 
-/// Kernel modules that the guest may load, with what they depend on. All of the RDMA core comes as well: it falls apart
-/// into more modules from one version to the next.
+/// Kernel modules that the guest may load, with what they depend on. All of the RDMA core is included: it is
+/// split into more modules from one version to the next.
 const MODULES: &[&str] = &[
     "8021q",
     // rdma_rxe asks for it by name.
@@ -89,7 +89,7 @@ const MODULES: &[&str] = &[
     "virtio_pci",
 ];
 
-/// Whose kernel the guest boots.
+/// The kernel that the guest boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
     /// Debian bookworm's.
@@ -113,7 +113,7 @@ impl Kernel {
         }
     }
 
-    /// Debian's name for it, and the name of the directory for what is of it here.
+    /// Debian's name for it, and the name of its directory here.
     pub(super) fn suite(self) -> &'static str {
         match self {
             Self::Old => "bookworm",
@@ -338,7 +338,7 @@ fn debian_kernel(
     let kernel = unpacked.as_deref().unwrap_or(&packed);
     fs::write(directory.join(KERNEL), kernel).map_err(|error| failed(error.to_string()))?;
     modules(&tree, guest, &release)?;
-    // What guests need of it is taken out, and the tree is large.
+    // The files that guests need were copied, and the tree is large.
     for done in [&tree, &debs] {
         fs::remove_dir_all(done).map_err(|error| format!("{}: {error}", done.display()))?;
     }
@@ -585,7 +585,7 @@ impl Apt {
             .iter()
             .filter_map(|package| package.strip_prefix("linux-image-"))
             .find(|release| release.starts_with(|c: char| c.is_ascii_digit()))
-            .ok_or_else(|| format!("linux-image-amd64 of {suite} brings no kernel:\n{plan}"))?;
+            .ok_or_else(|| format!("linux-image-amd64 of {suite} has no kernel:\n{plan}"))?;
         let of_release = |package: &&&str| package.strip_suffix(release).is_some();
         let packages = packages.iter().filter(of_release);
         let packages = packages.map(|package| package.to_string()).collect();

@@ -1,4 +1,4 @@
-//! What a scenario found, kept together until it is over: several run at a time.
+//! What a scenario found, kept together until its end: several run at a time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,17 +8,18 @@ pub(super) struct Report {
     pub(super) text: String,
     pub(super) passed: usize,
     pub(super) failed: usize,
-    /// How often what is explained came up, by its text.
+    /// How often each explained message came, by its text.
     pub(super) explained: BTreeMap<&'static str, usize>,
 }
 
 impl Report {
-    pub(super) fn say(&mut self, line: &str) {
+    /// Adds a line.
+    pub(super) fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    /// Counts a check, and says which one failed.
+    /// Counts a check, and prints which one failed.
     pub(super) fn check(&mut self, good: bool, what: impl FnOnce() -> String) {
         if good {
             self.passed += 1;

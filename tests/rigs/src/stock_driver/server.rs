@@ -60,7 +60,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(file);
         let mut process = spawn(&mut command)?;
-        // It says each function when its socket is there.
+        // It prints a line for each function when its socket exists.
         let out = process.0.stdout.take().ok_or("the model has no output")?;
         let (sender, lines) = mpsc::channel();
         // Ends with the model, or when the receiver of its lines is gone.
@@ -86,20 +86,20 @@ impl Server {
     pub(super) fn die(&mut self) -> Result<(), String> {
         let process = self.process.take();
         let process = process.ok_or("there is no model any more")?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut before = Vec::new();
-        while begun.elapsed() < ANSWER {
+        while started.elapsed() < ANSWER {
             let now = threads(process.0.id()).map_err(|error| format!("the model: {error}"))?;
-            // None ran since the last look, and none has anything to do.
+            // None ran since the last check, and none has anything to do.
             if now == before && now.iter().all(|thread| thread.sleeps) {
                 return Ok(());
             }
             before = now;
         }
-        Err("the model does not come to rest".into())
+        Err("the model does not become idle".into())
     }
 
-    /// Has something happen to a function, or to all at once.
+    /// Sends the model a command for a function, or for all at once.
     pub(crate) fn send(&mut self, line: &str) -> Result<(), String> {
         let process = self.process.as_mut().ok_or("there is no model any more")?;
         let input = process.0.stdin.as_mut();
@@ -143,7 +143,7 @@ impl Server {
     }
 }
 
-/// What a thread is up to.
+/// The state of a thread.
 #[derive(PartialEq, Eq)]
 struct Thread {
     sleeps: bool,

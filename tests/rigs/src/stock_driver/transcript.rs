@@ -16,18 +16,18 @@ pub(super) struct Step {
 
 /// Requests of guests to the host that runs them, beside the output of their steps.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Word<'a> {
-    /// It listens.
+pub(super) enum Request<'a> {
+    /// The machine reads its input.
     Up,
-    /// It reads no more, and will boot again.
+    /// The machine reads no more, and will boot again.
     Down,
     /// For the other machine.
-    Tell(&'a str),
-    /// Something is to happen to the card.
+    Send(&'a str),
+    /// The host is to do something to the card.
     Host(&'a str),
     /// The model's state of a function, under a name.
     Ask(&'a str),
-    /// Something is to happen to the machine.
+    /// A command for QEMU's monitor.
     Monitor(&'a str),
 }
 
@@ -39,14 +39,14 @@ pub(super) struct Transcript {
     pub(super) ended: bool,
     /// How often it booted so far.
     pub(super) boots: usize,
-    /// What belongs to no step: the firmware, the kernel's last words.
+    /// Lines outside of steps: the firmware's, the kernel's last ones.
     pub(super) rest: Vec<String>,
     open: Option<(Duration, Step)>,
 }
 
 impl Transcript {
-    /// Takes a line, which came at this time. What it asks for.
-    pub(super) fn line<'a>(&mut self, at: Duration, line: &'a str) -> Option<Word<'a>> {
+    /// Takes a line, which came at this time, and returns the request in it.
+    pub(super) fn line<'a>(&mut self, at: Duration, line: &'a str) -> Option<Request<'a>> {
         let line = line.trim_end();
         if let Some(words) = line.strip_prefix("@@ ") {
             let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
@@ -66,13 +66,13 @@ impl Transcript {
                 "end" => self.ended = true,
                 "up" => {
                     self.boots += 1;
-                    return Some(Word::Up);
+                    return Some(Request::Up);
                 }
-                "down" => return Some(Word::Down),
-                "tell" => return Some(Word::Tell(rest)),
-                "host" => return Some(Word::Host(rest)),
-                "ask" => return Some(Word::Ask(rest)),
-                "monitor" => return Some(Word::Monitor(rest)),
+                "down" => return Some(Request::Down),
+                "send" => return Some(Request::Send(rest)),
+                "host" => return Some(Request::Host(rest)),
+                "ask" => return Some(Request::Ask(rest)),
+                "monitor" => return Some(Request::Monitor(rest)),
                 _ => self.rest.push(line.to_string()),
             }
             return None;
@@ -90,8 +90,8 @@ impl Transcript {
 
     /// There are no more lines.
     pub(super) fn close(&mut self, at: Duration) {
-        if let Some((begun, mut step)) = self.open.take() {
-            step.took = at.saturating_sub(begun);
+        if let Some((started, mut step)) = self.open.take() {
+            step.took = at.saturating_sub(started);
             self.steps.push(step);
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         ];
         for (second, line) in lines.iter().enumerate() {
             let word = transcript.line(Duration::from_secs(second as u64), line);
-            assert_eq!(word, (second == 1).then_some(Word::Up));
+            assert_eq!(word, (second == 1).then_some(Request::Up));
         }
         transcript.close(Duration::from_secs(20));
         let [probe, hang] = &transcript.steps[..] else {
@@ -154,17 +154,23 @@ mod tests {
     }
 
     #[test]
-    fn words_are_passed_on() {
+    fn requests_are_passed_on() {
         let mut transcript = Transcript::default();
-        let mut say = |line| transcript.line(Duration::ZERO, line);
-        assert_eq!(say("@@ tell 1.met=yes\n"), Some(Word::Tell("1.met=yes")));
-        assert_eq!(say("@@ host link 0 up\n"), Some(Word::Host("link 0 up")));
-        assert_eq!(say("@@ ask q1 0\n"), Some(Word::Ask("q1 0")));
-        let unplug = Some(Word::Monitor("device_del card0"));
-        assert_eq!(say("@@ monitor device_del card0\n"), unplug);
-        assert_eq!(say("@@ down\n"), Some(Word::Down));
-        assert_eq!(say("@@ lost 1.met\n"), None);
-        assert_eq!(say("@@ end\n"), None);
+        let mut request = |line| transcript.line(Duration::ZERO, line);
+        assert_eq!(
+            request("@@ send 1.met=yes\n"),
+            Some(Request::Send("1.met=yes"))
+        );
+        assert_eq!(
+            request("@@ host link 0 up\n"),
+            Some(Request::Host("link 0 up"))
+        );
+        assert_eq!(request("@@ ask q1 0\n"), Some(Request::Ask("q1 0")));
+        let unplug = Some(Request::Monitor("device_del card0"));
+        assert_eq!(request("@@ monitor device_del card0\n"), unplug);
+        assert_eq!(request("@@ down\n"), Some(Request::Down));
+        assert_eq!(request("@@ lost 1.met\n"), None);
+        assert_eq!(request("@@ end\n"), None);
         assert!(transcript.ended);
         assert_eq!(transcript.rest, ["@@ lost 1.met"]);
     }

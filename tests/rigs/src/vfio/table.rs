@@ -12,14 +12,14 @@ const MACHINE: Boot = Boot {
 const UNPLUG: Boot = Boot {
     machines: &[&[0, 1]],
     buttons: true,
-    known_end: Some((
+    known_abort: Some((
         "memory_region_del_subregion: Assertion `subregion->container == mr' failed",
         "QEMU 11 aborts when it has taken a vfio-user-pci out of its slot: its driver has ended long before",
     )),
     ..MACHINE
 };
 
-/// What the driver's own tests have the model say, and why that is as it should be.
+/// Warnings of the model that the driver's own tests cause, and why.
 const FAULTS_OF_TESTS: &[&str] = &[
     "IOMMU fault: write of 6 bytes",
     "IOMMU fault: read of 6 bytes",
@@ -29,23 +29,23 @@ const FAULT_OF_TESTS: (&str, &str) = (
     "a test has the card reach where nothing is mapped",
 );
 
-/// What the kernel says when a function's own reset is taken away from it.
+/// The kernel's warning when a function's own reset is disabled.
 const NO_OWN_RESET: (&str, &str) = (
     "no reset of its own",
     "All device reset methods disabled by user",
 );
 
-/// What the model says of queues that lie where it no longer reaches.
+/// Warnings of the model about queues whose memory it can no longer reach.
 const NOT_RECEIVED: (&str, &str) = (
     "RQ 0x",
     "that was a receive request which the card could not read",
 );
 const NOT_SENT: (&str, &str) = ("SQ 0x", "that was a frame which the card could not read");
 
-/// One whose processes and functions something happens to.
+/// One with faults of processes and functions.
 const TROUBLED: Boot = Boot {
     machines: &[&[0, 1]],
-    complains: &[
+    driver_warns: &[
         ("bus error", "AER"),
         ("off the bus", "not ready 65535ms after FLR; giving up"),
     ],
@@ -55,8 +55,8 @@ const TROUBLED: Boot = Boot {
 
 const TROUBLE: Scenario = Scenario {
     functions: 2,
-    says: &["Vanish"],
-    excuses: &[
+    model_logs: &["Vanish"],
+    model_may_warn: &[
         (
             " with bus mastering off",
             "a process was killed, and the kernel silences the card before it resets it",
@@ -106,8 +106,8 @@ pub(super) const ALL: &[Scenario] = &[
         name: "driver",
         about: "binding, the platform's conformance, bring-up, rping and perf in one process and in two, polled and by interrupts, huge pages, users",
         functions: 2,
-        says: FAULTS_OF_TESTS,
-        excuses: &[FAULT_OF_TESTS],
+        model_logs: FAULTS_OF_TESTS,
+        model_may_warn: &[FAULT_OF_TESTS],
         rounds: &[Boot {
             machines: &[&[0, 1]],
             script: concat!("interface=group\n", include_str!("scripts/driver.sh")),
@@ -142,7 +142,7 @@ pub(super) const ALL: &[Scenario] = &[
                 ("held by the kernel", "is bound to mlx5_core"),
                 ("from the kernel", "network interfaces that go away"),
             ],
-            complains: &[
+            driver_warns: &[
                 NO_OWN_RESET,
                 ("a user with too little", "RLIMIT_MEMLOCK (65536) exceeded"),
             ],
@@ -155,8 +155,8 @@ pub(super) const ALL: &[Scenario] = &[
         about: "the same through the functions' own device files and iommufd",
         kernel: Some(Kernel::Iommufd),
         functions: 2,
-        says: FAULTS_OF_TESTS,
-        excuses: &[FAULT_OF_TESTS],
+        model_logs: FAULTS_OF_TESTS,
+        model_may_warn: &[FAULT_OF_TESTS],
         rounds: &[Boot {
             machines: &[&[0, 1]],
             script: concat!("interface=cdev\n", include_str!("scripts/driver.sh")),
@@ -185,7 +185,7 @@ pub(super) const ALL: &[Scenario] = &[
                 ),
                 ("a user without the file", "nor can its group be used"),
             ],
-            complains: &[NO_OWN_RESET],
+            driver_warns: &[NO_OWN_RESET],
             ..MACHINE
         }],
         ..SCENARIO
@@ -194,7 +194,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "unplug",
         about: "QEMU unplugs functions that are at work",
         functions: 2,
-        excuses: &[
+        model_may_warn: &[
             (
                 " with bus mastering off",
                 "the kernel takes a function away that works, and silences it",
@@ -244,7 +244,7 @@ pub(super) const ALL: &[Scenario] = &[
         about: "a function whose IOMMU group has one that the kernel drives",
         rounds: &[Boot {
             script: include_str!("scripts/group.sh"),
-            company: true,
+            shared_slot: true,
             prints: &[
                 ("bind", "is not viable: 0000:01:00.1 is bound to virtio-pci"),
                 ("open", "is not viable: 0000:01:00.1 is bound to virtio-pci"),
@@ -259,8 +259,8 @@ pub(super) const ALL: &[Scenario] = &[
         about: "virtual functions, with addresses and without, beside a physical one",
         functions: 3,
         model: &["--vf", "0", "--vf-without-mac", "1"],
-        says: FAULTS_OF_TESTS,
-        excuses: &[FAULT_OF_TESTS],
+        model_logs: FAULTS_OF_TESTS,
+        model_may_warn: &[FAULT_OF_TESTS],
         rounds: &[Boot {
             machines: &[&[0, 1, 2]],
             script: include_str!("scripts/vf.sh"),

@@ -1,5 +1,5 @@
-//! What is meant with a frame, in tshark's words. Made from the work requests and the parameters that were given, by the
-//! rules of the IBTA's specification, and not by any code that made the frame.
+//! The expected fields of a frame, with tshark's names. Made from the work requests and the parameters that were given,
+//! by the rules of the IBTA's specification, and not by any code that made the frame.
 
 use super::tshark::Frame;
 use std::fmt::Write as _;

@@ -6,7 +6,7 @@ use super::tshark::Frame;
 use super::{decoder, tshark};
 use std::path::Path;
 
-/// The only remark of tshark's that counts for frames of other implementations: checksums have to be right, while
+/// The only remark of tshark that counts for frames of other implementations: checksums have to be right, while
 /// unusual addresses and streams are no error.
 const MATTERS: &str = "checksum";
 
@@ -18,7 +18,7 @@ pub(super) const ICRCS: &str = "ICRCs";
 pub(crate) struct Recording<'a> {
     pub(crate) file: &'a Path,
     /// Each of these filters of tshark's has to let some frame pass.
-    pub(crate) shows: &'a [&'a str],
+    pub(crate) filters: &'a [&'a str],
     /// There has to be RoCE in it.
     pub(crate) roce: bool,
     /// Frames were damaged on purpose; a checksum of those is wrong.
@@ -75,7 +75,7 @@ pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, St
         ));
     }
     let mut missing = Vec::new();
-    for filter in recording.shows {
+    for filter in recording.filters {
         if !tshark::passes(recording.file, filter, &home)? {
             missing.push((*filter).to_owned());
         }
@@ -160,8 +160,8 @@ impl Findings {
 /// What is wrong with a frame that is not RoCE.
 fn remarks_on_others(frame: &Frame) -> Vec<String> {
     let whole = frame.all("_ws.malformed").is_empty();
-    let said = frame.all("_ws.expert.message").into_iter();
-    let wrong = said.filter(|message| message.to_lowercase().contains(MATTERS));
+    let printed = frame.all("_ws.expert.message").into_iter();
+    let wrong = printed.filter(|message| message.to_lowercase().contains(MATTERS));
     let at = |what: &str| {
         let (number, protocols) = (frame.first("frame.number"), frame.first("frame.protocols"));
         format!("frame {number}, {protocols}: {what}")

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         for file in &others {
             let recording = Recording {
                 file,
-                shows: &[],
+                filters: &[],
                 roce: true,
                 damaged: false,
             };
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         }
         return Ok(outcome);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut scene = Scene::new()?;
     let relations = connections::run(&mut scene)?;
     traffic::run(&mut scene)?;
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         "recorded {} frames in {} steps, {:.1} s",
         scene.frames(),
         scene.steps.len(),
-        begun.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64()
     );
     let raw = frames(&capture)?;
     let seen = tshark::dissect(&file, &home)?;
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     for (what, why) in tshark::NOT_ASKED {
         println!("  {what}: {why}");
     }
-    println!("{:.1} s in all", begun.elapsed().as_secs_f64());
+    println!("{:.1} s in all", started.elapsed().as_secs_f64());
     Ok(outcome)
 }
 
@@ -204,11 +204,11 @@ fn print_verdict(outcome: &mut Outcome, verdict: &Verdict) {
     }
 }
 
-/// What judges other rigs' recordings has nothing against this one, and finds every frame of the damaged one.
+/// The check of other rigs' recordings accepts this one, and finds every frame of the damaged one.
 fn judged(outcome: &mut Outcome, work: &Path, whole: &Path, damaged: &Path) -> Result<(), String> {
     let recording = |file, roce| Recording {
         file,
-        shows: &[],
+        filters: &[],
         roce,
         damaged: false,
     };
@@ -237,7 +237,7 @@ fn icrcs_of_damaged(outcome: &mut Outcome, file: &Path, capture: &[u8]) -> Resul
     let verdicts = script(file)?;
     let missed = verdicts.iter().filter(|verdict| *verdict != "bad").count();
     outcome.check(missed == 0 && verdicts.len() == count, || {
-        format!("{missed} of {count} damaged frames have a right ICRC, says the script")
+        format!("{missed} of {count} damaged frames have a right ICRC for the script")
     });
     Ok(())
 }

@@ -77,7 +77,7 @@ pub(super) fn difference(raw: &[u8], seen: &Frame) -> Option<(usize, Vec<String>
     })
 }
 
-/// What the Python script says about each frame.
+/// The result of the Python script for each frame.
 pub(super) fn script(file: &Path) -> Result<Vec<String>, String> {
     let output = Command::new("python3")
         .args(["-I", "-c", ICRC])
@@ -90,6 +90,6 @@ pub(super) fn script(file: &Path) -> Result<Vec<String>, String> {
             String::from_utf8_lossy(&output.stderr).trim()
         ));
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().map(str::to_owned).collect())
+    let printed = String::from_utf8_lossy(&output.stdout);
+    Ok(printed.lines().map(str::to_owned).collect())
 }

@@ -41,7 +41,7 @@ pub(super) fn sample(recording: &[u8]) -> Result<(Vec<u8>, [usize; 2]), String> 
     let [mut kept, mut all] = [0, 0];
     for record in Reader::new(recording).map_err(|e| e.to_string())? {
         let record = match record {
-            // Who recorded it was killed, which ends some scenarios.
+            // The recorder was killed, which ends some scenarios.
             Err(ReadError::Truncated) if all > 0 => break,
             record => record.map_err(|e| e.to_string())?,
         };

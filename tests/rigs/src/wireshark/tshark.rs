@@ -1,4 +1,4 @@
-//! tshark: installed when missing, run, and what it says.
+//! tshark: installed when missing, run, and its output read.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -243,7 +243,7 @@ const GUESSERS: &[&str] = &[
     "smcr_infiniband",
 ];
 
-/// What tshark says about one frame.
+/// The fields of one frame, as tshark prints them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Frame(HashMap<&'static str, String>);
 
@@ -314,8 +314,8 @@ pub(super) fn need(program: &str, package: &str, version: &str) -> Result<String
             ask().map_err(|e| format!("{program}, after installing {package}: {e}"))?
         }
     };
-    let said = String::from_utf8_lossy(&answer.stdout);
-    match said.lines().next() {
+    let printed = String::from_utf8_lossy(&answer.stdout);
+    match printed.lines().next() {
         Some(line) if answer.status.success() => Ok(line.to_owned()),
         _ => Err(format!("{program} {version}: {}", answer.status)),
     }
@@ -352,7 +352,7 @@ pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
     for field in FIELDS {
         command.args(["-e", field]);
     }
-    said(&mut command)?
+    printed(&mut command)?
         .lines()
         .enumerate()
         .map(|(index, line)| parse(index, line))
@@ -363,7 +363,7 @@ pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
 pub(super) fn passes(file: &Path, filter: &str, home: &Path) -> Result<bool, String> {
     let mut command = reading(file, home);
     command.args(["-Y", filter, "-T", "fields", "-e", "frame.number"]);
-    Ok(!said(&mut command)?.is_empty())
+    Ok(!printed(&mut command)?.is_empty())
 }
 
 fn reading(file: &Path, home: &Path) -> Command {
@@ -374,7 +374,7 @@ fn reading(file: &Path, home: &Path) -> Command {
     command
 }
 
-fn said(command: &mut Command) -> Result<String, String> {
+fn printed(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|e| format!("tshark: {e}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

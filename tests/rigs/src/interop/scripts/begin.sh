@@ -9,17 +9,17 @@
     until_true "grep -q fd00:0000:0000:0000:0000:0000:0000:0001 /sys/class/infiniband/rdma0/ports/1/gids/*" &&
     until_true "grep -q ffff:0a00:0001 /sys/class/infiniband/rdma0/ports/1/gids/*" && ibv_devinfo -v'
 
-# What a step begins with that is to make way for the kernel. rdma-core's mckey takes its queue pairs down without waiting
-# for what it has posted, and rdma_rxe, which sends later, loses what it has not sent by then: often all of it, unless each
-# post hands over the processor.
+# The prefix of a step that has to let the kernel run first. rdma-core's mckey takes its queue pairs down without
+# waiting for what it has posted, and rdma_rxe, which sends later, loses what it has not sent by then: often all of it,
+# unless each post hands over the processor.
 [ $me = 1 ] || step 60 'a group of idle processes' 'mkdir /run/groups && mount -t cgroup2 none /run/groups &&
     cd /run/groups && echo +cpu > cgroup.subtree_control && mkdir idle && echo 1 > idle/cpu.idle'
 idly='echo $$ > /run/groups/idle/cgroup.procs || exit;'
 
-# This computer is there at once: its first server would run out of time while the guest boots. The machine that waits
+# This computer starts at once: its first server would run out of time while the guest boots. The machine that waits
 # for the other waits longer than any step may take.
 idle_limit=700
-meet
+barrier
 
 # They sleep while they wait, so that the guest gets the processors.
 serve="$ours/rping -s --link $wire --interrupts"

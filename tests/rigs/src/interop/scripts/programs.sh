@@ -12,14 +12,14 @@ for program in 'ucmatose -c 100' 'ucmatose -c 10 -C 20 -S 2000' 'udaddy -c 10' '
     own=-b
     [ "$name" != rdma_client ] || own=-s
     serving=1
-    duet 180 "$program, to our server" "$ready" "$ours/$server $here $own 10.0.0.2" "$ask; $program -s 10.0.0.2"
+    client_server 180 "$program, to our server" "$ready" "$ours/$server $here $own 10.0.0.2" "$ask; $program -s 10.0.0.2"
     serving=0
-    duet 180 "$program, to their server" listening_cm "$server" "$ours/$program $here -b 10.0.0.3 -s 10.0.0.1"
+    client_server 180 "$program, to their server" listening_cm "$server" "$ours/$program $here -b 10.0.0.3 -s 10.0.0.1"
 done
-# rdma-core's waits for a word over TCP before it asks for a connection, and makes three rounds of them.
+# rdma-core's waits for a message over TCP before it asks for a connection, and makes three rounds of them.
 serving=1
-duet 180 'cmtime, to our server' "$ready" "$ours/cmtime $here -b 10.0.0.2 -c 50 --in-step" 'cmtime -c 50 -s 10.0.0.2'
+client_server 180 'cmtime, to our server' "$ready" "$ours/cmtime $here -b 10.0.0.2 -c 50 --in-step" 'cmtime -c 50 -s 10.0.0.2'
 serving=0
-duet 180 'cmtime, to their server' 'listening 7471' 'cmtime -c 50' "$ours/cmtime $here -b 10.0.0.3 -s 10.0.0.1 -c 50 --in-step"
-meet
+client_server 180 'cmtime, to their server' 'listening 7471' 'cmtime -c 50' "$ours/cmtime $here -b 10.0.0.3 -s 10.0.0.1 -c 50 --in-step"
+barrier
 [ $me = 1 ] || step 180 'nothing was sent twice' "$not_twice"

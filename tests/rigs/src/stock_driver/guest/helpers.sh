@@ -1,4 +1,4 @@
-# What scripts, and the commands in their steps, have at hand.
+# Functions for scripts and for the commands in their steps.
 
 # busybox's shell takes its own programs first, and these can do less.
 ip() { /usr/bin/ip "$@"; }
@@ -17,13 +17,13 @@ until_true() {
     done
 }
 
-# dead PROCESS: whether it is gone, or nothing is left of it but its status.
+# dead PROCESS: whether it has ended, waited for or not.
 dead() {
     ! grep -q '^State:.[^ZX]' "/proc/$1/status" 2> /dev/null
 }
 
-# soon SECONDS CONDITION: whether it comes true in time.
-soon() {
+# within SECONDS CONDITION: whether the condition becomes true in time.
+within() {
     end=$(($(date +%s) + $1))
     until eval "$2"; do
         [ "$(date +%s)" -lt $end ] || return 1
@@ -41,12 +41,12 @@ listening_cm() {
     rdma resource show cm_id 2> /dev/null | grep -q 'state LISTEN'
 }
 
-# host EVENT...: has the machine that runs this one do something to the card.
+# host EVENT...: asks the host that runs this machine to do something to the card.
 host() {
     echo "@@ host $*" > /dev/console
 }
 
-# monitor LINE: has something happen to this machine, in the words of QEMU's monitor.
+# monitor LINE: executes a command of QEMU's monitor on this machine.
 monitor() {
     echo "@@ monitor $*" > /dev/console
 }
@@ -78,8 +78,8 @@ gid_index() {
     return 1
 }
 
-# flowing: waits until the port has sent some more.
-flowing() {
+# wait_for_traffic: waits until the port has sent 100 more packets.
+wait_for_traffic() {
     before=$(packets)
     until_true '[ "$(packets)" -gt $((before + 100)) ]'
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/busybox sh
 # The guest's first process: mounts what programs expect, runs /script, and switches the machine off.
 #
-# Kernel messages stay off the console, where they would run into what programs print.
+# Kernel messages stay off the console, where they would be mixed with what programs print.
 /usr/bin/busybox mkdir -p /applets
 /usr/bin/busybox --install -s /applets
 export PATH=/usr/bin:/usr/sbin:/applets
@@ -18,7 +18,7 @@ stty -echo
 ulimit -l unlimited
 export run=/run helpers=/helpers
 
-# kernel_log: what the kernel said since the last time.
+# kernel_log: the kernel's messages since the last call.
 kernel_log() {
     dmesg -r -c | tee -a /run/kernel.log
 }

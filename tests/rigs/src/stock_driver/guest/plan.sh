@@ -1,15 +1,15 @@
-# Says which steps a script will run, by running it with functions that do nothing else. `me`, `machines` and `boot` are
-# given.
+# Prints which steps a script will run, by running it with functions that only print the steps' names. `me`, `machines`
+# and `boot` are given.
 run= helpers= ours= wire=
 step() { echo "$2"; }
-duet() { echo "$2"; }
-strike() { echo "$2"; }
-meet() { :; }
+client_server() { echo "$2"; }
+client_server_fault() { echo "$2"; }
+barrier() { :; }
 host() { :; }
 monitor() { :; }
 until_true() { :; }
 ask() { answer=0; }
-tell() { :; }
+send_word() { :; }
 await() { :; }
 exchange() { answer=; }
 restart() { exit 0; }

@@ -3,12 +3,12 @@
 # It communicates with the host that runs it over the console, by lines:
 #
 #   @@ up             this machine listens; the answer is its number, how many machines there are, how often it booted
-#   @@ step NAME      a step begins; `@out` is what it prints, `@status` how it ended, `@log` what the kernel said
+#   @@ step NAME      a step begins; `@out` is what it prints, `@status` how it ended, `@log` the kernel's messages
 #   @@ done NAME      it is over
-#   @@ tell WORD      for the other machine, which gets WORD
+#   @@ send WORD      for the other machine, which gets WORD
 #   @@ down           this machine boots again, and reads no more until then
-#   @@ host EVENT...  something is to happen to the card
-#   @@ monitor LINE   something is to happen to the machine, in the words of QEMU's monitor
+#   @@ host EVENT...  the host is to do something to the card
+#   @@ monitor LINE   the host is to execute a command of QEMU's monitor on this machine
 #   @@ ask NAME FUNCTION WHAT   the model's state of a function, which comes back under the name
 #   @@ lost NAME      the other machine did not send NAME
 #   @@ end            the script is over
@@ -22,20 +22,20 @@ export me machines boot
 
 # How long one machine waits for the other, in seconds.
 idle_limit=240
-meetings=0
-heard=' '
+exchanges=0
+received=' '
 
-# tell NAME WORD: sends the other machine a word under a name.
-tell() {
-    echo "@@ tell $1=$2"
+# send_word NAME WORD: sends the other machine a word under a name.
+send_word() {
+    echo "@@ send $1=$2"
 }
 
 # await NAME: waits for the other machine's word under the name, and leaves it in $answer.
 await() {
     while :; do
-        case "$heard" in
+        case "$received" in
         *" $1="*)
-            answer=${heard#*" $1="}
+            answer=${received#*" $1="}
             answer=${answer%% *}
             return
             ;;
@@ -44,24 +44,25 @@ await() {
             echo "@@ lost $1"
             halt
         fi
-        heard="$heard$word "
+        received="$received$word "
     done
 }
 
-# meet: goes on when the other machine is here as well.
-meet() {
-    meetings=$((meetings + 1))
+# barrier: waits until the other machine has come to its barrier as well.
+barrier() {
+    exchanges=$((exchanges + 1))
     if [ "$machines" = 2 ]; then
-        tell "$meetings.met" yes
-        await "$meetings.met"
+        send_word "$exchanges.met" yes
+        await "$exchanges.met"
     fi
 }
 
-# exchange NAME COMMAND: gives the other machine a word that the command prints, and leaves what it gave in $answer.
+# exchange NAME COMMAND: sends the other machine the word that the command prints, and leaves the word received in
+# $answer.
 exchange() {
-    meetings=$((meetings + 1))
-    tell "$meetings.$1" "$(eval "$2")"
-    await "$meetings.$1"
+    exchanges=$((exchanges + 1))
+    send_word "$exchanges.$1" "$(eval "$2")"
+    await "$exchanges.$1"
 }
 
 # ask FUNCTION WHAT: leaves in $answer the model's state of a function: how many `commands` it completed, how many bytes
@@ -74,7 +75,7 @@ ask() {
     await "$asked.$2"
 }
 
-# mark: puts its standard input on the console as what a step prints.
+# mark: writes its standard input to the console as the output of a step.
 mark() {
     awk '{ print "@out " $0; fflush() }'
 }
@@ -107,44 +108,44 @@ step() {
 }
 
 # start SECONDS READY COMMAND: runs a server in the background and waits until READY is true.
-# $server is its process (and process group), $begun whether it got there.
+# $server is its process (and process group), $started whether READY became true.
 start() {
-    # What the server before had to say is no sign of this one.
+    # Output of the previous server says nothing about this one.
     : > "$run/server"
-    # Nor is what is left of one that was killed, and may not be gone yet.
-    soon 30 "! { $2; }"
+    # Nor does a server that was killed and may still exist.
+    within 30 "! { $2; }"
     setsid timeout -s KILL "$1" sh -c ". $helpers; $3" < /dev/null > "$run/server" 2>&1 &
     server=$!
-    begun=yes
+    started=yes
     until eval "$2"; do
         if ! kill -0 $server 2> /dev/null; then
-            begun=no
+            started=no
             break
         fi
         usleep 50000
     done
 }
 
-# finish HOW: waits for the server; if its client went wrong, it would wait for ever.
+# finish STATUS: waits for the server; kills it first if its client failed, as it would wait for ever.
 finish() {
     [ "$1" = 0 ] || kill -KILL -$server 2> /dev/null
     wait $server
     status=$?
 }
 
-# The machine that has the servers of what follows.
+# The machine with the servers of the following steps.
 serving=0
 
-# duet SECONDS NAME READY SERVER CLIENT: a server on machine $serving and, as soon as READY is true there, its client on
-# the other; or both on the only machine there is.
-duet() {
-    meetings=$((meetings + 1))
+# client_server SECONDS NAME READY SERVER CLIENT: a server on machine $serving and, once READY is true there, its client
+# on the other machine; or both on the only machine.
+client_server() {
+    exchanges=$((exchanges + 1))
     begin "$2"
     case $((me != serving))$machines in
     01)
         start "$1" "$3" "$4"
         client=1
-        if [ $begun = yes ]; then
+        if [ $started = yes ]; then
             run "$1" "$5"
             client=$status
         fi
@@ -154,47 +155,47 @@ duet() {
         [ "$client" = 0 ] || status=$client
         ;;
     02)
-        serve "$@"
+        server_side "$@"
         finish "$answer"
         mark < "$run/server"
         ;;
-    12) call "$@" ;;
+    12) client_side "$@" ;;
     esac
     end "$2" "$status"
 }
 
-# strike SECONDS NAME READY SERVER CLIENT: a duet in which something happens to the client's machine. The server may not
-# survive that, and does not outlive it.
-strike() {
-    meetings=$((meetings + 1))
+# client_server_fault SECONDS NAME READY SERVER CLIENT: a client_server in which a fault happens on the client's
+# machine. The server may end by it, and is killed otherwise.
+client_server_fault() {
+    exchanges=$((exchanges + 1))
     begin "$2"
     case $((me != serving)) in
     0)
-        serve "$@"
+        server_side "$@"
         finish 1
         mark < "$run/server"
         status=$answer
         ;;
-    1) call "$@" ;;
+    1) client_side "$@" ;;
     esac
     end "$2" "$status"
 }
 
-# One side of these: starts the server, and waits until the client has ended.
-serve() {
+# The server's side: starts the server, and waits until the client has ended.
+server_side() {
     start "$1" "$3" "$4"
-    tell $meetings.begun $begun
-    await $meetings.client
+    send_word $exchanges.started $started
+    await $exchanges.client
 }
 
-# The other side.
-call() {
-    await $meetings.begun
+# The client's side.
+client_side() {
+    await $exchanges.started
     status=1
     if [ "$answer" = yes ]; then
         run "$1" "$5"
     else
         echo "the server did not start" | mark
     fi
-    tell $meetings.client "$status"
+    send_word $exchanges.client "$status"
 }

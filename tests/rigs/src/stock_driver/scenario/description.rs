@@ -6,9 +6,10 @@ use crate::stock_driver::provision::Kernel;
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// Whether kernels differ in what it shows: any other, unless it is named, runs on the first of several kernels only.
+    /// Whether kernels differ in what it filters: any other, unless it is named, runs on the first of several kernels
+    /// only.
     pub(crate) every_kernel: bool,
-    /// The kernel that it is about, whichever is asked for.
+    /// The kernel that it is for, whichever is asked for.
     pub(crate) kernel: Option<Kernel>,
     /// How many functions the model has.
     pub(crate) functions: usize,
@@ -18,10 +19,10 @@ pub(crate) struct Scenario {
     pub(crate) roce: bool,
     /// Whether frames are damaged there on purpose.
     pub(crate) damaged: bool,
-    /// What the model's log must have.
-    pub(crate) says: &'static [&'static str],
-    /// What the model may complain of here alone: text, reason.
-    pub(crate) excuses: &'static [(&'static str, &'static str)],
+    /// Text that the model's log must have.
+    pub(crate) model_logs: &'static [&'static str],
+    /// Warnings of the model that are allowed in this scenario only: text, reason.
+    pub(crate) model_may_warn: &'static [(&'static str, &'static str)],
     /// One after the other.
     pub(crate) rounds: &'static [Boot],
 }
@@ -37,28 +38,28 @@ pub(crate) struct Boot {
     pub(crate) iommu: bool,
     /// Whether there is an ordinary network between them.
     pub(crate) network: bool,
-    /// The machine that is none: this computer, at the other end of that network.
+    /// The machine that is this computer instead of a guest, at the other end of that network.
     pub(crate) here: Option<usize>,
     /// Whether what goes over that network is recorded, and shown to tshark.
     pub(crate) record: bool,
-    /// What the record has to show: filters of tshark's, each of which some frame passes.
-    pub(crate) shows: &'static [&'static str],
+    /// Display filters of tshark, each of which some frame of the record has to pass.
+    pub(crate) filters: &'static [&'static str],
     /// Whether the first function shares its slot, and so its IOMMU group, with one that is not a card's.
-    pub(crate) company: bool,
+    pub(crate) shared_slot: bool,
     /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
     pub(crate) buttons: bool,
-    /// What QEMU itself may die of, once all steps were gone through: text, reason. If it does so earlier, the round is run
-    /// again.
-    pub(crate) known_end: Option<(&'static str, &'static str)>,
+    /// The message with which QEMU itself may abort once all steps have run: text, reason. If it aborts earlier, the round
+    /// is run again.
+    pub(crate) known_abort: Option<(&'static str, &'static str)>,
     /// The machine that boots twice.
-    pub(crate) twice: Option<usize>,
+    pub(crate) boots_twice: Option<usize>,
     /// What steps must have printed: step, text.
     pub(crate) prints: &'static [(&'static str, &'static str)],
-    /// What the driver must have complained of in steps where something happens to the card: step, text. These steps are
-    /// not held to the list of what is explained.
-    pub(crate) complains: &'static [(&'static str, &'static str)],
-    /// What a driver may say in one step, and need not, as it depends on what was under way there: step, text, reason.
-    pub(crate) may_say: &'static [(&'static str, &'static str, &'static str)],
+    /// Warnings that the driver must log in steps with a fault of the card: step, text. In these steps it may log
+    /// others as well.
+    pub(crate) driver_warns: &'static [(&'static str, &'static str)],
+    /// Warnings that a driver may log in one step, depending on what was in progress there: step, text, reason.
+    pub(crate) driver_may_warn: &'static [(&'static str, &'static str, &'static str)],
     /// Minutes.
     pub(crate) limit: u64,
 }

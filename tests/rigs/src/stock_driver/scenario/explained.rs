@@ -1,9 +1,9 @@
-//! Warnings that are as they should be, each with its reason.
+//! Expected warnings, each with its reason.
 
 use super::description::Scenario;
 use connectx_model::Card;
 
-/// What the guest's kernel says.
+/// Warnings of the guest's kernel.
 const DRIVER: &[(&str, &str)] = &[
     (
         "Failed to get valid vendor specific ID",
@@ -35,7 +35,7 @@ const DRIVER: &[(&str, &str)] = &[
 /// The recorded card, and the one whose capabilities are assumed to be the same.
 const LIKE_THE_RECORDED: &[Card] = &[Card::ConnectX4Lx, Card::ConnectX4];
 
-/// What the guest's kernel says on these cards and may not say on another.
+/// Warnings of the guest's kernel that are allowed on these cards only.
 const DRIVER_ON: &[(&[Card], &str, &str)] = &[
     (
         LIKE_THE_RECORDED,
@@ -51,7 +51,7 @@ const DRIVER_ON: &[(&[Card], &str, &str)] = &[
     ),
 ];
 
-/// What the model logs.
+/// Warnings of the model.
 const MODEL: &[(&str, &str)] = &[(
     "health syndrome 0x1",
     "the rig had the firmware stop, in a scenario that is about that",
@@ -81,13 +81,15 @@ pub(super) fn by_model(line: &str) -> Option<&'static str> {
 
 /// Why a warning is explained, or excused by one of these scenarios.
 pub(in super::super) fn reason(known: &str, scenarios: &[Scenario]) -> &'static str {
-    let excuses = scenarios.iter().flat_map(|scenario| scenario.excuses);
+    let allowances = scenarios
+        .iter()
+        .flat_map(|scenario| scenario.model_may_warn);
     let rounds = scenarios.iter().flat_map(|scenario| scenario.rounds);
-    let ends = rounds.clone().filter_map(|boot| boot.known_end.as_ref());
-    let allowed = rounds.flat_map(|boot| boot.may_say);
+    let ends = rounds.clone().filter_map(|boot| boot.known_abort.as_ref());
+    let allowed = rounds.flat_map(|boot| boot.driver_may_warn);
     let allowed = allowed.map(|(_, text, reason)| (*text, *reason));
     let of_cards = DRIVER_ON.iter().map(|(_, text, reason)| (*text, *reason));
-    let all = DRIVER.iter().chain(MODEL).chain(excuses).chain(ends);
+    let all = DRIVER.iter().chain(MODEL).chain(allowances).chain(ends);
     let mut all = all.copied().chain(allowed).chain(of_cards);
     all.find(|(text, _)| *text == known)
         .map_or("", |(_, reason)| reason)

@@ -1,4 +1,4 @@
-//! What the guests do, and what must come out.
+//! Runs a scenario's guests and checks their results.
 
 mod description;
 mod explained;
@@ -24,10 +24,10 @@ pub(crate) use table::{BOOT, SCENARIO};
 /// Kernel log level of warnings; lower is worse.
 const WARNING: u8 = 4;
 
-/// How often a round is run whose machine ends in the known way before its last step has.
+/// How often a round is run in which QEMU aborts in the known way before the last step has ended.
 const ATTEMPTS: usize = 5;
 
-/// Begins what a step prints for the report, if all is well.
+/// Begins a line of a step's output that goes to the report if the step succeeds.
 const NOTE: &str = "note: ";
 
 impl Scenario {
@@ -63,10 +63,10 @@ impl Scenario {
                 processors: boot.processors,
                 iommu: boot.iommu,
                 network: boot.network,
-                company: boot.company,
+                shared_slot: boot.shared_slot,
                 buttons: boot.buttons,
-                known_end: boot.known_end.map(|(text, _)| text),
-                twice: boot.twice,
+                known_abort: boot.known_abort.map(|(text, _)| text),
+                boots_twice: boot.boots_twice,
                 limit: Duration::from_secs(60 * boot.limit),
             };
             let places = Places { logs, sockets };
@@ -83,12 +83,12 @@ impl Scenario {
                 if !ran.cut_short(&planned) || attempts.is_empty() {
                     break ran;
                 }
-                report.say(&format!(
+                report.line(&format!(
                     "  round {}: QEMU ended before the last step, so it is run again",
                     index + 1
                 ));
             };
-            if let (true, Some((text, _))) = (ran.died, boot.known_end) {
+            if let (true, Some((text, _))) = (ran.died, boot.known_abort) {
                 report.explain(text);
                 for transcript in &mut ran.transcripts {
                     transcript.ended = true;
@@ -104,7 +104,7 @@ impl Scenario {
             }
             boot.check(&prefix, &ran.transcripts, &mut report);
             if boot.record {
-                self.judge(&places.record(&prefix), boot.shows, sockets, &mut report)?;
+                self.judge(&places.record(&prefix), boot.filters, sockets, &mut report)?;
             }
         }
         if let Some(how) = server.ended() {
@@ -114,9 +114,9 @@ impl Scenario {
         if self.functions > 1 {
             self.judge(&server::record(logs), &[], sockets, &mut report)?;
         }
-        for wanted in self.says {
+        for wanted in self.model_logs {
             report.check(log.iter().any(|line| line.contains(wanted)), || {
-                format!("{}: the model does not say {wanted:?}", self.name)
+                format!("{}: the model's log has no {wanted:?}", self.name)
             });
         }
         let mut complaints = Vec::new();
@@ -126,15 +126,18 @@ impl Scenario {
             if harmless.iter().any(|level| line.starts_with(level)) {
                 continue;
             }
-            let excuse = self.excuses.iter().find(|(text, _)| line.contains(text));
-            match explained::by_model(line).or(excuse.map(|(text, _)| *text)) {
+            let allowance = self
+                .model_may_warn
+                .iter()
+                .find(|(text, _)| line.contains(text));
+            match explained::by_model(line).or(allowance.map(|(text, _)| *text)) {
                 Some(known) => report.explain(known),
                 None => complaints.push(line.as_str()),
             }
         }
         report.check(complaints.is_empty(), || {
             let first = complaints[..complaints.len().min(20)].join("\n  ");
-            format!("{}: the model complains:\n  {first}", self.name)
+            format!("{}: the model warns:\n  {first}", self.name)
         });
         Ok(report)
     }
@@ -143,18 +146,18 @@ impl Scenario {
     fn judge(
         &self,
         file: &Path,
-        shows: &[&str],
+        filters: &[&str],
         work: &Path,
         report: &mut Report,
     ) -> Result<(), String> {
         let recording = Recording {
             file,
-            shows,
+            filters,
             roce: self.roce,
             damaged: self.damaged,
         };
         let verdict = wireshark::judge(recording, work)?;
-        report.say(&format!("  {}", verdict.about));
+        report.line(&format!("  {}", verdict.about));
         for (what, problems) in verdict.checks {
             report.check(problems.is_empty(), || {
                 let first = problems[..problems.len().min(20)].join("\n  ");
@@ -181,7 +184,7 @@ fn check_machine(
     if !transcript.ended {
         let rest = transcript.rest.iter().rev().take(40).rev();
         for line in rest {
-            report.say(&format!("    {line}"));
+            report.line(&format!("    {line}"));
         }
     }
     report.check(transcript.ended, || {
@@ -192,10 +195,10 @@ fn check_machine(
         check_step(name, boot, card, step, report);
         if report.failed == before {
             let took = step.took.as_secs_f32();
-            report.say(&format!("  machine {name}: {} ({took:.1} s)", step.name));
+            report.line(&format!("  machine {name}: {} ({took:.1} s)", step.name));
             let notes = step.output.iter();
             for note in notes.filter_map(|line| line.strip_prefix(NOTE)) {
-                report.say(&format!("    {note}"));
+                report.line(&format!("    {note}"));
             }
         }
     }
@@ -215,14 +218,14 @@ fn check_step(name: &str, boot: &Boot, card: Option<Card>, step: &Step, report: 
         format!("machine {name}: {}: {status}\n    {output}", step.name)
     });
     if boot
-        .complains
+        .driver_warns
         .iter()
         .any(|(step_name, _)| *step_name == step.name)
     {
         return;
     }
     let allowed = |line: &str| {
-        let mut allowed = boot.may_say.iter();
+        let mut allowed = boot.driver_may_warn.iter();
         let known = allowed.find(|(of, text, _)| *of == step.name && line.contains(text))?;
         Some(known.1)
     };
@@ -243,10 +246,10 @@ impl Boot {
             let wanted = wanted.to_string();
             steps.filter(move |step| step.name == wanted)
         };
-        for (wanted, text) in self.complains {
+        for (wanted, text) in self.driver_warns {
             let complained = |step: &Step| step.log.iter().any(|(_, line)| line.contains(text));
             report.check(named(wanted).any(complained), || {
-                format!("{prefix}{wanted}: the driver did not say {text:?}")
+                format!("{prefix}{wanted}: the driver did not log {text:?}")
             });
         }
         for (wanted, text) in self.prints {
@@ -269,13 +272,16 @@ pub(crate) fn check_plans(all_scenarios: &[Scenario]) {
             let mut all = Vec::new();
             for machine in 0..boot.machines.len() {
                 let machines = boot.machines.len();
-                let boots = 1 + usize::from(boot.twice == Some(machine));
+                let boots = 1 + usize::from(boot.boots_twice == Some(machine));
                 let steps = plan::steps(boot.script, machine, machines, boots).unwrap();
                 assert!(!steps.is_empty(), "{}", scenario.name);
                 all.extend(steps);
             }
-            let allowed = boot.may_say.iter().map(|(step, text, _)| (step, text));
-            let wanted = boot.prints.iter().chain(boot.complains);
+            let allowed = boot
+                .driver_may_warn
+                .iter()
+                .map(|(step, text, _)| (step, text));
+            let wanted = boot.prints.iter().chain(boot.driver_warns);
             for (step, text) in wanted.map(|(step, text)| (step, text)).chain(allowed) {
                 assert!(
                     all.iter().any(|name| name == step),
@@ -324,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_has_to_be_explained() {
+    fn kernel_warnings_have_to_be_explained() {
         let check_on = |card: Option<Card>, line: &str| {
             let mut transcript = Transcript::default();
             for line in ["@@ step a", "@status 0", line, "@@ done a", "@@ end"] {
@@ -350,9 +356,9 @@ mod tests {
     }
 
     #[test]
-    fn what_one_step_may_say_is_a_failure_in_another() {
+    fn a_warning_allowed_in_one_step_is_a_failure_in_another() {
         let boot = Boot {
-            may_say: &[("a", "status = 2", "")],
+            driver_may_warn: &[("a", "status = 2", "")],
             ..BOOT
         };
         let failed = |step: &str, line: &str| {

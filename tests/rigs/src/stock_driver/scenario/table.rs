@@ -11,14 +11,14 @@ pub(crate) const BOOT: Boot = Boot {
     network: false,
     here: None,
     record: false,
-    shows: &[],
-    company: false,
+    filters: &[],
+    shared_slot: false,
     buttons: false,
-    known_end: None,
-    twice: None,
+    known_abort: None,
+    boots_twice: None,
     prints: &[],
-    complains: &[],
-    may_say: &[],
+    driver_warns: &[],
+    driver_may_warn: &[],
     limit: 7,
 };
 
@@ -31,8 +31,8 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     model: &[],
     roce: true,
     damaged: false,
-    says: &[],
-    excuses: &[],
+    model_logs: &[],
+    model_may_warn: &[],
     rounds: &[],
 };
 
@@ -166,7 +166,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "accidents",
         about: "what happens to cards, cables and machines while there is traffic",
         functions: 2,
-        excuses: &[
+        model_may_warn: &[
             (
                 "doorbell of QP",
                 "the kernel takes a device away from a program: its queues go first, then its page of doorbells",
@@ -179,10 +179,10 @@ pub(in super::super) const ALL: &[Scenario] = &[
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
-            twice: Some(1),
+            boots_twice: Some(1),
             script: include_str!("../scripts/accidents.sh"),
             prints: &[],
-            complains: &[
+            driver_warns: &[
                 ("firmware stops", "Fatal error"),
                 ("firmware stops", "health recovery succeeded"),
                 ("model dies", "Fatal error"),
@@ -274,7 +274,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
             "--page-chunk",
             "1",
         ],
-        says: &["asks for 1 pages", "asks for 300 pages"],
+        model_logs: &["asks for 1 pages", "asks for 300 pages"],
         rounds: &[Boot {
             processors: 1,
             script: include_str!("../scripts/hungry.sh"),
@@ -288,7 +288,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         about: "traffic behind a virtual IOMMU, whose maps come page by page and go again",
         model: &["--port-type", "ib"],
         // Single pages.
-        says: &[" + 0x1000 to 0x"],
+        model_logs: &[" + 0x1000 to 0x"],
         rounds: &[Boot {
             processors: 1,
             iommu: true,
@@ -304,7 +304,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         every_kernel: true,
         model: &["--port-type", "ib"],
         rounds: &[Boot {
-            complains: &[
+            driver_warns: &[
                 ("stopped", "Fatal error"),
                 ("without firmware", ""),
                 ("gone", "Fatal error"),
@@ -325,7 +325,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         about: "virtual functions: one with addresses and one without, then one beside a physical function",
         functions: 3,
         model: &["--vf", "1", "--vf-without-mac", "2"],
-        excuses: &[(
+        model_may_warn: &[(
             "doorbell in page",
             "the firmware was reset behind the driver's back, which rings until it finds out",
         )],
@@ -342,7 +342,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
                     ("GIDs", "state:\t\t\tPORT_ACTIVE (4)"),
                     ("GIDs", "vendor_part_id:\t\t\t4120"),
                 ],
-                complains: &[
+                driver_warns: &[
                     ("firmware stops", "Fatal error"),
                     ("firmware again", "health recovery succeeded"),
                 ],
@@ -355,7 +355,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
                     "first=physical first_function=0 second=virtual second_function=1\n",
                     include_str!("../scripts/vf.sh")
                 ),
-                complains: &[
+                driver_warns: &[
                     ("firmware stops", "Fatal error"),
                     ("firmware again", "health recovery succeeded"),
                 ],

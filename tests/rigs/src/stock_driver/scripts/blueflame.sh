@@ -25,8 +25,8 @@ bring_up() {
     step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'; ibv_devinfo -v"
 }
 bring_up
-# The driver waits for 100 ms, in which a busy computer may get nowhere: then it tries again. No card rings before
-# there is a driver, so that none of this is planned.
+# The driver waits for 100 ms, which may be too short on a busy computer: then the script tries again. No card rings
+# before there is a driver, so that none of this is planned.
 for try in 2 3 4 5; do
     ask $me doorbells
     rung=$answer
@@ -37,13 +37,13 @@ for try in 2 3 4 5; do
 done
 step 60 'indices' 'gid_index 2 0000:ffff:c0a8 > /run/v2'
 taken "the driver's test" 1
-meet
+barrier
 step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
-meet
+barrier
 for kind in rc uc ud; do
     program="ibv_${kind}_pingpong -c -n 100 -s 64"
     with='-g $(cat /run/v2)'
-    duet 120 "$program" 'listening 18515' "$program $with" "$program $with 192.168.1.1"
+    client_server 120 "$program" 'listening 18515' "$program $with" "$program $with 192.168.1.1"
     # An interrupt between two stores empties the buffer too early, now and then.
     taken "$kind through registers" 50
 done

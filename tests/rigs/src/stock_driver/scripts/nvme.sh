@@ -8,9 +8,9 @@ step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "gr
     until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
 gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
 step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
-meet
+barrier
 step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
-meet
+barrier
 case $me in
 0)
     step 60 'target' 'modprobe nvmet_rdma && modprobe null_blk nr_devices=1 gb=1 memory_backed=1 &&
@@ -20,10 +20,10 @@ case $me in
         mkdir ports/1 && echo rdma > ports/1/addr_trtype && echo ipv4 > ports/1/addr_adrfam &&
         echo 192.168.1.1 > ports/1/addr_traddr && echo 4420 > ports/1/addr_trsvcid &&
         ln -s /sys/kernel/config/nvmet/subsystems/disk ports/1/subsystems/disk'
-    meet
+    barrier
     ;;
 1)
-    meet
+    barrier
     step 60 'connect' 'modprobe nvme_rdma && echo transport=rdma,traddr=192.168.1.1,trsvcid=4420,nqn=disk > /dev/nvme-fabrics &&
         until_true "[ -b /dev/nvme0n1 ]"'
     step 120 'write' 'dd if=/dev/urandom of=/data bs=65536 count=64 && dd if=/data of=/dev/nvme0n1 bs=65536 conv=fsync &&
@@ -33,7 +33,7 @@ case $me in
     step 60 'disconnect' 'echo 1 > /sys/class/nvme/nvme0/delete_controller'
     ;;
 esac
-meet
+barrier
 case $me in
 0)
     step 60 'no target' 'cd /sys/kernel/config/nvmet && rm ports/1/subsystems/disk && rmdir ports/1 &&

@@ -8,13 +8,13 @@ step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "gr
     until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
 gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
 step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
-meet
+barrier
 step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
-meet
+barrier
 
 # perf READY PROGRAM OPTIONS
 perf() {
-    duet 90 "$2 $3" "$1" "$2 -F $3" "$2 -F $3 192.168.1.1"
+    client_server 90 "$2 $3" "$1" "$2 -F $3" "$2 -F $3 192.168.1.1"
 }
 
 for test in ib_write_bw ib_read_bw ib_send_bw ib_send_lat; do

@@ -13,9 +13,9 @@ step 60 'versions' 'cd /sys/class/infiniband/mlx5_0/ports/1 && for gid in gids/*
     read -r type < gid_attrs/types/${gid#gids/} && read -r text < $gid && echo "${gid#gids/} $text $type"; done 2> /dev/null; true'
 step 60 'indices' 'for version in 1 2; do gid_index $version 0000:ffff:c0a8 > /run/v$version || exit; done
     gid_index 2 fd00: > /run/ipv6; grep . /run/v1 /run/v2 /run/ipv6'
-meet
+barrier
 step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
-meet
+barrier
 
 for version in 1 2; do
     # The last has no option to check what came.
@@ -23,11 +23,11 @@ for version in 1 2; do
         for events in '' ' -e'; do
             program="ibv_$kind -n 100$events"
             with="-g \$(cat /run/v$version)"
-            duet 120 "$program, v$version" 'listening 18515' "$program $with" "$program $with 192.168.1.1"
+            client_server 120 "$program, v$version" 'listening 18515' "$program $with" "$program $with 192.168.1.1"
         done
     done
 done
-duet 120 'ibv_rc_pingpong over IPv6' 'listening 18515' 'ibv_rc_pingpong -c -g $(cat /run/ipv6)' \
+client_server 120 'ibv_rc_pingpong over IPv6' 'listening 18515' 'ibv_rc_pingpong -c -g $(cat /run/ipv6)' \
     'ibv_rc_pingpong -c -g $(cat /run/ipv6) 192.168.1.1'
 step 60 'checksums' 'cat /proc/net/snmp; ethtool -S $(netdev mlx5_core) | grep -E "(rdma|roce|phy):"; rdma statistic show'
 step 60 'unload' 'rmmod rdma_ucm && rmmod mlx5_ib && rmmod mlx5_core'

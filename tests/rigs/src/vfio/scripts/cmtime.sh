@@ -9,7 +9,7 @@ factor=5
 step 60 'bind' "modprobe vfio_iommu_type1 && modprobe vfio-pci &&
     for card in $first $second; do /ours/devinfo --device vfio:\$card --bind || exit; done"
 for wait in '' ' --interrupts'; do
-    duet 120 "ours$wait" 'grep -q listening /run/server' "/ours/cmtime --device vfio:$first -b 10.0.0.1 -c $count$wait" \
+    client_server 120 "ours$wait" 'grep -q listening /run/server' "/ours/cmtime --device vfio:$first -b 10.0.0.1 -c $count$wait" \
         "/ours/cmtime --device vfio:$second -b 10.0.0.2 -s 10.0.0.1 -c $count$wait > '/run/ours$wait'
         status=\$?; cat '/run/ours$wait'; exit \$status"
 done
@@ -30,7 +30,7 @@ step 60 'networks' "number=1; mkdir /run/netns
     $at/2 ping -c 1 -w 30 10.0.0.1; rdma link"
 # What goes over the cable is what the port counts.
 sent='cat /sys/class/infiniband/mlx5_1/ports/1/counters/port_xmit_packets'
-duet 240 'theirs' listening_cm "$at/1 cmtime -b 10.0.0.1 -c $count" \
+client_server 240 'theirs' listening_cm "$at/1 cmtime -b 10.0.0.1 -c $count" \
     "before=\$($sent); $at/2 cmtime -b 10.0.0.2 -s 10.0.0.1 -c $count > /run/theirs
     status=\$?; cat /run/theirs; sent=\$((\$($sent) - before)); echo \$sent packets
     [ \$sent -ge $((3 * count)) ] && exit \$status"

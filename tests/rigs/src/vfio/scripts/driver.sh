@@ -18,13 +18,13 @@ step 60 'self test' "/ours/devinfo --device vfio:$first --selftest"
 step 60 'self test with no cable' "host link 0 down; until_true '/ours/devinfo --device vfio:$first | grep -q PORT_DOWN' &&
     /ours/devinfo --device vfio:$first --selftest; status=\$?; host link 0 up; exit \$status"
 
-# What the platform promises the driver: polled and by interrupts, with huge pages and without.
+# The conformance test of the platform: polled and by interrupts, with huge pages and without.
 for pages in 0 64; do
     step 120 "platform, $pages huge pages" "echo $pages > /proc/sys/vm/nr_hugepages; [ \$(cat /proc/sys/vm/nr_hugepages) = $pages ] &&
         /ours/devinfo --device vfio:$second --conformance"
 done
 
-# What the driver promises, on one function.
+# The driver's tests, on one function.
 step 240 'tests' "BAREVERBS_DEVICE=vfio:$first BAREVERBS_OTHER_DEVICE=vfio:$second \
     /ours/on_device --ignored --test-threads=1 $skip"
 
@@ -41,18 +41,18 @@ for pages in $pools; do
             "/ours/rping --device vfio:$first,vfio:$second -C 200 --json$wait"
         step 120 "one process, large messages, $what" \
             "/ours/rping --device vfio:$first,vfio:$second -C 10 -S 1000000 --json$wait"
-        duet 120 "two processes, $what" 'grep -q listening /run/server' \
+        client_server 120 "two processes, $what" 'grep -q listening /run/server' \
             "/ours/rping -s --device vfio:$first -a 10.0.0.1$wait" \
             "/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 -C 200 -V --json$wait"
     done
 done
 step 180 'perf' "/ours/perf --device vfio:$first,vfio:$second -n 20 -S 8,4096 -t 1,16"
-duet 180 'perf in two processes' 'grep -q listening /run/server' \
+client_server 180 'perf in two processes' 'grep -q listening /run/server' \
     "/ours/perf -s --device vfio:$first -a 10.0.0.1" \
     "/ours/perf -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 -n 20 -S 8,4096 -t 1,16 --tests bw,lat,load -b"
 
-# Who waits sleeps, for a connection as for a message: it wakes once a second to see whether the card is well. The client
-# that says nothing is a stopped one, which is asked three times where it is before it is given up: five times more.
+# A program that waits for a connection or a message sleeps: it wakes once a second to check the card's health. The
+# silent client is a stopped one; the server asks three times for its address before it gives up: five wakes more.
 serve=": > /run/idle; /ours/rping -s --device vfio:$first -a 10.0.0.1 --interrupts > /run/idle & p=\$!
     until_true 'grep -q listening /run/idle'"
 connect="/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 --interrupts -v \
@@ -105,17 +105,17 @@ step 60 'let go, as the card sees it' "kill -0 \$(cat /run/holder) && kill -KILL
 if [ "$interface" = group ]; then
 # What bring-up costs, by the card's own count, beside what mlx5_core's costs on the same function.
 allowed=19
-cost="now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }; kernel=/sys/bus/pci/drivers/mlx5_core; begun=\$(now)"
+cost="now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }; kernel=/sys/bus/pci/drivers/mlx5_core; started=\$(now)"
 ask 0 commands
 before=$answer
-step 60 'our bring-up' "$cost; /ours/devinfo --device vfio:$first > /run/devinfo && echo \$((\$(now) - begun)) > /run/ours"
+step 60 'our bring-up' "$cost; /ours/devinfo --device vfio:$first > /run/devinfo && echo \$((\$(now) - started)) > /run/ours"
 ask 0 commands
 ours=$((answer - before))
 step 60 'the kernel is ready' "modprobe mlx5_core && /ours/devinfo --device vfio:$first --unbind && $cost &&
     echo $first > \$kernel/unbind"
 ask 0 commands
 before=$answer
-step 60 'its bring-up' "$cost; echo $first > \$kernel/bind && echo \$((\$(now) - begun)) > /run/theirs"
+step 60 'its bring-up' "$cost; echo $first > \$kernel/bind && echo \$((\$(now) - started)) > /run/theirs"
 ask 0 commands
 theirs=$((answer - before))
 step 60 'what bring-up costs' "value() { awk \"\\\$1 == \\\"\$1:\\\" { print \\\$2 }\" /run/devinfo; }

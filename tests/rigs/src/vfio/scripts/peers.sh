@@ -10,11 +10,11 @@ case $me in
         ibv_devinfo -v'
     ;;
 esac
-meet
+barrier
 for size in 64 4096 65535; do
-    duet 120 "rdma-core's client, our server, $size bytes" 'grep -q listening /run/server' \
+    client_server 120 "rdma-core's client, our server, $size bytes" 'grep -q listening /run/server' \
         "/ours/rping -s $ours -a 10.0.0.1 -S $size" "rping -c -a 10.0.0.1 -C 20 -S $size -V -v"
-    meet
+    barrier
     # Machine 0 has the servers of duets, so this one goes without.
     case $me in
     0)

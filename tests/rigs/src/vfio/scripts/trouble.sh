@@ -33,7 +33,7 @@ for round in $rounds; do
         $quiet
     done"
 done
-# The card has no way to anything of theirs.
+# The card cannot reach any memory of theirs.
 left=
 for what in reach master; do
     for function in 0 1; do
@@ -42,7 +42,7 @@ for what in reach master; do
     done
 done
 step 60 'nothing in reach' "echo 'bytes in reach, bus masters:$left'; [ '$left' = ' 0 0 0 0' ]"
-duet 120 'after the kills' 'grep -q listening /run/server' "$serve" "$connect -C 50 -V"
+client_server 120 'after the kills' 'grep -q listening /run/server' "$serve" "$connect -C 50 -V"
 step 60 'nothing pinned' "$pins /proc/vmstat"
 
 # Unplugged as the kernel does it when the slot's button was pressed, and plugged in again. (QEMU aborts when it takes a
@@ -60,7 +60,7 @@ for options in '' --interrupts; do
             echo 1 > /sys/bus/pci/devices/$card/remove; $(fails $victim 'the device is gone')
             [ ! -e /sys/bus/pci/devices/$card ]"
         step 60 "hot plug of $what" "echo 1 > /sys/bus/pci/rescan; /ours/devinfo --device vfio:$card --bind"
-        duet 120 "after $what" 'grep -q listening /run/server' "$serve $options" "$connect -C 20 -V $options"
+        client_server 120 "after $what" 'grep -q listening /run/server' "$serve $options" "$connect -C 20 -V $options"
     done
 done
 step 60 'nothing pinned by then' "$pins /proc/vmstat"
@@ -70,15 +70,15 @@ step 60 'nothing pinned by then' "$pins /proc/vmstat"
 step 120 'bus error' "options=; pings=3; $traffic
     monitor pcie_aer_inject_error port1 DLP
     $(fails 1 'the device is gone') && grep 'the PCI bus reported an uncorrectable error' /run/1"
-duet 120 'after the bus error' 'grep -q listening /run/server' "$serve" "$connect -C 20 -V"
+client_server 120 'after the bus error' 'grep -q listening /run/server' "$serve" "$connect -C 20 -V"
 
 # A process that waits is notified at once, whether it polls or sleeps. The kernel waits a minute for the functions to
 # come back from their reset, and so do the processes' ends.
 step 240 'off the bus' "options=; others=--interrupts; pings=3; $traffic
     now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }
-    begun=\$(now); host vanish 0; host vanish 1
+    started=\$(now); host vanish 0; host vanish 1
     for end in 0 1; do until_true \"grep -q '^rping: .*the device is gone' /run/\$end\"; done
-    told=\$((\$(now) - begun)); kill -0 \$p0 && kill -0 \$p1 || exit
+    detected=\$((\$(now) - started)); kill -0 \$p0 && kill -0 \$p1 || exit
     wait \$p0; status0=\$?; wait \$p1; status1=\$?
-    echo \"note: told after \$told ms, over after \$((\$(now) - begun)) ms\"
-    tail -n 2 /run/0 /run/1; [ \$status0\$status1 = 11 ] && [ \$told -le 3000 ]"
+    echo \"note: detected after \$detected ms, ended after \$((\$(now) - started)) ms\"
+    tail -n 2 /run/0 /run/1; [ \$status0\$status1 = 11 ] && [ \$detected -le 3000 ]"

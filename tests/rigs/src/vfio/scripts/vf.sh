@@ -15,7 +15,7 @@ chosen=02:11:22:33:44:55
 for wait in '' ' --interrupts'; do
     step 120 "both kinds in one process$wait" "/ours/rping --device vfio:$addressed,vfio:$physical -C 200 --json$wait &&
         /ours/rping --device vfio:$physical,vfio:$addressed -C 20 -S 1000000 --json$wait"
-    duet 120 "with a MAC of its own choice$wait" 'grep -q listening /run/server' \
+    client_server 120 "with a MAC of its own choice$wait" 'grep -q listening /run/server' \
         "/ours/rping -s --device vfio:$addressed -a 10.0.0.1$wait" \
         "/ours/rping -c --device vfio:$bare --mac $chosen -a 10.0.0.1 -I 10.0.0.2 -C 200 -V --json$wait"
 done

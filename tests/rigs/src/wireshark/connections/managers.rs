@@ -1,4 +1,4 @@
-//! The RDMA CM at both ends: what is asked of it, and what is known of it.
+//! The RDMA CM at both ends: the calls, and the state that the driver reports.
 
 use crate::wireshark::expect::source_port;
 use crate::wireshark::packets::{Flow, Operation, Service, Target};
@@ -21,7 +21,7 @@ pub(super) const GSI_QKEY: u32 = 0x8001_0000;
 /// Where the service IDs of `RDMA_PS_TCP` begin.
 pub(super) const TCP: u64 = 0x0106_0000;
 
-/// Exponent of the ACK timeout when nobody wants another: what Linux 6.12 derives from its packet life time, 16, for a
+/// Exponent of the ACK timeout by default: what Linux 6.12 derives from its packet life time, 16, for a
 /// card whose ACK delay is shorter.
 pub(super) const ACK_TIMEOUT: u8 = 17;
 
@@ -58,7 +58,7 @@ impl Resolver for Neighbours {
 
 pub(super) type Cm = RdmaCm<'static, 'static, ModelPlatform, Neighbours>;
 
-pub(super) fn say(error: RdmaError) -> String {
+pub(super) fn text_of(error: RdmaError) -> String {
     error.to_string()
 }
 
@@ -72,7 +72,7 @@ pub(super) fn manager(node: Node, index: usize, macs: [[u8; 6]; 2]) -> Result<Cm
         gsi_depth: 64,
         ..rdma::Config::new(0x5eed + index as u64)
     };
-    RdmaCm::new(node, Neighbours(macs), config, storage.storage()).map_err(say)
+    RdmaCm::new(node, Neighbours(macs), config, storage.storage()).map_err(text_of)
 }
 
 /// The parameters of a connection: of its request and of its reply.
@@ -134,7 +134,7 @@ pub(super) struct Learned {
     pub(super) timeout: u8,
 }
 
-/// Two managers, and the messages that they say they sent.
+/// Two managers, and the messages that they traced as sent.
 pub(super) struct Managers {
     pub(super) cms: [Cm; 2],
     pub(super) channels: [ChannelId; 2],
@@ -160,15 +160,15 @@ impl Managers {
             manager(scene.nodes[1], 1, scene.macs)?,
         ];
         let channels = [
-            cms[0].create_event_channel().map_err(say)?,
-            cms[1].create_event_channel().map_err(say)?,
+            cms[0].create_event_channel().map_err(text_of)?,
+            cms[1].create_event_channel().map_err(text_of)?,
         ];
         let listener = cms[1]
             .create_id(Some(channels[1]), 0, PortSpace::Tcp)
-            .map_err(say)?;
+            .map_err(text_of)?;
         let any = SocketAddr::new(IpAddr::from([0u16; 8]), PORT);
-        cms[1].bind_addr(listener, any).map_err(say)?;
-        cms[1].listen(listener, 4).map_err(say)?;
+        cms[1].bind_addr(listener, any).map_err(text_of)?;
+        cms[1].listen(listener, 4).map_err(text_of)?;
         Ok(Self {
             cms,
             channels,
@@ -181,7 +181,7 @@ impl Managers {
 
     pub(super) fn poll(&mut self) -> Result<(), String> {
         for (node, cm) in self.cms.iter_mut().enumerate() {
-            cm.poll(cm.now()).map_err(say)?;
+            cm.poll(cm.now()).map_err(text_of)?;
             while let Some(entry) = cm.next_trace() {
                 if entry.sent {
                     self.sent[node].push(entry);
@@ -201,7 +201,7 @@ impl Managers {
             self.poll()?;
             self.cms[node]
                 .try_get_cm_event(self.channels[node])
-                .map_err(say)
+                .map_err(text_of)
         })?;
         if event.event == kind {
             Ok(event)
@@ -220,7 +220,7 @@ impl Managers {
     }
 
     pub(super) fn known(&mut self, node: usize, id: CmId) -> Result<Learned, String> {
-        let endpoint = self.cms[node].endpoint(id).map_err(say)?;
+        let endpoint = self.cms[node].endpoint(id).map_err(text_of)?;
         let queried = endpoint.qp.query().map_err(|e| e.to_string())?;
         Ok(Learned {
             comm_id: 0,
@@ -253,23 +253,23 @@ impl Managers {
     ) -> Result<CmId, String> {
         let id = self.cms[0]
             .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
-            .map_err(say)?;
+            .map_err(text_of)?;
         let mut options = vec![IdOption::Tos(variant.tos)];
         options.extend(variant.ack_timeout.map(IdOption::AckTimeout));
         options.extend(variant.timers.map(IdOption::CmTimers));
         for option in options {
-            self.cms[0].set_option(id, option).map_err(say)?;
+            self.cms[0].set_option(id, option).map_err(text_of)?;
         }
         let to = SocketAddr::new(variant.address.ip(1), port);
         self.cms[0]
             .resolve_addr(id, None, to, SECOND)
-            .map_err(say)?;
+            .map_err(text_of)?;
         self.event(scene, 0, EventType::AddrResolved)?;
-        self.cms[0].resolve_route(id, SECOND).map_err(say)?;
+        self.cms[0].resolve_route(id, SECOND).map_err(text_of)?;
         self.event(scene, 0, EventType::RouteResolved)?;
         self.cms[0]
             .create_qp(id, None, &mut Self::qp())
-            .map_err(say)?;
+            .map_err(text_of)?;
         for sent in &mut self.sent {
             sent.clear();
         }
@@ -282,14 +282,14 @@ impl Managers {
         let start = scene.frames();
         self.cms[0]
             .connect(ours, Some(&variant.param(0)))
-            .map_err(say)?;
+            .map_err(text_of)?;
         let request = self.event(scene, 1, EventType::ConnectRequest)?;
         if request.listen_id != Some(self.listener)
             || &request.private_data()[..variant.request.len()] != variant.request
         {
             return Err(format!("the request came otherwise: {request:?}"));
         }
-        let port = self.cms[0].get_src_port(ours).map_err(say)?;
+        let port = self.cms[0].get_src_port(ours).map_err(text_of)?;
         let mut known = [self.known(0, ours)?, Learned::default()];
         known[0].comm_id = self.traced(0, Attribute::Req)?.local_comm_id;
         Ok(Ends {
@@ -309,10 +309,10 @@ impl Managers {
         let theirs = ends.ids[1];
         self.cms[1]
             .create_qp(theirs, None, &mut Self::qp())
-            .map_err(say)?;
+            .map_err(text_of)?;
         self.cms[1]
             .accept(theirs, Some(&variant.param(1)))
-            .map_err(say)?;
+            .map_err(text_of)?;
         let established = self.event(scene, 0, EventType::Established)?;
         if &established.private_data()[..variant.reply.len()] != variant.reply {
             return Err(format!("the reply came otherwise: {established:?}"));
@@ -339,11 +339,11 @@ impl Managers {
         ends: &Ends,
         from: usize,
     ) -> Result<(), String> {
-        self.cms[from].disconnect(ends.ids[from]).map_err(say)?;
+        self.cms[from].disconnect(ends.ids[from]).map_err(text_of)?;
         self.event(scene, 1 - from, EventType::Disconnected)?;
         self.event(scene, from, EventType::Disconnected)?;
         for node in 0..2 {
-            self.cms[node].disconnect(ends.ids[node]).map_err(say)?;
+            self.cms[node].disconnect(ends.ids[node]).map_err(text_of)?;
         }
         for node in [from, 1 - from] {
             self.event(scene, node, EventType::TimewaitExit)?;
@@ -353,7 +353,7 @@ impl Managers {
 
     pub(super) fn destroy_ids(&mut self, ids: &[(usize, CmId)]) -> Result<(), String> {
         for &(node, id) in ids {
-            self.cms[node].destroy_id(id).map_err(say)?;
+            self.cms[node].destroy_id(id).map_err(text_of)?;
         }
         Ok(())
     }
@@ -376,7 +376,7 @@ impl Managers {
             remote_qpn: ends.known[1 - from].qpn,
             local_qpn: ends.known[from].qpn,
             mtu: 4096,
-            // The classic mistake: the PSN in a message is the one that its receiver has to start with.
+            // A common mistake: the PSN in a message is the one that its receiver has to start with.
             psn: ends.known[1 - from].expects.unwrap_or_default(),
             msn: 0,
             solicited: false,
@@ -385,25 +385,27 @@ impl Managers {
         for from in [0, 1] {
             let what = format!("{:?}: SEND of node {from} on a connection", variant.address);
             let len = 300 + 4000 * from;
-            let source = self.cms[from].reg_msgs(ends.ids[from], len).map_err(say)?;
+            let source = self.cms[from]
+                .reg_msgs(ends.ids[from], len)
+                .map_err(text_of)?;
             let sink = self.cms[1 - from]
                 .reg_msgs(ends.ids[1 - from], len)
-                .map_err(say)?;
+                .map_err(text_of)?;
             source.copy_in(0, &data[..len]).map_err(|e| e.to_string())?;
             self.cms[1 - from]
                 .post_recv(ends.ids[1 - from], 1, &sink, 0, len)
-                .map_err(say)?;
+                .map_err(text_of)?;
             let start = scene.frames();
             self.cms[from]
                 .post_send(ends.ids[from], 2, &source, 0, len, SendFlags::SIGNALED)
-                .map_err(say)?;
+                .map_err(text_of)?;
             let end = scene.world.now() + SECOND;
             let sent = self.cms[from]
                 .get_send_comp_until(ends.ids[from], end)
-                .map_err(say)?;
+                .map_err(text_of)?;
             let got = self.cms[1 - from]
                 .get_recv_comp_until(ends.ids[1 - from], end)
-                .map_err(say)?;
+                .map_err(text_of)?;
             if [sent.status, got.status] != [WcStatus::Success; 2] {
                 return Err(format!("{what}: {} and {}", sent.status, got.status));
             }
@@ -411,7 +413,7 @@ impl Managers {
             let expected = flows[from].whole(Operation::Send, &data[..len], Target::default(), 0);
             scene.note(what, start, expected);
         }
-        let pd = self.cms[1].pd(ends.ids[1]).map_err(say)?;
+        let pd = self.cms[1].pd(ends.ids[1]).map_err(text_of)?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let far = pd
             .alloc_buffer(data.len(), access)
@@ -419,7 +421,7 @@ impl Managers {
         far.copy_in(0, &data).map_err(|e| e.to_string())?;
         let near = self.cms[0]
             .reg_write(ends.ids[0], data.len())
-            .map_err(say)?;
+            .map_err(text_of)?;
         let target = Target {
             addr: far.addr(),
             rkey: far.rkey().0,
@@ -434,9 +436,9 @@ impl Managers {
             } else {
                 self.cms[0].post_write(id, 4, local, flags, far.remote(0))
             };
-            posted.map_err(say)?;
+            posted.map_err(text_of)?;
             let end = scene.world.now() + SECOND;
-            let done = self.cms[0].get_send_comp_until(id, end).map_err(say)?;
+            let done = self.cms[0].get_send_comp_until(id, end).map_err(text_of)?;
             if done.status != WcStatus::Success {
                 return Err(format!("{what}: {}", done.status));
             }

@@ -7,7 +7,7 @@ mod relations;
 use super::scene::{Address, Scene};
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::EventType;
-use managers::{Ends, Learned, Managers, PORT, SECOND, Variant, say};
+use managers::{Ends, Learned, Managers, PORT, SECOND, Variant, text_of};
 pub(super) use relations::Relations;
 
 /// Runs all of the following, in order.
@@ -189,7 +189,7 @@ fn no_listener(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, 
     let start = scene.frames();
     managers.cms[0]
         .connect(ours, Some(&variant.param(0)))
-        .map_err(say)?;
+        .map_err(text_of)?;
     let event = managers.event(scene, 0, EventType::Rejected)?;
     if event.status != 8 {
         return Err(format!("{what}: {event:?}"));
@@ -198,7 +198,7 @@ fn no_listener(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, 
     let ends = Ends {
         ids: [ours, ours],
         known: [known, Learned::default()],
-        port: managers.cms[0].get_src_port(ours).map_err(say)?,
+        port: managers.cms[0].get_src_port(ours).map_err(text_of)?,
         start,
     };
     let expected = vec![
@@ -219,7 +219,9 @@ fn refused(scene: &mut Scene, managers: &mut Managers) -> Result<Relations, Stri
     let what = "the application refuses".to_owned();
     let ends = managers.ask(scene, &variant)?;
     let reason = [0x5c; 148];
-    managers.cms[1].reject(ends.ids[1], &reason).map_err(say)?;
+    managers.cms[1]
+        .reject(ends.ids[1], &reason)
+        .map_err(text_of)?;
     let event = managers.event(scene, 0, EventType::Rejected)?;
     if event.status != 28 || event.private_data() != reason {
         return Err(format!("{what}: {event:?}"));

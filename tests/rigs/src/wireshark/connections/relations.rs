@@ -44,7 +44,8 @@ impl Relations {
         use Attribute::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu};
         same(asked, &[Req, Rep, Rtu, Mra, Rej], true);
         same(hung_up, &[Dreq, Drep], true);
-        // A side has one TID for a connection, as with Linux: the DREQ of who sent the REQ has the same again.
+        // A side has one TID for a connection, as with Linux: the DREQ of the side that sent the REQ has the same
+        // again.
         if let (Some(asked), Some(hung_up)) = (asked, hung_up) {
             let alike = asked.first("eth.src") == hung_up.first("eth.src");
             same(Some(asked), &[Dreq], alike);
@@ -66,7 +67,7 @@ impl Relations {
         problems
     }
 
-    /// Whose messages they are.
+    /// The connection that the messages are from.
     pub(in crate::wireshark) fn name(&self) -> &str {
         &self.what
     }
