@@ -456,15 +456,15 @@ fn lossy_pipe() {
     for seed in seeds(500) {
         let (mut world, id, peer) = world(seed);
         let mut random = Random(seed);
-        let mut fates = Random(seed ^ 0xbeef);
+        let mut rng = Random(seed ^ 0xbeef);
         let loss = random.below(40);
         world.judge = Box::new(move |_, _| {
-            if fates.percent(loss) {
+            if rng.percent(loss) {
                 Delivery::Drop
-            } else if fates.percent(20) {
+            } else if rng.percent(20) {
                 Delivery::Twice
-            } else if fates.percent(30) {
-                Delivery::Late(Duration::from_micros(fates.below(700_000)))
+            } else if rng.percent(30) {
+                Delivery::Late(Duration::from_micros(rng.below(700_000)))
             } else {
                 Delivery::Deliver
             }

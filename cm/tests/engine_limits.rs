@@ -318,7 +318,7 @@ fn refusals_that_linux_does_not_send() {
         Err(Ignored::Malformed(MadError::ClassVersion(1)))
     );
     bench.refused(10, 0, RejectReason::INVALID_CLASS_VERSION, &[2]);
-    // Only a REQ, and only if this end may speak up.
+    // Only a REQ, and only if the configuration allows the answer.
     mad[17] = 0x13;
     assert!(bench.engine.handle_mad(NOW, &path(1), &mad).is_err());
     bench.silent();

@@ -155,11 +155,11 @@ fn random_loss_duplication_and_reordering() {
     for seed in 0..400 {
         let mut world = World::new(seed, 32);
         let mut random = Random(seed);
-        let mut fates = Random(seed ^ 0xdead);
-        world.judge = Box::new(move |_, _| match fates.below(100) {
+        let mut rng = Random(seed ^ 0xdead);
+        world.judge = Box::new(move |_, _| match rng.below(100) {
             0..10 => Delivery::Drop,
             10..20 => Delivery::Twice,
-            20..30 => Delivery::Late(Duration::from_micros(fates.below(900_000))),
+            20..30 => Delivery::Late(Duration::from_micros(rng.below(900_000))),
             _ => Delivery::Deliver,
         });
         world.accept_after = Some(Duration::from_millis(random.below(600)));

@@ -322,7 +322,7 @@ fn listeners_of_both_kinds_share_a_service() {
     engine.unlisten(connections).unwrap();
 }
 
-/// A silent peer: as many requests as Linux sends, at its pace, then one typed end.
+/// A peer that does not answer: as many requests as Linux sends, at its pace, then one typed end.
 #[test]
 fn silent_peer() {
     let [mut client, _] = pair(2);

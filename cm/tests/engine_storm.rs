@@ -100,20 +100,20 @@ fn random_histories() {
     let mut all = 0;
     for seed in seeds(2500) {
         let mut random = Random(seed);
-        let mut fates = Random(!seed);
+        let mut rng = Random(!seed);
         let mut world = infiniband(seed, 8);
         let (loss, twice, late) = (random.below(40), random.below(40), random.below(60));
-        // Some seeds have it in for one kind of message.
-        let hated = random.percent(30).then(|| random.below(12));
+        // Some seeds lose one kind of message most of the time.
+        let often_lost = random.percent(30).then(|| random.below(12));
         world.judge = Box::new(move |_, what| {
-            let hate = hated.is_some_and(|kind| what as u64 == 0x10 + kind);
-            if fates.percent(if hate { 80 } else { loss }) {
+            let preferred = often_lost.is_some_and(|kind| what as u64 == 0x10 + kind);
+            if rng.percent(if preferred { 80 } else { loss }) {
                 Delivery::Drop
-            } else if fates.percent(twice) {
+            } else if rng.percent(twice) {
                 Delivery::Twice
-            } else if fates.percent(late) {
-                let scale = [3, 300, 6000][fates.below(3) as usize];
-                Delivery::Late(Duration::from_micros(fates.below(scale * 1000)))
+            } else if rng.percent(late) {
+                let scale = [3, 300, 6000][rng.below(3) as usize];
+                Delivery::Late(Duration::from_micros(rng.below(scale * 1000)))
             } else {
                 Delivery::Deliver
             }
@@ -167,7 +167,7 @@ fn random_histories() {
                 released[node].entry(id.comm_id()).or_insert(at);
             }
         }
-        // Requests that were not answered so far are answered now: those that are silent for ever are another test's.
+        // Requests that were not answered so far are answered now: requests without any answer are another test's.
         world.run(world.now + 2 * SECOND);
         let waiting: Vec<_> = world.seen[1].iter().map(|(_, id, _)| *id).collect();
         for id in waiting {

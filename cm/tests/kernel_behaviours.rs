@@ -513,7 +513,7 @@ fn t17_refusal_reaches_the_application() {
     assert_eq!((reason.0, &private_data[..2]), (28, &b"no"[..]));
 }
 
-/// A requester that goes away says REJ 4, names itself by its GUID and the other end not at all.
+/// A requester that ends sends REJ 4 with its own GUID, and without the other end's ID.
 #[test]
 fn t18_requester_dies() {
     let (mut bench, id) = client();
@@ -592,8 +592,8 @@ fn a9_answers_go_to_qp1() {
     assert_eq!(GSI_QPN, 1);
 }
 
-/// LAP on RoCE. Linux is silent, and the sender repeats it for a minute and a half; here it is APR 2, and the connection
-/// is as it was.
+/// LAP on RoCE. Linux does not answer, and the sender repeats it for a minute and a half; here it is APR 2, and the
+/// connection is as it was.
 #[test]
 fn a11_lap_on_roce() {
     let mut bench = server();

@@ -428,7 +428,7 @@ fn what_it_says_of_itself() {
     assert_eq!(client.outcome(id), Some(Ok(Answer::PortInfo(info))));
 }
 
-/// Any bytes at all, mostly of a real answer: no panic, and what is believed is possible.
+/// Any bytes at all, mostly of a real answer: no panic, and what is accepted is possible.
 #[test]
 fn anything_may_come() {
     let seed = std::env::var("SEED").map_or(1, |seed| seed.parse().unwrap());

@@ -190,7 +190,7 @@ fn only_as_many_pages_are_taken_back_as_the_firmware_says() {
     run(&fake, &device);
     assert_eq!(device.pages_given(), 19);
     assert_eq!(device.page_faults(), (0, 0));
-    // More than was asked for is not believed.
+    // More than was asked for is ignored.
     let mut lied = false;
     fake.script(move |posted| {
         if !posted.is(Opcode::ManagePages) || posted.op_mod != 2 || lied {

@@ -35,9 +35,9 @@ fn report<P: Platform>(
 ) -> Result<Report> {
     let mut slot = DeviceSlot::new();
     let storage = Storage::new(&mut slot, &mut [], &mut [], &mut [], &mut chunks);
-    let begun = platform.now();
+    let started = platform.now();
     let device = Device::open(platform, Config::DEFAULT, storage)?;
-    let bring_up = device.platform().now() - begun;
+    let bring_up = device.platform().now() - started;
     let commands = device.commands_executed();
     let port = wait_for_link(&device, LINK)?;
     let adapter = device.query_adapter()?;

@@ -91,15 +91,15 @@ pub(crate) fn measure<P: Platform, R: Resolver>(
         if budget.left(start, number) == 0 {
             break;
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         if test.verb.is_answered() {
             operate(session, test)?;
             sent(session, false)?;
-            times.record(begun.elapsed(), 1);
+            times.record(started.elapsed(), 1);
         } else {
             say(session, test, number)?;
             let seen = arrived(session, test, number)?.ok_or("no echo")?;
-            times.record(begun.elapsed(), 1);
+            times.record(started.elapsed(), 1);
             sent(session, seen)?;
         }
     }

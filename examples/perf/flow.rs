@@ -32,10 +32,10 @@ pub(crate) enum Budget {
 
 impl Budget {
     /// How many more messages there may be.
-    pub(crate) fn left(self, begun: Instant, posted: u64) -> u64 {
+    pub(crate) fn left(self, started: Instant, posted: u64) -> u64 {
         match self {
             Self::Messages(all) => all.saturating_sub(posted),
-            Self::Time(time) if begun.elapsed() >= time => 0,
+            Self::Time(time) if started.elapsed() >= time => 0,
             Self::Time(_) | Self::Asked => u64::MAX,
         }
     }
@@ -105,7 +105,7 @@ impl Flow {
     ) -> Result<()> {
         loop {
             if sends {
-                let left = meter.budget.left(meter.begun, self.posted);
+                let left = meter.budget.left(meter.started, self.posted);
                 let at = meter.stamp();
                 let posted = self.post(session, left)?;
                 meter.posted(at, posted);
@@ -297,7 +297,7 @@ pub(crate) fn expect<P: Platform>(data: &mut Data<'_, '_, P>, inbox: &Buffer<'_,
 /// Takes the time.
 pub(crate) struct Meter {
     pub(crate) budget: Budget,
-    pub(crate) begun: Instant,
+    pub(crate) started: Instant,
     ended: Instant,
     count: u64,
     /// When the current tenth of the budget began, and with which message.
@@ -311,13 +311,13 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new(kind: Kind, budget: Budget) -> Self {
-        let begun = Instant::now();
+        let started = Instant::now();
         Self {
             budget,
-            begun,
-            ended: begun,
+            started,
+            ended: started,
             count: 0,
-            window: (begun, 0),
+            window: (started, 0),
             peak: 0.0,
             posted: (kind == Kind::Load).then(VecDeque::new),
             times: Times::default(),
@@ -368,7 +368,7 @@ impl Meter {
     }
 
     fn elapsed(&self) -> Duration {
-        self.ended - self.begun
+        self.ended - self.started
     }
 
     /// Messages a second: in the fastest tenth of the time, and all in all.

@@ -1,5 +1,5 @@
 //! The messages of client and server: in the connection manager's private data, and in messages. All numbers are
-//! big-endian; what came from the other end is only believed after it was looked at.
+//! big-endian; what came from the other end is only used after it was checked.
 
 use bareverbs::verbs::{RKey, Remote};
 use clap::ValueEnum;

@@ -246,7 +246,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         heed: bool,
         mut done: impl FnMut(&mut Data<'_, 'd, P>, &Buffer<'d, P>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let device = self.cm.device();
         let mut step = 1;
         loop {
@@ -258,7 +258,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
             }
             if turns / LISTEN != self.turns / LISTEN {
                 self.listen()?;
-                if begun.elapsed() > SILENCE {
+                if started.elapsed() > SILENCE {
                     return Err(format!("nothing happened for {SILENCE:?}").into());
                 }
             }
@@ -313,7 +313,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
 
     /// Waits for a message, at most so long.
     fn receive(&mut self, timeout: Duration) -> Result<[u8; MESSAGE]> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let Some(bytes) = self.pending_message.take() {
                 return Ok(bytes);
@@ -323,7 +323,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                 Received::Disconnected => return Err(self.gone()),
                 Received::Nothing => self.probe()?,
             }
-            if begun.elapsed() > timeout {
+            if started.elapsed() > timeout {
                 let peer = self.peer();
                 return Err(format!("the {peer} has said nothing for {timeout:?}").into());
             }

@@ -232,9 +232,9 @@ fn both_ends_send_at_once() {
 
 #[test]
 fn a_duration_is_kept() {
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let (tests, rows) = run("-D 1 -S 8 -t 16 --verbs send --tests bw,lat");
-    assert!(begun.elapsed().as_secs() >= tests.len() as u64);
+    assert!(started.elapsed().as_secs() >= tests.len() as u64);
     assert!(rows.iter().all(|row| row.iterations > 0));
 }
 
@@ -375,7 +375,7 @@ fn a_client_with_an_impossible_request_gets_the_reason() {
 }
 
 #[test]
-fn a_client_that_claims_more_messages_than_it_sent_is_not_believed() {
+fn a_client_that_claims_more_messages_than_it_sent_is_refused() {
     let (served, reported) = with_server(|cm| {
         let mut session = connect(cm)?;
         let test = Test {

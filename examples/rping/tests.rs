@@ -190,7 +190,7 @@ fn disconnects_in_the_middle(cm: &mut Cm<'_, '_>) -> Result<()> {
     does_not_listen(cm, 7)
 }
 
-/// It goes without a word: the manager's farewell does not get through.
+/// It ends without notice: the manager's DREQ does not get through.
 fn vanishes(cm: &mut Cm<'_, '_>) -> Result<()> {
     let id = cm.create_ep(&to_server(), None, Some(&mut Channel::queues()))?;
     cm.connect(id, None)?;

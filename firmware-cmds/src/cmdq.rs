@@ -11,7 +11,7 @@
 use crate::layout::layout;
 pub use crate::status::DeliveryStatus;
 
-/// Revision of the command interface that this crate speaks (upper half of the init segment's second dword).
+/// Revision of the command interface that this crate supports (upper half of the init segment's second dword).
 pub const COMMAND_INTERFACE_REVISION: u16 = 5;
 /// The entry type for commands over PCI.
 pub const TYPE_PCI: u8 = 7;

@@ -57,7 +57,7 @@ pub enum Value<'a> {
         /// Bytes that there are.
         have: usize,
         /// Bytes that there should be.
-        want: usize,
+        needed: usize,
     },
 }
 
@@ -76,8 +76,8 @@ impl fmt::Display for Item<'_> {
             Value::UnknownBits { at, bits } => {
                 write!(f, ": unknown bits set at {at:#05x}: {bits:#010x}")
             }
-            Value::Truncated { have, want } => {
-                write!(f, ": only {have} of {want} bytes")
+            Value::Truncated { have, needed } => {
+                write!(f, ": only {have} of {needed} bytes")
             }
         }
     }
@@ -212,7 +212,7 @@ impl Walk<'_> {
         self.fields(of, bytes.get(..8).unwrap_or(bytes), 0, 0);
         if bytes.len() < 8 {
             let have = bytes.len();
-            self.item(0, "header", None, Value::Truncated { have, want: 8 });
+            self.item(0, "header", None, Value::Truncated { have, needed: 8 });
         }
     }
 
@@ -221,8 +221,8 @@ impl Walk<'_> {
         let bytes = bytes.get(..of.size).unwrap_or(bytes);
         self.fields(of, bytes, base, depth);
         if bytes.len() < of.size {
-            let (have, want) = (bytes.len(), of.size);
-            self.item(depth, of.name, None, Value::Truncated { have, want });
+            let (have, needed) = (bytes.len(), of.size);
+            self.item(depth, of.name, None, Value::Truncated { have, needed });
         }
     }
 

@@ -68,7 +68,7 @@
 //! assert_eq!(input.0[..2], [0x04, 0x00]);
 //! assert_eq!(CreateCqIn::OPCODE.to_string(), "CREATE_CQ(0x400)");
 //!
-//! // What the device answers is checked before it is believed.
+//! // The device's answers are checked before they are used.
 //! let answer = [0x08, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0, 0, 0, 0, 0];
 //! let output = CreateCqOut::ref_from_bytes(&answer).unwrap();
 //! assert_eq!(Status::from_number(output.status()), Status::LimitExceeded);

@@ -38,7 +38,7 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
         options.interrupts = interrupts;
         let ends = [SERVER.into(), CLIENT.into()];
         let pair = Pair::open_with(&[DeviceName::Model], ends, options)?;
-        let (heard, gids) = pair.run(
+        let (received, gids) = pair.run(
             |cm, ready| -> Result<_> {
                 let here = AddrInfo::listen((SERVER, 7471));
                 let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
@@ -49,9 +49,9 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
                 cm.post_recv(id, 0, &inbox, 0, 4)?;
                 cm.accept(id, None)?;
                 cm.get_recv_comp(id)?;
-                let mut heard = [0; 4];
-                inbox.copy_out(0, &mut heard)?;
-                Ok(heard)
+                let mut received = [0; 4];
+                inbox.copy_out(0, &mut received)?;
+                Ok(received)
             },
             |cm| {
                 let server = AddrInfo::connect((SERVER, 7471));
@@ -64,7 +64,7 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
                 Ok(cm.device().gid_table().count())
             },
         )?;
-        assert_eq!(&heard, b"ping");
+        assert_eq!(&received, b"ping");
         assert!(gids > 0);
     }
     Ok(())

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_the_kernels_has_no_way_back_to_go() {
+    fn a_function_of_the_kernel_has_no_driver_to_return_to() {
         let sysfs = Sysfs::new();
         card(&sysfs);
         let plan = Rebinding::to_kernel_in(sysfs.root(), address()).unwrap();

@@ -79,7 +79,7 @@ impl Options {
 /// From a function that fell off the bus, without the kernel's knowledge, waiters get their error at once; but the end of
 /// the process takes a minute longer, for which the kernel waits until it has reset the function on its own.
 ///
-/// A function whose memory decoding the kernel turned off behind vfio-pci's back raises `SIGBUS`.
+/// A function whose memory decoding the kernel turned off without vfio-pci's knowledge raises `SIGBUS`.
 pub struct VfioDevice {
     address: PciAddress,
     device_id: u16,

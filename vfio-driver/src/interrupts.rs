@@ -171,7 +171,7 @@ impl Watch {
             .wait(timeout, &mut [EpollEvent::default(); MOST_EVENTS])
         {
             Ok(count) => Ok(count != 0),
-            // A signal. A wait with a deadline looks again.
+            // A signal. A wait with a deadline continues.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(error),
         }

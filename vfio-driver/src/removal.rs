@@ -27,7 +27,7 @@ impl std::fmt::Display for Removal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Requested => {
-                "the kernel wants the function back: it is being unplugged or unbound"
+                "the kernel requests the function back: it is being unplugged or unbound"
             }
             Self::BusError => "the PCI bus reported an uncorrectable error of the function",
         })

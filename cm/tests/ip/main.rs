@@ -195,7 +195,7 @@ fn a_neighbour_that_moves_is_reported() {
 }
 
 #[test]
-fn unsolicited_answers_are_not_believed() {
+fn unsolicited_answers_are_ignored() {
     let mut memories = [Memory::new(), Memory::new()];
     let mut cable = Cable::new(&mut memories, &[A, B], at_once());
     cable.add(0, "192.0.2.1", 24, None);
@@ -382,7 +382,7 @@ fn packets_for_elsewhere_go_over_the_gateway() {
         Some(ip("192.0.2.1"))
     );
     assert_eq!(cable.host(0).source_for(ip("2001:db8::1")), None);
-    // With the address goes what was over it.
+    // Routes over the address are removed with it.
     let now = cable.now;
     cable
         .host(0)

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::limits::PATIENCE;
+use super::limits::TIMEOUT;
 use super::loopback::{ACCESS, Pair, patient};
 use super::violation::{ConformanceError, Path, Violation};
 use crate::device::{Device, TailIn};
@@ -89,7 +89,7 @@ fn command<P: Platform>(device: &Device<'_, P>) -> Result<(), ConformanceError> 
         let raised = platform.wait_interrupt(vectors, deadline);
         let answer = device.poll_command(&mut pending, &mut []);
         if !raised && platform.now() >= deadline {
-            let waited = PATIENCE;
+            let waited = TIMEOUT;
             // An answer that is there came without an interrupt.
             answer.transpose()?;
             return Err(Violation::InterruptMissing { vector, waited }.into());
@@ -140,7 +140,7 @@ fn asleep<P: Platform>(
         let raised = platform.wait_interrupt(VectorSet::one(vector), deadline);
         device.poll()?;
         if !raised && platform.now() >= deadline {
-            let waited = PATIENCE;
+            let waited = TIMEOUT;
             // Is it the interrupt that is missing, or its cause?
             return Err(match pair.cq.take_event() {
                 true => Violation::InterruptMissing { vector, waited }.into(),
@@ -166,7 +166,7 @@ fn between<P: Platform>(
     let deadline = patient(device);
     while !pair.cq.take_event() {
         if platform.now() >= deadline {
-            let waited = PATIENCE;
+            let waited = TIMEOUT;
             return Err(Violation::NoEvent { vector, waited }.into());
         }
         platform.relax();
@@ -175,7 +175,7 @@ fn between<P: Platform>(
     if platform.interrupt_vectors() > 0 {
         // The message that raises the interrupt follows the event, and is on its way at least.
         let began = platform.now();
-        let deadline = began.saturating_add(PATIENCE);
+        let deadline = began.saturating_add(TIMEOUT);
         let raised = platform.wait_interrupt(VectorSet::one(vector), deadline);
         let waited = platform.now().saturating_sub(began);
         if !raised || waited > LATEST {

@@ -6,4 +6,4 @@ use core::time::Duration;
 pub const MEMORY_LEN: usize = 160 << 10;
 
 /// How long the device may take for anything but its start.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::limits::PATIENCE;
+use super::limits::TIMEOUT;
 use super::violation::{ConformanceError, Path, Violation};
 use crate::device::Device;
 use crate::platform::Platform;
@@ -117,7 +117,7 @@ impl<'d, P: Platform> Pair<'d, P> {
         self.post(op, data)?;
         while !self.is_done(path)? {
             if device.platform().now() >= deadline {
-                let waited = PATIENCE;
+                let waited = TIMEOUT;
                 return Err(Violation::NoCompletion { path, waited }.into());
             }
             device.platform().relax();
@@ -129,7 +129,7 @@ impl<'d, P: Platform> Pair<'d, P> {
 
 /// When backoff ends that begins now.
 pub(super) fn patient<P: Platform>(device: &Device<'_, P>) -> Duration {
-    device.platform().now().saturating_add(PATIENCE)
+    device.platform().now().saturating_add(TIMEOUT)
 }
 
 fn connect<P: Platform>(

@@ -1,10 +1,10 @@
 //! A test that a [`Platform`] can run against itself: run it first when the driver is ported to a new kernel.
 //!
-//! [`run`] calls every method of the platform and holds what comes back against the requirements in the trait's documentation.
-//! Then it brings the function up and has the *device* say what it sees: two queue pairs that talk to each other by force
-//! loopback move bytes between memory that was allocated and memory that was mapped, so that neither a cable nor an
-//! address is needed. What is wrong is a [`ConformanceError`], which names the [`Requirement`] that was broken and tells the
-//! values that were seen.
+//! [`run`] calls every method of the platform and holds what comes back against the requirements in the trait's
+//! documentation. Then it brings the function up and has the *device* say what it sees: two queue pairs that talk to
+//! each other by force loopback move bytes between memory that was allocated and memory that was mapped, so that
+//! neither a cable nor an address is needed. What is wrong is a [`ConformanceError`], which names the [`Requirement`]
+//! that was violated and gives the values that were seen.
 //!
 //! ```no_run
 //! use bareverbs_core::conformance::{self, MEMORY_LEN, Options};
@@ -59,7 +59,7 @@ use crate::device::storage::Storage;
 use crate::platform::Platform;
 use crate::types::config::Config;
 
-use limits::PATIENCE;
+use limits::TIMEOUT;
 use pattern::Region;
 pub use violation::{ConformanceError, Path, Requirement, Violation};
 
@@ -159,7 +159,7 @@ pub fn run<P: Platform>(
     options: Options,
 ) -> Result<Report, ConformanceError> {
     let mut config = Config::DEFAULT;
-    config.command_timeout = PATIENCE;
+    config.command_timeout = TIMEOUT;
     let region = Region::new(memory);
 
     let bar_len = registers::read(platform)?;

@@ -34,7 +34,7 @@ impl Capabilities {
         }
     }
 
-    /// What the port speaks.
+    /// The port's link layer.
     #[must_use]
     pub const fn link_layer(&self) -> LinkLayer {
         match self.hca.port_type() {

@@ -479,8 +479,8 @@ impl<'s, P: Platform> Device<'s, P> {
             .unwrap_or_default()
     }
 
-    /// Page requests of the firmware that were refused for want of memory, and addresses that it returned without having
-    /// been given them.
+    /// Page requests of the firmware that were refused because memory was exhausted, and addresses that it returned
+    /// without having been given them.
     pub fn page_faults(&self) -> (u64, u64) {
         self.with(|control| (control.pages.refused(), control.pages.bad_returns()))
             .unwrap_or_default()

@@ -10,7 +10,7 @@
 //! of threads may sleep for one vector.
 //!
 //! Commands sleep for interrupts, too, and poll the device when they wake. So nothing that executes a command may come
-//! between looking and sleeping: look again after it. ([`Cq::wait_event`](crate::Cq::wait_event) and event loops with a
+//! between looking and sleeping: poll again after it. ([`Cq::wait_event`](crate::Cq::wait_event) and event loops with a
 //! descriptor do not depend on that.)
 //!
 //! Completions are one step further away: a CQ makes an event only when it is armed, and need not for completions that

@@ -14,7 +14,7 @@ use crate::verbs::mr::MrError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EthernetError {
-    /// The port speaks InfiniBand.
+    /// The port is an InfiniBand port.
     NotEthernet,
     /// The function lacks a capability.
     Unsupported {
@@ -144,7 +144,7 @@ pub enum EthernetSendError {
     Length {
         /// Its length.
         length: usize,
-        /// The longest that goes.
+        /// The longest possible.
         limit: usize,
     },
     /// The device requires more of the frame's headers in the request itself than the header that was given has.

@@ -11,7 +11,7 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::port::{ETHERNET_OVERHEAD, LinkLayer, PORT};
 
-/// The smallest MTU that IPv4 gets along with.
+/// The smallest MTU that IPv4 can use.
 const MIN_MTU: u16 = 68;
 /// What the hardware's MTU counts beside the payload.
 const OVERHEAD: u16 = ETHERNET_OVERHEAD as u16;

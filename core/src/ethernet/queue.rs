@@ -18,7 +18,7 @@ use crate::verbs::pd::Pd;
 /// More than the largest frame of a port.
 const MAX_FRAME: usize = 1 << 14;
 
-/// What an Ethernet queue shall be.
+/// The attributes of a new Ethernet queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EthernetInit {
     /// Frames that can be under way to the cable; rounded up to a power of two.

@@ -177,7 +177,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
     /// # Errors
     /// [`EthernetReceiveError::Failed`] once the device has stopped the queue and what came before has been taken.
     pub fn receive(&mut self) -> Result<Option<ReceivedFrame<'_, 'd, P>>, EthernetReceiveError> {
-        // No more than can be there at once, lest a broken device keep the caller for ever.
+        // No more than can be there at once, so that a broken device cannot block the caller.
         for _ in 0..=self.mask {
             match self.cq.take_entry().map_err(EthernetReceiveError::Cq)? {
                 Some(entry) => {

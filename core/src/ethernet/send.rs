@@ -378,7 +378,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
     /// # Errors
     /// If the completion queue has failed.
     pub fn poll(&mut self) -> Result<(), EthernetSendError> {
-        // No more than can be outstanding, lest a broken device keep the caller for ever.
+        // No more than can be outstanding, so that a broken device cannot block the caller.
         for _ in 0..=self.frame_mask {
             let Some(entry) = self.cq.take_entry().map_err(EthernetSendError::Cq)? else {
                 break;

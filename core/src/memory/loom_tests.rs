@@ -284,7 +284,7 @@ fn no_detached_qp_is_lost_when_the_owner_goes() {
     });
 }
 
-/// What a device knows of a CQ: how many completions it has written, and whether it owes an event.
+/// A device's state of a CQ: how many completions it has written, and whether it has to send an event.
 #[derive(Default)]
 struct Device {
     written: u32,
@@ -317,7 +317,7 @@ fn no_event_is_lost() {
         while taken < 2 {
             if arm.request(&slot, false).is_some() {
                 let mut device = device.lock().expect("unharmed");
-                // The doorbell tells what was consumed; what lies behind it is an event at once.
+                // The doorbell has the consumer index; a completion behind it causes an event at once.
                 if device.written > taken {
                     drop(device);
                     slot.add_event();

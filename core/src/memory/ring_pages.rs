@@ -1,4 +1,5 @@
-//! How a context tells the device where a ring lies: page size, offset in the first page, and the list of pages.
+//! How a context describes the place of a ring to the device: page size, offset in the first page, and the list of
+//! pages.
 
 /// The width of the context's field `page_offset`, and with it the largest offset of a ring in its first page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -476,7 +476,7 @@ struct Device {
     log_size: u32,
     /// Index of the next CQE.
     next: u32,
-    /// For the CQEs, to tell them apart.
+    /// For the CQEs, to distinguish them.
     id: u16,
 }
 
@@ -530,7 +530,7 @@ proptest! {
         let mut published = first;
         let mut queue: VecDeque<u16> = VecDeque::new();
         for step in steps {
-            // What the device may write until it hears of a later consumer index.
+            // What the device may write until it reads a later consumer index.
             let free = (device.size() - device.next.wrapping_sub(published)) as usize;
             match step {
                 CqStep::Write(count) => {

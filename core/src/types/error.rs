@@ -57,7 +57,7 @@ pub enum DeviceError {
         /// For how long.
         stalled: Millis,
     },
-    /// The register with the command queue's address holds another one: the function was reset behind the driver's back,
+    /// The register with the command queue's address holds another one: another driver has reset the function,
     /// and perhaps another driver uses it now. It has lost every object, and every address of this driver's memory.
     WasReset,
     /// The device was closed.
@@ -315,7 +315,7 @@ impl OpenStep {
             Self::InitPages => "lending the init pages",
             Self::InitHca => "initializing the function",
             Self::SpecialContexts => "asking for special keys",
-            Self::DriverVersion => "telling the driver version",
+            Self::DriverVersion => "sending the driver version",
             Self::EnableRoce => "enabling RoCE",
             Self::AllocUar => "allocating the doorbell page",
             Self::CreateEq => "creating an event queue",
@@ -345,7 +345,7 @@ pub enum OpenFailure {
         /// How long was waited.
         waited: Duration,
     },
-    /// The command interface has a revision that this driver does not speak.
+    /// The command interface has a revision that this driver does not support.
     Revision {
         /// What the device has; 5 is what it must have.
         found: u16,
@@ -357,7 +357,7 @@ pub enum OpenFailure {
         /// Binary logarithm of the distance between entries in bytes.
         log_stride: u8,
     },
-    /// Neither software interface that this driver speaks is supported.
+    /// The device supports neither software interface that this driver has.
     Issi {
         /// Bit vector of what is.
         supported: u32,

@@ -77,7 +77,7 @@ impl fmt::Display for LinkStatus {
     }
 }
 
-/// What the port speaks.
+/// The port's link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkLayer {
     /// InfiniBand.
@@ -92,7 +92,7 @@ pub enum LinkLayer {
 pub struct PortAttr {
     /// Logical state.
     pub state: PortState,
-    /// What it speaks.
+    /// The link layer.
     pub link_layer: LinkLayer,
     /// The largest MTU that the port can be set to.
     pub max_mtu: Mtu,

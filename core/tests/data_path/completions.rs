@@ -50,7 +50,7 @@ fn ownership_changes_with_every_pass() {
     }
 }
 
-/// Nothing that a broken device writes is believed, indexes anything, or stops what is right.
+/// Nothing that a broken device writes is reported, indexes anything, or prevents correct completions.
 #[test]
 fn garbage_is_counted_and_dropped() {
     with_device!(|fake, rig, device, pd| {

@@ -1,4 +1,4 @@
-//! Extended reliable connections: how requests lie in the send ring, and what completions of an SRQ are believed.
+//! Extended reliable connections: how requests lie in the send ring, and which completions of an SRQ are accepted.
 
 use bareverbs_core::{SendData, SendFlags, SendOp, SendWr, Srq, SrqAttr, Srqn, XrcSend};
 use bareverbs_firmware_cmds::opcode::Opcode;

@@ -62,7 +62,7 @@ fn shared_receives() {
                     let (index, id) = held.remove(at);
                     rig.complete(&fake, cqn, 0x100, 2, index, 0);
                     assert_eq!(poll(&mut cq).map(|wc| wc.wr_id), Some(id));
-                    // A second completion of the same WQE is not believed.
+                    // A second completion of the same WQE is ignored.
                     rig.complete(&fake, cqn, 0x100, 2, index, 0);
                     assert_eq!(poll(&mut cq), None);
                 }

@@ -15,11 +15,11 @@ use bareverbs::verbs::{Platform, Wc, WcStatus};
 
 type Result<T> = core::result::Result<T, ChannelError>;
 
-/// How long a peer may usually be silent where it has to send.
+/// How long a peer may usually send nothing where it has to.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long after an end's last answer its farewell (DREQ) may come.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long after an end's last answer its DREQ may come.
+const DREQ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a message did not get through.
 #[derive(Debug, Clone, Copy)]
@@ -135,7 +135,7 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         // and the retries may be over when it does.
         let timeout = match wc.status {
             WcStatus::WrFlushErr => Duration::ZERO,
-            WcStatus::RetryExcErr => FAREWELL,
+            WcStatus::RetryExcErr => DREQ_TIMEOUT,
             _ => return check(&wc, what),
         };
         let end = cm.now() + timeout;

@@ -21,7 +21,7 @@ use pair::{End, LARGEST, Op, Pair};
 use wrong::Wrong;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Around the edges of cache lines, pages and packets (path MTU 4096 at most).
 const SIZES: [usize; 14] = [
     0, 1, 3, 63, 64, 255, 256, 257, 4095, 4096, 4097, 65_535, 1_000_000, LARGEST,
@@ -176,7 +176,7 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>
     let forced = device.capabilities().has_force_loopback();
     let port = step("port", || {
         // Force loopback needs no link.
-        let timeout = if forced { Duration::ZERO } else { PATIENCE };
+        let timeout = if forced { Duration::ZERO } else { TIMEOUT };
         let port = wait_for_link(device, timeout)?;
         let kind = match port.link_layer {
             LinkLayer::Ethernet => "Ethernet",

@@ -9,7 +9,7 @@ use bareverbs::verbs::{
     QpState, Qpn, RKey, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr, Wc, WcStatus,
 };
 
-use super::{Loopback, PATIENCE, Result, Wrong};
+use super::{Loopback, Result, TIMEOUT, Wrong};
 
 /// The longest message: more than a thousand packets, the last of one byte.
 pub(super) const LARGEST: usize = (4 << 20) + 1;
@@ -112,7 +112,7 @@ impl<'d, P: Platform> End<'d, P> {
     /// The next completion, which has to have this status.
     fn complete(&mut self, expected: WcStatus) -> Result<Wc> {
         let device = self.qp.device();
-        let deadline = device.platform().now() + PATIENCE;
+        let deadline = device.platform().now() + TIMEOUT;
         loop {
             if let Some(completion) = self.cq.poll()? {
                 let wc = completion.to_wc();
@@ -248,7 +248,7 @@ impl<P: Platform> Pair<'_, P> {
         let began = platform.now();
         a.post(SendOp::Write(b.remote()), 1)?;
         while !a.cq.take_event() {
-            if !platform.wait_interrupt(vectors, began + PATIENCE) {
+            if !platform.wait_interrupt(vectors, began + TIMEOUT) {
                 return Err(Wrong::Missing("interrupt").into());
             }
             device.poll()?;
@@ -271,7 +271,7 @@ impl<P: Platform> Pair<'_, P> {
         b.complete(WcStatus::WrFlushErr)?;
         b.check(0)?;
         let device = a.qp.device();
-        let deadline = device.platform().now() + PATIENCE;
+        let deadline = device.platform().now() + TIMEOUT;
         let reported = AsyncEvent::QpAccessError { qpn: b.qp.qpn() };
         loop {
             match device.get_async_event(deadline)? {

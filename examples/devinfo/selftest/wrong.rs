@@ -4,12 +4,12 @@ use std::fmt;
 
 use bareverbs::verbs::{QpState, WcStatus};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// What came out other than it should, though every call went well.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wrong {
-    /// Nothing happened for [`PATIENCE`].
+    /// Nothing happened for [`TIMEOUT`].
     Missing(&'static str),
     Completion {
         status: WcStatus,
@@ -44,7 +44,7 @@ pub(super) enum Wrong {
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(what) => write!(f, "no {what} within {PATIENCE:?}"),
+            Self::Missing(what) => write!(f, "no {what} within {TIMEOUT:?}"),
             Self::Completion {
                 status,
                 vendor_err,

@@ -175,7 +175,7 @@ values! {
         Memic = 5, "MEMIC";
     }
 
-    /// What the port speaks, `cmd_hca_cap.port_type`.
+    /// The port's link layer, `cmd_hca_cap.port_type`.
     PortType: u8 {
         /// InfiniBand.
         InfiniBand = 0, "IB";

@@ -158,8 +158,8 @@ impl Ecam {
         // SAFETY: as above; the function neither decodes addresses nor is bus master, so that no access of it or to it
         // is lost. The upper half is status bits, which are cleared by ones.
         unsafe { self.write(at, express + DEVICE_CONTROL, control & 0xffff | RESET) };
-        let begun = clock::since_boot();
-        while clock::since_boot() - begun < RESET_TIME {
+        let started = clock::since_boot();
+        while clock::since_boot() - started < RESET_TIME {
             core::hint::spin_loop();
         }
         if read(0) as u16 != MELLANOX {

@@ -97,16 +97,16 @@ fn host(input: &mut Input<'_>) {
                 while host.poll_event().is_some() {}
                 while host.poll_filter().is_some() {}
             }
-            _ => speak(&mut host, now),
+            _ => transmit_all(&mut host, now),
         }
     }
     for _ in 0..8 {
         now += Duration::from_secs(10);
-        speak(&mut host, now);
+        transmit_all(&mut host, now);
     }
 }
 
-fn speak(host: &mut Host<'_>, now: Duration) {
+fn transmit_all(host: &mut Host<'_>, now: Duration) {
     let mut frame = [0xa5; 128];
     let mut turns = 0;
     while let Some(len) = host.poll_transmit(now, &mut frame) {

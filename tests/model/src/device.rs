@@ -312,7 +312,7 @@ impl Device {
         self.leaks.append(&mut leaks);
         self.uars.clear();
         if let Some(front) = &mut self.front {
-            front.begun = None;
+            front.partial = None;
         }
         self.pds.clear();
         self.transport_domains.clear();

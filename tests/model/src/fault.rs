@@ -96,8 +96,8 @@ impl Faults {
         }
         let mut struck = None;
         for rule in &mut self.commands {
-            let matches = rule.opcode.is_none_or(|want| want == opcode)
-                && rule.op_mod.is_none_or(|want| want == op_mod)
+            let matches = rule.opcode.is_none_or(|wanted| wanted == opcode)
+                && rule.op_mod.is_none_or(|wanted| wanted == op_mod)
                 && rule.times > 0;
             if !matches {
                 continue;

@@ -22,7 +22,7 @@ fn wait_for_the_end<T>(mut step: impl FnMut() -> Result<T, DeviceError>) -> Devi
 }
 
 /// The kernel requests the function back while some threads sleep, some poll, and some work: each is notified. The
-/// kernel wants it back because it is unbound, or because of what the shell command in `BAREVERBS_LEAVE` does.
+/// kernel requests it back because it is unbound, or because of what the shell command in `BAREVERBS_LEAVE` does.
 #[test]
 #[ignore = "needs a function bound to vfio-pci"]
 fn waiters_are_notified_that_the_function_is_to_leave() {

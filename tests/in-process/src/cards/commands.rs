@@ -12,7 +12,7 @@ use bareverbs_core::firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
 use super::card::Card;
 use super::refusal::StepError;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// As many as may be in flight; small command queues take fewer.
 const COUNT: usize = 3;
 
@@ -36,7 +36,7 @@ pub(super) fn run(device: &Card<'_>) -> Result<(), StepError> {
 }
 
 fn at_once<C: Command>(device: &Card<'_>, commands: &[C]) -> Result<Vec<C::Output>, StepError> {
-    let end = device.platform().now() + PATIENCE;
+    let end = device.platform().now() + TIMEOUT;
     let mut waiting = commands.iter();
     let mut next = waiting.next();
     let mut flying: Vec<PendingCommand<C>> = Vec::new();

@@ -20,7 +20,7 @@ use crate::{ModelPlatform, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Nothing that the manager or a queue pair repeats goes on for longer.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const SHORTEST: Duration = Duration::from_micros(10);
 const LONGEST: Duration = Duration::from_millis(20);
 const PORT: u16 = 7174;
@@ -149,14 +149,14 @@ impl<'d, R: Resolver> Session<'_, '_, 'd, R> {
         what: &str,
         mut done: impl FnMut(&mut Self) -> Result<Option<T>, StepError>,
     ) -> Result<T, StepError> {
-        let end = self.world.now() + PATIENCE;
+        let end = self.world.now() + TIMEOUT;
         self.pause = SHORTEST;
         loop {
             if let Some(result) = done(self)? {
                 return Ok(result);
             }
             if self.world.now() > end {
-                return wrong(format!("waited in vain for {what}: {:?}", self.events));
+                return wrong(format!("timeout waiting for {what}: {:?}", self.events));
             }
             self.turn()?;
         }

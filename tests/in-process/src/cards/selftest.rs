@@ -14,7 +14,7 @@ use bareverbs_core::{
 };
 
 /// The limit of every step, on every card.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Long enough for everything that was posted to be done.
 const QUIET: Duration = Duration::from_millis(200);
 
@@ -358,7 +358,7 @@ fn collect(
     count: usize,
 ) -> Result<Vec<Wc>, StepError> {
     let platform = device.platform();
-    let end = platform.now() + PATIENCE;
+    let end = platform.now() + TIMEOUT;
     let mut found = Vec::new();
     let mut armed = false;
     loop {

@@ -419,7 +419,7 @@ fn what_is_no_connection() {
         SidrRep::parse(&Mad::new(&answer).unwrap()).unwrap().status,
         1
     );
-    // T10: another class version, and A11: an alternate path. Linux is silent; here both get the reason.
+    // T10: another class version, and A11: an alternate path. Linux does not answer; here both get the reason.
     req(&[]).emit(9, &mut mad).unwrap();
     mad[2] = 1;
     bench.say(&mad);

@@ -1,4 +1,4 @@
-//! A host that comes back after its process died without a word: its QPs have the numbers that they had, and the other end
+//! A host that comes back after its process was killed: its QPs have the numbers that they had, and the other end
 //! still has connections with them (REJ 10).
 
 use crate::keep::keep;
@@ -29,7 +29,7 @@ fn restarted(stale_retries: u8, connections: usize) -> (Pair, CmId, Vec<u32>) {
     };
     let table = StaticNeighbours(keep(neighbours));
     let cm = RdmaCm::new(device, table, config, storage.storage()).expect("QP1");
-    // The device was reset under the old one, whose farewell would go to the new one.
+    // The device was reset under the old one, whose DREQ would go to the new one.
     std::mem::forget(std::mem::replace(&mut pair.cms[0], cm));
     pair.channels[0] = pair.cms[0].create_event_channel().unwrap();
     (pair, listener, numbers)

@@ -25,7 +25,7 @@ fn completions(nodes: &mut Nodes<'_, '_, '_>, end: &End<'_>) -> [Vec<Wc>; 2] {
 fn wait(nodes: &mut Nodes<'_, '_, '_>, end: &End<'_>, counts: [usize; 2]) -> [Vec<Wc>; 2] {
     let mut all = [Vec::new(), Vec::new()];
     nodes
-        .until("completions", PATIENCE, |nodes| {
+        .until("completions", TIMEOUT, |nodes| {
             for (all, more) in all.iter_mut().zip(completions(nodes, end)) {
                 all.extend(more);
             }

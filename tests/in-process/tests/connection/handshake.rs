@@ -224,7 +224,7 @@ fn a_message_that_is_always_lost() {
                             .disconnect(ends[client].id)
                             .expect("asked");
                         let event = nodes
-                            .until("the end", PATIENCE, |nodes| {
+                            .until("the end", TIMEOUT, |nodes| {
                                 Ok(nodes.take(client, EventType::Disconnected))
                             })
                             .expect(&what);

@@ -1,4 +1,4 @@
-//! A device that is lost while it is in use: pulled out, stopped by its firmware, reset behind the driver's back; and a cable
+//! A device that is lost while it is in use: pulled out, stopped by its firmware, reset by another driver; and a cable
 //! that is.
 
 use std::time::Duration;
@@ -52,7 +52,7 @@ const SLOW: Rates = Rates {
     max_delay: Duration::from_micros(300),
 };
 
-/// How long a conversation over a slow cable takes: (set-up, all of it but the farewell, all of it).
+/// How long a connection over a slow cable takes: (set-up, all of it but the disconnection, all of it).
 fn duration(exchanges: u64) -> [Duration; 3] {
     let world = world(1);
     world.with_wire(|wire| wire.set_rates(SLOW));
@@ -113,7 +113,7 @@ fn lose(loss: Loss, node: usize, at: Duration) -> Option<Failure> {
         assert_eq!(RdmaError::from(refused).errno(), errno::EIO, "{what}");
         let start = world.now();
         finish(nodes, Some(node), 1, listener, &what);
-        assert!(world.now() - start < PATIENCE, "{what}");
+        assert!(world.now() - start < TIMEOUT, "{what}");
         outcome
     });
     let failure = outcome.err();
@@ -179,7 +179,7 @@ fn at_any_time(loss: Loss) {
             }
         }
         // Before and after everything.
-        lose(loss, node, PATIENCE);
+        lose(loss, node, TIMEOUT);
     }
     println!("{loss:?}: {failures:?} of {} each", 2 * MOMENTS);
     assert!(

@@ -66,7 +66,7 @@ fn many_clients(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
         let mut memory = Vec::new();
         let mut up = [0; 2];
         nodes
-            .until("all to be connected", PATIENCE, |nodes| {
+            .until("all to be connected", TIMEOUT, |nodes| {
                 accept_all(nodes, 1, &mut memory);
                 for (node, up) in up.iter_mut().enumerate() {
                     while let Some(event) = nodes.take(node, EventType::Established) {
@@ -93,7 +93,7 @@ fn many_clients(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
         }
         let mut left: Vec<_> = memory.iter().collect();
         nodes
-            .until("all messages", PATIENCE, |nodes| {
+            .until("all messages", TIMEOUT, |nodes| {
                 left.retain(|guest| {
                     let endpoint = nodes.cms[1].endpoint(guest.id).expect("a QP");
                     let cq = endpoint.recv_cq.expect("a CQ");
@@ -128,7 +128,7 @@ fn many_clients(count: u32, gsi_depth: u32, rates: Rates, what: &str) {
         let mut over = [0; 2];
         let mut rested = [0; 2];
         nodes
-            .until("all to be disconnected", PATIENCE, |nodes| {
+            .until("all to be disconnected", TIMEOUT, |nodes| {
                 for node in 0..2 {
                     while let Some(event) = nodes.take(node, EventType::Disconnected) {
                         assert_eq!(event.status, 0, "{what}");

@@ -115,7 +115,7 @@ fn nonsense_in_completion_queues() {
 }
 
 /// Fills the queue's completion queues with random entries, and counts what comes of it: frames, malformed ones,
-/// garbage on either side, and whether the queue believes that it was stopped.
+/// garbage on either side, and whether the queue detects that it was stopped.
 fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64) -> [u64; 5] {
     let rings = forger.rings.lock().unwrap().clone();
     let [send_ring, receive_ring] = rings[..] else {

@@ -34,8 +34,8 @@ fn who_waits_for_nothing_wakes_for_the_devices_health_alone() {
             for (what, wait) in waits {
                 lab.settle();
                 while lab.device.next_async_event().is_some() {}
-                let (begun, before) = (lab.world.now(), lab.world.waits(0));
-                let deadline = begun + 100 * SECOND;
+                let (started, before) = (lab.world.now(), lab.world.waits(0));
+                let deadline = started + 100 * SECOND;
                 assert!(!wait(&mut lab, deadline), "{what}");
                 assert!(lab.world.now() >= deadline, "{what} gives up too early");
                 assert!(lab.world.now() < deadline + 20 * MS, "{what} gives up late");
@@ -60,8 +60,8 @@ fn a_device_that_fails_wakes_all_waiters() {
         let (ours, _) = lab.connected();
         lab.settle();
         while lab.device.next_async_event().is_some() {}
-        let begun = lab.world.now();
-        let limit = begun + PATIENCE;
+        let started = lab.world.now();
+        let limit = started + TIMEOUT;
         lab.world.with_model(0, |model| model.fail_health(8, 0x77));
         let channel = lab.channel;
         let error = match what {
@@ -77,7 +77,7 @@ fn a_device_that_fails_wakes_all_waiters() {
             matches!(error, RdmaError::Device(error) if error == fatal),
             "{error}"
         );
-        assert!(lab.world.now() - begun <= SECOND + 20 * MS);
+        assert!(lab.world.now() - started <= SECOND + 20 * MS);
         assert_eq!(lab.device.next_deadline(), None);
         if what < 2 {
             // All are notified, also those that did not wait.

@@ -19,9 +19,9 @@ use crate::keep::keep;
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// When a waiter gives up: long after every timer of the other end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// How late it may be: what the cards and the cable take.
-const SOON: Duration = Duration::from_millis(20);
+const MAX_WAKE_DELAY: Duration = Duration::from_millis(20);
 const PORT: u16 = 7174;
 
 thread_local! {
@@ -283,28 +283,34 @@ impl Lab {
                     act();
                 }
             });
-            let begun = self.world.now();
+            let started = self.world.now();
             PLAN.set(Some(Plan {
                 place,
                 left: number,
                 act,
             }));
-            let seen = wait(self, begun + PATIENCE);
+            let seen = wait(self, started + TIMEOUT);
             let late = PLAN.take();
             match happened.get() {
-                Some(at) if at < begun + PATIENCE => {
+                Some(at) if at < started + TIMEOUT => {
                     assert!(seen, "place {number}: the waiter did not wake");
                     let passed = self.world.now() - at;
-                    assert!(passed < SOON, "place {number}: woken after {passed:?}");
+                    assert!(
+                        passed < MAX_WAKE_DELAY,
+                        "place {number}: woken after {passed:?}"
+                    );
                 }
                 // The waiter slept until its deadline.
                 _ => {
                     if let Some(plan) = late {
                         (plan.act)();
                     }
-                    let begun = self.world.now();
-                    assert!(seen || wait(self, begun + PATIENCE), "after the last place");
-                    assert!(self.world.now() - begun < SOON);
+                    let started = self.world.now();
+                    assert!(
+                        seen || wait(self, started + TIMEOUT),
+                        "after the last place"
+                    );
+                    assert!(self.world.now() - started < MAX_WAKE_DELAY);
                     return number;
                 }
             }

@@ -69,7 +69,7 @@ fn datagrams() {
                 .map(|completion| completion.network_header());
         assert_eq!(header, Some(NetworkHeader::Ipv4));
 
-        // A wrong Q_Key, an unknown QP: dropped without a word.
+        // A wrong Q_Key, an unknown QP: dropped without an error.
         b.receive(80, 0, 4096);
         for wrong in [
             Destination {

@@ -1,4 +1,4 @@
-//! What an unreliable connection carries, and what it loses without a word.
+//! What an unreliable connection carries, and what it loses without an error.
 
 use bareverbs_core::{Uc, WcOpcode};
 use connectx_model::link::fault::Action;

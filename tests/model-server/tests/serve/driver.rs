@@ -68,7 +68,7 @@ fn a_client_that_left_leaves_nothing() {
         let device = bring_up(&server.socket(0), round, memory.storage());
         let name = device.platform().memory_name();
         assert_ne!(device.platform().read_be32(0x10), 0);
-        // Gone without a word, in the middle of everything.
+        // The driver ends without notice, in the middle of everything.
         device.platform().client().shutdown().unwrap();
         drop(device);
         // The next one finds the function switched off and reset.
@@ -194,7 +194,7 @@ fn links_lose_the_configured_share() {
     for kind in ["dropped", "duplicated", "reordered", "delayed", "corrupted"] {
         assert!(!report.contains(&format!(" 0 {kind}")), "{report}");
     }
-    // Everything lost: the connection breaks when its patience ends.
+    // Everything lost: the connection breaks at its timeout.
     server.send_line("loss 1");
     server.expect_log(&["faults loss 1 "]);
     let [a, b] = &mut ends;

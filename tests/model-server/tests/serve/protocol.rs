@@ -178,7 +178,7 @@ fn ranges_without_a_file_are_taken_and_given_back() {
     assert_eq!(server.mappings(&arena.name), 1);
     assert!(raw.send(&raw::dma_unmap(4, 0, 0)).reply().is_some());
     assert_eq!(server.mappings(&arena.name), 0);
-    // Nothing is refused without a word.
+    // Every refusal has an answer.
     for bad in [raw::dma_map(0, 0, 0), raw::dma_map(0, u64::MAX, 2)] {
         assert_eq!(raw.send(&bad).reply(), None);
     }

@@ -3,7 +3,7 @@
 //! The card sees only what the bus brings. Emulators hand each store over by itself, so that a guest's bursts would
 //! never arrive as such; with [`Config::combining`](crate::Config::combining) they are put together here, in front of the
 //! card, as a processor's buffer would: a line that was filled leaves whole, in any order of the stores, and one that
-//! was not leaves in chunks of eight bytes, lowest first, when another line is begun, when anything else is accessed,
+//! was not leaves in chunks of eight bytes, lowest first, when another line is partial, when anything else is accessed,
 //! or when nothing was added for a while. The model cannot see how the guest has mapped the page, nor when it flushes
 //! the buffer: the time replaces that.
 
@@ -19,7 +19,7 @@ type Write = (u64, Vec<u8>);
 #[derive(Debug)]
 pub(crate) struct Combiner {
     /// How long a line that is not full may stay as it is.
-    patience: Duration,
+    timeout: Duration,
     line: Option<Line>,
 }
 
@@ -44,9 +44,9 @@ impl Line {
 }
 
 impl Combiner {
-    pub(crate) fn new(patience: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
-            patience,
+            timeout,
             line: None,
         }
     }
@@ -67,9 +67,9 @@ impl Combiner {
         let line = self.line.get_or_insert(Line {
             at: start,
             chunks: [None; 8],
-            until: now + self.patience,
+            until: now + self.timeout,
         });
-        line.until = now + self.patience;
+        line.until = now + self.timeout;
         line.chunks[(at - start) as usize / CHUNK] = Some(chunk);
         if line.chunks.iter().all(Option::is_some) {
             writes.append(&mut self.empty());

@@ -14,7 +14,7 @@ pub(crate) const BURST: usize = 64;
 pub(crate) struct Front {
     pub(crate) combiner: Option<Combiner>,
     /// A WQE of which not all has come.
-    pub(crate) begun: Option<Begun>,
+    pub(crate) partial: Option<PartialWqe>,
 }
 
 impl Front {
@@ -24,21 +24,21 @@ impl Front {
         let bursts = config.general.bf() || config.general_max.bf();
         (bursts || combiner.is_some()).then_some(Self {
             combiner,
-            begun: None,
+            partial: None,
         })
     }
 
-    /// When something has waited for long enough.
+    /// The next timeout.
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let begun = self.begun.as_ref().map(|begun| begun.until);
+        let partial = self.partial.as_ref().map(|partial| partial.until);
         let combined = self.combiner.as_ref().and_then(Combiner::deadline);
-        begun.into_iter().chain(combined).min()
+        partial.into_iter().chain(combined).min()
     }
 }
 
 /// The beginning of a WQE, of which more is to come.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct PartialWqe {
     pub(crate) uar: u32,
     /// Where the next burst belongs, in the page.
     pub(crate) next: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Begun {
     pub(crate) until: Duration,
 }
 
-impl Begun {
+impl PartialWqe {
     /// The first word of the WQE.
     pub(crate) fn control(&self) -> ControlWord {
         wqe::control(&self.bytes)

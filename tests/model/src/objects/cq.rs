@@ -9,7 +9,7 @@ use core::time::Duration;
 /// Indexes have 24 bits.
 pub(crate) const INDEX: u32 = 0xff_ffff;
 
-/// What the next completion does beyond lying in the queue.
+/// What the next completion does beside being written to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Nothing.

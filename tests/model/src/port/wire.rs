@@ -54,7 +54,8 @@ impl Device {
         };
         let group = to[0] & 1 != 0;
         let own = *to == self.vport.mac() || frame.get(6..12) == Some(to);
-        // The virtual port is down with its cable, and what it is given is discarded, be it for the port itself.
+        // The virtual port is down with its cable, and what it is given is discarded, also if it is for the port
+        // itself.
         if !self.vport.up() {
             self.stats.frames_dropped += 1;
             return;

@@ -78,7 +78,7 @@ pub enum QpState {
     Rtr,
     /// Everything works.
     Rts,
-    /// No new sends are begun; what is on its way ends.
+    /// No new sends are started; those in flight complete.
     Sqd,
     /// The send queue failed (UC, UD, GSI); receives work.
     Sqe,

@@ -203,7 +203,7 @@ fn frames_and_their_checksums() {
                 received += 1;
                 let at = lab.buffer(entry.counter());
                 let data = lab.node.host.bytes(at, entry.length() as usize).to_vec();
-                driver_believes(&entry, &data);
+                driver_accepts(&entry, &data);
             }
             if lab.rq_context().state() == ERR {
                 lab.move_rq(ERR, RST).unwrap();
@@ -219,7 +219,7 @@ fn frames_and_their_checksums() {
 
 /// Does with a completion what Linux's driver does: the sum that the card gives, corrected for tags in front and padding
 /// behind, has to be that of all bytes behind the Ethernet header, or the kernel says "hw csum failure".
-fn driver_believes(entry: &Entry, data: &[u8]) {
+fn driver_accepts(entry: &Entry, data: &[u8]) {
     if data.len() <= 60 {
         return;
     }

@@ -18,7 +18,7 @@ fn doorbells_of_two_halves_work_and_those_of_others_do_not() {
     pair.a
         .post_send(&mut qp_a, SEND, SIGNALED, 0, &inline_segment(&[1]));
     pair.a.host.put32(qp_a.record + 4, u32::from(qp_a.sq));
-    // Neither queue listens to a UAR that is not its own, be it a completion or an event queue.
+    // Neither queue listens to a UAR that is not its own, neither a completion nor an event queue.
     let elsewhere = u64::from(other) * 4096;
     pair.a.host.put32(cq_a.record + 4, 0);
     pair.a.write64(elsewhere + 0x20, u64::from(cq_a.number));

@@ -1,4 +1,4 @@
-//! Packets that a sound peer would not send: ignored, refused, or the end of the QP, but never believed.
+//! Packets that a sound peer would not send: ignored, refused, or the end of the QP, but never accepted.
 
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ fn nothing_is_received_before_rtr() {
 
 #[test]
 fn responses_out_of_nowhere_are_dropped() {
-    // Acknowledgements for what was never sent, by a peer that believes to be far ahead.
+    // Acknowledgements for what was never sent, by a peer that is far ahead.
     let mut world = World::new(QpKind::Rc, 256);
     world.posts(1, remote(SendOp::Write, vec![memory(0, 100)], 0));
     world.settle();

@@ -344,7 +344,7 @@ fn credits_hold_sends_back() {
         world.settle_until(world.now + Duration::from_micros(1));
         world
     };
-    // One message asks; without credits all ten are sent in vain.
+    // One message asks; without credits all ten are sent and dropped.
     let world = world_with(true);
     assert_eq!(world.sides[1].env.count_of(Counter::PacketsReceived), 2);
     let world = world_with(false);

@@ -1,11 +1,11 @@
 //! Page tables. Everything is mapped at its physical address, and only what is used: code that cannot be written, data
 //! that cannot be executed, memory for frames, device registers; nothing at 0, and nothing below the stack.
 //!
-//! Memory is write-back and outer shareable, which is the domain that devices are in: what they read and write is what the
-//! processor sees, without a word about caches. That is so where the device tree says `dma-coherent`, and nowhere else does
-//! this kernel run. Device registers are nGnRE: no access is made twice or out of order, and a write is acknowledged
-//! before it arrives, as PCI's posted writes are everywhere. Waiting for each doorbell to arrive would gain nothing.
-//! Configuration space is nGnRnE, as writes there are not posted: what follows may rely on them.
+//! Memory is write-back and outer shareable, which is the domain that devices are in: what they read and write is what
+//! the processor sees, without any cache maintenance. That is so where the device tree says `dma-coherent`, and nowhere
+//! else does this kernel run. Device registers are nGnRE: no access is made twice or out of order, and a write is
+//! acknowledged before it arrives, as PCI's posted writes are everywhere. Waiting for each doorbell to arrive would
+//! gain nothing. Configuration space is nGnRnE, as writes there are not posted: what follows may rely on them.
 
 // UNSAFETY: writes page tables, and loads them.
 #![expect(unsafe_code)]

@@ -64,7 +64,7 @@ pub(crate) fn init(timer: Source, boot: u64) -> Result<u64, MachineError> {
     for _ in 0..ATTEMPTS {
         let (cycles, ticks) = measure(read, TIMER_MASK, SPAN).ok_or(MachineError::ClockStands)?;
         let rate = (u128::from(cycles) * u128::from(TIMER_HZ) / u128::from(ticks)) as u64;
-        // A rate that is believed: within a hundredth of the one before, and possible.
+        // A rate that is accepted: within a hundredth of the one before, and possible.
         if rate.abs_diff(before) < rate / 100 && (100_000_000..20_000_000_000).contains(&rate) {
             RATE.store(rate, Ordering::Relaxed);
             return Ok(rate);
@@ -76,13 +76,13 @@ pub(crate) fn init(timer: Source, boot: u64) -> Result<u64, MachineError> {
 
 /// How many cycles passed while a counter went on by `span` ticks or some more, and how many more. `None` if it stands.
 pub(crate) fn measure(read: impl Fn() -> u32, mask: u32, span: u64) -> Option<(u64, u64)> {
-    let begun = sample(&read);
+    let started = sample(&read);
     for _ in 0..100_000_000u32 {
-        let ticks = u64::from(read().wrapping_sub(begun.1) & mask);
+        let ticks = u64::from(read().wrapping_sub(started.1) & mask);
         if ticks >= span {
             let ended = sample(&read);
-            let ticks = u64::from(ended.1.wrapping_sub(begun.1) & mask);
-            return (ticks > 0).then_some((ended.0.saturating_sub(begun.0), ticks));
+            let ticks = u64::from(ended.1.wrapping_sub(started.1) & mask);
+            return (ticks > 0).then_some((ended.0.saturating_sub(started.0), ticks));
         }
         core::hint::spin_loop();
     }

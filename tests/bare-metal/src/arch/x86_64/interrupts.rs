@@ -194,7 +194,7 @@ fn sleep(time: Duration) {
     let ticks = u128::from(TICKS.load(Ordering::Relaxed)) * time.as_nanos() / 1_000_000_000;
     // What is further away than the timer reaches is slept for in parts.
     write(TIMER_COUNT, u32::try_from(ticks).unwrap_or(u32::MAX).max(1));
-    // SAFETY: the tables are set up; an interrupt that is pending comes after `hlt` has begun, and ends it.
+    // SAFETY: the tables are set up; an interrupt that is pending comes after `hlt` has started, and ends it.
     unsafe { asm!("sti", "hlt", "cli") };
     write(TIMER_COUNT, 0);
 }

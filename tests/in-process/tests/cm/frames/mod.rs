@@ -133,7 +133,7 @@ fn replied(bench: &mut Bench) -> Replied {
 
 /// T1 on the wire, and A1c to A1g: data before the RTU is acknowledged; a duplicate is acknowledged again, with the last
 /// PSN; a gap gets one NAK with the PSN that is missing, and then silence until it is filled; a wrong key gets a NAK and
-/// ends the QP, which the CM does not need to say its farewell.
+/// ends the QP, which the CM does not need for its DREQ.
 #[test]
 fn t1_a1_data_of_a_connection() {
     let mut bench = Bench::new();

@@ -123,7 +123,7 @@ fn a_frame_whose_source_is_no_host() {
             },
             ..host
         };
-        // It says where it is, and is not believed.
+        // It announces its address, and is ignored.
         bench.say(host.asks());
         bench.say(host.datagram(&right.request(3, 3)));
         bench.run(4 * SECOND);

@@ -23,7 +23,7 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const PORT: u16 = 7174;
 /// Nothing that the CM or a QP retries goes on for longer than this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) type Cm<'s, 'd> = RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'d>>;
 
@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
                 status,
             } => write!(f, "node {node}: {event}, status {status}"),
             Self::Completion { node, status } => write!(f, "node {node}: {status}"),
-            Self::Stuck { waiting_for } => write!(f, "waited in vain for {waiting_for}"),
+            Self::Stuck { waiting_for } => write!(f, "timeout waiting for {waiting_for}"),
         }
     }
 }

@@ -9,7 +9,7 @@ use bareverbs_core::WcStatus;
 use bareverbs_in_process::World;
 
 use super::end::{End, SENDS};
-use super::{Cm, Failure, PATIENCE, PORT, SECOND, init, ip};
+use super::{Cm, Failure, PORT, SECOND, TIMEOUT, init, ip};
 
 const SHORTEST: Duration = Duration::from_micros(10);
 const LONGEST: Duration = Duration::from_millis(20);
@@ -42,7 +42,7 @@ pub(crate) struct Nodes<'w, 's, 'd> {
     pub(crate) open: [Vec<CmId>; 2],
     /// Timers of the connections to come, if not the usual ones.
     pub(crate) timers: Option<Timers>,
-    /// What shall happen then.
+    /// The fault.
     pub(crate) strike: Option<(Duration, Strike)>,
     /// Ids that got an event about their end.
     pub(crate) notified: Vec<(usize, CmId)>,
@@ -212,7 +212,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                 // The other end of one that was connecting or connected has to learn that it is over.
                 let involved = matches!(state, IdState::Connect);
                 if turn == 1 && involved && self.dead[node].is_none() {
-                    let notified = self.until("the other side's end", PATIENCE / 2, |nodes| {
+                    let notified = self.until("the other side's end", TIMEOUT / 2, |nodes| {
                         let event = nodes.notified.contains(&(node, id));
                         Ok((event || nodes.work_failed(node, id)).then_some(()))
                     });
@@ -227,7 +227,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                 }
             }
         }
-        let freed = self.until("the managers to free the connections", PATIENCE, |nodes| {
+        let freed = self.until("the managers to free the connections", TIMEOUT, |nodes| {
             let busy = (0..2)
                 .any(|node| nodes.dead[node].is_none() && nodes.cms[node].connections_in_use() > 0);
             Ok((!busy).then_some(()))
@@ -259,7 +259,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
         self.cms[node]
             .post_send_inline(id, 200, &[1; 4], SendFlags::SIGNALED)
             .unwrap_or_else(|error| panic!("{what}: node {node}: {error}"));
-        let found = self.until("the end of a retry", PATIENCE, |nodes| {
+        let found = self.until("the end of a retry", TIMEOUT, |nodes| {
             Ok(nodes.work_failed(node, id).then_some(()))
         });
         assert_eq!(found, Ok(()), "{what}: node {node}");
@@ -291,7 +291,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
                 error,
             })?;
         let theirs = self.accept(server)?;
-        let event = self.expect(client, EventType::Established, PATIENCE)?;
+        let event = self.expect(client, EventType::Established, TIMEOUT)?;
         ours.learn(event.private_data());
         // Data may flow now: the other end has been ready since it sent its REP, whether or not RTU has arrived.
         Ok(if client == 0 {
@@ -303,7 +303,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
 
     /// Answers the next request with a QP, memory and a receive.
     pub(crate) fn accept(&mut self, server: usize) -> Result<End<'d>, Failure> {
-        let request = self.expect(server, EventType::ConnectRequest, PATIENCE)?;
+        let request = self.expect(server, EventType::ConnectRequest, TIMEOUT)?;
         let accepted = End::new(self, server, request.id).and_then(|mut theirs| {
             theirs.learn(request.private_data());
             theirs.passive = true;
@@ -328,7 +328,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
 
     /// Answers the next request with a QP and nothing else.
     pub(crate) fn accept_bare(&mut self, server: usize) -> Result<CmId, Failure> {
-        let request = self.expect(server, EventType::ConnectRequest, PATIENCE)?;
+        let request = self.expect(server, EventType::ConnectRequest, TIMEOUT)?;
         let cm = &mut self.cms[server];
         cm.create_qp(request.id, None, &mut init())
             .and_then(|()| cm.accept(request.id, None))
@@ -348,7 +348,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             end.post_all(self, salt)?;
         }
         let mut left = [SENDS + 1; 2];
-        self.until("completions", PATIENCE, |nodes| {
+        self.until("completions", TIMEOUT, |nodes| {
             for end in ends {
                 left[end.node] -= end.reap(nodes)?;
             }
@@ -369,7 +369,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
         let ids = ends.each_ref().map(|end| end.id);
         // An RTU may still be on its way. The passive side needs it before it may end the connection in order.
         if ends[closer].passive {
-            self.expect(closer, EventType::Established, PATIENCE)?;
+            self.expect(closer, EventType::Established, TIMEOUT)?;
         }
         self.events
             .retain(|(_, event)| event.event != EventType::Established);
@@ -377,7 +377,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
             .disconnect(ids[closer])
             .map_err(failed(closer))?;
         let mut over = [false; 2];
-        self.until("both to be disconnected", PATIENCE, |nodes| {
+        self.until("both to be disconnected", TIMEOUT, |nodes| {
             for (node, over) in over.iter_mut().enumerate() {
                 *over |= nodes.take(node, EventType::Disconnected).is_some();
             }

@@ -1,6 +1,6 @@
 //! The command queue at work: delivery, execution, completion in either mode.
 
-mod tell;
+mod log_command;
 
 use super::mailbox::{self, Delivery};
 use super::slots::Slot;
@@ -165,7 +165,7 @@ impl Device {
         if output[0] != 0 {
             self.stats.commands_failed += 1;
         }
-        tell::tell(opcode, op_mod, input, output);
+        log_command::log_command(opcode, op_mod, input, output);
         match fault {
             Some(CommandFault::DropAnswer) => return Outcome::Later(Slot::Lost),
             Some(CommandFault::Corrupt { at, with }) => {

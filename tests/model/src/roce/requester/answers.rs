@@ -235,8 +235,8 @@ impl Requester {
             (SendOp::Read, op) if op != Operation::AtomicAcknowledge => {
                 let begin = u64::from(index) * config.mtu as u64;
                 let last = index + 1 == message.packets;
-                let want = (u64::from(message.len) - begin).min(config.mtu as u64);
-                if last != op.ends() || packet.payload.len() as u64 != want {
+                let expected = (u64::from(message.len) - begin).min(config.mtu as u64);
+                if last != op.ends() || packet.payload.len() as u64 != expected {
                     return Err(Syndrome::BadResponse);
                 }
                 scatter(env, Domain::Own, segments, begin, packet.payload)

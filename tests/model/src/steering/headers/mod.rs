@@ -49,7 +49,7 @@ pub(crate) struct Network {
     pub(crate) protocol: u8,
     /// Where that starts.
     pub(crate) payload: usize,
-    /// Part of a datagram, be it the first.
+    /// Part of a datagram, also if it is the first.
     pub(crate) fragment: bool,
     /// Version 4's are in the last four bytes.
     pub(crate) source: [u8; 16],

@@ -15,7 +15,7 @@ for size in 64 4096 65535; do
     client_server 120 "rdma-core's client, our server, $size bytes" 'grep -q listening /run/server' \
         "/ours/rping -s $ours -a 10.0.0.1 -S $size" "rping -c -a 10.0.0.1 -C 20 -S $size -V -v"
     barrier
-    # Machine 0 has the servers of duets, so this one goes without.
+    # Machine 0 runs the servers, so this one needs none.
     case $me in
     0)
         exchange "ready$size" 'echo yes'

@@ -1,4 +1,4 @@
-//! Commands in the log, for people.
+//! Commands in the log.
 
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::decode::{self, Show};
@@ -7,7 +7,7 @@ use bareverbs_firmware_cmds::status::Status;
 use log::Level;
 
 /// Logs a command with how it ended at level "debug", and with all its fields that are not zero at level "trace".
-pub(super) fn tell(opcode: u16, op_mod: u16, input: &[u8], output: &[u8]) {
+pub(super) fn log_command(opcode: u16, op_mod: u16, input: &[u8], output: &[u8]) {
     if !log::log_enabled!(Level::Debug) {
         return;
     }
