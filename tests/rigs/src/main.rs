@@ -4,6 +4,7 @@
 
 mod bare_metal;
 mod cards;
+mod cargo_test;
 mod circles;
 mod interop;
 mod layouts;

@@ -1,18 +1,20 @@
-//! Rung 0: the tables that `cargo test` compares with, made again from Debian's kernel headers and from those of
-//! libibverbs.
+//! Rung 0: the tables of the vendor's layouts, made again from Debian's kernel headers and from those of libibverbs, and the
+//! accessors that driver and model run against these tables.
 
 mod functions;
 mod headers;
 mod package;
 
+use crate::cargo_test;
 use crate::outcome::Outcome;
 use bareverbs_firmware_cmds::registry;
 use headers::Row;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 /// One line for the list of rigs.
-pub(crate) const ABOUT: &str = "the tables behind rung 0 against the headers of Debian's kernel and libibverbs (--write to replace them)";
+pub(crate) const ABOUT: &str = "layouts and words against the headers of Debian's kernel and libibverbs (--write to replace the tables)";
 
 const TABLE: &str = "firmware-cmds/data/mlx5_ifc.tsv";
 const FUNCTIONS: &str = "firmware-cmds/data/mlx5_functions.tsv";
@@ -39,6 +41,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let fresh = functions::table(&directory, &kernel, &verbs)?;
     let old = checked_in(&root, FUNCTIONS, write, &fresh)?;
     outcome.add(functions::compare(&old, &fresh));
+    outcome.add(cargo_test::run(
+        Command::new(env!("CARGO"))
+            .args(["test", "--locked", "--package", "bareverbs-firmware-cmds"])
+            .args(["--test", "layouts", "--test", "words"])
+            .current_dir(&root),
+    )?);
     Ok(outcome)
 }
 
