@@ -91,7 +91,13 @@ pub(crate) fn mark_stale<P: Platform>(device: &Device<'_, P>, index: u32) {
             continue;
         };
         // The lock keeps the completions in place until the QP is queued for the CQ's owner.
-        let ring = cq.ring.lock();
+        let ring = loop {
+            match cq.ring.try_lock() {
+                Some(ring) => break ring,
+                // The owner resizes the CQ, which takes a command.
+                None => device.platform().relax(),
+            }
+        };
         // A CQ without an owner is not polled.
         let polled = cq.pending_flags.load(Acquire) & CQ_ABANDONED == 0;
         if let Some(ring) = ring.as_ref().filter(|_| polled) {

@@ -433,9 +433,6 @@ impl<'d, P: Platform> Cq<'d, P> {
             return Err(CqError::Unsupported);
         }
         let size = ring_size(self.device, cqe)?;
-        // Under this lock no other thread counts completions in the ring, which are about to get other indexes. What was
-        // counted before is processed first.
-        let mut shared = self.slot.ring.lock();
         self.reap();
         let outstanding = self.outstanding();
         if outstanding >= size {
@@ -445,6 +442,15 @@ impl<'d, P: Platform> Cq<'d, P> {
             return Ok(());
         }
         let memory = ring_memory(self.device, size)?;
+        // Under this lock no other thread counts completions in the ring, which are about to get other indexes. What was
+        // counted before is dealt with first.
+        //
+        // It is held while the command runs: the device moves to the new ring during the command, and the index of a
+        // completion depends on whether it has. Polling takes no lock, and the CQ is borrowed here; the only thread that
+        // waits is one that resets a QP of this CQ (`deferred_destroy::mark_stale`). In libmlx5, `mlx5_resize_cq`
+        // (rdma-core, providers/mlx5/verbs.c) holds the CQ's lock for as long, and pollers wait for it.
+        let mut shared = self.slot.ring.lock();
+        self.reap();
         let pages = RingPages::new(memory.iova(), memory.len(), PageOffset::SixBits);
         let mut command = ModifyCqIn::new();
         // Resize: log size, page offset and page size are new.
