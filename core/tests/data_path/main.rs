@@ -32,6 +32,7 @@ mod requests;
 mod xrc;
 
 use bareverbs_core::{Completion, Cq, LKey, RKey, Remote, SendFlags, Sge, Wc};
+use bareverbs_firmware_cmds::opcode::Opcode;
 use support::Fake;
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -52,4 +53,11 @@ fn poll(cq: &mut Cq<'_, &Fake>) -> Option<Wc> {
     cq.poll()
         .expect("CQ works")
         .map(|completion: Completion<'_>| completion.to_wc())
+}
+
+/// How many commands of this kind the firmware was given.
+fn count(fake: &Fake, opcode: Opcode) -> usize {
+    let inner = fake.lock();
+    let of_kind = inner.history.iter().filter(|posted| posted.is(opcode));
+    of_kind.count()
 }

@@ -1,13 +1,14 @@
 //! Extended reliable connections: how requests lie in the send ring, and which completions of an SRQ are accepted.
 
-use bareverbs_core::{SendData, SendFlags, SendOp, SendWr, Srq, SrqAttr, Srqn, XrcSend};
+use bareverbs_core::{CqInit, SendData, SendFlags, SendOp, SendWr, Srq, SrqAttr, Srqn, XrcSend};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::srq::CreateXrcSrqIn;
+use bareverbs_firmware_cmds::status::Status;
 use zerocopy::FromBytes;
 
 use crate::rig::{cap, cqe, pair};
-use crate::support::Fake;
-use crate::{REMOTE, SGE, SIGNALED, poll, words};
+use crate::support::{Action, Fake};
+use crate::{REMOTE, SGE, SIGNALED, count, poll, words};
 
 /// The SRQ's number is in a separate segment right behind the control segment, the rest follows as on RC.
 #[test]
@@ -120,4 +121,44 @@ fn completions_of_an_srq() {
         assert_eq!(poll(&mut cq), None);
         assert_eq!(cq.garbage_completions(), garbage.len() as u64 + 1);
     });
+}
+
+/// An SRQ that the device keeps loses its own slots. The CQ is free of it: it can be destroyed, or has been dropped before
+/// and goes with it.
+#[test]
+fn an_srq_that_is_not_destroyed_leaves_its_cq() {
+    for dropped in [false, true] {
+        with_device!(|fake, rig, device, pd| {
+            let mut cq = device.create_cq(CqInit::new(7)).unwrap();
+            let cqn = cq.cqn().number();
+            let domain = device.open_xrcd().unwrap();
+            let mut size = SrqAttr {
+                max_wr: 3,
+                max_sge: 1,
+                srq_limit: 0,
+            };
+            let mut srq = pd.create_xrc_srq(&domain, &cq, &mut size).unwrap();
+            srq.post(0, &[SGE]).unwrap();
+            rig.lock().instead.push((
+                Opcode::DestroyXrcSrq,
+                Action::Fail(Status::ResourceBusy, 0xabc),
+            ));
+            if dropped {
+                drop(cq);
+                drop(srq);
+            } else {
+                drop(srq);
+                // The device may go on with it. That is not an error of the device, and no completion of the host's.
+                rig.cqe(&fake, cqn, cqe(user_index(&fake), 0x777, 2, 0, 0));
+                assert_eq!((poll(&mut cq), cq.garbage_completions()), (None, 0));
+                cq.destroy().map_err(|(_, error)| error).unwrap();
+            }
+            assert!(rig.lock().instead.is_empty());
+            assert_eq!(count(&fake, Opcode::DestroyCq), 1);
+            let cqs: Vec<_> = (0..4)
+                .map(|_| device.create_cq(CqInit::new(1)).expect("a slot"))
+                .collect();
+            drop(cqs);
+        });
+    }
 }

@@ -28,7 +28,7 @@ use crate::device::dma_buffer::DmaBuffer;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::ring_pages::{PageOffset, RingPages};
-use crate::memory::slots::{NONE, SrqSlot, XRC_SRQ};
+use crate::memory::slots::{DEAD, NONE, SrqSlot, XRC_SRQ};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::types::sge::Sge;
@@ -540,19 +540,27 @@ impl<P: Platform> Srq<'_, P> {
     fn release(&mut self, gone: bool) {
         let memory = self.memory.take();
         if !gone {
-            // The memory stays, so pollers may continue to use it; the slot is lost with it.
+            // The memory stays, so pollers may continue to use it. The slots are lost with it: the device may still write
+            // completions with their indexes, which must not count as another SRQ's.
             memory.quarantine();
-            return;
+        } else {
+            self.slot.block.keep(memory.into_memory());
         }
-        self.slot.block.keep(memory.into_memory());
+        let tables = &self.device.tables;
         if let Object::Xrc { source, cq: index } = self.object {
-            deferred_destroy::detach(self.device, source);
-            // Only now may the CQ be destroyed: the slot is on its list.
-            if let Some(cq) = self.device.tables.cqs.get(index as usize) {
+            if gone {
+                deferred_destroy::detach(self.device, source);
+            } else if let Some(source) = tables.qps.get(source as usize) {
+                source.qpn_tag.fetch_or(DEAD, Release);
+            }
+            // Only now may the CQ be destroyed: the slot is on its list. If the SRQ is still there the device may refuse.
+            if let Some(cq) = tables.cqs.get(index as usize) {
                 deferred_destroy::release_cq(self.device, cq, index);
             }
         }
-        deferred_destroy::unpin_srq(self.device, self.slot, self.index);
+        if gone {
+            deferred_destroy::unpin_srq(self.device, self.slot, self.index);
+        }
     }
 }
 
