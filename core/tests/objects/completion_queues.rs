@@ -1,9 +1,15 @@
 //! A completion queue under its QPs: in use, dropped, left behind by a QP, resized, moderated.
 
-use bareverbs_core::{CqError, CqInit, QpInitAttr, Rc, SendFlags};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use bareverbs_core::{CqError, CqInit, QpAttr, QpAttrMask, QpInitAttr, QpState, Rc, SendFlags};
 use bareverbs_firmware_cmds::opcode::Opcode;
 
 use crate::rig::{cap, doorbells, pair, to_rts};
+use crate::support::{Action, Fake};
 use crate::{SGE, commands, poll};
 
 #[test]
@@ -139,6 +145,62 @@ fn resizing_keeps_what_lies_in_the_cq() {
             assert_eq!(cq.garbage_completions(), 0);
         });
     }
+}
+
+/// A QP that is reset while another thread resizes its CQ: the thread that resets waits, and lets the platform relax, which
+/// is where cooperative threads take turns. Its completions are dropped in the new ring.
+#[test]
+fn a_reset_during_a_resize_waits_for_it() {
+    with_device!(|fake, rig, device| {
+        let pd = device.alloc_pd().unwrap();
+        let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(4, 0, 1, 0), 7, true);
+        let cqn = cq.cqn().number();
+        for id in 0..3 {
+            let mut batch = qp.send_queue().batch();
+            batch.send(id.into(), SendFlags::empty(), SGE).unwrap();
+            drop(batch);
+            rig.complete(&fake, cqn, 0x100, 0, id, 0x0a);
+        }
+        let answer = Action::After(Duration::from_micros(100), Box::new(Action::Normal));
+        rig.lock().instead.push((Opcode::ModifyCq, answer));
+        // The thread that resizes stands still until the other one, which has nothing to wait for but the resize, has
+        // relaxed some times.
+        let resizer = thread::current().id();
+        let (release, released) = mpsc::channel();
+        let released = Mutex::new(Some(released));
+        let relaxed = AtomicU32::new(0);
+        let in_time = Arc::new(AtomicBool::new(false));
+        let told = in_time.clone();
+        fake.lock().on_relax = Some(Arc::new(move |fake: &Fake| {
+            let posted = |opcode| !commands(fake, opcode).is_empty();
+            if thread::current().id() != resizer {
+                if posted(Opcode::Qp2Rst) && relaxed.fetch_add(1, Ordering::AcqRel) == 10 {
+                    release.send(()).unwrap();
+                }
+            } else if posted(Opcode::ModifyCq)
+                && let Some(released) = released.lock().unwrap().take()
+            {
+                let released = released.recv_timeout(Duration::from_secs(30));
+                told.store(released.is_ok(), Ordering::Release);
+            }
+        }));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while commands(&fake, Opcode::ModifyCq).is_empty() {
+                    thread::yield_now();
+                }
+                let reset = QpAttr {
+                    qp_state: QpState::Reset,
+                    ..QpAttr::DEFAULT
+                };
+                qp.modify(&reset, QpAttrMask::STATE).unwrap();
+            });
+            rig.resize(&fake, &mut cq, 63);
+        });
+        fake.lock().on_relax = None;
+        assert!(in_time.load(Ordering::Acquire), "the reset did not relax");
+        assert_eq!((poll(&mut cq), cq.garbage_completions()), (None, 0));
+    });
 }
 
 #[test]

@@ -11,7 +11,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bareverbs_core::Platform;
@@ -80,6 +80,8 @@ pub(crate) enum Action {
 }
 
 type Script = Box<dyn FnMut(&Posted) -> Action + Send>;
+/// Called by each thread that relaxes, before the firmware runs.
+type OnRelax = Arc<dyn Fn(&Fake) + Send + Sync>;
 
 struct Memory {
     ptr: NonNull<u8>,
@@ -109,6 +111,7 @@ pub(crate) struct Inner {
     /// Device accesses outside live memory.
     pub(crate) faults: Vec<String>,
     pub(crate) script: Option<Script>,
+    pub(crate) on_relax: Option<OnRelax>,
     pub(crate) history: Vec<Posted>,
     due: VecDeque<(Duration, Posted, Action)>,
     pub(crate) device_id: Option<u16>,
@@ -196,6 +199,7 @@ impl Fake {
             budget: usize::MAX,
             faults: Vec::new(),
             script: None,
+            on_relax: None,
             history: Vec::new(),
             due: VecDeque::new(),
             device_id: None,
@@ -705,6 +709,10 @@ unsafe impl Platform for Fake {
     }
 
     fn relax(&self) {
+        let on_relax = self.lock().on_relax.clone();
+        if let Some(on_relax) = on_relax {
+            on_relax(self);
+        }
         let mut inner = self.lock();
         inner.now += Duration::from_micros(1);
         inner.run();
