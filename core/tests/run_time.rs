@@ -143,7 +143,7 @@ fn an_address_that_the_firmware_does_not_have_frees_nothing() {
     let live = fake.live();
     let page = *fake.lock().pages.first().expect("pages");
     // Not its own, not aligned, not there at all, and twice the same.
-    fake.lock().take_lies = vec![
+    fake.lock().foreign_pages = vec![
         0x1000,
         page + 4096 + 8,
         u64::MAX - 4095,
