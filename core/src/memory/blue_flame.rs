@@ -142,12 +142,10 @@ fn write_long<P: Platform>(platform: &P, at: u32, ring: &SendRing, first: u32, b
 mod tests {
     use super::*;
     use crate::memory::send_ring::{BLOCK_WORDS as WORDS, SendRingParts};
-    use crate::platform::{Dma, DmaError, Mapping};
-    use core::alloc::Layout;
+    use crate::memory::test_platform::no_memory_and_no_registers;
     use core::cell::{Cell, RefCell};
     use core::ptr::NonNull;
     use core::sync::atomic::AtomicU64;
-    use core::time::Duration;
     use heapless::Vec;
 
     #[test]
@@ -208,29 +206,7 @@ mod tests {
                 self.meanwhile.set(Some(done));
             }
         }
-        fn bar_len(&self) -> usize {
-            0
-        }
-        fn read_be32(&self, _: usize) -> u32 {
-            u32::MAX
-        }
-        fn write_be32(&self, _: usize, _: u32) {}
-        fn write_be64(&self, _: usize, _: u64) {}
-        fn dma_alloc(&self, _: Layout) -> Result<Dma, DmaError> {
-            Err(DmaError::OutOfMemory)
-        }
-        unsafe fn dma_free(&self, _: Dma) {}
-        unsafe fn dma_map(&self, _: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-            Err(DmaError::OutOfMemory)
-        }
-        fn page_iova(&self, _: &Mapping, _: usize) -> u64 {
-            0
-        }
-        unsafe fn dma_unmap(&self, _: Mapping) {}
-        fn now(&self) -> Duration {
-            Duration::ZERO
-        }
-        fn relax(&self) {}
+        no_memory_and_no_registers!();
     }
 
     #[test]

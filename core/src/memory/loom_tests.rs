@@ -9,9 +9,7 @@
 
 extern crate std;
 
-use core::alloc::Layout;
 use core::ptr::NonNull;
-use core::time::Duration;
 use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -30,7 +28,8 @@ use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::send_ring::{BLOCK_WORDS, SendRing, SendRingParts};
 use crate::memory::slots::{CqSlot, QpArrays, QpSlot, SrqSlot, detach};
 use crate::memory::sync::{AtomicU32, AtomicU64};
-use crate::platform::{Dma, DmaError, Mapping, Platform};
+use crate::memory::test_platform::no_memory_and_no_registers;
+use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::wr::PostError;
@@ -356,29 +355,7 @@ unsafe impl Platform for Bus {
         self.0
             .with_mut(|written| unsafe { (*written).push(offset) });
     }
-    fn bar_len(&self) -> usize {
-        0
-    }
-    fn read_be32(&self, _: usize) -> u32 {
-        u32::MAX
-    }
-    fn write_be32(&self, _: usize, _: u32) {}
-    fn write_be64(&self, _: usize, _: u64) {}
-    fn dma_alloc(&self, _: Layout) -> Result<Dma, DmaError> {
-        Err(DmaError::OutOfMemory)
-    }
-    unsafe fn dma_free(&self, _: Dma) {}
-    unsafe fn dma_map(&self, _: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        Err(DmaError::OutOfMemory)
-    }
-    fn page_iova(&self, _: &Mapping, _: usize) -> u64 {
-        0
-    }
-    unsafe fn dma_unmap(&self, _: Mapping) {}
-    fn now(&self) -> Duration {
-        Duration::ZERO
-    }
-    fn relax(&self) {}
+    no_memory_and_no_registers!();
 }
 
 /// Two queues write to the BlueFlame register: never at the same time, and into alternating buffers.

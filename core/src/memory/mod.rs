@@ -18,3 +18,5 @@ pub(crate) mod send_ring;
 pub(crate) mod slots;
 mod sync;
 pub(crate) mod tables;
+#[cfg(test)]
+mod test_platform;
