@@ -1,16 +1,31 @@
 //! Programs that a rig runs to their end.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-/// Runs a program to its end. What it printed.
+/// Runs a program to its end. What it printed; its errors are on this program's standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
+    let done = run(command.stderr(Stdio::inherit()))?;
     if !done.status.success() {
         return Err(format!("{command:?}: {}", done.status));
     }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    Ok(text(&done.stdout))
+}
+
+/// Runs a program to its end, in the C locale. What it printed; if it fails, both of its outputs are in the error.
+pub(crate) fn quiet_output(command: &mut Command) -> Result<String, String> {
+    let done = run(command.stderr(Stdio::piped()).env("LC_ALL", "C"))?;
+    let (stdout, stderr) = (text(&done.stdout), text(&done.stderr));
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}\n{stdout}{stderr}", done.status));
+    }
+    Ok(stdout)
+}
+
+fn run(command: &mut Command) -> Result<Output, String> {
+    let done = command.stdin(Stdio::null()).output();
+    done.map_err(|error| format!("{command:?}: {error}"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

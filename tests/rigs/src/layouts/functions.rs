@@ -1,7 +1,8 @@
 //! What the vendor's own functions write and read: two small C programs, compiled against the headers.
 
-use super::package::{Package, output};
+use super::package::Package;
 use crate::outcome::Outcome;
+use crate::process::quiet_output;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -56,8 +57,8 @@ fn run(directory: &Path, name: &str, source: &str, include: &[&Path]) -> Result<
     for path in include {
         compiler.arg("-I").arg(path);
     }
-    output(compiler.arg(&file))?;
-    output(&mut Command::new(&program))
+    quiet_output(compiler.arg(&file))?;
+    quiet_output(&mut Command::new(&program))
 }
 
 /// Compares row by row.

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::process::quiet_output;
+
 /// The unpacked package.
 pub(super) struct Package {
     /// Name and version.
@@ -18,7 +20,7 @@ pub(super) fn fetch_kernel(into: &Path) -> Result<Package, String> {
     let name = common_package().or_else(|_| {
         // Fresh machines have no package lists. Without root this fails, and then so does the second attempt, with the
         // reason that counts.
-        let _ = output(Command::new("apt-get").args(["-qq", "update"]));
+        let _ = quiet_output(Command::new("apt-get").args(["-qq", "update"]));
         common_package()
     })?;
     unpack(into, &name, &format!("usr/src/{name}/include"))
@@ -34,13 +36,13 @@ fn unpack(into: &Path, name: &str, include: &str) -> Result<Package, String> {
     let unpacked = into.join(format!("{name}_{version}"));
     let include = unpacked.join(include);
     if !include.is_dir() {
-        output(
+        quiet_output(
             Command::new("apt-get")
                 .args(["-qq", "download", name])
                 .current_dir(into),
         )?;
         let archive = newest_archive(into, name)?;
-        output(
+        quiet_output(
             Command::new("dpkg-deb")
                 .arg("-x")
                 .arg(&archive)
@@ -64,7 +66,7 @@ fn common_package() -> Result<String, String> {
 }
 
 fn dependency(package: &str, wanted: impl Fn(&str) -> bool) -> Result<String, String> {
-    let text = output(Command::new("apt-cache").args(["depends", package]))?;
+    let text = quiet_output(Command::new("apt-cache").args(["depends", package]))?;
     text.lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|name| name.starts_with("linux-headers-") && wanted(name))
@@ -73,7 +75,7 @@ fn dependency(package: &str, wanted: impl Fn(&str) -> bool) -> Result<String, St
 }
 
 fn policy_version(package: &str) -> Result<String, String> {
-    let text = output(Command::new("apt-cache").args(["policy", package]))?;
+    let text = quiet_output(Command::new("apt-cache").args(["policy", package]))?;
     text.lines()
         .find_map(|line| line.trim().strip_prefix("Candidate: "))
         .map(str::to_owned)
@@ -93,16 +95,4 @@ fn newest_archive(directory: &Path, package: &str) -> Result<PathBuf, String> {
             name.starts_with(&prefix) && name.ends_with(".deb")
         })
         .ok_or_else(|| format!("apt-get download left no {prefix}*.deb"))
-}
-
-pub(super) fn output(command: &mut Command) -> Result<String, String> {
-    let output = command
-        .env("LC_ALL", "C")
-        .output()
-        .map_err(|e| format!("{command:?}: {e}"))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?}: {}: {}", output.status, why.trim()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -8,11 +8,12 @@
 use super::bzimage;
 use super::cpio::Archive;
 use super::kernel::{self, Built};
+use crate::process::quiet_output;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "2";
@@ -175,7 +176,7 @@ impl Provisions {
             unpack(&deb, &part)?;
         }
         fs::remove_dir_all(&packages).map_err(|error| error.to_string())?;
-        let version = output(self.qemu_aarch64().arg("--version"))?;
+        let version = quiet_output(self.qemu_aarch64().arg("--version"))?;
         let version = version.lines().next().unwrap_or_default();
         fs::write(&stamp, format!("{recipe}{version}\n")).map_err(|error| error.to_string())
     }
@@ -266,7 +267,7 @@ fn provision_qemu(apt: &Apt, qemu: &Path) -> Result<String, String> {
         unpack(&deb, qemu)?;
     }
     let program = "usr/bin/qemu-system-x86_64";
-    let version = output(under(qemu, program, "qemu-system-x86_64").arg("--version"))?;
+    let version = quiet_output(under(qemu, program, "qemu-system-x86_64").arg("--version"))?;
     Ok(version.lines().next().unwrap_or_default().to_string())
 }
 
@@ -406,7 +407,7 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
                 .arg(&path))?;
             path.set_extension("");
         }
-        let needs = output(
+        let needs = quiet_output(
             under(guest, "usr/bin/kmod", "modinfo")
                 .args(["-F", "depends"])
                 .arg(&path),
@@ -451,24 +452,7 @@ pub(super) fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
 }
 
 pub(super) fn run(command: &mut Command) -> Result<(), String> {
-    output(command).map(|_| ())
-}
-
-/// Runs a program to its end. What it printed, or why it failed.
-fn output(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    let text = String::from_utf8_lossy(&done.stdout);
-    if done.status.success() {
-        return Ok(text.into_owned());
-    }
-    Err(format!(
-        "{command:?}: {}\n{text}{}",
-        done.status,
-        String::from_utf8_lossy(&done.stderr)
-    ))
+    quiet_output(command).map(|_| ())
 }
 
 /// apt with a private state directory, in which nothing is installed.
@@ -533,7 +517,7 @@ impl Apt {
         program: &str,
         arguments: impl IntoIterator<Item = &'a str>,
     ) -> Result<String, String> {
-        output(self.command(program).args(arguments))
+        quiet_output(self.command(program).args(arguments))
     }
 
     /// Downloads a package of a suite with everything it depends on.
@@ -561,7 +545,7 @@ impl Apt {
     /// Downloads packages, and nothing that they depend on, into a directory of their own.
     pub(super) fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
         empty(into)?;
-        output(
+        quiet_output(
             self.command("apt-get")
                 .current_dir(into)
                 .args(["-q", "download"])
