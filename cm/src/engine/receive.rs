@@ -187,6 +187,8 @@ impl Engine<'_> {
     }
 
     /// Refuses a REQ for which there is no connection.
+    #[cold]
+    #[inline(never)]
     fn refuse_req(
         &mut self,
         from: &Address,
@@ -199,6 +201,8 @@ impl Engine<'_> {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of a REJ")]
+    #[cold]
+    #[inline(never)]
     fn refuse_with(
         &mut self,
         from: &Address,

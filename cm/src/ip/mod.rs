@@ -455,6 +455,7 @@ pub const fn link_local(mac: Mac) -> Ipv6Addr {
 }
 
 /// Whether both start with the same `length` bits.
+#[inline(never)]
 fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {

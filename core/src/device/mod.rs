@@ -451,6 +451,7 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 
     /// How many firmware commands were answered so far.
+    #[inline(never)]
     pub fn commands_executed(&self) -> u64 {
         self.with(|control| control.queue.executed()).unwrap_or(0)
     }

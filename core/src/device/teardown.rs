@@ -28,6 +28,8 @@ struct FirstFailure {
 }
 
 impl FirstFailure {
+    #[cold]
+    #[inline(never)]
     fn record(&mut self, failure: CloseFailure) {
         if let CloseFailure::Command(error) = failure {
             log::error!("teardown: {error}");
@@ -41,6 +43,8 @@ impl FirstFailure {
         self.first = self.first.or(Some(failure));
     }
 
+    #[cold]
+    #[inline(never)]
     fn command(&mut self, error: CommandError) {
         self.record(match error.failure {
             CommandFailure::Device(error) => CloseFailure::Device(error),

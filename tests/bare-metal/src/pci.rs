@@ -176,6 +176,7 @@ impl Ecam {
 }
 
 impl ConfigRegionAccess for Ecam {
+    #[inline(never)]
     unsafe fn read(&self, at: PciAddress, offset: u16) -> u32 {
         match self.register(at, offset) {
             // SAFETY: a register of a bus that is mapped; of a function that is not there it reads all ones.
@@ -184,6 +185,7 @@ impl ConfigRegionAccess for Ecam {
         }
     }
 
+    #[inline(never)]
     unsafe fn write(&self, at: PciAddress, offset: u16, value: u32) {
         if let Some(register) = self.register(at, offset) {
             // SAFETY: as above, and the caller's promise.
