@@ -82,8 +82,9 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         let channel = self.channel;
         self.reached(Stage::Begin)?;
         let cq = completions(self.cm)?;
-        // The server's address is to be asked for, which is a part of what is measured: where a server is that has announced
-        // itself is known. It knows the same of the client then. An announcement that is still on its way undoes this.
+        // The server's address is to be asked for, which is a part of what is measured: where a server is that has
+        // announced itself is known. The server then has the client's address, too. An announcement that is still on
+        // its way undoes this.
         self.cm.poll(self.cm.now())?;
         self.cm.resolver_mut().host().forget(server.ip(), None);
         self.times.begin(Step::CreateId, self.cm.now());
@@ -110,13 +111,13 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         self.calls(Step::CreateQp, |cm, id| {
             cm.create_qp(id, None, &mut queues(&cq))
         })?;
-        let wishes = ConnParam {
+        let param = ConnParam {
             responder_resources: 1,
             initiator_depth: 1,
             retry_count: retries,
             ..ConnParam::default()
         };
-        self.steps(Step::Connect, |cm, id| cm.connect(id, Some(&wishes)))?;
+        self.steps(Step::Connect, |cm, id| cm.connect(id, Some(&param)))?;
         self.reached(Stage::Connected)?;
         self.steps(Step::Disconnect, |cm, id| {
             cm.disconnect(id)?;
@@ -228,7 +229,7 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
                 self.step
             }
         };
-        // The server may end a connection before it was told to; that is no part of another step.
+        // The server may end a connection before it is asked to; that is no part of another step.
         if awaited == self.step {
             // No time, if it is done before it was begun.
             let now = self.cm.now();

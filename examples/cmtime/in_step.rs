@@ -20,7 +20,7 @@ use bareverbs_node::Cm;
 /// How long the other end may be silent. It says nothing while all its connections are made.
 const SILENCE: Duration = Duration::from_secs(120);
 /// How long the end of the TCP connection is waited for.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A frame without VLAN tag.
 const FRAME: usize = 1514;
 /// Frames that wait until the stack looks at them, and the size of each.
@@ -113,8 +113,8 @@ impl InStep {
 
     /// The client is so far, and waits until the server is.
     pub(crate) fn ask<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>, stage: Stage) -> Result<()> {
-        self.say(cm, stage)?;
-        self.hear(cm, stage)
+        self.send(cm, stage)?;
+        self.receive(cm, stage)
     }
 
     /// The server is so far, and waits until the client is.
@@ -123,8 +123,8 @@ impl InStep {
         cm: &mut Cm<'_, '_, P>,
         stage: Stage,
     ) -> Result<()> {
-        self.hear(cm, stage)?;
-        self.say(cm, stage)
+        self.receive(cm, stage)?;
+        self.send(cm, stage)
     }
 
     /// Ends the connection. The other end may be gone already.
@@ -133,11 +133,11 @@ impl InStep {
         let over = |socket: &mut Socket<'_>| {
             matches!(socket.state(), State::Closed | State::TimeWait).then_some(())
         };
-        let _ = self.wait(cm, FAREWELL, over)?;
+        let _ = self.wait(cm, CLOSE_TIMEOUT, over)?;
         Ok(())
     }
 
-    fn say<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>, stage: Stage) -> Result<()> {
+    fn send<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>, stage: Stage) -> Result<()> {
         let send = |socket: &mut Socket<'_>| {
             let opening = matches!(socket.state(), State::SynSent | State::SynReceived);
             (!opening).then(|| socket.send_slice(&[stage as u8]))
@@ -149,7 +149,7 @@ impl InStep {
         self.turn(cm)
     }
 
-    fn hear<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>, stage: Stage) -> Result<()> {
+    fn receive<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>, stage: Stage) -> Result<()> {
         let mut byte = [0];
         let receive = |socket: &mut Socket<'_>| {
             let more =
@@ -157,7 +157,7 @@ impl InStep {
             (socket.can_recv() || !more).then(|| socket.recv_slice(&mut byte))
         };
         let received = self.wait(cm, SILENCE, receive)?;
-        let received = received.ok_or_else(|| format!("nothing heard over TCP: {stage:?}"))?;
+        let received = received.ok_or_else(|| format!("nothing received over TCP: {stage:?}"))?;
         received.map_err(|_| format!("the other end is gone: {stage:?}"))?;
         if byte != [stage as u8] {
             return Err(format!("the other end is at step {}, here is {stage:?}", byte[0]).into());

@@ -41,7 +41,7 @@ fn every_connection_is_timed_in_every_step() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let told = dead_address::message(|cm, [here, server]| {
+    let message = dead_address::message(|cm, [here, server]| {
         let plan = Plan {
             connections: 2,
             here: (here, 0).into(),
@@ -53,8 +53,11 @@ fn a_dead_address_is_named_with_the_step() {
     });
     // Either may be the first.
     let due = "2 of 2 connections failed; connection ";
-    assert!(told.starts_with(due), "{told}");
-    assert!(told.contains(": resolving 10.0.0.99:7471: "), "{told}");
+    assert!(message.starts_with(due), "{message}");
+    assert!(
+        message.contains(": resolving 10.0.0.99:7471: "),
+        "{message}"
+    );
 }
 
 #[test]
@@ -118,8 +121,8 @@ fn a_slow_server_has_room_for_all_connections_of_its_client() {
     assert_eq!(times.unwrap().unwrap().connections(), 100);
 }
 
-/// The program, with a server that knows nothing of its client when the requests come.
-struct Stranger {
+/// The program, with a server that does not have its client's address when the requests come.
+struct UnknownClient {
     options: Options,
     /// The client has asked for the server, and the server may forget that.
     asked: AtomicBool,
@@ -156,7 +159,7 @@ fn all<P: Platform>(
     Ok(())
 }
 
-impl Program for Stranger {
+impl Program for UnknownClient {
     type Served = usize;
     type Found = Times;
 
@@ -243,12 +246,12 @@ impl Program for Stranger {
     }
 }
 
-/// A client that knows its server because that one has announced itself does not ask for it, and is not known to it. Of a
-/// hundred requests at once, the server kept 51 while it asked, and the others came again after a quarter of a second. The
-/// client is a patient one, which repeats nothing for seconds: what is late is no matter here.
+/// A client that has its server's address from an announcement does not ask for it, and the server does not have the
+/// client's. Of a hundred requests at once, the server kept 51 while it asked, and the others came again after a
+/// quarter of a second. The client is a patient one, which repeats nothing for seconds: what is late is no matter here.
 #[test]
 fn a_server_that_has_to_ask_for_its_client_loses_no_request() {
-    let program = Stranger {
+    let program = UnknownClient {
         options: Options::parse_from(["cmtime", "-c", "100", "--patient"]),
         asked: AtomicBool::new(false),
         forgotten: AtomicBool::new(false),
