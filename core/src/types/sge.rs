@@ -32,7 +32,10 @@ bitflags! {
 /// [`Mr`](crate::Mr), its caller has promised ([`Pd::reg_mr`](crate::Pd::reg_mr)) that the device may change it at any
 /// time until then; a [`Buffer`](crate::Buffer) never lends its memory out as a Rust reference. A key that does not fit
 /// makes the work request fail.
+///
+/// It lies in memory as `struct ibv_sge`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Sge {
     /// Where: an address inside the region that `lkey` names.
     pub addr: u64,

@@ -1,6 +1,7 @@
 //! CQs by handle, for callers that create QPs on a CQ that another caller polls.
 
 use core::fmt;
+use core::sync::atomic::Ordering::Acquire;
 
 use crate::device::Device;
 use crate::memory::slots::CqSlot;
@@ -45,6 +46,35 @@ impl<'d, P: Platform> CqHandle<'d, P> {
     #[must_use]
     pub fn cqn(&self) -> Cqn {
         self.cqn
+    }
+}
+
+/// The events of a CQ, for a caller that is not the one who polls it: it looks here whether the event that
+/// [`Cq::arm`] asked for has come.
+#[derive(Debug)]
+pub struct CqEvents<'d> {
+    slot: &'d CqSlot,
+    seen: u32,
+}
+
+impl<'d, P: Platform> Cq<'d, P> {
+    /// Its events from now on. After the CQ is destroyed they may be another one's.
+    #[must_use]
+    pub fn events(&self) -> CqEvents<'d> {
+        CqEvents {
+            slot: self.slot,
+            seen: self.slot.events.load(Acquire),
+        }
+    }
+}
+
+impl CqEvents<'_> {
+    /// Whether an event came since the last call. [`Cq::take_event`] is independent of this.
+    pub fn take(&mut self) -> bool {
+        let events = self.slot.events.load(Acquire);
+        let new = events != self.seen;
+        self.seen = events;
+        new
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod ring;
 
 pub use completion::Completion;
 pub use error::CqError;
-pub use handle::CqHandle;
+pub use handle::{CqEvents, CqHandle};
 
 use core::alloc::Layout;
 use core::cell::{Ref, RefCell};

@@ -1,0 +1,118 @@
+//! Numbers of the headers' enumerations.
+
+use std::ffi::{c_int, c_uint};
+
+pub const IBV_NODE_CA: c_int = 1;
+pub const IBV_TRANSPORT_IB: c_int = 0;
+
+pub const IBV_LINK_LAYER_INFINIBAND: u8 = 1;
+pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+
+pub const IBV_PORT_NOP: c_int = 0;
+pub const IBV_PORT_DOWN: c_int = 1;
+pub const IBV_PORT_INIT: c_int = 2;
+pub const IBV_PORT_ARMED: c_int = 3;
+pub const IBV_PORT_ACTIVE: c_int = 4;
+pub const IBV_PORT_ACTIVE_DEFER: c_int = 5;
+
+/// `phys_state` of `struct ibv_port_attr`: IBTA volume 2, PortPhysicalState.
+pub const PHYS_STATE_POLLING: u8 = 2;
+pub const PHYS_STATE_DISABLED: u8 = 3;
+pub const PHYS_STATE_LINK_UP: u8 = 5;
+
+pub const IBV_ATOMIC_NONE: c_int = 0;
+pub const IBV_ATOMIC_HCA: c_int = 1;
+
+pub const IBV_DEVICE_PORT_ACTIVE_EVENT: c_uint = 1 << 10;
+pub const IBV_DEVICE_SYS_IMAGE_GUID: c_uint = 1 << 11;
+pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
+pub const IBV_DEVICE_XRC: c_uint = 1 << 20;
+
+pub const IBV_GID_TYPE_IB: u32 = 0;
+pub const IBV_GID_TYPE_ROCE_V1: u32 = 1;
+pub const IBV_GID_TYPE_ROCE_V2: u32 = 2;
+/// `enum ibv_gid_type_sysfs` of libibverbs' `driver.h`, which `ibv_query_gid_type` answers with.
+pub const IBV_GID_TYPE_SYSFS_IB_ROCE_V1: c_uint = 0;
+pub const IBV_GID_TYPE_SYSFS_ROCE_V2: c_uint = 1;
+
+pub const IBV_QPT_RC: c_int = 2;
+pub const IBV_QPT_UC: c_int = 3;
+pub const IBV_QPT_UD: c_int = 4;
+pub const IBV_QPT_XRC_SEND: c_int = 9;
+pub const IBV_QPT_XRC_RECV: c_int = 10;
+
+pub const IBV_QP_INIT_ATTR_PD: u32 = 1 << 0;
+pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
+pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
+pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
+
+pub const IBV_QP_EX_WITH_ALL_KNOWN: u64 = (1 << 13) - 1;
+
+pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1 << 0;
+pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
+pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;
+pub const IBV_SRQ_INIT_ATTR_CQ: u32 = 1 << 3;
+pub const IBV_SRQT_BASIC: c_int = 0;
+pub const IBV_SRQT_XRC: c_int = 1;
+pub const IBV_SRQ_MAX_WR: c_int = 1 << 0;
+pub const IBV_SRQ_LIMIT: c_int = 1 << 1;
+
+pub const IBV_XRCD_INIT_ATTR_FD: u32 = 1 << 0;
+pub const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
+
+pub const IBV_WR_RDMA_WRITE: c_int = 0;
+pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_int = 1;
+pub const IBV_WR_SEND: c_int = 2;
+pub const IBV_WR_SEND_WITH_IMM: c_int = 3;
+pub const IBV_WR_RDMA_READ: c_int = 4;
+pub const IBV_WR_ATOMIC_CMP_AND_SWP: c_int = 5;
+pub const IBV_WR_ATOMIC_FETCH_AND_ADD: c_int = 6;
+pub const IBV_WR_SEND_WITH_INV: c_int = 9;
+
+pub const IBV_SEND_INLINE: c_uint = 1 << 3;
+pub const IBV_SEND_IP_CSUM: c_uint = 1 << 4;
+
+pub const IBV_WC_SEND: c_int = 0;
+pub const IBV_WC_RDMA_WRITE: c_int = 1;
+pub const IBV_WC_RDMA_READ: c_int = 2;
+pub const IBV_WC_COMP_SWAP: c_int = 3;
+pub const IBV_WC_FETCH_ADD: c_int = 4;
+pub const IBV_WC_BIND_MW: c_int = 5;
+pub const IBV_WC_RECV: c_int = 128;
+pub const IBV_WC_RECV_RDMA_WITH_IMM: c_int = 129;
+
+/// The fields of completions that `create_cq_ex` can be asked for and that there are: all before the timestamp.
+pub const IBV_WC_EX_SUPPORTED: u64 = (1 << 7) - 1;
+
+pub const IBV_EVENT_CQ_ERR: c_int = 0;
+pub const IBV_EVENT_QP_FATAL: c_int = 1;
+pub const IBV_EVENT_QP_REQ_ERR: c_int = 2;
+pub const IBV_EVENT_QP_ACCESS_ERR: c_int = 3;
+pub const IBV_EVENT_COMM_EST: c_int = 4;
+pub const IBV_EVENT_SQ_DRAINED: c_int = 5;
+pub const IBV_EVENT_PATH_MIG: c_int = 6;
+pub const IBV_EVENT_PATH_MIG_ERR: c_int = 7;
+pub const IBV_EVENT_DEVICE_FATAL: c_int = 8;
+pub const IBV_EVENT_PORT_ACTIVE: c_int = 9;
+pub const IBV_EVENT_PORT_ERR: c_int = 10;
+pub const IBV_EVENT_LID_CHANGE: c_int = 11;
+pub const IBV_EVENT_PKEY_CHANGE: c_int = 12;
+pub const IBV_EVENT_SM_CHANGE: c_int = 13;
+pub const IBV_EVENT_SRQ_ERR: c_int = 14;
+pub const IBV_EVENT_SRQ_LIMIT_REACHED: c_int = 15;
+pub const IBV_EVENT_QP_LAST_WQE_REACHED: c_int = 16;
+pub const IBV_EVENT_CLIENT_REREGISTER: c_int = 17;
+pub const IBV_EVENT_GID_CHANGE: c_int = 18;
+
+pub const RDMA_PS_IPOIB: c_int = 0x0002;
+pub const RDMA_PS_TCP: c_int = 0x0106;
+pub const RDMA_PS_UDP: c_int = 0x0111;
+pub const RDMA_PS_IB: c_int = 0x013f;
+
+pub const RAI_PASSIVE: c_int = 1;
+pub const RAI_NUMERICHOST: c_int = 2;
+pub const RAI_NOROUTE: c_int = 4;
+pub const RAI_FAMILY: c_int = 8;
+
+pub const RDMA_MAX_RESP_RES: u8 = 0xff;
+pub const RDMA_MAX_INIT_DEPTH: u8 = 0xff;

@@ -1,0 +1,112 @@
+//! The tables of functions that `verbs.h` calls from its inline functions.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::objects::*;
+use super::requests::*;
+
+/// A function that is not offered: no program calls it, or `verbs.h` answers EOPNOTSUPP for it.
+pub type unused = *mut c_void;
+
+super::c_structures! {
+    struct _ibv_device_ops {
+        _dummy1: unused,
+        _dummy2: unused,
+    }
+
+    struct ibv_context_ops {
+        _compat_query_device: unused,
+        _compat_query_port: unused,
+        _compat_alloc_pd: unused,
+        _compat_dealloc_pd: unused,
+        _compat_reg_mr: unused,
+        _compat_rereg_mr: unused,
+        _compat_dereg_mr: unused,
+        alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut c_void>,
+        bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void, *mut c_void) -> c_int>,
+        dealloc_mw: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+        _compat_create_cq: unused,
+        poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
+        req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
+        _compat_cq_event: unused,
+        _compat_resize_cq: unused,
+        _compat_destroy_cq: unused,
+        _compat_create_srq: unused,
+        _compat_modify_srq: unused,
+        _compat_query_srq: unused,
+        _compat_destroy_srq: unused,
+        post_srq_recv: Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        _compat_create_qp: unused,
+        _compat_query_qp: unused,
+        _compat_modify_qp: unused,
+        _compat_destroy_qp: unused,
+        post_send: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
+        post_recv: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        _compat_create_ah: unused,
+        _compat_destroy_ah: unused,
+        _compat_attach_mcast: unused,
+        _compat_detach_mcast: unused,
+        _compat_async_event: unused,
+    }
+
+    struct verbs_context {
+        query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
+        advise_mr: unused,
+        alloc_null_mr: unused,
+        read_counters: unused,
+        attach_counters_point_flow: unused,
+        create_counters: unused,
+        destroy_counters: unused,
+        reg_dm_mr: unused,
+        alloc_dm: unused,
+        free_dm: unused,
+        modify_flow_action_esp: unused,
+        destroy_flow_action: unused,
+        create_flow_action_esp: unused,
+        modify_qp_rate_limit: unused,
+        alloc_parent_domain: unused,
+        dealloc_td: unused,
+        alloc_td: unused,
+        modify_cq: unused,
+        post_srq_ops: unused,
+        destroy_rwq_ind_table: unused,
+        create_rwq_ind_table: unused,
+        destroy_wq: unused,
+        modify_wq: unused,
+        create_wq: unused,
+        query_rt_values: unused,
+        create_cq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
+        _priv: unused,
+        query_device_ex: Option<unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int>,
+        ibv_destroy_flow: unused,
+        ABI_placeholder2: unused,
+        ibv_create_flow: unused,
+        ABI_placeholder1: unused,
+        open_qp: unused,
+        create_qp_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
+        get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
+        create_srq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
+        open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
+        close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
+        _ABI_placeholder3: u64,
+        sz: usize,
+        context: ibv_context,
+    }
+}
+
+/// `c_uint`, so that the names of this module's users are the headers'.
+pub type flags = c_uint;
+
+#[cfg(target_arch = "x86_64")]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<verbs_context>() == 648);
+    assert!(offset_of!(verbs_context, context) == 320);
+    assert!(offset_of!(verbs_context, sz) == 312);
+    assert!(offset_of!(verbs_context, create_cq_ex) == 200);
+    assert!(offset_of!(verbs_context, query_device_ex) == 216);
+    assert!(offset_of!(verbs_context, create_qp_ex) == 264);
+    assert!(offset_of!(ibv_context_ops, poll_cq) == 88);
+    assert!(offset_of!(ibv_context_ops, post_send) == 200);
+    assert!(offset_of!(ibv_context_ops, post_recv) == 208);
+};

@@ -1,0 +1,126 @@
+//! Contexts: devices that a program has opened.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::{offset_of, zeroed};
+use std::ptr;
+
+use crate::abi::objects::{ibv_context, ibv_device};
+use crate::abi::ops::{ibv_context_ops, verbs_context};
+use crate::async_event::AsyncItem;
+use crate::descriptor::Events;
+use crate::device::{self, DeviceObject};
+use crate::failure::{Errno, Result, as_pointer, as_status};
+use crate::hca::Hca;
+use crate::{cq_ex, poll, post, qp, query, srq, xrc};
+
+/// A device that a program has opened.
+#[repr(C)]
+pub(crate) struct ContextObject {
+    pub(crate) verbs: verbs_context,
+    pub(crate) hca: &'static Hca,
+    pub(crate) events: Events<AsyncItem>,
+}
+
+impl ContextObject {
+    /// Opens a device once more.
+    pub(crate) fn open(device: &'static DeviceObject) -> Result<Box<Self>> {
+        let hca = device.hca()?;
+        let events = Events::new()?;
+        // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may a mutex of the C library.
+        let mut verbs: verbs_context = unsafe { zeroed() };
+        verbs.query_port = Some(query::query_port);
+        verbs.query_device_ex = Some(query::query_device_ex);
+        verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
+        verbs.create_qp_ex = Some(qp::create_qp_ex);
+        verbs.create_srq_ex = Some(xrc::create_srq_ex);
+        verbs.get_srq_num = Some(xrc::get_srq_num);
+        verbs.open_xrcd = Some(xrc::open_xrcd);
+        verbs.close_xrcd = Some(xrc::close_xrcd);
+        verbs.sz = size_of::<verbs_context>();
+        verbs.context = ibv_context {
+            device: device.as_ptr(),
+            ops: ibv_context_ops {
+                poll_cq: Some(poll::poll_cq),
+                req_notify_cq: Some(poll::req_notify_cq),
+                post_srq_recv: Some(srq::post_srq_recv),
+                post_send: Some(post::post_send),
+                post_recv: Some(post::post_recv),
+                ..verbs.context.ops
+            },
+            cmd_fd: -1,
+            async_fd: events.fd(),
+            num_comp_vectors: 1,
+            // `__VERBS_ABI_IS_EXTENDED`: the structure around this one is there.
+            abi_compat: ptr::without_provenance_mut(usize::MAX),
+            ..verbs.context
+        };
+        let context = Box::new(Self { verbs, hca, events });
+        hca.registry
+            .with(|objects| objects.contexts.push(&raw const *context));
+        Ok(context)
+    }
+
+    /// Hands it to C.
+    pub(crate) fn into_raw(self: Box<Self>) -> *mut ibv_context {
+        let context = Box::into_raw(self);
+        // SAFETY: a field of what was just allocated.
+        unsafe { &raw mut (*context).verbs.context }
+    }
+}
+
+/// The object behind a context of C.
+///
+/// # Safety
+/// The context was opened here, and is not closed for as long as the result is used.
+pub(crate) unsafe fn context<'a>(context: *mut ibv_context) -> Result<&'a ContextObject> {
+    if context.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise: the context of C is a field of a `ContextObject`.
+    Ok(unsafe { &*object(context) })
+}
+
+fn object(context: *mut ibv_context) -> *mut ContextObject {
+    const AT: usize = offset_of!(ContextObject, verbs) + offset_of!(verbs_context, context);
+    context
+        .cast::<c_void>()
+        .wrapping_byte_sub(AT)
+        .cast::<ContextObject>()
+}
+
+/// Opens a device: `ibv_open_device`. It is brought up when it is first opened.
+///
+/// # Safety
+/// `device` is from the list of devices.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    as_pointer(|| {
+        // SAFETY: the caller's promise.
+        let device = unsafe { device::device(device) }?;
+        Ok(ContextObject::open(device)?.into_raw())
+    })
+}
+
+/// Closes a device: `ibv_close_device`. It stays up until the process ends.
+///
+/// # Safety
+/// The context was opened here, its objects are destroyed, and it is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    as_status(|| {
+        if context.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it was made by `into_raw`.
+        let context = unsafe { Box::from_raw(object(context)) };
+        context.hca.registry.with(|objects| {
+            objects
+                .contexts
+                .retain(|other| !ptr::eq(*other, &raw const *context));
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,206 @@
+//! Completion queues.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bareverbs_node::verbs::{Cq, CqEvents, CqHandle, CqInit};
+
+use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::abi::requests::ibv_cq_ex;
+use crate::acks::Acks;
+use crate::async_event::Subject;
+use crate::channel::{self, channel};
+use crate::context::context;
+use crate::cq_ex::Reader;
+use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
+use crate::hca::{Hca, P};
+
+/// A completion queue. What is polled is behind its own lock.
+#[repr(C)]
+pub(crate) struct CqObject {
+    pub(crate) ex: ibv_cq_ex,
+    pub(crate) hca: &'static Hca,
+    /// Gone while it is being destroyed.
+    pub(crate) cq: Mutex<Option<Cq<'static, P>>>,
+    /// An event was asked for and has not come.
+    armed: AtomicBool,
+    /// Of the thread that drives the device, which does not take the lock of those who poll.
+    events: Mutex<CqEvents<'static>>,
+    pub(crate) comp_acks: Acks,
+    pub(crate) async_acks: Acks,
+    /// The completion that `ibv_cq_ex`'s functions read.
+    pub(crate) reader: UnsafeCell<Reader>,
+}
+
+impl CqObject {
+    /// Creates a CQ that is known to the device's events.
+    ///
+    /// # Safety
+    /// The context is open, and the channel was created here if there is one.
+    pub(crate) unsafe fn create(
+        context: *mut ibv_context,
+        channel: *mut ibv_comp_channel,
+        init: CqInit,
+        cq_context: *mut c_void,
+    ) -> Result<Box<Self>> {
+        // SAFETY: the caller's promise.
+        let hca = unsafe { self::context(context) }?.hca;
+        let cq = hca.device.create_cq(init)?;
+        // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may what belongs to a mutex.
+        let mut ex: ibv_cq_ex = unsafe { zeroed() };
+        ex.context = context;
+        ex.channel = channel;
+        ex.cq_context = cq_context;
+        ex.handle = cq.cqn().number();
+        ex.cqe = c_int::try_from(cq.cqe()).unwrap_or(c_int::MAX);
+        let number = cq.cqn().number();
+        let object = Box::new(Self {
+            ex,
+            hca,
+            events: Mutex::new(cq.events()),
+            cq: Mutex::new(Some(cq)),
+            armed: AtomicBool::new(false),
+            comp_acks: Acks::default(),
+            async_acks: Acks::default(),
+            reader: UnsafeCell::new(Reader::default()),
+        });
+        if !channel.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { self::channel(channel) }?.count_user(true);
+        }
+        hca.registry
+            .with(|objects| objects.cqs.insert(number, &raw const *object));
+        Ok(object)
+    }
+
+    /// Asks for an event.
+    pub(crate) fn arm(&self, solicited_only: bool) -> Result<()> {
+        let mut cq = lock(&self.cq);
+        let cq = cq.as_mut().ok_or(Errno::EINVAL)?;
+        // Before the request: the event may come at once.
+        self.armed.store(true, Ordering::Release);
+        cq.arm(solicited_only);
+        Ok(())
+    }
+
+    /// Puts the CQ into its channel if the event that was asked for has come.
+    pub(crate) fn deliver(&self) {
+        if self.armed.load(Ordering::Acquire) && lock(&self.events).take() {
+            self.armed.store(false, Ordering::Release);
+            // SAFETY: a channel is not destroyed before its CQs.
+            if let Ok(channel) = unsafe { channel::channel(self.ex.channel) } {
+                channel.push(self);
+            }
+        }
+    }
+
+    /// What QPs are created with.
+    pub(crate) fn handle(&self) -> Result<CqHandle<'static, P>> {
+        let cq = lock(&self.cq);
+        Ok(cq.as_ref().ok_or(Errno::EINVAL)?.handle())
+    }
+}
+
+/// The object behind a CQ of C.
+///
+/// # Safety
+/// It was created here, and is not destroyed for as long as the result is used.
+#[inline]
+pub(crate) unsafe fn cq<'a>(cq: *mut ibv_cq) -> Result<&'a CqObject> {
+    // SAFETY: the caller's promise: it is the first field of a `CqObject`.
+    unsafe { cq.cast::<CqObject>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// Creates a CQ: `ibv_create_cq`.
+///
+/// # Safety
+/// The context is open; the channel is NULL or was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    as_pointer(|| {
+        let mut init = CqInit::new(u32::try_from(cqe).map_err(|_| Errno::EINVAL)?);
+        init.comp_vector = vector(comp_vector)?;
+        // SAFETY: the caller's promise.
+        let object = unsafe { CqObject::create(context, channel, init, cq_context) }?;
+        Ok(Box::into_raw(object).cast())
+    })
+}
+
+/// A completion vector, of which there is one.
+pub(crate) fn vector(comp_vector: c_int) -> Result<u16> {
+    match comp_vector {
+        0 => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Changes the size of a CQ: `ibv_resize_cq`.
+///
+/// # Safety
+/// The CQ was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { self::cq(cq) }?;
+        let mut inner = lock(&object.cq);
+        let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
+        inner.resize(u32::try_from(cqe).map_err(|_| Errno::EINVAL)?)?;
+        // SAFETY: the caller's promise; the field is only looked at by the program.
+        unsafe { (*cq).cqe = c_int::try_from(inner.cqe()).unwrap_or(c_int::MAX) };
+        Ok(())
+    })
+}
+
+/// Destroys a CQ, after its events were acknowledged: `ibv_destroy_cq`. EBUSY while QPs use it.
+///
+/// # Safety
+/// It was created here, and is not used again after a success.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { self::cq(cq) }?;
+        let pointer: *const CqObject = object;
+        {
+            let mut inner = lock(&object.cq);
+            let taken = inner.take().ok_or(Errno::EINVAL)?;
+            if let Err((kept, error)) = taken.destroy() {
+                *inner = Some(kept);
+                return Err(error.into());
+            }
+        }
+        object.hca.registry.with(|objects| {
+            // Its number may have been given to another one since.
+            objects.cqs.retain(|_, other| *other != pointer);
+        });
+        // SAFETY: channel and context are there longer than their CQs.
+        unsafe {
+            if let Ok(channel) = channel(object.ex.channel) {
+                channel.forget(pointer);
+                channel.count_user(false);
+            }
+            let context = context(object.ex.context)?;
+            context
+                .events
+                .remove(|event| event.subject == Subject::Cq(pointer));
+        }
+        object.comp_acks.wait();
+        object.async_acks.wait();
+        // SAFETY: the caller's promise: it was made by `CqObject::create`.
+        drop(unsafe { Box::from_raw(pointer.cast_mut()) });
+        Ok(())
+    })
+}

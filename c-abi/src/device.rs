@@ -1,0 +1,334 @@
+//! The list of devices, and what is known of a device before it is opened.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fs;
+use std::ptr;
+use std::sync::{Mutex, Once, OnceLock};
+
+use bareverbs_node::{Address, DeviceName, DevicePlatform};
+
+use crate::abi::numbers::{IBV_NODE_CA, IBV_TRANSPORT_IB};
+use crate::abi::objects::ibv_device;
+use crate::failure::{Errno, Result, as_number, as_pointer, guarded, lock};
+use crate::hca::Hca;
+use crate::{progress, settings};
+
+/// A device of the list. There is one for each, for ever.
+#[repr(C)]
+pub(crate) struct DeviceObject {
+    c: ibv_device,
+    name: DeviceName,
+    index: usize,
+    /// Which of the models it is, and of how many.
+    model: (usize, usize),
+    addresses: Vec<Address>,
+    hca: Mutex<Option<&'static Hca>>,
+}
+
+// SAFETY: the structure of C has no pointers, and is not changed.
+unsafe impl Send for DeviceObject {}
+// SAFETY: the same.
+unsafe impl Sync for DeviceObject {}
+
+impl DeviceObject {
+    fn new(name: DeviceName, index: usize, model: (usize, usize)) -> Result<Self> {
+        let unit = usize::from(settings::unit()?) + index;
+        let unit = u8::try_from(unit).map_err(|_| Errno::EINVAL)?;
+        let text = |text: String, to: &mut [c_char]| {
+            for (to, from) in to.iter_mut().zip(text.bytes()) {
+                *to = from as c_char;
+            }
+        };
+        let mut c = ibv_device {
+            _ops: crate::abi::ops::_ibv_device_ops {
+                _dummy1: ptr::null_mut(),
+                _dummy2: ptr::null_mut(),
+            },
+            node_type: IBV_NODE_CA,
+            transport_type: IBV_TRANSPORT_IB,
+            name: [0; 64],
+            dev_name: [0; 64],
+            dev_path: [0; 256],
+            ibdev_path: [0; 256],
+        };
+        text(format!("mlx5_{index}"), &mut c.name);
+        text(format!("uverbs{index}"), &mut c.dev_name);
+        text(
+            format!("/sys/class/infiniband_verbs/uverbs{index}"),
+            &mut c.dev_path,
+        );
+        text(
+            format!("/sys/class/infiniband/mlx5_{index}"),
+            &mut c.ibdev_path,
+        );
+        Ok(Self {
+            c,
+            name,
+            index,
+            model,
+            addresses: settings::addresses(index, unit)?,
+            hca: Mutex::new(None),
+        })
+    }
+
+    /// The device of C.
+    pub(crate) fn as_ptr(&'static self) -> *mut ibv_device {
+        (&raw const self.c).cast_mut()
+    }
+
+    /// Its place in the list.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether it is up.
+    pub(crate) fn hca_if_up(&self) -> Option<&'static Hca> {
+        *lock(&self.hca)
+    }
+
+    /// The addresses that its port has, or will have.
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The device, which is brought up if it is not.
+    pub(crate) fn hca(&'static self) -> Result<&'static Hca> {
+        let mut hca = lock(&self.hca);
+        if let Some(hca) = *hca {
+            return Ok(hca);
+        }
+        let _blocked = progress::BlockedSignals::new();
+        let is_model = self.name == DeviceName::Model;
+        let up = Hca::bring_up(self.platform()?, &self.addresses, is_model)?;
+        progress::start(up)?;
+        Ok(*hca.insert(up))
+    }
+
+    fn platform(&self) -> Result<DevicePlatform> {
+        match self.name {
+            DeviceName::Vfio(address) => {
+                let options = bareverbs_node::vfio::Options::with_vectors(1);
+                match bareverbs_node::vfio::VfioDevice::open_with(address, options) {
+                    Ok(device) => Ok(device.into()),
+                    Err(error) => {
+                        log::error!("{}: {error}", self.name);
+                        Err(Errno::EIO)
+                    }
+                }
+            }
+            #[cfg(feature = "model")]
+            DeviceName::Model => {
+                let (index, count) = self.model;
+                crate::model::platform(index, count, settings::unit()?)
+            }
+            #[cfg(not(feature = "model"))]
+            DeviceName::Model => Err(Errno::ENODEV),
+        }
+    }
+}
+
+/// The devices of this process.
+pub(crate) fn devices() -> Result<&'static [DeviceObject]> {
+    static DEVICES: OnceLock<Result<Vec<DeviceObject>>> = OnceLock::new();
+    static LOG: Once = Once::new();
+    LOG.call_once(|| {
+        let level = env_logger::Env::new().filter_or(settings::LOG, "error");
+        // A program in Rust may have a logger already.
+        let _ = env_logger::Builder::from_env(level).try_init();
+    });
+    let devices = DEVICES.get_or_init(|| {
+        let names = settings::devices()?;
+        let is_model = |name: &&DeviceName| **name == DeviceName::Model;
+        let models = names.iter().filter(is_model).count();
+        let device = |(index, name): (usize, &DeviceName)| {
+            let model = names[..index].iter().filter(is_model).count();
+            DeviceObject::new(*name, index, (model, models))
+        };
+        names.iter().enumerate().map(device).collect()
+    });
+    match devices {
+        Ok(devices) => Ok(devices),
+        Err(errno) => Err(*errno),
+    }
+}
+
+/// The device behind a pointer of C.
+///
+/// # Safety
+/// The pointer is from the list of devices.
+pub(crate) unsafe fn device<'a>(device: *mut ibv_device) -> Result<&'a DeviceObject> {
+    // SAFETY: the caller's promise: it is the first field of a `DeviceObject`, which lives for ever.
+    unsafe { device.cast::<DeviceObject>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// Lists the devices: `ibv_get_device_list`. To be freed with `ibv_free_device_list`.
+///
+/// # Safety
+/// `num_devices` is NULL or points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    as_pointer(|| {
+        let devices = devices()?;
+        let mut list: Vec<*mut ibv_device> = devices.iter().map(DeviceObject::as_ptr).collect();
+        // SAFETY: the caller's promise.
+        if let Some(number) = unsafe { num_devices.as_mut() } {
+            *number = list.len() as c_int;
+        }
+        list.push(ptr::null_mut());
+        Ok(Box::leak(list.into_boxed_slice()).as_mut_ptr())
+    })
+}
+
+/// Frees a list of devices: `ibv_free_device_list`. The devices stay.
+///
+/// # Safety
+/// `list` is from `ibv_get_device_list`, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    let freed = guarded(|| {
+        if !list.is_null() {
+            let entries = devices()?.len() + 1;
+            // SAFETY: the caller's promise; the list has an entry for each device, and NULL.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(list, entries)) });
+        }
+        Ok(())
+    });
+    debug_assert!(freed.is_ok());
+}
+
+/// The device's name: `ibv_get_device_name`.
+///
+/// # Safety
+/// `device` is NULL or from the list of devices.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe { device.as_ref() }.map_or(ptr::null(), |device| device.name.as_ptr())
+}
+
+/// The device's index in the kernel's tables: `ibv_get_device_index`. There is none, which is -1.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_index(_: *mut ibv_device) -> c_int {
+    -1
+}
+
+/// The GUID of the device's node in network order, 0 if the device does not come up: `ibv_get_device_guid`.
+///
+/// # Safety
+/// `device` is from the list of devices.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    let guid = guarded(|| {
+        // SAFETY: the caller's promise.
+        let device = unsafe { self::device(device) }?;
+        Ok(device.hca()?.device.query_port()?.node_guid)
+    });
+    guid.unwrap_or_else(|errno| {
+        errno.set();
+        0
+    })
+    .to_be()
+}
+
+/// The transport as text: `ibv_node_type_str`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
+    let text = match node_type {
+        1 => c"InfiniBand channel adapter",
+        2 => c"InfiniBand switch",
+        3 => c"InfiniBand router",
+        4 => c"iWARP NIC",
+        5 => c"usNIC",
+        6 => c"usNIC UDP",
+        7 => c"unspecified",
+        _ => c"unknown",
+    };
+    text.as_ptr()
+}
+
+/// Where sysfs is: `ibv_get_sysfs_path`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    c"/sys".as_ptr()
+}
+
+/// Reads a file of sysfs into a buffer, without the newline at its end: `ibv_read_sysfs_file`. What the kernel would say of a
+/// device of this library is answered by the library. Returns the length, or -1.
+///
+/// # Safety
+/// `dir` and `file` are text, and `size` bytes at `buf` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_read_sysfs_file(
+    dir: *const c_char,
+    file: *const c_char,
+    buf: *mut c_char,
+    size: usize,
+) -> c_int {
+    as_number(|| {
+        // SAFETY: the caller's promise.
+        let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
+        let own = devices()?.iter().find(|device| {
+            // SAFETY: the text ends within its 256 bytes, of which the last ones are zero.
+            let own = unsafe { CStr::from_ptr(device.c.ibdev_path.as_ptr()) };
+            own == dir
+        });
+        let text = match own {
+            Some(device) => attribute(device, &file.to_string_lossy())?.into_bytes(),
+            None => {
+                let path = format!("{}/{}", dir.to_string_lossy(), file.to_string_lossy());
+                fs::read(path)?
+            }
+        };
+        let text = text.strip_suffix(b"\n").unwrap_or(&text);
+        let room = size.saturating_sub(1).min(text.len());
+        if size > 0 {
+            // SAFETY: the caller's promise; the text's length is below `size`.
+            unsafe {
+                ptr::copy_nonoverlapping(text.as_ptr(), buf.cast::<u8>(), room);
+                *buf.add(room) = 0;
+            }
+        }
+        Ok(room as c_int)
+    })
+}
+
+/// What the kernel would say of a device in a file of sysfs.
+fn attribute(device: &'static DeviceObject, file: &str) -> Result<String> {
+    let hca = device.hca()?;
+    Ok(match file {
+        "board_id" => {
+            let adapter = hca.device.query_adapter()?;
+            adapter.board_id().to_owned()
+        }
+        "fw_ver" => hca.device.capabilities().firmware.to_string(),
+        "hca_type" => {
+            use bareverbs_node::verbs::Platform;
+            let id = hca.device.platform().device_id();
+            id.map_or_else(String::new, |id| format!("MT{id}"))
+        }
+        "node_type" => "1: CA".to_owned(),
+        _ => return Err(Errno(libc::ENOENT)),
+    })
+}
+
+/// Prepares libibverbs for fork: `ibv_fork_init`. The parent goes on working; memory that a child writes to is not copied under
+/// the device, since the pages are not given to the child.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_fork_init() -> c_int {
+    0
+}

@@ -1,0 +1,246 @@
+//! A device that is up: the driver's object, its connection manager, and the objects of C that its events are for.
+//!
+//! A device is brought up when it is first opened, and stays up until the process ends, as librdmacm keeps the devices open
+//! that it has seen: [`Hca`] and its storage are never freed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
+use bareverbs_node::cm::ip::{self, Route};
+use bareverbs_node::cm::rdma::{self, NeighbourDiscovery, RdmaCm};
+use bareverbs_node::verbs::{
+    Config, CqSlot, Device, DeviceSlot, EthernetInit, LinkLayer, Mtu, PortState, QpSlot, SrqSlot,
+    Storage,
+};
+use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
+
+use crate::failure::{Errno, Result, lock};
+use crate::registry::Registry;
+
+/// The platform: a card or a model.
+pub(crate) type P = DevicePlatform;
+/// The connection manager of a device.
+pub(crate) type Cm = RdmaCm<'static, 'static, P, NeighbourDiscovery<'static, 'static, P>>;
+
+/// How many objects of each kind a device has room for. `query_device` says so.
+pub(crate) const MAX_QP: usize = 4096;
+pub(crate) const MAX_CQ: usize = 8192;
+pub(crate) const MAX_SRQ: usize = 1024;
+/// Ids of the connection manager, of which an eighth is not for requests.
+const IDS: usize = 2048;
+const CHANNELS: usize = 2048;
+const LISTENERS: usize = 256;
+const GROUPS: usize = 256;
+/// QPs and CQs of the connection manager itself.
+const OWN_QUEUES: usize = 8;
+/// Chunks of memory for the firmware's pages to begin with.
+const CHUNKS: usize = 256;
+/// How long opening waits for the link and for the addresses.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A device that is up.
+pub(crate) struct Hca {
+    /// The driver's object.
+    pub(crate) device: &'static Device<'static, P>,
+    /// The objects of C.
+    pub(crate) registry: Registry,
+    /// The connection manager; none on an InfiniBand port, and after the end.
+    manager: Mutex<Option<Cm>>,
+    /// Turns of the progress thread.
+    turns: Mutex<u64>,
+    turned: Condvar,
+    /// The process is about to end.
+    ending: AtomicBool,
+}
+
+impl Hca {
+    /// Brings a device up and gives its port these addresses.
+    pub(crate) fn bring_up(platform: P, addresses: &[Address], is_model: bool) -> Result<&'static Self> {
+        let device = open(platform)?;
+        let link = wait_for_link(device, PATIENCE).map(|port| port.state);
+        let manager = match device.capabilities().link_layer() {
+            LinkLayer::Ethernet => Some(manager(device, addresses, link, is_model)?),
+            LinkLayer::InfiniBand => None,
+        };
+        Ok(Box::leak(Box::new(Self {
+            device,
+            registry: Registry::default(),
+            manager: Mutex::new(manager),
+            turns: Mutex::new(0),
+            turned: Condvar::new(),
+            ending: AtomicBool::new(false),
+        })))
+    }
+
+    /// The connection manager, for a call.
+    ///
+    /// # Errors
+    /// ENODEV if there is none.
+    pub(crate) fn manager(&self) -> Result<Manager<'_>> {
+        let guard = lock(&self.manager);
+        if guard.is_none() {
+            return Err(Errno::ENODEV);
+        }
+        Ok(Manager(guard))
+    }
+
+    /// The time on the device's clock.
+    pub(crate) fn now(&self) -> Duration {
+        use bareverbs_node::verbs::Platform;
+        self.device.platform().now()
+    }
+
+    /// A turn of the progress thread is over.
+    pub(crate) fn end_turn(&self) {
+        *lock(&self.turns) += 1;
+        self.turned.notify_all();
+    }
+
+    /// Waits for a turn of the progress thread, `longest` at most.
+    pub(crate) fn wait_turn(&self, longest: Duration) {
+        let turns = lock(&self.turns);
+        let before = *turns;
+        drop(
+            self.turned
+                .wait_timeout_while(turns, longest, |turns| *turns == before),
+        );
+    }
+
+    /// Whether the progress thread has to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// The process ends: connections that there still are get a DREQ or a REJ, once, as the kernel would send it.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        // A thread that was ended in a call still has the lock.
+        let until = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < until {
+            if let Ok(mut manager) = self.manager.try_lock() {
+                drop(manager.take());
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The connection manager, locked.
+pub(crate) struct Manager<'a>(MutexGuard<'a, Option<Cm>>);
+
+impl std::ops::Deref for Manager<'_> {
+    type Target = Cm;
+
+    fn deref(&self) -> &Cm {
+        match &*self.0 {
+            Some(cm) => cm,
+            None => unreachable!("`Hca::manager` has looked, and the lock is held since"),
+        }
+    }
+}
+
+impl std::ops::DerefMut for Manager<'_> {
+    fn deref_mut(&mut self) -> &mut Cm {
+        match &mut *self.0 {
+            Some(cm) => cm,
+            None => unreachable!("`Hca::manager` has looked, and the lock is held since"),
+        }
+    }
+}
+
+/// As many empty slots, for ever.
+fn slots<T>(count: usize, empty: impl Fn() -> T) -> &'static mut [T] {
+    std::iter::repeat_with(empty)
+        .take(count)
+        .collect::<Vec<_>>()
+        .leak()
+}
+
+fn open(platform: P) -> Result<&'static Device<'static, P>> {
+    let mut chunks = PageChunks::new(CHUNKS);
+    let mut config = Config::DEFAULT;
+    config.interrupts = true;
+    loop {
+        let storage = Storage::new(
+            Box::leak(Box::new(DeviceSlot::new())),
+            slots(MAX_QP + OWN_QUEUES, QpSlot::new),
+            slots(MAX_CQ + OWN_QUEUES, CqSlot::new),
+            slots(MAX_SRQ, SrqSlot::new),
+            chunks.allocate().leak(),
+        );
+        match Device::open(platform.clone(), config, storage) {
+            Ok(device) => return Ok(Box::leak(Box::new(device))),
+            Err(error) if chunks.grow(&error) => {}
+            Err(error) => {
+                log::error!("{error}");
+                return Err(Errno::EIO);
+            }
+        }
+    }
+}
+
+/// The connection manager of a device with an Ethernet port.
+fn manager(
+    device: &'static Device<'static, P>,
+    addresses: &[Address],
+    link: std::result::Result<PortState, rdma::RdmaError>,
+    is_model: bool,
+) -> Result<Cm> {
+    let seed = random();
+    let pd = Box::leak(Box::new(device.default_pd()?));
+    let host: &'static mut ip::Resources<8, 1024, 2, 256> =
+        Box::leak(Box::new(ip::Resources::new()));
+    let mut neighbours = NeighbourDiscovery::new(
+        device,
+        pd,
+        EthernetInit::default(),
+        ip::Config::new(seed),
+        host.storage(),
+    )?;
+    for address in addresses {
+        neighbours.add_address(address.ip, address.prefix_len(), address.vlan)?;
+    }
+    match link {
+        Ok(PortState::Active) => {
+            let deadline = {
+                use bareverbs_node::verbs::Platform;
+                device.platform().now() + PATIENCE
+            };
+            if let Err(error) = neighbours.wait_for_addresses(deadline) {
+                log::error!("addresses of the port: {error}");
+            }
+        }
+        // The addresses follow when the link is there.
+        Ok(state) => log::warn!("the port is {state:?}"),
+        Err(error) => log::error!("{error}"),
+    }
+    for gateway in addresses.iter().filter_map(|address| address.gateway) {
+        let added = neighbours.host().add_route(Route::default_over(gateway));
+        if let Err(error) = added {
+            log::error!("gateway {gateway}: {error}");
+        }
+    }
+    let mut config = rdma::Config::new(seed);
+    // A network that is not known carries frames of 1500 bytes.
+    config.max_path_mtu = if is_model { Mtu::B4096 } else { Mtu::B1024 };
+    let storage = rdma::Storage {
+        ids: slots(IDS, || rdma::IdSlot::EMPTY),
+        channels: slots(CHANNELS, || rdma::ChannelSlot::EMPTY),
+        connections: slots(2 * IDS, || Slot::EMPTY),
+        listeners: slots(LISTENERS, || ListenerSlot::EMPTY),
+        replies: slots(64, || ReplySlot::EMPTY),
+        sidr: slots(IDS, || SidrSlot::EMPTY),
+        groups: slots(GROUPS, || rdma::GroupSlot::EMPTY),
+        deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY),
+    };
+    Ok(RdmaCm::new(device, neighbours, config, storage)?)
+}
+
+/// Different at each start.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

@@ -1,0 +1,84 @@
+//! The device models of this process, and the network between them.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
+
+use bareverbs_in_process::{Builder, World};
+use bareverbs_node::DevicePlatform;
+use connectx_model::Config;
+use connectx_model::link::datagram::{Address, Wire};
+use connectx_model::link::setting::{self, Fault};
+use connectx_model::link::{Cable, Link, Switch, Timing};
+use connectx_model::pcap::Capture;
+
+use crate::failure::{Errno, Result, lock};
+use crate::settings;
+
+/// The models of this process, once one of them was opened.
+static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
+
+/// Model `index` of `count`, of which `unit` is the first one's number.
+pub(crate) fn platform(index: usize, count: usize, unit: u8) -> Result<DevicePlatform> {
+    let mut world = lock(&WORLD);
+    let world = match &mut *world {
+        Some(world) => world,
+        none => none.insert(Arc::new(build(count, unit)?)),
+    };
+    Ok(DevicePlatform::model(world, index))
+}
+
+fn build(count: usize, unit: u8) -> Result<World> {
+    let wire = settings::value(settings::LINK)
+        .map(|link| open(&link))
+        .transpose()?;
+    let ports = count + usize::from(wire.is_some());
+    let network: Box<dyn Link> = if ports <= 2 {
+        Box::new(Cable::new())
+    } else {
+        Box::new(Switch::new(ports, Timing::default()))
+    };
+    let network = match settings::value(settings::PCAP) {
+        Some(path) => {
+            let capture = File::create(&path).and_then(|file| Capture::new(network, file));
+            Box::new(capture.map_err(failed(settings::PCAP, &path))?)
+        }
+        None => network,
+    };
+    let seed = match settings::value(settings::FAULT_SEED) {
+        Some(seed) => seed.parse().map_err(failed(settings::FAULT_SEED, &seed))?,
+        None => RandomState::new().hash_one(std::process::id()),
+    };
+    let mut rates = setting::none();
+    if let Some(faults) = settings::value(settings::FAULT) {
+        for fault in faults.split(',') {
+            let fault: Fault = fault.parse().map_err(failed(settings::FAULT, fault))?;
+            fault.apply(&mut rates);
+        }
+        log::warn!("faults {faults}, {}={seed}", settings::FAULT_SEED);
+    }
+    let mut builder = Builder::with_link(network, seed).interrupts(1);
+    for index in 0..count {
+        let number = u8::try_from(index + usize::from(unit)).map_err(|_| Errno::EINVAL)?;
+        builder = builder.function(Config::new(number));
+    }
+    if let Some(wire) = wire {
+        builder = builder.exit(wire);
+    }
+    let world = builder.threaded();
+    world.with_wire(|wire| wire.set_rates(rates));
+    Ok(world)
+}
+
+fn open(link: &str) -> Result<Wire> {
+    let address: Address = link.parse().map_err(failed(settings::LINK, link))?;
+    Wire::open(0, &address).map_err(failed(settings::LINK, link))
+}
+
+/// Says what is wrong with a variable.
+fn failed<E: std::fmt::Display>(name: &str, value: &str) -> impl FnOnce(E) -> Errno {
+    move |error| {
+        log::error!("{name}={value}: {error}");
+        Errno::EINVAL
+    }
+}

@@ -1,0 +1,124 @@
+//! The thread that drives a device: events, the connection manager's messages and timers.
+
+// UNSAFETY: signal masks of the C library, and raw pointers of the registry.
+#![expect(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
+
+use crate::failure::Result;
+use crate::hca::Hca;
+use crate::{async_event, cm, device};
+
+/// How long the thread sleeps at most: other threads make deadlines of the connection manager that it does not know of, soon
+/// while there are ids, rarely otherwise.
+const BUSY: Duration = Duration::from_millis(5);
+const IDLE: Duration = Duration::from_millis(250);
+
+/// No signal reaches threads that are made meanwhile: signals are for the program's own threads, whose calls they interrupt.
+pub(crate) struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    pub(crate) fn new() -> Self {
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets are written before they are read; the second one is empty if it is not written.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::sigemptyset(before.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// Starts the thread of a device.
+pub(crate) fn start(hca: &'static Hca) -> Result<()> {
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| {
+        // SAFETY: the function is there until the process ends. If it is not taken, peers find out by their time-outs.
+        unsafe { libc::atexit(at_exit) };
+    });
+    thread::Builder::new()
+        .name("bareverbs".into())
+        .spawn(move || run(hca))?;
+    Ok(())
+}
+
+extern "C" fn at_exit() {
+    let ended = crate::failure::guarded(|| {
+        for device in device::devices()? {
+            if let Some(hca) = device.hca_if_up() {
+                hca.end();
+            }
+        }
+        Ok(())
+    });
+    // There is no caller to tell.
+    let _ = ended;
+}
+
+fn run(hca: &'static Hca) {
+    let mut deadline = hca.now();
+    let mut failed = false;
+    while !hca.is_ending() {
+        let waited = hca.device.wait_for(bareverbs_node::verbs::VectorSet::ALL, deadline);
+        if let Err(error) = waited {
+            if !failed {
+                log::error!("{error}");
+            }
+            failed = true;
+            thread::park_timeout(BUSY);
+        }
+        deliver_completion_events(hca);
+        let now = hca.now();
+        deadline = now + IDLE;
+        let mut events = Vec::new();
+        match hca.manager() {
+            Ok(mut manager) => {
+                let polled = manager.poll(now);
+                if let Err(error) = polled
+                    && !failed
+                {
+                    log::error!("connection manager: {error}");
+                }
+                while let Some(event) = hca.device.next_async_event() {
+                    manager.handle_async_event(&event);
+                    events.push(event);
+                }
+                let longest = if manager.ids_in_use() > 0 { BUSY } else { IDLE };
+                let due = manager.next_deadline(now).unwrap_or(Duration::MAX);
+                deadline = due.min(now + longest);
+            }
+            Err(_) => {
+                while let Some(event) = hca.device.next_async_event() {
+                    events.push(event);
+                }
+            }
+        }
+        for event in &events {
+            async_event::deliver(hca, event);
+        }
+        cm::signal_channels(hca);
+        hca.end_turn();
+    }
+}
+
+/// Puts CQs that have got an event into their channels.
+fn deliver_completion_events(hca: &Hca) {
+    hca.registry.with(|objects| {
+        for cq in objects.cqs.values() {
+            // SAFETY: a CQ in the registry is there, and stays while the registry is locked.
+            unsafe { &**cq }.deliver();
+        }
+    });
+}

@@ -1,0 +1,36 @@
+//! The objects of C that a device's events are for: contexts, CQs with channels, and QPs and SRQs by number.
+
+// UNSAFETY: keeps raw pointers to objects of C, which their owners take out before they free them.
+#![expect(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::context::ContextObject;
+use crate::cq::CqObject;
+use crate::failure::lock;
+use crate::qp::QpObject;
+use crate::srq::SrqObject;
+
+/// Pointers to objects, each valid for as long as it is in here.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<Objects>);
+
+/// What is behind the lock. An object may be used while the lock is held.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) contexts: Vec<*const ContextObject>,
+    pub(crate) cqs: HashMap<u32, *const CqObject>,
+    pub(crate) qps: HashMap<u32, *const QpObject>,
+    pub(crate) srqs: HashMap<u32, *const SrqObject>,
+}
+
+// SAFETY: the objects are shared between threads anyway: C calls with them from any thread.
+unsafe impl Send for Objects {}
+
+impl Registry {
+    /// Looks at the objects, or changes which there are. An object that is taken out is in no other thread's hands after this.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Objects) -> R) -> R {
+        work(&mut lock(&self.0))
+    }
+}

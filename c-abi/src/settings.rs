@@ -1,0 +1,134 @@
+//! What the environment says: which devices there are, how models are joined, and which addresses the ports have.
+
+use std::env;
+use std::net::IpAddr;
+
+use bareverbs_node::{Address, DeviceName};
+
+use crate::failure::{Errno, Result};
+
+/// The devices, with commas between them ([`DeviceName`]); `model` if it is not set.
+pub const DEVICE: &str = bareverbs_node::DEVICE_VARIABLE;
+/// The wire that joins the models' network to another process: `unix:LOCAL,REMOTE` (paths) or `udp:LOCAL,REMOTE`.
+pub const LINK: &str = "BAREVERBS_LINK";
+/// The number of the first model, which decides MAC address and GUID; 1 if it is not set.
+pub const UNIT: &str = "BAREVERBS_UNIT";
+/// The addresses of the ports: those of a port with commas between them, as in `10.0.0.1/24,fd00::1`, those of the next
+/// device after a semicolon. `10.0.0.UNIT` and `fd00::UNIT` if it is not set.
+pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
+/// The router to hosts elsewhere.
+pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
+/// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
+pub const LOG: &str = "BAREVERBS_LOG";
+/// Faults of the frames on the models' network, as the examples' `--fault` has them: `loss=0.01,delay=0.1`.
+pub const FAULT: &str = "BAREVERBS_FAULT";
+/// Decides which frames.
+pub const FAULT_SEED: &str = "BAREVERBS_FAULT_SEED";
+/// The file to which the frames on the models' network are recorded (pcap).
+pub const PCAP: &str = "BAREVERBS_PCAP";
+
+/// The devices in their order.
+pub(crate) fn devices() -> Result<Vec<DeviceName>> {
+    DeviceName::from_env().map_err(|error| {
+        log::error!("{DEVICE}: {error}");
+        Errno::EINVAL
+    })
+}
+
+/// A variable's value, if it is set and not empty.
+pub(crate) fn value(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A variable's value, read by `parse`.
+fn parsed<T>(name: &str, parse: impl FnOnce(&str) -> std::result::Result<T, String>) -> Result<Option<T>> {
+    let Some(text) = value(name) else {
+        return Ok(None);
+    };
+    match parse(&text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => {
+            log::error!("{name}={text}: {error}");
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+/// The number of the first model.
+pub(crate) fn unit() -> Result<u8> {
+    let unit = parsed(UNIT, |text| match text.parse() {
+        Ok(unit @ 1..=254) => Ok(unit),
+        _ => Err("expected a number from 1 to 254".into()),
+    })?;
+    Ok(unit.unwrap_or(1))
+}
+
+/// The addresses of the port of device `index`, of which `unit` is the number.
+pub(crate) fn addresses(index: usize, unit: u8) -> Result<Vec<Address>> {
+    let gateway = parsed(GATEWAY, |text| {
+        text.parse::<IpAddr>().map_err(|error| error.to_string())
+    })?;
+    let mut addresses = match parsed(ADDRESS, |text| address_list(text, index))? {
+        Some(addresses) => addresses,
+        None => vec![
+            IpAddr::from([10, 0, 0, unit]).into(),
+            IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(unit)]).into(),
+        ],
+    };
+    for address in &mut addresses {
+        let same = |gateway: &IpAddr| gateway.is_ipv4() == address.ip.is_ipv4();
+        address.gateway = gateway.filter(same);
+    }
+    Ok(addresses)
+}
+
+fn address_list(text: &str, index: usize) -> std::result::Result<Vec<Address>, String> {
+    let Some(list) = text.split(';').nth(index) else {
+        return Err(format!("there are no addresses for device {index}"));
+    };
+    list.split(',').map(address).collect()
+}
+
+fn address(text: &str) -> std::result::Result<Address, String> {
+    let (ip, prefix) = match text.split_once('/') {
+        Some((ip, prefix)) => (ip, Some(prefix)),
+        None => (text, None),
+    };
+    let ip: IpAddr = ip
+        .parse()
+        .map_err(|error| format!("{text:?}: {error}"))?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    let prefix = match prefix.map(str::parse::<u8>) {
+        None => None,
+        Some(Ok(bits)) if bits <= most => Some(bits),
+        Some(_) => return Err(format!("{text:?}: the prefix has 0 to {most} bits")),
+    };
+    Ok(Address {
+        prefix,
+        ..ip.into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_device() {
+        let text = "10.1.0.1/16,fd00::5;192.168.0.9";
+        let first = address_list(text, 0).unwrap();
+        assert_eq!(first.len(), 2);
+        assert_eq!(first[0].ip, IpAddr::from([10, 1, 0, 1]));
+        assert_eq!((first[0].prefix_len(), first[1].prefix_len()), (16, 64));
+        let second = address_list(text, 1).unwrap();
+        assert_eq!(second[0].ip, IpAddr::from([192, 168, 0, 9]));
+        assert!(address_list(text, 2).is_err());
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "10.0.0.1/33", "10.0.0.1/", "host", "fd00::/129", "10.0.0.1,"] {
+            assert!(address_list(text, 0).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Extended reliable connections: domains, and the SRQs in them.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use bareverbs_node::verbs::{SrqAttr, Xrcd};
+
+use crate::abi::numbers::*;
+use crate::abi::objects::{
+    ibv_context, ibv_srq, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
+};
+use crate::context::context;
+use crate::cq::cq;
+use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
+use crate::hca::P;
+use crate::pd::pd;
+use crate::srq::{self, SrqObject};
+
+/// An XRC domain.
+#[repr(C)]
+pub(crate) struct XrcdObject {
+    c: ibv_xrcd,
+    pub(crate) xrcd: Xrcd<'static, P>,
+}
+
+/// The object behind an XRC domain of C.
+///
+/// # Safety
+/// It was opened here, and is not closed for as long as the result is used.
+pub(crate) unsafe fn xrcd<'a>(xrcd: *mut ibv_xrcd) -> Result<&'a XrcdObject> {
+    // SAFETY: the caller's promise: it is the first field of an `XrcdObject`.
+    unsafe { xrcd.cast::<XrcdObject>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// `ibv_open_xrcd`, from the table of functions. A domain that processes share by a file is refused: a device is one process's.
+///
+/// # Safety
+/// The context is open, and `attr` is a structure of the headers.
+pub(crate) unsafe extern "C" fn open_xrcd(
+    context: *mut ibv_context,
+    attr: *mut ibv_xrcd_init_attr,
+) -> *mut ibv_xrcd {
+    as_pointer(|| {
+        // SAFETY: the caller's promise.
+        let (object, attr) = unsafe { (self::context(context)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
+        let known = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+        if attr.comp_mask & !known != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if attr.comp_mask != known {
+            return Err(Errno::EINVAL);
+        }
+        if attr.fd != -1 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let xrcd = object.hca.device.open_xrcd()?;
+        let c = ibv_xrcd { context };
+        Ok(Box::into_raw(Box::new(XrcdObject { c, xrcd })).cast())
+    })
+}
+
+/// `ibv_close_xrcd`, from the table of functions. EBUSY while it is in use.
+///
+/// # Safety
+/// It was opened here, and is not used again after a success.
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    as_errno(|| {
+        if xrcd.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it was made by `open_xrcd`. What is moved out is moved back if it stays.
+        unsafe {
+            let object = xrcd.cast::<XrcdObject>();
+            let inner = ptr::read(&raw const (*object).xrcd);
+            if let Err((inner, error)) = inner.close() {
+                ptr::write(&raw mut (*object).xrcd, inner);
+                log::debug!("{error}");
+                return Err(Errno::EBUSY);
+            }
+            drop(Box::from_raw(object.cast::<ManuallyDrop<XrcdObject>>()));
+        }
+        Ok(())
+    })
+}
+
+/// `ibv_create_srq_ex`, from the table of functions.
+///
+/// # Safety
+/// The context is open, and the objects in `init` were created here.
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    context: *mut ibv_context,
+    init: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    as_pointer(|| {
+        const KNOWN: u32 = IBV_SRQ_INIT_ATTR_TYPE
+            | IBV_SRQ_INIT_ATTR_PD
+            | IBV_SRQ_INIT_ATTR_XRCD
+            | IBV_SRQ_INIT_ATTR_CQ;
+        // SAFETY: the caller's promise.
+        let init = unsafe { init.as_mut() }.ok_or(Errno::EINVAL)?;
+        if init.comp_mask & !KNOWN != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let has = |flag: u32| init.comp_mask & flag != 0;
+        if !has(IBV_SRQ_INIT_ATTR_PD) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        let pd = unsafe { self::pd(init.pd) }?;
+        let mut attr = SrqAttr {
+            srq_limit: 0,
+            ..srq::from_c(&init.attr)
+        };
+        let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
+            init.srq_type
+        } else {
+            IBV_SRQT_BASIC
+        };
+        let made = match kind {
+            IBV_SRQT_BASIC => pd.pd.create_srq(&mut attr)?,
+            IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
+                // SAFETY: the caller's promise.
+                let (xrcd, cq) = unsafe { (self::xrcd(init.xrcd)?, self::cq(init.cq)?) };
+                let cq = lock(&cq.cq);
+                let cq = cq.as_ref().ok_or(Errno::EINVAL)?;
+                pd.pd.create_xrc_srq(&xrcd.xrcd, cq, &mut attr)?
+            }
+            IBV_SRQT_XRC => return Err(Errno::EINVAL),
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        init.attr.max_wr = attr.max_wr;
+        init.attr.max_sge = attr.max_sge;
+        Ok(SrqObject::into_raw(context, init.pd, init.srq_context, pd.hca, made))
+    })
+}
+
+/// `ibv_get_srq_num`, from the table of functions.
+///
+/// # Safety
+/// The SRQ was created here, and `number` can be written.
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { srq::srq(srq) }?;
+        let inner = lock(&object.srq);
+        let found = inner.as_ref().ok_or(Errno::EINVAL)?.srqn().number();
+        // SAFETY: the caller's promise.
+        unsafe { number.write(found) };
+        Ok(())
+    })
+}
