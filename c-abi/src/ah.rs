@@ -156,7 +156,11 @@ fn way_back(
     let v1 = !is_routable(header);
     let (source, destination, class) = addresses(header);
     let roce = hca.device.capabilities().link_layer() == LinkLayer::Ethernet;
-    let version = if v1 { IBV_GID_TYPE_ROCE_V1 } else { IBV_GID_TYPE_ROCE_V2 };
+    let version = if v1 {
+        IBV_GID_TYPE_ROCE_V1
+    } else {
+        IBV_GID_TYPE_ROCE_V2
+    };
     attr.is_global = 1;
     attr.grh.dgid.raw = source;
     attr.grh.hop_limit = 0xff;

@@ -75,7 +75,9 @@ fn item(objects: &Objects, event: &AsyncEvent) -> Option<AsyncItem> {
         AsyncEvent::LidChange { port } => (IBV_EVENT_LID_CHANGE, Subject::Port(*port)),
         AsyncEvent::PkeyChange { port } => (IBV_EVENT_PKEY_CHANGE, Subject::Port(*port)),
         AsyncEvent::GidChange { port } => (IBV_EVENT_GID_CHANGE, Subject::Port(*port)),
-        AsyncEvent::ClientReregister { port } => (IBV_EVENT_CLIENT_REREGISTER, Subject::Port(*port)),
+        AsyncEvent::ClientReregister { port } => {
+            (IBV_EVENT_CLIENT_REREGISTER, Subject::Port(*port))
+        }
         AsyncEvent::CommunicationEstablished { qpn } => (IBV_EVENT_COMM_EST, qp(qpn)?),
         AsyncEvent::SqDrained { qpn } => (IBV_EVENT_SQ_DRAINED, qp(qpn)?),
         AsyncEvent::PathMigrated { qpn } => (IBV_EVENT_PATH_MIG, qp(qpn)?),

@@ -93,6 +93,7 @@ impl<T> Events<T> {
     ///
     /// # Errors
     /// EAGAIN, or EINTR after a signal.
+    #[cfg(test)]
     pub(crate) fn pop(&self) -> Result<T> {
         self.pop_with(|_| {})
     }

@@ -21,7 +21,6 @@ use crate::{progress, settings};
 pub(crate) struct DeviceObject {
     c: ibv_device,
     name: DeviceName,
-    index: usize,
     /// Which of the models it is, and of how many.
     model: (usize, usize),
     addresses: Vec<Address>,
@@ -67,7 +66,6 @@ impl DeviceObject {
         Ok(Self {
             c,
             name,
-            index,
             model,
             addresses: settings::addresses(index, unit)?,
             hca: Mutex::new(None),
@@ -77,11 +75,6 @@ impl DeviceObject {
     /// The device of C.
     pub(crate) fn as_ptr(&'static self) -> *mut ibv_device {
         (&raw const self.c).cast_mut()
-    }
-
-    /// Its place in the list.
-    pub(crate) fn index(&self) -> usize {
-        self.index
     }
 
     /// Whether it is up.

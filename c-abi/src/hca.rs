@@ -57,7 +57,11 @@ pub(crate) struct Hca {
 
 impl Hca {
     /// Brings a device up and gives its port these addresses.
-    pub(crate) fn bring_up(platform: P, addresses: &[Address], is_model: bool) -> Result<&'static Self> {
+    pub(crate) fn bring_up(
+        platform: P,
+        addresses: &[Address],
+        is_model: bool,
+    ) -> Result<&'static Self> {
         let device = open(platform)?;
         let link = wait_for_link(device, PATIENCE).map(|port| port.state);
         let manager = match device.capabilities().link_layer() {

@@ -16,7 +16,9 @@ use crate::qp::{self, QpObject};
 
 /// `enum ibv_qp_state`.
 pub(crate) fn state(number: c_int) -> Result<QpState> {
-    let found = QpState::ALL.into_iter().find(|state| *state as c_int == number);
+    let found = QpState::ALL
+        .into_iter()
+        .find(|state| *state as c_int == number);
     found.ok_or(Errno::EINVAL)
 }
 

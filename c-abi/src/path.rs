@@ -40,10 +40,7 @@ pub(crate) fn from_c(hca: &Hca, attr: &ibv_ah_attr, connection: bool) -> Result<
         found.flow_label = attr.grh.flow_label & 0xf_ffff;
     }
     if roce {
-        let source = hca
-            .device
-            .port_gid(found.sgid_index)
-            .ok_or(Errno::EINVAL)?;
+        let source = hca.device.port_gid(found.sgid_index).ok_or(Errno::EINVAL)?;
         if source.gid == found.dgid {
             found.dmac = source.mac;
             found.force_loopback = connection && hca.device.capabilities().has_force_loopback();

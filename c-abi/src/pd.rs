@@ -29,7 +29,11 @@ pub(crate) struct PdObject {
 
 impl PdObject {
     /// Hands a protection domain to C.
-    pub(crate) fn into_raw(context: *mut ibv_context, hca: &'static Hca, pd: Pd<'static, P>) -> *mut ibv_pd {
+    pub(crate) fn into_raw(
+        context: *mut ibv_context,
+        hca: &'static Hca,
+        pd: Pd<'static, P>,
+    ) -> *mut ibv_pd {
         let c = ibv_pd {
             context,
             handle: pd.pdn().number(),
@@ -86,7 +90,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
                 log::debug!("{error}");
                 return Err(Errno::EBUSY);
             }
-            drop(Box::from_raw(object.cast::<std::mem::ManuallyDrop<PdObject>>()));
+            drop(Box::from_raw(
+                object.cast::<std::mem::ManuallyDrop<PdObject>>(),
+            ));
         }
         Ok(())
     })
@@ -190,7 +196,9 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
                 ptr::write(&raw mut (*object).mr, inner);
                 return Err(error.into());
             }
-            drop(Box::from_raw(object.cast::<std::mem::ManuallyDrop<MrObject>>()));
+            drop(Box::from_raw(
+                object.cast::<std::mem::ManuallyDrop<MrObject>>(),
+            ));
         }
         Ok(())
     })

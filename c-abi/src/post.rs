@@ -9,8 +9,8 @@ use std::slice;
 
 use bareverbs_node::verbs::qp::send::Batch;
 use bareverbs_node::verbs::{
-    AddressHandle, Destination, QpType, Qpn, RKey, Remote, SendData, SendFlags, SendOp, SendQueue,
-    SendWr, Sge, Srqn, Rc, Uc, Ud, XrcSend,
+    AddressHandle, Destination, QpType, Qpn, RKey, Rc, Remote, SendData, SendFlags, SendOp,
+    SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend,
 };
 
 use crate::abi::numbers::*;
@@ -239,11 +239,7 @@ unsafe fn send_list(
 ///
 /// # Safety
 /// The list is one of the headers', with objects that were created here.
-pub(crate) unsafe fn send_all(
-    object: &QpObject,
-    wr: *mut ibv_send_wr,
-    count: usize,
-) -> Result<()> {
+pub(crate) unsafe fn send_all(object: &QpObject, wr: *mut ibv_send_wr, count: usize) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { send_list(object, wr, std::ptr::null_mut(), Some(count)) }
 }

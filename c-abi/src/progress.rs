@@ -8,6 +8,8 @@ use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
+use bareverbs_node::verbs::{AsyncEvent, VectorSet};
+
 use crate::failure::Result;
 use crate::hca::Hca;
 use crate::{async_event, cm, device};
@@ -71,7 +73,7 @@ fn run(hca: &'static Hca) {
     let mut deadline = hca.now();
     let mut failed = false;
     while !hca.is_ending() {
-        let waited = hca.device.wait_for(bareverbs_node::verbs::VectorSet::ALL, deadline);
+        let waited = hca.device.wait_for(VectorSet::ALL, deadline);
         if let Err(error) = waited {
             if !failed {
                 log::error!("{error}");
@@ -93,6 +95,15 @@ fn run(hca: &'static Hca) {
                 }
                 while let Some(event) = hca.device.next_async_event() {
                     manager.handle_async_event(&event);
+                    if let AsyncEvent::CommunicationEstablished { qpn } = &event {
+                        // In place of a confirmation that was lost; QPs of C are not the manager's.
+                        let id = hca
+                            .registry
+                            .with(|objects| objects.cm_ids.get(&qpn.number()).copied());
+                        if let Some(Err(error)) = id.map(|id| manager.notify(id)) {
+                            log::debug!("{error}");
+                        }
+                    }
                     events.push(event);
                 }
                 let longest = if manager.ids_in_use() > 0 { BUSY } else { IDLE };
@@ -108,7 +119,7 @@ fn run(hca: &'static Hca) {
         for event in &events {
             async_event::deliver(hca, event);
         }
-        cm::signal_channels(hca);
+        cm::signal_channels();
         hca.end_turn();
     }
 }

@@ -9,11 +9,11 @@ use std::mem::zeroed;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-use bareverbs_node::verbs::{
-    CqHandle, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState, QpType,
-    Qpn, Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
-};
 use bareverbs_node::verbs::qp::QueriedQp;
+use bareverbs_node::verbs::{
+    CqHandle, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState, QpType, Qpn,
+    Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
+};
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{
@@ -224,9 +224,15 @@ impl QpObject {
         let qp = unsafe { &mut *self.qp.get() };
         let taken = qp.take().ok_or(Errno::EINVAL)?;
         let destroyed = match taken {
-            AnyQp::Rc(inner) => inner.destroy().map_err(|(kept, error)| (AnyQp::Rc(kept), error)),
-            AnyQp::Uc(inner) => inner.destroy().map_err(|(kept, error)| (AnyQp::Uc(kept), error)),
-            AnyQp::Ud(inner) => inner.destroy().map_err(|(kept, error)| (AnyQp::Ud(kept), error)),
+            AnyQp::Rc(inner) => inner
+                .destroy()
+                .map_err(|(kept, error)| (AnyQp::Rc(kept), error)),
+            AnyQp::Uc(inner) => inner
+                .destroy()
+                .map_err(|(kept, error)| (AnyQp::Uc(kept), error)),
+            AnyQp::Ud(inner) => inner
+                .destroy()
+                .map_err(|(kept, error)| (AnyQp::Ud(kept), error)),
             AnyQp::XrcSend(inner) => inner
                 .destroy()
                 .map_err(|(kept, error)| (AnyQp::XrcSend(kept), error)),
@@ -386,7 +392,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         // SAFETY: the caller's promise.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
         let has = |flag: u32| attr.comp_mask & flag != 0;
-        if attr.comp_mask & !KNOWN != 0 || has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+        if attr.comp_mask & !KNOWN != 0
+            || has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
         {
             return Err(Errno::EOPNOTSUPP);
         }

@@ -76,9 +76,7 @@ fn device_attr(hca: &Hca) -> Result<ibv_device_attr> {
     };
     attr.max_mcast_grp = 1 << caps.hca.log_max_mcg();
     attr.max_mcast_qp_attach = int(caps.hca.max_qp_mcg());
-    attr.max_total_mcast_qp_attach = attr
-        .max_mcast_grp
-        .saturating_mul(attr.max_mcast_qp_attach);
+    attr.max_total_mcast_qp_attach = attr.max_mcast_grp.saturating_mul(attr.max_mcast_qp_attach);
     attr.max_ah = MANY;
     attr.max_srq = int(caps.max_srq()).min(int(MAX_SRQ));
     attr.max_srq_wr = int(caps.max_srq_wr());

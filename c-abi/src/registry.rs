@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use bareverbs_node::cm::rdma::CmId;
+
 use crate::context::ContextObject;
 use crate::cq::CqObject;
 use crate::failure::lock;
@@ -23,6 +25,8 @@ pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, *const CqObject>,
     pub(crate) qps: HashMap<u32, *const QpObject>,
     pub(crate) srqs: HashMap<u32, *const SrqObject>,
+    /// Ids of the connection manager by the QP of their connection.
+    pub(crate) cm_ids: HashMap<u32, CmId>,
 }
 
 // SAFETY: the objects are shared between threads anyway: C calls with them from any thread.

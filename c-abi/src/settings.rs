@@ -41,7 +41,10 @@ pub(crate) fn value(name: &str) -> Option<String> {
 }
 
 /// A variable's value, read by `parse`.
-fn parsed<T>(name: &str, parse: impl FnOnce(&str) -> std::result::Result<T, String>) -> Result<Option<T>> {
+fn parsed<T>(
+    name: &str,
+    parse: impl FnOnce(&str) -> std::result::Result<T, String>,
+) -> Result<Option<T>> {
     let Some(text) = value(name) else {
         return Ok(None);
     };
@@ -94,9 +97,7 @@ fn address(text: &str) -> std::result::Result<Address, String> {
         Some((ip, prefix)) => (ip, Some(prefix)),
         None => (text, None),
     };
-    let ip: IpAddr = ip
-        .parse()
-        .map_err(|error| format!("{text:?}: {error}"))?;
+    let ip: IpAddr = ip.parse().map_err(|error| format!("{text:?}: {error}"))?;
     let most = if ip.is_ipv4() { 32 } else { 128 };
     let prefix = match prefix.map(str::parse::<u8>) {
         None => None,
@@ -127,7 +128,14 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", "10.0.0.1/33", "10.0.0.1/", "host", "fd00::/129", "10.0.0.1,"] {
+        for text in [
+            "",
+            "10.0.0.1/33",
+            "10.0.0.1/",
+            "host",
+            "fd00::/129",
+            "10.0.0.1,",
+        ] {
             assert!(address_list(text, 0).is_err(), "{text:?}");
         }
     }

@@ -112,7 +112,13 @@ pub unsafe extern "C" fn ibv_create_srq(
         init.attr.max_wr = attr.max_wr;
         init.attr.max_sge = attr.max_sge;
         let context = object.c.context;
-        Ok(SrqObject::into_raw(context, pd, init.srq_context, object.hca, srq))
+        Ok(SrqObject::into_raw(
+            context,
+            pd,
+            init.srq_context,
+            object.hca,
+            srq,
+        ))
     })
 }
 

@@ -46,7 +46,8 @@ pub(crate) unsafe extern "C" fn open_xrcd(
 ) -> *mut ibv_xrcd {
     as_pointer(|| {
         // SAFETY: the caller's promise.
-        let (object, attr) = unsafe { (self::context(context)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
+        let (object, attr) =
+            unsafe { (self::context(context)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let known = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         if attr.comp_mask & !known != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -134,7 +135,13 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         };
         init.attr.max_wr = attr.max_wr;
         init.attr.max_sge = attr.max_sge;
-        Ok(SrqObject::into_raw(context, init.pd, init.srq_context, pd.hca, made))
+        Ok(SrqObject::into_raw(
+            context,
+            init.pd,
+            init.srq_context,
+            pd.hca,
+            made,
+        ))
     })
 }
 

@@ -1,6 +1,19 @@
-//! librdmacm.
+//! librdmacm: ids, event channels, connections and endpoints.
+//!
+//! `RdmaCm` plays the part of the kernel, with QPs that are not its own; what librdmacm does itself is here: it moves the QPs
+//! through their states, makes calls without a channel wait, and keeps the addresses of ids for the program.
 
-use crate::hca::Hca;
+mod addrinfo;
+mod channel;
+mod connect;
+mod endpoint;
+mod event;
+mod id;
+mod multicast;
+mod options;
+mod queues;
+mod route;
+mod sockaddr;
+mod verbs_of;
 
-/// Makes the descriptors of event channels readable that have got events.
-pub(crate) fn signal_channels(_hca: &Hca) {}
+pub(crate) use channel::signal_channels;

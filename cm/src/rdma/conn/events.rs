@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 
 use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
 use crate::mad::{CmaHeader, RejectReason};
-use crate::rdma::id::slot::{Pending, Target};
+use crate::rdma::id::slot::{NIL, Pending, Target};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, errno};
@@ -312,6 +312,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .ids
             .pop(Target::Channel(channel))
             .map(|(index, pending)| self.fetch(index, pending)))
+    }
+
+    /// Whether an event waits in a channel: what makes a descriptor of the caller's readable.
+    pub fn has_cm_event(&self, channel: ChannelId) -> Result<bool, RdmaError> {
+        self.ids.channel(channel)?;
+        Ok(self.ids.queue(Target::Channel(channel)).head != NIL)
     }
 
     /// Waits for an event (`rdma_get_cm_event`), driving the manager.

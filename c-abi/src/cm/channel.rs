@@ -1,0 +1,166 @@
+//! Event channels: descriptors that are readable while the connection manager has an event.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::sync::Mutex;
+
+use bareverbs_node::cm::rdma::{ChannelId, CmEvent};
+
+use crate::abi::cma::rdma_event_channel;
+use crate::descriptor::Counter;
+use crate::failure::{Errno, Result, as_pointer, guarded, lock};
+use crate::hca::{Cm, Hca};
+
+/// An event channel. Its events wait in the connection managers of the devices that its ids are on.
+#[repr(C)]
+pub(crate) struct EventChannel {
+    pub(crate) c: rdma_event_channel,
+    counter: Counter,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The channel's counterpart in each manager.
+    managers: Vec<(&'static Hca, ChannelId)>,
+    /// The descriptor is readable, or a thread was woken by it that has not looked yet.
+    signalled: bool,
+}
+
+/// All channels, for the threads that drive the devices.
+static CHANNELS: Mutex<Channels> = Mutex::new(Channels(Vec::new()));
+
+struct Channels(Vec<*const EventChannel>);
+
+// SAFETY: a channel leaves the list before it goes, and is only used while the list is locked.
+unsafe impl Send for Channels {}
+
+/// Makes the descriptors of event channels readable that have got events.
+pub(crate) fn signal_channels() {
+    for channel in &lock(&CHANNELS).0 {
+        // SAFETY: a channel in the list is there.
+        unsafe { &**channel }.signal();
+    }
+}
+
+impl EventChannel {
+    /// A channel without events.
+    pub(crate) fn create() -> Result<*mut Self> {
+        let counter = Counter::new()?;
+        let c = rdma_event_channel { fd: counter.fd() };
+        let channel = Box::into_raw(Box::new(Self {
+            c,
+            counter,
+            state: Mutex::default(),
+        }));
+        lock(&CHANNELS).0.push(channel.cast_const());
+        Ok(channel)
+    }
+
+    /// Destroys a channel, of which no id is left.
+    ///
+    /// # Safety
+    /// It was made by [`create`](Self::create), and is not used again.
+    pub(crate) unsafe fn destroy(channel: *mut Self) {
+        lock(&CHANNELS)
+            .0
+            .retain(|other| !std::ptr::eq(*other, channel));
+        // SAFETY: the caller's promise.
+        let channel = unsafe { Box::from_raw(channel) };
+        for (hca, id) in lock(&channel.state).managers.drain(..) {
+            if let Ok(mut manager) = hca.manager()
+                && let Err(error) = manager.destroy_event_channel(id)
+            {
+                log::debug!("{error}");
+            }
+        }
+    }
+
+    /// The channel's counterpart in the manager of a device.
+    pub(crate) fn on(&self, hca: &'static Hca) -> Result<ChannelId> {
+        let mut state = lock(&self.state);
+        let known = state.managers.iter().find(|(at, _)| std::ptr::eq(*at, hca));
+        if let Some((_, id)) = known {
+            return Ok(*id);
+        }
+        let id = hca.manager()?.create_event_channel()?;
+        state.managers.push((hca, id));
+        Ok(id)
+    }
+
+    /// Makes the descriptor readable if there is an event.
+    pub(crate) fn signal(&self) {
+        self.signal_locked(&mut lock(&self.state));
+    }
+
+    fn signal_locked(&self, state: &mut State) {
+        let has_event = |(hca, id): &(&'static Hca, ChannelId)| {
+            let manager = hca.manager();
+            manager.is_ok_and(|manager| manager.has_cm_event(*id).unwrap_or(false))
+        };
+        if !state.signalled && state.managers.iter().any(has_event) {
+            state.signalled = true;
+            self.counter.add();
+        }
+    }
+
+    /// Waits for an event, unless the program has made the descriptor non-blocking. `taken` is called with the manager locked,
+    /// so that the event's id is still there.
+    pub(crate) fn get<R>(
+        &self,
+        mut taken: impl FnMut(&'static Hca, &mut Cm, CmEvent) -> R,
+    ) -> Result<R> {
+        loop {
+            self.counter.take()?;
+            let mut state = lock(&self.state);
+            state.signalled = false;
+            let mut found = None;
+            for (hca, id) in &state.managers {
+                let mut manager = hca.manager()?;
+                if let Some(event) = manager.try_get_cm_event(*id)? {
+                    found = Some(taken(hca, &mut manager, event));
+                    break;
+                }
+            }
+            self.signal_locked(&mut state);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// The object behind a channel of C.
+///
+/// # Safety
+/// It was created here, and is not destroyed for as long as the result is used.
+pub(crate) unsafe fn channel<'a>(channel: *mut rdma_event_channel) -> Result<&'a EventChannel> {
+    // SAFETY: the caller's promise: it is the first field of an `EventChannel`.
+    unsafe { channel.cast::<EventChannel>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// Creates an event channel: `rdma_create_event_channel`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    as_pointer(|| Ok(EventChannel::create()?.cast()))
+}
+
+/// Destroys an event channel: `rdma_destroy_event_channel`.
+///
+/// # Safety
+/// It was created here, no id reports to it any more, and it is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    let destroyed = guarded(|| {
+        if !channel.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { EventChannel::destroy(channel.cast()) };
+        }
+        Ok(())
+    });
+    debug_assert!(destroyed.is_ok());
+}

@@ -1,0 +1,158 @@
+//! Endpoints: ids that are made ready in one call, and the requests of listeners without a channel.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr;
+
+use crate::abi::cma::{rdma_addrinfo, rdma_cm_id};
+use crate::abi::numbers::{IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, RAI_PASSIVE};
+use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
+use crate::cm::event::{acknowledge, get};
+use crate::cm::id::{IdObject, id, rdma_destroy_id};
+use crate::cm::queues;
+use crate::cm::route::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+use crate::failure::{Errno, Result, as_status, guarded, lock};
+
+/// How long librdmacm gives each step of address resolution here, in milliseconds.
+const RESOLVE: c_int = 2000;
+/// `RDMA_CM_EVENT_CONNECT_REQUEST`.
+const CONNECT_REQUEST: c_int = 4;
+
+/// The result of a call that leaves an errno.
+fn done(status: c_int) -> Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(Errno::last()),
+    }
+}
+
+/// Makes an id ready for connecting or for listening: `rdma_create_ep`.
+///
+/// # Safety
+/// `res` is from `rdma_getaddrinfo`; the domain and the objects in the attributes were created here, and may be NULL; `id` can be
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_ep(
+    id: *mut *mut rdma_cm_id,
+    res: *mut rdma_addrinfo,
+    pd: *mut ibv_pd,
+    qp_init_attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let res = res.as_ref().ok_or(Errno::EINVAL)?;
+            if matches!(res.ai_qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let made: *mut rdma_cm_id = IdObject::create(
+                ptr::null_mut(),
+                ptr::null_mut(),
+                res.ai_port_space,
+                Some(res.ai_qp_type),
+            )?
+            .cast();
+            let ready = (|| {
+                if res.ai_flags & RAI_PASSIVE != 0 {
+                    done(rdma_bind_addr(made, res.ai_src_addr))?;
+                    if let Some(attr) = qp_init_attr.as_ref() {
+                        lock(&self::id(made)?.inner).queues = Some((*attr, pd));
+                    }
+                    return Ok(());
+                }
+                done(rdma_resolve_addr(
+                    made,
+                    res.ai_src_addr,
+                    res.ai_dst_addr,
+                    RESOLVE,
+                ))?;
+                done(rdma_resolve_route(made, RESOLVE))?;
+                if let Some(attr) = qp_init_attr.as_mut() {
+                    attr.qp_type = res.ai_qp_type;
+                    let mut all = queues::extended(attr, pd);
+                    queues::create(made, &mut all)?;
+                    attr.cap = all.cap;
+                }
+                Ok(())
+            })();
+            if let Err(errno) = ready {
+                rdma_destroy_id(made);
+                return Err(errno);
+            }
+            id.write(made);
+        }
+        Ok(())
+    })
+}
+
+/// Destroys an endpoint with its QP and SRQ: `rdma_destroy_ep`.
+///
+/// # Safety
+/// It was created here, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    let destroyed = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            queues::destroy(id);
+            queues::rdma_destroy_srq(id);
+            done(rdma_destroy_id(id))
+        }
+    });
+    if let Err(errno) = destroyed {
+        log::warn!("an endpoint stays: {errno:?}");
+    }
+}
+
+/// Waits for a request on a listener without a channel: `rdma_get_request`. Its QP is made as `rdma_create_ep` was told.
+///
+/// # Safety
+/// The listener was created here, and `id` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_request(
+    listen: *mut rdma_cm_id,
+    id: *mut *mut rdma_cm_id,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let listener = self::id(listen)?;
+            let (sync, recipe) = {
+                let inner = lock(&listener.inner);
+                (inner.sync, inner.queues)
+            };
+            if !sync {
+                return Err(Errno::EINVAL);
+            }
+            let before = (*listen).event;
+            if !before.is_null() {
+                (*listen).event = ptr::null_mut();
+                acknowledge(before)?;
+            }
+            let event = get((*listen).channel)?;
+            if (*event).status != 0 || (*event).event != CONNECT_REQUEST {
+                let status = (*event).status;
+                (*listen).event = event;
+                return Err(match status {
+                    0 => Errno::EINVAL,
+                    status => Errno(status.saturating_abs()),
+                });
+            }
+            let made = (*event).id;
+            if let Some((attr, pd)) = recipe {
+                let mut all = queues::extended(&attr, pd);
+                all.qp_type = (*made).qp_type;
+                if let Err(errno) = queues::create(made, &mut all) {
+                    acknowledge(event)?;
+                    rdma_destroy_id(made);
+                    return Err(errno);
+                }
+            }
+            (*made).event = event;
+            id.write(made);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,405 @@
+//! Ids: `struct rdma_cm_id`, and the connection manager's id behind it.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::net::{IpAddr, SocketAddr};
+use std::ptr;
+use std::sync::Mutex;
+
+use bareverbs_node::cm::rdma::{CmId, IdOption, IdType, PortSpace};
+use bareverbs_node::verbs::Gid;
+
+use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use crate::abi::numbers::*;
+use crate::abi::objects::{ibv_gid, ibv_pd, ibv_qp_init_attr};
+use crate::acks::Acks;
+use crate::cm::channel::{EventChannel, channel};
+use crate::cm::event::acknowledge;
+use crate::cm::sockaddr;
+use crate::cm::verbs_of;
+use crate::device::devices;
+use crate::failure::{Errno, Result, as_status, lock};
+use crate::hca::Hca;
+
+/// An id.
+#[repr(C)]
+pub(crate) struct IdObject {
+    pub(crate) c: rdma_cm_id,
+    path: ibv_sa_path_rec,
+    /// Events that were handed out and not acknowledged.
+    pub(crate) acks: Acks,
+    pub(crate) inner: Mutex<Inner>,
+}
+
+/// What a program does not see.
+pub(crate) struct Inner {
+    pub(crate) hca: &'static Hca,
+    pub(crate) cm: CmId,
+    /// It has a channel of its own, and its calls wait for their events.
+    pub(crate) sync: bool,
+    /// The end of the connection was reported.
+    pub(crate) disconnected: bool,
+    /// Moving the QP has failed, and the connection was called off: its end is not reported.
+    pub(crate) failed: bool,
+    /// READs and atomics that a request asks for.
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    /// Options that were set, for another device.
+    options: Vec<IdOption>,
+    /// On a listener of `rdma_create_ep`: what the QPs of its requests are made from.
+    pub(crate) queues: Option<(ibv_qp_init_attr, *mut ibv_pd)>,
+    /// Multicast groups, and what the QP is attached to.
+    pub(crate) groups: Vec<(IpAddr, Gid)>,
+    /// Bound to the loopback address, which no device has.
+    pub(crate) loopback: bool,
+    /// The QP's number, to which events of the device belong.
+    pub(crate) qpn: Option<u32>,
+}
+
+/// A port space of the headers.
+pub(crate) fn port_space(ps: c_int) -> Result<PortSpace> {
+    Ok(match ps {
+        RDMA_PS_IPOIB => PortSpace::Ipoib,
+        RDMA_PS_TCP => PortSpace::Tcp,
+        RDMA_PS_UDP => PortSpace::Udp,
+        RDMA_PS_IB => PortSpace::Ib,
+        _ => return Err(Errno(libc::EPROTONOSUPPORT)),
+    })
+}
+
+/// The type of an id's QP in the headers' numbers.
+pub(crate) fn qp_type(id_type: IdType) -> c_int {
+    match id_type {
+        IdType::Rc => IBV_QPT_RC,
+        IdType::Ud => IBV_QPT_UD,
+        IdType::XrcSend => IBV_QPT_XRC_SEND,
+        IdType::XrcRecv => IBV_QPT_XRC_RECV,
+    }
+}
+
+fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<IdType> {
+    Ok(match qp_type {
+        None | Some(0) => IdType::of_port_space(port_space),
+        Some(IBV_QPT_RC) => IdType::Rc,
+        Some(IBV_QPT_UD) => IdType::Ud,
+        Some(IBV_QPT_XRC_SEND) => IdType::XrcSend,
+        Some(IBV_QPT_XRC_RECV) => IdType::XrcRecv,
+        Some(_) => return Err(Errno::EOPNOTSUPP),
+    })
+}
+
+impl IdObject {
+    /// An object for an id of the connection manager.
+    pub(crate) fn new(
+        hca: &'static Hca,
+        cm: CmId,
+        channel: *mut EventChannel,
+        context: *mut c_void,
+        ps: c_int,
+        qp_type: c_int,
+    ) -> *mut Self {
+        // SAFETY: numbers and raw pointers may be zero.
+        let (mut c, path): (rdma_cm_id, ibv_sa_path_rec) = unsafe { zeroed() };
+        c.channel = channel.cast();
+        c.context = context;
+        c.ps = ps;
+        c.qp_type = qp_type;
+        Box::into_raw(Box::new(Self {
+            c,
+            path,
+            acks: Acks::default(),
+            inner: Mutex::new(Inner {
+                hca,
+                cm,
+                sync: false,
+                disconnected: false,
+                failed: false,
+                responder_resources: RDMA_MAX_RESP_RES,
+                initiator_depth: RDMA_MAX_INIT_DEPTH,
+                options: Vec::new(),
+                queues: None,
+                groups: Vec::new(),
+                loopback: false,
+                qpn: None,
+            }),
+        }))
+    }
+
+    /// Creates an id on the first device. Without a channel it gets one of its own, and its calls wait for their events.
+    pub(crate) unsafe fn create(
+        given: *mut rdma_event_channel,
+        context: *mut c_void,
+        ps: c_int,
+        qp_type: Option<c_int>,
+    ) -> Result<*mut Self> {
+        let space = port_space(ps)?;
+        let id_type = id_type(space, qp_type)?;
+        let hca = devices()?.first().ok_or(Errno::ENODEV)?.hca()?;
+        let sync = given.is_null();
+        let channel = if sync {
+            EventChannel::create()?
+        } else {
+            given.cast()
+        };
+        let made = (|| {
+            // SAFETY: the caller's promise, or just made.
+            let on = unsafe { self::channel(channel.cast()) }?.on(hca)?;
+            let mut manager = hca.manager()?;
+            let cm = manager.create_id_of(Some(on), 0, space, id_type)?;
+            let object = Self::new(hca, cm, channel, context, ps, self::qp_type(id_type));
+            manager.set_context(cm, object as u64)?;
+            Ok(object)
+        })();
+        match made {
+            Ok(object) => {
+                // SAFETY: just made.
+                lock(unsafe { &(*object).inner }).sync = sync;
+                Ok(object)
+            }
+            Err(errno) => {
+                if sync {
+                    // SAFETY: just made, and no id has it.
+                    unsafe { EventChannel::destroy(channel) };
+                }
+                Err(errno)
+            }
+        }
+    }
+
+    /// Sets an option, and remembers it.
+    pub(crate) fn set_option(&self, option: IdOption) -> Result<()> {
+        let mut inner = lock(&self.inner);
+        let cm = inner.cm;
+        inner.hca.manager()?.set_option(cm, option)?;
+        inner.options.push(option);
+        Ok(())
+    }
+
+    /// Moves an id that is on no device yet to the device with this address, if it is another one's.
+    pub(crate) fn choose_device(&self, source: Option<SocketAddr>) -> Result<()> {
+        let Some(source) = source.filter(|source| !source.ip().is_unspecified()) else {
+            return Ok(());
+        };
+        let has = |device: &&crate::device::DeviceObject| {
+            let mut addresses = device.addresses().iter();
+            addresses.any(|address| address.ip == source.ip())
+        };
+        let Some(device) = devices()?.iter().find(has) else {
+            return Ok(());
+        };
+        let hca = device.hca()?;
+        let mut inner = lock(&self.inner);
+        if ptr::eq(hca, inner.hca) {
+            return Ok(());
+        }
+        // SAFETY: the id's channel is there for as long as the id.
+        let on = unsafe { channel(self.c.channel) }?.on(hca)?;
+        let space = port_space(self.c.ps)?;
+        let id_type = id_type(space, Some(self.c.qp_type))?;
+        let cm = {
+            let mut manager = hca.manager()?;
+            let cm = manager.create_id_of(Some(on), ptr::from_ref(self) as u64, space, id_type)?;
+            for option in &inner.options {
+                manager.set_option(cm, *option)?;
+            }
+            cm
+        };
+        let (old, old_cm) = (inner.hca, inner.cm);
+        (inner.hca, inner.cm) = (hca, cm);
+        old.manager()?.destroy_id(old_cm)?;
+        Ok(())
+    }
+
+    /// Says which device and addresses an id has, as far as they are known.
+    ///
+    /// # Safety
+    /// The id was created here, and no other thread writes to it.
+    pub(crate) unsafe fn show_addresses(id: *mut Self) -> Result<()> {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = {
+                let inner = lock(&(*id).inner);
+                (inner.hca, inner.cm)
+            };
+            let (local, peer, bound) = {
+                let manager = hca.manager()?;
+                (
+                    manager.get_local_addr(cm)?,
+                    manager.get_peer_addr(cm)?,
+                    manager.is_bound(cm)?,
+                )
+            };
+            let addr = &raw mut (*id).c.route.addr;
+            if let Some(local) = local {
+                (*addr).src_storage = sockaddr::to_c(local).0;
+            }
+            if let Some(peer) = peer {
+                (*addr).dst_storage = sockaddr::to_c(peer).0;
+                (*addr).addr.dgid.raw = Gid::from(peer.ip()).0;
+            }
+            if bound {
+                let shared = verbs_of::shared_of(hca)?;
+                (*id).c.verbs = shared.verbs;
+                (*id).c.port_num = crate::query::PORT;
+                if (*id).c.pd.is_null() {
+                    (*id).c.pd = shared.pd;
+                }
+                (*addr).addr.pkey = 0xffff_u16.to_be();
+                if let Some(local) = local {
+                    (*addr).addr.sgid.raw = Gid::from(local.ip()).0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which path an id has.
+    ///
+    /// # Safety
+    /// As [`show_addresses`](Self::show_addresses).
+    pub(crate) unsafe fn show_route(id: *mut Self) -> Result<()> {
+        /// "Exactly", in front of MTU, rate and packet lifetime.
+        const EXACTLY: u8 = 2;
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = {
+                let inner = lock(&(*id).inner);
+                (inner.hca, inner.cm)
+            };
+            let route = hca.manager()?.route(cm)?;
+            let path = &raw mut (*id).path;
+            let zero = ibv_gid { raw: [0; 16] };
+            let gid = |address: Option<SocketAddr>| {
+                address.map_or(zero, |address| ibv_gid {
+                    raw: Gid::from(address.ip()).0,
+                })
+            };
+            (*path).dgid = gid(route.peer);
+            (*path).sgid = gid(route.local);
+            (*path).hop_limit = 64;
+            (*path).reversible = 1;
+            (*path).numb_path = 1;
+            (*path).pkey = 0xffff_u16.to_be();
+            (*path).mtu_selector = EXACTLY;
+            (*path).mtu = route.path_mtu;
+            (*path).rate_selector = EXACTLY;
+            (*path).packet_life_time_selector = EXACTLY;
+            (*path).packet_life_time = route.packet_life_time;
+            (*id).c.route.path_rec = path;
+            (*id).c.route.num_paths = 1;
+        }
+        Ok(())
+    }
+}
+
+/// The object behind an id of C.
+///
+/// # Safety
+/// It was created here, and is not destroyed for as long as the result is used.
+pub(crate) unsafe fn id<'a>(id: *mut rdma_cm_id) -> Result<&'a IdObject> {
+    // SAFETY: the caller's promise: it is the first field of an `IdObject`.
+    unsafe { id.cast::<IdObject>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// Device and id of the connection manager behind an id of C.
+///
+/// # Safety
+/// As [`id`].
+pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, CmId)> {
+    // SAFETY: the caller's promise.
+    let inner = lock(unsafe { &self::id(id)?.inner });
+    Ok((inner.hca, inner.cm))
+}
+
+/// Waits for the event of a call on an id without a channel of the program's, and makes it the call's result.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        channel(self::id(id)?.c.channel)?.signal();
+        if !lock(&self::id(id)?.inner).sync {
+            return Ok(());
+        }
+        let before = (*id).event;
+        if !before.is_null() {
+            (*id).event = ptr::null_mut();
+            acknowledge(before)?;
+        }
+        let event: *mut rdma_cm_event = super::event::get((*id).channel)?;
+        (*id).event = event;
+        match ((*event).event, (*event).status) {
+            (_, 0) => Ok(()),
+            (REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
+            (_, status) => Err(Errno(status.saturating_abs())),
+        }
+    }
+}
+
+/// `RDMA_CM_EVENT_REJECTED`.
+const REJECTED: c_int = 8;
+
+/// Creates an id: `rdma_create_id`. Without a channel its calls wait for their events.
+///
+/// # Safety
+/// The channel is NULL or was created here; `id` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: c_int,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let object = IdObject::create(channel, context, ps, None)?;
+            id.write(object.cast());
+        }
+        Ok(())
+    })
+}
+
+/// Destroys an id, after its events were acknowledged: `rdma_destroy_id`.
+///
+/// # Safety
+/// It was created here, has no QP, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { self::id(id) }?;
+        let (hca, cm, sync, qpn) = {
+            let inner = lock(&object.inner);
+            (inner.hca, inner.cm, inner.sync, inner.qpn)
+        };
+        if let Some(qpn) = qpn {
+            hca.registry.with(|objects| objects.cm_ids.remove(&qpn));
+        }
+        match hca.manager() {
+            Ok(mut manager) => manager.destroy_id(cm)?,
+            // The process is about to end.
+            Err(Errno::ENODEV) => {}
+            Err(errno) => return Err(errno),
+        }
+        // From here on no event of it is handed out.
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let event = (*id).event;
+            if !event.is_null() {
+                (*id).event = ptr::null_mut();
+                acknowledge(event)?;
+            }
+            object.acks.wait();
+            if sync {
+                EventChannel::destroy((*id).channel.cast());
+            }
+            drop(Box::from_raw(id.cast::<IdObject>()));
+        }
+        Ok(())
+    })
+}

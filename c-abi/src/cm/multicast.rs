@@ -1,0 +1,160 @@
+//! Multicast groups of ids for datagrams.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use bareverbs_node::cm::rdma::{CmEvent, JoinMulticast};
+
+use crate::abi::cma::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
+use crate::abi::objects::ibv_gid;
+use crate::cm::id::{IdObject, complete, id, manager_of};
+use crate::cm::sockaddr::from_c;
+use crate::failure::{Errno, Result, as_status, lock};
+use crate::path;
+use crate::qp::{ibv_attach_mcast, ibv_detach_mcast};
+
+/// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`.
+const ADDRESS: u32 = 1 << 0;
+const JOIN_FLAGS: u32 = 1 << 1;
+/// `RDMA_MC_JOIN_FLAG_FULLMEMBER`, `RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`.
+const FULL_MEMBER: u32 = 0;
+const SEND_ONLY: u32 = 1;
+
+/// A group was joined: attaches the QP to it.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let qp = (*id).c.qp;
+        let gid = event.ud.ah_attr.dgid;
+        if qp.is_null() || gid.is_zero() {
+            return Ok(());
+        }
+        let group = path::ip(gid);
+        {
+            // One that only sends is not attached.
+            let inner = lock(&(*id).inner);
+            if !inner.groups.iter().any(|(joined, _)| *joined == group) {
+                return Ok(());
+            }
+        }
+        match ibv_attach_mcast(qp, &ibv_gid { raw: gid.0 }, 0) {
+            0 => {
+                let mut inner = lock(&(*id).inner);
+                for (joined, attached) in &mut inner.groups {
+                    if *joined == group {
+                        *attached = gid;
+                    }
+                }
+                Ok(())
+            }
+            errno => Err(Errno(errno)),
+        }
+    }
+}
+
+unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let object = self::id(id)?;
+        let (hca, cm) = manager_of(id)?;
+        if !join.send_only {
+            let none = bareverbs_node::verbs::Gid::ZERO;
+            lock(&object.inner).groups.push((join.group, none));
+        }
+        let asked = hca.manager()?.join_multicast_ex(cm, join);
+        if let Err(error) = asked {
+            lock(&object.inner)
+                .groups
+                .retain(|(group, _)| *group != join.group);
+            return Err(error.into());
+        }
+        complete(id)
+    }
+}
+
+/// Joins a multicast group: `rdma_join_multicast`.
+///
+/// # Safety
+/// The id was created here, and `addr` is an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_join_multicast(
+    id: *mut rdma_cm_id,
+    addr: *mut libc::sockaddr,
+    context: *mut c_void,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let group = from_c(addr)?.ok_or(Errno::EINVAL)?.ip();
+            let wanted = JoinMulticast {
+                group,
+                send_only: false,
+                context: context as u64,
+            };
+            join(id, &wanted)
+        }
+    })
+}
+
+/// Joins a multicast group as a sender only, or as a member: `rdma_join_multicast_ex`.
+///
+/// # Safety
+/// The id was created here, and `attr` is a structure of the headers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_join_multicast_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut rdma_cm_join_mc_attr_ex,
+    context: *mut c_void,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
+            if attr.comp_mask != ADDRESS | JOIN_FLAGS || attr.join_flags > SEND_ONLY {
+                return Err(Errno::EINVAL);
+            }
+            let group = from_c(attr.addr)?.ok_or(Errno::EINVAL)?.ip();
+            let wanted = JoinMulticast {
+                group,
+                send_only: attr.join_flags != FULL_MEMBER,
+                context: context as u64,
+            };
+            join(id, &wanted)
+        }
+    })
+}
+
+/// Leaves a multicast group: `rdma_leave_multicast`.
+///
+/// # Safety
+/// The id was created here, and `addr` is an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_leave_multicast(
+    id: *mut rdma_cm_id,
+    addr: *mut libc::sockaddr,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let object = self::id(id)?;
+            let group = from_c(addr)?.ok_or(Errno::EINVAL)?.ip();
+            let (hca, cm) = manager_of(id)?;
+            let attached = {
+                let mut inner = lock(&object.inner);
+                let place = inner.groups.iter().position(|(joined, _)| *joined == group);
+                place.map(|place| inner.groups.swap_remove(place).1)
+            };
+            if let Some(gid) = attached.filter(|gid| !gid.is_zero())
+                && !(*id).qp.is_null()
+            {
+                ibv_detach_mcast((*id).qp, &ibv_gid { raw: gid.0 }, 0);
+            }
+            Ok(hca.manager()?.leave_multicast(cm, group)?)
+        }
+    })
+}

@@ -1,0 +1,125 @@
+//! Addresses and routes of ids.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use libc::sockaddr;
+
+use crate::abi::cma::rdma_cm_id;
+use crate::cm::id::{IdObject, complete, id, manager_of};
+use crate::cm::sockaddr::from_c;
+use crate::failure::{Errno, as_status, lock};
+
+/// A time-out of C.
+fn timeout(milliseconds: c_int) -> Duration {
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}
+
+/// Gives an id a local address: `rdma_bind_addr`. The loopback address is no device's: the id has none then.
+///
+/// # Safety
+/// The id was created here, and `addr` is an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let object = self::id(id)?;
+            let address = from_c(addr)?.ok_or(Errno::EINVAL)?;
+            object.choose_device(Some(address))?;
+            let (hca, cm) = manager_of(id)?;
+            let loopback = match address.ip() {
+                IpAddr::V4(ip) => ip.is_loopback(),
+                IpAddr::V6(ip) => ip.is_loopback(),
+            };
+            if loopback {
+                lock(&object.inner).loopback = true;
+                (*id).route.addr.src_storage = super::sockaddr::to_c(address).0;
+                return Ok(());
+            }
+            hca.manager()?.bind_addr(cm, address)?;
+            IdObject::show_addresses(id.cast())
+        }
+    })
+}
+
+/// Looks for the way to an address: `rdma_resolve_addr`.
+///
+/// # Safety
+/// The id was created here; the addresses are addresses, the source may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    src_addr: *mut sockaddr,
+    dst_addr: *mut sockaddr,
+    timeout_ms: c_int,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let object = self::id(id)?;
+            let source = from_c(src_addr)?;
+            let destination = from_c(dst_addr)?.ok_or(Errno::EINVAL)?;
+            if lock(&object.inner).loopback {
+                return Err(Errno::ENODEV);
+            }
+            object.choose_device(source)?;
+            let (hca, cm) = manager_of(id)?;
+            let until = timeout(timeout_ms);
+            hca.manager()?
+                .resolve_addr(cm, source, destination, until)?;
+            (*id).route.addr.dst_storage = super::sockaddr::to_c(destination).0;
+            complete(id)
+        }
+    })
+}
+
+/// Looks for the path to the address: `rdma_resolve_route`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = manager_of(id)?;
+            hca.manager()?.resolve_route(cm, timeout(timeout_ms))?;
+            complete(id)
+        }
+    })
+}
+
+/// The local port in network order, 0 if there is none: `rdma_get_src_port`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: the caller's promise.
+    unsafe { port((&raw const (*id).route.addr.src_storage).cast()) }
+}
+
+/// The other end's port in network order, 0 if there is none: `rdma_get_dst_port`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: the caller's promise.
+    unsafe { port((&raw const (*id).route.addr.dst_storage).cast()) }
+}
+
+/// # Safety
+/// It is an address, or zero.
+unsafe fn port(address: *const sockaddr) -> u16 {
+    // SAFETY: the caller's promise.
+    match unsafe { from_c(address) } {
+        Ok(Some(address)) => address.port().to_be(),
+        _ => 0,
+    }
+}
