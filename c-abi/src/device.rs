@@ -316,8 +316,8 @@ fn attribute(device: &'static DeviceObject, file: &str) -> Result<String> {
     })
 }
 
-/// Prepares libibverbs for fork: `ibv_fork_init`. The parent goes on working; memory that a child writes to is not copied under
-/// the device, since the pages are not given to the child.
+/// Prepares for fork: `ibv_fork_init`. Nothing is to be done: models read the parent's memory itself, and for what VFIO has
+/// pinned Linux gives the child a copy at once (since 5.12). A child cannot use the devices.
 ///
 /// # Safety
 /// None.

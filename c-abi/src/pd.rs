@@ -13,7 +13,7 @@ use crate::context::context;
 use crate::failure::{Errno, Result, as_errno, as_pointer};
 use crate::hca::{Hca, P};
 
-/// `IBV_ACCESS_ZERO_BASED` and `IBV_ACCESS_ON_DEMAND`, which the driver does not have; memory windows and huge pages.
+/// `IBV_ACCESS_ZERO_BASED` and `IBV_ACCESS_ON_DEMAND`, which the driver does not have.
 const ZERO_BASED: c_uint = 1 << 5;
 const ON_DEMAND: c_uint = 1 << 6;
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
@@ -154,10 +154,7 @@ unsafe fn register(
 ) -> Result<*mut ibv_mr> {
     // SAFETY: the caller's promise.
     let object = unsafe { self::pd(pd) }?;
-    if access & ON_DEMAND != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    if access & ZERO_BASED != 0 && iova == addr as u64 {
+    if access & (ON_DEMAND | ZERO_BASED) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;

@@ -4,8 +4,9 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, zeroed};
 use std::ptr;
+use std::sync::{Arc, Mutex, Weak};
 
 use bareverbs_node::verbs::{SrqAttr, Xrcd};
 
@@ -16,7 +17,7 @@ use crate::abi::objects::{
 use crate::context::context;
 use crate::cq::cq;
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
-use crate::hca::P;
+use crate::hca::{Hca, P};
 use crate::pd::pd;
 use crate::srq::{self, SrqObject};
 
@@ -24,8 +25,14 @@ use crate::srq::{self, SrqObject};
 #[repr(C)]
 pub(crate) struct XrcdObject {
     c: ibv_xrcd,
-    pub(crate) xrcd: Xrcd<'static, P>,
+    pub(crate) xrcd: Arc<Xrcd<'static, P>>,
 }
+
+/// The domains that a file stands for, by device and file.
+static OF_FILES: Mutex<Vec<(FileKey, Weak<Xrcd<'static, P>>)>> = Mutex::new(Vec::new());
+
+/// A device's number in the list of those that are up, and the file's device and number.
+type FileKey = (usize, u64, u64);
 
 /// The object behind an XRC domain of C.
 ///
@@ -36,7 +43,29 @@ pub(crate) unsafe fn xrcd<'a>(xrcd: *mut ibv_xrcd) -> Result<&'a XrcdObject> {
     unsafe { xrcd.cast::<XrcdObject>().as_ref() }.ok_or(Errno::EINVAL)
 }
 
-/// `ibv_open_xrcd`, from the table of functions. A domain that processes share by a file is refused: a device is one process's.
+/// The domain that a file stands for, or a new one.
+fn of_file(hca: &'static Hca, fd: c_int) -> Result<Arc<Xrcd<'static, P>>> {
+    // SAFETY: numbers may be zero; the call writes the structure.
+    let file = unsafe {
+        let mut file: libc::stat = zeroed();
+        if libc::fstat(fd, &mut file) != 0 {
+            return Err(Errno::last());
+        }
+        file
+    };
+    let key = (ptr::from_ref(hca) as usize, file.st_dev, file.st_ino);
+    let mut of_files = lock(&OF_FILES);
+    of_files.retain(|(_, xrcd)| xrcd.strong_count() > 0);
+    let known = of_files.iter().find(|(other, _)| *other == key);
+    if let Some(xrcd) = known.and_then(|(_, xrcd)| xrcd.upgrade()) {
+        return Ok(xrcd);
+    }
+    let xrcd = Arc::new(hca.device.open_xrcd()?);
+    of_files.push((key, Arc::downgrade(&xrcd)));
+    Ok(xrcd)
+}
+
+/// `ibv_open_xrcd`, from the table of functions. A file stands for a domain of this process: a device is one process's.
 ///
 /// # Safety
 /// The context is open, and `attr` is a structure of the headers.
@@ -55,10 +84,10 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         if attr.comp_mask != known {
             return Err(Errno::EINVAL);
         }
-        if attr.fd != -1 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let xrcd = object.hca.device.open_xrcd()?;
+        let xrcd = match attr.fd {
+            -1 => Arc::new(object.hca.device.open_xrcd()?),
+            fd => of_file(object.hca, fd)?,
+        };
         let c = ibv_xrcd { context };
         Ok(Box::into_raw(Box::new(XrcdObject { c, xrcd })).cast())
     })
@@ -77,11 +106,16 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
         unsafe {
             let object = xrcd.cast::<XrcdObject>();
             let inner = ptr::read(&raw const (*object).xrcd);
-            if let Err((inner, error)) = inner.close() {
-                ptr::write(&raw mut (*object).xrcd, inner);
+            // Locked, so that it is not opened by its file meanwhile. Another one of its file may still be open.
+            let of_files = lock(&OF_FILES);
+            if let Ok(last) = Arc::try_unwrap(inner)
+                && let Err((kept, error)) = last.close()
+            {
+                ptr::write(&raw mut (*object).xrcd, Arc::new(kept));
                 log::debug!("{error}");
                 return Err(Errno::EBUSY);
             }
+            drop(of_files);
             drop(Box::from_raw(object.cast::<ManuallyDrop<XrcdObject>>()));
         }
         Ok(())

@@ -187,7 +187,10 @@ fn migration_moves_events() {
     }
     // The request waits on the listener's channel; it follows the listener.
     let other = pair.cms[1].create_event_channel().unwrap();
+    let waits = |pair: &Pair, channel| pair.cms[1].has_cm_event(channel).unwrap();
+    assert!(waits(&pair, pair.channels[1]) && !waits(&pair, other));
     pair.cms[1].migrate_id(listener, Some(other)).unwrap();
+    assert!(!waits(&pair, pair.channels[1]) && waits(&pair, other));
     assert!(
         pair.cms[1]
             .try_get_cm_event(pair.channels[1])
@@ -198,6 +201,7 @@ fn migration_moves_events() {
     assert!(pair.cms[1].destroy_event_channel(other).is_err());
     pair.channels[1] = other;
     let theirs = pair.expect(1, EventType::ConnectRequest).id;
+    assert!(!pair.cms[1].has_cm_event(other).unwrap());
     // To synchronous and back.
     pair.cms[1].migrate_id(theirs, None).unwrap();
     assert!(pair.cms[1].is_synchronous(theirs).unwrap());

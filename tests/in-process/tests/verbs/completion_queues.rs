@@ -21,11 +21,15 @@ fn completion_events() {
         };
         send(&mut a, &mut b, SILENT);
         assert!(!b.cq.take_event(), "not armed");
-        // Armed: one event, however many completions.
+        // Armed: one event, however many completions. Who only looks for events finds it as well.
+        let mut events = b.cq.events();
+        assert!(!events.take(), "not armed");
         while lab.try_wait(&mut b.cq, MS).is_some() {}
         b.cq.arm(false);
         send(&mut a, &mut b, SILENT);
         send(&mut a, &mut b, SILENT);
+        assert!(events.take());
+        assert!(!events.take());
         assert!(b.cq.take_event());
         assert!(!b.cq.take_event());
         // Solicited only.
