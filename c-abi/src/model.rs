@@ -1,5 +1,8 @@
 //! The device models of this process, and the network between them.
 
+// UNSAFETY: registers a function to be called at the end of the process.
+#![expect(unsafe_code)]
+
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
@@ -12,7 +15,7 @@ use connectx_model::link::setting::{self, Fault};
 use connectx_model::link::{Cable, Link, Switch, Timing};
 use connectx_model::pcap::Capture;
 
-use crate::failure::{Errno, Result, lock};
+use crate::failure::{Errno, Result, as_errno, lock};
 use crate::settings;
 
 /// The models of this process, once one of them was opened.
@@ -23,9 +26,26 @@ pub(crate) fn platform(index: usize, count: usize, unit: u8) -> Result<DevicePla
     let mut world = lock(&WORLD);
     let world = match &mut *world {
         Some(world) => world,
-        none => none.insert(Arc::new(build(count, unit)?)),
+        none => {
+            let world = none.insert(Arc::new(build(count, unit)?));
+            // SAFETY: it takes a function that takes nothing and does not unwind. Without memory for it, what is sent last
+            // may be lost, which is no fault of memory.
+            unsafe { libc::atexit(leave) };
+            world
+        }
     };
     Ok(DevicePlatform::model(world, index))
+}
+
+/// At the end of the process: what was sent before leaves it, as it would leave a card whose driver is gone. Programs end when
+/// they have the completion of an unreliable send.
+extern "C" fn leave() {
+    as_errno(|| {
+        if let Some(world) = &*lock(&WORLD) {
+            world.close_exits();
+        }
+        Ok(())
+    });
 }
 
 fn build(count: usize, unit: u8) -> Result<World> {

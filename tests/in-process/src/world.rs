@@ -137,7 +137,7 @@ impl Builder {
 pub struct World {
     shared: Arc<Shared>,
     device: Option<JoinHandle<()>>,
-    exits: Vec<Exit>,
+    exits: Mutex<Vec<Exit>>,
 }
 
 /// A wire out of the process, and the threads that read and write it.
@@ -174,7 +174,7 @@ impl World {
             Exit { wire, threads }
         });
         Self {
-            exits: exits.collect(),
+            exits: Mutex::new(exits.collect()),
             shared,
             device,
         }
@@ -228,6 +228,24 @@ impl World {
         let Function { model, port } = &mut state.functions[index];
         model.set_link(port, up);
         self.shared.after(&mut state);
+    }
+
+    /// Ends the wires out of the process, as when the world ends: what was sent before leaves, and nothing arrives any more.
+    /// For programs that end with devices in use.
+    pub fn close_exits(&self) {
+        let mut exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
+        if !exits.is_empty() {
+            self.step();
+        }
+        for Exit { wire, threads } in exits.drain(..) {
+            wire.close();
+            for thread in threads {
+                let _ = thread.join();
+            }
+            if let Some(claim) = wire.claim() {
+                claim.release();
+            }
+        }
     }
 
     /// Looks at the wire, or damages it.
@@ -309,19 +327,7 @@ impl Drop for World {
             // A panic of the device's thread was printed when it happened.
             let _ = device.join();
         }
-        if !self.exits.is_empty() {
-            // What was sent before the end leaves.
-            self.step();
-        }
-        for Exit { wire, threads } in self.exits.drain(..) {
-            wire.close();
-            for thread in threads {
-                let _ = thread.join();
-            }
-            if let Some(claim) = wire.claim() {
-                claim.release();
-            }
-        }
+        self.close_exits();
     }
 }
 
