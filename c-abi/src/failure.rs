@@ -157,6 +157,13 @@ pub(crate) fn as_pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     }
 }
 
+/// A call that returns nothing: what fails goes to the log.
+pub(crate) fn as_nothing(body: impl FnOnce() -> Result<()>) {
+    if let Err(errno) = guarded(body) {
+        log::error!("a call that cannot say so failed: errno {}", errno.0);
+    }
+}
+
 /// Locks, also what a thread has held that panicked: each holder leaves what it guards in order.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

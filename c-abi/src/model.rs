@@ -15,8 +15,8 @@ use connectx_model::link::setting::{self, Fault};
 use connectx_model::link::{Cable, Link, Switch, Timing};
 use connectx_model::pcap::Capture;
 
-use crate::failure::{Errno, Result, as_errno, lock};
-use crate::settings;
+use crate::failure::{Errno, Result, as_nothing, lock};
+use crate::{progress, settings};
 
 /// The models of this process, once one of them was opened.
 static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
@@ -40,7 +40,10 @@ pub(crate) fn platform(index: usize, count: usize, unit: u8) -> Result<DevicePla
 /// At the end of the process: what was sent before leaves it, as it would leave a card whose driver is gone. Programs end when
 /// they have the completion of an unreliable send.
 extern "C" fn leave() {
-    as_errno(|| {
+    as_nothing(|| {
+        if progress::in_child() {
+            return Ok(());
+        }
         if let Some(world) = &*lock(&WORLD) {
             world.close_exits();
         }

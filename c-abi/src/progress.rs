@@ -5,12 +5,13 @@
 
 use std::mem::MaybeUninit;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use bareverbs_node::verbs::{AsyncEvent, VectorSet};
 
-use crate::failure::Result;
+use crate::failure::{Result, as_nothing};
 use crate::hca::Hca;
 use crate::{async_event, cm, device};
 
@@ -18,6 +19,9 @@ use crate::{async_event, cm, device};
 /// while there are ids, rarely otherwise.
 const BUSY: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_millis(250);
+
+/// The process that opened the devices.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// No signal reaches threads that are made meanwhile: signals are for the program's own threads, whose calls they interrupt.
 pub(crate) struct BlockedSignals(libc::sigset_t);
@@ -47,6 +51,7 @@ impl Drop for BlockedSignals {
 pub(crate) fn start(hca: &'static Hca) -> Result<()> {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
+        OWNER.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the function is there until the process ends. If it is not taken, peers find out by their time-outs.
         unsafe { libc::atexit(at_exit) };
     });
@@ -56,8 +61,16 @@ pub(crate) fn start(hca: &'static Hca) -> Result<()> {
     Ok(())
 }
 
+/// Whether this process is a child of the one that opened the devices, which has none of its threads.
+pub(crate) fn in_child() -> bool {
+    OWNER.load(Ordering::Relaxed) != std::process::id()
+}
+
 extern "C" fn at_exit() {
-    let ended = crate::failure::guarded(|| {
+    as_nothing(|| {
+        if in_child() {
+            return Ok(());
+        }
         for device in device::devices()? {
             if let Some(hca) = device.hca_if_up() {
                 hca.end();
@@ -65,8 +78,6 @@ extern "C" fn at_exit() {
         }
         Ok(())
     });
-    // There is no caller to tell.
-    let _ = ended;
 }
 
 fn run(hca: &'static Hca) {

@@ -9,7 +9,7 @@ use bareverbs_node::cm::rdma::{ChannelId, CmEvent};
 
 use crate::abi::cma::rdma_event_channel;
 use crate::descriptor::Counter;
-use crate::failure::{Errno, Result, as_pointer, guarded, lock};
+use crate::failure::{Errno, Result, as_nothing, as_pointer, lock};
 use crate::hca::{Cm, Hca};
 
 /// An event channel. Its events wait in the connection managers of the devices that its ids are on.
@@ -155,12 +155,11 @@ pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 /// It was created here, no id reports to it any more, and it is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    let destroyed = guarded(|| {
+    as_nothing(|| {
         if !channel.is_null() {
             // SAFETY: the caller's promise.
             unsafe { EventChannel::destroy(channel.cast()) };
         }
         Ok(())
     });
-    debug_assert!(destroyed.is_ok());
 }

@@ -378,7 +378,12 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
             (inner.hca, inner.cm, inner.sync, inner.qpn)
         };
         if let Some(qpn) = qpn {
-            hca.registry.with(|objects| objects.cm_ids.remove(&qpn));
+            hca.registry.with(|objects| {
+                // The number may be another QP's since.
+                if objects.cm_ids.get(&qpn) == Some(&cm) {
+                    objects.cm_ids.remove(&qpn);
+                }
+            });
         }
         match hca.manager() {
             Ok(mut manager) => manager.destroy_id(cm)?,

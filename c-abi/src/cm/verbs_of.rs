@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use crate::abi::objects::{ibv_context, ibv_pd};
 use crate::context::ContextObject;
 use crate::device::{DeviceObject, devices};
-use crate::failure::{Errno, Result, as_pointer, guarded, lock};
+use crate::failure::{Errno, Result, as_nothing, as_pointer, lock};
 use crate::hca::Hca;
 use crate::pd::PdObject;
 
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut 
 /// `list` is from `rdma_get_devices`, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    let freed = guarded(|| {
+    as_nothing(|| {
         if !list.is_null() {
             let entries = devices()?.len() + 1;
             // SAFETY: the caller's promise; the list has an entry for each device, and NULL.
@@ -89,5 +89,4 @@ pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
         }
         Ok(())
     });
-    debug_assert!(freed.is_ok());
 }
