@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
-use bareverbs_node::cm::ip::{self, Route};
+use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
 use bareverbs_node::cm::rdma::{self, NeighbourDiscovery, RdmaCm};
 use bareverbs_node::verbs::{
     Config, CqSlot, Device, DeviceSlot, EthernetInit, LinkLayer, Mtu, PortState, QpSlot, SrqSlot,
@@ -23,6 +23,9 @@ use crate::registry::Registry;
 pub(crate) type P = DevicePlatform;
 /// The connection manager of a device.
 pub(crate) type Cm = RdmaCm<'static, 'static, P, NeighbourDiscovery<'static, 'static, P>>;
+
+/// The IP host's memory.
+type Host = ip::Resources<Addresses<8>, Neighbours<1024>, Routes<2>, Groups<256>>;
 
 /// How many objects of each kind a device has room for. `query_device` says so.
 pub(crate) const MAX_QP: usize = 4096;
@@ -195,8 +198,7 @@ fn manager(
 ) -> Result<Cm> {
     let seed = random();
     let pd = Box::leak(Box::new(device.default_pd()?));
-    let host: &'static mut ip::Resources<8, 1024, 2, 256> =
-        Box::leak(Box::new(ip::Resources::new()));
+    let host: &'static mut Host = Box::leak(Box::new(ip::Resources::new()));
     let mut neighbours = NeighbourDiscovery::new(
         device,
         pd,
