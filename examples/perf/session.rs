@@ -11,7 +11,7 @@ use bareverbs::verbs::{Access, Buffer, Platform, Remote, Sge};
 use super::Result;
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
 use super::test::Test;
-use bareverbs_examples::channel::{self, Received, SILENCE};
+use bareverbs_examples::channel::{self, ChannelError, Received, SILENCE};
 use bareverbs_examples::program::seed;
 use bareverbs_node::Unreached;
 
@@ -295,7 +295,8 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
                 Received::Nothing => {}
             }
         }
-        if self.probed.elapsed() > QUIET {
+        // A peer that has said something may have left since.
+        if self.pending_message.is_none() && self.probed.elapsed() > QUIET {
             self.probe()?;
         }
         Ok(())
@@ -304,11 +305,24 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     /// Writes nothing into the other end's memory, which it has to acknowledge all the same.
     fn probe(&mut self) -> Result<()> {
         let flags = bareverbs::verbs::SendFlags::SIGNALED;
-        self.cm
-            .post_writev(self.control.id, 0, &[], flags, self.remote)?;
-        let sent = self.control.sent(self.cm, "RDMA WRITE of nothing");
+        let posted = self
+            .cm
+            .post_writev(self.control.id, 0, &[], flags, self.remote);
+        let sent = posted
+            .map_err(ChannelError::from)
+            .and_then(|()| self.control.sent(self.cm, "RDMA WRITE of nothing"));
         self.probed = Instant::now();
-        sent.map_err(|error| format!("the {} does not answer: {error}", self.peer()).into())
+        let Err(error) = sent else {
+            return Ok(());
+        };
+        // A peer that has just left may have said why.
+        if self.pending_message.is_none()
+            && let Ok(Received::Message(bytes)) = self.control.message(self.cm, Duration::ZERO)
+        {
+            self.pending_message = Some(bytes);
+            return Ok(());
+        }
+        Err(format!("the {} does not answer: {error}", self.peer()).into())
     }
 
     /// Waits for a message, at most so long.

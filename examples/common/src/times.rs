@@ -51,7 +51,9 @@ impl Times {
             _ if self.histogram.is_empty() => Duration::ZERO,
             0.0 => self.shortest,
             1.0 => self.longest,
-            share => Duration::from_nanos(self.histogram.value_at_quantile(share)),
+            // What the histogram has for a value may lie beside the only ones there are.
+            share => Duration::from_nanos(self.histogram.value_at_quantile(share))
+                .clamp(self.shortest, self.longest),
         }
     }
 
@@ -103,5 +105,18 @@ mod tests {
         }
         let found = [0.0, 1.0].map(|share| times.at(share).as_nanos());
         assert_eq!(found, [3_000_001, 7_654_321]);
+    }
+
+    #[test]
+    fn no_share_is_outside_the_shortest_and_the_longest() {
+        for nanos in (1..=100).chain((1..100).map(|step| 1_000_001 + 12_347 * step)) {
+            let mut times = Times::default();
+            let time = Duration::from_nanos(nanos);
+            times.record(time, 3);
+            assert_eq!(
+                [0.0, 0.5, 0.99, 0.999, 1.0].map(|share| times.at(share)),
+                [time; 5]
+            );
+        }
     }
 }
