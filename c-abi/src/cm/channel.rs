@@ -3,6 +3,7 @@
 // UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bareverbs_node::cm::rdma::{ChannelId, CmEvent};
@@ -30,6 +31,21 @@ struct State {
 
 /// All channels, for the threads that drive the devices.
 static CHANNELS: Mutex<Channels> = Mutex::new(Channels(Vec::new()));
+
+/// The channels that were destroyed last, which stay for a while: `rping` destroys its channel while another of its threads is
+/// about to wait for it. Such a thread then waits, as it does if it had begun to, and finds neither freed memory nor a
+/// closed descriptor, for which `rping` would end with an error.
+static DESTROYED: Mutex<VecDeque<Destroyed>> = Mutex::new(VecDeque::new());
+
+/// How many of them stay.
+const STAY: usize = 8;
+
+struct Destroyed {
+    _channel: Box<EventChannel>,
+}
+
+// SAFETY: nothing is done with it but to drop it.
+unsafe impl Send for Destroyed {}
 
 struct Channels(Vec<*const EventChannel>);
 
@@ -68,13 +84,19 @@ impl EventChannel {
             .retain(|other| !std::ptr::eq(*other, channel));
         // SAFETY: the caller's promise.
         let channel = unsafe { Box::from_raw(channel) };
-        for (hca, id) in lock(&channel.state).managers.drain(..) {
+        let managers = std::mem::take(&mut lock(&channel.state).managers);
+        for (hca, id) in managers {
             if let Ok(mut manager) = hca.manager()
                 && let Err(error) = manager.destroy_event_channel(id)
             {
                 log::debug!("{error}");
             }
         }
+        let mut destroyed = lock(&DESTROYED);
+        if destroyed.len() == STAY {
+            destroyed.pop_front();
+        }
+        destroyed.push_back(Destroyed { _channel: channel });
     }
 
     /// The channel's counterpart in the manager of a device.
