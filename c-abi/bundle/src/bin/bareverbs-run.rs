@@ -1,0 +1,119 @@
+//! Runs a program with the libraries that lie beside this one.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use bareverbs_bundle::LIBRARY;
+use clap::Parser;
+
+/// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
+///
+/// On the device model, two programs are joined by a wire: `bareverbs-run --wire /tmp/wire --unit 1 rping -s` and, on another
+/// terminal, `bareverbs-run --wire /tmp/wire --unit 2 rping -c -a 10.0.0.1`.
+#[derive(Parser)]
+struct Options {
+    /// The devices: model, or vfio:ADDRESS of a PCI function that is bound to vfio-pci; with commas between them.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// The model's wire to another process: unix:LOCAL,REMOTE (paths) or udp:LOCAL,REMOTE (HOST:PORT each).
+    #[arg(long, value_name = "FAMILY:LOCAL,REMOTE")]
+    link: Option<String>,
+    /// A wire between two processes on one machine, in place of --link: a path that both name, of sockets PATH.1 and
+    /// PATH.2. One process is --unit 1, the other --unit 2.
+    #[arg(long, value_name = "PATH", conflicts_with = "link", requires = "unit")]
+    wire: Option<PathBuf>,
+    /// The number of the model, which its MAC address and its IP addresses end in; 1 if not given. Each process of a wire
+    /// has another.
+    #[arg(long, value_name = "NUMBER")]
+    unit: Option<u8>,
+    /// The device's IP addresses, with commas between them, each with a prefix length if it is not the usual one;
+    /// 10.0.0.UNIT and fd00::UNIT if not given.
+    #[arg(long, value_name = "ADDRESS[/PREFIX]")]
+    address: Option<String>,
+    /// Record the frames that pass the model's port, in this pcap file.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<String>,
+    /// Faults of these frames, as in loss=0.01,delay=0.1,max-delay=5ms.
+    #[arg(long, value_name = "KIND=VALUE,...")]
+    fault: Option<String>,
+    /// Decides which frames.
+    #[arg(long, requires = "fault")]
+    fault_seed: Option<u64>,
+    /// What the library logs to standard error: error, warn, info, debug or trace, or filters of env_logger.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// The program and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    program: Vec<OsString>,
+}
+
+// What is not given here stays as the environment has it.
+fn main() -> ExitCode {
+    let why = match command(Options::parse()) {
+        Ok(mut command) => {
+            // Returns only if it fails.
+            let error = command.exec();
+            format!("{}: {error}", command.get_program().display())
+        }
+        Err(why) => why,
+    };
+    eprintln!("bareverbs-run: {why}");
+    // As shells have it for programs that cannot be run.
+    ExitCode::from(127)
+}
+
+fn command(options: Options) -> Result<Command, String> {
+    let mut program = options.program.into_iter();
+    let mut command = Command::new(program.next().unwrap_or_default());
+    command.args(program);
+
+    let here = std::env::current_exe().map_err(|error| format!("where am I: {error}"))?;
+    let folder = here.parent().unwrap_or(&here);
+    if !folder.join(LIBRARY).exists() {
+        return Err(format!(
+            "{} has no {LIBRARY}: the program bundle makes it",
+            folder.display()
+        ));
+    }
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(before) = std::env::var_os("LD_LIBRARY_PATH").filter(|before| !before.is_empty()) {
+        path.push(":");
+        path.push(before);
+    }
+    command.env("LD_LIBRARY_PATH", path);
+
+    let link = match (options.wire, options.unit) {
+        (Some(wire), Some(unit @ 1..=2)) => {
+            let wire = wire.display();
+            Some(format!("unix:{wire}.{unit},{wire}.{}", 3 - unit))
+        }
+        (Some(_), _) => return Err("a wire has two ends: --unit 1 and --unit 2".into()),
+        (None, _) => options.link,
+    };
+    let settings = [
+        ("BAREVERBS_DEVICE", options.device),
+        ("BAREVERBS_LINK", link),
+        ("BAREVERBS_UNIT", options.unit.map(|unit| unit.to_string())),
+        ("BAREVERBS_ADDRESS", options.address),
+        ("BAREVERBS_PCAP", options.pcap),
+        ("BAREVERBS_FAULT", options.fault),
+        (
+            "BAREVERBS_FAULT_SEED",
+            options.fault_seed.map(|seed| seed.to_string()),
+        ),
+        ("BAREVERBS_LOG", options.log),
+    ];
+    for (name, value) in settings {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    Ok(command)
+}

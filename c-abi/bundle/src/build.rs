@@ -1,0 +1,47 @@
+//! Cargo's part.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::library::{Bundle, Sources, bundle};
+use crate::{RUNNER, symbols};
+
+/// Builds `bareverbs-c` and the runner with Cargo, and makes a bundle of them in `folder`, or in `bundle` below Cargo's target
+/// folder.
+pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", root.display()))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(&root)
+        .args(["build", "--quiet", "--locked", "--lib", "--bin", RUNNER])
+        .args([
+            "--package",
+            "bareverbs-c",
+            "--package",
+            env!("CARGO_PKG_NAME"),
+        ]);
+    if !debug {
+        cargo.arg("--release");
+    }
+    let status = cargo
+        .status()
+        .map_err(|error| format!("{cargo:?}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{cargo:?}: {status}"));
+    }
+    let built = target.join(if debug { "debug" } else { "release" });
+    let sources = Sources {
+        archive: &built.join("libbareverbs_c.a"),
+        runner: &built.join(RUNNER),
+        symbols: &symbols()?,
+    };
+    bundle(
+        &sources,
+        &folder.map_or_else(|| target.join("bundle"), Path::to_owned),
+    )
+}

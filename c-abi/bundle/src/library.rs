@@ -1,0 +1,175 @@
+//! From a static library to the folder of shared ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::symbols::{Kind, Symbol};
+use crate::{LIBRARY, RUNNER, refused};
+
+/// What a bundle is made of.
+#[derive(Debug, Clone)]
+pub struct Sources<'a> {
+    /// The static library of `bareverbs-c`.
+    pub archive: &'a Path,
+    /// The program `bareverbs-run`.
+    pub runner: &'a Path,
+    /// The symbols that the libraries shall have.
+    pub symbols: &'a [Symbol],
+}
+
+/// A folder of shared libraries.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The names of the functions that the static library has.
+    pub defined: BTreeSet<String>,
+}
+
+/// Makes the folder; what it had is replaced.
+pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
+    let fail = |what: &Path| {
+        let what = what.display().to_string();
+        move |error: std::io::Error| format!("{what}: {error}")
+    };
+    let parts = folder.join("parts");
+    fs::create_dir_all(&parts).map_err(fail(&parts))?;
+
+    let archive = defined(sources.archive)?;
+    let names: BTreeSet<&str> = sources
+        .symbols
+        .iter()
+        .map(|symbol| symbol.name.as_str())
+        .collect();
+    let defined: BTreeSet<String> = names
+        .iter()
+        .filter(|name| archive.contains(**name))
+        .map(|name| (*name).to_owned())
+        .collect();
+    let missing = sources
+        .symbols
+        .iter()
+        .filter(|symbol| symbol.kind == Kind::Old || !defined.contains(&symbol.name));
+    let refused = parts.join("refused.c");
+    fs::write(&refused, refused::source(missing)).map_err(fail(&refused))?;
+    let script = parts.join("versions.map");
+    fs::write(&script, version_script(sources.symbols)).map_err(fail(&script))?;
+
+    // Written beside and renamed: programs that have the old library open keep it.
+    let fresh = parts.join(LIBRARY);
+    run(link(sources.archive, &refused, &script)
+        .arg("-o")
+        .arg(&fresh))?;
+    let library = folder.join(LIBRARY);
+    fs::rename(&fresh, &library).map_err(fail(&library))?;
+    let others: BTreeSet<&str> = sources
+        .symbols
+        .iter()
+        .map(|symbol| symbol.library.as_str())
+        .collect();
+    for name in others {
+        let path = folder.join(name);
+        if name != LIBRARY && !path.is_symlink() {
+            symlink(LIBRARY, &path).map_err(fail(&path))?;
+        }
+    }
+    let fresh = parts.join(RUNNER);
+    fs::copy(sources.runner, &fresh).map_err(fail(sources.runner))?;
+    let runner = folder.join(RUNNER);
+    fs::rename(&fresh, &runner).map_err(fail(&runner))?;
+    Ok(Bundle {
+        folder: folder.to_owned(),
+        defined,
+    })
+}
+
+/// The command that links, but for where to.
+fn link(archive: &Path, refused: &Path, script: &Path) -> Command {
+    let mut command = Command::new("cc");
+    command
+        .args(["-shared", "-fPIC", "-O1"])
+        .arg(format!("-Wl,-soname,{LIBRARY}"))
+        .arg(refused)
+        // The members with exported functions are named by nothing.
+        .arg("-Wl,--whole-archive")
+        .arg(archive)
+        .arg("-Wl,--no-whole-archive")
+        .arg("-Wl,--gc-sections")
+        .arg(format!("-Wl,--version-script={}", script.display()))
+        // The library's calls of its own functions stay its own, whatever the program defines.
+        .arg("-Wl,-Bsymbolic-functions")
+        // Its threads outlive the last `dlclose`.
+        .args([
+            "-Wl,-z,nodelete",
+            "-Wl,-z,defs",
+            "-Wl,-z,now",
+            "-Wl,-z,relro",
+        ])
+        // The C library, as a Rust static library wants it.
+        .args(["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"]);
+    command
+}
+
+/// The linker's list of symbols by version. Everything else is local.
+fn version_script(symbols: &[Symbol]) -> String {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for symbol in symbols {
+        let names = versions.entry(&symbol.version).or_default();
+        // The old ones are given their version where they are defined.
+        if symbol.kind != Kind::Old {
+            names.insert(&symbol.name);
+        }
+    }
+    let mut text = String::new();
+    for (number, (version, names)) in versions.iter().enumerate() {
+        // A String takes everything.
+        let _ = writeln!(text, "{version} {{");
+        if !names.is_empty() {
+            let _ = writeln!(text, "global:");
+        }
+        for name in names {
+            let _ = writeln!(text, "    {name};");
+        }
+        if number == 0 {
+            let _ = writeln!(text, "local: *;");
+        }
+        let _ = writeln!(text, "}};");
+    }
+    text
+}
+
+/// The names of the global symbols that a static library defines.
+fn defined(archive: &Path) -> Result<BTreeSet<String>, String> {
+    let text = run(Command::new("nm")
+        .args(["--defined-only", "--extern-only", "--format=posix"])
+        .arg(archive))?;
+    // A member's name is a line of its own.
+    let names = text.lines().filter(|line| !line.ends_with(':'));
+    let names: BTreeSet<String> = names
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if names.is_empty() {
+        return Err(format!("{}: defines nothing", archive.display()));
+    }
+    Ok(names)
+}
+
+/// Runs a program to its end. What it printed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let done = command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let errors = String::from_utf8_lossy(&done.stderr);
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}\n{errors}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}

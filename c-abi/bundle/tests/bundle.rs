@@ -1,0 +1,170 @@
+//! A bundle of a small static library, loaded by a small program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bareverbs_bundle::{LIBRARY, RUNNER, Sources, Symbol, bundle, symbols};
+
+/// What a library has: one function.
+const HAS: &str = "#include <stddef.h>\nint ibv_fork_init(void) { return 7; }\nint not_in_the_table(void) { return 1; }\n";
+
+/// Calls a function that is there, and one of each kind that refuses.
+const PROGRAM: &str = r#"
+#include <errno.h>
+#include <stdio.h>
+int ibv_fork_init(void);
+int ibv_query_device(void *, void *);
+long _ibv_query_gid_table(void *, void *, size_t, unsigned);
+void *ibv_open_device(void *);
+int rdma_listen(void *, int);
+_Bool mlx5dv_is_supported(void *);
+void rdma_freeaddrinfo(void *);
+void *old_list(int *);
+__asm__(".symver old_list, ibv_get_device_list@IBVERBS_1.0");
+int main(void)
+{
+    printf("%d ", ibv_fork_init());
+    errno = 0;
+    printf("%d ", ibv_query_device(0, 0) == EOPNOTSUPP);
+    printf("%d ", _ibv_query_gid_table(0, 0, 0, 0) == -EOPNOTSUPP);
+    errno = 0;
+    printf("%d ", ibv_open_device(0) == 0 && errno == EOPNOTSUPP);
+    errno = 0;
+    printf("%d ", rdma_listen(0, 0) == -1 && errno == EOPNOTSUPP);
+    printf("%d ", mlx5dv_is_supported(0) == 0);
+    rdma_freeaddrinfo(0);
+    printf("%d\n", old_list(0) == 0);
+    return 0;
+}
+"#;
+
+fn run(command: &mut Command) -> String {
+    let done = command.output().expect("a program of the C compiler's");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{command:?}: {errors}");
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+fn compile(folder: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+    let file = folder.join(name).with_extension("c");
+    let out = folder.join(name);
+    fs::write(&file, source).unwrap();
+    run(Command::new("cc")
+        .arg("-o")
+        .arg(&out)
+        .arg(&file)
+        .args(arguments));
+    out
+}
+
+/// The folder with the parts, and the bundle in it.
+fn made(name: &str, symbols: &[Symbol]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let object = compile(&folder, "has.o", HAS, &["-c", "-fPIC"]);
+    let archive = folder.join("libhas.a");
+    run(Command::new("ar").arg("rcs").arg(&archive).arg(object));
+    let sources = Sources {
+        archive: &archive,
+        runner: Path::new(env!("CARGO_BIN_EXE_bareverbs-run")),
+        symbols,
+    };
+    let bundle = bundle(&sources, &folder.join("bundle")).expect("a bundle");
+    assert!(
+        bundle.defined.iter().eq(["ibv_fork_init"]),
+        "{:?}",
+        bundle.defined
+    );
+    folder
+}
+
+#[test]
+fn a_program_gets_what_is_there_and_refusals_of_the_rest() {
+    let symbols = symbols().unwrap();
+    let folder = made("program", &symbols);
+    let bundle = folder.join("bundle");
+    let library = bundle.join(LIBRARY);
+    let names = [
+        "libibverbs.so.1",
+        "librdmacm.so.1",
+        "libmlx5.so.1",
+        "libefa.so.1",
+    ];
+    for name in names {
+        assert_eq!(
+            bundle.join(name).canonicalize().unwrap(),
+            library.canonicalize().unwrap()
+        );
+    }
+    let linked = names.map(|name| format!("-l:{name}"));
+    let folder_of_libraries = format!("-L{}", bundle.display());
+    let mut arguments = vec![folder_of_libraries.as_str(), "-Wl,-z,now"];
+    arguments.extend(linked.iter().map(String::as_str));
+    let program = compile(&folder, "program", PROGRAM, &arguments);
+    let run_with = |runner: &mut Command| run(runner.arg(&program));
+    assert_eq!(
+        run_with(&mut Command::new(bundle.join(RUNNER))),
+        "7 1 1 1 1 1 1\n"
+    );
+
+    // Each symbol has its version, and what is not in the table is not exported.
+    let exported = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(&library));
+    let exported: Vec<&str> = exported
+        .lines()
+        .filter_map(|line| line.split(' ').nth(2))
+        .collect();
+    for has in [
+        "ibv_fork_init@@IBVERBS_1.1",
+        "rdma_listen@@RDMACM_1.0",
+        "ibv_get_device_list@IBVERBS_1.0",
+    ] {
+        assert!(exported.contains(&has), "{has}");
+    }
+    assert!(
+        !exported
+            .iter()
+            .any(|name| name.starts_with("not_in_the_table"))
+    );
+}
+
+#[test]
+fn the_runner_sets_the_environment() {
+    let folder = made("runner", &symbols().unwrap());
+    let runner = folder.join("bundle").join(RUNNER);
+    let environment = |arguments: &[&str]| {
+        run(Command::new(&runner)
+            .args(arguments)
+            .arg("env")
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LD_LIBRARY_PATH", "/elsewhere")
+            .env("BAREVERBS_LINK", "udp:a:1,b:2"))
+    };
+    let path = format!(
+        "LD_LIBRARY_PATH={}:/elsewhere",
+        folder.join("bundle").canonicalize().unwrap().display()
+    );
+    let plain = environment(&[]);
+    assert!(plain.lines().any(|line| line == path), "{plain}");
+    assert!(plain.contains("BAREVERBS_LINK=udp:a:1,b:2\n"), "{plain}");
+    assert!(!plain.contains("BAREVERBS_UNIT"), "{plain}");
+    let wired = environment(&["--wire", "/w", "--unit", "2", "--fault", "loss=0.1"]);
+    assert!(wired.contains("BAREVERBS_LINK=unix:/w.2,/w.1\n"), "{wired}");
+    assert!(
+        wired.contains("BAREVERBS_UNIT=2\n") && wired.contains("BAREVERBS_FAULT=loss=0.1\n"),
+        "{wired}"
+    );
+    let third = Command::new(&runner)
+        .args(["--wire", "/w", "--unit", "3", "env"])
+        .output()
+        .unwrap();
+    assert_eq!(third.status.code(), Some(127));
+    let missing = Command::new(&runner)
+        .arg("/no/such/program")
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+}
