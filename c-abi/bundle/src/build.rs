@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::library::{Bundle, Sources, bundle};
 use crate::{RUNNER, symbols};
 
-/// Builds `bareverbs-c` and the runner with Cargo, and makes a bundle of them in `folder`, or in `bundle` below Cargo's target
-/// folder.
+/// Builds `bareverbs-c` and the runner with Cargo, and makes a bundle of them in `folder`, or in `bundle` below
+/// Cargo's target folder.
 pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root

@@ -5,16 +5,17 @@
 //! target/bundle/bareverbs-run ibv_devinfo
 //! ```
 //!
-//! The folder has `libibverbs.so.1`, and `librdmacm.so.1`, `libmlx5.so.1` and `libefa.so.1`, which are symbolic links to it:
-//! one file, so that the loader maps it once and its state is shared. `bareverbs-run` beside them puts the folder into
-//! `LD_LIBRARY_PATH` and runs a program.
+//! The folder has `libibverbs.so.1`, and `librdmacm.so.1`, `libmlx5.so.1` and `libefa.so.1`, which are symbolic links
+//! to it: one file, so that the loader maps it once and its state is shared. `bareverbs-run` beside them puts the
+//! folder into `LD_LIBRARY_PATH` and runs a program.
 //!
-//! Programs are linked so that each function that they name has to exist when they start, with its version. The table in
-//! `c-abi/symbols/symbols.tsv` ([`Symbol`]) has every symbol and version that Debian's libraries have. What the static
-//! library defines is exported with the version from the table; what it does not define is made here, as a function that
-//! refuses: it returns `EOPNOTSUPP` as its documentation says errors are returned ([`Returns`]).
+//! Programs are linked so that each function that they name has to exist when they start, with its version. The table
+//! in `c-abi/symbols/symbols.tsv` ([`Symbol`]) has every symbol and version that Debian's libraries have. What the
+//! static library defines is exported with the version from the table; what it does not define is made here, as a
+//! function that refuses: it returns `EOPNOTSUPP` as its documentation says errors are returned ([`Returns`]).
 //!
-//! A Rust `cdylib` does not do: rustc passes a version script of its own, without versions, and the linker takes only one.
+//! A Rust `cdylib` does not do: rustc passes a version script of its own, without versions, and the linker takes only
+//! one.
 
 mod build;
 mod library;

@@ -7,7 +7,8 @@ use std::process::Command;
 use bareverbs_bundle::{LIBRARY, RUNNER, Sources, Symbol, bundle, symbols};
 
 /// What a library has: one function.
-const HAS: &str = "#include <stddef.h>\nint ibv_fork_init(void) { return 7; }\nint not_in_the_table(void) { return 1; }\n";
+const HAS: &str =
+    "int ibv_fork_init(void) { return 7; }\nint not_in_the_table(void) { return 1; }\n";
 
 /// Calls a function that is there, and one of each kind that refuses.
 const PROGRAM: &str = r#"

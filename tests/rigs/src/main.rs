@@ -3,6 +3,7 @@
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 
 mod bare_metal;
+mod c_abi;
 mod cards;
 mod cargo_test;
 mod circles;
@@ -31,6 +32,11 @@ const RIGS: &[Rig] = &[
         name: "bare-metal",
         about: bare_metal::ABOUT,
         run: bare_metal::run,
+    },
+    Rig {
+        name: "c-abi",
+        about: c_abi::ABOUT,
+        run: c_abi::run,
     },
     Rig {
         name: "cards",

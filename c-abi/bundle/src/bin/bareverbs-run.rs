@@ -10,8 +10,8 @@ use clap::Parser;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
 ///
-/// On the device model, two programs are joined by a wire: `bareverbs-run --wire /tmp/wire --unit 1 rping -s` and, on another
-/// terminal, `bareverbs-run --wire /tmp/wire --unit 2 rping -c -a 10.0.0.1`.
+/// On the device model, two programs are joined by a wire: `bareverbs-run --wire /tmp/wire --unit 1 rping -s` and, on
+/// another terminal, `bareverbs-run --wire /tmp/wire --unit 2 rping -c -a 10.0.0.1`.
 #[derive(Parser)]
 struct Options {
     /// The devices: model, or vfio:ADDRESS of a PCI function that is bound to vfio-pci; with commas between them.
@@ -24,8 +24,8 @@ struct Options {
     /// PATH.2. One process is --unit 1, the other --unit 2.
     #[arg(long, value_name = "PATH", conflicts_with = "link", requires = "unit")]
     wire: Option<PathBuf>,
-    /// The number of the model, which its MAC address and its IP addresses end in; 1 if not given. Each process of a wire
-    /// has another.
+    /// The number of the model, which its MAC address and its IP addresses end in; 1 if not given. Each process of a
+    /// wire has another.
     #[arg(long, value_name = "NUMBER")]
     unit: Option<u8>,
     /// The device's IP addresses, with commas between them, each with a prefix length if it is not the usual one;

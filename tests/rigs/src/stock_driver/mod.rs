@@ -19,7 +19,7 @@ pub(crate) mod kernel;
 mod machine;
 mod plan;
 mod process;
-mod provision;
+pub(crate) mod provision;
 mod report;
 mod rig;
 mod scenario;

@@ -441,13 +441,13 @@ fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::copy(from, to).map(|_| ()))
         .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-pub(super) fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
+pub(crate) fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
     run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into))
 }
 
@@ -456,13 +456,13 @@ pub(super) fn run(command: &mut Command) -> Result<(), String> {
 }
 
 /// apt with a private state directory, in which nothing is installed.
-pub(super) struct Apt {
+pub(crate) struct Apt {
     directory: PathBuf,
     config: PathBuf,
 }
 
 impl Apt {
-    pub(super) fn new(directory: &Path) -> Result<Self, String> {
+    pub(crate) fn new(directory: &Path) -> Result<Self, String> {
         let state = directory.join("apt");
         let fail = |error: std::io::Error| format!("{}: {error}", state.display());
         for name in ["lists/partial", "archives/partial", "state", "preferences"] {
@@ -543,7 +543,7 @@ impl Apt {
     }
 
     /// Downloads packages, and nothing that they depend on, into a directory of their own.
-    pub(super) fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
+    pub(crate) fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
         empty(into)?;
         quiet_output(
             self.command("apt-get")

@@ -1,0 +1,90 @@
+//! `cargo rig c-abi`: Debian's RDMA programs, unmodified, on our libibverbs and librdmacm.
+//!
+//! The programs run alone or in pairs of processes, each with a device model of its own, and a wire between the two:
+//! no root, no kernel driver. Before that the library is compared with Debian's: symbols and versions, structures and
+//! numbers of the headers, and the table of functions in `docs/c-abi.md`.
+//!
+//! What the programs print is left in `target/rigs/c-abi/log/`.
+
+mod docs;
+mod headers;
+mod packages;
+mod run;
+mod symbols;
+mod table;
+
+use crate::outcome::Outcome;
+use std::fs;
+use std::path::Path;
+use table::Scenario;
+
+pub(crate) const ABOUT: &str =
+    "Debian's RDMA programs on our libibverbs and librdmacm (--write makes symbols.tsv again)";
+
+const TABLE: &str = "c-abi/symbols/symbols.tsv";
+const PAGE: &str = "docs/c-abi.md";
+
+/// Compares the library with Debian's and runs all scenarios, or only runs those that are named.
+pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = root.join("target/rigs/c-abi");
+    let packages = packages::fetch(&directory.join("packages"))?;
+    println!("packages: {}", packages.versions.join(", "));
+    if let [argument] = arguments
+        && argument == "--write"
+    {
+        let fresh = symbols::table(&directory, &packages)?;
+        let path = root.join(TABLE);
+        fs::write(&path, symbols::render(&packages, &fresh))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        // The table is compiled in: the next run has it.
+        println!("wrote {TABLE}");
+        return Ok(Outcome::default());
+    }
+    let scenarios = selected(arguments)?;
+
+    let symbols = bareverbs_bundle::symbols()?;
+    let bundle = bareverbs_bundle::build(Some(&directory.join("bundle")), false)?;
+    println!("libraries: {}", bundle.folder.display());
+    let mut outcome = Outcome::default();
+    if arguments.is_empty() {
+        outcome.add(symbols::compare(
+            &symbols,
+            &symbols::table(&directory, &packages)?,
+        ));
+        outcome.add(symbols::compare_exports(&bundle, &symbols)?);
+        outcome.add(headers::compare(&root, &directory, &packages)?);
+        let page = root.join(PAGE);
+        let page =
+            fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+        outcome.add(docs::compare(&page, &symbols, &bundle.defined));
+    }
+
+    let logs = directory.join("log");
+    fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    let sockets = std::env::temp_dir().join(format!("bareverbs-c-abi-{}", std::process::id()));
+    fs::create_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
+    let place = run::Place {
+        bundle: &bundle,
+        packages: &packages,
+        logs: &logs,
+        sockets: &sockets,
+    };
+    for scenario in scenarios {
+        outcome.add(place.run(scenario));
+    }
+    fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
+    Ok(outcome)
+}
+
+/// The scenarios that are named, or all.
+fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
+    if arguments.is_empty() {
+        return Ok(table::ALL.iter().collect());
+    }
+    let by_name = |name: &String| {
+        let found = table::ALL.iter().find(|scenario| scenario.name == name);
+        found.ok_or_else(|| format!("no scenario {name:?}"))
+    };
+    arguments.iter().map(by_name).collect()
+}

@@ -1,0 +1,305 @@
+//! Runs programs, alone or in pairs, each process with a model of its own and a wire between the two.
+
+use super::packages::Packages;
+use super::table::{Ready, Scenario, Side};
+use crate::outcome::Outcome;
+use crate::stock_driver::{Process, spawn};
+use bareverbs_bundle::{Bundle, RUNNER};
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it listens, on a busy machine.
+const START: Duration = Duration::from_secs(30);
+/// How long a program may run.
+const END: Duration = Duration::from_secs(60);
+/// How often a process is looked at.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Where the programs are.
+pub(super) struct Place<'a> {
+    pub(super) bundle: &'a Bundle,
+    pub(super) packages: &'a Packages,
+    /// For what the programs print.
+    pub(super) logs: &'a Path,
+    /// For sockets, whose paths must be short.
+    pub(super) sockets: &'a Path,
+}
+
+/// A program that runs.
+struct Running {
+    process: Process,
+    log: PathBuf,
+}
+
+impl Running {
+    fn printed(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        self.process.0.try_wait().map_err(|error| error.to_string())
+    }
+
+    /// Waits until it has ended by itself.
+    fn end(&mut self, deadline: Instant) -> Result<ExitStatus, String> {
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                return Err(format!("still running after {} s", END.as_secs()));
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Runs a scenario, and checks exit statuses and what was printed.
+    pub(super) fn run(&self, scenario: &Scenario) -> Outcome {
+        let name = scenario.name;
+        let begun = Instant::now();
+        let mut outcome = Outcome::default();
+        let faults = match self.ends(scenario) {
+            Err(why) => vec![why],
+            Ok(ends) => faults(scenario, &ends),
+        };
+        for fault in &faults {
+            println!("    {fault}");
+        }
+        outcome.check(faults.is_empty(), || {
+            format!(
+                "{name}: {} (logs: {}/{name}.*)",
+                faults.join("; "),
+                self.logs.display()
+            )
+        });
+        println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
+        outcome
+    }
+
+    /// Runs the programs to their ends: exit status and output of each.
+    fn ends(&self, scenario: &Scenario) -> Result<Vec<(Side, ExitStatus, String)>, String> {
+        let port = free_port()?;
+        let mut server = self.start(scenario, Side::Server, scenario.server, port)?;
+        let mut client = match scenario.client {
+            [] => None,
+            client => {
+                self.wait_until_ready(&mut server, scenario.ready, port)?;
+                Some(self.start(scenario, Side::Client, client, port)?)
+            }
+        };
+        let deadline = Instant::now() + END;
+        let mut ends = Vec::new();
+        // The client first: where it has failed, the server may wait for it for ever.
+        if let Some(client) = &mut client {
+            let status = client
+                .end(deadline)
+                .map_err(|why| format!("client: {why}"))?;
+            ends.push((Side::Client, status, client.printed()));
+        }
+        let failed = ends.iter().any(|(_, status, _)| !status.success());
+        let deadline = if failed { Instant::now() } else { deadline };
+        match server.end(deadline) {
+            Ok(status) => ends.push((Side::Server, status, server.printed())),
+            Err(_) if failed => {}
+            Err(why) => return Err(format!("server: {why}")),
+        }
+        Ok(ends)
+    }
+
+    fn start(
+        &self,
+        scenario: &Scenario,
+        side: Side,
+        command: &[&str],
+        port: u16,
+    ) -> Result<Running, String> {
+        let log = self.logs.join(format!("{}.{side}", scenario.name));
+        let fail = |error: std::io::Error| format!("{}: {error}", log.display());
+        let file = File::create(&log).map_err(fail)?;
+        let [program, arguments @ ..] = command else {
+            return Err("no program".into());
+        };
+        let unit = match side {
+            Side::Server => "1",
+            Side::Client => "2",
+        };
+        let mut command = Command::new(self.bundle.folder.join(RUNNER));
+        command
+            .arg("--wire")
+            .arg(self.sockets.join("wire"))
+            .args(["--unit", unit, "--log", "info"])
+            .args(scenario.options)
+            .arg(self.packages.programs.join(program))
+            .args(
+                arguments
+                    .iter()
+                    .map(|argument| argument.replace("{port}", &port.to_string())),
+            )
+            .env("LD_LIBRARY_PATH", &self.packages.others)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().map_err(fail)?)
+            .stderr(file);
+        let process = spawn(&mut command)?;
+        Ok(Running { process, log })
+    }
+
+    fn wait_until_ready(
+        &self,
+        server: &mut Running,
+        ready: Ready,
+        port: u16,
+    ) -> Result<(), String> {
+        let deadline = Instant::now() + START;
+        loop {
+            let is_ready = match ready {
+                Ready::Listens => server.printed().contains("rdma_listen"),
+                Ready::Tcp => listens(port)?,
+            };
+            if is_ready {
+                return Ok(());
+            }
+            if let Some(status) = server.ended()? {
+                return Err(format!("server ended before it listened: {status}"));
+            }
+            if Instant::now() >= deadline {
+                return Err(format!(
+                    "server does not listen after {} s",
+                    START.as_secs()
+                ));
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// What is wrong with how the programs ended.
+fn faults(scenario: &Scenario, ends: &[(Side, ExitStatus, String)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (side, status, printed) in ends {
+        if !status.success() {
+            faults.push(format!("{side}: {status}"));
+        }
+        for text in NEVER {
+            if let Some(line) = printed.lines().find(|line| line.contains(text)) {
+                faults.push(format!("{side} printed {line:?}"));
+            }
+        }
+        for (of, text, count) in scenario.says {
+            let found = printed.lines().filter(|line| line.contains(text)).count();
+            if of == side && found != *count {
+                faults.push(format!(
+                    "{side} printed {text:?} {found} times, not {count}"
+                ));
+            }
+        }
+    }
+    for (side, text, _) in scenario.says {
+        if !ends.iter().any(|(of, ..)| of == side) {
+            faults.push(format!("{side} did not end, and did not print {text:?}"));
+        }
+    }
+    faults
+}
+
+/// What no program may print: the programs' words for data that is not what was sent, and the library's for its own
+/// faults.
+const NEVER: &[&str] = &[
+    "invalid data",
+    "data mismatch",
+    "verify failed",
+    "panicked at",
+    "ERROR bareverbs",
+];
+
+/// A TCP port that no process has: the programs that do not use the connection manager exchange their addresses over
+/// it.
+fn free_port() -> Result<u16, String> {
+    let listener =
+        TcpListener::bind(("127.0.0.1", 0)).map_err(|error| format!("a TCP port: {error}"))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    Ok(address.port())
+}
+
+/// Whether a process listens at a TCP port of this machine.
+fn listens(port: u16) -> Result<bool, String> {
+    for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        // There is no tcp6 without IPv6.
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.lines().any(|line| is_listener(line, port)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A line of `/proc/net/tcp`: number, local address, remote address, state, and more. State 0A listens.
+fn is_listener(line: &str, port: u16) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    let local = words.next().unwrap_or_default();
+    let state = words.nth(1).unwrap_or_default();
+    state == "0A" && local.ends_with(&format!(":{port:04X}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    const SCENARIO: Scenario = Scenario {
+        name: "test",
+        server: &["server"],
+        client: &["client"],
+        ready: Ready::Tcp,
+        options: &[],
+        says: &[(Side::Client, "ping", 2)],
+    };
+
+    fn ends(client: i32, printed: &str) -> Vec<(Side, ExitStatus, String)> {
+        vec![
+            (
+                Side::Client,
+                ExitStatus::from_raw(client << 8),
+                printed.to_owned(),
+            ),
+            (Side::Server, ExitStatus::from_raw(0), String::new()),
+        ]
+    }
+
+    #[test]
+    fn faults_are_found() {
+        assert_eq!(
+            faults(&SCENARIO, &ends(0, "ping\nping\n")),
+            Vec::<String>::new()
+        );
+        for (status, printed) in [
+            (1, "ping\nping\n"),
+            (0, "ping\n"),
+            (0, "ping\nping\nping\n"),
+            (0, "ping\nping\ninvalid data in page 0\n"),
+        ] {
+            assert_eq!(
+                faults(&SCENARIO, &ends(status, printed)).len(),
+                1,
+                "{status} {printed}"
+            );
+        }
+        assert_eq!(faults(&SCENARIO, &ends(0, "ping\nping\n")[1..]).len(), 1);
+    }
+
+    #[test]
+    fn a_listener_is_found() {
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1";
+        assert!(is_listener(line, 8080));
+        assert!(!is_listener(line, 8081));
+        assert!(!is_listener(&line.replace(" 0A ", " 01 "), 8080));
+        assert!(!is_listener("", 8080));
+    }
+}
