@@ -13,7 +13,8 @@ use bareverbs_core::{
 use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
-use support::{Action, Fake};
+use support::Fake;
+use support::firmware::Action;
 
 type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<8>>;
 

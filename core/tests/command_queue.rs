@@ -14,7 +14,8 @@ use bareverbs_firmware_cmds::hca::{NopIn, QueryAdapterIn};
 use bareverbs_firmware_cmds::mkey::CreateMkeyIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
-use support::{Action, Fake};
+use support::Fake;
+use support::firmware::Action;
 
 type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<8>>;
 

@@ -6,7 +6,8 @@ use bareverbs_core::{
     Config, Cqs, Device, Gid, GidEntry, GidError, PageChunks, Qps, Resources, RoceVersion, Srqs,
 };
 use bareverbs_firmware_cmds::status::Status;
-use support::{Action, Fake};
+use support::Fake;
+use support::firmware::Action;
 
 type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<3>>;
 

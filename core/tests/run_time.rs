@@ -16,7 +16,9 @@ use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Srqn};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
-use support::{Action, Fake, Random};
+use support::Fake;
+use support::firmware::Action;
+use support::random::Random;
 
 type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<3>>;
 

@@ -7,7 +7,8 @@ use bareverbs_firmware_cmds::status::Status;
 use zerocopy::FromBytes;
 
 use crate::rig::{cap, cqe, pair};
-use crate::support::{Action, Fake};
+use crate::support::Fake;
+use crate::support::firmware::Action;
 use crate::{REMOTE, SGE, SIGNALED, count, poll, words};
 
 /// The SRQ's number is in a separate segment right behind the control segment, the rest follows as on RC.

@@ -9,7 +9,8 @@ use bareverbs_core::{CqError, CqInit, QpAttr, QpAttrMask, QpInitAttr, QpState, R
 use bareverbs_firmware_cmds::opcode::Opcode;
 
 use crate::rig::{cap, doorbells, pair, to_rts};
-use crate::support::{Action, Fake};
+use crate::support::Fake;
+use crate::support::firmware::Action;
 use crate::{SGE, commands, poll};
 
 #[test]

@@ -11,7 +11,8 @@ use bareverbs_firmware_cmds::status::Status;
 use zerocopy::FromBytes;
 
 use crate::rig::{cap, pair, to_rts};
-use crate::support::{Action, Fake};
+use crate::support::Fake;
+use crate::support::firmware::Action;
 use crate::{SGE, commands, poll};
 
 #[test]

@@ -5,7 +5,8 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
 
 use crate::rig::cap;
-use crate::support::{Action, Fake};
+use crate::support::Fake;
+use crate::support::firmware::Action;
 
 /// Each creation refused, undelivered and unanswered: a typed error, and everything comes back in the end.
 #[test]

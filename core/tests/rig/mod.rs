@@ -15,7 +15,8 @@ use bareverbs_firmware_cmds::qp::CreateQpIn;
 use bareverbs_firmware_cmds::srq::{CreateRmpIn, CreateSrqIn};
 use zerocopy::FromBytes;
 
-use crate::support::{Action, Fake, Posted};
+use crate::support::Fake;
+use crate::support::firmware::{Action, Posted};
 
 pub(crate) type Memory = Resources<Qps<4>, Cqs<4>, Srqs<2>, PageChunks<8>>;
 

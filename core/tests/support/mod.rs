@@ -8,9 +8,9 @@
 #![expect(unsafe_code)]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-mod firmware;
+pub(crate) mod firmware;
 mod memory;
-mod random;
+pub(crate) mod random;
 
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,15 +25,8 @@ use bareverbs_firmware_cmds::event::Event;
 use bareverbs_firmware_cmds::init_segment as registers;
 use bareverbs_firmware_cmds::opcode::Opcode;
 
-use firmware::{Eq, Script};
+use firmware::{Action, Eq, Posted, Script};
 use memory::Memory;
-
-#[allow(unused_imports, reason = "each test file uses a part of it")]
-pub(crate) use {
-    firmware::{Action, Posted},
-    memory::POISON,
-    random::Random,
-};
 
 pub(crate) const BAR_LEN: usize = 16 << 20;
 
