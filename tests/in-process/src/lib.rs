@@ -10,6 +10,7 @@
 //! * **threaded** ([`Builder::threaded`]): a thread plays the device on the real clock, as a card would. For examples.
 
 pub mod cards;
+mod exit;
 mod memory;
 mod pass_on;
 mod platform;

@@ -1,5 +1,6 @@
 //! The world around the driver: functions, memory, cable, clock.
 
+use crate::exit::Exit;
 use crate::memory::{Accounting, Memory};
 use crate::platform::ModelPlatform;
 use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Platform, Storage, VectorSet};
@@ -140,12 +141,6 @@ pub struct World {
     exits: Mutex<Vec<Exit>>,
 }
 
-/// A wire out of the process, and the threads that read and write it.
-struct Exit {
-    wire: Arc<datagram::Wire>,
-    threads: [JoinHandle<()>; 2],
-}
-
 impl Default for Builder {
     fn default() -> Self {
         Self::new()
@@ -156,22 +151,12 @@ impl World {
     fn new(shared: Arc<Shared>, device: Option<JoinHandle<()>>) -> Self {
         let wires = shared.lock().exits.clone();
         let exits = wires.into_iter().map(|wire| {
-            let (reader, writer, world) = (wire.clone(), wire.clone(), shared.clone());
-            let read = move || {
-                let wake = || {
-                    // The device's thread has the lock until it sleeps: now it can be woken.
-                    drop(world.lock());
-                    world.work.notify_one();
-                };
-                if let Err(error) = reader.read(wake) {
-                    log::error!("nothing more arrives: {error}");
-                }
-            };
-            let threads = [
-                std::thread::spawn(read),
-                std::thread::spawn(move || writer.write()),
-            ];
-            Exit { wire, threads }
+            let world = shared.clone();
+            Exit::new(wire, move || {
+                // The device's thread has the lock until it sleeps: now it can be woken.
+                drop(world.lock());
+                world.work.notify_one();
+            })
         });
         Self {
             exits: Mutex::new(exits.collect()),
@@ -237,14 +222,8 @@ impl World {
         if !exits.is_empty() {
             self.step();
         }
-        for Exit { wire, threads } in exits.drain(..) {
-            wire.close();
-            for thread in threads {
-                let _ = thread.join();
-            }
-            if let Some(claim) = wire.claim() {
-                claim.release();
-            }
+        for exit in exits.drain(..) {
+            exit.close();
         }
     }
 

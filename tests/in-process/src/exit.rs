@@ -1,0 +1,39 @@
+//! A wire out of the process, and the threads that read and write it.
+
+use connectx_model::link::datagram;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub(crate) struct Exit {
+    wire: Arc<datagram::Wire>,
+    threads: [JoinHandle<()>; 2],
+}
+
+impl Exit {
+    /// Starts the threads; `wake` is called when something has arrived and nothing was there before.
+    pub(crate) fn new(wire: Arc<datagram::Wire>, wake: impl Fn() + Send + 'static) -> Self {
+        let (reader, writer) = (wire.clone(), wire.clone());
+        let read = move || {
+            if let Err(error) = reader.read(wake) {
+                log::error!("nothing more arrives: {error}");
+            }
+        };
+        let threads = [
+            std::thread::spawn(read),
+            std::thread::spawn(move || writer.write()),
+        ];
+        Self { wire, threads }
+    }
+
+    /// Lets what was sent before leave, and ends the threads.
+    pub(crate) fn close(self) {
+        self.wire.close();
+        for thread in self.threads {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+        if let Some(claim) = self.wire.claim() {
+            claim.release();
+        }
+    }
+}
