@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-use bareverbs_node::cm::rdma::{ConnParam, Ece, IdState};
+use bareverbs_node::cm::rdma::{CmId, ConnParam, Ece, IdState, RdmaError};
 use bareverbs_node::verbs::QpState;
 
 use crate::abi::cma::{rdma_cm_id, rdma_conn_param};
@@ -17,6 +17,7 @@ use crate::cm::event::flush_qp;
 use crate::cm::id::{IdObject, complete, id, manager_of};
 use crate::cm::route::rdma_get_src_port;
 use crate::failure::{Errno, Result, as_status, lock};
+use crate::hca::Cm;
 use crate::{modify, qp};
 
 /// Takes an id's QP to a state, with as many READs and atomics as the parameters say if there are any.
@@ -255,14 +256,8 @@ pub unsafe extern "C" fn rdma_reject(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
-        unsafe {
-            let (hca, cm) = manager_of(id)?;
-            let data = bytes(private_data, private_data_len);
-            Ok(hca.manager()?.reject(cm, data)?)
-        }
-    })
+    // SAFETY: the caller's promise.
+    unsafe { refuse(id, private_data, private_data_len, Cm::reject) }
 }
 
 /// Refuses a connection because of its options: `rdma_reject_ece`.
@@ -275,12 +270,26 @@ pub unsafe extern "C" fn rdma_reject_ece(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { refuse(id, private_data, private_data_len, Cm::reject_ece) }
+}
+
+/// Refuses a connection in one of the two ways.
+///
+/// # Safety
+/// As `rdma_reject`.
+unsafe fn refuse(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+    reject: fn(&mut Cm, CmId, &[u8]) -> std::result::Result<(), RdmaError>,
+) -> c_int {
     as_status(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             let data = bytes(private_data, private_data_len);
-            Ok(hca.manager()?.reject_ece(cm, data)?)
+            Ok(reject(&mut *hca.manager()?, cm, data)?)
         }
     })
 }
