@@ -20,7 +20,8 @@ use bareverbs_firmware_cmds::qp::CreateQpIn;
 use bareverbs_in_process::pass_on;
 use zerocopy::FromBytes;
 
-use crate::support::{Action, Fake, Posted};
+use crate::support::Fake;
+use crate::support::firmware::{Action, Posted};
 use crate::{BATCH, measured};
 
 const SGE: Sge = Sge::new(0x7f00_0000_1000, 0x1000, LKey(0x0011_2201));
