@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::DevicePlatform;
@@ -27,7 +29,7 @@ pub(crate) fn platform(index: usize, count: usize, unit: u8) -> Result<DevicePla
     let world = match &mut *world {
         Some(world) => world,
         none => {
-            let world = none.insert(Arc::new(build(count, unit)?));
+            let world = none.insert(build(count, unit)?);
             // SAFETY: it takes a function that takes nothing and does not unwind. Without memory for it, what is sent last
             // may be lost, which is no fault of memory.
             unsafe { libc::atexit(leave) };
@@ -46,12 +48,16 @@ extern "C" fn leave() {
         }
         if let Some(world) = &*lock(&WORLD) {
             world.close_exits();
+            let (rates, report) = world.with_wire(|wire| (wire.rates(), wire.report()));
+            if rates != setting::none() {
+                log::info!("faults: {report}");
+            }
         }
         Ok(())
     });
 }
 
-fn build(count: usize, unit: u8) -> Result<World> {
+fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     let wire = settings::value(settings::LINK)
         .map(|link| open(&link))
         .transpose()?;
@@ -80,6 +86,8 @@ fn build(count: usize, unit: u8) -> Result<World> {
         }
         log::warn!("faults {faults}, {}={seed}", settings::FAULT_SEED);
     }
+    let cable_out = settings::time(settings::CABLE_OUT_AFTER)?;
+    let cable_out_for = settings::time(settings::CABLE_OUT_FOR)?;
     let mut builder = Builder::with_link(network, seed).interrupts(1);
     for index in 0..count {
         let number = u8::try_from(index + usize::from(unit)).map_err(|_| Errno::EINVAL)?;
@@ -88,9 +96,33 @@ fn build(count: usize, unit: u8) -> Result<World> {
     if let Some(wire) = wire {
         builder = builder.exit(wire);
     }
-    let world = builder.threaded();
-    world.with_wire(|wire| wire.set_rates(rates));
+    let world = Arc::new(builder.threaded());
+    world.with_wire(|wire| {
+        // What arrives was damaged where it came from, if it was to be.
+        wire.spare(count);
+        wire.set_rates(rates);
+    });
+    if let Some(after) = cable_out {
+        let world = world.clone();
+        thread::Builder::new()
+            .name("bareverbs-cable".into())
+            .spawn(move || cable(&world, count, after, cable_out_for))?;
+    }
     Ok(world)
+}
+
+/// Pulls the cables out, and plugs them in again.
+fn cable(world: &World, count: usize, after: Duration, out_for: Option<Duration>) {
+    let set = |up: bool| {
+        log::info!("cables {}", if up { "in" } else { "out" });
+        (0..count).for_each(|index| world.set_link(index, up));
+    };
+    thread::sleep(after);
+    set(false);
+    if let Some(time) = out_for {
+        thread::sleep(time);
+        set(true);
+    }
 }
 
 fn open(link: &str) -> Result<Wire> {

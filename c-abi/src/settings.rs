@@ -2,8 +2,10 @@
 
 use std::env;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bareverbs_node::{Address, DeviceName};
+use connectx_model::link::setting;
 
 use crate::failure::{Errno, Result};
 
@@ -20,10 +22,14 @@ pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
 /// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
 pub const LOG: &str = "BAREVERBS_LOG";
-/// Faults of the frames on the models' network, as the examples' `--fault` has them: `loss=0.01,delay=0.1`.
+/// Faults of the frames that the models send, as the examples' `--fault` has them: `loss=0.01,latency=50us`.
 pub const FAULT: &str = "BAREVERBS_FAULT";
 /// Decides which frames.
 pub const FAULT_SEED: &str = "BAREVERBS_FAULT_SEED";
+/// When the cables of the models are pulled out, as in `5s`, counted from the first device that is opened.
+pub const CABLE_OUT_AFTER: &str = "BAREVERBS_CABLE_OUT_AFTER";
+/// How long they stay out; until the process ends if it is not set.
+pub const CABLE_OUT_FOR: &str = "BAREVERBS_CABLE_OUT_FOR";
 /// The file to which the frames on the models' network are recorded (pcap).
 pub const PCAP: &str = "BAREVERBS_PCAP";
 
@@ -64,6 +70,11 @@ pub(crate) fn unit() -> Result<u8> {
         _ => Err("expected a number from 1 to 254".into()),
     })?;
     Ok(unit.unwrap_or(1))
+}
+
+/// A time, as in `5s` or `20ms`.
+pub(crate) fn time(name: &str) -> Result<Option<Duration>> {
+    parsed(name, setting::duration)
 }
 
 /// The addresses of the port of device `index`, of which `unit` is the number.

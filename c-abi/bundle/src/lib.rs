@@ -18,11 +18,13 @@
 //! one.
 
 mod build;
+mod impairment;
 mod library;
 mod refused;
 mod symbols;
 
 pub use build::build;
+pub use impairment::Impairment;
 pub use library::{Bundle, Sources, bundle};
 pub use symbols::{Kind, Returns, Symbol, symbols};
 

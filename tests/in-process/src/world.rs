@@ -7,6 +7,7 @@ use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Platform, Storage
 use connectx_model::host::{Host, IommuFault};
 use connectx_model::link::datagram;
 use connectx_model::link::fault::{Faulty, Rates};
+use connectx_model::link::setting::LONGEST_DELAY;
 use connectx_model::link::{Cable, Link};
 use connectx_model::{Config, Model};
 use std::collections::HashMap;
@@ -216,11 +217,17 @@ impl World {
     }
 
     /// Ends the wires out of the process, as when the world ends: what was sent before leaves, and nothing arrives any more.
-    /// For programs that end with devices in use.
+    /// For programs that end with devices in use. What a latency or a delay holds back leaves in its time.
     pub fn close_exits(&self) {
         let mut exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
-        if !exits.is_empty() {
+        let end = self.now() + LONGEST_DELAY;
+        while !exits.is_empty() {
             self.step();
+            let next = self.with_wire(|wire| wire.next_arrival());
+            match next.filter(|at| *at < end && self.shared.started.is_some()) {
+                Some(at) => std::thread::sleep(at.saturating_sub(self.now())),
+                None => break,
+            }
         }
         for exit in exits.drain(..) {
             exit.close();

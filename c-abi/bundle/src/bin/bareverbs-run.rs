@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bareverbs_bundle::LIBRARY;
+use bareverbs_bundle::{Impairment, LIBRARY};
 use clap::Parser;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
@@ -35,12 +35,8 @@ struct Options {
     /// Record the frames that pass the model's port, in this pcap file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<String>,
-    /// Faults of these frames, as in loss=0.01,delay=0.1,max-delay=5ms.
-    #[arg(long, value_name = "KIND=VALUE,...")]
-    fault: Option<String>,
-    /// Decides which frames.
-    #[arg(long, requires = "fault")]
-    fault_seed: Option<u64>,
+    #[command(flatten)]
+    impairment: Impairment,
     /// What the library logs to standard error: error, warn, info, debug or trace, or filters of env_logger.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -103,11 +99,6 @@ fn command(options: Options) -> Result<Command, String> {
         ("BAREVERBS_UNIT", options.unit.map(|unit| unit.to_string())),
         ("BAREVERBS_ADDRESS", options.address),
         ("BAREVERBS_PCAP", options.pcap),
-        ("BAREVERBS_FAULT", options.fault),
-        (
-            "BAREVERBS_FAULT_SEED",
-            options.fault_seed.map(|seed| seed.to_string()),
-        ),
         ("BAREVERBS_LOG", options.log),
     ];
     for (name, value) in settings {
@@ -115,5 +106,6 @@ fn command(options: Options) -> Result<Command, String> {
             command.env(name, value);
         }
     }
+    command.envs(options.impairment.environment());
     Ok(command)
 }

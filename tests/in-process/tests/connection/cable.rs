@@ -15,6 +15,7 @@ const SLOW: Rates = Rates {
     delay: 1000,
     corrupt: 0,
     max_delay: Duration::from_micros(300),
+    latency: Duration::ZERO,
 };
 
 fn plug(world: &World, up: bool) {

@@ -50,6 +50,7 @@ const SLOW: Rates = Rates {
     delay: 1000,
     corrupt: 0,
     max_delay: Duration::from_micros(300),
+    latency: Duration::ZERO,
 };
 
 /// How long a connection over a slow cable takes: (set-up, all of it but the disconnection, all of it).

@@ -1,7 +1,7 @@
 //! Damage on purpose: random by seed, or by rule for single frames.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub struct Rates {
     pub corrupt: u32,
     /// Longest delay; also how long a reordered frame waits if nothing overtakes it.
     pub max_delay: Duration,
+    /// Every frame comes so much later, in its order. Not random, and no times per thousand.
+    pub latency: Duration,
 }
 
 impl Rates {
@@ -35,6 +37,7 @@ impl Rates {
             delay: per_mille,
             corrupt: per_mille,
             max_delay,
+            latency: Duration::ZERO,
         }
     }
 }
@@ -56,6 +59,8 @@ pub enum Action {
 
 /// Frames held back at most; beyond, they pass at once, so that a flood does not pile up.
 const MOST_HELD: usize = 4096;
+/// Frames under way at most on a link with a latency; what does not fit is lost, as in a switch.
+const MOST_UNDER_WAY: usize = 65_536;
 
 type Matcher = Box<dyn FnMut(usize, &[u8]) -> bool + Send>;
 
@@ -123,6 +128,10 @@ pub struct Faulty<L> {
     report: Report,
     late: BinaryHeap<Reverse<Late>>,
     overtaken: Vec<Overtaken>,
+    /// Frames that the latency holds back, by the time at which they arrive: port and frame.
+    under_way: VecDeque<(Duration, usize, Vec<u8>)>,
+    /// Ports from which nothing is damaged, held back or ruled.
+    spared: Vec<usize>,
     scratch: Vec<u8>,
 }
 
@@ -137,8 +146,15 @@ impl<L: Link> Faulty<L> {
             report: Report::default(),
             late: BinaryHeap::new(),
             overtaken: Vec::new(),
+            under_way: VecDeque::new(),
+            spared: Vec::new(),
             scratch: Vec::new(),
         }
+    }
+
+    /// Lets the frames that enter at a port pass as they are.
+    pub fn spare(&mut self, port: usize) {
+        self.spared.push(port);
     }
 
     /// Changes the random damage from here on.
@@ -195,8 +211,25 @@ impl<L: Link> Faulty<L> {
         } = self.rates;
         loss | duplicate | reorder | delay | corrupt == 0
             && self.rules.is_empty()
+            && self.rates.latency.is_zero()
             && self.late.is_empty()
             && self.overtaken.is_empty()
+            && self.under_way.is_empty()
+    }
+
+    /// Passes on a frame that is not lost, after the latency.
+    fn pass(&mut self, from: usize, frame: &[u8], now: Duration) {
+        let latency = self.rates.latency;
+        if latency.is_zero() && self.under_way.is_empty() {
+            self.inner.send(from, frame, now);
+        } else if self.under_way.len() < MOST_UNDER_WAY {
+            // Not before those that are under way, if the latency became less.
+            let last = self.under_way.back().map_or(now, |(at, ..)| *at);
+            let at = last.max(now + latency);
+            self.under_way.push_back((at, from, frame.to_vec()));
+        } else {
+            self.report.dropped += 1;
+        }
     }
 
     fn rule_for(&mut self, from: usize, frame: &[u8]) -> Option<Action> {
@@ -233,16 +266,21 @@ impl<L: Link> Faulty<L> {
     fn release(&mut self, now: Duration) {
         while self.late.peek().is_some_and(|Reverse(late)| late.at <= now) {
             if let Some(Reverse(late)) = self.late.pop() {
-                self.inner.send(late.from, &late.frame, now);
+                self.pass(late.from, &late.frame, now);
             }
         }
         let mut i = 0;
         while i < self.overtaken.len() {
             if self.overtaken[i].at <= now || self.overtaken[i].frames_left == 0 {
                 let held = self.overtaken.remove(i);
-                self.inner.send(held.from, &held.frame, now);
+                self.pass(held.from, &held.frame, now);
             } else {
                 i += 1;
+            }
+        }
+        while self.under_way.front().is_some_and(|(at, ..)| *at <= now) {
+            if let Some((_, from, frame)) = self.under_way.pop_front() {
+                self.inner.send(from, &frame, now);
             }
         }
     }
@@ -283,7 +321,7 @@ impl<L: Link> Faulty<L> {
                 };
                 self.overtaken.push(held);
             } else {
-                self.inner.send(from, &scratch, now);
+                self.pass(from, &scratch, now);
             }
             self.scratch = scratch;
         }
@@ -292,6 +330,10 @@ impl<L: Link> Faulty<L> {
 
 impl<L: Link> Link for Faulty<L> {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
+        if self.spared.contains(&from) {
+            self.inner.send(from, frame, now);
+            return;
+        }
         self.report.frames += 1;
         if self.idle() {
             // Nothing to do costs nothing: not even a copy.
@@ -301,12 +343,12 @@ impl<L: Link> Link for Faulty<L> {
         let before = self.overtaken.len();
         match self.rule_for(from, frame) {
             None => self.damage(from, frame, now),
-            Some(Action::Pass) => self.inner.send(from, frame, now),
+            Some(Action::Pass) => self.pass(from, frame, now),
             Some(Action::Drop) => self.report.dropped += 1,
             Some(Action::Duplicate) => {
                 self.report.duplicated += 1;
-                self.inner.send(from, frame, now);
-                self.inner.send(from, frame, now);
+                self.pass(from, frame, now);
+                self.pass(from, frame, now);
             }
             Some(Action::Delay(by)) => self.delay(from, frame, now + by),
             Some(Action::FlipBit(bit)) => {
@@ -315,7 +357,7 @@ impl<L: Link> Link for Faulty<L> {
                 if let Some(byte) = copy.get_mut(bit / 8) {
                     *byte ^= 1 << (bit % 8);
                 }
-                self.inner.send(from, &copy, now);
+                self.pass(from, &copy, now);
             }
         }
         for held in &mut self.overtaken[..before] {
@@ -334,7 +376,8 @@ impl<L: Link> Link for Faulty<L> {
     fn next_arrival(&self) -> Option<Duration> {
         let late = self.late.peek().map(|Reverse(late)| late.at);
         let overtaken = self.overtaken.iter().map(|held| held.at).min();
-        [self.inner.next_arrival(), late, overtaken]
+        let under_way = self.under_way.front().map(|(at, ..)| *at);
+        [self.inner.next_arrival(), late, overtaken, under_way]
             .into_iter()
             .flatten()
             .min()
@@ -462,6 +505,68 @@ mod tests {
         }
         assert_eq!(link.late.len(), MOST_HELD);
         assert_eq!(link.report().delayed, MOST_HELD as u64);
+    }
+
+    #[test]
+    fn latency_keeps_the_order() {
+        let rates = Rates {
+            latency: Duration::from_micros(50),
+            ..Rates::default()
+        };
+        let mut link = Faulty::new(Cable::new(), 1, rates);
+        let sent = [0, 1, 40].map(Duration::from_micros);
+        for (i, now) in sent.into_iter().enumerate() {
+            link.send(0, &[i as u8; 60], now);
+        }
+        // Less of it does not let a frame overtake.
+        link.set_rates(Rates::default());
+        link.send(0, &[3; 60], sent[2]);
+        let mut frame = Vec::new();
+        for (i, at) in [50, 51, 90, 90]
+            .map(Duration::from_micros)
+            .into_iter()
+            .enumerate()
+        {
+            assert_eq!(link.next_arrival(), Some(at));
+            assert!(!link.receive(1, at - Duration::from_nanos(1), &mut frame));
+            assert!(link.receive(1, at, &mut frame));
+            assert_eq!(frame, [i as u8; 60]);
+        }
+        assert_eq!(link.next_arrival(), None);
+        assert!(link.idle());
+    }
+
+    #[test]
+    fn a_long_line_holds_so_much_and_loses_the_rest() {
+        let rates = Rates {
+            latency: Duration::from_secs(1),
+            ..Rates::default()
+        };
+        let mut link = Faulty::new(Cable::new(), 1, rates);
+        for _ in 0..MOST_UNDER_WAY + 10 {
+            link.send(0, &[0; 60], Duration::ZERO);
+        }
+        assert_eq!(link.under_way.len(), MOST_UNDER_WAY);
+        assert_eq!(link.report().dropped, 10);
+    }
+
+    #[test]
+    fn spared_ports_are_not_touched() {
+        let mut link = Faulty::new(
+            Cable::new(),
+            1,
+            Rates {
+                loss: 1000,
+                ..Rates::default()
+            },
+        );
+        link.spare(1);
+        link.send(0, &[0; 60], Duration::ZERO);
+        link.send(1, &[1; 60], Duration::ZERO);
+        let mut frame = Vec::new();
+        assert!(!link.receive(1, Duration::ZERO, &mut frame));
+        assert!(link.receive(0, Duration::ZERO, &mut frame));
+        assert_eq!(link.report().frames, 1);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// The default of how late frames may come.
 const MAX_DELAY: Duration = Duration::from_millis(1);
-/// The longest that the model can draw.
-const LONGEST_DELAY: Duration = Duration::from_secs(4);
+/// The longest delay and latency that can be set.
+pub const LONGEST_DELAY: Duration = Duration::from_secs(4);
 
 /// No faults.
 #[must_use]
@@ -34,6 +34,8 @@ pub enum Fault {
     Corrupt(u32),
     /// [`Rates::max_delay`].
     MaxDelay(Duration),
+    /// [`Rates::latency`].
+    Latency(Duration),
 }
 
 impl Fault {
@@ -49,9 +51,10 @@ impl Fault {
             "delay" => Self::Delay(rate(value)?),
             "corrupt" => Self::Corrupt(rate(value)?),
             "max-delay" => Self::MaxDelay(duration(value)?),
+            "latency" => Self::Latency(duration(value)?),
             _ => {
                 return Err(format!(
-                    "{name:?} is none of loss, duplicate, reorder, delay, corrupt, max-delay"
+                    "{name:?} is none of loss, duplicate, reorder, delay, corrupt, max-delay, latency"
                 ));
             }
         })
@@ -66,6 +69,7 @@ impl Fault {
             Self::Delay(rate) => rates.delay = rate,
             Self::Corrupt(rate) => rates.corrupt = rate,
             Self::MaxDelay(time) => rates.max_delay = time,
+            Self::Latency(time) => rates.latency = time,
         }
     }
 }
@@ -83,11 +87,16 @@ impl FromStr for Fault {
 
 /// A share of 1, in thousandths, which is as fine as the links draw.
 fn rate(text: &str) -> Result<u32, String> {
-    let share: f64 = text
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let share: f64 = number
         .parse()
-        .map_err(|_| format!("{text:?} is no rate between 0 and 1"))?;
+        .map_err(|_| format!("{text:?} is no rate between 0 and 1, or 0% and 100%"))?;
+    let share = share * unit;
     if !(0.0..=1.0).contains(&share) {
-        return Err(format!("{text} is no rate between 0 and 1"));
+        return Err(format!("{text} is no rate between 0 and 1, or 0% and 100%"));
     }
     let thousandths = (share * 1000.0).round() as u32;
     if thousandths == 0 && share != 0.0 {
@@ -96,7 +105,11 @@ fn rate(text: &str) -> Result<u32, String> {
     Ok(thousandths)
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time of a setting.
+///
+/// # Errors
+/// Says what was expected instead.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let fail = || format!("{text:?} is no time between 1us and 4s, such as 20us, 1ms or 2s");
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -127,8 +140,13 @@ impl fmt::Display for Shown {
             delay,
             corrupt,
             max_delay,
+            latency,
         } = self.0;
         let mut any = false;
+        if !latency.is_zero() {
+            write!(f, "latency {latency:?} ")?;
+            any = true;
+        }
         for (name, rate) in [
             ("loss", loss),
             ("duplicate", duplicate),
@@ -160,9 +178,10 @@ mod tests {
             "loss=0.1",
             "duplicate=1",
             "reorder=0.001",
-            "delay=0.05",
+            "delay=5%",
             "corrupt=0",
             "max-delay=20us",
+            "latency=3ms",
         ] {
             setting.parse::<Fault>().unwrap().apply(&mut rates);
         }
@@ -173,11 +192,12 @@ mod tests {
             delay: 50,
             corrupt: 0,
             max_delay: Duration::from_micros(20),
+            latency: Duration::from_millis(3),
         };
         assert_eq!(rates, wanted);
         assert_eq!(
             Shown(rates).to_string(),
-            "loss 0.1 duplicate 1 reorder 0.001 delay 0.05 max-delay 20µs"
+            "latency 3ms loss 0.1 duplicate 1 reorder 0.001 delay 0.05 max-delay 20µs"
         );
         for bad in [
             "loss",
@@ -185,6 +205,9 @@ mod tests {
             "loss=x",
             "loss=-0.1",
             "loss=1.01",
+            "loss=101%",
+            "loss=%",
+            "loss=0.01%",
             "loss=NaN",
             "loss=0.0001",
             "lose=0.1",

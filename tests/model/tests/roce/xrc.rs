@@ -381,6 +381,7 @@ fn storms() {
             delay: 50,
             corrupt: 20,
             max_delay: std::time::Duration::from_micros(300),
+            ..Rates::default()
         };
         let world = storm(seed, rates);
         again += world.sides[0].env.count_of(Counter::Retransmissions);

@@ -1,0 +1,135 @@
+//! Options that damage what the models send: loss, delay, and cables that are pulled out.
+
+use clap::Args;
+use connectx_model::link::setting::{self, Fault};
+
+/// Damage to the frames that the program's device models send. Frames that arrive are not touched: give the options to
+/// both programs for damage in both directions.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Impairment")]
+pub struct Impairment {
+    /// This share of the frames is lost, as in 1% or 0.01; a thousandth is the smallest, here and below.
+    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("loss", text))]
+    loss: Option<String>,
+    /// This share of the frames comes twice.
+    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("duplicate", text))]
+    duplicate: Option<String>,
+    /// This share of the frames is overtaken by one to four later ones.
+    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("reorder", text))]
+    reorder: Option<String>,
+    /// One to three bits of this share of the frames are flipped.
+    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("corrupt", text))]
+    corrupt: Option<String>,
+    /// Every frame comes so much later, as in 50us, 5ms or 1s.
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| check("latency", text))]
+    delay: Option<String>,
+    /// Any of them in one list, in the words of the examples' --fault: loss=0.01,latency=50us,…
+    #[arg(long, value_name = "KIND=VALUE,...", value_parser = faults)]
+    fault: Option<String>,
+    /// Decides which frames; the library's log says which number it took without.
+    #[arg(long, value_name = "NUMBER")]
+    fault_seed: Option<u64>,
+    /// The cables of the models are pulled out so long after the first device was opened.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    cable_out_after: Option<String>,
+    /// And plugged in again after this time; without, they stay out.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "cable_out_after")]
+    cable_out_for: Option<String>,
+}
+
+impl Impairment {
+    /// The environment of the program: variables and their values.
+    pub fn environment(self) -> Vec<(&'static str, String)> {
+        let single = [
+            ("loss", self.loss),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+            ("latency", self.delay),
+        ];
+        let single = single
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        let faults: Vec<String> = self.fault.into_iter().chain(single).collect();
+        let faults = (!faults.is_empty()).then(|| faults.join(","));
+        let seed = self.fault_seed.map(|seed| seed.to_string());
+        [
+            ("BAREVERBS_FAULT", faults),
+            ("BAREVERBS_FAULT_SEED", seed),
+            ("BAREVERBS_CABLE_OUT_AFTER", self.cable_out_after),
+            ("BAREVERBS_CABLE_OUT_FOR", self.cable_out_for),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+    }
+}
+
+/// A value that the library will take.
+fn check(name: &str, value: &str) -> Result<String, String> {
+    Fault::parse(name, value)?;
+    Ok(value.to_owned())
+}
+
+fn faults(list: &str) -> Result<String, String> {
+    for fault in list.split(',') {
+        fault.parse::<Fault>()?;
+    }
+    Ok(list.to_owned())
+}
+
+fn time(text: &str) -> Result<String, String> {
+    setting::duration(text)?;
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        impairment: Impairment,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Vec<(&'static str, String)>, clap::Error> {
+        let program = Program::try_parse_from(["program"].iter().chain(arguments))?;
+        Ok(program.impairment.environment())
+    }
+
+    #[test]
+    fn options_become_the_librarys_settings() {
+        assert_eq!(parse(&[]).unwrap(), []);
+        let line = "--loss 1% --reorder 0.002 --delay 50us --fault duplicate=1% --fault-seed 7 --cable-out-after 2s";
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let wanted = [
+            (
+                "BAREVERBS_FAULT",
+                "duplicate=1%,loss=1%,reorder=0.002,latency=50us",
+            ),
+            ("BAREVERBS_FAULT_SEED", "7"),
+            ("BAREVERBS_CABLE_OUT_AFTER", "2s"),
+        ]
+        .map(|(name, value)| (name, value.to_owned()));
+        assert_eq!(parse(&arguments).unwrap(), wanted);
+    }
+
+    #[test]
+    fn what_the_library_would_refuse_is_refused() {
+        for arguments in [
+            ["--loss", "101%"],
+            ["--loss", "0.01%"],
+            ["--corrupt", "much"],
+            ["--delay", "50"],
+            ["--delay", "5s"],
+            ["--fault", "loss=1%,lose=1%"],
+            ["--cable-out-after", "soon"],
+            ["--cable-out-for", "1s"],
+        ] {
+            assert!(parse(&arguments).is_err(), "{arguments:?}");
+        }
+    }
+}
