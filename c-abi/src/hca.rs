@@ -11,8 +11,8 @@ use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
 use bareverbs_node::cm::rdma::{self, NeighbourDiscovery, RdmaCm};
 use bareverbs_node::verbs::{
-    Config, CqSlot, Device, DeviceSlot, EthernetInit, LinkLayer, Mtu, PortState, QpSlot, SrqSlot,
-    Storage,
+    Config, CqSlot, Device, DeviceSlot, EthernetInit, LinkLayer, Mtu, Pd, PortState, QpSlot,
+    SrqSlot, Storage,
 };
 use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
 
@@ -47,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Hca {
     /// The driver's object.
     pub(crate) device: &'static Device<'static, P>,
+    /// The protection domain of the port's own queues. It is as static as they are; who looks for lost memory finds it here.
+    _pd: &'static Pd<'static, P>,
     /// The objects of C.
     pub(crate) registry: Registry,
     /// The connection manager; none on an InfiniBand port, and after the end.
@@ -66,13 +68,15 @@ impl Hca {
         is_model: bool,
     ) -> Result<&'static Self> {
         let device = open(platform)?;
+        let pd = Box::leak(Box::new(device.default_pd()?));
         let link = wait_for_link(device, PATIENCE).map(|port| port.state);
         let manager = match device.capabilities().link_layer() {
-            LinkLayer::Ethernet => Some(manager(device, addresses, link, is_model)?),
+            LinkLayer::Ethernet => Some(manager(device, pd, addresses, link, is_model)?),
             LinkLayer::InfiniBand => None,
         };
         Ok(Box::leak(Box::new(Self {
             device,
+            _pd: pd,
             registry: Registry::default(),
             manager: Mutex::new(manager),
             turns: Mutex::new(0),
@@ -192,12 +196,12 @@ fn open(platform: P) -> Result<&'static Device<'static, P>> {
 /// The connection manager of a device with an Ethernet port.
 fn manager(
     device: &'static Device<'static, P>,
+    pd: &'static Pd<'static, P>,
     addresses: &[Address],
     link: std::result::Result<PortState, rdma::RdmaError>,
     is_model: bool,
 ) -> Result<Cm> {
     let seed = random();
-    let pd = Box::leak(Box::new(device.default_pd()?));
     let host: &'static mut Host = Box::leak(Box::new(ip::Resources::new()));
     let mut neighbours = NeighbourDiscovery::new(
         device,

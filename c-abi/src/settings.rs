@@ -74,7 +74,7 @@ pub(crate) fn unit() -> Result<u8> {
 
 /// A time, as in `5s` or `20ms`.
 pub(crate) fn time(name: &str) -> Result<Option<Duration>> {
-    parsed(name, setting::duration)
+    parsed(name, setting::time)
 }
 
 /// The addresses of the port of device `index`, of which `unit` is the number.

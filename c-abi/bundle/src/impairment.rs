@@ -79,7 +79,7 @@ fn faults(list: &str) -> Result<String, String> {
 }
 
 fn time(text: &str) -> Result<String, String> {
-    setting::duration(text)?;
+    setting::time(text)?;
     Ok(text.to_owned())
 }
 

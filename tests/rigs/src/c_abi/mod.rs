@@ -12,6 +12,7 @@ mod packages;
 mod run;
 mod symbols;
 mod table;
+mod trouble;
 
 use crate::outcome::Outcome;
 use std::fs;
@@ -73,6 +74,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     for scenario in scenarios {
         outcome.add(place.run(scenario));
     }
+    let is_named = |name: &str| arguments.is_empty() || arguments.iter().any(|word| word == name);
+    outcome.add(trouble::run(&place, is_named)?);
     fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
     Ok(outcome)
 }
@@ -82,9 +85,13 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
     if arguments.is_empty() {
         return Ok(table::ALL.iter().collect());
     }
-    let by_name = |name: &String| {
-        let found = table::ALL.iter().find(|scenario| scenario.name == name);
-        found.ok_or_else(|| format!("no scenario {name:?}"))
-    };
-    arguments.iter().map(by_name).collect()
+    let mut found = Vec::new();
+    for name in arguments {
+        match table::ALL.iter().find(|scenario| scenario.name == name) {
+            Some(scenario) => found.push(scenario),
+            None if trouble::names().any(|of_trouble| of_trouble == name) => {}
+            None => return Err(format!("no scenario {name:?}")),
+        }
+    }
+    Ok(found)
 }

@@ -30,13 +30,13 @@ pub(super) struct Place<'a> {
 }
 
 /// A program that runs.
-struct Running {
-    process: Process,
+pub(super) struct Running {
+    pub(super) process: Process,
     log: PathBuf,
 }
 
 impl Running {
-    fn printed(&self) -> String {
+    pub(super) fn printed(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -46,16 +46,35 @@ impl Running {
     }
 
     /// Waits until it has ended by itself.
-    fn end(&mut self, deadline: Instant) -> Result<ExitStatus, String> {
+    pub(super) fn end(&mut self, deadline: Instant) -> Result<ExitStatus, String> {
+        let begun = Instant::now();
         loop {
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
             if Instant::now() >= deadline {
-                return Err(format!("still running after {} s", END.as_secs()));
+                return Err(format!(
+                    "still running after {} s",
+                    begun.elapsed().as_secs()
+                ));
             }
             thread::sleep(INTERVAL);
         }
+    }
+
+    /// Waits until a file that the program writes has so many bytes.
+    pub(super) fn wait_until_it_wrote(&mut self, path: &Path, bytes: u64) -> Result<(), String> {
+        let deadline = Instant::now() + START;
+        while !fs::metadata(path).is_ok_and(|file| file.len() >= bytes) {
+            if let Some(status) = self.ended()? {
+                return Err(format!("ended too early: {status}"));
+            }
+            if Instant::now() >= deadline {
+                return Err(format!("wrote too little in {} s", START.as_secs()));
+            }
+            thread::sleep(INTERVAL);
+        }
+        Ok(())
     }
 }
 
@@ -113,14 +132,32 @@ impl Place<'_> {
         Ok(ends)
     }
 
-    fn start(
+    pub(super) fn start(
         &self,
         scenario: &Scenario,
         side: Side,
         command: &[&str],
         port: u16,
     ) -> Result<Running, String> {
-        let log = self.logs.join(format!("{}.{side}", scenario.name));
+        let port = port.to_string();
+        let command: Vec<String> = command
+            .iter()
+            .map(|word| word.replace("{port}", &port))
+            .collect();
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        self.start_as(scenario.name, side, scenario.options, &command)
+    }
+
+    /// Starts a program of the packages, or one with an absolute path, with options of `bareverbs-run`; `name` is that of
+    /// the log.
+    pub(super) fn start_as(
+        &self,
+        name: &str,
+        side: Side,
+        options: &[&str],
+        command: &[&str],
+    ) -> Result<Running, String> {
+        let log = self.logs.join(format!("{name}.{side}"));
         let fail = |error: std::io::Error| format!("{}: {error}", log.display());
         let file = File::create(&log).map_err(fail)?;
         let [program, arguments @ ..] = command else {
@@ -135,13 +172,13 @@ impl Place<'_> {
             .arg("--wire")
             .arg(self.sockets.join("wire"))
             .args(["--unit", unit, "--log", "info"])
-            .args(scenario.options)
-            .arg(self.packages.programs.join(program))
             .args(
-                arguments
+                options
                     .iter()
-                    .map(|argument| argument.replace("{port}", &port.to_string())),
+                    .map(|option| option.replace("{log}", &log.display().to_string())),
             )
+            .arg(self.packages.programs.join(program))
+            .args(arguments)
             .env("LD_LIBRARY_PATH", &self.packages.others)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
@@ -151,7 +188,7 @@ impl Place<'_> {
         Ok(Running { process, log })
     }
 
-    fn wait_until_ready(
+    pub(super) fn wait_until_ready(
         &self,
         server: &mut Running,
         ready: Ready,
@@ -221,7 +258,7 @@ const NEVER: &[&str] = &[
 
 /// A TCP port that no process has: the programs that do not use the connection manager exchange their addresses over
 /// it.
-fn free_port() -> Result<u16, String> {
+pub(super) fn free_port() -> Result<u16, String> {
     let listener =
         TcpListener::bind(("127.0.0.1", 0)).map_err(|error| format!("a TCP port: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;

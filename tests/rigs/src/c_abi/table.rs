@@ -37,7 +37,7 @@ pub(super) struct Scenario {
     /// Nothing: the server runs alone.
     pub(super) client: &'static [&'static str],
     pub(super) ready: Ready,
-    /// Of `bareverbs-run`.
+    /// Of `bareverbs-run`, with `{log}` for the path of the side's log.
     pub(super) options: &'static [&'static str],
     /// So many lines of a side's output have this text.
     pub(super) says: &'static [(Side, &'static str, usize)],

@@ -22,6 +22,10 @@ const DRIVER: &[(&str, &str)] = &[
         "the kernel measures how long the machine that emulates it did not run it, and prints that once",
     ),
     (
+        "sched: DL replenish lagged too much",
+        "the same, for the scheduler's deadlines",
+    ),
+    (
         "hogged CPU for >",
         "the same, for work items that it counts four times: time in which the emulating machine did something else counts",
     ),

@@ -1,0 +1,269 @@
+//! Programs on wires that lose, delay and reorder, with cables pulled out and peers killed; and a program that opens and
+//! closes everything a thousand times.
+
+use super::packages::Packages;
+use super::run::{Place, free_port};
+use super::table::{Ready, Scenario, Side};
+use crate::outcome::Outcome;
+use crate::process::quiet_output;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Damage in both directions, as each side has its own options.
+const IMPAIRED: &[&str] = &[
+    "--loss",
+    "1%",
+    "--reorder",
+    "1%",
+    "--delay",
+    "50us",
+    "--fault-seed",
+    "7",
+    "--pcap",
+    "{log}.pcap",
+];
+
+/// Pairs on wires that damage what passes: the data has to be right all the same, and the capture of the client has to
+/// show packets that were sent again.
+pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
+    Scenario {
+        name: "impaired-rping",
+        server: &[
+            "rping", "-s", "-a", "10.0.0.1", "-C", "200", "-S", "4000", "-V",
+        ],
+        client: &[
+            "rping", "-c", "-a", "10.0.0.1", "-C", "200", "-S", "4000", "-V",
+        ],
+        ready: Ready::Listens,
+        options: IMPAIRED,
+        says: &[],
+    },
+    Scenario {
+        name: "impaired-send-bw",
+        server: &["ib_send_bw", "-n", "100", "-p", "{port}"],
+        client: &["ib_send_bw", "-n", "100", "-p", "{port}", "localhost"],
+        ready: Ready::Tcp,
+        options: IMPAIRED,
+        says: &[(Side::Client, "65536      100 ", 1)],
+    },
+    Scenario {
+        name: "cable-out-and-in",
+        server: &["ib_write_bw", "-n", "5000", "-p", "{port}"],
+        client: &["ib_write_bw", "-n", "5000", "-p", "{port}", "localhost"],
+        ready: Ready::Tcp,
+        options: &["--cable-out-after", "4s", "--cable-out-for", "200ms"],
+        says: &[(Side::Client, "65536      5000 ", 1)],
+    },
+];
+
+/// Whether the client's capture has to show packets that were sent again.
+fn is_lossy(scenario: &Scenario) -> bool {
+    scenario.options.contains(&"--loss")
+}
+
+/// What befalls the server.
+#[derive(Clone, Copy)]
+enum Blow {
+    /// Its process is killed.
+    Kill,
+    /// Its cable is pulled out.
+    CableOut,
+}
+
+/// The client of a pair that loses its peer, which has to end with the error of its work request.
+struct Loss {
+    name: &'static str,
+    blow: Blow,
+}
+
+const LOSSES: &[Loss] = &[
+    Loss {
+        name: "peer-killed",
+        blow: Blow::Kill,
+    },
+    Loss {
+        name: "peer-without-cable",
+        blow: Blow::CableOut,
+    },
+];
+
+/// So many bytes are more than the requests by which the two find each other.
+const UNDER_WAY: u64 = 1 << 20;
+/// The time-out of `ib_write_bw` is 67 ms, and it tries eight times.
+const NOTICED_AFTER: Duration = Duration::from_secs(30);
+
+/// All names, for the command line.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let pairs = IMPAIRED_PAIRS.iter().map(|scenario| scenario.name);
+    pairs
+        .chain(LOSSES.iter().map(|loss| loss.name))
+        .chain([OPENS])
+}
+
+/// Runs what is named.
+pub(super) fn run(place: &Place<'_>, is_named: impl Fn(&str) -> bool) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    for scenario in IMPAIRED_PAIRS
+        .iter()
+        .filter(|scenario| is_named(scenario.name))
+    {
+        outcome.add(place.run(scenario));
+        if is_lossy(scenario) {
+            let capture = place.logs.join(format!("{}.client.pcap", scenario.name));
+            let again = sent_again(&capture)?;
+            println!("    {again} packets were sent again");
+            outcome.check(again > 0, || {
+                format!("{}: no packet was sent again", scenario.name)
+            });
+        }
+    }
+    for loss in LOSSES.iter().filter(|loss| is_named(loss.name)) {
+        let why = lose(place, loss);
+        outcome.check(why.is_ok(), || {
+            format!(
+                "{}: {} (logs: {}/{}.*)",
+                loss.name,
+                why.unwrap_err(),
+                place.logs.display(),
+                loss.name
+            )
+        });
+    }
+    if is_named(OPENS) {
+        outcome.add(opens(place)?);
+    }
+    Ok(outcome)
+}
+
+/// How many request packets tshark finds more than once: the same QP, operation and packet sequence number.
+fn sent_again(capture: &Path) -> Result<usize, String> {
+    let fields = [
+        "ip.src",
+        "infiniband.bth.destqp",
+        "infiniband.bth.opcode",
+        "infiniband.bth.psn",
+    ];
+    let printed = quiet_output(
+        Command::new("tshark")
+            .arg("-r")
+            .arg(capture)
+            // What a responder sends has numbers of its peer's, and may have one twice.
+            .args(["-Y", "infiniband.bth.opcode <= 12", "-T", "fields"])
+            .args(fields.iter().flat_map(|field| ["-e", field])),
+    )?;
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for packet in printed.lines() {
+        *seen.entry(packet).or_default() += 1;
+    }
+    Ok(seen.values().map(|count| count - 1).sum())
+}
+
+/// Lets the client lose its peer while it writes, and looks at how it ends.
+fn lose(place: &Place<'_>, loss: &Loss) -> Result<(), String> {
+    let begun = Instant::now();
+    let scenario = |options| Scenario {
+        name: loss.name,
+        server: &["ib_write_bw", "-n", "1000000", "-p", "{port}"],
+        client: &["ib_write_bw", "-n", "1000000", "-p", "{port}", "localhost"],
+        ready: Ready::Tcp,
+        options,
+        says: &[],
+    };
+    let of_server = scenario(match loss.blow {
+        Blow::Kill => &[],
+        Blow::CableOut => &["--cable-out-after", "5s"],
+    });
+    // The program's own output comes late, as it does not go to a terminal: the capture shows when it writes.
+    let of_client = scenario(match loss.blow {
+        Blow::Kill => &["--pcap", "{log}.pcap"],
+        Blow::CableOut => &[],
+    });
+    let port = free_port()?;
+    let mut server = place.start(&of_server, Side::Server, of_server.server, port)?;
+    place.wait_until_ready(&mut server, Ready::Tcp, port)?;
+    let mut client = place.start(&of_client, Side::Client, of_client.client, port)?;
+    if let Blow::Kill = loss.blow {
+        let capture = place.logs.join(format!("{}.client.pcap", loss.name));
+        client.wait_until_it_wrote(&capture, UNDER_WAY)?;
+        let killed = server.process.0.kill();
+        killed.map_err(|error| error.to_string())?;
+    }
+    let status = client.end(Instant::now() + NOTICED_AFTER)?;
+    println!("{}: {:.1} s", loss.name, begun.elapsed().as_secs_f64());
+    if status.success() || status.code().is_none() {
+        return Err(format!("client: {status}"));
+    }
+    // IBV_WC_RETRY_EXC_ERR
+    if !client.printed().contains("Failed status 12") {
+        return Err("the client did not say that its retries were exceeded".into());
+    }
+    Ok(())
+}
+
+const OPENS: &str = "opens";
+
+/// Opens and closes everything again and again, and counts the descriptors of its process.
+const OPENS_SOURCE: &str = include_str!("opens.c");
+/// Rounds, and rounds under valgrind.
+const ROUNDS: &str = "1000";
+const ROUNDS_WATCHED: &str = "20";
+/// How long either may take.
+const OPENS_END: Duration = Duration::from_secs(120);
+
+/// Compiles the program with the headers of Debian's and runs it, also under valgrind.
+fn opens(place: &Place<'_>) -> Result<Outcome, String> {
+    let folder = place.logs.join(OPENS);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let program = compile(&folder, place.packages, place.bundle.folder.as_path())?;
+    let program = program.to_str().ok_or("a path that is not UTF-8")?;
+    // What the process still has when it ends is not lost; what nothing points to is.
+    let watched = [
+        "/usr/bin/env",
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+        program,
+        ROUNDS_WATCHED,
+    ];
+    let mut outcome = Outcome::default();
+    let runs: [(&str, &[&str]); 2] = [("opens", &[program, ROUNDS]), ("opens-valgrind", &watched)];
+    for (name, command) in runs {
+        let begun = Instant::now();
+        let mut running = place.start_as(name, Side::Server, &[], command)?;
+        let status = running.end(begun + OPENS_END)?;
+        outcome.check(
+            status.success() && running.printed().contains("rounds done"),
+            || {
+                format!(
+                    "{name}: {status} (log: {}/{name}.server)",
+                    place.logs.display()
+                )
+            },
+        );
+        println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
+    }
+    Ok(outcome)
+}
+
+fn compile(folder: &Path, packages: &Packages, libraries: &Path) -> Result<PathBuf, String> {
+    let source = folder.join("opens.c");
+    let program = folder.join("opens");
+    fs::write(&source, OPENS_SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
+    quiet_output(
+        Command::new("cc")
+            .args(["-Wall", "-Werror", "-o"])
+            .arg(&program)
+            .arg("-I")
+            .arg(&packages.include)
+            .arg(&source)
+            .arg(format!("-L{}", libraries.display()))
+            .args(["-l:libibverbs.so.1", "-l:librdmacm.so.1"]),
+    )?;
+    Ok(program)
+}
