@@ -21,8 +21,9 @@ use crate::{progress, settings};
 pub(crate) struct DeviceObject {
     c: ibv_device,
     name: DeviceName,
-    /// Which of the models it is, and of how many.
+    /// Which of the models it is, of how many, and the number of the first one.
     model: (usize, usize),
+    first_unit: u8,
     addresses: Vec<Address>,
     hca: Mutex<Option<&'static Hca>>,
 }
@@ -33,8 +34,13 @@ unsafe impl Send for DeviceObject {}
 unsafe impl Sync for DeviceObject {}
 
 impl DeviceObject {
-    fn new(name: DeviceName, index: usize, model: (usize, usize)) -> Result<Self> {
-        let unit = usize::from(settings::unit()?) + index;
+    fn new(
+        name: DeviceName,
+        index: usize,
+        model: (usize, usize),
+        first_unit: u8,
+    ) -> Result<Self> {
+        let unit = usize::from(first_unit) + index;
         let unit = u8::try_from(unit).map_err(|_| Errno::EINVAL)?;
         let text = |text: String, to: &mut [c_char]| {
             for (to, from) in to.iter_mut().zip(text.bytes()) {
@@ -67,6 +73,7 @@ impl DeviceObject {
             c,
             name,
             model,
+            first_unit,
             addresses: settings::addresses(index, unit)?,
             hca: Mutex::new(None),
         })
@@ -115,7 +122,7 @@ impl DeviceObject {
             #[cfg(feature = "model")]
             DeviceName::Model => {
                 let (index, count) = self.model;
-                crate::model::platform(index, count, settings::unit()?)
+                crate::model::platform(index, count, self.first_unit)
             }
             #[cfg(not(feature = "model"))]
             DeviceName::Model => Err(Errno::ENODEV),
@@ -136,9 +143,13 @@ pub(crate) fn devices() -> Result<&'static [DeviceObject]> {
         let names = settings::devices()?;
         let is_model = |name: &&DeviceName| **name == DeviceName::Model;
         let models = names.iter().filter(is_model).count();
+        #[cfg(feature = "model")]
+        let first_unit = crate::model::first_unit(models)?;
+        #[cfg(not(feature = "model"))]
+        let first_unit = settings::unit()?.unwrap_or(1);
         let device = |(index, name): (usize, &DeviceName)| {
             let model = names[..index].iter().filter(is_model).count();
-            DeviceObject::new(*name, index, (model, models))
+            DeviceObject::new(*name, index, (model, models), first_unit)
         };
         names.iter().enumerate().map(device).collect()
     });

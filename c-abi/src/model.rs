@@ -14,6 +14,7 @@ use bareverbs_node::DevicePlatform;
 use connectx_model::Config;
 use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::{self, Fault};
+use connectx_model::link::stream::{Connection, Wish};
 use connectx_model::link::{Cable, Link, Switch, Timing};
 use connectx_model::pcap::Capture;
 
@@ -22,6 +23,34 @@ use crate::{progress, settings};
 
 /// The models of this process, once one of them was opened.
 static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
+
+/// The connection to the switch, from when the number is known until the first model is opened.
+static CONNECTION: Mutex<Option<Connection>> = Mutex::new(None);
+
+/// The number of the first of `count` models. A switch hands it out, or confirms that nobody else has it.
+pub(crate) fn first_unit(count: usize) -> Result<u8> {
+    let (given, rank) = (settings::unit()?, settings::unit_of_rank());
+    let link = settings::value(settings::LINK);
+    let (Some(link), 1..) = (link, count) else {
+        return Ok(given.or(rank).unwrap_or(1));
+    };
+    let Address::Switch(path) = address(&link)? else {
+        return Ok(given.or(rank).unwrap_or(1));
+    };
+    let count = u8::try_from(count).map_err(|_| Errno::EINVAL)?;
+    let wish = match given {
+        Some(first) => Wish::Exactly { first, count },
+        None => Wish::Preferably {
+            first: rank.unwrap_or(0),
+            count,
+        },
+    };
+    let connection = Connection::open(&path, wish).map_err(failed(settings::LINK, &link))?;
+    let first = connection.first_unit();
+    log::info!("unit {first}");
+    *lock(&CONNECTION) = Some(connection);
+    Ok(first)
+}
 
 /// Model `index` of `count`, of which `unit` is the first one's number.
 pub(crate) fn platform(index: usize, count: usize, unit: u8) -> Result<DevicePlatform> {
@@ -125,9 +154,17 @@ fn cable(world: &World, count: usize, after: Duration, out_for: Option<Duration>
     }
 }
 
+fn address(link: &str) -> Result<Address> {
+    link.parse().map_err(failed(settings::LINK, link))
+}
+
 fn open(link: &str) -> Result<Wire> {
-    let address: Address = link.parse().map_err(failed(settings::LINK, link))?;
-    Wire::open(0, &address).map_err(failed(settings::LINK, link))
+    let address = address(link)?;
+    let wire = match lock(&CONNECTION).take() {
+        Some(connection) => Wire::on_switch(0, connection),
+        None => Wire::open(0, &address),
+    };
+    wire.map_err(failed(settings::LINK, link))
 }
 
 /// Says what is wrong with a variable.

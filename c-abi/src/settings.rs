@@ -11,10 +11,19 @@ use crate::failure::{Errno, Result};
 
 /// The devices, with commas between them ([`DeviceName`]); `model` if it is not set.
 pub const DEVICE: &str = bareverbs_node::DEVICE_VARIABLE;
-/// The wire that joins the models' network to another process: `unix:LOCAL,REMOTE` (paths) or `udp:LOCAL,REMOTE`.
+/// The wire that joins the models' network to other processes: `unix:LOCAL,REMOTE` (paths), `udp:LOCAL,REMOTE`, or
+/// `switch:PATH`.
 pub const LINK: &str = "BAREVERBS_LINK";
-/// The number of the first model, which decides MAC address and GUID; 1 if it is not set.
+/// The number of the first model, which decides MAC address and GUID. If it is not set, it is the process's rank ([`RANKS`])
+/// plus one; without a rank the switch gives one, and without a switch it is 1.
 pub const UNIT: &str = "BAREVERBS_UNIT";
+/// What tells a process its rank among those of a parallel program, by launcher: Open MPI, PMIx, MPICH (Hydra), Slurm.
+pub const RANKS: [&str; 4] = [
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+];
 /// The addresses of the ports: those of a port with commas between them, as in `10.0.0.1/24,fd00::1`, those of the next
 /// device after a semicolon. `10.0.0.UNIT` and `fd00::UNIT` if it is not set.
 pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
@@ -63,13 +72,22 @@ fn parsed<T>(
     }
 }
 
-/// The number of the first model.
-pub(crate) fn unit() -> Result<u8> {
-    let unit = parsed(UNIT, |text| match text.parse() {
+/// The number of the first model, if it is given.
+pub(crate) fn unit() -> Result<Option<u8>> {
+    parsed(UNIT, |text| match text.parse() {
         Ok(unit @ 1..=254) => Ok(unit),
         _ => Err("expected a number from 1 to 254".into()),
-    })?;
-    Ok(unit.unwrap_or(1))
+    })
+}
+
+/// The number of the first model by the process's rank, if it has one for which there is a number.
+pub(crate) fn unit_of_rank() -> Option<u8> {
+    rank_unit(RANKS.iter().find_map(|name| value(name))?.as_str())
+}
+
+fn rank_unit(rank: &str) -> Option<u8> {
+    let unit = rank.parse::<u8>().ok()?.checked_add(1)?;
+    (unit <= 254).then_some(unit)
 }
 
 /// A time, as in `5s` or `20ms`.
@@ -135,6 +153,12 @@ mod tests {
         let second = address_list(text, 1).unwrap();
         assert_eq!(second[0].ip, IpAddr::from([192, 168, 0, 9]));
         assert!(address_list(text, 2).is_err());
+    }
+
+    #[test]
+    fn ranks_count_from_zero() {
+        let units = ["0", "253", "254", "255", "1000", "-1", "x"].map(rank_unit);
+        assert_eq!(units, [Some(1), Some(254), None, None, None, None, None]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod build;
 mod impairment;
 mod library;
 mod refused;
+pub mod switch;
 mod symbols;
 
 pub use build::build;

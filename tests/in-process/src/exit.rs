@@ -10,17 +10,24 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Starts the threads; `wake` is called when something has arrived and nothing was there before.
-    pub(crate) fn new(wire: Arc<datagram::Wire>, wake: impl Fn() + Send + 'static) -> Self {
+    /// Starts the threads; `wake` is called when something has arrived and nothing was there before, or something can leave
+    /// again, `cut` when nothing more arrives.
+    pub(crate) fn new(
+        wire: Arc<datagram::Wire>,
+        wake: impl Fn() + Clone + Send + 'static,
+        cut: impl FnOnce() + Send + 'static,
+    ) -> Self {
         let (reader, writer) = (wire.clone(), wire.clone());
+        let resume = wake.clone();
         let read = move || {
             if let Err(error) = reader.read(wake) {
                 log::error!("nothing more arrives: {error}");
+                cut();
             }
         };
         let threads = [
             std::thread::spawn(read),
-            std::thread::spawn(move || writer.write()),
+            std::thread::spawn(move || writer.write(resume)),
         ];
         Self { wire, threads }
     }

@@ -153,11 +153,13 @@ impl World {
         let wires = shared.lock().exits.clone();
         let exits = wires.into_iter().map(|wire| {
             let world = shared.clone();
-            Exit::new(wire, move || {
+            let cut = shared.clone();
+            let wake = move || {
                 // The device's thread has the lock until it sleeps: now it can be woken.
                 drop(world.lock());
                 world.work.notify_one();
-            })
+            };
+            Exit::new(wire, wake, move || cut.cut())
         });
         Self {
             exits: Mutex::new(exits.collect()),
@@ -467,6 +469,16 @@ impl State {
         any
     }
 
+    /// While much waits for a peer outside, the models send nothing more.
+    fn pause(&mut self) {
+        if !self.exits.is_empty() {
+            let congested = self.exits.iter().any(|exit| exit.is_congested());
+            for function in &mut self.functions {
+                function.model.pause(congested);
+            }
+        }
+    }
+
     /// Frames from the link to outside.
     fn leave(&mut self) {
         for (port, exit) in (self.functions.len()..).zip(&self.exits) {
@@ -481,6 +493,7 @@ impl State {
         let mut any = false;
         for _ in 0..MOST_TURNS {
             self.tick(started);
+            self.pause();
             for function in &mut self.functions {
                 function.model.advance(&mut function.port, self.now);
             }
@@ -578,7 +591,20 @@ impl Shared {
         function.model.advance(&mut function.port, now);
         function.model.bar_write(&mut function.port, offset, data);
         function.model.advance(&mut function.port, now);
-        state.collect_from(index);
+        if state.collect_from(index) {
+            // A driver that only sends does not come to a step.
+            state.leave();
+            state.pause();
+        }
+        self.after(&mut state);
+    }
+
+    /// Nothing more comes from outside: the ports have no link any more.
+    fn cut(&self) {
+        let mut state = self.lock();
+        for Function { model, port } in &mut state.functions {
+            model.set_link(port, false);
+        }
         self.after(&mut state);
     }
 

@@ -107,6 +107,7 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
     ending.spawn("the clock".into(), move || -> String { clock.run_clock() });
     for (index, wire) in wires {
         let (reader, world) = (wire.clone(), world.clone());
+        let resumed = world.clone();
         ending.spawn(format!("function {index}: its wire"), move || match reader
             .read(|| world.wake())
         {
@@ -114,7 +115,7 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
             Err(error) => error.to_string(),
         });
         ending.spawn(format!("function {index}: its wire"), move || -> String {
-            wire.write();
+            wire.write(|| resumed.wake());
             "closed".into()
         });
     }

@@ -130,6 +130,8 @@ struct State {
     functions: Vec<Function>,
     /// Their far ends are the ports behind the functions'.
     wires: Vec<Arc<Wire>>,
+    /// The functions that have them.
+    wired: Vec<usize>,
     entrance: Entrance,
     frame: Vec<u8>,
     /// When the clock's thread wakes by itself; who leaves something to do before has to wake it.
@@ -175,6 +177,7 @@ impl World {
                     })
                     .collect(),
                 wires,
+                wired,
                 entrance: Entrance {
                     link: Faulty::new(fabric, wiring.seed, wiring.rates),
                     capture: wiring.capture,
@@ -286,6 +289,11 @@ impl State {
         let begin = Instant::now();
         loop {
             let mut moved = false;
+            for (wire, &function) in self.wires.iter().zip(&self.wired) {
+                if let Some(Function { model, .. }) = self.functions.get_mut(function) {
+                    model.pause(wire.is_congested());
+                }
+            }
             for (at, Function { model, port }) in self.functions.iter_mut().enumerate() {
                 model.advance(port, now);
                 let Outbox { bytes, ends } = &mut port.outbox;

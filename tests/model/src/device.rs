@@ -118,6 +118,8 @@ pub(crate) struct Device {
     pub(crate) sender: Option<LocalSource>,
     pub(crate) spare_frames: Vec<Vec<u8>>,
     pub(crate) scratch: Option<Scratch>,
+    /// The port may send nothing for the moment.
+    pub(crate) paused: bool,
     pub(crate) node_description: [u8; 64],
     pub(crate) wqe: Vec<u8>,
     pub(crate) quirk_state: QuirkState,
@@ -172,6 +174,7 @@ impl Device {
             sender: None,
             spare_frames: Vec::new(),
             scratch: Some(Scratch::new()),
+            paused: false,
             node_description: [0; 64],
             wqe: Vec::new(),
             quirk_state: QuirkState::new(&config.quirks),
@@ -190,6 +193,7 @@ impl Device {
         self.stats = old.stats;
         self.leaks = old.leaks;
         self.faults = old.faults;
+        self.paused = old.paused;
         self.vport.link_up = link_up;
     }
 

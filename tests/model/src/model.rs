@@ -275,6 +275,13 @@ impl Model {
         });
     }
 
+    /// The peer of the port, a switch for example, takes nothing for the moment: what is posted waits, requests and responses
+    /// alike, as on a port with priority flow control (IEEE 802.1Qbb). Frames are received as before.
+    #[inline]
+    pub fn pause(&mut self, paused: bool) {
+        self.device.paused = paused;
+    }
+
     /// Whether the port can send and receive.
     #[must_use]
     pub fn link_up(&self) -> bool {

@@ -5,13 +5,14 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bareverbs_bundle::{Impairment, LIBRARY};
+use bareverbs_bundle::{Impairment, LIBRARY, switch};
 use clap::Parser;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
 ///
 /// On the device model, two programs are joined by a wire: `bareverbs-run --wire /tmp/wire --unit 1 rping -s` and, on
-/// another terminal, `bareverbs-run --wire /tmp/wire --unit 2 rping -c -a 10.0.0.1`.
+/// another terminal, `bareverbs-run --wire /tmp/wire --unit 2 rping -c -a 10.0.0.1`. Any number are joined by a switch:
+/// `bareverbs-run --switch /tmp/switch mpirun -n 8 PROGRAM`.
 #[derive(Parser)]
 struct Options {
     /// The devices: model, or vfio:ADDRESS of a PCI function that is bound to vfio-pci; with commas between them.
@@ -24,8 +25,16 @@ struct Options {
     /// PATH.2. One process is --unit 1, the other --unit 2.
     #[arg(long, value_name = "PATH", conflicts_with = "link", requires = "unit")]
     wire: Option<PathBuf>,
-    /// The number of the model, which its MAC address and its IP addresses end in; 1 if not given. Each process of a
-    /// wire has another.
+    /// Connect the program, and all those that it starts, to the switch at this path, with everyone else who names it. It
+    /// runs from the first one to the last one.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["link", "wire"])]
+    switch: Option<PathBuf>,
+    /// Be the switch at this path, and say on standard output when it is there.
+    #[arg(long, value_name = "PATH", hide = true, exclusive = true)]
+    serve_switch: Option<PathBuf>,
+    /// The number of the model, which its MAC address and its IP addresses end in. If not given, it is the rank of the
+    /// process plus 1 (of Open MPI, PMIx, MPICH or Slurm), else the switch gives one, else it is 1. Each process of a wire
+    /// or of a switch has another.
     #[arg(long, value_name = "NUMBER")]
     unit: Option<u8>,
     /// The device's IP addresses, with commas between them, each with a prefix length if it is not the usual one;
@@ -42,7 +51,7 @@ struct Options {
     log: Option<String>,
     /// The program and its arguments.
     #[arg(
-        required = true,
+        required_unless_present = "serve_switch",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "PROGRAM"
@@ -52,7 +61,11 @@ struct Options {
 
 // What is not given here stays as the environment has it.
 fn main() -> ExitCode {
-    let why = match command(Options::parse()) {
+    let options = Options::parse();
+    if let Some(path) = &options.serve_switch {
+        return switch::serve(path);
+    }
+    let why = match command(options) {
         Ok(mut command) => {
             // Returns only if it fails.
             let error = command.exec();
@@ -92,6 +105,15 @@ fn command(options: Options) -> Result<Command, String> {
         }
         (Some(_), _) => return Err("a wire has two ends: --unit 1 and --unit 2".into()),
         (None, _) => options.link,
+    };
+    let link = match options.switch {
+        Some(path) => {
+            let path = std::path::absolute(&path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            switch::join(&path, options.log.as_deref())?;
+            Some(format!("switch:{}", path.display()))
+        }
+        None => link,
     };
     let settings = [
         ("BAREVERBS_DEVICE", options.device),

@@ -1,32 +1,46 @@
 //! A wire out of the process: a datagram socket, with one raw Ethernet frame per datagram, as QEMU's `-netdev dgram` has
-//! it.
+//! it, or a connection to a [virtual switch](super::vswitch).
 //!
 //! Each wire has a thread that reads and one that writes, with a bounded queue to and from the world that the models are in:
-//! the world never waits for a socket, and what does not fit is lost, as on any wire. A peer that is not there loses frames and nothing else.
+//! the world never waits for a socket. A peer that is not there loses frames and nothing else.
+//!
+//! # Pause
+//!
+//! A peer on the same machine that is slow holds the sender up instead of losing frames, as priority flow control does on the
+//! networks that RDMA usually runs on: a reader waits until the world has taken what came before, so that the socket fills up and
+//! the peer's writer waits as well, and when much has gathered there, the peer's world [pauses](crate::Model::pause) its models
+//! ([`Wire::is_congested`]). Worlds take frames in whatever they wait for themselves, so that this cannot go round in a circle.
+//! Who takes nothing for a second is not waited for any more, until it does. UDP has no such thing, and loses what is too much.
 
 use super::queue::FrameQueue;
 use super::stale::{self, Claim};
+use super::stream::{self, Connection, Wish};
 use std::fmt;
-use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
-use std::os::unix::net::UnixDatagram;
+use std::io::{self, ErrorKind, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The longest frame; no card sends a longer Ethernet frame.
-const LONGEST: usize = 10 * 1024;
-/// Frames on their way in or out of one wire. perftest has 128 messages of 64 KiB under way, which are 2,048 frames of 4 KiB;
+pub(super) const LONGEST: usize = 10 * 1024;
+/// Frames on their way in of one wire. perftest has 128 messages of 64 KiB under way, which are 2,048 frames of 4 KiB;
 /// what is lost of so much is lost again and again when it is repeated.
 const QUEUED: usize = 4096;
+/// Frames on their way out before the models pause, and at most: what they had begun may still come.
+const PAUSE_AT: usize = 1024;
+const QUEUED_OUT: usize = 32 * 1024;
 /// A count is logged when it begins, and then once per so many.
 const LOG_EVERY: u64 = 1000;
 /// A peer that takes nothing for so long loses the frame. (A local peer's queue holds ten datagrams, and what it cannot
 /// hold waits here.)
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// The same after that, until it takes something.
+pub(super) const IMPATIENCE: Duration = Duration::from_millis(1);
 
-/// `unix:LOCAL,REMOTE` or `udp:LOCAL,REMOTE`.
+/// `unix:LOCAL,REMOTE`, `udp:LOCAL,REMOTE` or `switch:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// Paths of sockets.
@@ -43,6 +57,8 @@ pub enum Address {
         /// The other end, which frames are sent to.
         remote: String,
     },
+    /// The path of a [virtual switch](super::vswitch)'s socket.
+    Switch(PathBuf),
 }
 
 impl FromStr for Address {
@@ -50,11 +66,16 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (family, ends) = text.split_once(':').unwrap_or_default();
+        if family == "switch" && !ends.is_empty() {
+            return Ok(Self::Switch(ends.into()));
+        }
         let Some((local, remote)) = ends
             .split_once(',')
             .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
         else {
-            return Err("neither unix:LOCAL,REMOTE nor udp:HOST:PORT,HOST:PORT".into());
+            return Err(
+                "none of unix:LOCAL,REMOTE, udp:HOST:PORT,HOST:PORT and switch:PATH".into(),
+            );
         };
         match family {
             "unix" if local == remote => Err("both ends are the same path".into()),
@@ -78,6 +99,7 @@ impl fmt::Display for Address {
                 write!(f, "unix:{},{}", local.display(), remote.display())
             }
             Self::Udp { local, remote } => write!(f, "udp:{local},{remote}"),
+            Self::Switch(path) => write!(f, "switch:{}", path.display()),
         }
     }
 }
@@ -86,6 +108,7 @@ impl fmt::Display for Address {
 enum Socket {
     Unix(UnixDatagram, PathBuf),
     Udp(UdpSocket, SocketAddr),
+    Switch(UnixStream),
 }
 
 /// Frames that were lost in one way.
@@ -167,20 +190,40 @@ impl Wire {
                     })?;
                 (Socket::Udp(socket, there), None)
             }
+            Address::Switch(path) => {
+                let connection = Connection::open(path, Wish::None)?;
+                return Self::on_switch(function, connection);
+            }
         };
-        Ok(Self {
-            name: format!("function {function}, {address}"),
+        let name = format!("function {function}, {address}");
+        Ok(Self::new(name, socket, claim))
+    }
+
+    /// A wire to a switch.
+    ///
+    /// # Errors
+    /// The switch is gone.
+    pub fn on_switch(function: usize, connection: Connection) -> io::Result<Self> {
+        connection.begin()?;
+        let name = format!("function {function}, switch");
+        let socket = Socket::Switch(connection.into_stream());
+        Ok(Self::new(name, socket, None))
+    }
+
+    fn new(name: String, socket: Socket, claim: Option<Claim>) -> Self {
+        Self {
+            name,
             socket,
             claim,
-            incoming: FrameQueue::new(QUEUED),
-            outgoing: FrameQueue::new(QUEUED),
+            incoming: FrameQueue::new(QUEUED, QUEUED),
+            outgoing: FrameQueue::new(QUEUED_OUT, PAUSE_AT),
             // That the peer comes later, or has gone, is its business.
             unsent: Losses::new("not delivered", log::Level::Info),
             tx_dropped: Losses::new("to the wire dropped", log::Level::Warn),
             rx_dropped: Losses::new("from the wire dropped", log::Level::Warn),
             too_long: Losses::new("from the wire refused", log::Level::Warn),
             closed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// What to remove in the end.
@@ -207,11 +250,18 @@ impl Wire {
         self.incoming.is_empty()
     }
 
+    /// Whether so much waits for the peer that the models shall pause.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.outgoing.is_congested()
+    }
+
     /// Lets [`read`](Self::read) and [`write`](Self::write) come to their end, the latter with what was to be sent before.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        // A frame wakes each waiting thread. If a handle is unavailable, another thread is awake or none waits.
-        let _ = self.outgoing.push(&[]);
+        self.outgoing.close();
+        self.incoming.close();
+        // A frame wakes the thread that reads. If it is not taken, the thread is awake.
         let _ = match &self.socket {
             Socket::Unix(socket, _) => match socket.local_addr() {
                 Ok(here) => socket.send_to_addr(&[], &here),
@@ -221,6 +271,7 @@ impl Wire {
                 Ok(here) => socket.send_to(&[], here),
                 Err(error) => Err(error),
             },
+            Socket::Switch(stream) => stream.shutdown(Shutdown::Read).map(|()| 0),
         };
     }
 
@@ -229,12 +280,16 @@ impl Wire {
     /// # Errors
     /// Nothing more can arrive.
     pub fn read(&self, wake: impl Fn()) -> io::Result<()> {
-        // One byte more, to detect frames that are too long.
-        let mut buffer = vec![0; LONGEST + 1];
+        let mut buffer = match &self.socket {
+            Socket::Switch(stream) => return self.read_stream(stream, wake),
+            // One byte more, to detect frames that are too long.
+            Socket::Unix(..) | Socket::Udp(..) => vec![0; LONGEST + 1],
+        };
         loop {
             let received = match &self.socket {
                 Socket::Unix(socket, _) => socket.recv(&mut buffer),
                 Socket::Udp(socket, _) => socket.recv(&mut buffer),
+                Socket::Switch(_) => return Ok(()),
             };
             if self.closed.load(Ordering::Acquire) {
                 return Ok(());
@@ -243,10 +298,17 @@ impl Wire {
                 Ok(len) if len > LONGEST => self
                     .too_long
                     .count(self, &format_args!("longer than {LONGEST} bytes")),
-                Ok(len) => match self.incoming.push(&buffer[..len]) {
+                Ok(len) if matches!(self.socket, Socket::Udp(..)) => {
+                    match self.incoming.push(&buffer[..len]) {
+                        Ok(true) => wake(),
+                        Ok(false) => {}
+                        Err(_) => self.rx_dropped.count(self, &"more than can be handled"),
+                    }
+                }
+                Ok(len) => match self.incoming.push_waiting(&buffer[..len]) {
                     Ok(true) => wake(),
                     Ok(false) => {}
-                    Err(_) => self.rx_dropped.count(self, &"more than can be handled"),
+                    Err(_) => return Ok(()),
                 },
                 // What became of a datagram that was sent before.
                 Err(error)
@@ -261,20 +323,70 @@ impl Wire {
         }
     }
 
-    /// Sends what is to be transmitted, until the wire is closed.
-    pub fn write(&self) {
-        let mut frame = Vec::new();
+    fn read_stream(&self, stream: &UnixStream, wake: impl Fn()) -> io::Result<()> {
+        let mut frames = stream::Reader::new(stream);
         loop {
-            self.outgoing.pop(&mut frame);
-            if frame.is_empty() && self.closed.load(Ordering::Acquire) {
-                return;
+            let frame = frames.next();
+            if self.closed.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let frame = frame?;
+            if frame.is_empty() {
+                // It has begun.
+                continue;
+            }
+            match self.incoming.push_waiting(frame) {
+                Ok(true) => wake(),
+                Ok(false) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends what is to be transmitted, until the wire is closed. Calls `resume` when the wire is no longer
+    /// [congested](Self::is_congested).
+    pub fn write(&self, resume: impl Fn()) {
+        let mut frame = Vec::new();
+        let mut batch = Vec::new();
+        let mut stalled = false;
+        while let Some(resumed) = self.outgoing.pop(&mut frame) {
+            if resumed {
+                resume();
             }
             let sent = match &self.socket {
                 Socket::Unix(socket, remote) => socket.send_to(&frame, remote),
                 Socket::Udp(socket, remote) => socket.send_to(&frame, remote),
+                Socket::Switch(stream) => {
+                    batch.clear();
+                    stream::append(&mut batch, &frame);
+                    while batch.len() < stream::BATCH
+                        && let Some(resumed) = self.outgoing.pop_more(&mut frame)
+                    {
+                        stream::append(&mut batch, &frame);
+                        if resumed {
+                            resume();
+                        }
+                    }
+                    let mut stream = stream;
+                    stream.write_all(&batch).map(|()| batch.len())
+                }
             };
+            let is_late = matches!(&sent, Err(error) if stream::is_timeout(error));
             if let Err(error) = sent {
                 self.unsent.count(self, &error);
+            }
+            if is_late != stalled {
+                stalled = is_late;
+                let patience = if stalled { IMPATIENCE } else { PATIENCE };
+                let set = match &self.socket {
+                    Socket::Unix(socket, _) => socket.set_write_timeout(Some(patience)),
+                    Socket::Udp(socket, _) => socket.set_write_timeout(Some(patience)),
+                    // Part of a frame was sent: what follows would not be understood.
+                    Socket::Switch(stream) => stream.shutdown(Shutdown::Both),
+                };
+                if let Err(error) = set {
+                    log::debug!("{}: {error}", self.name);
+                }
             }
         }
     }
@@ -317,7 +429,11 @@ mod tests {
                 remote: "/run/b".into()
             }
         );
-        for text in ["unix:/run/a,/run/b", "udp:[::1]:7000,[::1]:7001"] {
+        for text in [
+            "unix:/run/a,/run/b",
+            "udp:[::1]:7000,[::1]:7001",
+            "switch:/run/a",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         for bad in [
@@ -328,6 +444,7 @@ mod tests {
             "unix:/a,",
             "unix:,/b",
             "unix:/a,/a",
+            "switch:",
             "tcp:a:1,b:2",
         ] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");
@@ -362,7 +479,7 @@ mod tests {
             for number in 0..100 {
                 here.transmit(&[number; 60]);
             }
-            let writer = scope.spawn(|| here.write());
+            let writer = scope.spawn(|| here.write(|| ()));
             here.close();
             writer.join().unwrap();
             let mut frame = Vec::new();

@@ -1,18 +1,22 @@
 //! Cables: how Ethernet frames get from one model's port to another's.
 //!
 //! A [`Link`] has numbered ports. Frames go in at one and come out at another, when their time has come; time is injected.
-//! [`Cable`] joins two ports, [`Switch`] any number, and a [wire](datagram::Wire) leads out of the process. Around any link fit [`Faulty`](fault::Faulty) (loss, duplication,
+//! [`Cable`] joins two ports, [`Switch`] any number, and a [wire](datagram::Wire) leads out of the process, for example to an
+//! [virtual switch](vswitch::VirtualSwitch) between processes. Around any link fit [`Faulty`](fault::Faulty) (loss, duplication,
 //! reordering, delay, corruption, or rules for single frames), [`Tracer`](trace::Tracer) and
 //! [`Capture`](crate::pcap::Capture).
 
 pub mod datagram;
+
 pub mod fault;
 mod queue;
 pub mod rng;
 pub mod setting;
 pub mod stale;
+pub mod stream;
 pub mod switch;
 pub mod trace;
+pub mod vswitch;
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,31 +1,47 @@
 //! A bounded queue of frames between a socket's thread and the world, in buffers that are used again.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 struct Frames {
     queued: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
+    closed: bool,
 }
 
 /// The queue has as many frames as it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
+/// Nothing is taken any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Closed;
+
 #[derive(Debug)]
 pub(super) struct FrameQueue {
     frames: Mutex<Frames>,
     limit: usize,
+    /// A frame has come, or the queue is closed.
     filled: Condvar,
+    /// There is room again, or the queue is closed.
+    drained: Condvar,
+    /// From so many frames on the sender shall pause, until there are half as many.
+    pause_at: usize,
+    congested: AtomicBool,
 }
 
 impl FrameQueue {
-    pub(super) fn new(limit: usize) -> Self {
+    /// A queue of at most `limit` frames, of which `pause_at` are [congestion](Self::is_congested).
+    pub(super) fn new(limit: usize, pause_at: usize) -> Self {
         Self {
             frames: Mutex::default(),
             limit,
             filled: Condvar::new(),
+            drained: Condvar::new(),
+            pause_at,
+            congested: AtomicBool::new(false),
         }
     }
 
@@ -35,31 +51,62 @@ impl FrameQueue {
 
     /// Appends a copy. Whether the queue was empty before: the receiver may be sleeping then.
     pub(super) fn push(&self, frame: &[u8]) -> Result<bool, Full> {
-        let mut frames = self.lock();
+        let frames = self.lock();
         if frames.queued.len() >= self.limit {
             return Err(Full);
         }
+        Ok(self.append(frames, frame))
+    }
+
+    /// As [`push`](Self::push), but waits for room.
+    pub(super) fn push_waiting(&self, frame: &[u8]) -> Result<bool, Closed> {
+        let mut frames = self.lock();
+        loop {
+            if frames.closed {
+                return Err(Closed);
+            }
+            if frames.queued.len() < self.limit {
+                return Ok(self.append(frames, frame));
+            }
+            frames = self
+                .drained
+                .wait(frames)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn append(&self, mut frames: MutexGuard<'_, Frames>, frame: &[u8]) -> bool {
         let mut buffer = frames.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(frame);
         let was_empty = frames.queued.is_empty();
         frames.queued.push_back(buffer);
+        if frames.queued.len() >= self.pause_at {
+            self.congested.store(true, Ordering::Relaxed);
+        }
         drop(frames);
         if was_empty {
             self.filled.notify_one();
         }
-        Ok(was_empty)
+        was_empty
     }
 
     /// Takes the first frame in exchange for the buffer in `frame`; `false` if there is none.
     pub(super) fn try_pop(&self, frame: &mut Vec<u8>) -> bool {
-        Self::take(&mut self.lock(), frame)
+        self.pop_more(frame).is_some()
     }
 
-    /// As [`try_pop`](Self::try_pop), but waits for a frame.
-    pub(super) fn pop(&self, frame: &mut Vec<u8>) {
+    /// As [`try_pop`](Self::try_pop), but waits for a frame. Whether congestion ended; `None` when the queue is closed and
+    /// empty.
+    pub(super) fn pop(&self, frame: &mut Vec<u8>) -> Option<bool> {
         let mut frames = self.lock();
-        while !Self::take(&mut frames, frame) {
+        loop {
+            if let Some(resumed) = self.take(&mut frames, frame) {
+                return Some(resumed);
+            }
+            if frames.closed {
+                return None;
+            }
             frames = self
                 .filled
                 .wait(frames)
@@ -67,16 +114,36 @@ impl FrameQueue {
         }
     }
 
+    /// As [`pop`](Self::pop), but does not wait.
+    pub(super) fn pop_more(&self, frame: &mut Vec<u8>) -> Option<bool> {
+        self.take(&mut self.lock(), frame)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lock().queued.is_empty()
     }
 
-    fn take(frames: &mut Frames, frame: &mut Vec<u8>) -> bool {
-        let Some(first) = frames.queued.pop_front() else {
-            return false;
-        };
+    /// Whether the sender shall pause.
+    pub(super) fn is_congested(&self) -> bool {
+        self.congested.load(Ordering::Relaxed)
+    }
+
+    /// Lets those who wait go on: what is queued can still be taken.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+        self.drained.notify_all();
+    }
+
+    /// Whether congestion ended with this; `None` if there is no frame.
+    fn take(&self, frames: &mut Frames, frame: &mut Vec<u8>) -> Option<bool> {
+        let first = frames.queued.pop_front()?;
         frames.spare.push(std::mem::replace(frame, first));
-        true
+        let left = frames.queued.len();
+        if left + 1 == self.limit {
+            self.drained.notify_one();
+        }
+        Some(left <= self.pause_at / 2 && self.congested.swap(false, Ordering::Relaxed))
     }
 }
 
@@ -86,14 +153,14 @@ mod tests {
 
     #[test]
     fn frames_keep_their_order_and_their_number() {
-        let queue = FrameQueue::new(2);
+        let queue = FrameQueue::new(2, 2);
         let mut frame = Vec::new();
         for round in 0..3 {
             assert!(queue.is_empty());
             assert_eq!(queue.push(&[round]), Ok(true));
             assert_eq!(queue.push(&[round, 1]), Ok(false));
             assert_eq!(queue.push(&[9; 9]), Err(Full));
-            queue.pop(&mut frame);
+            assert_eq!(queue.pop(&mut frame), Some(true));
             assert_eq!(frame, [round]);
             assert!(queue.try_pop(&mut frame));
             assert_eq!(frame, [round, 1]);
@@ -105,7 +172,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken() {
-        let queue = FrameQueue::new(2);
+        let queue = FrameQueue::new(2, 2);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let mut frame = Vec::new();
@@ -114,6 +181,55 @@ mod tests {
             });
             queue.push(&[7]).unwrap();
             assert_eq!(waiter.join().unwrap(), [7]);
+        });
+    }
+
+    #[test]
+    fn who_waits_for_room_loses_nothing() {
+        let queue = FrameQueue::new(2, 2);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                for number in 0..=255 {
+                    queue.push_waiting(&[number]).unwrap();
+                }
+                queue.close();
+                assert_eq!(queue.push_waiting(&[0]), Err(Closed));
+            });
+            let mut frame = Vec::new();
+            for number in 0..=255 {
+                assert!(queue.pop(&mut frame).is_some());
+                assert_eq!(frame, [number]);
+            }
+            assert_eq!(queue.pop(&mut frame), None);
+            sender.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn congestion_lasts_until_half_has_gone() {
+        let queue = FrameQueue::new(8, 4);
+        let mut frame = Vec::new();
+        for number in 0..5 {
+            assert_eq!(queue.is_congested(), number >= 4, "{number}");
+            queue.push(&[number]).unwrap();
+        }
+        for left in [4, 3] {
+            assert_eq!(queue.pop(&mut frame), Some(false));
+            assert!(queue.is_congested(), "{left}");
+        }
+        assert_eq!(queue.pop(&mut frame), Some(true));
+        assert!(!queue.is_congested());
+        assert_eq!(queue.pop(&mut frame), Some(false));
+    }
+
+    #[test]
+    fn the_end_frees_who_waits() {
+        let queue = FrameQueue::new(1, 1);
+        queue.push(&[0]).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| queue.push_waiting(&[1]));
+            queue.close();
+            assert_eq!(waiter.join().unwrap(), Err(Closed));
         });
     }
 }

@@ -5,11 +5,56 @@ use std::time::Duration;
 
 use super::{Link, PortQueue, Timing};
 
+/// Addresses that are remembered: a port must not fill the memory with them.
+const MOST_ADDRESSES: usize = 16 * 1024;
+
+/// Where a frame goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// To one port.
+    Port(usize),
+    /// To all ports but the one that it came from.
+    Others,
+    /// Nowhere.
+    Nowhere,
+}
+
+/// Behind which port an address is.
+#[derive(Debug, Default)]
+pub(super) struct Addresses(HashMap<[u8; 6], usize>);
+
+impl Addresses {
+    /// Learns from a frame that came from port `from`, and says where it goes.
+    pub(super) fn route(&mut self, from: usize, frame: &[u8]) -> Route {
+        let Some((destination, rest)) = frame.split_first_chunk::<6>() else {
+            return Route::Nowhere;
+        };
+        let Some(source) = rest.first_chunk::<6>().filter(|_| frame.len() >= 14) else {
+            return Route::Nowhere;
+        };
+        let may_learn = source[0] & 1 == 0
+            && (self.0.len() < MOST_ADDRESSES || self.0.contains_key(source));
+        if may_learn {
+            self.0.insert(*source, from);
+        }
+        match self.0.get(destination) {
+            Some(&to) if to != from => Route::Port(to),
+            Some(_) => Route::Nowhere,
+            None => Route::Others,
+        }
+    }
+
+    /// Nothing is behind a port any more.
+    pub(super) fn forget(&mut self, port: usize) {
+        self.0.retain(|_, of| *of != port);
+    }
+}
+
 /// Any number of ports. Frames to an unknown or a group address go to all the others.
 #[derive(Debug)]
 pub struct Switch {
     lanes: Vec<PortQueue>,
-    learnt: HashMap<[u8; 6], usize>,
+    addresses: Addresses,
 }
 
 impl Switch {
@@ -17,26 +62,20 @@ impl Switch {
     pub fn new(ports: usize, timing: Timing) -> Switch {
         Switch {
             lanes: (0..ports).map(|_| PortQueue::new(timing)).collect(),
-            learnt: HashMap::new(),
+            addresses: Addresses::default(),
         }
     }
 }
 
 impl Link for Switch {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
-        if from >= self.lanes.len() || frame.len() < 14 {
+        if from >= self.lanes.len() {
             return;
         }
-        let (mut destination, mut source) = ([0; 6], [0; 6]);
-        destination.copy_from_slice(&frame[0..6]);
-        source.copy_from_slice(&frame[6..12]);
-        if source[0] & 1 == 0 {
-            self.learnt.insert(source, from);
-        }
-        match self.learnt.get(&destination) {
-            Some(&to) if to != from => self.lanes[to].push(frame, now),
-            Some(_) => {}
-            None => {
+        match self.addresses.route(from, frame) {
+            Route::Port(to) => self.lanes[to].push(frame, now),
+            Route::Nowhere => {}
+            Route::Others => {
                 for (to, lane) in self.lanes.iter_mut().enumerate() {
                     if to != from {
                         lane.push(frame, now);
@@ -54,5 +93,30 @@ impl Link for Switch {
 
     fn next_arrival(&self) -> Option<Duration> {
         self.lanes.iter().filter_map(PortQueue::next_arrival).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_forgotten_and_bounded() {
+        let frame = |to: u32, from: u32| {
+            let mut frame = [0; 14];
+            frame[2..6].copy_from_slice(&to.to_be_bytes());
+            frame[8..12].copy_from_slice(&from.to_be_bytes());
+            frame
+        };
+        let mut addresses = Addresses::default();
+        assert_eq!(addresses.route(0, &frame(2, 1)), Route::Others);
+        assert_eq!(addresses.route(1, &frame(1, 2)), Route::Port(0));
+        assert_eq!(addresses.route(0, &frame(1, 1)), Route::Nowhere);
+        addresses.forget(0);
+        assert_eq!(addresses.route(1, &frame(1, 2)), Route::Others);
+        for from in 0..2 * MOST_ADDRESSES as u32 {
+            addresses.route(7, &frame(0, from));
+        }
+        assert!(addresses.0.len() <= MOST_ADDRESSES);
     }
 }

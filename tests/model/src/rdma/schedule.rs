@@ -81,6 +81,9 @@ impl Device {
 
     /// Gives every QP that has something to do its turn. Returns whether something is left.
     pub(crate) fn run_queues(&mut self, io: &mut Io<'_>) -> bool {
+        if self.paused {
+            return false;
+        }
         for _ in 0..self.ready.len() {
             let (budget, others) = self.turn(RUN_BUDGET, self.ready.len());
             self.ready.rotate_left(others);
@@ -249,9 +252,9 @@ impl Device {
         self.event(io, kind, 0, &data.0);
     }
 
-    /// Whether no queue has something to do, and no frame is on its way round.
+    /// Whether no queue has something to do that it may do, and no frame is on its way round.
     pub(crate) fn idle(&self) -> bool {
-        self.ready.is_empty()
+        (self.paused || self.ready.is_empty())
             && self.loopback.is_empty()
             && self.forced.is_empty()
             && self.looped.is_empty()
