@@ -3,7 +3,7 @@
 // UNSAFETY: raw pointers of C, and the C library's resolver.
 #![expect(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::mem::zeroed;
 use std::ptr;
 
@@ -13,9 +13,8 @@ use crate::abi::cma::rdma_addrinfo;
 use crate::abi::numbers::*;
 use crate::failure::{Errno, Result, as_nothing, guarded};
 
-/// The result of `rdma_getaddrinfo`, with what it points to.
-#[repr(C)]
-struct InfoObject {
+/// The result of `rdma_getaddrinfo`, with what it will point to.
+struct Info {
     c: rdma_addrinfo,
     source: sockaddr_storage,
     destination: sockaddr_storage,
@@ -117,12 +116,12 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
             if node.is_null() && service.is_null() && hints.is_none() {
                 return Err(Errno::EINVAL);
             }
-            let mut object = Box::new(InfoObject {
+            let mut object = Info {
                 c: zeroed(),
                 source: zeroed(),
                 destination: zeroed(),
                 name: Vec::new(),
-            });
+            };
             let flags = hints.map_or(0, |hints| hints.ai_flags);
             let (mut qp_type, mut port_space) =
                 hints.map_or((0, 0), |hints| (hints.ai_qp_type, hints.ai_port_space));
@@ -176,7 +175,7 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
                     info.ai_family = hints.ai_family;
                 }
             }
-            Ok(point(object))
+            to_c(&object)
         }
     });
     match made {
@@ -192,42 +191,122 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     }
 }
 
-/// Lets the result point to what it has.
-fn point(object: Box<InfoObject>) -> *mut rdma_addrinfo {
-    let pointer = Box::into_raw(object);
-    // SAFETY: just made.
+/// The result in C's memory. Each part is by itself there: programs make such structures themselves and give them to
+/// `rdma_freeaddrinfo`, as libfabric does, or replace parts.
+fn to_c(info: &Info) -> Result<*mut rdma_addrinfo> {
+    let mut c = info.c;
+    // SAFETY: an address has at most as many bytes as its storage, and the structure was given its memory before.
     unsafe {
-        let object = &mut *pointer;
-        if object.c.ai_src_len > 0 {
-            object.c.ai_src_addr = (&raw mut object.source).cast();
-        }
-        if object.c.ai_dst_len > 0 {
-            object.c.ai_dst_addr = (&raw mut object.destination).cast();
-        }
-        if !object.name.is_empty() {
-            let name = object.name.as_mut_ptr().cast::<c_char>();
-            if object.c.ai_flags & RAI_PASSIVE != 0 {
-                object.c.ai_src_canonname = name;
+        let made: *mut rdma_addrinfo = allocate(size_of::<rdma_addrinfo>())?;
+        let mut parts = || {
+            c.ai_src_addr = part((&raw const info.source).cast(), c.ai_src_len as usize)?;
+            c.ai_dst_addr = part((&raw const info.destination).cast(), c.ai_dst_len as usize)?;
+            let name = part(info.name.as_ptr(), info.name.len())?;
+            if c.ai_flags & RAI_PASSIVE != 0 {
+                c.ai_src_canonname = name;
             } else {
-                object.c.ai_dst_canonname = name;
+                c.ai_dst_canonname = name;
             }
+            Ok(())
+        };
+        let done = parts();
+        made.write(c);
+        if let Err(errno) = done {
+            free(made);
+            return Err(errno);
         }
+        Ok(made)
     }
-    pointer.cast()
 }
 
-/// Frees the result of `rdma_getaddrinfo`: `rdma_freeaddrinfo`.
+/// So many bytes of C's memory.
+fn allocate<T>(bytes: usize) -> Result<*mut T> {
+    // SAFETY: it takes any number.
+    let made: *mut T = unsafe { libc::malloc(bytes) }.cast();
+    if made.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(made)
+}
+
+/// A copy of so many bytes in C's memory; NULL of none.
+///
+/// # Safety
+/// They can be read.
+unsafe fn part<T>(from: *const u8, bytes: usize) -> Result<*mut T> {
+    if bytes == 0 {
+        return Ok(ptr::null_mut());
+    }
+    let made: *mut u8 = allocate(bytes)?;
+    // SAFETY: the caller's promise; it was just made of so many bytes.
+    unsafe { ptr::copy_nonoverlapping(from, made, bytes) };
+    Ok(made.cast())
+}
+
+/// Frees a list.
+///
+/// # Safety
+/// Each structure in it, and what it points to, is C's memory or NULL.
+unsafe fn free(mut info: *mut rdma_addrinfo) {
+    while !info.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = info.read();
+            for part in [
+                c.ai_src_addr.cast(),
+                c.ai_dst_addr.cast(),
+                c.ai_src_canonname.cast(),
+                c.ai_dst_canonname.cast(),
+                c.ai_route,
+                c.ai_connect,
+            ] {
+                libc::free(part);
+            }
+            libc::free(info.cast());
+            info = c.ai_next;
+        }
+    }
+}
+
+/// Frees the result of `rdma_getaddrinfo`, or a list of C's memory: `rdma_freeaddrinfo`.
 ///
 /// # Safety
 /// It is one, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
     as_nothing(|| {
-        let res: *mut c_void = res.cast();
-        if !res.is_null() {
-            // SAFETY: the caller's promise: it was made by `point`.
-            drop(unsafe { Box::from_raw(res.cast::<InfoObject>()) });
-        }
+        // SAFETY: the caller's promise.
+        unsafe { free(res) };
         Ok(())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_result_are_freed_by_themselves() {
+        let mut made = ptr::null_mut();
+        // SAFETY: the text and the hints are there during the call; the result is freed once, and its parts are C's memory.
+        unsafe {
+            let mut hints: rdma_addrinfo = zeroed();
+            hints.ai_flags = RAI_NUMERICHOST | RAI_PASSIVE;
+            let (node, service) = (c"10.0.0.1", c"7471");
+            let error = rdma_getaddrinfo(node.as_ptr(), service.as_ptr(), &hints, &mut made);
+            assert_eq!(error, 0);
+            let found = &mut *made;
+            assert_eq!(found.ai_src_len as usize, size_of::<libc::sockaddr_in>());
+            assert!(found.ai_dst_addr.is_null());
+            // A program may replace a part, change the flags, and append one of its own.
+            libc::free(found.ai_src_addr.cast());
+            found.ai_src_addr = libc::calloc(1, 48).cast();
+            found.ai_flags = 0;
+            let own: *mut rdma_addrinfo = libc::calloc(1, size_of::<rdma_addrinfo>()).cast();
+            (*own).ai_src_addr = libc::calloc(1, 48).cast();
+            found.ai_next = own;
+            rdma_freeaddrinfo(made);
+            rdma_freeaddrinfo(ptr::null_mut());
+        }
+    }
 }
