@@ -34,12 +34,7 @@ unsafe impl Send for DeviceObject {}
 unsafe impl Sync for DeviceObject {}
 
 impl DeviceObject {
-    fn new(
-        name: DeviceName,
-        index: usize,
-        model: (usize, usize),
-        first_unit: u8,
-    ) -> Result<Self> {
+    fn new(name: DeviceName, index: usize, model: (usize, usize), first_unit: u8) -> Result<Self> {
         let unit = usize::from(first_unit) + index;
         let unit = u8::try_from(unit).map_err(|_| Errno::EINVAL)?;
         let text = |text: String, to: &mut [c_char]| {

@@ -43,6 +43,7 @@ mod descriptor;
 mod device;
 mod failure;
 mod hca;
+mod interfaces;
 #[cfg(feature = "model")]
 mod model;
 mod modify;

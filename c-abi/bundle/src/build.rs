@@ -23,6 +23,8 @@ pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
             "--package",
             "bareverbs-c",
             "--package",
+            "bareverbs-paths",
+            "--package",
             env!("CARGO_PKG_NAME"),
         ]);
     if !debug {
@@ -37,6 +39,7 @@ pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
     let built = target.join(if debug { "debug" } else { "release" });
     let sources = Sources {
         archive: &built.join("libbareverbs_c.a"),
+        paths: Some(&built.join("libbareverbs_paths.a")),
         runner: &built.join(RUNNER),
         symbols: &symbols()?,
     };

@@ -23,6 +23,7 @@ mod library;
 mod refused;
 pub mod switch;
 mod symbols;
+pub mod tree;
 
 pub use build::build;
 pub use impairment::Impairment;
@@ -31,5 +32,9 @@ pub use symbols::{Kind, Returns, Symbol, symbols};
 
 /// The library that is a file; the others are symbolic links to it.
 pub const LIBRARY: &str = "libibverbs.so.1";
+/// The library that `LD_PRELOAD` names, for programs that look for devices elsewhere than in libibverbs.
+pub const PATHS_LIBRARY: &str = "libbareverbs_paths.so";
+/// The function that this library calls in the other one, and its version.
+pub const PRIVATE: (&str, &str) = ("bareverbs_addresses", "BAREVERBS_PRIVATE");
 /// The program beside the libraries that runs others with them.
 pub const RUNNER: &str = "bareverbs-run";

@@ -8,13 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::symbols::{Kind, Symbol};
-use crate::{LIBRARY, RUNNER, refused};
+use crate::{LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, refused, tree};
+
+/// What the preload library exports.
+const EXPORTS: &str = include_str!("../../paths/exports.map");
 
 /// What a bundle is made of.
 #[derive(Debug, Clone)]
 pub struct Sources<'a> {
     /// The static library of `bareverbs-c`.
     pub archive: &'a Path,
+    /// The static library of `bareverbs-paths`; without it, there is no preload library.
+    pub paths: Option<&'a Path>,
     /// The program `bareverbs-run`.
     pub runner: &'a Path,
     /// The symbols that the libraries shall have.
@@ -57,7 +62,8 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
     let refused = parts.join("refused.c");
     fs::write(&refused, refused::source(missing)).map_err(fail(&refused))?;
     let script = parts.join("versions.map");
-    fs::write(&script, version_script(sources.symbols)).map_err(fail(&script))?;
+    let private = archive.contains(PRIVATE.0);
+    fs::write(&script, version_script(sources.symbols, private)).map_err(fail(&script))?;
 
     // Written beside and renamed: programs that have the old library open keep it.
     let fresh = parts.join(LIBRARY);
@@ -66,6 +72,20 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
         .arg(&fresh))?;
     let library = folder.join(LIBRARY);
     fs::rename(&fresh, &library).map_err(fail(&library))?;
+    if let Some(archive) = sources.paths {
+        let script = parts.join("exports.map");
+        fs::write(&script, EXPORTS).map_err(fail(&script))?;
+        let fresh = parts.join(PATHS_LIBRARY);
+        run(link_whole(archive, PATHS_LIBRARY, &script)
+            .arg("-Wl,--no-undefined-version")
+            // Every program that is run has it.
+            .arg("-Wl,--strip-all")
+            .arg("-o")
+            .arg(&fresh))?;
+        let library = folder.join(PATHS_LIBRARY);
+        fs::rename(&fresh, &library).map_err(fail(&library))?;
+        tree::make(folder).map_err(fail(folder))?;
+    }
     let others: BTreeSet<&str> = sources
         .symbols
         .iter()
@@ -87,13 +107,19 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
     })
 }
 
-/// The command that links, but for where to.
+/// The command that links the library, but for where to.
 fn link(archive: &Path, refused: &Path, script: &Path) -> Command {
+    let mut command = link_whole(archive, LIBRARY, script);
+    command.arg(refused).arg("-O1");
+    command
+}
+
+/// The command that makes a shared library of a static one, but for where to.
+fn link_whole(archive: &Path, name: &str, script: &Path) -> Command {
     let mut command = Command::new("cc");
     command
-        .args(["-shared", "-fPIC", "-O1"])
-        .arg(format!("-Wl,-soname,{LIBRARY}"))
-        .arg(refused)
+        .args(["-shared", "-fPIC"])
+        .arg(format!("-Wl,-soname,{name}"))
         // The members with exported functions are named by nothing.
         .arg("-Wl,--whole-archive")
         .arg(archive)
@@ -115,7 +141,7 @@ fn link(archive: &Path, refused: &Path, script: &Path) -> Command {
 }
 
 /// The linker's list of symbols by version. Everything else is local.
-fn version_script(symbols: &[Symbol]) -> String {
+fn version_script(symbols: &[Symbol], private: bool) -> String {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for symbol in symbols {
         let names = versions.entry(&symbol.version).or_default();
@@ -138,6 +164,10 @@ fn version_script(symbols: &[Symbol]) -> String {
             let _ = writeln!(text, "local: *;");
         }
         let _ = writeln!(text, "}};");
+    }
+    if private {
+        let (name, version) = PRIVATE;
+        let _ = writeln!(text, "{version} {{ global: {name}; }};");
     }
     text
 }

@@ -31,7 +31,10 @@ pub fn join(path: &Path, log: Option<&str>) -> Result<(), String> {
         }
         result => result,
     };
-    let descriptor = hold.map_err(|error| error.to_string())?.into_stream().into_raw_fd();
+    let descriptor = hold
+        .map_err(|error| error.to_string())?
+        .into_stream()
+        .into_raw_fd();
     // It stays open in the program, which knows nothing of it.
     // SAFETY: the descriptor is open, and no other part of the process has it; its flags are set, no memory is touched.
     if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } < 0 {

@@ -68,6 +68,8 @@ fn made(name: &str, symbols: &[Symbol]) -> PathBuf {
     run(Command::new("ar").arg("rcs").arg(&archive).arg(object));
     let sources = Sources {
         archive: &archive,
+        // Without the functions of the C library in it, no program would run.
+        paths: None,
         runner: Path::new(env!("CARGO_BIN_EXE_bareverbs-run")),
         symbols,
     };

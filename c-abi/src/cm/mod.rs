@@ -17,3 +17,4 @@ mod sockaddr;
 mod verbs_of;
 
 pub(crate) use channel::signal_channels;
+pub(crate) use sockaddr::to_c;

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use bareverbs_bundle::{Impairment, LIBRARY, switch};
+use bareverbs_bundle::{Impairment, LIBRARY, PATHS_LIBRARY, switch, tree};
 use clap::Parser;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
@@ -91,12 +91,15 @@ fn command(options: Options) -> Result<Command, String> {
             folder.display()
         ));
     }
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(before) = std::env::var_os("LD_LIBRARY_PATH").filter(|before| !before.is_empty()) {
-        path.push(":");
-        path.push(before);
+    command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", folder));
+    let device = options.device.clone();
+    let devices = device.or_else(|| std::env::var("BAREVERBS_DEVICE").ok());
+    let devices = devices.map_or(1, |devices| devices.split(',').count());
+    let preloaded = folder.join(PATHS_LIBRARY);
+    if let Some(tree) = tree::of(folder, devices).filter(|_| preloaded.exists()) {
+        command.env("LD_PRELOAD", before("LD_PRELOAD", &preloaded));
+        command.env("BAREVERBS_PATHS", tree);
     }
-    command.env("LD_LIBRARY_PATH", path);
 
     let link = match (options.wire, options.unit) {
         (Some(wire), Some(unit @ 1..=2)) => {
@@ -130,4 +133,14 @@ fn command(options: Options) -> Result<Command, String> {
     }
     command.envs(options.impairment.environment());
     Ok(command)
+}
+
+/// A list with colons between its parts: this one, and what the environment has.
+fn before(name: &str, first: &Path) -> OsString {
+    let mut list = first.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os(name).filter(|rest| !rest.is_empty()) {
+        list.push(":");
+        list.push(rest);
+    }
+    list
 }

@@ -32,8 +32,8 @@ impl Addresses {
         let Some(source) = rest.first_chunk::<6>().filter(|_| frame.len() >= 14) else {
             return Route::Nowhere;
         };
-        let may_learn = source[0] & 1 == 0
-            && (self.0.len() < MOST_ADDRESSES || self.0.contains_key(source));
+        let may_learn =
+            source[0] & 1 == 0 && (self.0.len() < MOST_ADDRESSES || self.0.contains_key(source));
         if may_learn {
             self.0.insert(*source, from);
         }

@@ -408,9 +408,9 @@ impl Port {
 fn unfinished(batch: &[u8], sent: usize) -> (bool, usize) {
     let mut start = 0;
     while start < sent {
-        let len = batch[start..].first_chunk::<2>().map_or(0, |len| {
-            usize::from(u16::from_be_bytes(*len))
-        });
+        let len = batch[start..]
+            .first_chunk::<2>()
+            .map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
         start += 2 + len;
     }
     (start > sent, start.min(batch.len()))

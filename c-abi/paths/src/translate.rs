@@ -1,0 +1,76 @@
+//! Which paths are looked for elsewhere.
+
+/// The environment variable with the folder that has the files, as they would be below `/`.
+pub const ROOT: &str = "BAREVERBS_PATHS";
+
+/// What the kernel's RDMA drivers have, each a folder.
+const FOLDERS: [&[u8]; 3] = [
+    b"/sys/class/infiniband",
+    b"/sys/class/infiniband_verbs",
+    b"/dev/infiniband",
+];
+
+/// Whether a path is one of the kernel's RDMA drivers.
+fn is_ours(path: &[u8]) -> bool {
+    FOLDERS.iter().any(|folder| {
+        let rest = path.strip_prefix(*folder);
+        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+    })
+}
+
+/// Writes where a path is looked for, as C's text, into `room`. `None`: it is the system's, or there is not enough room.
+pub fn translate<'a>(root: &[u8], path: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
+    if root.is_empty() || !is_ours(path) {
+        return None;
+    }
+    let (before, rest) = room.split_at_mut_checked(root.len())?;
+    let (behind, rest) = rest.split_at_mut_checked(path.len())?;
+    before.copy_from_slice(root);
+    behind.copy_from_slice(path);
+    *rest.first_mut()? = 0;
+    room.get(..=root.len() + path.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_rdma_drivers_are_translated() {
+        let mut room = [0; 64];
+        for path in [
+            "/sys/class/infiniband",
+            "/sys/class/infiniband/",
+            "/sys/class/infiniband/mlx5_0/ports/1",
+            "/sys/class/infiniband_verbs/uverbs0",
+            "/dev/infiniband/uverbs0",
+        ] {
+            let expected = format!("/root{path}\0");
+            let found = translate(b"/root", path.as_bytes(), &mut room);
+            assert_eq!(found, Some(expected.as_bytes()), "{path}");
+            assert_eq!(translate(b"", path.as_bytes(), &mut room), None);
+        }
+        for path in [
+            "",
+            "/",
+            "/sys/class/infiniband_madx",
+            "/sys/class/net/eth0",
+            "/dev/infinibandx",
+            "sys/class/infiniband",
+            "/root/sys/class/infiniband",
+        ] {
+            let found = translate(b"/root", path.as_bytes(), &mut room);
+            assert_eq!(found, None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_the_systems() {
+        let path = b"/dev/infiniband/x";
+        let enough = 4 + path.len() + 1;
+        for len in 0..enough {
+            assert_eq!(translate(b"root", path, &mut vec![0; len]), None);
+        }
+        assert!(translate(b"root", path, &mut vec![0; enough]).is_some());
+    }
+}
