@@ -25,7 +25,7 @@ pub const RANKS: [&str; 4] = [
     "SLURM_PROCID",
 ];
 /// The addresses of the ports: those of a port with commas between them, as in `10.0.0.1/24,fd00::1`, those of the next
-/// device after a semicolon. `10.0.0.UNIT` and `fd00::UNIT` if it is not set.
+/// device after a semicolon. `{unit}` in it stands for the number of the model. `10.0.0.UNIT` and `fd00::UNIT` if it is not set.
 pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
 /// The router to hosts elsewhere.
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
@@ -100,7 +100,7 @@ pub(crate) fn addresses(index: usize, unit: u8) -> Result<Vec<Address>> {
     let gateway = parsed(GATEWAY, |text| {
         text.parse::<IpAddr>().map_err(|error| error.to_string())
     })?;
-    let mut addresses = match parsed(ADDRESS, |text| address_list(text, index))? {
+    let mut addresses = match parsed(ADDRESS, |text| address_list(&with_unit(text, unit), index))? {
         Some(addresses) => addresses,
         None => vec![
             IpAddr::from([10, 0, 0, unit]).into(),
@@ -112,6 +112,11 @@ pub(crate) fn addresses(index: usize, unit: u8) -> Result<Vec<Address>> {
         address.gateway = gateway.filter(same);
     }
     Ok(addresses)
+}
+
+/// Puts the number in for `{unit}`, so that one list does for all processes of a program.
+fn with_unit(text: &str, unit: u8) -> String {
+    text.replace("{unit}", &unit.to_string())
 }
 
 fn address_list(text: &str, index: usize) -> std::result::Result<Vec<Address>, String> {
@@ -153,6 +158,8 @@ mod tests {
         let second = address_list(text, 1).unwrap();
         assert_eq!(second[0].ip, IpAddr::from([192, 168, 0, 9]));
         assert!(address_list(text, 2).is_err());
+        let of_unit = address_list(&with_unit("10.1.0.{unit}/16", 7), 0).unwrap();
+        assert_eq!(of_unit[0].ip, IpAddr::from([10, 1, 0, 7]));
     }
 
     #[test]

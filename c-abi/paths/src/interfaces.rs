@@ -2,12 +2,9 @@
 
 // UNSAFETY: lists of C's structures, and calls of functions that the dynamic linker finds.
 #![expect(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    expect(
-        unreachable_pub,
-        reason = "C finds functions by their names, wherever they are"
-    )
+#![expect(
+    unreachable_pub,
+    reason = "C finds functions by their names, wherever they are"
 )]
 
 use std::ffi::{c_char, c_int, c_uint};

@@ -38,7 +38,7 @@ struct Options {
     #[arg(long, value_name = "NUMBER")]
     unit: Option<u8>,
     /// The device's IP addresses, with commas between them, each with a prefix length if it is not the usual one;
-    /// 10.0.0.UNIT and fd00::UNIT if not given.
+    /// 10.0.0.UNIT and fd00::UNIT if not given. {unit} in it stands for the number of the model.
     #[arg(long, value_name = "ADDRESS[/PREFIX]")]
     address: Option<String>,
     /// Record the frames that pass the model's port, in this pcap file.
