@@ -30,6 +30,10 @@ const LONGEST_STEP: Duration = Duration::from_millis(10);
 /// ([`Shared::relax`]), so it is woken only for those that sleep; the short time is for who polls without waiting.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 const LONGEST_NAP: Duration = Duration::from_micros(200);
+/// After so many turns in which there was nothing to do, a driver that waits for another process sleeps until a frame comes,
+/// or for a nap: where there are more such processes than processors, a scheduler gives each that only yields its whole
+/// share of time, some milliseconds, before the one that could answer runs.
+const MOST_IDLE: u32 = 64;
 
 /// What joins the ports: any link, behind faults that a test can set.
 pub type Wire = Faulty<Box<dyn Link>>;
@@ -122,6 +126,7 @@ impl Builder {
             step: SHORTEST_STEP,
             frame: Vec::new(),
             waiters: 0,
+            idle: 0,
         };
         Arc::new(Shared {
             state: Mutex::new(state),
@@ -344,6 +349,8 @@ pub(crate) struct State {
     frame: Vec<u8>,
     /// Drivers that wait for an interrupt.
     waiters: usize,
+    /// Turns since there was something to do.
+    idle: u32,
 }
 
 pub(crate) struct Function {
@@ -626,7 +633,15 @@ impl Shared {
                 Ok(mut state) => {
                     if state.step(self.started) || state.has_unreported() {
                         self.after(&mut state);
+                        state.idle = 0;
+                    } else if !state.exits.is_empty() && state.idle >= MOST_IDLE {
+                        let now = self.now_real();
+                        let sleep = state.next_deadline().map_or(LONGEST_NAP, |next| {
+                            next.saturating_sub(now).min(LONGEST_NAP)
+                        });
+                        let _ = self.work.wait_timeout(state, sleep);
                     } else {
+                        state.idle = state.idle.saturating_add(1);
                         drop(state);
                         std::thread::yield_now();
                     }
