@@ -55,6 +55,7 @@ mod progress;
 mod qp;
 mod query;
 mod registry;
+mod rsocket;
 pub mod settings;
 mod srq;
 mod strings;

@@ -13,7 +13,7 @@ use bareverbs_node::verbs::{AsyncEvent, VectorSet};
 
 use crate::failure::{Result, as_nothing};
 use crate::hca::Hca;
-use crate::{async_event, cm, device};
+use crate::{async_event, cm, device, rsocket};
 
 /// How long the thread sleeps at most: other threads make deadlines of the connection manager that it does not know of, soon
 /// while there are ids, rarely otherwise.
@@ -71,6 +71,7 @@ extern "C" fn at_exit() {
         if in_child() {
             return Ok(());
         }
+        rsocket::end();
         for device in device::devices()? {
             if let Some(hca) = device.hca_if_up() {
                 hca.end();
@@ -131,6 +132,7 @@ fn run(hca: &'static Hca) {
             async_event::deliver(hca, event);
         }
         cm::signal_channels();
+        rsocket::progress(hca, now);
         hca.end_turn();
     }
 }

@@ -13,7 +13,7 @@ mod multicast;
 mod options;
 mod queues;
 mod route;
-mod sockaddr;
+pub(crate) mod sockaddr;
 mod verbs_of;
 
 pub(crate) use channel::signal_channels;

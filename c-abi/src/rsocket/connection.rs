@@ -1,0 +1,667 @@
+//! A stream on an RC QP: its queues, buffers, and what both ends have told each other.
+
+// UNSAFETY: registers memory of the program.
+#![expect(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use bareverbs_node::cm::rdma::{CmId, ConnParam};
+use bareverbs_node::verbs::{
+    Access, Buffer, Completion, Cq, CqEvents, CqInit, Mr, Qp, QpAttr, QpAttrMask, QpCap,
+    QpInitHandles, QpState, RKey, Rc, Remote, SendData, SendFlags, SendOp, SendWr, WcStatus,
+};
+
+use crate::failure::{Errno, Result};
+use crate::hca::{Hca, P};
+use crate::rsocket::flow::{Inbound, Outbound};
+use crate::rsocket::options::Sizes;
+use crate::rsocket::port::Port;
+use crate::rsocket::wire::{
+    HELLO_LEN, Hello, MAPPING_LEN, Mapping, Message, TARGET_LEN, TARGETS, Target,
+};
+
+/// Send work requests that are kept for messages without data.
+const CONTROL: u32 = 4;
+/// Receives beyond the credits, for such messages of the other end: they come for each half of the ring and for each half of
+/// the credits, and two at the end.
+const CONTROL_RECEIVES: u32 = 16;
+/// Inline bytes that the QP has at least: an entry of the table of mapped buffers.
+const INLINE: u32 = MAPPING_LEN as u32;
+
+/// What a send work request was, in the upper half of its identifier; below it are bytes of the staging ring.
+const DATA: u64 = 0;
+const CONTROL_SENT: u64 = 1 << 32;
+const LAST: u64 = 2 << 32;
+const RECEIVE: u64 = 3 << 32;
+
+/// How the connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It works.
+    Open,
+    /// Both ends know that it is over.
+    Closed,
+    /// It broke.
+    Broken(Errno),
+}
+
+/// A buffer of the program for the other end's `riowrite`, or for its own.
+struct Mapped {
+    /// The entry of the other end's table; `None` if it is for this end only.
+    index: Option<u16>,
+    offset: u64,
+    addr: usize,
+    length: usize,
+    region: Mr<'static, P>,
+    /// The other end was told.
+    told: bool,
+}
+
+/// A stream. The QP goes before what it uses.
+pub(super) struct Connection {
+    pub(super) hca: &'static Hca,
+    qp: Qp<'static, P, Rc>,
+    cq: Cq<'static, P>,
+    /// The receive ring.
+    ring: Buffer<'static, P>,
+    /// Bytes that wait for their WRITEs.
+    staging: Buffer<'static, P>,
+    /// The list of targets, and the table of mapped buffers behind it: the other end writes here.
+    table: Buffer<'static, P>,
+    mappings: u16,
+    mapped: Vec<Mapped>,
+    outbound: Outbound,
+    pub(super) inbound: Inbound,
+    inline: u32,
+    peer: Option<Hello>,
+    /// The entry of the other end's list of targets that is next.
+    peer_entry: u32,
+    /// Work requests without data that are posted.
+    control: u32,
+    pub(super) end: End,
+    /// This end sends, and receives, no more data.
+    pub(super) shut_write: bool,
+    pub(super) shut_read: bool,
+    /// The other end sends no more.
+    pub(super) peer_shut: bool,
+    /// The last message is posted.
+    said_last: bool,
+    credits: u16,
+}
+
+impl Connection {
+    /// Queues and buffers on a device, with the receives posted as soon as the QP is in INIT.
+    pub(super) fn new(port: &'static Port, sizes: &Sizes) -> Result<Self> {
+        let device = port.hca.device;
+        let (sends, credits) = (u32::from(sizes.sends), u32::from(sizes.receives));
+        let receives = credits + CONTROL_RECEIVES;
+        let cq = device.create_cq(CqInit::new(sends + receives))?;
+        let inline = u32::from(sizes.inline);
+        let mut init = QpInitHandles {
+            send_cq: cq.handle(),
+            recv_cq: cq.handle(),
+            srq: None,
+            cap: QpCap {
+                max_send_wr: sends,
+                max_recv_wr: receives,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: inline.max(INLINE),
+            },
+            sq_sig_all: true,
+        };
+        let qp = port.pd.create_qp_by_handles(&mut init)?;
+        let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let ring = port.pd.alloc_buffer(sizes.receive_ring as usize, written)?;
+        let staging = port
+            .pd
+            .alloc_buffer(sizes.staging as usize, Access::empty())?;
+        let table = TARGETS * TARGET_LEN + usize::from(sizes.mappings) * MAPPING_LEN;
+        let table = port.pd.alloc_buffer(table, written)?;
+        table.fill(0, table.len(), 0).map_err(|_| Errno::EIO)?;
+        Ok(Self {
+            hca: port.hca,
+            qp,
+            cq,
+            ring,
+            staging,
+            table,
+            mappings: sizes.mappings,
+            mapped: Vec::new(),
+            outbound: Outbound::new(sizes.staging, sends - CONTROL),
+            inbound: Inbound::new(sizes.receive_ring, sizes.receives),
+            inline,
+            peer: None,
+            peer_entry: 1,
+            control: 0,
+            end: End::Open,
+            shut_write: false,
+            shut_read: false,
+            peer_shut: false,
+            said_last: false,
+            credits: sizes.receives,
+        })
+    }
+
+    /// The QP's number.
+    pub(super) fn qpn(&self) -> u32 {
+        self.qp.qpn().number()
+    }
+
+    /// The events of its CQ.
+    pub(super) fn events(&self) -> CqEvents<'static> {
+        self.cq.events()
+    }
+
+    /// This end's private data.
+    pub(super) fn hello(&self) -> [u8; HELLO_LEN] {
+        let hello = Hello {
+            credits: self.credits,
+            swap: false,
+            mappings: self.mappings,
+            targets: Target {
+                addr: self.table.addr(),
+                key: self.table.rkey().0,
+                length: TARGETS as u32,
+            },
+            first: Target {
+                addr: self.ring.addr(),
+                key: self.ring.rkey().0,
+                length: self.ring.len() as u32 / 2,
+            },
+        };
+        hello.to_bytes()
+    }
+
+    /// What the other end has said.
+    pub(super) fn meet(&mut self, peer: Hello) {
+        self.outbound.begin(peer.credits, peer.first);
+        self.peer = Some(peer);
+        self.peer_entry = 1 % peer.targets.length;
+    }
+
+    /// The parameters of the connection, without READs and atomics.
+    pub(super) fn param<'a>(&self, private_data: &'a [u8]) -> ConnParam<'a> {
+        ConnParam {
+            private_data,
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: true,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            srq: false,
+            qp_num: self.qpn(),
+        }
+    }
+
+    /// Moves the QP for an id of the connection manager.
+    pub(super) fn move_to(&mut self, id: CmId, state: QpState) -> Result<()> {
+        let (mut attr, mask) = self.hca.manager()?.init_qp_attr(id, state)?;
+        attr.max_dest_rd_atomic = 0;
+        attr.max_rd_atomic = 0;
+        if state == QpState::Init {
+            attr.qp_access_flags = Access::REMOTE_WRITE;
+        }
+        self.qp.modify(&attr, mask)?;
+        if state == QpState::Init {
+            let mut batch = self.qp.recv_queue().batch();
+            for _ in 0..u32::from(self.credits) + CONTROL_RECEIVES {
+                batch.post(RECEIVE, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is posted comes back.
+    pub(super) fn flush(&mut self) {
+        let attr = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::DEFAULT
+        };
+        if let Err(error) = self.qp.modify(&attr, QpAttrMask::STATE) {
+            log::debug!("to ERR: {error}");
+        }
+    }
+
+    /// Asks for an event at the next completion. What came before has to be looked for afterwards.
+    pub(super) fn arm(&mut self) {
+        self.cq.arm(false);
+    }
+
+    /// Takes completions, and says to the other end what is to be said.
+    pub(super) fn process(&mut self) {
+        let mut receives = 0;
+        let polled = self.take_completions(&mut receives);
+        let posted = polled.and_then(|()| {
+            let mut batch = self.qp.recv_queue().batch();
+            for _ in 0..receives {
+                batch.post(RECEIVE, &[])?;
+            }
+            Ok(())
+        });
+        let told = posted.and_then(|()| self.tell());
+        if let Err(errno) = told {
+            self.break_off(errno);
+        }
+    }
+
+    fn take_completions(&mut self, receives: &mut u32) -> Result<()> {
+        loop {
+            let Some(found) = self.cq.poll()?.map(|found| Found::new(&found)) else {
+                return Ok(());
+            };
+            if found.wr_id == RECEIVE {
+                if let (WcStatus::Success, Some(immediate)) = (found.status, found.immediate) {
+                    *receives += 1;
+                    self.on_message(Message::from_immediate(immediate))?;
+                } else if self.end == End::Open && !self.said_last {
+                    // The QP was moved to ERR, or a WRITE had no immediate data where it needs one.
+                    return Err(Errno(libc::ECONNRESET));
+                }
+                continue;
+            }
+            match found.wr_id & !u64::from(u32::MAX) {
+                DATA => self.outbound.done(found.wr_id as u32),
+                CONTROL_SENT => self.control -= 1,
+                _ => {
+                    self.control -= 1;
+                    if self.end == End::Open {
+                        self.end = End::Closed;
+                    }
+                }
+            }
+            if found.status != WcStatus::Success {
+                self.break_off(errno(found.status));
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Data(length) => {
+                if let Err(violation) = self.inbound.arrived(length) {
+                    log::warn!("rsocket: the other end sends {length} bytes: {violation:?}");
+                    return Err(Errno(libc::EPROTO));
+                }
+            }
+            Message::Credits(limit) => {
+                self.outbound.extend(limit);
+                for index in 0..TARGETS {
+                    self.read_target(index)?;
+                }
+            }
+            Message::Mapping(_) => self.inbound.message_read(),
+            Message::Disconnect => {
+                self.peer_shut = true;
+                if self.end == End::Open {
+                    self.end = End::Closed;
+                }
+            }
+            Message::Shutdown => {
+                self.peer_shut = true;
+                if self.shut_write && self.end == End::Open {
+                    self.end = End::Closed;
+                }
+            }
+            Message::Other(immediate) => log::debug!("rsocket: message {immediate:#x}"),
+        }
+        Ok(())
+    }
+
+    /// Takes over what the other end has written into the list of targets.
+    fn read_target(&mut self, index: usize) -> Result<()> {
+        if !self.outbound.wants_target(index) {
+            return Ok(());
+        }
+        let at = index * TARGET_LEN;
+        let (length_at, outside) = (at + TARGET_LEN - 4, |_| Errno::EIO);
+        // The length first: it is written last.
+        let mut length = [0; 4];
+        self.table
+            .copy_out(length_at, &mut length)
+            .map_err(outside)?;
+        if length == [0; 4] {
+            return Ok(());
+        }
+        let mut bytes = [0; TARGET_LEN];
+        self.table.copy_out(at, &mut bytes).map_err(outside)?;
+        self.table.fill(length_at, 4, 0).map_err(outside)?;
+        self.outbound.set_target(index, Target::from_bytes(&bytes));
+        Ok(())
+    }
+
+    /// Gives credits and halves of the ring back.
+    fn tell(&mut self) -> Result<()> {
+        while self.end == End::Open
+            && !self.said_last
+            && self.inbound.wants_update()
+            && self.control < CONTROL
+        {
+            let Some(peer) = self.peer else { return Ok(()) };
+            let update = self.inbound.update();
+            let message = Message::Credits(update.limit);
+            match update.half {
+                None => self.post_message(message, CONTROL_SENT)?,
+                Some((offset, length)) => {
+                    let at = self.ring.remote(offset as usize);
+                    let target = Target {
+                        addr: at.addr,
+                        key: at.rkey.0,
+                        length,
+                    };
+                    let to = Remote {
+                        addr: peer.target_at(self.peer_entry),
+                        rkey: RKey(peer.targets.key),
+                    };
+                    self.peer_entry = (self.peer_entry + 1) % peer.targets.length;
+                    let bytes = target.to_bytes(peer.swap);
+                    let op = SendOp::WriteImm(to, message.to_immediate());
+                    self.post(CONTROL_SENT, op, SendData::Inline(&bytes))?;
+                    self.control += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is to be told as soon as a message that is under way has arrived.
+    pub(super) fn has_untold(&self) -> bool {
+        self.end == End::Open && !self.said_last && self.inbound.wants_update()
+    }
+
+    fn post_message(&mut self, message: Message, wr_id: u64) -> Result<()> {
+        let op = SendOp::WriteImm(self.anywhere(), message.to_immediate());
+        self.post(wr_id, op, SendData::Sges(&[]))?;
+        self.control += 1;
+        Ok(())
+    }
+
+    /// Where WRITEs of no bytes go.
+    fn anywhere(&self) -> Remote {
+        let peer = self.peer.map(|peer| peer.targets).unwrap_or_default();
+        Remote {
+            addr: peer.addr,
+            rkey: RKey(peer.key),
+        }
+    }
+
+    fn post(&mut self, wr_id: u64, op: SendOp<'_>, data: SendData<'_>) -> Result<()> {
+        let flags = SendFlags::SIGNALED;
+        let request = SendWr {
+            wr_id,
+            op,
+            flags,
+            data,
+        };
+        Ok(self.qp.send_queue().post(&request)?)
+    }
+
+    /// The connection is over, by an error if it was open.
+    pub(super) fn break_off(&mut self, errno: Errno) {
+        if self.end == End::Open {
+            log::debug!("rsocket: {errno:?}");
+            // What follows an orderly end is of no interest.
+            self.end = if self.said_last && self.peer_shut {
+                End::Closed
+            } else {
+                End::Broken(errno)
+            };
+        }
+    }
+
+    /// Whether the program can send.
+    pub(super) fn is_writable(&self) -> bool {
+        self.end == End::Open && !self.shut_write
+    }
+
+    /// Whether more data may come than there is.
+    pub(super) fn is_readable(&self) -> bool {
+        self.end == End::Open && !self.shut_read && !self.peer_shut
+    }
+
+    /// Whether data can be sent at once.
+    pub(super) fn can_send(&self) -> bool {
+        self.is_writable() && self.outbound.can_send()
+    }
+
+    /// Sends as much as there are credits, targets and room for; how many bytes that were. 0 if none can be sent now.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<usize> {
+        if !self.tell_mappings()? {
+            return Ok(0);
+        }
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let Some(piece) = self.outbound.take(bytes.len() - sent, self.inline) else {
+                break;
+            };
+            let length = piece.length as usize;
+            let op = SendOp::WriteImm(
+                Remote {
+                    addr: piece.to.addr,
+                    rkey: RKey(piece.to.key),
+                },
+                Message::Data(piece.length).to_immediate(),
+            );
+            self.post_piece(op, &bytes[sent..sent + length], piece.staged)?;
+            sent += length;
+        }
+        Ok(sent)
+    }
+
+    fn post_piece(&mut self, op: SendOp<'_>, bytes: &[u8], staged: Option<u32>) -> Result<()> {
+        let Some(at) = staged else {
+            return self.post(DATA, op, SendData::Inline(bytes));
+        };
+        let at = at as usize;
+        self.staging.copy_in(at, bytes).map_err(|_| Errno::EIO)?;
+        let sge = self.staging.sge(at, bytes.len()).ok_or(Errno::EIO)?;
+        let wr_id = DATA | bytes.len() as u64;
+        self.post(wr_id, op, SendData::Sges(&[sge]))
+    }
+
+    /// Copies bytes that have come, `skip` bytes further on; how many. They stay until they are consumed.
+    pub(super) fn copy_out(&self, to: &mut [u8], skip: usize) -> Result<usize> {
+        let mut copied = 0;
+        while copied < to.len() {
+            let Some((at, length)) = self.inbound.next(skip + copied) else {
+                break;
+            };
+            let length = length.min(to.len() - copied);
+            let piece = &mut to[copied..copied + length];
+            self.ring.copy_out(at, piece).map_err(|_| Errno::EIO)?;
+            copied += length;
+        }
+        Ok(copied)
+    }
+
+    /// So many bytes were read.
+    pub(super) fn consume(&mut self, length: usize) {
+        self.inbound.consume(length);
+        if let Err(errno) = self.tell() {
+            self.break_off(errno);
+        }
+    }
+
+    /// Says that this end sends no more, or has closed. `false` if messages that are under way have to arrive before.
+    pub(super) fn say_end(&mut self, message: Message) -> Result<bool> {
+        if self.end != End::Open || self.said_last {
+            return Ok(true);
+        }
+        if self.control >= CONTROL {
+            return Ok(false);
+        }
+        let last = message == Message::Disconnect;
+        let wr_id = if last { LAST } else { CONTROL_SENT };
+        self.post_message(message, wr_id)?;
+        self.said_last = last;
+        Ok(true)
+    }
+
+    /// Whether everything that was posted is done, or cannot be done any more.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.end != End::Open || self.control == 0 && self.outbound.is_idle()
+    }
+
+    /// Asks for a sign of life: the transport answers a WRITE of no bytes, or the QP breaks off.
+    pub(super) fn probe(&mut self) {
+        if self.end == End::Open && self.control == 0 && self.peer.is_some() {
+            let op = SendOp::Write(self.anywhere());
+            match self.post(CONTROL_SENT, op, SendData::Sges(&[])) {
+                Ok(()) => self.control += 1,
+                Err(errno) => self.break_off(errno),
+            }
+        }
+    }
+
+    /// Maps a buffer of the program; its offset.
+    ///
+    /// # Safety
+    /// The memory stays until it is unmapped or the connection is gone, and the device may change it.
+    pub(super) unsafe fn map(
+        &mut self,
+        buffer: NonNull<[u8]>,
+        remote: bool,
+        offset: Option<u64>,
+    ) -> Result<u64> {
+        let index = if remote {
+            let most = self.peer.map_or(0, |peer| peer.mappings);
+            let is_free = |index: &u16| self.mapped.iter().all(|other| other.index != Some(*index));
+            Some((0..most).find(is_free).ok_or(Errno::ENOMEM)?)
+        } else {
+            None
+        };
+        let mut access = Access::LOCAL_WRITE;
+        if remote {
+            access |= Access::REMOTE_WRITE;
+        }
+        // SAFETY: the caller's promise.
+        let region = unsafe { super::port::port(self.hca)?.pd.reg_mr(buffer, access) }?;
+        let addr = buffer.cast::<u8>().as_ptr() as usize;
+        let offset = offset.unwrap_or(addr as u64);
+        self.mapped.push(Mapped {
+            index,
+            offset,
+            addr,
+            length: buffer.len(),
+            region,
+            told: false,
+        });
+        Ok(offset)
+    }
+
+    /// Unmaps a buffer. The other end is not told.
+    pub(super) fn unmap(&mut self, addr: usize, length: usize) -> Result<()> {
+        let is = |mapped: &Mapped| mapped.addr == addr && mapped.length == length;
+        let at = self.mapped.iter().position(is).ok_or(Errno::EINVAL)?;
+        let mut mapped = self.mapped.swap_remove(at);
+        if let Err((kept, error)) = mapped.region.dereg() {
+            mapped.region = kept;
+            self.mapped.push(mapped);
+            return Err(crate::failure::Errno::from(
+                bareverbs_node::verbs::MrError::Command(error),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Tells the other end which buffers were mapped since. `false` if that has to wait for credits.
+    fn tell_mappings(&mut self) -> Result<bool> {
+        let Some(peer) = self.peer else {
+            return Ok(false);
+        };
+        for at in 0..self.mapped.len() {
+            let mapped = &self.mapped[at];
+            let Some(index) = mapped.index.filter(|_| !mapped.told) else {
+                continue;
+            };
+            if !self.outbound.take_credit() {
+                return Ok(false);
+            }
+            let mapping = Mapping {
+                offset: mapped.offset,
+                target: Target {
+                    addr: mapped.region.addr(),
+                    key: mapped.region.rkey().0,
+                    length: u32::try_from(mapped.length).unwrap_or(u32::MAX),
+                },
+            };
+            let to = Remote {
+                addr: peer.mapping_at(index),
+                rkey: RKey(peer.targets.key),
+            };
+            let bytes = mapping.to_bytes(peer.swap);
+            let op = SendOp::WriteImm(to, Message::Mapping(index).to_immediate());
+            self.post(DATA, op, SendData::Inline(&bytes))?;
+            self.mapped[at].told = true;
+        }
+        Ok(true)
+    }
+
+    /// Writes into a buffer that the other end has mapped, as much as there is room for; how many bytes that were.
+    /// `None` if no buffer has this offset.
+    pub(super) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<Option<usize>> {
+        if !self.tell_mappings()? {
+            return Ok(Some(0));
+        }
+        let mut written = 0;
+        while written < bytes.len() {
+            let Some((mapping, addr, most)) = self.mapping(offset.wrapping_add(written as u64))?
+            else {
+                return Ok((written > 0).then_some(written));
+            };
+            let left = bytes.len() - written;
+            let Some((length, staged)) = self.outbound.take_direct(left, most, self.inline) else {
+                break;
+            };
+            let op = SendOp::Write(Remote {
+                addr,
+                rkey: RKey(mapping.target.key),
+            });
+            let length = length as usize;
+            self.post_piece(op, &bytes[written..written + length], staged)?;
+            written += length;
+        }
+        Ok(Some(written))
+    }
+
+    /// The buffer of the other end that has this offset, where in it that is, and how much is left there.
+    fn mapping(&self, offset: u64) -> Result<Option<(Mapping, u64, u32)>> {
+        for index in 0..usize::from(self.mappings) {
+            let mut bytes = [0; MAPPING_LEN];
+            let at = TARGETS * TARGET_LEN + index * MAPPING_LEN;
+            self.table
+                .copy_out(at, &mut bytes)
+                .map_err(|_| Errno::EIO)?;
+            let mapping = Mapping::from_bytes(&bytes);
+            if let Some((addr, left)) = mapping.find(offset) {
+                return Ok(Some((mapping, addr, left)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What is of interest in a completion.
+struct Found {
+    wr_id: u64,
+    status: WcStatus,
+    immediate: Option<u32>,
+}
+
+impl Found {
+    fn new(completion: &Completion<'_>) -> Self {
+        Self {
+            wr_id: completion.wr_id(),
+            status: completion.status(),
+            immediate: completion.imm_data(),
+        }
+    }
+}
+
+/// How a program hears of a send that failed.
+fn errno(status: WcStatus) -> Errno {
+    match status {
+        WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr => Errno::ETIMEDOUT,
+        _ => Errno(libc::ECONNRESET),
+    }
+}

@@ -1,0 +1,388 @@
+//! Sending and receiving.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::slice;
+
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use crate::failure::{Errno, Result, guarded};
+use crate::rsocket::connection::{Connection, End};
+use crate::rsocket::socket::{Phase, Socket, State};
+use crate::rsocket::table::socket;
+
+/// The most entries of a list, as the kernel has it.
+const MOST_ENTRIES: usize = 1024;
+
+/// The result of a call that returns how many bytes, or -1 with an errno.
+pub(super) fn as_length(body: impl FnOnce() -> Result<usize>) -> ssize_t {
+    match guarded(body) {
+        Ok(length) => ssize_t::try_from(length).unwrap_or(ssize_t::MAX),
+        Err(errno) => {
+            errno.set();
+            -1
+        }
+    }
+}
+
+/// The connection of an rsocket, or why it has none.
+pub(super) fn connection(state: &mut State) -> Option<Result<&mut Connection>> {
+    match &mut state.phase {
+        Phase::Open(connection) => Some(Ok(connection)),
+        // It will have one.
+        Phase::Connecting(_) => None,
+        Phase::Failed => Some(Err(state.error.take().unwrap_or(Errno(libc::ENOTCONN)))),
+        Phase::New | Phase::Bound | Phase::Listening(_) => Some(Err(Errno(libc::ENOTCONN))),
+    }
+}
+
+/// Sends all of it, or without waiting as much as is possible at once.
+fn send(socket: &Socket, parts: &[&[u8]], flags: c_int) -> Result<usize> {
+    let known = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_WAITALL;
+    if flags & !known != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let (mut sent, mut part, mut at) = (0, 0, 0);
+    let nonblocking = socket.is_nonblocking(flags);
+    let finished = socket.wait(None, nonblocking, |state| {
+        let connection = match connection(state)? {
+            Ok(connection) => connection,
+            Err(errno) => return Some(Err(errno)),
+        };
+        if !connection.is_writable() {
+            return Some(Err(match connection.end {
+                End::Broken(errno) => errno,
+                // The other end has closed, without waiting for this.
+                End::Closed if !connection.shut_write => Errno(libc::ECONNRESET),
+                End::Open | End::Closed => Errno(libc::EPIPE),
+            }));
+        }
+        while let Some(bytes) = parts.get(part) {
+            let posted = match connection.send(&bytes[at..]) {
+                Ok(posted) => posted,
+                Err(errno) => {
+                    connection.break_off(errno);
+                    return Some(Err(errno));
+                }
+            };
+            (sent, at) = (sent + posted, at + posted);
+            if at < bytes.len() {
+                break;
+            }
+            (part, at) = (part + 1, 0);
+        }
+        (sent == total).then_some(Ok(()))
+    });
+    match finished {
+        // What was posted before counts.
+        Err(_) if sent > 0 => Ok(sent),
+        Err(errno) => Err(errno),
+        Ok(()) => Ok(sent),
+    }
+}
+
+/// Receives what there is, or with `MSG_WAITALL` as much as there is room for.
+fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<usize> {
+    let known = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+    if flags & !known & !libc::MSG_CMSG_CLOEXEC != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let is_peek = flags & libc::MSG_PEEK != 0;
+    let waits_for_all = flags & libc::MSG_WAITALL != 0 && !is_peek;
+    let (mut received, mut part, mut at) = (0, 0, 0);
+    let finished = socket.wait(None, socket.is_nonblocking(flags), |state| {
+        let connection = match connection(state)? {
+            Ok(connection) => connection,
+            Err(errno) => return Some(Err(errno)),
+        };
+        if connection.shut_read {
+            return Some(Ok(()));
+        }
+        let mut peeked = 0;
+        while let Some(bytes) = parts.get_mut(part) {
+            let copied = match connection.copy_out(&mut bytes[at..], peeked) {
+                Ok(copied) => copied,
+                Err(errno) => return Some(Err(errno)),
+            };
+            if is_peek {
+                peeked += copied;
+            } else {
+                connection.consume(copied);
+            }
+            (received, at) = (received + copied, at + copied);
+            if at < bytes.len() {
+                break;
+            }
+            (part, at) = (part + 1, 0);
+        }
+        if received == total || received > 0 && !waits_for_all {
+            return Some(Ok(()));
+        }
+        match connection.end {
+            End::Broken(errno) => Some(Err(errno)),
+            End::Closed => Some(Ok(())),
+            End::Open if connection.peer_shut => Some(Ok(())),
+            End::Open => None,
+        }
+    });
+    match finished {
+        // What came before counts.
+        Err(_) if received > 0 => Ok(received),
+        Err(errno) => Err(errno),
+        Ok(()) => Ok(received),
+    }
+}
+
+/// Memory of the program to read from.
+///
+/// # Safety
+/// So many bytes can be read.
+pub(super) unsafe fn bytes<'a>(buf: *const c_void, length: size_t) -> Result<&'a [u8]> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if buf.is_null() || length > isize::MAX as usize {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(buf.cast(), length) })
+}
+
+/// Memory of the program to write to.
+///
+/// # Safety
+/// So many bytes can be written.
+unsafe fn bytes_mut<'a>(buf: *mut c_void, length: size_t) -> Result<&'a mut [u8]> {
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    if buf.is_null() || length > isize::MAX as usize {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise. What the program has not initialised is only written to.
+    Ok(unsafe { slice::from_raw_parts_mut(buf.cast(), length) })
+}
+
+/// A list of pieces of memory.
+///
+/// # Safety
+/// There are so many.
+unsafe fn entries<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if list.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    if count > MOST_ENTRIES {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(list, count) })
+}
+
+/// # Safety
+/// As `rwritev`.
+unsafe fn send_list(
+    number: c_int,
+    list: *const iovec,
+    count: usize,
+    flags: c_int,
+) -> Result<usize> {
+    let socket = self::socket(number)?;
+    // SAFETY: the caller's promise.
+    let parts: Vec<&[u8]> = unsafe { entries(list, count) }?
+        .iter()
+        // SAFETY: the caller's promise.
+        .map(|entry| unsafe { bytes(entry.iov_base, entry.iov_len) })
+        .collect::<Result<_>>()?;
+    send(&socket, &parts, flags)
+}
+
+/// # Safety
+/// As `rreadv`.
+unsafe fn receive_list(
+    number: c_int,
+    list: *const iovec,
+    count: usize,
+    flags: c_int,
+) -> Result<usize> {
+    let socket = self::socket(number)?;
+    // SAFETY: the caller's promise.
+    let mut parts: Vec<&mut [u8]> = unsafe { entries(list, count) }?
+        .iter()
+        // SAFETY: the caller's promise.
+        .map(|entry| unsafe { bytes_mut(entry.iov_base, entry.iov_len) })
+        .collect::<Result<_>>()?;
+    receive(&socket, &mut parts, flags)
+}
+
+/// Receives: `rrecv`.
+///
+/// # Safety
+/// So many bytes can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecv(
+    socket: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    as_length(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes_mut(buf, len) }?;
+        receive(&socket, &mut [bytes], flags)
+    })
+}
+
+/// Receives, and says from where: `rrecvfrom`. On a stream there is nothing to say.
+///
+/// # Safety
+/// So many bytes can be written; `src_addr` and `addrlen` are NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecvfrom(
+    socket: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    src_addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let received = unsafe { rrecv(socket, buf, len, flags) };
+    // SAFETY: the caller's promise.
+    let addrlen = unsafe { addrlen.as_mut() };
+    if let Some(length) = addrlen.filter(|_| received >= 0 && !src_addr.is_null()) {
+        *length = 0;
+    }
+    received
+}
+
+/// Receives into several pieces: `rrecvmsg`. There is no address, and there are no control messages.
+///
+/// # Safety
+/// `msg` is a structure of the headers, with memory that can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    as_length(|| {
+        // SAFETY: the caller's promise.
+        let msg = unsafe { msg.as_mut() }.ok_or(Errno(libc::EFAULT))?;
+        // SAFETY: the caller's promise.
+        let received = unsafe { receive_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }?;
+        (msg.msg_namelen, msg.msg_controllen, msg.msg_flags) = (0, 0, 0);
+        Ok(received)
+    })
+}
+
+/// Receives: `rread`.
+///
+/// # Safety
+/// So many bytes can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { rrecv(socket, buf, count, 0) }
+}
+
+/// Receives into several pieces: `rreadv`.
+///
+/// # Safety
+/// There are so many pieces, which can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    as_length(|| {
+        let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: the caller's promise.
+        unsafe { receive_list(socket, iov, count, 0) }
+    })
+}
+
+/// Sends: `rsend`.
+///
+/// # Safety
+/// So many bytes can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsend(
+    socket: c_int,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    as_length(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes(buf, len) }?;
+        send(&socket, &[bytes], flags)
+    })
+}
+
+/// Sends to an address: `rsendto`. A stream has its address already.
+///
+/// # Safety
+/// So many bytes can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsendto(
+    socket: c_int,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+    dest_addr: *const sockaddr,
+    _: socklen_t,
+) -> ssize_t {
+    if !dest_addr.is_null() {
+        return as_length(|| {
+            self::socket(socket)?;
+            Err(Errno(libc::EISCONN))
+        });
+    }
+    // SAFETY: the caller's promise.
+    unsafe { rsend(socket, buf, len, flags) }
+}
+
+/// Sends several pieces: `rsendmsg`. Control messages are refused.
+///
+/// # Safety
+/// `msg` is a structure of the headers, with memory that can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    as_length(|| {
+        // SAFETY: the caller's promise.
+        let msg = unsafe { msg.as_ref() }.ok_or(Errno(libc::EFAULT))?;
+        if msg.msg_controllen != 0 && !msg.msg_control.is_null() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !msg.msg_name.is_null() {
+            return Err(Errno(libc::EISCONN));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { send_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }
+    })
+}
+
+/// Sends: `rwrite`.
+///
+/// # Safety
+/// So many bytes can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { rsend(socket, buf, count, 0) }
+}
+
+/// Sends several pieces: `rwritev`.
+///
+/// # Safety
+/// There are so many pieces, which can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    as_length(|| {
+        let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: the caller's promise.
+        unsafe { send_list(socket, iov, count, 0) }
+    })
+}

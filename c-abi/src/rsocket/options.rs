@@ -1,0 +1,256 @@
+//! `rsetsockopt` and `rgetsockopt`.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use bareverbs_node::cm::rdma::IdOption;
+use libc::socklen_t;
+
+use crate::failure::{Errno, Result, as_status, lock};
+use crate::rsocket::socket::{Phase, Socket, State};
+use crate::rsocket::table::socket;
+use crate::rsocket::wire;
+
+/// Option level and options of `rdma/rsocket.h`.
+const SOL_RDMA: c_int = 0x10000;
+const RDMA_SQSIZE: c_int = 0;
+const RDMA_RQSIZE: c_int = 1;
+const RDMA_INLINE: c_int = 2;
+const RDMA_IOMAPSIZE: c_int = 3;
+const RDMA_ROUTE: c_int = 4;
+
+/// Limits of queues and rings.
+const QUEUE: std::ops::RangeInclusive<u16> = 16..=4096;
+const RING: std::ops::RangeInclusive<u32> = (4 << 10)..=(64 << 20);
+const MOST_INLINE: u16 = 512;
+const MOST_MAPPINGS: u16 = 1024;
+
+/// How large the queues and rings of a stream are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) sends: u16,
+    pub(super) receives: u16,
+    pub(super) inline: u16,
+    pub(super) mappings: u16,
+    pub(super) receive_ring: u32,
+    pub(super) staging: u32,
+}
+
+/// What a program sets.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) sizes: Sizes,
+    /// How long closing waits, if it was said.
+    pub(super) linger: Option<Duration>,
+    pub(super) reuse_addr: bool,
+    pub(super) v6_only: bool,
+    pub(super) keep_alive: bool,
+    /// After how many seconds of silence the other end is asked for a sign of life.
+    pub(super) keep_idle: c_int,
+    pub(super) tos: Option<u8>,
+    no_delay: bool,
+    oob_inline: bool,
+}
+
+impl Options {
+    /// What librdmacm begins with.
+    pub(super) const DEFAULT: Self = Self {
+        sizes: Sizes {
+            sends: 384,
+            receives: 384,
+            inline: 64,
+            mappings: 0,
+            receive_ring: 128 << 10,
+            staging: 128 << 10,
+        },
+        linger: None,
+        reuse_addr: false,
+        v6_only: false,
+        keep_alive: false,
+        keep_idle: 7200,
+        tos: None,
+        no_delay: false,
+        oob_inline: false,
+    };
+
+    /// As options of the connection manager.
+    pub(super) fn of_id(&self) -> impl Iterator<Item = IdOption> {
+        let reuse = self.reuse_addr.then_some(IdOption::ReuseAddr(true));
+        let only = self.v6_only.then_some(IdOption::AfOnly(true));
+        [reuse, only, self.tos.map(IdOption::Tos)]
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// An option's value.
+///
+/// # Safety
+/// So many bytes can be read.
+unsafe fn read<T: Copy>(value: *const c_void, length: socklen_t) -> Result<T> {
+    if value.is_null() || (length as usize) < size_of::<T>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise; the callers' types are numbers and structures of numbers.
+    Ok(unsafe { value.cast::<T>().read_unaligned() })
+}
+
+/// A size within limits.
+fn within(asked: c_int, limits: std::ops::RangeInclusive<u16>) -> u16 {
+    let asked = u16::try_from(asked.max(0)).unwrap_or(u16::MAX);
+    asked.clamp(*limits.start(), *limits.end())
+}
+
+/// The ring for a size that was asked for: twice that, as sockets have it, and even halves.
+fn ring(asked: c_int) -> u32 {
+    let asked = u32::try_from(asked).unwrap_or(0).saturating_mul(2);
+    asked
+        .clamp(*RING.start(), *RING.end())
+        .next_multiple_of(128)
+}
+
+/// Sets an option of an rsocket: `rsetsockopt`.
+///
+/// # Safety
+/// So many bytes can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsetsockopt(
+    socket: c_int,
+    level: c_int,
+    optname: c_int,
+    optval: *const c_void,
+    optlen: socklen_t,
+) -> c_int {
+    as_status(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        unsafe { set(&socket, (level, optname), optval, optlen) }
+    })
+}
+
+/// # Safety
+/// So many bytes can be read.
+unsafe fn set(
+    socket: &Socket,
+    option: (c_int, c_int),
+    value: *const c_void,
+    length: socklen_t,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let number = || unsafe { read::<c_int>(value, length) };
+    let mut state = lock(&socket.state);
+    let begun = !matches!(state.phase, Phase::New | Phase::Bound | Phase::Listening(_));
+    let options = &mut state.options;
+    match option {
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_addr = number()? != 0,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => options.sizes.receive_ring = ring(number()?),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => options.sizes.staging = ring(number()?),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive = number()? != 0,
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline = number()? != 0,
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            // SAFETY: the caller's promise.
+            let linger: libc::linger = unsafe { read(value, length) }?;
+            let seconds = u64::try_from(linger.l_linger).unwrap_or(0);
+            options.linger = (linger.l_onoff != 0).then_some(Duration::from_secs(seconds));
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) => options.tos = Some(number()? as u8),
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only = number()? != 0,
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay = number()? != 0,
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
+            let seconds = number()?;
+            if seconds <= 0 {
+                return Err(Errno::EINVAL);
+            }
+            options.keep_idle = seconds;
+        }
+        // The transport repeats and divides on its own.
+        (
+            libc::IPPROTO_TCP,
+            libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_MAXSEG | libc::TCP_CONGESTION,
+        ) => {}
+        (SOL_RDMA, _) if begun => return Err(Errno::EINVAL),
+        (SOL_RDMA, RDMA_SQSIZE) => options.sizes.sends = within(number()?, QUEUE),
+        (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receives = within(number()?, QUEUE),
+        (SOL_RDMA, RDMA_INLINE) => options.sizes.inline = within(number()?, 0..=MOST_INLINE),
+        (SOL_RDMA, RDMA_IOMAPSIZE) => {
+            options.sizes.mappings = wire::rounded(within(number()?, 0..=MOST_MAPPINGS));
+        }
+        // Paths of InfiniBand: the connection manager finds those of Ethernet itself.
+        (SOL_RDMA, RDMA_ROUTE) => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno(libc::ENOPROTOOPT)),
+    }
+    Ok(())
+}
+
+/// Says how an option of an rsocket is set: `rgetsockopt`.
+///
+/// # Safety
+/// `optlen` says how many bytes can be written at `optval`, and can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgetsockopt(
+    socket: c_int,
+    level: c_int,
+    optname: c_int,
+    optval: *mut c_void,
+    optlen: *mut socklen_t,
+) -> c_int {
+    as_status(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let room = unsafe { optlen.as_mut() }.ok_or(Errno(libc::EFAULT))?;
+        if optval.is_null() {
+            return Err(Errno(libc::EFAULT));
+        }
+        let bytes = {
+            let mut state = lock(&socket.state);
+            get(&socket, &mut state, (level, optname))?
+        };
+        let length = bytes.len().min(*room as usize);
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), optval.cast::<u8>(), length) };
+        *room = length as socklen_t;
+        Ok(())
+    })
+}
+
+fn get(socket: &Socket, state: &mut State, option: (c_int, c_int)) -> Result<Vec<u8>> {
+    let options = &state.options;
+    let number = match option {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => state.take_error().map_or(0, |errno| errno.0),
+        (libc::SOL_SOCKET, libc::SO_TYPE) => socket.kind,
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => socket.domain,
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => match socket.kind {
+            libc::SOCK_STREAM => libc::IPPROTO_TCP,
+            _ => libc::IPPROTO_UDP,
+        },
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
+            matches!(state.phase, Phase::Listening(_)).into()
+        }
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_addr.into(),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => options.sizes.receive_ring as c_int,
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => options.sizes.staging as c_int,
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive.into(),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline.into(),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let seconds = options.linger.map_or(0, |linger| linger.as_secs());
+            let on = c_int::from(options.linger.is_some());
+            let seconds = c_int::try_from(seconds).unwrap_or(c_int::MAX);
+            return Ok([on.to_ne_bytes(), seconds.to_ne_bytes()].concat());
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) => options.tos.unwrap_or(0).into(),
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only.into(),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay.into(),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_idle,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => 1024,
+        (SOL_RDMA, RDMA_SQSIZE) => options.sizes.sends.into(),
+        (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receives.into(),
+        (SOL_RDMA, RDMA_INLINE) => options.sizes.inline.into(),
+        (SOL_RDMA, RDMA_IOMAPSIZE) => options.sizes.mappings.into(),
+        (SOL_RDMA, RDMA_ROUTE) => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno(libc::ENOPROTOOPT)),
+    };
+    Ok(number.to_ne_bytes().to_vec())
+}

@@ -1,0 +1,383 @@
+//! An rsocket: its state, and how calls wait for it.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use bareverbs_node::cm::rdma::CmId;
+use bareverbs_node::verbs::{CqEvents, Platform};
+
+use crate::descriptor::Counter;
+use crate::failure::{Errno, Result, lock};
+use crate::hca::Hca;
+use crate::progress;
+use crate::rsocket::connection::{Connection, End};
+use crate::rsocket::options::Options;
+use crate::rsocket::table;
+use crate::rsocket::wait::{Waiter, Waiters, sleep};
+use crate::rsocket::wire::Message;
+
+/// After how long the other end is asked for a sign of life while a call waits.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long closing waits for what was sent, if the program does not say.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// An rsocket.
+pub(super) struct Socket {
+    /// Its descriptor, which is there for its number.
+    reserved: Counter,
+    pub(super) serial: u64,
+    /// `AF_INET` or `AF_INET6`, and `SOCK_STREAM`.
+    pub(super) domain: c_int,
+    pub(super) kind: c_int,
+    pub(super) state: Mutex<State>,
+    pub(super) waiters: Waiters,
+    /// Calls do not wait.
+    pub(super) nonblocking: AtomicBool,
+    /// The completion events of its connection.
+    events: Mutex<Option<CqEvents<'static>>>,
+    /// When the other end is asked for a sign of life, in milliseconds on the device's clock.
+    probe_at: AtomicU64,
+}
+
+/// What changes.
+pub(super) struct State {
+    pub(super) options: Options,
+    pub(super) phase: Phase,
+    /// What a call has to report.
+    pub(super) error: Option<Errno>,
+    /// Its ids: one, or on a listener for all addresses one for each device.
+    pub(super) ids: Vec<(&'static Hca, CmId)>,
+    /// Addresses that the ids do not have, or do not have any more.
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    /// The listener that has to hand it out.
+    pub(super) parent: Option<Weak<Socket>>,
+    /// The program has closed it.
+    pub(super) closed: bool,
+}
+
+/// How far an rsocket is.
+pub(super) enum Phase {
+    New,
+    Bound,
+    Listening(Listener),
+    /// Looking for the other end, or, with a connection, waiting for its answer.
+    Connecting(Option<Box<Connection>>),
+    Open(Box<Connection>),
+    /// Connecting has failed.
+    Failed,
+}
+
+/// Connections of a listener.
+pub(super) struct Listener {
+    pub(super) backlog: usize,
+    /// Those that `raccept` can have.
+    pub(super) ready: VecDeque<Arc<Socket>>,
+    /// Those that were accepted and are not confirmed.
+    pub(super) pending: Vec<Arc<Socket>>,
+    /// The listener itself, for these.
+    pub(super) own: Weak<Socket>,
+}
+
+impl Socket {
+    /// A new one, which events find.
+    pub(super) fn new(domain: c_int, kind: c_int, options: Options) -> Result<Arc<Self>> {
+        let socket = Arc::new(Self {
+            reserved: Counter::new()?,
+            serial: table::next_serial(),
+            domain,
+            kind,
+            state: Mutex::new(State {
+                options,
+                phase: Phase::New,
+                error: None,
+                ids: Vec::new(),
+                local: None,
+                peer: None,
+                parent: None,
+                closed: false,
+            }),
+            waiters: Waiters::default(),
+            nonblocking: AtomicBool::new(false),
+            events: Mutex::new(None),
+            probe_at: AtomicU64::new(0),
+        });
+        table::enter(&socket);
+        Ok(socket)
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> c_int {
+        self.reserved.fd()
+    }
+
+    /// Whether calls with these flags do not wait.
+    pub(super) fn is_nonblocking(&self, flags: c_int) -> bool {
+        flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// Completion events are looked for from now on.
+    pub(super) fn watch(&self, connection: &Connection) {
+        *lock(&self.events) = Some(connection.events());
+    }
+
+    /// Whether it has completion events.
+    pub(super) fn is_watched(&self) -> bool {
+        lock(&self.events).is_some()
+    }
+
+    /// A turn of the thread that drives the device.
+    pub(super) fn on_turn(&self, now: Duration) {
+        let has_event = lock(&self.events).as_mut().is_some_and(CqEvents::take);
+        if self.waiters.is_empty() {
+            if has_event {
+                // Nobody waits: only the other end is to be told what it waits for.
+                let mut state = lock(&self.state);
+                state.process();
+                state.settle();
+            }
+            return;
+        }
+        if has_event {
+            self.waiters.wake();
+        }
+        let now = now.as_millis() as u64;
+        let at = self.probe_at.load(Ordering::Relaxed);
+        if now >= at {
+            let next = now + SILENCE.as_millis() as u64;
+            self.probe_at.store(next, Ordering::Relaxed);
+            if at != 0
+                && let Phase::Open(connection) = &mut lock(&self.state).phase
+            {
+                connection.probe();
+                if connection.end != End::Open {
+                    self.waiters.wake();
+                }
+            }
+        }
+    }
+
+    /// Waits until `test` has a result, as long as the program has not closed the rsocket.
+    ///
+    /// # Errors
+    /// EAGAIN if it must not wait or the deadline is there, EINTR after a signal, EBADF if it was closed meanwhile.
+    pub(super) fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        nonblocking: bool,
+        mut test: impl FnMut(&mut State) -> Option<Result<R>>,
+    ) -> Result<R> {
+        let mut attempt = |is_waiting: bool| {
+            let mut state = lock(&self.state);
+            if state.closed {
+                return Some(Err(Errno(libc::EBADF)));
+            }
+            if is_waiting {
+                state.arm();
+            }
+            state.process();
+            let result = test(&mut state);
+            state.settle();
+            if result.is_none() && !is_waiting {
+                state.relax();
+            }
+            result
+        };
+        if let Some(result) = attempt(false) {
+            return result;
+        }
+        if nonblocking {
+            return Err(Errno(libc::EAGAIN));
+        }
+        let waiter = Waiter::own()?;
+        let mut others = Vec::new();
+        loop {
+            waiter.clear();
+            let _entered = self.waiters.enter(&waiter);
+            if let Some(result) = attempt(true) {
+                return result;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Errno(libc::EAGAIN));
+            }
+            sleep(&waiter, &mut others, deadline)?;
+        }
+    }
+
+    /// Says to the other end that this one sends, and with `last` also receives, no more, and waits until what was sent has
+    /// arrived.
+    pub(super) fn say_end(&self, message: Message, deadline: Option<Instant>) -> Result<()> {
+        let mut said = false;
+        self.wait(deadline, false, |state| {
+            let Phase::Open(connection) = &mut state.phase else {
+                return Some(Ok(()));
+            };
+            if !said {
+                match connection.say_end(message) {
+                    Ok(is_said) => said = is_said,
+                    Err(errno) => connection.break_off(errno),
+                }
+            }
+            let is_done = connection.end != End::Open || said && connection.is_quiet();
+            is_done.then_some(Ok(()))
+        })
+    }
+
+    /// Whether this is the copy of a process that has forked: the device is the parent's.
+    pub(super) fn is_inherited(&self) -> bool {
+        progress::in_child() && !lock(&self.state).ids.is_empty()
+    }
+
+    /// Closes: what was sent arrives, unless that takes too long.
+    pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<()> {
+        let deadline = {
+            let mut state = lock(&self.state);
+            let linger = state.options.linger.unwrap_or(LINGER);
+            if let Phase::Open(connection) = &mut state.phase {
+                (connection.shut_read, connection.shut_write) = (true, true);
+            }
+            deadline.or_else(|| Instant::now().checked_add(linger))
+        };
+        let finished = loop {
+            match self.say_end(Message::Disconnect, deadline) {
+                Err(Errno(libc::EINTR)) => {}
+                finished => break finished,
+            }
+        };
+        let ids = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            *lock(&self.events) = None;
+            // The connection goes, and the connections of a listener that nobody has accepted.
+            state.phase = Phase::Failed;
+            std::mem::take(&mut state.ids)
+        };
+        destroy(&ids);
+        table::leave(self.serial);
+        self.waiters.wake();
+        match finished {
+            Err(Errno(libc::EAGAIN)) => {
+                log::warn!("rsocket {}: closed before all was sent", self.number());
+                Ok(())
+            }
+            finished => finished,
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // A connection that nobody has accepted.
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.phase = Phase::Failed;
+        destroy(&state.ids);
+        table::leave(self.serial);
+    }
+}
+
+/// Destroys ids.
+pub(super) fn destroy(ids: &[(&'static Hca, CmId)]) {
+    for (hca, id) in ids {
+        hca.registry
+            .with(|objects| objects.cm_ids.retain(|_, other| other != id));
+        // At the end of the process there is no manager.
+        if let Ok(mut manager) = hca.manager()
+            && let Err(error) = manager.destroy_id(*id)
+        {
+            log::debug!("rsocket: {error}");
+        }
+    }
+}
+
+impl State {
+    /// Takes completions.
+    pub(super) fn process(&mut self) {
+        if let Phase::Open(connection) = &mut self.phase {
+            connection.process();
+        }
+    }
+
+    /// Asks for an event at the next completion.
+    pub(super) fn arm(&mut self) {
+        if let Phase::Open(connection) = &mut self.phase {
+            connection.arm();
+        }
+    }
+
+    /// What could not be told to the other end yet is told when the next completion is there, whether a call waits or not.
+    fn settle(&mut self) {
+        if let Phase::Open(connection) = &mut self.phase
+            && connection.has_untold()
+        {
+            connection.arm();
+            connection.process();
+        }
+    }
+
+    /// Leaves the processor to what a program waits for that asks in a loop.
+    pub(super) fn relax(&self) {
+        if let Phase::Open(connection) = &self.phase {
+            connection.hca.device.platform().relax();
+        }
+    }
+
+    /// Connecting has failed.
+    pub(super) fn fail(&mut self, errno: Errno) {
+        self.phase = Phase::Failed;
+        self.error = Some(errno);
+    }
+
+    /// What is to be reported, once.
+    pub(super) fn take_error(&mut self) -> Option<Errno> {
+        if let Some(errno) = self.error.take() {
+            return Some(errno);
+        }
+        match &self.phase {
+            Phase::Open(connection) => match connection.end {
+                End::Broken(errno) => Some(errno),
+                End::Open | End::Closed => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// An address as the connection manager has it: one of IPv4 that is written as one of IPv6 is of IPv4.
+pub(super) fn unmapped(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
+            Some(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
+            None => address,
+        },
+        IpAddr::V4(_) => address,
+    }
+}
+
+/// An address as a program with sockets of this domain sees it.
+pub(super) fn for_domain(address: SocketAddr, domain: c_int) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if domain == libc::AF_INET6 => {
+            let ip = if ip.is_unspecified() {
+                Ipv6Addr::UNSPECIFIED
+            } else {
+                ip.to_ipv6_mapped()
+            };
+            SocketAddr::new(IpAddr::V6(ip), address.port())
+        }
+        _ => address,
+    }
+}
+
+/// No address.
+pub(super) fn unspecified(domain: c_int) -> SocketAddr {
+    let ip = match domain {
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, 0)
+}

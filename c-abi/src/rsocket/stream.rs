@@ -1,0 +1,360 @@
+//! `rsocket`, `rbind`, `rlisten`, `raccept`, `rconnect`.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bareverbs_node::Address;
+use bareverbs_node::cm::rdma::{CmId, PortSpace};
+use libc::{sockaddr, socklen_t};
+
+use crate::cm::sockaddr::{from_c, to_c};
+use crate::device::{DeviceObject, devices};
+use crate::failure::{Errno, Result, as_number, as_status, lock};
+use crate::hca::Hca;
+use crate::rsocket::connection::End;
+use crate::rsocket::events::handle_all;
+use crate::rsocket::options::Options;
+use crate::rsocket::port;
+use crate::rsocket::socket::{
+    Listener, Phase, Socket, State, destroy, for_domain, unmapped, unspecified,
+};
+use crate::rsocket::table::{self, socket};
+
+/// How long looking for the other end's address may take.
+const RESOLVE: Duration = Duration::from_secs(5);
+/// The fewest connections that wait for `raccept`, whatever the program says.
+const BACKLOG: usize = 16;
+
+/// Makes an rsocket: `rsocket`. The type may have `SOCK_NONBLOCK` and `SOCK_CLOEXEC`; its number is closed on `exec` in any
+/// case, since another program can do nothing with it.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    as_number(|| {
+        let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        let kind = kind & !flags;
+        if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
+            return Err(Errno(libc::EAFNOSUPPORT));
+        }
+        let fits = matches!((kind, protocol), (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP));
+        if !fits {
+            return Err(Errno(libc::EPROTONOSUPPORT));
+        }
+        // Without a device there are none.
+        devices()?.first().ok_or(Errno::ENODEV)?;
+        let socket = Socket::new(domain, kind, Options::DEFAULT)?;
+        let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+        socket.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(table::publish(socket))
+    })
+}
+
+/// An address of C with its length, as the connection manager has it.
+///
+/// # Safety
+/// So many bytes can be read.
+pub(super) unsafe fn address(addr: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
+    if addr.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    let length = length as usize;
+    if length < size_of::<libc::sa_family_t>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise; the family is in front.
+    let family = unsafe { addr.cast::<libc::sa_family_t>().read_unaligned() };
+    let needed = match c_int::from(family) {
+        libc::AF_INET => size_of::<libc::sockaddr_in>(),
+        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+        _ => return Err(Errno(libc::EAFNOSUPPORT)),
+    };
+    if length < needed {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise: it is as long as its family says.
+    let address = unsafe { from_c(addr) }?.ok_or(Errno::EINVAL)?;
+    Ok(unmapped(address))
+}
+
+/// Writes an address for a program, as much of it as there is room for.
+///
+/// # Safety
+/// Both are NULL, or `length` says how many bytes can be written at `addr`, and can be written.
+pub(super) unsafe fn give_address(
+    address: SocketAddr,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+) {
+    let (storage, full) = to_c(address);
+    // SAFETY: the caller's promise.
+    if let Some(length) = unsafe { length.as_mut() }
+        && !addr.is_null()
+    {
+        let room = (*length).min(full) as usize;
+        let from = (&raw const storage).cast::<u8>();
+        // SAFETY: the caller's promise, and the storage is longer.
+        unsafe { std::ptr::copy_nonoverlapping(from, addr.cast::<u8>(), room) };
+        *length = full;
+    }
+}
+
+fn is_on(device: &DeviceObject, ip: IpAddr) -> bool {
+    device.addresses().iter().any(|address| address.ip == ip)
+}
+
+/// Whether an address is in the network of another one.
+fn is_near(address: &Address, ip: IpAddr) -> bool {
+    let prefix = u32::from(address.prefix_len());
+    match (address.ip, ip) {
+        (IpAddr::V4(own), IpAddr::V4(other)) => {
+            let differs = u32::from(own) ^ u32::from(other);
+            differs.checked_shr(32 - prefix.min(32)).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(own), IpAddr::V6(other)) => {
+            let differs = u128::from(own) ^ u128::from(other);
+            differs.checked_shr(128 - prefix.min(128)).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+/// The device for an address elsewhere.
+fn device_to(ip: IpAddr) -> Result<&'static Hca> {
+    let devices = devices()?;
+    let near = |device: &&DeviceObject| {
+        let mut addresses = device.addresses().iter();
+        is_on(device, ip) || addresses.any(|address| is_near(address, ip))
+    };
+    let device = devices.iter().find(near).or(devices.first());
+    device.ok_or(Errno::ENODEV)?.hca()
+}
+
+/// A new id for an rsocket.
+fn create_id(socket: &Socket, options: &Options, hca: &'static Hca) -> Result<CmId> {
+    let channel = port::port(hca)?.channel;
+    let mut manager = hca.manager()?;
+    let id = manager.create_id(Some(channel), socket.serial, PortSpace::Tcp)?;
+    for option in options.of_id() {
+        if let Err(error) = manager.set_option(id, option) {
+            log::debug!("rsocket: {error}");
+        }
+    }
+    Ok(id)
+}
+
+/// Gives an rsocket an address, on all devices if it is the one for all.
+fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> Result<()> {
+    if !matches!(state.phase, Phase::New) {
+        return Err(Errno::EINVAL);
+    }
+    let ip = address.ip();
+    if ip.is_ipv6() && socket.domain == libc::AF_INET {
+        return Err(Errno(libc::EAFNOSUPPORT));
+    }
+    let mut address = address;
+    if ip.is_unspecified() && socket.domain == libc::AF_INET6 {
+        address = SocketAddr::new(unspecified(libc::AF_INET6).ip(), address.port());
+    }
+    let mut ids = Vec::new();
+    let bound = (|| {
+        for device in devices()? {
+            if !ip.is_unspecified() && !is_on(device, ip) {
+                continue;
+            }
+            let hca = device.hca()?;
+            let id = create_id(socket, &state.options, hca)?;
+            ids.push((hca, id));
+            let mut manager = hca.manager()?;
+            manager.bind_addr(id, address)?;
+            // The other devices take the port that the first one has found.
+            if let Some(local) = manager.get_local_addr(id)? {
+                address = local;
+            }
+        }
+        match ids.is_empty() {
+            true => Err(Errno(libc::EADDRNOTAVAIL)),
+            false => Ok(()),
+        }
+    })();
+    if let Err(errno) = bound {
+        destroy(&ids);
+        return Err(errno);
+    }
+    state.ids = ids;
+    state.local = Some(address);
+    state.phase = Phase::Bound;
+    Ok(())
+}
+
+/// Gives an rsocket a local address: `rbind`.
+///
+/// # Safety
+/// So many bytes can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
+    as_status(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let address = unsafe { self::address(addr, addrlen) }?;
+        bind(&socket, &mut lock(&socket.state), address)
+    })
+}
+
+/// Waits for connections: `rlisten`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
+    as_status(|| {
+        let socket = self::socket(socket)?;
+        let mut state = lock(&socket.state);
+        let backlog = usize::try_from(backlog).unwrap_or(0).max(BACKLOG);
+        if let Phase::Listening(listener) = &mut state.phase {
+            listener.backlog = backlog;
+            return Ok(());
+        }
+        if matches!(state.phase, Phase::New) {
+            bind(&socket, &mut state, unspecified(socket.domain))?;
+        }
+        if !matches!(state.phase, Phase::Bound) {
+            return Err(Errno::EINVAL);
+        }
+        for (hca, id) in &state.ids {
+            hca.manager()?.listen(*id, 0)?;
+        }
+        state.phase = Phase::Listening(Listener {
+            backlog,
+            ready: VecDeque::new(),
+            pending: Vec::new(),
+            own: Arc::downgrade(&socket),
+        });
+        // Servers print nothing when they are ready; test harnesses wait for this.
+        let port = state.local.map_or(0, |local| local.port());
+        log::info!("rlisten: at port {port}");
+        Ok(())
+    })
+}
+
+/// Takes a connection: `raccept`. What it returns waits in its calls, also if the listener does not.
+///
+/// # Safety
+/// Both pointers are NULL, or `addrlen` says how many bytes can be written at `addr`, and can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn raccept(
+    socket: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> c_int {
+    as_number(|| {
+        let socket = self::socket(socket)?;
+        let accepted = socket.wait(None, socket.is_nonblocking(0), |state| {
+            let Phase::Listening(listener) = &mut state.phase else {
+                return Some(Err(Errno::EINVAL));
+            };
+            listener.ready.pop_front().map(Ok)
+        })?;
+        let peer = lock(&accepted.state).peer;
+        let peer = for_domain(peer.unwrap_or(unspecified(socket.domain)), socket.domain);
+        // SAFETY: the caller's promise.
+        unsafe { give_address(peer, addr, addrlen) };
+        Ok(table::publish(accepted))
+    })
+}
+
+/// Begins to connect.
+fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
+    let mut state = lock(&socket.state);
+    match &state.phase {
+        Phase::New | Phase::Bound => {}
+        Phase::Failed if !state.closed => {
+            let ids = std::mem::take(&mut state.ids);
+            destroy(&ids);
+            (state.local, state.error) = (None, None);
+        }
+        Phase::Connecting(_) => return Err(Errno(libc::EALREADY)),
+        Phase::Open(_) => return Err(Errno(libc::EISCONN)),
+        Phase::Listening(_) | Phase::Failed => return Err(Errno::EINVAL),
+    }
+    if to.is_ipv6() && socket.domain == libc::AF_INET {
+        return Err(Errno(libc::EAFNOSUPPORT));
+    }
+    let bound_to = |ids: &[(&'static Hca, CmId)]| match ids {
+        [(hca, _)] => Some(*hca),
+        _ => None,
+    };
+    let hca = match bound_to(&state.ids) {
+        Some(hca) => hca,
+        None => device_to(to.ip())?,
+    };
+    let is_here = |(at, _): &&(&'static Hca, CmId)| std::ptr::eq(*at, hca);
+    let id = match state.ids.iter().find(is_here) {
+        Some((_, id)) => *id,
+        None => create_id(socket, &state.options, hca)?,
+    };
+    let others: Vec<_> = state
+        .ids
+        .iter()
+        .filter(|(_, other)| *other != id)
+        .copied()
+        .collect();
+    destroy(&others);
+    state.ids = vec![(hca, id)];
+    state.peer = Some(to);
+    state.phase = Phase::Connecting(None);
+    let source = None::<SocketAddr>;
+    let asked = hca.manager()?.resolve_addr(id, source, to, RESOLVE);
+    if let Err(error) = asked {
+        state.fail(error.into());
+    }
+    Ok(())
+}
+
+/// Connects: `rconnect`. Without waiting, the outcome is there when the rsocket is writable.
+///
+/// # Safety
+/// So many bytes can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rconnect(
+    socket: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> c_int {
+    as_status(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let to = unsafe { address(addr, addrlen) }?;
+        if to.ip().is_unspecified() || to.port() == 0 {
+            return Err(Errno(libc::EADDRNOTAVAIL));
+        }
+        begin(&socket, to)?;
+        let hca = lock(&socket.state).ids.first().map(|(hca, _)| *hca);
+        if let Some(port) = hca.and_then(port::existing) {
+            handle_all(port);
+        }
+        let connected = socket.wait(None, socket.is_nonblocking(0), |state| match &state.phase {
+            Phase::Open(connection) => Some(match connection.end {
+                End::Broken(errno) => Err(errno),
+                End::Open | End::Closed => Ok(()),
+            }),
+            Phase::Failed => {
+                let errno = state.error.take();
+                Some(Err(errno.unwrap_or(Errno(libc::ECONNREFUSED))))
+            }
+            _ => None,
+        });
+        match connected {
+            Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EINPROGRESS)),
+            connected => connected,
+        }
+    })
+}

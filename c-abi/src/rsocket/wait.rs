@@ -1,0 +1,126 @@
+//! Threads that wait for rsockets: each has a descriptor of its own, which goes into a `poll` together with others.
+
+// UNSAFETY: calls of the C library on a descriptor that is owned here.
+#![expect(unsafe_code)]
+
+use std::cell::RefCell;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libc::{c_int, pollfd};
+
+use crate::descriptor::Counter;
+use crate::failure::{Errno, Result, lock};
+
+/// A thread that waits, or may.
+#[derive(Debug)]
+pub(super) struct Waiter(Counter);
+
+thread_local! {
+    static OWN: RefCell<Option<(u32, Arc<Waiter>)>> = const { RefCell::new(None) };
+}
+
+impl Waiter {
+    /// The calling thread's. A child has one of its own, since the descriptor would wake its parent.
+    pub(super) fn own() -> Result<Arc<Self>> {
+        let process = std::process::id();
+        OWN.with(|own| {
+            let mut own = own.borrow_mut();
+            if let Some((of, waiter)) = &*own
+                && *of == process
+            {
+                return Ok(waiter.clone());
+            }
+            let waiter = Arc::new(Self(Counter::new()?));
+            *own = Some((process, waiter.clone()));
+            Ok(waiter)
+        })
+    }
+
+    fn fd(&self) -> RawFd {
+        self.0.fd()
+    }
+
+    /// Forgets that it was woken.
+    pub(super) fn clear(&self) {
+        while self.0.try_take() {}
+    }
+}
+
+/// The threads that wait for one rsocket.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(Mutex<Vec<Arc<Waiter>>>);
+
+impl Waiters {
+    /// Lets a thread be woken, until what this returns is dropped.
+    pub(super) fn enter<'a>(&'a self, waiter: &Arc<Waiter>) -> Entered<'a> {
+        lock(&self.0).push(waiter.clone());
+        Entered {
+            waiters: self,
+            waiter: waiter.clone(),
+        }
+    }
+
+    /// Wakes all.
+    pub(super) fn wake(&self) {
+        for waiter in lock(&self.0).iter() {
+            waiter.0.add();
+        }
+    }
+
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+}
+
+/// A thread that waits for an rsocket.
+#[derive(Debug)]
+pub(super) struct Entered<'a> {
+    waiters: &'a Waiters,
+    waiter: Arc<Waiter>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut all = lock(&self.waiters.0);
+        if let Some(at) = all
+            .iter()
+            .position(|other| Arc::ptr_eq(other, &self.waiter))
+        {
+            all.swap_remove(at);
+        }
+    }
+}
+
+/// Waits until the thread is woken, or something of `others` is ready, or the deadline.
+///
+/// # Errors
+/// EINTR after a signal.
+pub(super) fn sleep(
+    waiter: &Waiter,
+    others: &mut Vec<pollfd>,
+    deadline: Option<Instant>,
+) -> Result<()> {
+    others.push(pollfd {
+        fd: waiter.fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let timeout = deadline.map_or(-1, |deadline| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Up to the next millisecond: not a moment too early.
+        let left = left + Duration::from_micros(999);
+        c_int::try_from(left.as_millis()).unwrap_or(c_int::MAX)
+    });
+    // SAFETY: so many entries, which can be written.
+    let found = unsafe { libc::poll(others.as_mut_ptr(), others.len() as libc::nfds_t, timeout) };
+    let result = if found < 0 {
+        Err(Errno::last())
+    } else {
+        Ok(())
+    };
+    others.pop();
+    result
+}

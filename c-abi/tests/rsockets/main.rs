@@ -1,0 +1,9 @@
+//! rsockets between two models in this process, called as C calls them.
+
+// UNSAFETY: calls functions of C.
+#![expect(unsafe_code)]
+
+mod calls;
+mod errors;
+mod hostile;
+mod stream;
