@@ -83,11 +83,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
 /// The scenarios that are named, or all.
 fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
     if arguments.is_empty() {
-        return Ok(table::ALL.iter().collect());
+        return Ok(table::all().collect());
     }
     let mut found = Vec::new();
     for name in arguments {
-        match table::ALL.iter().find(|scenario| scenario.name == name) {
+        match table::all().find(|scenario| scenario.name == name) {
             Some(scenario) => found.push(scenario),
             None if trouble::names().any(|of_trouble| of_trouble == name) => {}
             None => return Err(format!("no scenario {name:?}")),

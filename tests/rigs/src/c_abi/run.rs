@@ -124,6 +124,9 @@ impl Place<'_> {
         }
         let failed = ends.iter().any(|(_, status, _)| !status.success());
         let deadline = if failed { Instant::now() } else { deadline };
+        if scenario.ready == Ready::RListensOn && !failed {
+            return Ok(ends);
+        }
         match server.end(deadline) {
             Ok(status) => ends.push((Side::Server, status, server.printed())),
             Err(_) if failed => {}
@@ -139,10 +142,9 @@ impl Place<'_> {
         command: &[&str],
         port: u16,
     ) -> Result<Running, String> {
-        let port = port.to_string();
         let command: Vec<String> = command
             .iter()
-            .map(|word| word.replace("{port}", &port))
+            .map(|word| self.fill_in(word, port))
             .collect();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         self.start_as(scenario.name, side, scenario.options, &command)
@@ -188,6 +190,13 @@ impl Place<'_> {
         Ok(Running { process, log })
     }
 
+    fn fill_in(&self, argument: &str, port: u16) -> String {
+        argument
+            .replace("{port}", &port.to_string())
+            .replace("{programs}", &self.packages.programs.to_string_lossy())
+            .replace("{scratch}", &self.sockets.to_string_lossy())
+    }
+
     pub(super) fn wait_until_ready(
         &self,
         server: &mut Running,
@@ -197,6 +206,7 @@ impl Place<'_> {
         let deadline = Instant::now() + START;
         loop {
             let is_ready = match ready {
+                Ready::RListens | Ready::RListensOn => server.printed().contains("rlisten"),
                 Ready::Listens => server.printed().contains("rdma_listen"),
                 Ready::Tcp => listens(port)?,
             };
@@ -252,6 +262,7 @@ const NEVER: &[&str] = &[
     "invalid data",
     "data mismatch",
     "verify failed",
+    "data verification failed",
     "panicked at",
     "ERROR bareverbs",
 ];

@@ -1,5 +1,7 @@
 //! Which programs run, and what they have to print.
 
+mod rsockets;
+
 use Side::{Client, Server};
 use std::fmt;
 
@@ -24,6 +26,10 @@ impl fmt::Display for Side {
 pub(super) enum Ready {
     /// The library says that the server listens.
     Listens,
+    /// The library says that the server listens on an rsocket.
+    RListens,
+    /// The same, of a server that does not end by itself.
+    RListensOn,
     /// The server listens at the TCP port over which the programs exchange their addresses.
     Tcp,
 }
@@ -32,7 +38,8 @@ pub(super) enum Ready {
 pub(super) struct Scenario {
     /// Its name, and that of its logs.
     pub(super) name: &'static str,
-    /// A program and its arguments, with `{port}` for a free TCP port.
+    /// A program and its arguments, with `{port}` for a free TCP port, `{programs}` for the folder of the programs, and
+    /// `{scratch}` for a folder of this run.
     pub(super) server: &'static [&'static str],
     /// Nothing: the server runs alone.
     pub(super) client: &'static [&'static str],
@@ -41,6 +48,11 @@ pub(super) struct Scenario {
     pub(super) options: &'static [&'static str],
     /// So many lines of a side's output have this text.
     pub(super) says: &'static [(Side, &'static str, usize)],
+}
+
+/// All scenarios.
+pub(super) fn all() -> impl Iterator<Item = &'static Scenario> {
+    ALL.iter().chain(rsockets::ALL)
 }
 
 const fn alone(
@@ -75,7 +87,7 @@ const fn pair(
     }
 }
 
-pub(super) const ALL: &[Scenario] = &[
+const ALL: &[Scenario] = &[
     alone("devices", &["ibv_devices"], &[(Server, "mlx5_0", 1)]),
     alone(
         "devinfo",

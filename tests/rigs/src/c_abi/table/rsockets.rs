@@ -1,0 +1,94 @@
+//! Programs on rsockets.
+
+use super::Side::{Client, Server};
+use super::{Ready, Scenario, Side};
+
+const fn pair(
+    name: &'static str,
+    server: &'static [&'static str],
+    client: &'static [&'static str],
+    says: &'static [(Side, &'static str, usize)],
+) -> Scenario {
+    super::pair(name, Ready::RListens, server, client, says)
+}
+
+/// Each end prints a line when it has sent and received all, and found the data that was sent.
+const MEASURED: &[(Side, &str, usize)] = &[(Client, "custom ", 1), (Server, "custom ", 1)];
+
+pub(super) const ALL: &[Scenario] = &[
+    // Calls that do not wait, in a loop.
+    pair(
+        "rstream",
+        &["rstream", "-C", "200", "-S", "50000", "-T", "v"],
+        &[
+            "rstream", "-s", "10.0.0.1", "-C", "200", "-S", "50000", "-T", "v",
+        ],
+        MEASURED,
+    ),
+    // Calls that wait; what is sent goes inline.
+    pair(
+        "rstream-blocking",
+        &[
+            "rstream", "-I", "200", "-C", "1", "-S", "64", "-T", "v", "-T", "b",
+        ],
+        &[
+            "rstream", "-s", "10.0.0.1", "-I", "200", "-C", "1", "-S", "64", "-T", "v", "-T", "b",
+        ],
+        MEASURED,
+    ),
+    // Waiting in `rpoll`.
+    pair(
+        "rstream-async-ipv6",
+        &[
+            "rstream", "-b", "fd00::1", "-C", "100", "-S", "20000", "-T", "v", "-T", "a",
+        ],
+        &[
+            "rstream", "-s", "fd00::1", "-C", "100", "-S", "20000", "-T", "v", "-T", "a",
+        ],
+        MEASURED,
+    ),
+    // What is sent is many times longer than the rings.
+    pair(
+        "rstream-small-rings",
+        &[
+            "rstream", "-C", "10", "-S", "100000", "-B", "8192", "-T", "v", "-T", "b",
+        ],
+        &[
+            "rstream", "-s", "10.0.0.1", "-C", "10", "-S", "100000", "-B", "8192", "-T", "v", "-T",
+            "b",
+        ],
+        MEASURED,
+    ),
+    // Into buffers that the other end has mapped.
+    pair(
+        "riostream",
+        &["riostream", "-C", "100", "-S", "50000", "-T", "v"],
+        &[
+            "riostream",
+            "-s",
+            "10.0.0.1",
+            "-C",
+            "100",
+            "-S",
+            "50000",
+            "-T",
+            "v",
+        ],
+        MEASURED,
+    ),
+    // The server goes on waiting for others.
+    Scenario {
+        ready: Ready::RListensOn,
+        ..pair(
+            "rcopy",
+            &["rcopy"],
+            &[
+                "/bin/sh",
+                "-ec",
+                "{programs}/rcopy {programs}/ib_write_bw 10.0.0.1:{scratch}/copied\n\
+                 cmp {programs}/ib_write_bw {scratch}/copied && echo the same",
+            ],
+            &[(Client, "the same", 1)],
+        )
+    },
+];
