@@ -115,8 +115,8 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
         }
         log::warn!("faults {faults}, {}={seed}", settings::FAULT_SEED);
     }
-    let cable_out = settings::time(settings::CABLE_OUT_AFTER)?;
-    let cable_out_for = settings::time(settings::CABLE_OUT_FOR)?;
+    let cable_out = settings::parsed(settings::CABLE_OUT_AFTER, setting::time)?;
+    let cable_out_for = settings::parsed(settings::CABLE_OUT_FOR, setting::time)?;
     let mut builder = Builder::with_link(network, seed).interrupts(1);
     for index in 0..count {
         let number = u8::try_from(index + usize::from(unit)).map_err(|_| Errno::EINVAL)?;

@@ -2,10 +2,8 @@
 
 use std::env;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use bareverbs_node::{Address, DeviceName};
-use connectx_model::link::setting;
 
 use crate::failure::{Errno, Result};
 
@@ -56,7 +54,7 @@ pub(crate) fn value(name: &str) -> Option<String> {
 }
 
 /// A variable's value, read by `parse`.
-fn parsed<T>(
+pub(crate) fn parsed<T>(
     name: &str,
     parse: impl FnOnce(&str) -> std::result::Result<T, String>,
 ) -> Result<Option<T>> {
@@ -81,18 +79,15 @@ pub(crate) fn unit() -> Result<Option<u8>> {
 }
 
 /// The number of the first model by the process's rank, if it has one for which there is a number.
+#[cfg(feature = "model")]
 pub(crate) fn unit_of_rank() -> Option<u8> {
     rank_unit(RANKS.iter().find_map(|name| value(name))?.as_str())
 }
 
+#[cfg(feature = "model")]
 fn rank_unit(rank: &str) -> Option<u8> {
     let unit = rank.parse::<u8>().ok()?.checked_add(1)?;
     (unit <= 254).then_some(unit)
-}
-
-/// A time, as in `5s` or `20ms`.
-pub(crate) fn time(name: &str) -> Result<Option<Duration>> {
-    parsed(name, setting::time)
 }
 
 /// The addresses of the port of device `index`, of which `unit` is the number.
@@ -162,6 +157,7 @@ mod tests {
         assert_eq!(of_unit[0].ip, IpAddr::from([10, 1, 0, 7]));
     }
 
+    #[cfg(feature = "model")]
     #[test]
     fn ranks_count_from_zero() {
         let units = ["0", "253", "254", "255", "1000", "-1", "x"].map(rank_unit);

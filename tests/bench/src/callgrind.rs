@@ -1,6 +1,7 @@
 //! Counts instructions by running the benchmark's own binary under callgrind.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
@@ -45,6 +46,26 @@ impl Costs {
     }
 }
 
+/// How many callers a function's cost is told apart by.
+const CALLERS: usize = 24;
+
+impl Costs {
+    /// The inclusive cost of calls of the function whose path ends in `name` from within the function `from`, at whatever
+    /// depth, if the calls of `name` were told apart.
+    #[must_use]
+    pub fn of_calls(&self, name: &str, from: &str) -> u64 {
+        let is_wanted = |path: &str| {
+            let mut functions = path.split('\'');
+            functions
+                .next()
+                .is_some_and(|function| function.ends_with(name))
+                && functions.any(|caller| caller == from)
+        };
+        let found = self.0.iter().filter(|(path, _)| is_wanted(path));
+        found.map(|(_, cost)| cost).sum()
+    }
+}
+
 /// Runs this binary again under callgrind and returns what its functions cost.
 pub fn count() -> io::Result<Costs> {
     run(None)
@@ -56,14 +77,36 @@ pub fn count_inside(function: &str) -> io::Result<Costs> {
 }
 
 fn run(inside: Option<&str>) -> io::Result<Costs> {
-    let binary = env::current_exe()?;
+    let mut command = Command::new("valgrind");
+    command.env(CHILD, inside.unwrap_or("everything"));
+    run_as(command, &[env::current_exe()?.into_os_string()], inside)
+}
+
+/// What another program's functions cost inside those whose names begin with `inside`. `command` runs valgrind, whose
+/// arguments are added; the program and its arguments follow them. The calls of functions in `apart` are told apart by
+/// their callers ([`Costs::of_calls`]).
+pub fn count_program(
+    mut command: Command,
+    program: &[OsString],
+    inside: &str,
+    apart: &[&str],
+) -> io::Result<Costs> {
+    command.arg("--tool=callgrind");
+    command.args(
+        apart
+            .iter()
+            .map(|name| format!("--separate-callers{CALLERS}=*{name}*")),
+    );
+    run_as(command, program, Some(inside))
+}
+
+fn run_as(mut command: Command, program: &[OsString], inside: Option<&str>) -> io::Result<Costs> {
     let out = env::temp_dir().join(format!("bareverbs-callgrind-{}", std::process::id()));
-    let status = Command::new("valgrind")
+    let status = command
         .args(["--tool=callgrind", "--quiet"])
         .args(inside.map(|function| format!("--toggle-collect=*{function}*")))
         .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(&binary)
-        .env(CHILD, inside.unwrap_or("everything"))
+        .args(program)
         .stdin(Stdio::null())
         .status()
         .map_err(|error| {

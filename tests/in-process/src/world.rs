@@ -627,6 +627,7 @@ impl Shared {
 
     /// The driver waits. In a stepped world this is where time passes; in a threaded one the waiting driver executes
     /// the device if no other thread does at the moment.
+    #[inline(never)]
     pub(crate) fn relax(&self) {
         if self.started.is_some() {
             match self.state.try_lock() {

@@ -6,6 +6,7 @@
 //!
 //! What the programs print is left in `target/rigs/c-abi/log/`.
 
+mod cost;
 mod docs;
 mod headers;
 mod packages;
@@ -76,6 +77,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     }
     let is_named = |name: &str| arguments.is_empty() || arguments.iter().any(|word| word == name);
     outcome.add(trouble::run(&place, is_named)?);
+    if is_named(cost::NAME) {
+        outcome.add(cost::run(&place)?);
+    }
     fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
     Ok(outcome)
 }
@@ -89,7 +93,8 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
     for name in arguments {
         match table::all().find(|scenario| scenario.name == name) {
             Some(scenario) => found.push(scenario),
-            None if trouble::names().any(|of_trouble| of_trouble == name) => {}
+            None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
+            }
             None => return Err(format!("no scenario {name:?}")),
         }
     }

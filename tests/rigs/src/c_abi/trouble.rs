@@ -1,7 +1,6 @@
 //! Programs on wires that lose, delay and reorder, with cables pulled out and peers killed; and a program that opens and
 //! closes everything a thousand times.
 
-use super::packages::Packages;
 use super::run::{Place, free_port};
 use super::table::{Ready, Scenario, Side};
 use crate::outcome::Outcome;
@@ -213,11 +212,9 @@ const ROUNDS_WATCHED: &str = "20";
 /// How long either may take.
 const OPENS_END: Duration = Duration::from_secs(120);
 
-/// Compiles the program with the headers of Debian's and runs it, also under valgrind.
+/// Runs the program, also under valgrind.
 fn opens(place: &Place<'_>) -> Result<Outcome, String> {
-    let folder = place.logs.join(OPENS);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let program = compile(&folder, place.packages, place.bundle.folder.as_path())?;
+    let program = compile(place, OPENS, OPENS_SOURCE)?;
     let program = program.to_str().ok_or("a path that is not UTF-8")?;
     // What the process still has when it ends is not lost; what nothing points to is.
     let watched = [
@@ -251,18 +248,19 @@ fn opens(place: &Place<'_>) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-fn compile(folder: &Path, packages: &Packages, libraries: &Path) -> Result<PathBuf, String> {
-    let source = folder.join("opens.c");
-    let program = folder.join("opens");
-    fs::write(&source, OPENS_SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
+/// Compiles a program of the rig's own with Debian's headers, and links it with the bundle.
+pub(super) fn compile(place: &Place<'_>, name: &str, source: &str) -> Result<PathBuf, String> {
+    let program = place.logs.join(format!("{name}-program"));
+    let file = program.with_extension("c");
+    fs::write(&file, source).map_err(|error| format!("{}: {error}", file.display()))?;
     quiet_output(
         Command::new("cc")
-            .args(["-Wall", "-Werror", "-o"])
+            .args(["-O2", "-Wall", "-Werror", "-o"])
             .arg(&program)
             .arg("-I")
-            .arg(&packages.include)
-            .arg(&source)
-            .arg(format!("-L{}", libraries.display()))
+            .arg(&place.packages.include)
+            .arg(&file)
+            .arg(format!("-L{}", place.bundle.folder.display()))
             .args(["-l:libibverbs.so.1", "-l:librdmacm.so.1"]),
     )?;
     Ok(program)
