@@ -4,13 +4,20 @@
 //! no root, no kernel driver. Before that the library is compared with Debian's: symbols and versions, structures and
 //! numbers of the headers, and the table of functions in `docs/c-abi.md`.
 //!
+//! Then the larger engines, with their processes on one switch: Open MPI over UCX and over libfabric. `cargo rig c-abi
+//! whole` has all of their runs; without that, there is a small one of each.
+//!
 //! What the programs print is left in `target/rigs/c-abi/log/`.
 
 mod cost;
 mod docs;
+mod engines;
 mod headers;
+mod larger;
+mod mpi;
 mod packages;
 mod run;
+mod switch;
 mod symbols;
 mod table;
 mod trouble;
@@ -20,9 +27,10 @@ use std::fs;
 use std::path::Path;
 use table::Scenario;
 
-pub(crate) const ABOUT: &str =
-    "Debian's RDMA programs on our libibverbs and librdmacm (--write makes symbols.tsv again)";
+pub(crate) const ABOUT: &str = "Debian's RDMA programs on our libibverbs and librdmacm (whole: all; --write makes symbols.tsv again)";
 
+/// The argument for everything.
+const WHOLE: &str = "whole";
 const TABLE: &str = "c-abi/symbols/symbols.tsv";
 const PAGE: &str = "docs/c-abi.md";
 
@@ -49,7 +57,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let bundle = bareverbs_bundle::build(Some(&directory.join("bundle")), false)?;
     println!("libraries: {}", bundle.folder.display());
     let mut outcome = Outcome::default();
-    if arguments.is_empty() {
+    let is_all = is_all(arguments);
+    if is_all {
         outcome.add(symbols::compare(
             &symbols,
             &symbols::table(&directory, &packages)?,
@@ -75,18 +84,48 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     for scenario in scenarios {
         outcome.add(place.run(scenario));
     }
-    let is_named = |name: &str| arguments.is_empty() || arguments.iter().any(|word| word == name);
+    let is_named = |name: &str| is_all || arguments.iter().any(|word| word == name);
     outcome.add(trouble::run(&place, is_named)?);
     if is_named(cost::NAME) {
         outcome.add(cost::run(&place)?);
     }
+    if is_named(switch::NAME) {
+        outcome.add(switch::run(&place));
+    }
+    outcome.add(run_larger(&place, &directory, arguments)?);
     fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
+    Ok(outcome)
+}
+
+/// Whether no scenario is chosen.
+fn is_all(arguments: &[String]) -> bool {
+    arguments.iter().all(|word| word == WHOLE)
+}
+
+/// Runs the larger engines: all, those that are named, or a part.
+fn run_larger(
+    place: &run::Place<'_>,
+    directory: &Path,
+    arguments: &[String],
+) -> Result<Outcome, String> {
+    let is_whole = arguments.iter().any(|word| word == WHOLE);
+    let is_named = |name: &str| is_whole || arguments.iter().any(|word| word == name);
+    let is_job = |(name, always): (&str, bool)| is_named(name) || always && arguments.is_empty();
+    let mut outcome = Outcome::default();
+    if !mpi::names().any(is_job) && !engines::names().any(is_named) {
+        return Ok(outcome);
+    }
+    let packages = larger::Engines::fetch(&directory.join("engines"))?;
+    outcome.add(engines::run(place, &packages, is_named));
+    outcome.add(mpi::run(place, &packages, |name| {
+        mpi::names().any(|job| job.0 == name && is_job(job))
+    })?);
     Ok(outcome)
 }
 
 /// The scenarios that are named, or all.
 fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
-    if arguments.is_empty() {
+    if is_all(arguments) {
         return Ok(table::all().collect());
     }
     let mut found = Vec::new();
@@ -95,6 +134,9 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             Some(scenario) => found.push(scenario),
             None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
             }
+            None if name == switch::NAME => {}
+            None if engines::names().any(|engine| engine == name) => {}
+            None if mpi::names().any(|(job, _)| job == name) => {}
             None => return Err(format!("no scenario {name:?}")),
         }
     }

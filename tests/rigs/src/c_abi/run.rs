@@ -36,6 +36,10 @@ pub(super) struct Running {
 }
 
 impl Running {
+    pub(super) fn new(process: Process, log: PathBuf) -> Self {
+        Self { process, log }
+    }
+
     pub(super) fn printed(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -234,11 +238,8 @@ fn faults(scenario: &Scenario, ends: &[(Side, ExitStatus, String)]) -> Vec<Strin
         if !status.success() {
             faults.push(format!("{side}: {status}"));
         }
-        for text in NEVER {
-            if let Some(line) = printed.lines().find(|line| line.contains(text)) {
-                faults.push(format!("{side} printed {line:?}"));
-            }
-        }
+        let lines = never(printed).into_iter();
+        faults.extend(lines.map(|line| format!("{side} printed {line}")));
         for (of, text, count) in scenario.says {
             let found = printed.lines().filter(|line| line.contains(text)).count();
             if of == side && found != *count {
@@ -266,6 +267,13 @@ const NEVER: &[&str] = &[
     "panicked at",
     "ERROR bareverbs",
 ];
+
+/// The first line of each kind that no program may print.
+pub(super) fn never(printed: &str) -> Vec<String> {
+    let line = |text: &&str| printed.lines().find(|line| line.contains(*text));
+    let lines = NEVER.iter().filter_map(line);
+    lines.map(|line| format!("{line:?}")).collect()
+}
 
 /// A TCP port that no process has: the programs that do not use the connection manager exchange their addresses over
 /// it.

@@ -1,0 +1,292 @@
+//! UCX's and libfabric's own programs, by themselves and in pairs.
+
+use super::larger::{Ended, Engines, Program, QUIET, end, judge, start};
+use super::run::{Place, free_port};
+use super::table::Ready;
+use crate::outcome::Outcome;
+use std::time::{Duration, Instant};
+
+/// How long a program may take.
+const END: Duration = Duration::from_secs(60);
+
+/// A program by itself, or a pair.
+struct Run {
+    name: &'static str,
+    program: &'static str,
+    /// With `{port}` for a free TCP port, over which the two exchange their addresses.
+    server: &'static [&'static str],
+    /// Nothing: the program runs by itself.
+    client: &'static [&'static str],
+    /// Parts of what the last of them prints.
+    says: &'static [&'static str],
+}
+
+const fn perftest(
+    name: &'static str,
+    server: &'static [&'static str],
+    client: &'static [&'static str],
+) -> Run {
+    Run {
+        name,
+        program: "ucx_perftest",
+        server,
+        client,
+        says: &["Final: "],
+    }
+}
+
+const fn pingpong(
+    name: &'static str,
+    server: &'static [&'static str],
+    client: &'static [&'static str],
+    says: &'static [&'static str],
+) -> Run {
+    Run {
+        name,
+        program: "fi_pingpong",
+        server,
+        client,
+        says,
+    }
+}
+
+/// The arguments of a server, and the same with those of the client.
+macro_rules! ends {
+    ($make:ident, $name:literal, [$($server:literal),*], [$($client:literal),*] $(, $says:expr)?) => {
+        $make($name, &[$($server),*], &[$($client),*] $(, $says)?)
+    };
+}
+
+const RUNS: &[Run] = &[
+    Run {
+        name: "ucx-info",
+        program: "ucx_info",
+        server: &["-d"],
+        client: &[],
+        says: &[
+            "Transport: rc_verbs",
+            "Transport: ud_verbs",
+            "Device: mlx5_0:1",
+        ],
+    },
+    ends!(
+        perftest,
+        "ucx-rc-am-lat",
+        [
+            "-p", "{port}", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "am_lat", "-s", "64", "-n",
+            "500", "-w", "10"
+        ],
+        [
+            "-p",
+            "{port}",
+            "-d",
+            "mlx5_0:1",
+            "-x",
+            "rc_verbs",
+            "-t",
+            "am_lat",
+            "-s",
+            "64",
+            "-n",
+            "500",
+            "-w",
+            "10",
+            "127.0.0.1"
+        ]
+    ),
+    ends!(
+        perftest,
+        "ucx-rc-put-bw",
+        [
+            "-p", "{port}", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "put_bw", "-D", "zcopy",
+            "-s", "65536", "-n", "500", "-w", "10"
+        ],
+        [
+            "-p",
+            "{port}",
+            "-d",
+            "mlx5_0:1",
+            "-x",
+            "rc_verbs",
+            "-t",
+            "put_bw",
+            "-D",
+            "zcopy",
+            "-s",
+            "65536",
+            "-n",
+            "500",
+            "-w",
+            "10",
+            "127.0.0.1"
+        ]
+    ),
+    ends!(
+        perftest,
+        "ucx-ud-am-bw",
+        [
+            "-p", "{port}", "-d", "mlx5_0:1", "-x", "ud_verbs", "-t", "am_bw", "-D", "bcopy", "-s",
+            "2048", "-n", "500", "-w", "10"
+        ],
+        [
+            "-p",
+            "{port}",
+            "-d",
+            "mlx5_0:1",
+            "-x",
+            "ud_verbs",
+            "-t",
+            "am_bw",
+            "-D",
+            "bcopy",
+            "-s",
+            "2048",
+            "-n",
+            "500",
+            "-w",
+            "10",
+            "127.0.0.1"
+        ]
+    ),
+    Run {
+        name: "fi-info",
+        program: "fi_info",
+        server: &["-p", "verbs"],
+        client: &[],
+        says: &[
+            "provider: verbs;ofi_rxm",
+            "type: FI_EP_MSG",
+            "type: FI_EP_DGRAM",
+            "domain: mlx5_0",
+        ],
+    },
+    ends!(
+        pingpong,
+        "fi-pingpong-msg",
+        [
+            "-B", "{port}", "-p", "verbs", "-e", "msg", "-I", "100", "-c"
+        ],
+        [
+            "-P",
+            "{port}",
+            "-p",
+            "verbs",
+            "-e",
+            "msg",
+            "-I",
+            "100",
+            "-c",
+            "127.0.0.1"
+        ],
+        &["\n64k ", "\n1m "]
+    ),
+    ends!(
+        pingpong,
+        "fi-pingpong-dgram",
+        [
+            "-B",
+            "{port}",
+            "-p",
+            "verbs",
+            "-e",
+            "dgram",
+            "-d",
+            "mlx5_0-dgram",
+            "-I",
+            "100"
+        ],
+        [
+            "-P",
+            "{port}",
+            "-p",
+            "verbs",
+            "-e",
+            "dgram",
+            "-d",
+            "mlx5_0-dgram",
+            "-I",
+            "100",
+            "127.0.0.1"
+        ],
+        &["\n64 ", "\n1k "]
+    ),
+    ends!(
+        pingpong,
+        "fi-pingpong-rxm",
+        [
+            "-B",
+            "{port}",
+            "-p",
+            "verbs;ofi_rxm",
+            "-e",
+            "rdm",
+            "-I",
+            "100",
+            "-c"
+        ],
+        [
+            "-P",
+            "{port}",
+            "-p",
+            "verbs;ofi_rxm",
+            "-e",
+            "rdm",
+            "-I",
+            "100",
+            "-c",
+            "127.0.0.1"
+        ],
+        &["\n64k ", "\n1m "]
+    ),
+];
+
+/// All names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    RUNS.iter().map(|run| run.name)
+}
+
+/// Runs what is named.
+pub(super) fn run(
+    place: &Place<'_>,
+    engines: &Engines,
+    is_named: impl Fn(&str) -> bool,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for run in RUNS.iter().filter(|run| is_named(run.name)) {
+        let begun = Instant::now();
+        outcome.add(judge(place, run.name, ends(place, engines, run), run.says));
+        println!("{}: {:.1} s", run.name, begun.elapsed().as_secs_f64());
+    }
+    outcome
+}
+
+/// Runs one or two programs to their ends; what the last one said.
+fn ends(place: &Place<'_>, engines: &Engines, run: &Run) -> Result<Ended, String> {
+    let port = free_port()?;
+    let start_one = |side: &str, arguments: &[&str]| {
+        let program = Program {
+            log: format!("{}{side}", run.name),
+            options: QUIET,
+            environment: &[],
+            path: engines.program(run.program),
+            arguments: arguments
+                .iter()
+                .map(|word| word.replace("{port}", &port.to_string()))
+                .collect(),
+        };
+        start(place, Some(engines), &program)
+    };
+    if run.client.is_empty() {
+        return end(start_one("", run.server)?, END);
+    }
+    let mut server = start_one(".server", run.server)?;
+    place.wait_until_ready(&mut server, Ready::Tcp, port)?;
+    let client = end(start_one(".client", run.client)?, END)?;
+    if client.status.success() {
+        let server = end(server, END).map_err(|why| format!("server: {why}"))?;
+        if !server.status.success() {
+            return Err(format!("server: {}", server.status));
+        }
+    }
+    Ok(client)
+}
