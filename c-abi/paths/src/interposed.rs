@@ -3,10 +3,6 @@
 // UNSAFETY: C's text, and calls of functions that the dynamic linker finds.
 #![expect(unsafe_code)]
 #![expect(
-    clippy::missing_safety_doc,
-    reason = "each has the contract of the C library's"
-)]
-#![expect(
     unreachable_pub,
     reason = "C finds functions by their names, wherever they are"
 )]
