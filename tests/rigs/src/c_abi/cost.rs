@@ -35,7 +35,7 @@ struct Row {
     /// Operations of a call.
     batch: f64,
     peer: Peer,
-    /// The most instructions that pass: 5 % above what they were when this was written.
+    /// The most instructions that pass: 5 % above the most that builds of one source have had.
     most: f64,
 }
 
@@ -93,7 +93,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         rounds: 3.0,
-        ..row("ibv_poll_cq: 1", "counted_poll", peer::POLL, 190.0)
+        ..row("ibv_poll_cq: 1", "counted_poll", peer::POLL, 226.0)
     },
     Row {
         batch: BATCH,
@@ -101,7 +101,7 @@ const ROWS: &[Row] = &[
             "ibv_poll_cq: 16 sends, each",
             "counted_poll_16",
             peer::POLL_16_REQ_FULL,
-            108.0,
+            142.0,
         )
     },
     Row {
