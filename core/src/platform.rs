@@ -252,6 +252,13 @@ pub unsafe trait Platform {
         self.relax();
         true
     }
+
+    /// Ends the waits of all threads in [`wait_interrupt`](Self::wait_interrupt), whichever vectors they wait for, as an
+    /// interrupt of every vector would: those that last, and the next one of each other thread. Any thread may call it, at any
+    /// time. Returns whether the platform can; the default cannot.
+    fn wake(&self) -> bool {
+        false
+    }
 }
 
 // SAFETY: every requirement is passed on to the platform behind the reference.
@@ -312,6 +319,9 @@ unsafe impl<P: Platform + ?Sized> Platform for &P {
     }
     fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
         (**self).wait_interrupt(vectors, deadline)
+    }
+    fn wake(&self) -> bool {
+        (**self).wake()
     }
 }
 

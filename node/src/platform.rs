@@ -135,4 +135,7 @@ unsafe impl Platform for DevicePlatform {
     fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
         pass_on!(self, platform => platform.wait_interrupt(vectors, deadline))
     }
+    fn wake(&self) -> bool {
+        pass_on!(self, platform => platform.wake())
+    }
 }

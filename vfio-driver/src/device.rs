@@ -152,7 +152,10 @@ impl VfioDevice {
             bar: function.bar(info.granule)?,
             config,
             dma: DmaMemory::new(function.space().clone(), space, info.granule),
-            interrupts: Interrupts::none(),
+            interrupts: Interrupts::new(0).map_err(|source| OpenError::Os {
+                step: "create the interrupts' events",
+                source,
+            })?,
             removals: Removals::new().map_err(|source| OpenError::Os {
                 step: "create the removal's events",
                 source,
@@ -358,6 +361,10 @@ unsafe impl Platform for VfioDevice {
             .checked_add(deadline)
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
         self.interrupts.wait(vectors, &self.removals, deadline)
+    }
+
+    fn wake(&self) -> bool {
+        self.interrupts.wake()
     }
 }
 

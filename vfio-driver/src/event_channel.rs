@@ -16,8 +16,9 @@ use crate::interrupts::{Interrupts, Watch};
 use crate::removal::Removals;
 
 /// A descriptor that is readable once there is a reason to drive the device
-/// ([`VfioDevice::event_channel`](crate::VfioDevice::event_channel)): an interrupt, the deadline that was set, or the loss
-/// of the function, because the kernel requests it back or the bus reported an error.
+/// ([`VfioDevice::event_channel`](crate::VfioDevice::event_channel)): an interrupt, the deadline that was set, a
+/// wake-up by another thread (`Device::wake`), or the loss of the function, because the kernel requests it back or the bus
+/// reported an error.
 ///
 /// It takes the place of `ibv_comp_channel.fd`, `ibv_context.async_fd` and `rdma_event_channel.fd`: what happened is
 /// known after the device was polled. It goes into `poll`, `epoll`, mio's `SourceFd` or tokio's `AsyncFd`, level- or
@@ -216,6 +217,15 @@ mod tests {
         assert!(!program.channel.acknowledge().unwrap());
         // Another vector is another channel's.
         program.raise(1);
+        assert!(!program.is_readable());
+    }
+
+    #[test]
+    fn a_wake_makes_it_readable_until_it_is_acknowledged() {
+        let mut program = Program::new(LEVEL);
+        assert!(program.interrupts.wake());
+        assert!(program.is_readable());
+        assert!(program.channel.acknowledge().unwrap());
         assert!(!program.is_readable());
     }
 

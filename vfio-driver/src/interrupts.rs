@@ -17,32 +17,28 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use crate::removal::Removals;
 
-/// Everything that one watch can have: vectors, removals, a timer. With a smaller list, events that did not fit would
+/// Everything that one watch can have: vectors, a wake-up, removals, a timer. With a smaller list, events that did not fit would
 /// make the next look succeed.
-const MOST_EVENTS: usize = 64 + 2 + 1;
+const MOST_EVENTS: usize = 64 + 1 + 2 + 1;
 /// How long to sleep at a time when the process may open no more files.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The vectors of a function.
 pub(crate) struct Interrupts {
     events: Vec<EventFd>,
+    /// Raised by the program itself, for every waiter.
+    wake: EventFd,
     /// Distinguishes this function's watches from others'.
     identity: Arc<()>,
 }
 
 impl Interrupts {
-    /// Of a function that is polled.
-    pub(crate) fn none() -> Self {
-        Self {
-            events: Vec::new(),
-            identity: Arc::new(()),
-        }
-    }
-
+    /// Of a function with so many vectors; with none it is polled.
     pub(crate) fn new(count: u16) -> io::Result<Self> {
         let event = |_| EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC);
         Ok(Self {
             events: (0..count).map(event).collect::<io::Result<_>>()?,
+            wake: event(count)?,
             identity: Arc::new(()),
         })
     }
@@ -55,6 +51,11 @@ impl Interrupts {
     /// What the interrupts are routed to.
     pub(crate) fn events(&self) -> &[EventFd] {
         &self.events
+    }
+
+    /// Ends the waits of all threads, and the next one of those that do not wait.
+    pub(crate) fn wake(&self) -> bool {
+        self.wake.write(1).is_ok()
     }
 
     /// Waits until one of the vectors was raised since this thread last waited for them, or until `deadline`, and returns
@@ -132,6 +133,7 @@ impl Watch {
                 watch.add(event, EventSet::IN | EventSet::EDGE_TRIGGERED)?;
             }
         }
+        watch.add(&interrupts.wake, EventSet::IN | EventSet::EDGE_TRIGGERED)?;
         // A function that is lost stays lost.
         for event in removals.events() {
             watch.add(event, EventSet::IN)?;
@@ -307,6 +309,36 @@ mod tests {
             }
         });
         assert!(Instant::now() < distant);
+    }
+
+    #[test]
+    fn a_wake_ends_every_wait_once() {
+        let function = Function::new(2);
+        let distant = distant();
+        std::thread::scope(|scope| {
+            let function = &function;
+            let waiters = [FIRST, VectorSet::one(1), VectorSet::ALL].map(|vectors| {
+                scope.spawn(move || {
+                    let woken = function.wait(vectors, distant);
+                    (woken, function.wait(vectors, soon()))
+                })
+            });
+            assert!(function.interrupts.wake());
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), (true, false));
+            }
+        });
+        assert!(Instant::now() < distant);
+    }
+
+    #[test]
+    fn a_wake_between_two_waits_ends_the_second() {
+        let function = Function::new(1);
+        assert!(!function.wait(FIRST, soon()));
+        assert!(function.interrupts.wake());
+        assert!(function.interrupts.wake());
+        assert!(function.wait(FIRST, distant()));
+        assert!(!function.wait(FIRST, soon()));
     }
 
     #[test]

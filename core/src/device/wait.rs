@@ -16,6 +16,12 @@
 //! Completions are one step further away: a CQ makes an event only when it is armed, and need not for completions that
 //! came before. Hence the order of libibverbs: [`arm`](crate::Cq::arm), poll the CQ once more, then sleep.
 //!
+//! # Waking
+//!
+//! Another thread may have something for the one that sleeps: a deadline that is earlier than the one it sleeps until, work
+//! of the program's, or the end. [`Device::wake`] is to the sleeping thread what an interrupt is: nothing that was written
+//! before it is missed by a look after the sleep, and it ends the next sleep if it comes between two.
+//!
 //! # Event loops
 //!
 //! A program with its own event loop sleeps there, and needs two values to determine when to call
@@ -57,6 +63,16 @@ impl<P: Platform> Device<'_, P> {
         }
         self.poll()?;
         Ok(self.platform.now() < deadline)
+    }
+
+    /// Ends the waits for this device of all threads, and the next wait of each thread that does not wait now. For a thread
+    /// that drives the device while others have work for it. Descriptors of event loops (`bareverbs_vfio::EventChannel`)
+    /// become readable.
+    ///
+    /// Returns whether no thread sleeps any more: false on a platform that cannot wake ([`Platform::wake`]), where a wait
+    /// lasts until its deadline or an interrupt.
+    pub fn wake(&self) -> bool {
+        !self.config.interrupts || self.platform.wake()
     }
 
     /// When [`poll`](Self::poll) has to be called even if there is no interrupt: to look at the device's health. `None`

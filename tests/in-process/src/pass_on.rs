@@ -89,4 +89,9 @@ macro_rules! pass_on {
             self.$to.wait_interrupt(vectors, deadline)
         }
     };
+    (@ $to:tt wake) => {
+        fn wake(&self) -> bool {
+            self.$to.wake()
+        }
+    };
 }

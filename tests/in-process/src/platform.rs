@@ -110,4 +110,9 @@ unsafe impl Platform for ModelPlatform {
     fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
         self.shared.wait_interrupt(self.index, vectors, deadline)
     }
+
+    fn wake(&self) -> bool {
+        self.shared.wake(self.index);
+        true
+    }
 }

@@ -369,8 +369,10 @@ pub(crate) struct Port {
 struct Interrupts {
     /// How often each vector was raised.
     raised: Vec<u64>,
+    /// How often the driver woke its threads.
+    wakes: u64,
     /// The same as each thread knew it after its last wait. A thread that never waited has seen nothing.
-    seen: HashMap<ThreadId, Vec<u64>>,
+    seen: HashMap<ThreadId, (Vec<u64>, u64)>,
     /// One was raised that was not reported to the waiters yet.
     unreported: bool,
     /// How often a thread went to wait.
@@ -381,19 +383,20 @@ impl Interrupts {
     fn new(vectors: usize) -> Self {
         Self {
             raised: vec![0; vectors],
+            wakes: 0,
             seen: HashMap::new(),
             unreported: false,
             waits: 0,
         }
     }
 
-    /// Whether one of these vectors was raised since this thread asked last.
+    /// Whether one of these vectors was raised, or the threads were woken, since this thread asked last.
     fn take(&mut self, vectors: VectorSet) -> bool {
-        let seen = self
+        let (seen, wakes) = self
             .seen
             .entry(std::thread::current().id())
-            .or_insert_with(|| vec![0; self.raised.len()]);
-        let mut any = false;
+            .or_insert_with(|| (vec![0; self.raised.len()], 0));
+        let mut any = std::mem::replace(wakes, self.wakes) != self.wakes;
         for (vector, (seen, &raised)) in (0..).zip(seen.iter_mut().zip(&self.raised)) {
             if vectors.contains(vector) {
                 any |= std::mem::replace(seen, raised) != raised;
@@ -702,6 +705,12 @@ impl Shared {
                 .0;
             state.waiters -= 1;
         }
+    }
+
+    /// Ends the waits for interrupts of a function.
+    pub(crate) fn wake(&self, index: usize) {
+        self.lock().functions[index].port.interrupts.wakes += 1;
+        self.raised.notify_all();
     }
 
     /// The device's thread.

@@ -133,6 +133,6 @@ unsafe impl Platform for WriteCombining {
 
     pass_on!(
         inner: bar_len, device_id, dma_alloc, dma_free, dma_map, page_iova, dma_unmap, now, relax,
-        interrupt_vectors, wait_interrupt
+        interrupt_vectors, wait_interrupt, wake
     );
 }

@@ -98,7 +98,7 @@ unsafe impl Platform for Watched {
         self.0.wait_interrupt(vectors, deadline)
     }
 
-    pass_on!(0: bar_len, dma_alloc, dma_free, dma_map, page_iova, dma_unmap, interrupt_vectors);
+    pass_on!(0: bar_len, dma_alloc, dma_free, dma_map, page_iova, dma_unmap, interrupt_vectors, wake);
 }
 
 pub(crate) type Manager<P> = RdmaCm<'static, 'static, P, StaticNeighbours<'static>>;
