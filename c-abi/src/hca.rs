@@ -56,6 +56,8 @@ pub(crate) struct Hca {
     /// Turns of the progress thread.
     turns: Mutex<u64>,
     turned: Condvar,
+    /// The progress thread was woken, and has not begun its turn.
+    woken: AtomicBool,
     /// The process is about to end.
     ending: AtomicBool,
 }
@@ -81,20 +83,53 @@ impl Hca {
             manager: Mutex::new(manager),
             turns: Mutex::new(0),
             turned: Condvar::new(),
+            woken: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         })))
     }
 
-    /// The connection manager, for a call.
+    /// The connection manager, for a call. If the call may change it, the progress thread is woken afterwards: there may be an
+    /// event, or a deadline that is earlier than the one it sleeps until.
     ///
     /// # Errors
     /// ENODEV if there is none.
     pub(crate) fn manager(&self) -> Result<Manager<'_>> {
+        self.manager_that_wakes(Some(self))
+    }
+
+    /// The same for what leaves the progress thread nothing to do, and for that thread itself.
+    ///
+    /// # Errors
+    /// ENODEV if there is none.
+    pub(crate) fn manager_quietly(&self) -> Result<Manager<'_>> {
+        self.manager_that_wakes(None)
+    }
+
+    fn manager_that_wakes<'a>(&'a self, wakes: Option<&'a Self>) -> Result<Manager<'a>> {
         let guard = lock(&self.manager);
         if guard.is_none() {
             return Err(Errno::ENODEV);
         }
-        Ok(Manager(guard))
+        Ok(Manager {
+            guard,
+            wake: WakeAfter {
+                wakes,
+                changed: false,
+            },
+        })
+    }
+
+    /// Ends the progress thread's sleep.
+    pub(crate) fn wake(&self) {
+        // A turn that has not begun sees what was done before.
+        if !self.woken.swap(true, Ordering::AcqRel) && !self.device.wake() {
+            log::error!("the device's thread cannot be woken");
+        }
+    }
+
+    /// A turn of the progress thread begins: what is done from here on wakes it again.
+    pub(crate) fn begin_turn(&self) {
+        self.woken.swap(false, Ordering::AcqRel);
     }
 
     /// The time on the device's clock.
@@ -127,6 +162,7 @@ impl Hca {
     /// The process ends: connections that there still are get a DREQ or a REJ, once, as the kernel would send it.
     pub(crate) fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
+        self.wake();
         // A thread that was ended in a call still has the lock.
         let until = Instant::now() + Duration::from_millis(100);
         while Instant::now() < until {
@@ -140,13 +176,32 @@ impl Hca {
 }
 
 /// The connection manager, locked.
-pub(crate) struct Manager<'a>(MutexGuard<'a, Option<Cm>>);
+pub(crate) struct Manager<'a> {
+    // In this order: the thread that is woken takes the lock.
+    guard: MutexGuard<'a, Option<Cm>>,
+    wake: WakeAfter<'a>,
+}
+
+/// Wakes a device's progress thread when the lock was given back.
+struct WakeAfter<'a> {
+    wakes: Option<&'a Hca>,
+    /// The manager was lent for changes.
+    changed: bool,
+}
+
+impl Drop for WakeAfter<'_> {
+    fn drop(&mut self) {
+        if let Some(hca) = self.wakes.filter(|_| self.changed) {
+            hca.wake();
+        }
+    }
+}
 
 impl std::ops::Deref for Manager<'_> {
     type Target = Cm;
 
     fn deref(&self) -> &Cm {
-        match &*self.0 {
+        match &*self.guard {
             Some(cm) => cm,
             None => unreachable!("`Hca::manager` has looked, and the lock is held since"),
         }
@@ -155,7 +210,8 @@ impl std::ops::Deref for Manager<'_> {
 
 impl std::ops::DerefMut for Manager<'_> {
     fn deref_mut(&mut self) -> &mut Cm {
-        match &mut *self.0 {
+        self.wake.changed = true;
+        match &mut *self.guard {
             Some(cm) => cm,
             None => unreachable!("`Hca::manager` has looked, and the lock is held since"),
         }

@@ -51,6 +51,16 @@ pub(crate) fn from_c(hca: &Hca, attr: &ibv_ah_attr, connection: bool) -> Result<
     Ok(found)
 }
 
+/// The MAC address of the next hop on a path, and the VLAN of its source.
+pub(crate) fn ethernet(hca: &Hca, attr: &ibv_ah_attr) -> Result<(Mac, Option<u16>)> {
+    if hca.device.capabilities().link_layer() != LinkLayer::Ethernet {
+        return Err(Errno::EINVAL);
+    }
+    let path = from_c(hca, attr, false)?;
+    let source = hca.device.port_gid(path.sgid_index).ok_or(Errno::EINVAL)?;
+    Ok((path.dmac, source.vlan))
+}
+
 /// A path as C has it.
 pub(crate) fn to_c(attr: &AhAttr) -> ibv_ah_attr {
     ibv_ah_attr {
@@ -103,11 +113,17 @@ fn mac(hca: &Hca, source: &GidEntry, to: Gid) -> Result<Mac> {
     if let Some(mac) = hca.device.gid_table().find_map(own) {
         return Ok(mac);
     }
-    let deadline = hca.now() + PATIENCE;
+    let began = hca.now();
+    let deadline = began + PATIENCE;
+    let mut now = began;
     loop {
-        let now = hca.now();
         let resolution = {
-            let mut manager = hca.manager()?;
+            // The first request makes a deadline; to look again makes nothing.
+            let mut manager = if now == began {
+                hca.manager()?
+            } else {
+                hca.manager_quietly()?
+            };
             let resolver = manager.resolver_mut();
             let resolution = resolver.resolve(now, from, to);
             resolver.poll(now)?;
@@ -120,6 +136,7 @@ fn mac(hca: &Hca, source: &GidEntry, to: Gid) -> Result<Mac> {
             Resolution::NoAnswer => return Err(Errno::EHOSTUNREACH),
             Resolution::NoRoute => return Err(Errno::ENETUNREACH),
         }
+        now = hca.now();
     }
 }
 

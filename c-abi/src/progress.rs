@@ -15,10 +15,8 @@ use crate::failure::{Result, as_nothing};
 use crate::hca::Hca;
 use crate::{async_event, cm, device, rsocket};
 
-/// How long the thread sleeps at most: other threads make deadlines of the connection manager that it does not know of, soon
-/// while there are ids, rarely otherwise.
-const BUSY: Duration = Duration::from_millis(5);
-const IDLE: Duration = Duration::from_millis(250);
+/// How long the thread sleeps at a time when the device has failed, which has no interrupts then.
+const FAILED: Duration = Duration::from_millis(5);
 
 /// The process that opened the devices.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -91,13 +89,15 @@ fn run(hca: &'static Hca) {
                 log::error!("{error}");
             }
             failed = true;
-            thread::park_timeout(BUSY);
+            thread::park_timeout(FAILED);
         }
+        hca.begin_turn();
+        // Before the manager, which another thread may have for long.
         deliver_completion_events(hca);
         let now = hca.now();
-        deadline = now + IDLE;
         let mut events = Vec::new();
-        match hca.manager() {
+        deadline = Duration::MAX;
+        match hca.manager_quietly() {
             Ok(mut manager) => {
                 let polled = manager.poll(now);
                 if let Err(error) = polled
@@ -118,9 +118,9 @@ fn run(hca: &'static Hca) {
                     }
                     events.push(event);
                 }
-                let longest = if manager.ids_in_use() > 0 { BUSY } else { IDLE };
-                let due = manager.next_deadline(now).unwrap_or(Duration::MAX);
-                deadline = due.min(now + longest);
+                if let Some(due) = manager.next_deadline(now) {
+                    deadline = due;
+                }
             }
             Err(_) => {
                 while let Some(event) = hca.device.next_async_event() {
@@ -130,9 +130,15 @@ fn run(hca: &'static Hca) {
         }
         for event in &events {
             async_event::deliver(hca, event);
+            // The manager may have executed commands for it, which see the interrupts of what the next turn finds.
+            deadline = now;
         }
+        // Once more after the manager's commands, for the same reason.
+        deliver_completion_events(hca);
         cm::signal_channels();
-        rsocket::progress(hca, now);
+        if let Some(due) = rsocket::progress(hca, now) {
+            deadline = deadline.min(due);
+        }
         hca.end_turn();
     }
 }

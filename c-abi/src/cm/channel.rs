@@ -139,7 +139,7 @@ impl EventChannel {
             state.signalled = false;
             let mut found = None;
             for (hca, id) in &state.managers {
-                let mut manager = hca.manager()?;
+                let mut manager = hca.manager_quietly()?;
                 if let Some(event) = manager.try_get_cm_event(*id)? {
                     found = Some(taken(hca, &mut manager, event));
                     break;

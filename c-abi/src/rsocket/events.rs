@@ -17,15 +17,23 @@ use crate::rsocket::wire::Hello;
 /// How long finding a route may take.
 const ROUTE: Duration = Duration::from_secs(2);
 
-/// A turn of the thread that drives a device.
-pub(crate) fn progress(hca: &'static Hca, now: Duration) {
-    let Some(port) = port::existing(hca) else {
-        return;
-    };
-    handle_all(port);
-    for socket in table::all(Socket::is_watched) {
+/// How long the thread that drives a device sleeps at most while there are connections, whose other ends are asked for signs
+/// of life.
+const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+
+/// A turn of the thread that drives a device. When the next one has to be at the latest.
+pub(crate) fn progress(hca: &'static Hca, now: Duration) -> Option<Duration> {
+    let port = port::existing(hca)?;
+    {
+        // Another thread that has it may have looked before the newest event was there.
+        let _turn = lock(&port.turn);
+        handle_events(port);
+    }
+    let watched = table::all(Socket::is_watched);
+    for socket in &watched {
         socket.on_turn(now);
     }
+    (!watched.is_empty()).then(|| now + LONGEST_SLEEP)
 }
 
 /// Handles the events that there are, unless another thread does.
@@ -35,14 +43,29 @@ pub(super) fn handle_all(port: &'static Port) {
         Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
+    handle_events(port);
+}
+
+fn handle_events(port: &'static Port) {
+    let mut handled = false;
     loop {
-        let event = match port.hca.manager() {
+        // To look for events makes none.
+        let event = match port.hca.manager_quietly() {
             Ok(mut manager) => manager.try_get_cm_event(port.channel),
             Err(_) => return,
         };
         match event {
-            Ok(Some(event)) => handle(port, &event),
-            Ok(None) => return,
+            Ok(Some(event)) => {
+                handle(port, &event);
+                handled = true;
+            }
+            Ok(None) => {
+                // There may be a connection that was not there before.
+                if handled {
+                    port.hca.wake();
+                }
+                return;
+            }
             Err(error) => {
                 log::error!("rsockets: {error}");
                 return;
