@@ -28,6 +28,17 @@ pub(crate) struct XrcdObject {
     pub(crate) xrcd: Arc<Xrcd<'static, P>>,
 }
 
+impl XrcdObject {
+    /// Hands a domain to C.
+    pub(crate) fn into_raw(
+        context: *mut ibv_context,
+        xrcd: Arc<Xrcd<'static, P>>,
+    ) -> *mut ibv_xrcd {
+        let c = ibv_xrcd { context };
+        Box::into_raw(Box::new(Self { c, xrcd })).cast()
+    }
+}
+
 /// The domains that a file stands for, by device and file.
 static OF_FILES: Mutex<Vec<(FileKey, Weak<Xrcd<'static, P>>)>> = Mutex::new(Vec::new());
 
@@ -88,8 +99,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
             -1 => Arc::new(object.hca.device.open_xrcd()?),
             fd => of_file(object.hca, fd)?,
         };
-        let c = ibv_xrcd { context };
-        Ok(Box::into_raw(Box::new(XrcdObject { c, xrcd })).cast())
+        Ok(XrcdObject::into_raw(context, xrcd))
     })
 }
 

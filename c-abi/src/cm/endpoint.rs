@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use crate::abi::cma::{rdma_addrinfo, rdma_cm_id};
-use crate::abi::numbers::{IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, RAI_PASSIVE};
+use crate::abi::numbers::RAI_PASSIVE;
 use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
 use crate::cm::event::{acknowledge, get};
 use crate::cm::id::{IdObject, id, rdma_destroy_id};
@@ -44,9 +44,6 @@ pub unsafe extern "C" fn rdma_create_ep(
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let res = res.as_ref().ok_or(Errno::EINVAL)?;
-            if matches!(res.ai_qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) {
-                return Err(Errno::EOPNOTSUPP);
-            }
             let made: *mut rdma_cm_id = IdObject::create(
                 ptr::null_mut(),
                 ptr::null_mut(),

@@ -8,16 +8,18 @@ use std::mem::zeroed;
 use std::ptr;
 
 use crate::abi::cma::rdma_cm_id;
-use crate::abi::numbers::{IBV_QP_INIT_ATTR_PD, IBV_QPT_XRC_RECV};
+use crate::abi::numbers::*;
 use crate::abi::objects::*;
 use crate::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use crate::cm::connect::init_qp;
-use crate::cm::id::id;
+use crate::cm::id::{id, manager_of};
+use crate::cm::verbs_of::xrcd_of;
 use crate::cq::{ibv_create_cq, ibv_destroy_cq};
 use crate::failure::{Errno, Result, as_nothing, as_status};
 use crate::pd;
 use crate::qp::{create_qp_ex, ibv_destroy_qp};
-use crate::srq::{ibv_create_srq, ibv_destroy_srq};
+use crate::srq::ibv_destroy_srq;
+use crate::xrc::create_srq_ex;
 
 /// The pointer that a call returned, or its errno.
 fn made<T>(pointer: *mut T) -> Result<*mut T> {
@@ -57,7 +59,7 @@ unsafe fn make_cq(
     }
 }
 
-/// Destroys the CQs that were made for an id.
+/// Destroys the CQs that were made for an id, unless an SRQ for XRC still reports to them.
 ///
 /// # Safety
 /// The id was created here, and its QP is gone.
@@ -65,6 +67,9 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     // SAFETY: the caller's promise, for all of this.
     unsafe {
         let id = &mut *id;
+        if id.qp_type == IBV_QPT_XRC_RECV && !id.srq.is_null() {
+            return;
+        }
         for (channel, cq) in [
             (&mut id.send_cq_channel, &mut id.send_cq),
             (&mut id.recv_cq_channel, &mut id.recv_cq),
@@ -97,12 +102,15 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
                 attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
                 attr.pd = (*id).pd;
             } else if pd::pd(attr.pd)?.c.context != (*id).verbs
-                && !ptr::eq(pd::pd(attr.pd)?.hca, super::id::manager_of(id)?.0)
+                && !ptr::eq(pd::pd(attr.pd)?.hca, manager_of(id)?.0)
             {
                 return Err(Errno::EINVAL);
             }
+        } else if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
+            attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+            attr.xrcd = xrcd_of(manager_of(id)?.0)?;
         }
-        if attr.srq.is_null() {
+        if attr.srq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV {
             attr.srq = (*id).srq;
         }
         let created = (|| {
@@ -110,7 +118,8 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
                 ((*id).send_cq_channel, (*id).send_cq) = make_cq(id, attr.cap.max_send_wr)?;
                 attr.send_cq = (*id).send_cq;
             }
-            if attr.recv_cq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV {
+            let receives = !matches!(attr.qp_type, IBV_QPT_XRC_RECV | IBV_QPT_XRC_SEND);
+            if attr.recv_cq.is_null() && receives {
                 ((*id).recv_cq_channel, (*id).recv_cq) = make_cq(id, attr.cap.max_recv_wr)?;
                 attr.recv_cq = (*id).recv_cq;
             }
@@ -212,7 +221,67 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     });
 }
 
-/// Creates the SRQ of an id: `rdma_create_srq`.
+/// Creates the SRQ of an id. One for XRC gets domain and CQ if the program brings none.
+///
+/// # Safety
+/// The id was created here, and so were the objects in `attr`.
+unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        self::id(id)?;
+        if (*id).verbs.is_null() || !(*id).srq.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
+            attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+            attr.pd = (*id).pd;
+        }
+        let mut made_cq = false;
+        let is_xrc = attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type == IBV_SRQT_XRC;
+        if is_xrc {
+            if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
+                attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+                attr.xrcd = xrcd_of(manager_of(id)?.0)?;
+            }
+            if attr.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
+                if (*id).recv_cq.is_null() {
+                    ((*id).recv_cq_channel, (*id).recv_cq) = make_cq(id, attr.attr.max_wr)?;
+                    made_cq = true;
+                }
+                attr.comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+                attr.cq = (*id).recv_cq;
+            }
+        }
+        match made(create_srq_ex((*id).verbs, attr)) {
+            Ok(srq) => (*id).srq = srq,
+            Err(errno) => {
+                if made_cq {
+                    destroy_cqs(id);
+                }
+                return Err(errno);
+            }
+        }
+        if (*id).pd.is_null() {
+            (*id).pd = attr.pd;
+        }
+        Ok(())
+    }
+}
+
+/// Creates the SRQ of an id with extended attributes: `rdma_create_srq_ex`.
+///
+/// # Safety
+/// The id was created here, and so were the objects in `attr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    as_status(|| unsafe { create_srq(id, attr.as_mut().ok_or(Errno::EINVAL)?) })
+}
+
+/// Creates the SRQ of an id: `rdma_create_srq`. On an id that receives by XRC it is one for XRC.
 ///
 /// # Safety
 /// The id was created here; the domain may be NULL.
@@ -226,12 +295,22 @@ pub unsafe extern "C" fn rdma_create_srq(
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             self::id(id)?;
-            if (*id).verbs.is_null() || !(*id).srq.is_null() {
-                return Err(Errno::EINVAL);
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            let mut all: ibv_srq_init_attr_ex = zeroed();
+            all.srq_context = attr.srq_context;
+            all.attr = attr.attr;
+            all.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+            all.srq_type = if (*id).qp_type == IBV_QPT_XRC_RECV {
+                IBV_SRQT_XRC
+            } else {
+                IBV_SRQT_BASIC
+            };
+            all.pd = pd;
+            create_srq(id, &mut all)?;
+            attr.attr = all.attr;
+            if !pd.is_null() {
+                (*id).pd = pd;
             }
-            let pd = if pd.is_null() { (*id).pd } else { pd };
-            (*id).srq = made(ibv_create_srq(pd, attr))?;
-            (*id).pd = pd;
         }
         Ok(())
     })
@@ -251,6 +330,9 @@ pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
                 let destroyed = ibv_destroy_srq(srq);
                 if destroyed != 0 {
                     log::warn!("the SRQ of an id stays: errno {destroyed}");
+                }
+                if (*id).qp.is_null() {
+                    destroy_cqs(id);
                 }
             }
         }

@@ -7,12 +7,13 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Mutex;
 
-use crate::abi::objects::{ibv_context, ibv_pd};
+use crate::abi::objects::{ibv_context, ibv_pd, ibv_xrcd};
 use crate::context::ContextObject;
 use crate::device::{DeviceObject, devices};
 use crate::failure::{Errno, Result, as_nothing, as_pointer, lock};
 use crate::hca::Hca;
 use crate::pd::PdObject;
+use crate::xrc::XrcdObject;
 
 /// What ids on a device have in common.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) hca: &'static Hca,
     pub(crate) verbs: *mut ibv_context,
     pub(crate) pd: *mut ibv_pd,
+    /// Made when it is first asked for.
+    xrcd: *mut ibv_xrcd,
 }
 
 // SAFETY: pointers to objects that are never freed.
@@ -41,6 +44,7 @@ pub(crate) fn shared(device: &'static DeviceObject) -> Result<Shared> {
         hca,
         verbs,
         pd: PdObject::into_raw(verbs, hca, pd),
+        xrcd: ptr::null_mut(),
     };
     all.push(found);
     Ok(found)
@@ -53,6 +57,18 @@ pub(crate) fn shared_of(hca: &'static Hca) -> Result<Shared> {
         up.is_some_and(|up| ptr::eq(up, hca))
     };
     shared(devices()?.iter().find(is).ok_or(Errno::ENODEV)?)
+}
+
+/// The XRC domain of ids on a device for which the program brings none.
+pub(crate) fn xrcd_of(hca: &'static Hca) -> Result<*mut ibv_xrcd> {
+    shared_of(hca)?;
+    let mut all = lock(&SHARED);
+    let of_hca = all.iter_mut().find(|shared| ptr::eq(shared.hca, hca));
+    let found = of_hca.ok_or(Errno::ENODEV)?;
+    if found.xrcd.is_null() {
+        found.xrcd = XrcdObject::into_raw(found.verbs, hca.device.open_xrcd()?.into());
+    }
+    Ok(found.xrcd)
 }
 
 /// The contexts of all devices, which are open: `rdma_get_devices`. To be freed with `rdma_free_devices`.
