@@ -8,7 +8,7 @@ use std::mem::zeroed;
 
 use bareverbs_node::verbs::{Access, AhAttr, Mtu, QpAttr, QpAttrMask, QpState, Qpn};
 
-use crate::abi::numbers::IBV_QPT_RC;
+use crate::abi::numbers::{IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use crate::abi::objects::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::failure::{Errno, Result, as_errno};
 use crate::path;
@@ -78,6 +78,18 @@ pub(crate) fn to_c(attr: &QpAttr) -> ibv_qp_attr {
     found
 }
 
+/// Attributes that one half of an XRC connection has no use for. Programs give both halves those of an RC QP, and Linux takes no
+/// notice of them.
+fn unused(qp_type: c_int) -> QpAttrMask {
+    match qp_type {
+        IBV_QPT_XRC_SEND => QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
+        IBV_QPT_XRC_RECV => {
+            QpAttrMask::MAX_QP_RD_ATOMIC | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY
+        }
+        _ => QpAttrMask::empty(),
+    }
+}
+
 /// Moves a QP or changes its attributes: `ibv_modify_qp`. Where the path leads over Ethernet, the next hop's MAC address is asked
 /// for first, which may take a while.
 ///
@@ -93,6 +105,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         // SAFETY: the caller's promise.
         let (object, attr) = unsafe { (qp::qp(qp)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let mask = QpAttrMask::from_bits(attr_mask as c_uint).ok_or(Errno::EOPNOTSUPP)?;
+        let mask = mask.difference(unused(object.ex.qp_base.qp_type));
         let mut to = from_c(attr, mask)?;
         if mask.contains(QpAttrMask::AV) {
             to.ah_attr = path_of(object, attr)?;
