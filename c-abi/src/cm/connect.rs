@@ -16,6 +16,7 @@ use crate::cm::channel::channel;
 use crate::cm::event::flush_qp;
 use crate::cm::id::{IdObject, complete, id, manager_of};
 use crate::cm::route::rdma_get_src_port;
+use crate::cm::wildcard::listen_elsewhere;
 use crate::failure::{Errno, Result, as_status, lock};
 use crate::hca::Cm;
 use crate::{modify, qp};
@@ -181,6 +182,7 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
             let (hca, cm) = manager_of(id)?;
             let backlog = u32::try_from(backlog).unwrap_or(0);
             hca.manager()?.listen(cm, backlog)?;
+            listen_elsewhere(self::id(id)?, channel((*id).channel)?, backlog)?;
             IdObject::show_addresses(id.cast())?;
             // Servers print nothing when they are ready; test harnesses wait for this.
             let port = u16::from_be(rdma_get_src_port(id));

@@ -20,6 +20,7 @@ use crate::cm::channel::{EventChannel, channel};
 use crate::cm::event::acknowledge;
 use crate::cm::sockaddr;
 use crate::cm::verbs_of;
+use crate::cm::wildcard;
 use crate::device::devices;
 use crate::failure::{Errno, Result, as_status, lock};
 use crate::hca::Hca;
@@ -47,8 +48,10 @@ pub(crate) struct Inner {
     /// READs and atomics that a request asks for.
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
+    /// Where a listener on all addresses listens besides.
+    pub(crate) elsewhere: Vec<(&'static Hca, CmId)>,
     /// Options that were set, for another device.
-    options: Vec<IdOption>,
+    pub(crate) options: Vec<IdOption>,
     /// On a listener of `rdma_create_ep`: what the QPs of its requests are made from.
     pub(crate) queues: Option<(ibv_qp_init_attr, *mut ibv_pd)>,
     /// Multicast groups, and what the QP is attached to.
@@ -80,7 +83,7 @@ pub(crate) fn qp_type(id_type: IdType) -> c_int {
     }
 }
 
-fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<IdType> {
+pub(crate) fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<IdType> {
     Ok(match qp_type {
         None | Some(0) => IdType::of_port_space(port_space),
         Some(IBV_QPT_RC) => IdType::Rc,
@@ -119,6 +122,7 @@ impl IdObject {
                 failed: false,
                 responder_resources: RDMA_MAX_RESP_RES,
                 initiator_depth: RDMA_MAX_INIT_DEPTH,
+                elsewhere: Vec::new(),
                 options: Vec::new(),
                 queues: None,
                 groups: Vec::new(),
@@ -385,6 +389,7 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
                 }
             });
         }
+        wildcard::forget(object);
         match hca.manager() {
             Ok(mut manager) => manager.destroy_id(cm)?,
             // The process is about to end.

@@ -15,6 +15,7 @@ mod queues;
 mod route;
 pub(crate) mod sockaddr;
 mod verbs_of;
+mod wildcard;
 
 pub(crate) use channel::signal_channels;
 pub(crate) use sockaddr::to_c;

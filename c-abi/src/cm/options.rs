@@ -11,6 +11,7 @@ use crate::abi::cma::{rdma_cm_id, rdma_event_channel};
 use crate::cm::channel::{EventChannel, channel};
 use crate::cm::event::acknowledge;
 use crate::cm::id::id;
+use crate::cm::wildcard::migrate_elsewhere;
 use crate::failure::{Errno, Result, as_status, lock};
 
 /// `RDMA_OPTION_ID`, and its options.
@@ -85,7 +86,8 @@ pub(crate) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -
         };
         let moved = (|| {
             let on = channel(to.cast())?.on(hca)?;
-            Ok(hca.manager()?.migrate_id(cm, Some(on))?)
+            hca.manager()?.migrate_id(cm, Some(on))?;
+            migrate_elsewhere(object, channel(to.cast())?)
         })();
         if let Err(errno) = moved {
             if own {
