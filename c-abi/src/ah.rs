@@ -60,6 +60,34 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     as_pointer(|| unsafe { create(pd, attr.as_ref().ok_or(Errno::EINVAL)?) })
 }
 
+/// The Ethernet address of the next hop on a path, and its VLAN, 0xffff if there is none: `ibv_resolve_eth_l2_from_gid`. The
+/// address is asked for, which may take a while.
+///
+/// # Safety
+/// The context is open; `attr` is a structure of the headers; the address, and the VLAN if it is not NULL, can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
+    context: *mut ibv_context,
+    attr: *mut ibv_ah_attr,
+    eth_mac: *mut u8,
+    vid: *mut u16,
+) -> c_int {
+    const NO_VLAN: u16 = 0xffff;
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let hca = self::context(context)?.hca;
+            let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
+            let (mac, vlan) = path::ethernet(hca, attr)?;
+            eth_mac.cast::<[u8; 6]>().write(mac);
+            if let Some(vid) = vid.as_mut() {
+                *vid = vlan.unwrap_or(NO_VLAN);
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Destroys an address handle: `ibv_destroy_ah`.
 ///
 /// # Safety

@@ -14,7 +14,7 @@ use crate::descriptor::Events;
 use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
-use crate::{cq_ex, poll, post, qp, query, srq, xrc};
+use crate::{cq, cq_ex, pd, poll, post, qp, query, srq, xrc};
 
 /// A device that a program has opened.
 #[repr(C)]
@@ -39,6 +39,10 @@ impl ContextObject {
         verbs.get_srq_num = Some(xrc::get_srq_num);
         verbs.open_xrcd = Some(xrc::open_xrcd);
         verbs.close_xrcd = Some(xrc::close_xrcd);
+        verbs.alloc_td = Some(pd::alloc_td);
+        verbs.dealloc_td = Some(pd::dealloc_td);
+        verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
+        verbs.modify_cq = Some(cq::modify_cq);
         verbs.sz = size_of::<verbs_context>();
         verbs.context = ibv_context {
             device: device.as_ptr(),

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bareverbs_node::verbs::{Cq, CqEvents, CqHandle, CqInit};
 
-use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::abi::numbers::IBV_CQ_ATTR_MODERATE;
+use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_modify_cq_attr};
 use crate::abi::requests::ibv_cq_ex;
 use crate::acks::Acks;
 use crate::async_event::Subject;
@@ -161,6 +162,24 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         // SAFETY: the caller's promise; the field is only looked at by the program.
         unsafe { (*cq).cqe = c_int::try_from(inner.cqe()).unwrap_or(c_int::MAX) };
         Ok(())
+    })
+}
+
+/// `ibv_modify_cq`, from the table of functions: how many completions, and for how many microseconds, an event waits.
+///
+/// # Safety
+/// The CQ was created here, and `attr` is a structure of the headers.
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let (object, attr) = unsafe { (self::cq(cq)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
+        if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
+            return Err(Errno::EINVAL);
+        }
+        let mut inner = lock(&object.cq);
+        let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
+        let moderate = attr.moderate;
+        Ok(inner.modify(moderate.cq_count, moderate.cq_period)?)
     })
 }
 

@@ -3,14 +3,14 @@
 // UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
 use std::ptr;
 use std::sync::{Mutex, Once, OnceLock};
 
 use bareverbs_node::{Address, DeviceName, DevicePlatform};
 
-use crate::abi::numbers::{IBV_NODE_CA, IBV_TRANSPORT_IB};
+use crate::abi::numbers::{IBV_FORK_UNNEEDED, IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::objects::ibv_device;
 use crate::failure::{Errno, Result, as_nothing, as_number, as_pointer, guarded, lock};
 use crate::hca::Hca;
@@ -328,5 +328,32 @@ fn attribute(device: &'static DeviceObject, file: &str) -> Result<String> {
 /// None.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_fork_init() -> c_int {
+    0
+}
+
+/// Whether memory is prepared for fork: `ibv_is_fork_initialized`. That is not needed, as with kernels that copy pinned pages.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_is_fork_initialized() -> c_int {
+    IBV_FORK_UNNEEDED
+}
+
+/// Keeps memory from children: `ibv_dontfork_range`. Nothing is to be done, as for `ibv_fork_init`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dontfork_range(_: *mut c_void, _: usize) -> c_int {
+    0
+}
+
+/// The opposite: `ibv_dofork_range`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dofork_range(_: *mut c_void, _: usize) -> c_int {
     0
 }

@@ -47,6 +47,7 @@ mod interfaces;
 #[cfg(feature = "model")]
 mod model;
 mod modify;
+mod mr;
 mod path;
 mod pd;
 mod poll;

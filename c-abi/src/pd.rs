@@ -1,30 +1,42 @@
-//! Protection domains and memory regions.
+//! Protection domains, and parent domains: a protection domain together with a thread domain.
 
-// UNSAFETY: hands pointers to objects of C out, takes them back, and registers memory of the program.
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
 
-use std::ffi::{c_int, c_uint, c_void};
-use std::ptr::{self, NonNull};
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bareverbs_node::verbs::{Access, Mr, Pd};
+use bareverbs_node::verbs::Pd;
 
-use crate::abi::objects::{ibv_context, ibv_mr, ibv_pd};
+use crate::abi::objects::{
+    ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
+};
 use crate::context::context;
 use crate::failure::{Errno, Result, as_errno, as_pointer};
 use crate::hca::{Hca, P};
-
-/// `IBV_ACCESS_ZERO_BASED` and `IBV_ACCESS_ON_DEMAND`, which the driver does not have.
-const ZERO_BASED: c_uint = 1 << 5;
-const ON_DEMAND: c_uint = 1 << 6;
-/// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
-const OPTIONAL: c_uint = 0x3ff0_0000;
 
 /// A protection domain.
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
     pub(crate) hca: &'static Hca,
-    pub(crate) pd: Pd<'static, P>,
+    /// Parent domains have it in common with the domain that they were made from.
+    pub(crate) pd: Arc<Pd<'static, P>>,
+    /// What a parent domain has; NULL for one without, and for a protection domain.
+    td: *mut ibv_td,
+    is_parent: bool,
+}
+
+/// A thread domain: the program's promise that objects are used by one thread at a time. Queues have a lock each, which a
+/// single thread never waits for, so that nothing is different for them.
+#[repr(C)]
+struct TdObject {
+    c: ibv_td,
+    /// Parent domains that have it.
+    users: AtomicUsize,
 }
 
 impl PdObject {
@@ -38,15 +50,15 @@ impl PdObject {
             context,
             handle: pd.pdn().number(),
         };
-        Box::into_raw(Box::new(Self { c, hca, pd })).cast()
+        Box::into_raw(Box::new(Self {
+            c,
+            hca,
+            pd: Arc::new(pd),
+            td: ptr::null_mut(),
+            is_parent: false,
+        }))
+        .cast()
     }
-}
-
-/// A memory region.
-#[repr(C)]
-struct MrObject {
-    c: ibv_mr,
-    mr: Mr<'static, P>,
 }
 
 /// The object behind a protection domain of C.
@@ -71,7 +83,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
     })
 }
 
-/// Deallocates a protection domain: `ibv_dealloc_pd`. EBUSY while it is in use.
+/// Deallocates a protection domain, or a parent domain: `ibv_dealloc_pd`. EBUSY while it is in use.
 ///
 /// # Safety
 /// It was allocated here, and is not used again after a success.
@@ -81,122 +93,115 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         if pd.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise: it is a `PdObject` of `into_raw`. What is moved out is moved back if it stays.
+        // SAFETY: the caller's promise: it is a `PdObject`. What is moved out is moved back if it stays.
         unsafe {
             let object = pd.cast::<PdObject>();
-            let inner = ptr::read(&raw const (*object).pd);
-            if let Err((inner, error)) = inner.dealloc() {
-                ptr::write(&raw mut (*object).pd, inner);
-                log::debug!("{error}");
+            if (*object).is_parent {
+                if let Some(td) = (*object).td.cast::<TdObject>().as_ref() {
+                    td.users.fetch_sub(1, Ordering::AcqRel);
+                }
+                drop(Box::from_raw(object));
+                return Ok(());
+            }
+            let kept = match Arc::try_unwrap(ptr::read(&raw const (*object).pd)) {
+                Ok(last) => match last.dealloc() {
+                    Ok(()) => {
+                        drop(Box::from_raw(object.cast::<ManuallyDrop<PdObject>>()));
+                        return Ok(());
+                    }
+                    Err((kept, error)) => {
+                        log::debug!("{error}");
+                        Arc::new(kept)
+                    }
+                },
+                // There are parent domains.
+                Err(shared) => shared,
+            };
+            ptr::write(&raw mut (*object).pd, kept);
+            Err(Errno::EBUSY)
+        }
+    })
+}
+
+/// `ibv_alloc_td`, from the table of functions.
+///
+/// # Safety
+/// The context is open, and `attr` is a structure of the headers.
+pub(crate) unsafe extern "C" fn alloc_td(
+    context: *mut ibv_context,
+    attr: *mut ibv_td_init_attr,
+) -> *mut ibv_td {
+    as_pointer(|| {
+        // SAFETY: the caller's promise.
+        let attr = unsafe {
+            self::context(context)?;
+            attr.as_ref().ok_or(Errno::EINVAL)?
+        };
+        if attr.comp_mask != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let object = TdObject {
+            c: ibv_td { context },
+            users: AtomicUsize::new(0),
+        };
+        Ok(Box::into_raw(Box::new(object)).cast())
+    })
+}
+
+/// `ibv_dealloc_td`, from the table of functions. EBUSY while a parent domain has it.
+///
+/// # Safety
+/// It was allocated here, and is not used again after a success.
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    as_errno(|| {
+        let object = td.cast::<TdObject>();
+        // SAFETY: the caller's promise: it was made by `alloc_td`.
+        unsafe {
+            let users = &object.as_ref().ok_or(Errno::EINVAL)?.users;
+            if users.load(Ordering::Acquire) != 0 {
                 return Err(Errno::EBUSY);
             }
-            drop(Box::from_raw(
-                object.cast::<std::mem::ManuallyDrop<PdObject>>(),
-            ));
+            drop(Box::from_raw(object));
         }
         Ok(())
     })
 }
 
-/// Registers memory: `ibv_reg_mr`.
+/// `ibv_alloc_parent_domain`, from the table of functions. Allocators of the program's are not called: rings are memory that the
+/// device reaches, which the platform allocates.
 ///
 /// # Safety
-/// The domain is allocated, and the memory stays until it is deregistered.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr(
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    access: c_int,
-) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
-    as_pointer(|| unsafe { register(pd, addr, length, addr as u64, access as c_uint) })
-}
-
-/// Registers memory under another address: `ibv_reg_mr_iova`.
-///
-/// # Safety
-/// As `ibv_reg_mr`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova(
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    iova: u64,
-    access: c_int,
-) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
-    as_pointer(|| unsafe { register(pd, addr, length, iova, access as c_uint) })
-}
-
-/// The same with flags that a device may leave undone: `ibv_reg_mr_iova2`.
-///
-/// # Safety
-/// As `ibv_reg_mr`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova2(
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    iova: u64,
-    access: c_uint,
-) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
-    as_pointer(|| unsafe { register(pd, addr, length, iova, access) })
-}
-
-unsafe fn register(
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    iova: u64,
-    access: c_uint,
-) -> Result<*mut ibv_mr> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { self::pd(pd) }?;
-    if access & (ON_DEMAND | ZERO_BASED) != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
-    let known = access & !OPTIONAL | access & Access::RELAXED_ORDERING.bits();
-    let flags = Access::from_bits_truncate(known);
-    let region = NonNull::slice_from_raw_parts(start, length);
-    // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
-    let mr = unsafe { object.pd.reg_mr_iova(region, iova, flags) }?;
-    let c = ibv_mr {
-        context: object.c.context,
-        pd,
-        addr,
-        length,
-        handle: mr.lkey().0 >> 8,
-        lkey: mr.lkey().0,
-        rkey: mr.rkey().0,
-    };
-    Ok(Box::into_raw(Box::new(MrObject { c, mr })).cast())
-}
-
-/// Deregisters memory: `ibv_dereg_mr`.
-///
-/// # Safety
-/// It was registered here, and is not used again after a success.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    as_errno(|| {
-        if mr.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: the caller's promise: it is a `MrObject` of `register`. What is moved out is moved back if it stays.
+/// The context is open, and the domains in `attr` were allocated here.
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    as_pointer(|| {
+        // SAFETY: the caller's promise, for all of this.
         unsafe {
-            let object = mr.cast::<MrObject>();
-            let inner = ptr::read(&raw const (*object).mr);
-            if let Err((inner, error)) = inner.dereg() {
-                ptr::write(&raw mut (*object).mr, inner);
-                return Err(error.into());
+            let hca = self::context(context)?.hca;
+            let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
+            let of = self::pd(attr.pd)?;
+            if of.is_parent || !ptr::eq(of.hca, hca) {
+                return Err(Errno::EINVAL);
             }
-            drop(Box::from_raw(
-                object.cast::<std::mem::ManuallyDrop<MrObject>>(),
-            ));
+            if attr.comp_mask != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            if let Some(td) = attr.td.cast::<TdObject>().as_ref() {
+                td.users.fetch_add(1, Ordering::AcqRel);
+            }
+            let object = PdObject {
+                c: ibv_pd {
+                    context,
+                    handle: of.c.handle,
+                },
+                hca,
+                pd: of.pd.clone(),
+                td: attr.td,
+                is_parent: true,
+            };
+            Ok(Box::into_raw(Box::new(object)).cast())
         }
-        Ok(())
     })
 }

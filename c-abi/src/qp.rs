@@ -445,6 +445,15 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     }
 }
 
+/// Whether the data of an operation arrives in memory in its order: `ibv_query_qp_data_in_order`. No device promises that here.
+///
+/// # Safety
+/// The QP was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_qp_data_in_order(_: *mut ibv_qp, _: c_int, _: u32) -> c_int {
+    0
+}
+
 /// Destroys a QP, after its events were acknowledged: `ibv_destroy_qp`. EBUSY while it is in multicast groups.
 ///
 /// # Safety

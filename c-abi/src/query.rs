@@ -25,6 +25,8 @@ pub(crate) const PORT: u8 = 1;
 const MANY: c_int = 1 << 30;
 /// Bytes of a send WQE of RC and UC beside its data segments, as the driver reckons it.
 const SEND_OVERHEAD: u32 = 192;
+/// Microseconds for which an event of a CQ can be held back (`cq_period` of the CQ's context).
+const MAX_CQ_PERIOD: u16 = 0xfff;
 
 fn int(number: impl TryInto<c_int>) -> c_int {
     number.try_into().unwrap_or(c_int::MAX)
@@ -204,6 +206,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         found.orig_attr = device_attr(context.hca)?;
         found.device_cap_flags_ex = found.orig_attr.device_cap_flags.into();
         found.phys_port_cnt_ex = 1;
+        if context.hca.device.capabilities().hca.cq_moderation() {
+            found.cq_mod_caps.max_cq_count = u16::MAX;
+            found.cq_mod_caps.max_cq_period = MAX_CQ_PERIOD;
+        }
         // SAFETY: the caller's promise.
         unsafe { write_part(&found, attr, attr_size) };
         Ok(())

@@ -48,6 +48,12 @@ pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
 pub const IBV_QP_EX_WITH_ALL_KNOWN: u64 = (1 << 13) - 1;
 
+pub const IBV_REREG_MR_CHANGE_TRANSLATION: c_int = 1 << 0;
+pub const IBV_REREG_MR_CHANGE_PD: c_int = 1 << 1;
+pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
+pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
+pub const IBV_FORK_UNNEEDED: c_int = 2;
+pub const IBV_CQ_ATTR_MODERATE: u32 = 1 << 0;
 pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1 << 0;
 pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
 pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;

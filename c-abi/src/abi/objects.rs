@@ -247,6 +247,33 @@ super::c_structures! {
         tm_cap: ibv_tm_cap,
     }
 
+    struct ibv_td {
+        context: *mut ibv_context,
+    }
+
+    struct ibv_td_init_attr {
+        comp_mask: u32,
+    }
+
+    struct ibv_parent_domain_init_attr {
+        pd: *mut ibv_pd,
+        td: *mut ibv_td,
+        comp_mask: u32,
+        alloc: *mut c_void,
+        free: *mut c_void,
+        pd_context: *mut c_void,
+    }
+
+    struct ibv_moderate_cq {
+        cq_count: u16,
+        cq_period: u16,
+    }
+
+    struct ibv_modify_cq_attr {
+        attr_mask: u32,
+        moderate: ibv_moderate_cq,
+    }
+
     struct ibv_xrcd {
         context: *mut ibv_context,
     }

@@ -50,6 +50,8 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
                         *attached = gid;
                     }
                 }
+                // As for `rdma_listen`: from here on messages to the group arrive.
+                log::info!("rdma_join_multicast: {group}");
                 Ok(())
             }
             errno => Err(Errno(errno)),

@@ -1,0 +1,214 @@
+//! Memory regions.
+
+// UNSAFETY: hands pointers to objects of C out, takes them back, and registers memory of the program.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+
+use bareverbs_node::verbs::{Access, Mr};
+
+use crate::abi::numbers::*;
+use crate::abi::objects::{ibv_mr, ibv_pd};
+use crate::failure::{Errno, Result, as_errno, as_pointer, guarded};
+use crate::hca::P;
+use crate::pd::pd;
+
+/// `IBV_ACCESS_ZERO_BASED` and `IBV_ACCESS_ON_DEMAND`, which the driver does not have.
+const ZERO_BASED: c_uint = 1 << 5;
+const ON_DEMAND: c_uint = 1 << 6;
+/// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
+const OPTIONAL: c_uint = 0x3ff0_0000;
+
+/// A memory region.
+#[repr(C)]
+struct MrObject {
+    c: ibv_mr,
+    mr: Mr<'static, P>,
+    /// What was asked for.
+    asked: c_uint,
+}
+
+/// Registers memory: `ibv_reg_mr`.
+///
+/// # Safety
+/// The domain is allocated, and the memory stays until it is deregistered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    as_pointer(|| unsafe { create(pd, addr, length, addr as u64, access as c_uint) })
+}
+
+/// Registers memory under another address: `ibv_reg_mr_iova`.
+///
+/// # Safety
+/// As `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    as_pointer(|| unsafe { create(pd, addr, length, iova, access as c_uint) })
+}
+
+/// The same with flags that a device may leave undone: `ibv_reg_mr_iova2`.
+///
+/// # Safety
+/// As `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    as_pointer(|| unsafe { create(pd, addr, length, iova, access) })
+}
+
+unsafe fn create(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Result<*mut ibv_mr> {
+    // SAFETY: the caller's promise.
+    let made = unsafe { register(pd, addr, length, iova, access) }?;
+    Ok(Box::into_raw(Box::new(made)).cast())
+}
+
+unsafe fn register(
+    domain: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Result<MrObject> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { pd(domain) }?;
+    if access & (ON_DEMAND | ZERO_BASED) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
+    let known = access & !OPTIONAL | access & Access::RELAXED_ORDERING.bits();
+    let flags = Access::from_bits_truncate(known);
+    let region = NonNull::slice_from_raw_parts(start, length);
+    // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
+    let mr = unsafe { object.pd.reg_mr_iova(region, iova, flags) }?;
+    let c = ibv_mr {
+        context: object.c.context,
+        pd: domain,
+        addr,
+        length,
+        handle: mr.lkey().0 >> 8,
+        lkey: mr.lkey().0,
+        rkey: mr.rkey().0,
+    };
+    Ok(MrObject {
+        c,
+        mr,
+        asked: access,
+    })
+}
+
+/// Deregisters memory: `ibv_dereg_mr`.
+///
+/// # Safety
+/// It was registered here, and is not used again after a success.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    as_errno(|| {
+        if mr.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is moved back if it stays.
+        unsafe {
+            let object = mr.cast::<MrObject>();
+            let inner = ptr::read(&raw const (*object).mr);
+            if let Err((inner, error)) = inner.dereg() {
+                ptr::write(&raw mut (*object).mr, inner);
+                return Err(error.into());
+            }
+            drop(Box::from_raw(object.cast::<ManuallyDrop<MrObject>>()));
+        }
+        Ok(())
+    })
+}
+
+/// Changes a region: `ibv_rereg_mr`. The new one is registered before the old one is deregistered, so that a failure leaves the old
+/// one as it was; its keys are others afterwards.
+///
+/// # Safety
+/// The region was registered here; what `flags` name is as for `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    const KNOWN: c_int =
+        IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+    let changed = guarded(|| {
+        let has = |flag: c_int| flags & flag != 0;
+        if flags & !KNOWN != 0 || flags == 0 || mr.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is replaced.
+        unsafe {
+            let object = mr.cast::<MrObject>();
+            let old = &(*object).c;
+            let (addr, length, iova) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+                (addr, length, addr as u64)
+            } else {
+                (old.addr, old.length, (*object).mr.addr())
+            };
+            let domain = if has(IBV_REREG_MR_CHANGE_PD) {
+                pd
+            } else {
+                old.pd
+            };
+            let access = if has(IBV_REREG_MR_CHANGE_ACCESS) {
+                access as c_uint
+            } else {
+                (*object).asked
+            };
+            if crate::pd::pd(domain)?.c.context != old.context {
+                return Err(Errno::EINVAL);
+            }
+            let made = register(domain, addr, length, iova, access)?;
+            match ptr::read(&raw const (*object).mr).dereg() {
+                Ok(()) => {
+                    ptr::write(object, made);
+                    Ok(())
+                }
+                Err((kept, error)) => {
+                    ptr::write(&raw mut (*object).mr, kept);
+                    Err(error.into())
+                }
+            }
+        }
+    });
+    match changed {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            // The region is as it was.
+            IBV_REREG_MR_ERR_INPUT
+        }
+    }
+}
