@@ -16,6 +16,7 @@ mod headers;
 mod larger;
 mod mpi;
 mod packages;
+mod programs_in_c;
 mod run;
 mod switch;
 mod symbols;
@@ -23,6 +24,8 @@ mod table;
 mod trouble;
 
 use crate::outcome::Outcome;
+use crate::vfio::programs;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use table::Scenario;
@@ -34,7 +37,8 @@ const WHOLE: &str = "whole";
 const TABLE: &str = "c-abi/symbols/symbols.tsv";
 const PAGE: &str = "docs/c-abi.md";
 
-/// Compares the library with Debian's and runs all scenarios, or only runs those that are named.
+/// Compares the library with Debian's and runs those scenarios that are part of CI, or all (`whole`), or only runs those that
+/// are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let directory = root.join("target/rigs/c-abi");
@@ -75,9 +79,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let sockets = std::env::temp_dir().join(format!("bareverbs-c-abi-{}", std::process::id()));
     fs::create_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
+    let ours: BTreeSet<&str> = scenarios.iter().flat_map(|one| one.ours()).collect();
+    let examples = match ours.is_empty() {
+        true => None,
+        false => Some(programs::examples(&root, &Vec::from_iter(ours))?),
+    };
+    let in_c = programs_in_c::compile(&root, &directory, &bundle, &packages)?;
     let place = run::Place {
         bundle: &bundle,
         packages: &packages,
+        examples: examples.as_deref(),
+        in_c: &in_c,
         logs: &logs,
         sockets: &sockets,
     };
@@ -123,8 +135,11 @@ fn run_larger(
     Ok(outcome)
 }
 
-/// The scenarios that are named, or all.
+/// The scenarios that are named, or all, or those of CI.
 fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
+    if arguments.is_empty() {
+        return Ok(table::all().filter(|scenario| !scenario.whole).collect());
+    }
     if is_all(arguments) {
         return Ok(table::all().collect());
     }

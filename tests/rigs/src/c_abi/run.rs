@@ -1,7 +1,7 @@
 //! Runs programs, alone or in pairs, each process with a model of its own and a wire between the two.
 
 use super::packages::Packages;
-use super::table::{Ready, Scenario, Side};
+use super::table::{IN_C, OURS, Ready, Scenario, Side};
 use crate::outcome::Outcome;
 use crate::stock_driver::{Process, spawn};
 use bareverbs_bundle::{Bundle, RUNNER};
@@ -23,11 +23,18 @@ const INTERVAL: Duration = Duration::from_millis(5);
 pub(super) struct Place<'a> {
     pub(super) bundle: &'a Bundle,
     pub(super) packages: &'a Packages,
+    /// Our programs, if a scenario has some.
+    pub(super) examples: Option<&'a Path>,
+    /// The rig's programs in C.
+    pub(super) in_c: &'a Path,
     /// For what the programs print.
     pub(super) logs: &'a Path,
     /// For sockets, whose paths must be short.
     pub(super) sockets: &'a Path,
 }
+
+/// How a program ended, `None` if it was stopped, and what it printed.
+type End = (Side, Option<ExitStatus>, String);
 
 /// A program that runs.
 pub(super) struct Running {
@@ -107,14 +114,19 @@ impl Place<'_> {
     }
 
     /// Runs the programs to their ends: exit status and output of each.
-    fn ends(&self, scenario: &Scenario) -> Result<Vec<(Side, ExitStatus, String)>, String> {
+    fn ends(&self, scenario: &Scenario) -> Result<Vec<End>, String> {
         let port = free_port()?;
         let mut server = self.start(scenario, Side::Server, scenario.server, port)?;
+        if scenario.client.is_empty() && scenario.stays {
+            let printed = self.wait_until_said(&mut server, scenario)?;
+            return Ok(vec![(Side::Server, None, printed)]);
+        }
         let mut client = match scenario.client {
             [] => None,
             client => {
                 self.wait_until_ready(&mut server, scenario.ready, port)?;
-                Some(self.start(scenario, Side::Client, client, port)?)
+                let command = [client, scenario.more].concat();
+                Some(self.start(scenario, Side::Client, &command, port)?)
             }
         };
         let deadline = Instant::now() + END;
@@ -124,19 +136,42 @@ impl Place<'_> {
             let status = client
                 .end(deadline)
                 .map_err(|why| format!("client: {why}"))?;
-            ends.push((Side::Client, status, client.printed()));
+            ends.push((Side::Client, Some(status), client.printed()));
         }
-        let failed = ends.iter().any(|(_, status, _)| !status.success());
-        let deadline = if failed { Instant::now() } else { deadline };
-        if scenario.ready == Ready::RListensOn && !failed {
-            return Ok(ends);
-        }
+        let expected =
+            |(_, status, _): &End| status.and_then(|status| status.code()) == Some(scenario.status);
+        let failed = !ends.iter().all(expected);
+        // One that stays is stopped when `server` goes.
+        let deadline = if failed || scenario.stays {
+            Instant::now()
+        } else {
+            deadline
+        };
         match server.end(deadline) {
-            Ok(status) => ends.push((Side::Server, status, server.printed())),
+            Ok(status) if scenario.stays => return Err(format!("server ended: {status}")),
+            Ok(status) => ends.push((Side::Server, Some(status), server.printed())),
+            Err(_) if scenario.stays => ends.push((Side::Server, None, server.printed())),
             Err(_) if failed => {}
             Err(why) => return Err(format!("server: {why}")),
         }
         Ok(ends)
+    }
+
+    /// Waits until a program that does not end has printed what it should; what it printed.
+    fn wait_until_said(&self, server: &mut Running, scenario: &Scenario) -> Result<String, String> {
+        let deadline = Instant::now() + END;
+        loop {
+            let printed = server.printed();
+            let said =
+                |(_, text, count): &(Side, &str, usize)| lines_with(&printed, text) >= *count;
+            if scenario.says.iter().all(said) || Instant::now() >= deadline {
+                return Ok(printed);
+            }
+            if let Some(status) = server.ended()? {
+                return Err(format!("server ended: {status}"));
+            }
+            thread::sleep(INTERVAL);
+        }
     }
 
     pub(super) fn start(
@@ -169,24 +204,47 @@ impl Place<'_> {
         let [program, arguments @ ..] = command else {
             return Err("no program".into());
         };
-        let unit = match side {
-            Side::Server => "1",
-            Side::Client => "2",
+        let (unit, other) = match side {
+            Side::Server => ("1", "2"),
+            Side::Client => ("2", "1"),
         };
+        let wire = self.sockets.join("wire");
+        if let Some(ours) = program.strip_prefix(OURS) {
+            let examples = self.examples.ok_or("our programs were not built")?;
+            let wire = wire.display();
+            let mut command = Command::new(examples.join(ours));
+            command
+                .args(arguments)
+                .args(["--link", &format!("unix:{wire}.{unit},{wire}.{other}")])
+                .env("RUST_LOG", "info")
+                .stdin(Stdio::null())
+                .stdout(file.try_clone().map_err(fail)?)
+                .stderr(file);
+            let process = spawn(&mut command)?;
+            return Ok(Running { process, log });
+        }
+        // For programs that are started by another one.
+        let mut path = self.packages.programs.clone().into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
         let mut command = Command::new(self.bundle.folder.join(RUNNER));
         command
             .arg("--wire")
-            .arg(self.sockets.join("wire"))
+            .arg(wire)
             .args(["--unit", unit, "--log", "info"])
             .args(
                 options
                     .iter()
                     .map(|option| option.replace("{log}", &log.display().to_string())),
             )
-            .arg(self.packages.programs.join(program))
+            .arg(match program.strip_prefix(IN_C) {
+                Some(program) => self.in_c.join(program),
+                None => self.packages.programs.join(program),
+            })
             .args(arguments)
             .env("LD_LIBRARY_PATH", &self.packages.others)
             .env("LC_ALL", "C")
+            .env("PATH", &path)
             .stdin(Stdio::null())
             .stdout(file.try_clone().map_err(fail)?)
             .stderr(file);
@@ -210,8 +268,12 @@ impl Place<'_> {
         let deadline = Instant::now() + START;
         loop {
             let is_ready = match ready {
-                Ready::RListens | Ready::RListensOn => server.printed().contains("rlisten"),
-                Ready::Listens => server.printed().contains("rdma_listen"),
+                Ready::RListens => server.printed().contains("rlisten"),
+                Ready::Listens => {
+                    let printed = server.printed();
+                    printed.contains("rdma_listen") || printed.contains("listening on")
+                }
+                Ready::Joined => server.printed().contains("rdma_join_multicast"),
                 Ready::Tcp => listens(port)?,
             };
             if is_ready {
@@ -232,16 +294,22 @@ impl Place<'_> {
 }
 
 /// What is wrong with how the programs ended.
-fn faults(scenario: &Scenario, ends: &[(Side, ExitStatus, String)]) -> Vec<String> {
+fn faults(scenario: &Scenario, ends: &[End]) -> Vec<String> {
     let mut faults = Vec::new();
     for (side, status, printed) in ends {
-        if !status.success() {
+        let expected = match side {
+            Side::Server => 0,
+            Side::Client => scenario.status,
+        };
+        if let Some(status) = status
+            && status.code() != Some(expected)
+        {
             faults.push(format!("{side}: {status}"));
         }
         let lines = never(printed).into_iter();
         faults.extend(lines.map(|line| format!("{side} printed {line}")));
         for (of, text, count) in scenario.says {
-            let found = printed.lines().filter(|line| line.contains(text)).count();
+            let found = lines_with(printed, text);
             if of == side && found != *count {
                 faults.push(format!(
                     "{side} printed {text:?} {found} times, not {count}"
@@ -255,6 +323,11 @@ fn faults(scenario: &Scenario, ends: &[(Side, ExitStatus, String)]) -> Vec<Strin
         }
     }
     faults
+}
+
+/// How many lines of what was printed have a text.
+fn lines_with(printed: &str, text: &str) -> usize {
+    printed.lines().filter(|line| line.contains(text)).count()
 }
 
 /// What no program may print: the programs' words for data that is not what was sent, and the library's for its own
@@ -313,19 +386,23 @@ mod tests {
         name: "test",
         server: &["server"],
         client: &["client"],
+        more: &[],
         ready: Ready::Tcp,
         options: &[],
         says: &[(Side::Client, "ping", 2)],
+        stays: false,
+        status: 0,
+        whole: false,
     };
 
-    fn ends(client: i32, printed: &str) -> Vec<(Side, ExitStatus, String)> {
+    fn ends(client: i32, printed: &str) -> Vec<End> {
         vec![
             (
                 Side::Client,
-                ExitStatus::from_raw(client << 8),
+                Some(ExitStatus::from_raw(client << 8)),
                 printed.to_owned(),
             ),
-            (Side::Server, ExitStatus::from_raw(0), String::new()),
+            (Side::Server, Some(ExitStatus::from_raw(0)), String::new()),
         ]
     }
 
@@ -348,6 +425,23 @@ mod tests {
             );
         }
         assert_eq!(faults(&SCENARIO, &ends(0, "ping\nping\n")[1..]).len(), 1);
+    }
+
+    #[test]
+    fn a_client_that_has_to_fail_and_a_server_that_is_stopped() {
+        let scenario = Scenario {
+            stays: true,
+            status: 255,
+            ..SCENARIO
+        };
+        let of = |client: i32, server: &str| {
+            let mut ends = ends(client, "ping\nping\n");
+            ends[1] = (Side::Server, None, server.to_owned());
+            faults(&scenario, &ends)
+        };
+        assert_eq!(of(255, ""), Vec::<String>::new());
+        assert_eq!(of(0, "").len(), 1);
+        assert_eq!(of(255, "ERROR bareverbs_c: no").len(), 1);
     }
 
     #[test]

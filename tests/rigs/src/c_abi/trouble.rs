@@ -39,6 +39,7 @@ pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
         ready: Ready::Listens,
         options: IMPAIRED,
         says: &[],
+        ..Scenario::NONE
     },
     Scenario {
         name: "impaired-send-bw",
@@ -47,6 +48,7 @@ pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
         ready: Ready::Tcp,
         options: IMPAIRED,
         says: &[(Side::Client, "65536      100 ", 1)],
+        ..Scenario::NONE
     },
     Scenario {
         name: "cable-out-and-in",
@@ -55,6 +57,7 @@ pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
         ready: Ready::Tcp,
         options: &["--cable-out-after", "4s", "--cable-out-for", "200ms"],
         says: &[(Side::Client, "65536      5000 ", 1)],
+        ..Scenario::NONE
     },
 ];
 
@@ -170,6 +173,7 @@ fn lose(place: &Place<'_>, loss: &Loss) -> Result<(), String> {
         ready: Ready::Tcp,
         options,
         says: &[],
+        ..Scenario::NONE
     };
     let of_server = scenario(match loss.blow {
         Blow::Kill => &[],
@@ -180,12 +184,16 @@ fn lose(place: &Place<'_>, loss: &Loss) -> Result<(), String> {
         Blow::Kill => &["--pcap", "{log}.pcap"],
         Blow::CableOut => &[],
     });
+    let capture = place.logs.join(format!("{}.client.pcap", loss.name));
+    if capture.exists() {
+        // That of an earlier run is long enough at once.
+        fs::remove_file(&capture).map_err(|error| format!("{}: {error}", capture.display()))?;
+    }
     let port = free_port()?;
     let mut server = place.start(&of_server, Side::Server, of_server.server, port)?;
     place.wait_until_ready(&mut server, Ready::Tcp, port)?;
     let mut client = place.start(&of_client, Side::Client, of_client.client, port)?;
     if let Blow::Kill = loss.blow {
-        let capture = place.logs.join(format!("{}.client.pcap", loss.name));
         client.wait_until_it_wrote(&capture, UNDER_WAY)?;
         let killed = server.process.0.kill();
         killed.map_err(|error| error.to_string())?;

@@ -77,18 +77,16 @@ pub(super) const ALL: &[Scenario] = &[
         MEASURED,
     ),
     // The server goes on waiting for others.
-    Scenario {
-        ready: Ready::RListensOn,
-        ..pair(
-            "rcopy",
-            &["rcopy"],
-            &[
-                "/bin/sh",
-                "-ec",
-                "{programs}/rcopy {programs}/ib_write_bw 10.0.0.1:{scratch}/copied\n\
-                 cmp {programs}/ib_write_bw {scratch}/copied && echo the same",
-            ],
-            &[(Client, "the same", 1)],
-        )
-    },
+    pair(
+        "rcopy",
+        &["rcopy"],
+        &[
+            "/bin/sh",
+            "-ec",
+            "{programs}/rcopy {programs}/ib_write_bw 10.0.0.1:{scratch}/copied\n\
+             cmp {programs}/ib_write_bw {scratch}/copied && echo the same",
+        ],
+        &[(Client, "the same", 1)],
+    )
+    .stays(),
 ];

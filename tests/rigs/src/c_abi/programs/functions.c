@@ -1,0 +1,201 @@
+/* Functions of libibverbs that none of the other programs calls, with an RDMA WRITE from the device to itself. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+
+#define CHECK(what)                                                                                          \
+	do {                                                                                                 \
+		if (!(what)) {                                                                               \
+			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
+			exit(1);                                                                             \
+		}                                                                                            \
+	} while (0)
+
+/* Not in the headers' public part. */
+int ibv_dontfork_range(void *base, size_t size);
+int ibv_dofork_range(void *base, size_t size);
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+				uint8_t eth_mac[6], uint16_t *vid);
+
+static char memory[3][4096] __attribute__((aligned(4096)));
+
+static struct ibv_context *open_first(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	CHECK(list && list[0]);
+	struct ibv_context *context = ibv_open_device(list[0]);
+	CHECK(context);
+	ibv_free_device_list(list);
+	return context;
+}
+
+/* Connects a queue pair to itself. */
+static struct ibv_qp *loopback(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	CHECK(qp);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	attr.qp_state = IBV_QPS_RTR;
+	attr.path_mtu = IBV_MTU_1024;
+	attr.dest_qp_num = qp->qp_num;
+	attr.ah_attr.is_global = 1;
+	attr.ah_attr.port_num = 1;
+	attr.ah_attr.grh.hop_limit = 1;
+	CHECK(!ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid));
+	CHECK(!ibv_modify_qp(qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = 14;
+	attr.retry_cnt = 7;
+	attr.rnr_retry = 7;
+	CHECK(!ibv_modify_qp(qp, &attr,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				     IBV_QP_MAX_QP_RD_ATOMIC));
+	CHECK(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 0);
+	return qp;
+}
+
+/* The status of an RDMA WRITE of a page. */
+static enum ibv_wc_status write_page(struct ibv_qp *qp, struct ibv_mr *from, uint64_t to, uint32_t rkey)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)from->addr, .length = 4096, .lkey = from->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { .remote_addr = to, .rkey = rkey },
+	};
+	CHECK(!ibv_post_send(qp, &wr, &bad));
+	struct ibv_wc wc;
+	int found;
+	while ((found = ibv_poll_cq(qp->send_cq, 1, &wc)) == 0)
+		;
+	CHECK(found == 1);
+	return wc.status;
+}
+
+static void registration(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp *qp = loopback(context, pd, cq);
+	struct ibv_mr *from = ibv_reg_mr(pd, memory[0], 4096, 0);
+	struct ibv_mr *to = ibv_reg_mr(pd, memory[1], 4096, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(from && to);
+
+	/* What is refused changes nothing. */
+	struct ibv_mr before = *to;
+	CHECK(ibv_rereg_mr(to, 1 << 7, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT);
+	CHECK(ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 4096, 0) == IBV_REREG_MR_ERR_INPUT);
+	CHECK(!memcmp(&before, to, sizeof before));
+
+	/* Another access: the peer may write now. */
+	CHECK(!ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	memset(memory[0], 'a', 4096);
+	CHECK(write_page(qp, from, (uintptr_t)memory[1], to->rkey) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(memory[0], memory[1], 4096));
+
+	/* Other memory: with the access that it had. */
+	CHECK(!ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory[2], 4096, 0));
+	CHECK(to->addr == memory[2] && to->length == 4096);
+	memset(memory[0], 'b', 4096);
+	CHECK(write_page(qp, from, (uintptr_t)memory[2], to->rkey) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(memory[0], memory[2], 4096));
+	CHECK(memory[1][0] == 'a');
+
+	/* Another domain: the queue pair is not in it. */
+	struct ibv_pd *other = ibv_alloc_pd(context);
+	CHECK(other);
+	CHECK(!ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0));
+	CHECK(to->pd == other);
+	CHECK(ibv_dealloc_pd(other) == EBUSY);
+	memset(memory[0], 'c', 4096);
+	CHECK(write_page(qp, from, (uintptr_t)memory[2], to->rkey) != IBV_WC_SUCCESS);
+	CHECK(memory[2][0] == 'b');
+
+	CHECK(!ibv_destroy_qp(qp));
+	CHECK(!ibv_dereg_mr(to));
+	CHECK(!ibv_dealloc_pd(other));
+	CHECK(!ibv_dereg_mr(from));
+}
+
+static void domains(struct ibv_context *context, struct ibv_cq *cq)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_td_init_attr none = { 0 };
+	struct ibv_td *td = ibv_alloc_td(context, &none);
+	CHECK(pd && td);
+	struct ibv_parent_domain_init_attr attr = { .pd = pd, .td = td };
+	struct ibv_pd *parent = ibv_alloc_parent_domain(context, &attr);
+	CHECK(parent);
+	attr.pd = parent;
+	CHECK(!ibv_alloc_parent_domain(context, &attr));
+	CHECK(ibv_dealloc_td(td) == EBUSY);
+	CHECK(ibv_dealloc_pd(pd) == EBUSY);
+	/* Everything can be made of it. */
+	registration(context, parent, cq);
+	CHECK(!ibv_dealloc_pd(parent));
+	CHECK(!ibv_dealloc_td(td));
+	CHECK(!ibv_dealloc_pd(pd));
+}
+
+static void moderation(struct ibv_context *context, struct ibv_cq *cq)
+{
+	struct ibv_device_attr_ex device;
+	CHECK(!ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.cq_mod_caps.max_cq_count && device.cq_mod_caps.max_cq_period);
+	struct ibv_modify_cq_attr attr = { .moderate = { .cq_count = 1, .cq_period = 0 } };
+	CHECK(ibv_modify_cq(cq, &attr) == EINVAL);
+	attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+	CHECK(!ibv_modify_cq(cq, &attr));
+	attr.moderate.cq_period = device.cq_mod_caps.max_cq_period + 1;
+	CHECK(ibv_modify_cq(cq, &attr));
+}
+
+static void ethernet(struct ibv_context *context)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	uint8_t mac[6];
+	uint16_t vlan = 0;
+	CHECK(!ibv_query_gid(context, 1, 0, &attr.grh.dgid));
+	CHECK(!ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vlan));
+	CHECK(vlan == 0xffff);
+	printf("MAC %02x:%02x:%02x:%02x:%02x:%02x\n", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+	/* No address of the port. */
+	attr.grh.sgid_index = 200;
+	CHECK(ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vlan) == -1);
+}
+
+int main(void)
+{
+	CHECK(!ibv_fork_init());
+	CHECK(ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
+	CHECK(!ibv_dontfork_range(memory, sizeof memory));
+	CHECK(!ibv_dofork_range(memory, sizeof memory));
+	struct ibv_context *context = open_first();
+	struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	CHECK(cq);
+	moderation(context, cq);
+	domains(context, cq);
+	ethernet(context);
+	CHECK(!ibv_destroy_cq(cq));
+	CHECK(!ibv_close_device(context));
+	printf("all functions work\n");
+	return 0;
+}
