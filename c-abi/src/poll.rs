@@ -29,8 +29,9 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_int {
     }
 }
 
-/// A completion as `struct ibv_wc`.
-#[inline]
+/// A completion as `struct ibv_wc`. Always inlined: in the loop that polls, a call costs 32 instructions for each completion, and
+/// whether the compiler makes one depends on code elsewhere.
+#[inline(always)]
 pub(crate) fn completion(found: &Completion<'_>) -> ibv_wc {
     let flags = found.flags();
     let immediate = if flags.contains(WcFlags::WITH_IMM) {
