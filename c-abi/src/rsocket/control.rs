@@ -98,7 +98,7 @@ pub unsafe extern "C" fn rgetpeername(
         let socket = self::socket(socket)?;
         let state = lock(&socket.state);
         let peer = match state.phase {
-            Phase::Open(_) => state.peer,
+            Phase::Open(_) | Phase::Datagrams(_) => state.peer,
             _ => None,
         };
         let peer = peer.ok_or(Errno(libc::ENOTCONN))?;

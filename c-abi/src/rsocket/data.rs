@@ -4,13 +4,15 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
 use std::slice;
 
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::failure::{Errno, Result, guarded};
+use crate::failure::{Errno, Result, guarded, lock};
 use crate::rsocket::connection::{Connection, End};
-use crate::rsocket::socket::{Phase, Socket, State};
+use crate::rsocket::socket::{Phase, Socket, State, for_domain, unspecified};
+use crate::rsocket::stream::{address, bind, give_address};
 use crate::rsocket::table::socket;
 
 /// The most entries of a list, as the kernel has it.
@@ -34,12 +36,80 @@ pub(super) fn connection(state: &mut State) -> Option<Result<&mut Connection>> {
         // It will have one.
         Phase::Connecting(_) => None,
         Phase::Failed => Some(Err(state.error.take().unwrap_or(Errno(libc::ENOTCONN)))),
-        Phase::New | Phase::Bound | Phase::Listening(_) => Some(Err(Errno(libc::ENOTCONN))),
+        Phase::New | Phase::Bound | Phase::Listening(_) | Phase::Datagrams(_) => {
+            Some(Err(Errno(libc::ENOTCONN)))
+        }
     }
 }
 
-/// Sends all of it, or without waiting as much as is possible at once.
-fn send(socket: &Socket, parts: &[&[u8]], flags: c_int) -> Result<usize> {
+/// Sends a datagram, to the address that the rsocket is connected to if none is given.
+fn send_datagram(
+    socket: &Socket,
+    parts: &[&[u8]],
+    flags: c_int,
+    to: Option<SocketAddr>,
+) -> Result<usize> {
+    let total = parts.iter().map(|part| part.len()).sum();
+    if to.is_some_and(|to| to.is_ipv6() && socket.domain == libc::AF_INET) {
+        return Err(Errno(libc::EAFNOSUPPORT));
+    }
+    {
+        let mut state = lock(&socket.state);
+        if matches!(state.phase, Phase::New) {
+            bind(socket, &mut state, unspecified(socket.domain))?;
+        }
+    }
+    socket.wait(None, socket.is_nonblocking(flags), |state| {
+        let Phase::Datagrams(datagrams) = &mut state.phase else {
+            return Some(Err(Errno(libc::ENOTCONN)));
+        };
+        if let Some(errno) = datagrams.failure.take() {
+            return Some(Err(errno));
+        }
+        let Some(to) = to.or(datagrams.connected) else {
+            return Some(Err(Errno(libc::EDESTADDRREQ)));
+        };
+        match datagrams.send(to, parts) {
+            Ok(true) => Some(Ok(total)),
+            Ok(false) => None,
+            Err(errno) => Some(Err(errno)),
+        }
+    })
+}
+
+/// Receives a datagram: how many bytes it has, of which those are lost that there is no room for, and from where it is.
+fn receive_datagram(
+    socket: &Socket,
+    parts: &mut [&mut [u8]],
+    flags: c_int,
+) -> Result<(usize, SocketAddr)> {
+    {
+        let mut state = lock(&socket.state);
+        if matches!(state.phase, Phase::New) {
+            bind(socket, &mut state, unspecified(socket.domain))?;
+        }
+    }
+    let is_peek = flags & libc::MSG_PEEK != 0;
+    socket.wait(None, socket.is_nonblocking(flags), |state| {
+        let Phase::Datagrams(datagrams) = &mut state.phase else {
+            return Some(Err(Errno(libc::ENOTCONN)));
+        };
+        match datagrams.receive(parts, is_peek) {
+            Ok(None) => datagrams.failure.take().map(Err),
+            received => received.transpose(),
+        }
+    })
+}
+
+/// Sends all of it, or without waiting as much as is possible at once; a datagram also to an address.
+fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) -> Result<usize> {
+    if socket.kind == libc::SOCK_DGRAM {
+        return send_datagram(socket, parts, flags, to);
+    }
+    if to.is_some() {
+        // A stream has its address.
+        return Err(Errno(libc::EISCONN));
+    }
     let known = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_WAITALL;
     if flags & !known != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -85,12 +155,24 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int) -> Result<usize> {
 }
 
 /// Receives what there is, or with `MSG_WAITALL` as much as there is room for.
-fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<usize> {
+fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<Received> {
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    if socket.kind == libc::SOCK_DGRAM {
+        let (length, from) = receive_datagram(socket, parts, flags)?;
+        let from = for_domain(from, socket.domain);
+        return Ok(Received {
+            length: match flags & libc::MSG_TRUNC {
+                0 => length.min(total),
+                _ => length,
+            },
+            is_cut: length > total,
+            from: Some(from),
+        });
+    }
     let known = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
     if flags & !known & !libc::MSG_CMSG_CLOEXEC != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let total: usize = parts.iter().map(|part| part.len()).sum();
     let is_peek = flags & libc::MSG_PEEK != 0;
     let waits_for_all = flags & libc::MSG_WAITALL != 0 && !is_peek;
     let (mut received, mut part, mut at) = (0, 0, 0);
@@ -131,10 +213,22 @@ fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<usi
     });
     match finished {
         // What came before counts.
-        Err(_) if received > 0 => Ok(received),
-        Err(errno) => Err(errno),
-        Ok(()) => Ok(received),
+        Err(errno) if received == 0 => Err(errno),
+        _ => Ok(Received {
+            length: received,
+            is_cut: false,
+            from: None,
+        }),
     }
+}
+
+/// What a call has received.
+struct Received {
+    length: usize,
+    /// There was no room for all of a datagram.
+    is_cut: bool,
+    /// Where a datagram is from.
+    from: Option<SocketAddr>,
 }
 
 /// Memory of the program to read from.
@@ -192,6 +286,7 @@ unsafe fn send_list(
     list: *const iovec,
     count: usize,
     flags: c_int,
+    to: Option<SocketAddr>,
 ) -> Result<usize> {
     let socket = self::socket(number)?;
     // SAFETY: the caller's promise.
@@ -200,7 +295,7 @@ unsafe fn send_list(
         // SAFETY: the caller's promise.
         .map(|entry| unsafe { bytes(entry.iov_base, entry.iov_len) })
         .collect::<Result<_>>()?;
-    send(&socket, &parts, flags)
+    send(&socket, &parts, flags, to)
 }
 
 /// # Safety
@@ -210,7 +305,7 @@ unsafe fn receive_list(
     list: *const iovec,
     count: usize,
     flags: c_int,
-) -> Result<usize> {
+) -> Result<Received> {
     let socket = self::socket(number)?;
     // SAFETY: the caller's promise.
     let mut parts: Vec<&mut [u8]> = unsafe { entries(list, count) }?
@@ -236,7 +331,7 @@ pub unsafe extern "C" fn rrecv(
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { bytes_mut(buf, len) }?;
-        receive(&socket, &mut [bytes], flags)
+        Ok(receive(&socket, &mut [bytes], flags)?.length)
     })
 }
 
@@ -253,17 +348,24 @@ pub unsafe extern "C" fn rrecvfrom(
     src_addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
-    let received = unsafe { rrecv(socket, buf, len, flags) };
-    // SAFETY: the caller's promise.
-    let addrlen = unsafe { addrlen.as_mut() };
-    if let Some(length) = addrlen.filter(|_| received >= 0 && !src_addr.is_null()) {
-        *length = 0;
-    }
-    received
+    as_length(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes_mut(buf, len) }?;
+        let received = receive(&socket, &mut [bytes], flags)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(from) = received.from {
+                give_address(from, src_addr, addrlen);
+            } else if let Some(length) = addrlen.as_mut() {
+                *length = 0;
+            }
+        }
+        Ok(received.length)
+    })
 }
 
-/// Receives into several pieces: `rrecvmsg`. There is no address, and there are no control messages.
+/// Receives into several pieces: `rrecvmsg`. There are no control messages.
 ///
 /// # Safety
 /// `msg` is a structure of the headers, with memory that can be written.
@@ -274,8 +376,18 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int)
         let msg = unsafe { msg.as_mut() }.ok_or(Errno(libc::EFAULT))?;
         // SAFETY: the caller's promise.
         let received = unsafe { receive_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }?;
-        (msg.msg_namelen, msg.msg_controllen, msg.msg_flags) = (0, 0, 0);
-        Ok(received)
+        (msg.msg_controllen, msg.msg_flags) = (0, 0);
+        if received.is_cut {
+            msg.msg_flags = libc::MSG_TRUNC;
+        }
+        match received.from {
+            // SAFETY: the caller's promise.
+            Some(from) => unsafe {
+                give_address(from, msg.msg_name.cast(), &raw mut msg.msg_namelen);
+            },
+            None => msg.msg_namelen = 0,
+        }
+        Ok(received.length)
     })
 }
 
@@ -298,7 +410,7 @@ pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int)
     as_length(|| {
         let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
         // SAFETY: the caller's promise.
-        unsafe { receive_list(socket, iov, count, 0) }
+        Ok(unsafe { receive_list(socket, iov, count, 0) }?.length)
     })
 }
 
@@ -317,8 +429,20 @@ pub unsafe extern "C" fn rsend(
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { bytes(buf, len) }?;
-        send(&socket, &[bytes], flags)
+        send(&socket, &[bytes], flags, None)
     })
+}
+
+/// Where a datagram goes, if that is said.
+///
+/// # Safety
+/// So many bytes can be read.
+unsafe fn destination(addr: *const sockaddr, length: socklen_t) -> Result<Option<SocketAddr>> {
+    if addr.is_null() || length == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { address(addr, length) }.map(Some)
 }
 
 /// Sends to an address: `rsendto`. A stream has its address already.
@@ -332,16 +456,14 @@ pub unsafe extern "C" fn rsendto(
     len: size_t,
     flags: c_int,
     dest_addr: *const sockaddr,
-    _: socklen_t,
+    addrlen: socklen_t,
 ) -> ssize_t {
-    if !dest_addr.is_null() {
-        return as_length(|| {
-            self::socket(socket)?;
-            Err(Errno(libc::EISCONN))
-        });
-    }
-    // SAFETY: the caller's promise.
-    unsafe { rsend(socket, buf, len, flags) }
+    as_length(|| {
+        let socket = self::socket(socket)?;
+        // SAFETY: the caller's promise.
+        let (bytes, to) = unsafe { (bytes(buf, len)?, destination(dest_addr, addrlen)?) };
+        send(&socket, &[bytes], flags, to)
+    })
 }
 
 /// Sends several pieces: `rsendmsg`. Control messages are refused.
@@ -356,11 +478,11 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_in
         if msg.msg_controllen != 0 && !msg.msg_control.is_null() {
             return Err(Errno::EOPNOTSUPP);
         }
-        if !msg.msg_name.is_null() {
-            return Err(Errno(libc::EISCONN));
-        }
         // SAFETY: the caller's promise.
-        unsafe { send_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }
+        unsafe {
+            let to = destination(msg.msg_name.cast(), msg.msg_namelen)?;
+            send_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags, to)
+        }
     })
 }
 
@@ -383,6 +505,6 @@ pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int
     as_length(|| {
         let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
         // SAFETY: the caller's promise.
-        unsafe { send_list(socket, iov, count, 0) }
+        unsafe { send_list(socket, iov, count, 0, None) }
     })
 }

@@ -81,6 +81,10 @@ fn handle(port: &'static Port, event: &CmEvent) {
         }
         return;
     };
+    if socket.kind == libc::SOCK_DGRAM {
+        on_datagram_event(port, event, &socket);
+        return;
+    }
     if event.event == EventType::ConnectRequest {
         if let Err(errno) = request(port, event, &socket) {
             log::warn!("rsocket: a request was refused: {errno:?}");
@@ -110,6 +114,25 @@ fn handle(port: &'static Port, event: &CmEvent) {
     if let Some(established) = is_over {
         settle_with_listener(&socket, established);
     }
+}
+
+/// An event of a datagram rsocket: it is asked for, or what it has asked for is found.
+fn on_datagram_event(port: &Port, event: &CmEvent, socket: &Socket) {
+    let handled = match &mut lock(&socket.state).phase {
+        Phase::Datagrams(datagrams) if event.event == EventType::ConnectRequest => {
+            datagrams.answer(event.id)
+        }
+        Phase::Datagrams(datagrams) => datagrams.on_event(event),
+        _ if event.event == EventType::ConnectRequest => {
+            refuse(port, event.id);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    if let Err(errno) = handled {
+        log::warn!("rsocket: {}: {errno:?}", event.event);
+    }
+    socket.waiters.wake();
 }
 
 fn refuse(port: &Port, id: CmId) {
@@ -195,7 +218,7 @@ fn open(socket: &Socket, state: &mut State) {
     if let Phase::Connecting(connection) = &mut state.phase
         && let Some(connection) = connection.take()
     {
-        socket.watch(&connection);
+        socket.watch(connection.events());
         state.phase = Phase::Open(connection);
         // The second half of the ring is given away.
         state.process();

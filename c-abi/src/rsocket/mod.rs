@@ -8,12 +8,15 @@
 //! that wait sleep in the kernel's `poll` ([`wait`]), for rsockets and ordinary descriptors alike, and signals interrupt them.
 //! The thread that drives the device wakes them, and makes connections ([`events`]).
 //!
+//! A datagram rsocket is a UD QP, which others find by its address and port ([`datagram`]).
+//!
 //! While a call waits on a stream the other end is asked for a sign of life once in a while, so that the call ends if the
 //! other end is gone and cannot say so.
 
 mod connection;
 mod control;
 mod data;
+mod datagram;
 mod events;
 mod flow;
 mod iomap;

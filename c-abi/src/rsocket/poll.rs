@@ -43,6 +43,19 @@ pub(super) fn ready(state: &State) -> c_short {
             }
             ready
         }
+        Phase::Datagrams(datagrams) => {
+            let mut ready = 0;
+            if datagrams.has_arrived() {
+                ready |= IN;
+            }
+            if datagrams.can_send() {
+                ready |= OUT;
+            }
+            if datagrams.failure.is_some() {
+                ready |= IN | OUT | libc::POLLERR;
+            }
+            ready
+        }
         Phase::Listening(listener) if listener.ready.is_empty() => 0,
         Phase::Listening(_) => IN,
         Phase::Connecting(_) => 0,

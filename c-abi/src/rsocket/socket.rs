@@ -15,6 +15,7 @@ use crate::failure::{Errno, Result, lock};
 use crate::hca::Hca;
 use crate::progress;
 use crate::rsocket::connection::{Connection, End};
+use crate::rsocket::datagram::Datagrams;
 use crate::rsocket::options::Options;
 use crate::rsocket::table;
 use crate::rsocket::wait::{Waiter, Waiters, sleep};
@@ -30,7 +31,7 @@ pub(super) struct Socket {
     /// Its descriptor, which is there for its number.
     reserved: Counter,
     pub(super) serial: u64,
-    /// `AF_INET` or `AF_INET6`, and `SOCK_STREAM`.
+    /// `AF_INET` or `AF_INET6`, and `SOCK_STREAM` or `SOCK_DGRAM`.
     pub(super) domain: c_int,
     pub(super) kind: c_int,
     pub(super) state: Mutex<State>,
@@ -68,6 +69,8 @@ pub(super) enum Phase {
     /// Looking for the other end, or, with a connection, waiting for its answer.
     Connecting(Option<Box<Connection>>),
     Open(Box<Connection>),
+    /// Ready for datagrams.
+    Datagrams(Box<Datagrams>),
     /// Connecting has failed.
     Failed,
 }
@@ -121,8 +124,8 @@ impl Socket {
     }
 
     /// Completion events are looked for from now on.
-    pub(super) fn watch(&self, connection: &Connection) {
-        *lock(&self.events) = Some(connection.events());
+    pub(super) fn watch(&self, events: CqEvents<'static>) {
+        *lock(&self.events) = Some(events);
     }
 
     /// Whether it has completion events.
@@ -213,8 +216,10 @@ impl Socket {
     pub(super) fn say_end(&self, message: Message, deadline: Option<Instant>) -> Result<()> {
         let mut said = false;
         self.wait(deadline, false, |state| {
-            let Phase::Open(connection) = &mut state.phase else {
-                return Some(Ok(()));
+            let connection = match &mut state.phase {
+                Phase::Open(connection) => connection,
+                Phase::Datagrams(datagrams) => return datagrams.is_quiet().then_some(Ok(())),
+                _ => return Some(Ok(())),
             };
             if !said {
                 match connection.say_end(message) {
@@ -297,15 +302,19 @@ pub(super) fn destroy(ids: &[(&'static Hca, CmId)]) {
 impl State {
     /// Takes completions.
     pub(super) fn process(&mut self) {
-        if let Phase::Open(connection) = &mut self.phase {
-            connection.process();
+        match &mut self.phase {
+            Phase::Open(connection) => connection.process(),
+            Phase::Datagrams(datagrams) => datagrams.process(),
+            _ => {}
         }
     }
 
     /// Asks for an event at the next completion.
     pub(super) fn arm(&mut self) {
-        if let Phase::Open(connection) = &mut self.phase {
-            connection.arm();
+        match &mut self.phase {
+            Phase::Open(connection) => connection.arm(),
+            Phase::Datagrams(datagrams) => datagrams.arm(),
+            _ => {}
         }
     }
 
@@ -321,9 +330,12 @@ impl State {
 
     /// Leaves the processor to what a program waits for that asks in a loop.
     pub(super) fn relax(&self) {
-        if let Phase::Open(connection) = &self.phase {
-            connection.hca.device.platform().relax();
-        }
+        let hca = match &self.phase {
+            Phase::Open(connection) => connection.hca,
+            Phase::Datagrams(datagrams) => datagrams.hca,
+            _ => return,
+        };
+        hca.device.platform().relax();
     }
 
     /// Connecting has failed.
@@ -337,7 +349,8 @@ impl State {
         if let Some(errno) = self.error.take() {
             return Some(errno);
         }
-        match &self.phase {
+        match &mut self.phase {
+            Phase::Datagrams(datagrams) => datagrams.failure.take(),
             Phase::Open(connection) => match connection.end {
                 End::Broken(errno) => Some(errno),
                 End::Open | End::Closed => None,

@@ -19,6 +19,7 @@ use crate::device::{DeviceObject, devices};
 use crate::failure::{Errno, Result, as_number, as_status, lock};
 use crate::hca::Hca;
 use crate::rsocket::connection::End;
+use crate::rsocket::datagram::Datagrams;
 use crate::rsocket::events::handle_all;
 use crate::rsocket::options::Options;
 use crate::rsocket::port;
@@ -45,7 +46,10 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
         if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
             return Err(Errno(libc::EAFNOSUPPORT));
         }
-        let fits = matches!((kind, protocol), (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP));
+        let fits = matches!(
+            (kind, protocol),
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) | (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP)
+        );
         if !fits {
             return Err(Errno(libc::EPROTONOSUPPORT));
         }
@@ -142,7 +146,11 @@ fn device_to(ip: IpAddr) -> Result<&'static Hca> {
 fn create_id(socket: &Socket, options: &Options, hca: &'static Hca) -> Result<CmId> {
     let channel = port::port(hca)?.channel;
     let mut manager = hca.manager()?;
-    let id = manager.create_id(Some(channel), socket.serial, PortSpace::Tcp)?;
+    let space = match socket.kind {
+        libc::SOCK_STREAM => PortSpace::Tcp,
+        _ => PortSpace::Udp,
+    };
+    let id = manager.create_id(Some(channel), socket.serial, space)?;
     for option in options.of_id() {
         if let Err(error) = manager.set_option(id, option) {
             log::debug!("rsocket: {error}");
@@ -152,7 +160,7 @@ fn create_id(socket: &Socket, options: &Options, hca: &'static Hca) -> Result<Cm
 }
 
 /// Gives an rsocket an address, on all devices if it is the one for all.
-fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> Result<()> {
+pub(super) fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> Result<()> {
     if !matches!(state.phase, Phase::New) {
         return Err(Errno::EINVAL);
     }
@@ -170,6 +178,10 @@ fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> Result<()> {
             if !ip.is_unspecified() && !is_on(device, ip) {
                 continue;
             }
+            // Datagrams come and go by one device.
+            if socket.kind == libc::SOCK_DGRAM && !ids.is_empty() {
+                break;
+            }
             let hca = device.hca()?;
             let id = create_id(socket, &state.options, hca)?;
             ids.push((hca, id));
@@ -180,18 +192,26 @@ fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> Result<()> {
                 address = local;
             }
         }
-        match ids.is_empty() {
-            true => Err(Errno(libc::EADDRNOTAVAIL)),
-            false => Ok(()),
+        let (hca, id) = *ids.first().ok_or(Errno(libc::EADDRNOTAVAIL))?;
+        if socket.kind != libc::SOCK_DGRAM {
+            return Ok(None);
         }
+        hca.manager()?.listen(id, 0)?;
+        let port = port::port(hca)?;
+        Datagrams::new(port, &state.options.sizes, socket.serial, address).map(Some)
     })();
-    if let Err(errno) = bound {
-        destroy(&ids);
-        return Err(errno);
-    }
+    let datagrams = bound.inspect_err(|_| destroy(&ids))?;
     state.ids = ids;
     state.local = Some(address);
-    state.phase = Phase::Bound;
+    state.phase = match datagrams {
+        Some(datagrams) => {
+            socket.watch(datagrams.events());
+            // As `rlisten` says it.
+            log::info!("rbind: datagrams at port {}", address.port());
+            Phase::Datagrams(Box::new(datagrams))
+        }
+        None => Phase::Bound,
+    };
     Ok(())
 }
 
@@ -225,6 +245,9 @@ pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
         }
         if matches!(state.phase, Phase::New) {
             bind(&socket, &mut state, unspecified(socket.domain))?;
+        }
+        if socket.kind == libc::SOCK_DGRAM {
+            return Err(Errno::EOPNOTSUPP);
         }
         if !matches!(state.phase, Phase::Bound) {
             return Err(Errno::EINVAL);
@@ -283,7 +306,7 @@ fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
         }
         Phase::Connecting(_) => return Err(Errno(libc::EALREADY)),
         Phase::Open(_) => return Err(Errno(libc::EISCONN)),
-        Phase::Listening(_) | Phase::Failed => return Err(Errno::EINVAL),
+        Phase::Listening(_) | Phase::Datagrams(_) | Phase::Failed => return Err(Errno::EINVAL),
     }
     if to.is_ipv6() && socket.domain == libc::AF_INET {
         return Err(Errno(libc::EAFNOSUPPORT));
@@ -319,6 +342,20 @@ fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
+/// Gives datagrams without an address the one where they go, and from which alone they come.
+fn connect_datagrams(socket: &Socket, to: SocketAddr) -> Result<()> {
+    let mut state = lock(&socket.state);
+    if matches!(state.phase, Phase::New) {
+        bind(socket, &mut state, unspecified(socket.domain))?;
+    }
+    match &mut state.phase {
+        Phase::Datagrams(datagrams) => datagrams.connected = Some(to),
+        _ => return Err(Errno::EINVAL),
+    }
+    state.peer = Some(to);
+    Ok(())
+}
+
 /// Connects: `rconnect`. Without waiting, the outcome is there when the rsocket is writable.
 ///
 /// # Safety
@@ -335,6 +372,9 @@ pub unsafe extern "C" fn rconnect(
         let to = unsafe { address(addr, addrlen) }?;
         if to.ip().is_unspecified() || to.port() == 0 {
             return Err(Errno(libc::EADDRNOTAVAIL));
+        }
+        if socket.kind == libc::SOCK_DGRAM {
+            return connect_datagrams(&socket, to);
         }
         begin(&socket, to)?;
         let hca = lock(&socket.state).ids.first().map(|(hca, _)| *hca);

@@ -25,6 +25,22 @@ mod c {
         pub(crate) fn rrecv(socket: c_int, buf: *mut c_void, len: usize, flags: c_int) -> ssize_t;
         pub(crate) fn rsend(socket: c_int, buf: *const c_void, len: usize, flags: c_int)
         -> ssize_t;
+        pub(crate) fn rsendto(
+            socket: c_int,
+            buf: *const c_void,
+            len: usize,
+            flags: c_int,
+            addr: *const sockaddr,
+            addrlen: socklen_t,
+        ) -> ssize_t;
+        pub(crate) fn rrecvfrom(
+            socket: c_int,
+            buf: *mut c_void,
+            len: usize,
+            flags: c_int,
+            addr: *mut sockaddr,
+            addrlen: *mut socklen_t,
+        ) -> ssize_t;
         pub(crate) fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t;
         pub(crate) fn rpoll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
         pub(crate) fn rfcntl(socket: c_int, cmd: c_int, arg: c_long) -> c_int;
@@ -103,8 +119,17 @@ impl Drop for Socket {
 
 impl Socket {
     pub(crate) fn new() -> Self {
+        Self::of(libc::SOCK_STREAM)
+    }
+
+    /// One for datagrams.
+    pub(crate) fn datagrams() -> Self {
+        Self::of(libc::SOCK_DGRAM)
+    }
+
+    fn of(kind: c_int) -> Self {
         // SAFETY: takes no pointers.
-        let number = done(unsafe { c::rsocket(libc::AF_INET, libc::SOCK_STREAM, 0) });
+        let number = done(unsafe { c::rsocket(libc::AF_INET, kind, 0) });
         Self(number.unwrap() as c_int)
     }
 
@@ -167,6 +192,31 @@ impl Socket {
     pub(crate) fn send(&self, bytes: &[u8], flags: c_int) -> Result<usize> {
         // SAFETY: so many bytes.
         done(unsafe { c::rsend(self.0, bytes.as_ptr().cast(), bytes.len(), flags) } as i64)
+    }
+
+    /// Sends a datagram to an address.
+    pub(crate) fn send_to(&self, bytes: &[u8], to: SocketAddrV4) -> Result<usize> {
+        let address = to_c(*to.ip(), to.port());
+        let (from, to) = (bytes.as_ptr().cast(), (&raw const address).cast());
+        // SAFETY: so many bytes, and an address with its length.
+        done(unsafe { c::rsendto(self.0, from, bytes.len(), 0, to, LENGTH) } as i64)
+    }
+
+    /// Receives a datagram with its sender.
+    pub(crate) fn recv_from(
+        &self,
+        buffer: &mut [u8],
+        flags: c_int,
+    ) -> Result<(usize, SocketAddrV4)> {
+        let (mut address, mut length) = (to_c(Ipv4Addr::UNSPECIFIED, 0), LENGTH);
+        let (to, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+        let from = (&raw mut address).cast();
+        // SAFETY: so many bytes, and an address with its length.
+        let received = unsafe { c::rrecvfrom(self.0, to, size, flags, from, &mut length) };
+        let received = done(received as i64)?;
+        let ip = u32::from_be(address.sin_addr.s_addr);
+        let port = u16::from_be(address.sin_port);
+        Ok((received, SocketAddrV4::new(ip.into(), port)))
     }
 
     /// Sends two pieces with one call.

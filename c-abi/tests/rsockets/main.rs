@@ -4,6 +4,7 @@
 #![expect(unsafe_code)]
 
 mod calls;
+mod datagram;
 mod errors;
 mod hostile;
 mod stream;

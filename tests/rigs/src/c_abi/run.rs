@@ -268,7 +268,10 @@ impl Place<'_> {
         let deadline = Instant::now() + START;
         loop {
             let is_ready = match ready {
-                Ready::RListens => server.printed().contains("rlisten"),
+                Ready::RListens => {
+                    let printed = server.printed();
+                    printed.contains("rlisten: ") || printed.contains("rbind: ")
+                }
                 Ready::Listens => {
                     let printed = server.printed();
                     printed.contains("rdma_listen") || printed.contains("listening on")

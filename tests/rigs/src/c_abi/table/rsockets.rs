@@ -76,6 +76,16 @@ pub(super) const ALL: &[Scenario] = &[
         ],
         MEASURED,
     ),
+    // Datagrams, and each back to its sender; the server goes on waiting.
+    pair(
+        "udpong",
+        &["udpong", "-b", "10.0.0.1"],
+        &[
+            "udpong", "-s", "10.0.0.1", "-C", "200", "-S", "1000", "-T", "e",
+        ],
+        &[(Client, "custom ", 1)],
+    )
+    .stays(),
     // The server goes on waiting for others.
     pair(
         "rcopy",
