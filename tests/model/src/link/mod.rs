@@ -9,6 +9,7 @@
 pub mod datagram;
 
 pub mod fault;
+mod port;
 mod queue;
 pub mod rng;
 pub mod setting;

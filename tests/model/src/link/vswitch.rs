@@ -5,17 +5,25 @@
 //! a process that was stopped does not stop the others. A process that ends, in whatever way, closes its connection with that.
 //!
 //! The switch hands out the unit numbers of models, which their addresses end in: [`Wish`].
+//!
+//! # Uplinks
+//!
+//! An [uplink](VirtualSwitch::uplink) leads to the switch of another machine over UDP, with one frame per datagram. What came in at
+//! one uplink does not leave at another: any number of switches, each pair of which has an uplink, are one network without a loop.
+//! UDP holds nobody up: what the other machine does not take in time is lost, and has to be sent again by who sent it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::UdpSocket;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::datagram::{IMPATIENCE, PATIENCE};
+use super::datagram::{LONGEST, PATIENCE};
+use super::port::Port;
+use super::queue::FrameQueue;
 use super::stale::{self, Claim};
 use super::stream::{self, Answer, BATCH, Reader, Wish};
 use super::switch::{Addresses, Route};
@@ -26,8 +34,10 @@ const GREETING: Duration = Duration::from_secs(5);
 const FIRST: Duration = Duration::from_secs(10);
 /// When accepting is tried again after it failed.
 const RETRY: Duration = Duration::from_millis(100);
-/// Losses of a port are logged when they begin, and then once per so many.
-const LOG_EVERY: u64 = 1000;
+/// Frames from an uplink that wait for the processes that they are for, as many as a process itself would hold.
+const QUEUED: usize = 4096;
+/// How often the thread that reads an uplink looks whether the switch has ended.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Waits until no other process starts or ends a switch in the folder of `path`, and keeps them from it as long as the file is
 /// open. The lock is the folder's, so that no file is left.
@@ -50,6 +60,7 @@ pub struct VirtualSwitch {
     path: PathBuf,
     listener: UnixListener,
     claim: Claim,
+    uplinks: Vec<UdpSocket>,
 }
 
 impl VirtualSwitch {
@@ -70,20 +81,38 @@ impl VirtualSwitch {
             path: path.into(),
             listener,
             claim: Claim::new(path)?,
+            uplinks: Vec::new(),
         })
+    }
+
+    /// Adds an uplink: a socket that is connected to that of the other machine's switch, so that it takes nothing from others.
+    ///
+    /// # Errors
+    /// The socket refuses to be set.
+    pub fn uplink(&mut self, socket: UdpSocket) -> io::Result<()> {
+        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        self.uplinks.push(socket);
+        Ok(())
     }
 
     /// Joins who connects, until the last connection is closed; if none comes, for ten seconds. The socket is removed.
     ///
     /// # Errors
-    /// The folder of the socket is gone.
+    /// The folder of the socket is gone, or there can be no thread.
     pub fn serve(self) -> io::Result<()> {
         let Self {
             path,
             listener,
             claim,
+            uplinks,
         } = self;
         let shared = Arc::new(Shared::default());
+        let mut threads = Vec::new();
+        // Connections count upwards.
+        for (number, socket) in (0..usize::MAX).rev().zip(uplinks) {
+            threads.extend(shared.start_uplink(number, socket)?);
+        }
         let accepting = thread::spawn({
             let shared = shared.clone();
             move || accept(&shared, &listener)
@@ -95,14 +124,18 @@ impl VirtualSwitch {
             let mut ports = shared.lock();
             if ports.connections == 0 {
                 ports.ended = true;
+                ports.ports.clear();
                 drop(ports);
+                // Who starts the next switch wants the same sockets. A panic of a thread was printed when it happened.
+                for thread in threads {
+                    let _ = thread.join();
+                }
                 // Wakes the thread that accepts, which ends.
                 let _woken = UnixStream::connect(&path);
                 claim.release();
                 break;
             }
         }
-        // A panic of the thread was printed when it happened.
         let _ = accepting.join();
         Ok(())
     }
@@ -250,7 +283,7 @@ impl Shared {
         };
         stream.set_read_timeout(None)?;
         self.unused.notify_all();
-        let port = Arc::new(Port::new(number, stream.try_clone()?));
+        let port = Arc::new(Port::process(number, stream.try_clone()?));
         let mut ports = self.lock();
         let Some(first) = ports.units.take(wish, number) else {
             drop(ports);
@@ -277,7 +310,7 @@ impl Shared {
         let mut way = Way::Nowhere;
         loop {
             let frame = frames.next()?;
-            let next = self.way(number, frame);
+            let next = self.way(number, false, frame);
             if next != way {
                 way.send(&mut batch);
                 way = next;
@@ -289,19 +322,98 @@ impl Shared {
         }
     }
 
-    fn way(&self, number: usize, frame: &[u8]) -> Way {
+    /// The way of a frame from a port, which may be an uplink.
+    fn way(&self, number: usize, from_uplink: bool, frame: &[u8]) -> Way {
         let mut ports = self.lock();
-        match ports.addresses.route(number, frame) {
+        let route = ports.addresses.route(number, frame);
+        let mut others = ports
+            .ports
+            .iter()
+            .filter(|port| port.number != number && !(from_uplink && port.is_uplink()));
+        match route {
             Route::Nowhere => Way::Nowhere,
-            Route::Port(to) => ports
-                .ports
-                .iter()
+            Route::Port(to) => others
                 .find(|port| port.number == to)
                 .map_or(Way::Nowhere, |port| Way::To(port.clone())),
-            Route::Others => {
-                let others = ports.ports.iter().filter(|port| port.number != number);
-                Way::All(others.cloned().collect())
+            Route::Others => Way::All(others.cloned().collect()),
+        }
+    }
+
+    /// Starts the threads of an uplink: one takes frames from the socket, and does not wait for any process; one passes them on.
+    fn start_uplink(
+        self: &Arc<Self>,
+        number: usize,
+        socket: UdpSocket,
+    ) -> io::Result<[thread::JoinHandle<()>; 2]> {
+        let port = Arc::new(Port::uplink(number, socket.try_clone()?));
+        self.lock().ports.push(port.clone());
+        let queue = Arc::new(FrameQueue::new(QUEUED, QUEUED));
+        let (reader, of_reader) = (self.clone(), queue.clone());
+        let reader = thread::Builder::new().spawn(move || {
+            reader.read_uplink(&port, &socket, &of_reader);
+            of_reader.close();
+        })?;
+        let passes_on = self.clone();
+        let passes_on = thread::Builder::new().spawn(move || passes_on.pass_on(number, &queue))?;
+        Ok([reader, passes_on])
+    }
+
+    fn read_uplink(&self, port: &Port, socket: &UdpSocket, queue: &FrameQueue) {
+        // One byte more, to detect frames that are too long.
+        let mut buffer = vec![0; LONGEST + 1];
+        loop {
+            match socket.recv(&mut buffer) {
+                Ok(len @ 1..=LONGEST) => {
+                    if queue.push(&buffer[..len]).is_err() {
+                        port.lose(1, &"more come than are taken");
+                    }
+                }
+                Ok(_) => port.lose(1, &"no frame has this length"),
+                Err(error) if stream::is_timeout(&error) => {
+                    if self.lock().ended {
+                        return;
+                    }
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted
+                            | ErrorKind::ConnectionRefused
+                            | ErrorKind::ConnectionReset
+                    ) => {}
+                Err(error) => {
+                    // The network may be back later; it is not asked all the time.
+                    log::warn!("uplink: {error}");
+                    thread::sleep(RETRY);
+                    if self.lock().ended {
+                        return;
+                    }
+                }
             }
+        }
+    }
+
+    /// Sends frames from an uplink to where they go, until its queue is closed.
+    fn pass_on(&self, number: usize, queue: &FrameQueue) {
+        let mut frame = Vec::new();
+        let mut batch = Vec::new();
+        let mut way = Way::Nowhere;
+        while queue.pop(&mut frame).is_some() {
+            loop {
+                let next = self.way(number, true, &frame);
+                if next != way {
+                    way.send(&mut batch);
+                    way = next;
+                }
+                stream::append(&mut batch, &frame);
+                if batch.len() >= BATCH {
+                    way.send(&mut batch);
+                }
+                if !queue.try_pop(&mut frame) {
+                    break;
+                }
+            }
+            way.send(&mut batch);
         }
     }
 }
@@ -323,129 +435,6 @@ impl Way {
             Self::All(ports) => ports.iter().for_each(|port| port.send(batch)),
         }
         batch.clear();
-    }
-}
-
-/// The way to a process.
-#[derive(Debug)]
-struct Port {
-    number: usize,
-    out: Mutex<Out>,
-    lost: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Out {
-    stream: UnixStream,
-    /// The rest of a frame of which a part was sent.
-    rest: Vec<u8>,
-    /// It took nothing for so long that nobody waits for it.
-    stalled: bool,
-    gone: bool,
-}
-
-impl PartialEq for Port {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Port {}
-
-impl Port {
-    fn new(number: usize, stream: UnixStream) -> Self {
-        Self {
-            number,
-            out: Mutex::new(Out {
-                stream,
-                rest: Vec::new(),
-                stalled: false,
-                gone: false,
-            }),
-            lost: AtomicU64::new(0),
-        }
-    }
-
-    /// Writes whole frames, waits if need be, and drops what is not taken.
-    fn send(&self, batch: &[u8]) {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = std::mem::take(&mut out.rest);
-        let sent = out.write(&rest);
-        if sent < rest.len() {
-            out.rest = rest[sent..].to_vec();
-            return self.lose(batch);
-        }
-        let sent = out.write(batch);
-        if sent == batch.len() {
-            return;
-        }
-        let (begun, end) = unfinished(batch, sent);
-        if begun {
-            out.rest = batch[sent..end].to_vec();
-        }
-        self.lose(&batch[end..]);
-    }
-
-    /// Counts the frames of a batch that are lost.
-    fn lose(&self, batch: &[u8]) {
-        let mut frames = 0;
-        let mut left = batch;
-        while let Some((len, rest)) = left.split_first_chunk::<2>() {
-            frames += 1;
-            left = rest
-                .get(usize::from(u16::from_be_bytes(*len))..)
-                .unwrap_or_default();
-        }
-        let before = self.lost.fetch_add(frames, Ordering::Relaxed);
-        if frames > 0 && (before == 0 || before / LOG_EVERY != (before + frames) / LOG_EVERY) {
-            let (number, lost) = (self.number, before + frames);
-            log::warn!("port {number}: {lost} frames lost, as nothing is taken");
-        }
-    }
-}
-
-/// Where in a batch the frame ends of which byte `sent` is, and whether a part of it was sent.
-fn unfinished(batch: &[u8], sent: usize) -> (bool, usize) {
-    let mut start = 0;
-    while start < sent {
-        let len = batch[start..]
-            .first_chunk::<2>()
-            .map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
-        start += 2 + len;
-    }
-    (start > sent, start.min(batch.len()))
-}
-
-impl Out {
-    /// How much was written.
-    fn write(&mut self, bytes: &[u8]) -> usize {
-        let mut sent = 0;
-        while sent < bytes.len() && !self.gone {
-            match self.stream.write(&bytes[sent..]) {
-                Ok(0) => self.gone = true,
-                Ok(len) => {
-                    sent += len;
-                    self.set_stalled(false);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if stream::is_timeout(&error) => {
-                    self.set_stalled(true);
-                    break;
-                }
-                Err(_) => self.gone = true,
-            }
-        }
-        // To who is gone everything was sent.
-        if self.gone { bytes.len() } else { sent }
-    }
-
-    fn set_stalled(&mut self, stalled: bool) {
-        if self.stalled == stalled {
-            return;
-        }
-        self.stalled = stalled;
-        let patience = if stalled { IMPATIENCE } else { PATIENCE };
-        self.gone |= self.stream.set_write_timeout(Some(patience)).is_err();
     }
 }
 

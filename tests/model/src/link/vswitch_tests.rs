@@ -193,18 +193,87 @@ fn a_socket_without_a_switch_is_replaced_and_one_with_a_switch_is_not() {
     assert!(!path.exists());
 }
 
+/// Switches, each pair of which has an uplink, and a port of each.
+fn joined(names: &[&str]) -> Vec<(JoinHandle<io::Result<()>>, UnixStream)> {
+    let count = names.len();
+    let sockets: Vec<Vec<UdpSocket>> = (0..count)
+        .map(|_| {
+            let bind = |_| UdpSocket::bind("127.0.0.1:0").unwrap();
+            (0..count).map(bind).collect()
+        })
+        .collect();
+    let address = |here: usize, there: usize| sockets[here][there].local_addr().unwrap();
+    (0..count)
+        .zip(names)
+        .map(|(here, name)| {
+            let name = format!("connectx-vswitch-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let mut switch = VirtualSwitch::bind(&path).unwrap();
+            for there in (0..count).filter(|there| *there != here) {
+                let socket = sockets[here][there].try_clone().unwrap();
+                socket.connect(address(there, here)).unwrap();
+                switch.uplink(socket).unwrap();
+            }
+            let serving = thread::spawn(move || switch.serve());
+            (serving, port(&path).1)
+        })
+        .collect()
+}
+
 #[test]
-fn the_rest_of_a_frame_is_found() {
-    let mut batch = Vec::new();
-    stream::append(&mut batch, &[1; 10]);
-    stream::append(&mut batch, &[2; 20]);
-    for (sent, expected) in [
-        (0, (false, 0)),
-        (1, (true, 12)),
-        (11, (true, 12)),
-        (12, (false, 12)),
-        (13, (true, 34)),
-    ] {
-        assert_eq!(unfinished(&batch, sent), expected, "{sent}");
+fn switches_with_uplinks_are_one_network_without_a_loop() {
+    let (serving, ports): (Vec<_>, Vec<_>) = joined(&["up1", "up2", "up3"]).into_iter().unzip();
+    let mut readers: Vec<_> = ports.iter().map(Reader::new).collect();
+    // To all, as nobody knows the address yet; once, although there are two ways.
+    send(&ports[0], &frame(2, 1, 60));
+    assert_eq!(readers[1].next().unwrap(), frame(2, 1, 60));
+    assert_eq!(readers[2].next().unwrap(), frame(2, 1, 60));
+    // To the first one only: the third one has the one after it.
+    send(&ports[1], &frame(1, 2, 4200));
+    assert_eq!(readers[0].next().unwrap(), frame(1, 2, 4200));
+    send(&ports[1], &frame(ALL, 2, 61));
+    assert_eq!(readers[0].next().unwrap(), frame(ALL, 2, 61));
+    assert_eq!(readers[2].next().unwrap(), frame(ALL, 2, 61));
+    drop(readers);
+    drop(ports);
+    for serving in serving {
+        serving.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn an_uplink_takes_nothing_from_strangers() {
+    let (near, far) = (
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    let here = near.local_addr().unwrap();
+    near.connect(far.local_addr().unwrap()).unwrap();
+    let path = std::env::temp_dir().join(format!("connectx-vswitch-{}-up", std::process::id()));
+    let mut switch = VirtualSwitch::bind(&path).unwrap();
+    switch.uplink(near).unwrap();
+    let serving = thread::spawn(move || switch.serve());
+    let (_, port) = port(&path);
+    let mut frames = Reader::new(&port);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&frame(ALL, 3, 60), here).unwrap();
+    // Nor what is no frame from the other switch.
+    for len in [0, 13, LONGEST + 1] {
+        far.send_to(&vec![0xff; len], here).unwrap();
+    }
+    far.send_to(&frame(ALL, 2, 61), here).unwrap();
+    assert_eq!(frames.next().unwrap(), frame(ALL, 2, 61));
+    // What is for nobody that the switch knows goes over the uplink.
+    send(&port, &frame(7, 1, 62));
+    let mut buffer = [0; 100];
+    let (len, from) = far.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..len], from), (&frame(7, 1, 62)[..], here));
+    drop(frames);
+    drop(port);
+    // When its path has gone, its sockets have gone as well: the next switch has the same.
+    while path.exists() {
+        thread::yield_now();
+    }
+    UdpSocket::bind(here).unwrap();
+    serving.join().unwrap().unwrap();
 }
