@@ -1,14 +1,16 @@
 //! The switch that joins the processes of a machine: started by the first one that wants it, ended after the last one.
 
-// UNSAFETY: lets a descriptor go over to the program that is run.
+// UNSAFETY: lets a descriptor go over to the program that is run; sets an option of a socket.
 #![expect(unsafe_code)]
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::os::fd::IntoRawFd;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use connectx_model::link::datagram::Address;
 use connectx_model::link::stream::{Connection, Wish};
 use connectx_model::link::vswitch::{VirtualSwitch, lock_folder};
 
@@ -16,17 +18,22 @@ use connectx_model::link::vswitch::{VirtualSwitch, lock_folder};
 const READY: &str = "ready";
 /// What goes to standard error, as for the library.
 const LOG: &str = "BAREVERBS_LOG";
+/// What the kernel shall hold of frames from an uplink, if the system allows that much.
+const HELD: libc::c_int = 4 << 20;
 
 /// Sees to it that there is a switch at `path`, for as long as this process runs or the program that takes its place, or
-/// one that these have started. `log` is what the switch shall say on standard error.
-pub fn join(path: &Path, log: Option<&str>) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+/// one that these have started. If it is not there yet it gets these uplinks. `log` is what the switch shall say on standard error.
+///
+/// # Errors
+/// What is wrong.
+pub fn join(path: &Path, uplinks: &[Address], log: Option<&str>) -> Result<(), String> {
+    let fail = |error: io::Error| format!("{}: {error}", path.display());
     // Nobody else starts one at the same time, and it does not end.
     let _lock = lock_folder(path).map_err(fail)?;
     let none = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
     let hold = match Connection::open(path, Wish::Hold) {
         Err(error) if none.contains(&error.kind()) => {
-            start(path, log)?;
+            start(path, uplinks, log)?;
             Connection::open(path, Wish::Hold)
         }
         result => result,
@@ -38,18 +45,23 @@ pub fn join(path: &Path, log: Option<&str>) -> Result<(), String> {
     // It stays open in the program, which knows nothing of it.
     // SAFETY: the descriptor is open, and no other part of the process has it; its flags are set, no memory is touched.
     if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } < 0 {
-        return Err(fail(std::io::Error::last_os_error()));
+        return Err(fail(io::Error::last_os_error()));
     }
     Ok(())
 }
 
 /// Starts a switch, in a process of its own.
-fn start(path: &Path, log: Option<&str>) -> Result<(), String> {
+fn start(path: &Path, uplinks: &[Address], log: Option<&str>) -> Result<(), String> {
     let runner = std::env::current_exe().map_err(|error| format!("where am I: {error}"))?;
     let mut command = Command::new(runner);
     command
         .arg("--serve-switch")
         .arg(path)
+        .args(
+            uplinks
+                .iter()
+                .flat_map(|uplink| ["--uplink".into(), uplink.to_string()]),
+        )
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // Who reads the program's standard error until its end shall not wait for the switch.
@@ -63,7 +75,7 @@ fn start(path: &Path, log: Option<&str>) -> Result<(), String> {
     if let Some(log) = log {
         command.env(LOG, log);
     }
-    let fail = |error: std::io::Error| format!("the switch {}: {error}", path.display());
+    let fail = |error: io::Error| format!("the switch {}: {error}", path.display());
     let mut switch = command.spawn().map_err(fail)?;
     let mut said = String::new();
     if let Some(output) = switch.stdout.take() {
@@ -75,13 +87,57 @@ fn start(path: &Path, log: Option<&str>) -> Result<(), String> {
     }
 }
 
+fn bind(path: &Path, uplinks: &[Address]) -> io::Result<VirtualSwitch> {
+    let mut switch = VirtualSwitch::bind(path)?;
+    for uplink in uplinks {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{uplink}: {error}"));
+        switch
+            .uplink(connected(uplink).map_err(named)?)
+            .map_err(named)?;
+    }
+    Ok(switch)
+}
+
+/// A socket that is bound to the local end and connected to the remote one.
+fn connected(uplink: &Address) -> io::Result<UdpSocket> {
+    let Address::Udp { local, remote } = uplink else {
+        let what = "not of the form udp:LOCAL,REMOTE";
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    };
+    let socket = UdpSocket::bind(local)?;
+    let is_ipv4 = socket.local_addr()?.is_ipv4();
+    let remote = remote
+        .to_socket_addrs()?
+        .find(|remote| remote.is_ipv4() == is_ipv4);
+    let Some(remote) = remote else {
+        let what = "the ends are not of one kind";
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    };
+    socket.connect(remote)?;
+    let held = HELD;
+    // SAFETY: the descriptor is open as long as the socket lives, and the kernel reads the number of which it is told the size.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw const held).cast(),
+            size_of_val(&held) as libc::socklen_t,
+        )
+    };
+    if set != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(socket)
+}
+
 /// Is the switch, until the last process has gone.
-pub fn serve(path: &Path) -> ExitCode {
+pub fn serve(path: &Path, uplinks: &[Address]) -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or(LOG, "error")).init();
-    let switch = match VirtualSwitch::bind(path) {
+    let switch = match bind(path, uplinks) {
         Ok(switch) => {
             // Nobody may be there to read it: then nobody connects either.
-            let _ = writeln!(std::io::stdout(), "{READY}");
+            let _ = writeln!(io::stdout(), "{READY}");
             switch
         }
         Err(error) => {

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use bareverbs_bundle::{Impairment, LIBRARY, PATHS_LIBRARY, switch, tree};
 use clap::Parser;
+use connectx_model::link::datagram::Address;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
 ///
@@ -29,8 +30,18 @@ struct Options {
     /// runs from the first one to the last one.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["link", "wire"])]
     switch: Option<PathBuf>,
+    /// Join the switch to that of another machine, over UDP: udp:LOCAL,REMOTE (HOST:PORT each), REMOTE being LOCAL of the
+    /// other one's. More than two machines need one for each pair. It is for whoever starts the switch: if it runs
+    /// already, it has the uplinks that it has. Processes of all machines need different unit numbers.
+    #[arg(long, value_name = "udp:LOCAL,REMOTE", value_parser = uplink)]
+    uplink: Vec<Address>,
     /// Be the switch at this path, and say on standard output when it is there.
-    #[arg(long, value_name = "PATH", hide = true, exclusive = true)]
+    #[arg(
+        long,
+        value_name = "PATH",
+        hide = true,
+        conflicts_with_all = ["switch", "program"]
+    )]
     serve_switch: Option<PathBuf>,
     /// The number of the model, which its MAC address and its IP addresses end in. If not given, it is the rank of the
     /// process plus 1 (of Open MPI, PMIx, MPICH or Slurm), else the switch gives one, else it is 1. Each process of a wire
@@ -63,7 +74,7 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(path) = &options.serve_switch {
-        return switch::serve(path);
+        return switch::serve(path, &options.uplink);
     }
     let why = match command(options) {
         Ok(mut command) => {
@@ -113,9 +124,10 @@ fn command(options: Options) -> Result<Command, String> {
         Some(path) => {
             let path = std::path::absolute(&path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
-            switch::join(&path, options.log.as_deref())?;
+            switch::join(&path, &options.uplink, options.log.as_deref())?;
             Some(format!("switch:{}", path.display()))
         }
+        None if !options.uplink.is_empty() => return Err("an uplink is for a --switch".into()),
         None => link,
     };
     let settings = [
@@ -133,6 +145,13 @@ fn command(options: Options) -> Result<Command, String> {
     }
     command.envs(options.impairment.environment());
     Ok(command)
+}
+
+fn uplink(text: &str) -> Result<Address, String> {
+    match text.parse()? {
+        address @ Address::Udp { .. } => Ok(address),
+        _ => Err("not of the form udp:LOCAL,REMOTE".into()),
+    }
 }
 
 /// A list with colons between its parts: this one, and what the environment has.
