@@ -14,6 +14,7 @@ mod docs;
 mod engines;
 mod headers;
 mod larger;
+mod machines;
 mod mpi;
 mod packages;
 mod programs_in_c;
@@ -124,14 +125,25 @@ fn run_larger(
     let is_named = |name: &str| is_whole || arguments.iter().any(|word| word == name);
     let is_job = |(name, always): (&str, bool)| is_named(name) || always && arguments.is_empty();
     let mut outcome = Outcome::default();
-    if !mpi::names().any(is_job) && !engines::names().any(is_named) {
-        return Ok(outcome);
+    let is_on_machines = |name: &str| {
+        let mut jobs = machines::names();
+        jobs.any(|job| job.0 == name && is_job(job))
+    };
+    let wants_engines = mpi::names().any(is_job)
+        || engines::names().any(is_named)
+        || machines::is_parallel(is_on_machines);
+    let packages = match wants_engines {
+        true => Some(larger::Engines::fetch(&directory.join("engines"))?),
+        false => None,
+    };
+    if let Some(packages) = &packages {
+        outcome.add(engines::run(place, packages, is_named));
+        outcome.add(mpi::run(place, packages, |name| {
+            mpi::names().any(|job| job.0 == name && is_job(job))
+        })?);
     }
-    let packages = larger::Engines::fetch(&directory.join("engines"))?;
-    outcome.add(engines::run(place, &packages, is_named));
-    outcome.add(mpi::run(place, &packages, |name| {
-        mpi::names().any(|job| job.0 == name && is_job(job))
-    })?);
+    let between = machines::run(place, directory, packages.as_ref(), is_on_machines)?;
+    outcome.add(between);
     Ok(outcome)
 }
 
@@ -152,6 +164,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             None if name == switch::NAME => {}
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
+            None if machines::names().any(|(job, _)| job == name) => {}
             None => return Err(format!("no scenario {name:?}")),
         }
     }

@@ -1,6 +1,6 @@
 //! Debian's Open MPI, with a program of ours that checks its results.
 
-use super::larger::{Engines, Program, end, judge, start};
+use super::larger::{Ended, Engines, Program, end, judge, start};
 use super::run::Place;
 use crate::outcome::Outcome;
 use crate::process::quiet_output;
@@ -13,7 +13,7 @@ const SOURCE: &str = include_str!("mpi.c");
 /// How long a job may take.
 const END: Duration = Duration::from_secs(150);
 /// What every job does.
-const SAYS: [&str; 4] = [
+pub(super) const SAYS: [&str; 4] = [
     "ring done",
     "allreduce done",
     "alltoall done",
@@ -34,7 +34,7 @@ struct Job {
     always: bool,
 }
 
-const UCX: &[&str] = &[
+pub(super) const UCX: &[&str] = &[
     "--mca",
     "pml",
     "ucx",
@@ -52,15 +52,15 @@ const UCX: &[&str] = &[
     "opal_common_ucx_devices",
     "any",
 ];
-const RC: &[(&str, &str)] = &[
+pub(super) const RC: &[(&str, &str)] = &[
     ("UCX_NET_DEVICES", "mlx5_0:1"),
     ("UCX_TLS", "rc_verbs,ud_verbs,self"),
 ];
-const UD: &[(&str, &str)] = &[
+pub(super) const UD: &[(&str, &str)] = &[
     ("UCX_NET_DEVICES", "mlx5_0:1"),
     ("UCX_TLS", "ud_verbs,self"),
 ];
-const OFI: &[&str] = &[
+pub(super) const OFI: &[&str] = &[
     "--mca",
     "pml",
     "cm",
@@ -105,7 +105,7 @@ const TCP: &[&str] = &[
     "lo",
 ];
 const LITTLE: &str = "65536";
-const LARGE: &str = "8388608";
+pub(super) const LARGE: &str = "8388608";
 
 const fn job(
     name: &'static str,
@@ -189,13 +189,7 @@ pub(super) fn run(
             arguments,
         };
         let ended = start(place, Some(engines), &launcher).and_then(|running| end(running, END));
-        let measured = ended.as_ref().ok().and_then(|ended| {
-            let line = ended
-                .printed
-                .lines()
-                .find(|line| line.starts_with("latency"));
-            line.map(str::to_owned)
-        });
+        let measured = ended.as_ref().ok().and_then(measured);
         let ranks = format!("{} ranks", job.ranks);
         let mut says = SAYS.to_vec();
         says.extend(["latency ", ranks.as_str()]);
@@ -210,7 +204,15 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-fn compile(logs: &Path, engines: &Engines) -> Result<PathBuf, String> {
+/// What the program has measured.
+pub(super) fn measured(ended: &Ended) -> Option<String> {
+    let mut lines = ended.printed.lines();
+    lines
+        .find(|line| line.starts_with("latency"))
+        .map(str::to_owned)
+}
+
+pub(super) fn compile(logs: &Path, engines: &Engines) -> Result<PathBuf, String> {
     let (source, program) = (logs.join("mpi.c"), logs.join("mpi"));
     fs::write(&source, SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
     let libraries = engines.libraries();
