@@ -37,6 +37,37 @@
 //! threads can have commands in flight. The data path (posting work requests, polling completions) has no lock and no
 //! access to commands.
 //!
+//! # Tasks
+//!
+//! With async/await a task waits for completions ([`Cq::next`], [`Cq::ready`]) and for asynchronous events
+//! ([`Device::async_event`]), on any executor: the futures are of `core`, allocate nothing, and keep the task's waker in the
+//! CQ's slot. They are woken where events are read, and nothing reads them in the background. So one task, or a thread, polls
+//! the device: at each interrupt, and at [`Device::next_deadline`].
+//!
+//! ```no_run
+//! use bareverbs_core::{Cq, CqError, Device, Platform};
+//! use core::time::Duration;
+//!
+//! /// `interrupt` waits for one, or until a time on the platform's clock: tokio's `AsyncFd` of the platform's descriptor, say.
+//! async fn drive<P: Platform>(
+//!     device: &Device<'_, P>,
+//!     interrupt: impl AsyncFn(Option<Duration>),
+//! ) -> Result<(), bareverbs_core::DeviceError> {
+//!     loop {
+//!         device.poll()?;
+//!         interrupt(device.next_deadline()).await;
+//!     }
+//! }
+//!
+//! async fn work<P: Platform>(cq: &mut Cq<'_, P>) -> Result<(), CqError> {
+//!     loop {
+//!         println!("work request {} is complete", cq.next().await?.wr_id);
+//!     }
+//! }
+//! ```
+//!
+//! A future may be dropped at any time; what it waited for is not lost.
+//!
 //! # Safety model
 //!
 //! * **The platform is trusted**, by `unsafe trait` [`Platform`]: memory that it hands out is exclusive and stays valid,
@@ -114,6 +145,7 @@ pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
 pub use cq::{Completion, Cq, CqError, CqEvents, CqHandle, CqInit};
+pub use device::tasks::NextAsyncEvent;
 pub use device::function::FunctionKind;
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::{Device, PendingCommand, TailIn};

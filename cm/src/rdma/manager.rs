@@ -117,6 +117,8 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) groups: Groups<'s>,
     pub(crate) router: Router<'s, 'd, P, R>,
     pub(crate) config: Config,
+    /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
+    pub(crate) waits_elsewhere: bool,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -178,6 +180,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             groups: Groups::new(groups),
             router,
             config,
+            waits_elsewhere: false,
         })
     }
 

@@ -125,6 +125,7 @@ mod id;
 mod manager;
 mod port;
 mod route;
+mod tasks;
 mod types;
 mod verbs;
 
@@ -144,6 +145,7 @@ pub use route::subnet::{
     MemberSlot, Members, PathSlot, Paths, Questions, SubnetAdministration, SubnetResources,
     SubnetStorage,
 };
+pub use tasks::AsyncCm;
 pub use types::error::{RdmaError, errno};
 pub use types::extended::{ExtendedAttribute, send_ops};
 pub use types::sockaddr::{SockAddr, SockaddrIb};

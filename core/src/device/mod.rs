@@ -8,6 +8,7 @@ mod gids;
 pub(crate) mod open;
 mod port;
 pub(crate) mod storage;
+pub(crate) mod tasks;
 mod teardown;
 mod wait;
 pub(crate) mod xrc_objects;
@@ -75,7 +76,8 @@ const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 ///   [`create_cq`](Self::create_cq) (`ibv_create_cq`), [`create_ah`](Self::create_ah) (`ibv_create_ah`)
 /// * **Events**:
 ///   [`get_async_event`](Self::get_async_event) (`ibv_get_async_event`), [`poll`](Self::poll), [`wait`](Self::wait),
-///   [`wait_completion`](Self::wait_completion) (`ibv_get_cq_event`)
+///   [`wait_completion`](Self::wait_completion) (`ibv_get_cq_event`);
+///   in tasks [`async_event`](Self::async_event), [`Cq::next`](crate::Cq::next)
 pub struct Device<'s, P: Platform> {
     pub(crate) platform: P,
     pub(crate) config: Config,
@@ -436,14 +438,19 @@ impl<'s, P: Platform> Device<'s, P> {
             let queue = &mut control.queue;
             let answer = queue.finish(&self.platform, posted.ticket, fixed, tail);
             // An answer that is there counts, even from a device that has died since. One that is not will never come.
-            answer.or_else(|| {
+            let answer = answer.or_else(|| {
                 serviced
                     .err()
                     .map(|failed| Err(CommandFailure::Device(failed)))
-            })
+            });
+            (answer, control.has_wakers())
         });
-        let answer = answer.unwrap_or(Some(Err(CommandFailure::Device(DeviceError::Closed))))?;
-        Some(answer.map_err(|failure| CommandError {
+        let closed = Some(Err(CommandFailure::Device(DeviceError::Closed)));
+        let (answer, wakers) = answer.unwrap_or((closed, false));
+        if wakers {
+            self.wake_tasks();
+        }
+        Some(answer?.map_err(|failure| CommandError {
             opcode,
             op_mod: posted.op_mod,
             failure,
@@ -459,8 +466,26 @@ impl<'s, P: Platform> Device<'s, P> {
     /// Drives the device: command completions, page requests, CQ and asynchronous events; looks at its health now and
     /// then. Call it in every loop. Once it has failed it fails for ever.
     pub fn poll(&self) -> Result<(), DeviceError> {
-        self.with(|control| control.service(&self.context()))
-            .unwrap_or(Err(DeviceError::Closed))
+        let serviced = self.with(|control| {
+            let serviced = control.service(&self.context());
+            (serviced, control.has_wakers())
+        });
+        let (serviced, wakers) = serviced.unwrap_or((Err(DeviceError::Closed), false));
+        if wakers {
+            self.wake_tasks();
+        }
+        serviced
+    }
+
+    /// Wakes the tasks that wait for what was serviced.
+    #[cold]
+    fn wake_tasks(&self) {
+        while let Some(waker) = self
+            .with(|control| control.next_waker(&self.tables))
+            .flatten()
+        {
+            waker.wake();
+        }
     }
 
     /// The next asynchronous event, in order.

@@ -3,6 +3,7 @@
 // UNSAFETY: a mapping of the caller's memory crosses threads as a record.
 #![expect(unsafe_code)]
 
+use core::task::Waker;
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
@@ -58,7 +59,16 @@ pub(crate) struct Control {
     mappings: heapless::Vec<KeptMapping, MAX_QUARANTINE>,
     /// Bytes quarantined for ever, as there was no storage to record them.
     forgotten: u64,
+    /// The task that waits for the next asynchronous event.
+    event_task: Option<Waker>,
+    /// Head of the list of CQs whose tasks are to be woken.
+    woken: u32,
+    /// Of a device that has failed: the first CQ whose task was not woken yet.
+    unwoken: usize,
 }
+
+/// In [`Control::unwoken`]: there is none.
+const ALL_WOKEN: usize = usize::MAX;
 
 impl Control {
     pub(crate) fn new<P: Platform>(platform: &P, queue: CommandQueue, pages: PageSupply) -> Self {
@@ -74,6 +84,9 @@ impl Control {
             quarantine: heapless::Vec::new(),
             mappings: heapless::Vec::new(),
             forgotten: 0,
+            event_task: None,
+            woken: 0,
+            unwoken: ALL_WOKEN,
         }
     }
 
@@ -89,6 +102,7 @@ impl Control {
             events,
             dropped_events,
             unknown_events,
+            woken,
             ..
         } = self;
         let mut dispatch = Dispatch {
@@ -96,6 +110,7 @@ impl Control {
             events,
             dropped: dropped_events,
             unknown: unknown_events,
+            woken,
         };
         for eq in eqs.iter_mut() {
             eq.drain(cx.platform, |event| dispatch.event(cx.tables, event));
@@ -120,7 +135,39 @@ impl Control {
             self.dropped_events += 1;
         }
         let _ = self.events.push_back(AsyncEvent::DeviceFatal(error));
+        self.unwoken = 0;
         error
+    }
+
+    /// Whether [`next_waker`](Self::next_waker) may have some.
+    pub(crate) fn has_wakers(&self) -> bool {
+        self.woken != 0 || self.unwoken != ALL_WOKEN || self.event_task.is_some()
+    }
+
+    /// The next task to be woken because of an event. The caller does that without the lock: what a waker does is the
+    /// executor's.
+    pub(crate) fn next_waker(&mut self, tables: &Tables<'_>) -> Option<Waker> {
+        if !self.events.is_empty()
+            && let Some(waker) = self.event_task.take()
+        {
+            return Some(waker);
+        }
+        if let Some(waker) = tables.next_woken(&mut self.woken) {
+            return Some(waker);
+        }
+        while let Some(slot) = tables.cqs.get(self.unwoken) {
+            self.unwoken += 1;
+            if let Some(waker) = slot.task.take() {
+                return Some(waker);
+            }
+        }
+        self.unwoken = ALL_WOKEN;
+        None
+    }
+
+    /// Lets a task wait for the next asynchronous event. The task that waited before is returned.
+    pub(crate) fn set_event_task(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        core::mem::replace(&mut self.event_task, waker)
     }
 
     /// When [`service`](Self::service) is due even if nothing happens.
@@ -214,6 +261,7 @@ struct Dispatch<'a> {
     events: &'a mut heapless::Deque<AsyncEvent, MAX_EVENTS>,
     dropped: &'a mut u64,
     unknown: &'a mut u64,
+    woken: &'a mut u32,
 }
 
 impl Dispatch<'_> {
@@ -221,7 +269,7 @@ impl Dispatch<'_> {
         log::trace!("event {event:?}");
         match event {
             Event::Completion(cqn) => {
-                if !tables.completion_event(cqn.number()) {
+                if !tables.completion_event(self.woken, cqn.number()) {
                     // Not an error: the CQ may have been destroyed with its event under way.
                     *self.unknown += 1;
                 }
@@ -243,7 +291,7 @@ impl Dispatch<'_> {
             }
             Event::PortChange { port, change } => self.port_change(port, change),
             Event::CqError { cqn, syndrome } => {
-                if !tables.cq_error(cqn.number(), syndrome) {
+                if !tables.cq_error(self.woken, cqn.number(), syndrome) {
                     *self.unknown += 1;
                 }
                 self.push(AsyncEvent::CqError { cqn, syndrome });

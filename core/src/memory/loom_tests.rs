@@ -10,8 +10,10 @@
 extern crate std;
 
 use core::ptr::NonNull;
+use core::task::Waker;
 use std::boxed::Box;
 use std::sync::Arc;
+use std::task::Wake;
 use std::vec::Vec;
 
 use loom::cell::UnsafeCell;
@@ -306,7 +308,7 @@ fn no_event_is_lost() {
                     let event = core::mem::take(&mut device.armed);
                     drop(device);
                     if event {
-                        slot.add_event();
+                        let _ = slot.add_event();
                     }
                 }
             })
@@ -319,7 +321,7 @@ fn no_event_is_lost() {
                 // The doorbell has the consumer index; a completion behind it causes an event at once.
                 if device.written > taken {
                     drop(device);
-                    slot.add_event();
+                    let _ = slot.add_event();
                 } else {
                     device.armed = true;
                 }
@@ -333,6 +335,75 @@ fn no_event_is_lost() {
             while !arm.take_event(&slot) {
                 thread::yield_now();
             }
+            taken = device.lock().expect("unharmed").written;
+        }
+        writer.join().expect("it is done");
+    });
+}
+
+/// How often a task was woken.
+struct Task(AtomicU32);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Release);
+    }
+}
+
+/// The event queue's reader.
+fn read_event(slot: &CqSlot) {
+    if slot.add_event()
+        && let Some(waker) = slot.task.take()
+    {
+        waker.wake();
+    }
+}
+
+/// As before, with a task in the place of the thread: it registers its waker, asks for an event, looks once more, and does
+/// nothing until it is woken.
+#[test]
+fn no_task_sleeps_over_an_event() {
+    loom::model(|| {
+        let slot = Arc::new(CqSlot::new());
+        let device = Arc::new(Mutex::new(Device::default()));
+        let writer = {
+            let (slot, device) = (slot.clone(), device.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let mut device = device.lock().expect("unharmed");
+                    device.written += 1;
+                    let event = core::mem::take(&mut device.armed);
+                    drop(device);
+                    if event {
+                        read_event(&slot);
+                    }
+                }
+            })
+        };
+        let task = Arc::new(Task(AtomicU32::new(0)));
+        let waker = Waker::from(task.clone());
+        let mut arm = Arm::default();
+        let (mut taken, mut woken) = (0, 0);
+        while taken < 2 {
+            slot.task.register(&waker);
+            if arm.request(&slot, false).is_some() {
+                let mut device = device.lock().expect("unharmed");
+                if device.written > taken {
+                    drop(device);
+                    read_event(&slot);
+                } else {
+                    device.armed = true;
+                }
+            }
+            let written = device.lock().expect("unharmed").written;
+            if written > taken {
+                taken = written;
+                continue;
+            }
+            while task.0.load(Acquire) == woken {
+                thread::yield_now();
+            }
+            woken = task.0.load(Acquire);
             taken = device.lock().expect("unharmed").written;
         }
         writer.join().expect("it is done");

@@ -20,3 +20,4 @@ mod sync;
 pub(crate) mod tables;
 #[cfg(test)]
 mod test_platform;
+pub(crate) mod waiting_task;

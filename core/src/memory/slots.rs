@@ -18,6 +18,7 @@
 use crate::memory::cqe_ring::SharedRing;
 use crate::memory::kept_block::KeptBlock;
 use crate::memory::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, constant};
+use crate::memory::waiting_task::WaitingTask;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -294,6 +295,10 @@ pub struct CqSlot {
     /// Its ring, if there is one: to find completions of a QP that is reset, and to keep the memory of a CQ that was
     /// dropped while queues used it.
     pub(crate) ring: spin::Mutex<Option<SharedRing>>,
+    /// The task that waits for its next event.
+    pub(crate) task: WaitingTask,
+    /// List of CQs whose tasks are to be woken: the next one (index + 1) and 1 more; 0 while it is not on the list.
+    pub(super) woken_next: AtomicU32,
 }
 
 impl CqSlot {
@@ -310,6 +315,8 @@ impl CqSlot {
             bucket: AtomicU32::new(0),
             next: AtomicU32::new(0),
             ring: spin::Mutex::new(None),
+            task: WaitingTask::new(),
+            woken_next: AtomicU32::new(0),
         }
     }
     }
@@ -362,9 +369,10 @@ impl CqSlot {
         }
     }
 
-    /// The device has delivered a completion event.
-    pub(crate) fn add_event(&self) {
+    /// The device has delivered a completion event. Whether a task waits for it.
+    pub(crate) fn add_event(&self) -> bool {
         self.events.fetch_add(1, Release);
+        self.task.notify()
     }
 
     /// The CQ is dropped: it refuses detached QPs from now on.

@@ -3,6 +3,7 @@
 //! Free lists and the map from CQ numbers are behind one short lock that only creation, destruction and event handling take.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::task::Waker;
 
 use crate::memory::slots::{CQ_FAILED, CqSlot, DEAD, NONE, QpSlot, SrqSlot};
 
@@ -48,6 +49,15 @@ pub(crate) struct Tables<'s> {
     free: spin::Mutex<Free>,
 }
 
+/// Puts a CQ on the list of those whose tasks are to be woken, unless it is there. The lists belong to the reader of the
+/// event queues, of which there is one at a time.
+fn push_woken(head: &mut u32, index: u32, slot: &CqSlot) {
+    if slot.woken_next.load(Relaxed) == 0 {
+        slot.woken_next.store(*head + 1, Relaxed);
+        *head = index + 1;
+    }
+}
+
 impl<'s> Tables<'s> {
     /// Takes over the caller's slots, and clears what an earlier device left in them.
     pub(crate) fn new(qps: &'s [QpSlot], cqs: &'s [CqSlot], srqs: &'s [SrqSlot]) -> Self {
@@ -65,6 +75,8 @@ impl<'s> Tables<'s> {
             slot.bucket.store(0, Relaxed);
             slot.users.store(0, Relaxed);
             *slot.ring.lock() = None;
+            slot.task.clear();
+            slot.woken_next.store(0, Relaxed);
         }
         for slot in srqs {
             slot.qpn_tag.store(NONE, Relaxed);
@@ -154,7 +166,7 @@ impl<'s> Tables<'s> {
         free.cqs.head = index + 1;
     }
 
-    fn find_cq(&self, cqn: u32) -> Option<&'s CqSlot> {
+    fn find_cq(&self, cqn: u32) -> Option<(u32, &'s CqSlot)> {
         let _guard = self.free.lock();
         let mut link = self
             .cqs
@@ -164,25 +176,46 @@ impl<'s> Tables<'s> {
         while let Some(at) = link.checked_sub(1) {
             let slot = &self.cqs[at as usize];
             if slot.cqn.load(Relaxed) == cqn {
-                return Some(slot);
+                return Some((at, slot));
             }
             link = slot.next.load(Relaxed);
         }
         None
     }
 
-    /// Counts a completion event from the EQ; false if there is no such CQ (any more).
-    pub(crate) fn completion_event(&self, cqn: u32) -> bool {
-        self.find_cq(cqn).map(CqSlot::add_event).is_some()
+    /// Counts a completion event from the EQ; false if there is no such CQ (any more). If a task waits for it, the CQ is put
+    /// on the list whose head `woken` is.
+    pub(crate) fn completion_event(&self, woken: &mut u32, cqn: u32) -> bool {
+        let Some((index, slot)) = self.find_cq(cqn) else {
+            return false;
+        };
+        if slot.add_event() {
+            push_woken(woken, index, slot);
+        }
+        true
+    }
+
+    /// The next waker of the list whose head `woken` is.
+    pub(crate) fn next_woken(&self, woken: &mut u32) -> Option<Waker> {
+        while let Some(slot) = self.cqs.get(woken.wrapping_sub(1) as usize) {
+            *woken = slot.woken_next.swap(0, Relaxed).saturating_sub(1);
+            if let Some(waker) = slot.task.take() {
+                return Some(waker);
+            }
+        }
+        None
     }
 
     /// Records a CQ error (overrun) from the EQ; false if there is no such CQ.
-    pub(crate) fn cq_error(&self, cqn: u32, syndrome: u8) -> bool {
-        let Some(slot) = self.find_cq(cqn) else {
+    pub(crate) fn cq_error(&self, woken: &mut u32, cqn: u32, syndrome: u8) -> bool {
+        let Some((index, slot)) = self.find_cq(cqn) else {
             return false;
         };
         slot.syndrome.store(syndrome, Relaxed);
         slot.pending_flags.fetch_or(CQ_FAILED, Release);
+        if slot.task.notify() {
+            push_woken(woken, index, slot);
+        }
         true
     }
 

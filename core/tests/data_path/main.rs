@@ -29,6 +29,7 @@ macro_rules! with_device {
 mod completions;
 mod queues;
 mod requests;
+mod tasks;
 mod xrc;
 
 use bareverbs_core::{Completion, Cq, LKey, RKey, Remote, SendFlags, Sge, Wc};

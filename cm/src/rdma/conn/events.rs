@@ -314,6 +314,20 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .map(|(index, pending)| self.fetch(index, pending)))
     }
 
+    /// Takes an event that waits on an id without a channel. `None`: there is none.
+    pub fn try_get_id_event(&mut self, id: CmId) -> Result<Option<CmEvent>, RdmaError> {
+        let index = self.ids.index(id)?;
+        if !self.ids.is_sync(index) {
+            return Err(RdmaError::WrongMode {
+                call: "try_get_id_event",
+            });
+        }
+        Ok(self
+            .ids
+            .pop(Target::Id(index as u32))
+            .map(|(index, pending)| self.fetch(index, pending)))
+    }
+
     /// Whether an event waits in a channel: what makes a descriptor of the caller's readable.
     pub fn has_cm_event(&self, channel: ChannelId) -> Result<bool, RdmaError> {
         self.ids.channel(channel)?;
@@ -447,17 +461,34 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Ok(());
         }
         self.ids[index].events.current = None;
-        let target = Target::Id(index as u32);
-        let pending = self.block(None, |cm| {
-            cm.ids.index(id)?;
-            loop {
-                match cm.ids.pop(target) {
-                    // The end of an earlier connection is not the outcome of this call.
-                    Some((_, pending)) if pending.event == EventType::TimewaitExit => {}
-                    other => return Ok(other.map(|(_, pending)| pending)),
-                }
+        if self.waits_elsewhere {
+            return Ok(());
+        }
+        self.block(None, |cm| cm.try_complete(id))
+    }
+
+    /// Makes a call whose outcome is waited for elsewhere, also on a synchronous id.
+    pub(crate) fn without_waiting<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
+        self.waits_elsewhere = true;
+        let result = call(self);
+        self.waits_elsewhere = false;
+        result
+    }
+
+    /// The outcome of a call on a synchronous id, if it is there.
+    pub(crate) fn try_complete(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
+        let index = self.ids.index(id)?;
+        if !self.ids.is_sync(index) {
+            return Ok(Some(()));
+        }
+        let pending = loop {
+            match self.ids.pop(Target::Id(index as u32)) {
+                // The end of an earlier connection is not the outcome of this call.
+                Some((_, pending)) if pending.event == EventType::TimewaitExit => {}
+                Some((_, pending)) => break pending,
+                None => return Ok(None),
             }
-        })?;
+        };
         let slot = &mut self.ids[index];
         slot.events.current = Some(pending);
         let failure = slot.events.failure.take();
@@ -468,18 +499,27 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             | EventType::ConnectError
             | EventType::Unreachable
             | EventType::MulticastError
-            | EventType::Rejected => Err(failure.unwrap_or(RdmaError::Event { event, status })),
+            | EventType::Rejected
+            | EventType::DeviceRemoval => Err(failure.unwrap_or(RdmaError::Event { event, status })),
             _ if status != 0 => Err(RdmaError::Event { event, status }),
-            _ => Ok(()),
+            _ => Ok(Some(())),
         }
     }
 
     /// On a synchronous id: waits until a connection is over, unless it is over and the application has fetched that
     /// event.
     pub(crate) fn complete_disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
+        if self.waits_elsewhere || self.try_complete_disconnect(id)?.is_some() {
+            return Ok(());
+        }
+        self.block(None, |cm| cm.try_complete_disconnect(id))
+    }
+
+    /// Whether the connection of a synchronous id is over.
+    pub(crate) fn try_complete_disconnect(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;
         if !self.ids.is_sync(index) {
-            return Ok(());
+            return Ok(Some(()));
         }
         loop {
             let slot = &self.ids[index];
@@ -497,15 +537,17 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Some(State::DreqSent | State::DreqReceived | State::Established)
             );
             if fetched && over {
-                return Ok(());
+                return Ok(Some(()));
             }
-            self.complete(id)?;
+            if self.try_complete(id)?.is_none() {
+                return Ok(None);
+            }
             if self.ids[index]
                 .events
                 .current
                 .is_some_and(|current| current.event == EventType::Disconnected)
             {
-                return Ok(());
+                return Ok(Some(()));
             }
         }
     }

@@ -38,6 +38,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             });
         }
         self.ids.channels[index].used = false;
+        self.ids.channels[index].waiters.wake();
         Ok(())
     }
 
@@ -171,6 +172,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             at = next;
         }
         self.ids[index].events.target = new;
+        // Who waits for an event of the id itself finds that none comes there.
+        self.ids[index].events.waiters.wake();
         self.ids.count_user(old, false);
         self.ids.count_user(new, true);
         Ok(())

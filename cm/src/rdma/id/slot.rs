@@ -12,6 +12,7 @@ use crate::engine::{
 };
 use crate::mad::Ece;
 use crate::rdma::conn::group::GroupSlot;
+use crate::rdma::id::waiters::Waiters;
 use crate::rdma::route::deferred::DeferredMadSlot;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{
@@ -86,6 +87,8 @@ pub(crate) struct Links {
 pub(crate) struct EventQueue {
     /// Ids that have events for this one, if it is synchronous.
     pub(crate) own: Queue,
+    /// The tasks that wait for these.
+    pub(crate) waiters: Waiters,
     pub(crate) target: Target,
     pub(crate) pending: heapless::Deque<Pending, PENDING>,
     /// The event that a synchronous call fetched last.
@@ -102,6 +105,7 @@ impl EventQueue {
     const fn new(target: Target) -> Self {
         Self {
             own: Queue::EMPTY,
+            waiters: Waiters::NONE,
             target,
             pending: heapless::Deque::new(),
             current: None,
@@ -331,12 +335,13 @@ impl<P: Platform> Default for IdSlot<'_, P> {
 }
 
 /// Storage for one event channel.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ChannelSlot {
     pub(crate) generation: u32,
     pub(crate) used: bool,
     pub(crate) users: u32,
     pub(crate) queue: Queue,
+    pub(crate) waiters: Waiters,
 }
 
 impl ChannelSlot {
@@ -346,6 +351,7 @@ impl ChannelSlot {
         used: false,
         users: 0,
         queue: Queue::EMPTY,
+        waiters: Waiters::NONE,
     };
 }
 
@@ -427,7 +433,7 @@ impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize>
                 groups: [GroupSlot::EMPTY; IDS],
                 deferred_mads: [DeferredMadSlot::EMPTY; IDS],
             },
-            channels: [ChannelSlot::EMPTY; CHANNELS],
+            channels: [const { ChannelSlot::EMPTY }; CHANNELS],
             replies: [ReplySlot::EMPTY; 32],
         }
     }

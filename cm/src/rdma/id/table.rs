@@ -6,6 +6,7 @@ use bareverbs_core::Platform;
 
 use crate::engine::{ConnectionId, SidrId};
 use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Pending, Queue, Target};
+use crate::rdma::id::waiters::Waiters;
 use crate::rdma::route::resolver::AddressChange;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{ChannelId, CmId, EventType};
@@ -88,6 +89,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         slot.used = false;
         slot.links.generation = slot.links.generation.wrapping_add(1);
         slot.links.free_next = free;
+        slot.events.waiters.wake();
         self.free_head = index as u32;
         self.in_use -= 1;
     }
@@ -202,6 +204,23 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         }
         queue.tail = index as u32;
         self.set_queue(target, queue);
+        if let Some(waiters) = self.waiters_mut(target) {
+            waiters.wake();
+        }
+    }
+
+    /// The tasks that wait for the events of a queue.
+    pub(crate) fn waiters_mut(&mut self, target: Target) -> Option<&mut Waiters> {
+        match target {
+            Target::Id(index) => {
+                let slot = self.get_mut(index as usize)?;
+                Some(&mut slot.events.waiters)
+            }
+            Target::Channel(channel) => {
+                let slot = self.channels.get_mut(channel.index as usize)?;
+                Some(&mut slot.waiters)
+            }
+        }
     }
 
     /// Takes an id out of its queue; its events stay with it.

@@ -14,7 +14,7 @@ use crate::rdma::types::{CmId, EventType, IdState, IdType};
 use crate::rdma::verbs::objects::QpInit;
 
 /// How long librdmacm gives each step of address resolution here.
-const RESOLVE: Duration = Duration::from_millis(2000);
+pub(crate) const RESOLVE: Duration = Duration::from_millis(2000);
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Makes a synchronous id from what [`getaddrinfo`](crate::rdma::getaddrinfo) found (`rdma_create_ep`).
@@ -95,7 +95,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// it has a QP if the listener was made by [`create_ep`](Self::create_ep) with attributes for one. The request itself
     /// is its [`event`](Self::event).
     pub fn get_request(&mut self, listener: CmId) -> Result<CmId, RdmaError> {
-        self.request(listener, None)
+        self.block(None, |cm| cm.try_get_request(listener))
     }
 
     /// The same until `deadline` on the platform's clock.
@@ -104,10 +104,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         listener: CmId,
         deadline: Duration,
     ) -> Result<CmId, RdmaError> {
-        self.request(listener, Some(deadline))
+        self.block(Some(deadline), |cm| cm.try_get_request(listener))
     }
 
-    fn request(&mut self, listener: CmId, deadline: Option<Duration>) -> Result<CmId, RdmaError> {
+    /// The same for a request that is there; `None` if there is none.
+    pub fn try_get_request(&mut self, listener: CmId) -> Result<Option<CmId>, RdmaError> {
         let index = self.ids.index(listener)?;
         if !self.ids.is_sync(index) {
             return Err(RdmaError::WrongMode {
@@ -122,7 +123,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             });
         }
         let target = Target::Id(index as u32);
-        let (child, pending) = self.block(deadline, |cm| Ok(cm.ids.pop(target)))?;
+        let Some((child, pending)) = self.ids.pop(target) else {
+            return Ok(None);
+        };
         let (event, status) = (pending.event, pending.status);
         if event != EventType::ConnectRequest {
             if child != index {
@@ -150,6 +153,6 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             self.destroy_id(id)?;
             return Err(error);
         }
-        Ok(id)
+        Ok(Some(id))
     }
 }

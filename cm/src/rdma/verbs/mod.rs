@@ -3,11 +3,11 @@
 mod attr;
 mod create;
 mod data;
-mod endpoint;
+pub(crate) mod endpoint;
 mod extended;
 pub(crate) mod hca;
 pub(crate) mod objects;
-mod owned;
+pub(crate) mod owned;
 mod qp;
 mod srq;
 mod xrc;

@@ -1,6 +1,9 @@
 //! What can be done with the verbs objects of an id alone.
 
+use core::task::{Context, Poll};
+
 use bareverbs_core::Platform;
+use bareverbs_core::cq::Cq;
 use bareverbs_core::qp::{QpAttr, QpAttrMask, QpState};
 use bareverbs_core::srq::SrqError;
 use bareverbs_core::wc::Wc;
@@ -17,7 +20,7 @@ pub(crate) enum Side {
     Recv,
 }
 
-impl<P: Platform> Objects<'_, P> {
+impl<'d, P: Platform> Objects<'d, P> {
     /// Moves the QP, if there is one, to ERR: what was posted completes with an error.
     pub(crate) fn flush_qp(&mut self) {
         if let Some(qp) = &mut self.qp
@@ -56,8 +59,7 @@ impl<P: Platform> Objects<'_, P> {
         }
     }
 
-    /// Takes a completion from a CQ of the manager's. If there is none, `arm` asks for an event of the next one.
-    pub(crate) fn poll_comp(&mut self, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
+    fn own_cq(&mut self, side: Side) -> Result<&mut Cq<'d, P>, RdmaError> {
         let cq = match side {
             Side::Send => self.send_cq.as_mut(),
             Side::Recv => self.recv_cq.as_mut(),
@@ -65,9 +67,31 @@ impl<P: Platform> Objects<'_, P> {
         if cq.is_none() && self.qp.is_none() {
             return Err(RdmaError::NoQp);
         }
-        let cq = cq.ok_or(RdmaError::WrongMode {
+        cq.ok_or(RdmaError::WrongMode {
             call: "get_comp without a CQ of the manager's",
-        })?;
+        })
+    }
+
+    /// Takes a completion from a CQ of the manager's, or lets the task wait for the next one.
+    pub(crate) fn poll_next(
+        &mut self,
+        side: Side,
+        task: &mut Context<'_>,
+    ) -> Poll<Result<Wc, RdmaError>> {
+        let next = self.own_cq(side)?.poll_next(task);
+        next.map_err(RdmaError::from)
+    }
+
+    /// No task waits for completions any more.
+    pub(crate) fn forget_task(&mut self, side: Side) {
+        if let Ok(cq) = self.own_cq(side) {
+            cq.forget_task();
+        }
+    }
+
+    /// Takes a completion from a CQ of the manager's. If there is none, `arm` asks for an event of the next one.
+    pub(crate) fn poll_comp(&mut self, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
+        let cq = self.own_cq(side)?;
         if let Some(completion) = cq.poll()? {
             return Ok(Some(completion.to_wc()));
         }

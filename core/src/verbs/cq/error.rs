@@ -5,7 +5,7 @@ use core::fmt;
 use bareverbs_firmware_cmds::numbers::Cqn;
 
 use crate::platform::DmaError;
-use crate::types::error::CommandError;
+use crate::types::error::{CommandError, DeviceError};
 
 /// What went wrong with a CQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub enum CqError {
     Memory(DmaError),
     /// The firmware refused.
     Command(CommandError),
+    /// The device has failed, so that no completion comes any more.
+    Device(DeviceError),
 }
 
 impl fmt::Display for CqError {
@@ -72,6 +74,7 @@ impl fmt::Display for CqError {
             }
             Self::Memory(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
         }
     }
 }

@@ -9,10 +9,12 @@ mod error;
 mod handle;
 mod raw;
 pub(crate) mod ring;
+mod tasks;
 
 pub use completion::Completion;
 pub use error::CqError;
 pub use handle::{CqEvents, CqHandle};
+pub use tasks::{Next, Ready};
 
 use core::alloc::Layout;
 use core::cell::{Ref, RefCell};
@@ -536,6 +538,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         command.set_cqn(this.cqn.number());
         match this.device.execute(&command) {
             Ok(_) => {
+                this.slot.task.wake();
                 *this.slot.ring.lock() = None;
                 this.device.tables.free_cq(this.index);
                 drop((this.memory.take(), this.records.take()));
@@ -548,6 +551,7 @@ impl<'d, P: Platform> Cq<'d, P> {
 
 impl<P: Platform> Drop for Cq<'_, P> {
     fn drop(&mut self) {
+        self.slot.task.wake();
         // As a user, so that the last user to be released finds that the owner is gone.
         let busy = self.slot.users.fetch_add(1, AcqRel) != 0;
         if busy {
