@@ -145,9 +145,9 @@ pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
 pub use cq::{Completion, Cq, CqError, CqEvents, CqHandle, CqInit};
-pub use device::tasks::NextAsyncEvent;
 pub use device::function::FunctionKind;
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
+pub use device::tasks::NextAsyncEvent;
 pub use device::{Device, PendingCommand, TailIn};
 pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, Millis, OpenError,

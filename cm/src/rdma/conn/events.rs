@@ -500,7 +500,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             | EventType::Unreachable
             | EventType::MulticastError
             | EventType::Rejected
-            | EventType::DeviceRemoval => Err(failure.unwrap_or(RdmaError::Event { event, status })),
+            | EventType::DeviceRemoval => {
+                Err(failure.unwrap_or(RdmaError::Event { event, status }))
+            }
             _ if status != 0 => Err(RdmaError::Event { event, status }),
             _ => Ok(Some(())),
         }

@@ -4,5 +4,5 @@ mod calls;
 mod port_space;
 pub(crate) mod slot;
 pub(crate) mod table;
-pub(crate) mod waiters;
 mod timers;
+pub(crate) mod waiters;

@@ -226,10 +226,8 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> AsyncCm<'c, 's, 'd, P, R> {
         timeout: Duration,
     ) -> Result<(), RdmaError> {
         let destination = destination.into();
-        self.call(id, |cm| {
-            cm.resolve_addr(id, source, destination, timeout)
-        })
-        .await
+        self.call(id, |cm| cm.resolve_addr(id, source, destination, timeout))
+            .await
     }
 
     /// [`RdmaCm::resolve_route`].

@@ -22,6 +22,7 @@ mod random;
 mod srq;
 mod stale;
 mod support;
+mod tasks;
 mod timers;
 mod unknown_hosts;
 mod unwinding;
