@@ -1,45 +1,109 @@
-//! A server of events: one thread and one completion queue for a hundred clients at once. On two device models, or on two
-//! cards that `BAREVERBS_DEVICE` names.
+//! An echo server with async/await: tokio, one thread, and a task for each of a hundred clients. On two device models, or on
+//! two cards that `BAREVERBS_DEVICE` names.
+
+use std::convert::Infallible;
+use std::time::Duration;
 
 use bareverbs_examples::echo_clients;
-use bareverbs_node::cm::rdma::{EventType, PortSpace, QpInit, SendFlags};
-use bareverbs_node::{Cm, Pair, Result, verbs::CqInit};
+use bareverbs_node::cm::rdma::{AddrInfo, CmId, EventType, QpInit, SendFlags};
+use bareverbs_node::{AsyncCm, Cm, DeviceName, Options, Pair, Result, verbs::VectorSet};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::io::unix::AsyncFd;
+use tokio::select;
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
+const CLIENT: [u8; 4] = [10, 0, 0, 2];
+const CLIENTS: usize = 100;
+const LEN: usize = 16;
 
 fn main() -> Result<()> {
-    let pair = Pair::from_env(SERVER, [10, 0, 0, 2])?.with_connections(100);
-    pair.run(server, |cm| echo_clients::run(cm, (SERVER, 7), 100, 16))?;
+    let mut options = Options::for_connections(CLIENTS);
+    options.interrupts = true;
+    let pair = Pair::open_with(
+        &DeviceName::from_env()?,
+        [SERVER.into(), CLIENT.into()],
+        options,
+    )?;
+    let clients = |cm: &mut Cm| echo_clients::run(cm, (SERVER, 7), CLIENTS, LEN);
+    let (echoed, clients) = pair.run(server, clients)?;
+    println!("{clients} clients, {echoed} messages");
     Ok(())
 }
 
-fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
-    let channel = cm.create_event_channel()?;
-    let listener = cm.create_id(Some(channel), 0, PortSpace::Tcp)?;
-    cm.bind_addr(listener, (SERVER, 7))?;
-    cm.listen(listener, 100)?;
-    ready();
-    let mut cq = cm.device().create_cq(CqInit::new(100))?;
-    let (mut peers, mut gone) = (Vec::new(), 0);
-    while gone < 100 {
-        cm.wait(cm.now())?;
-        while let Some(event) = cm.try_get_cm_event(channel)? {
-            if event.event == EventType::ConnectRequest {
-                cm.create_qp(event.id, None, &mut QpInit::with_recv_cq(&cq))?;
-                let buffer = cm.reg_msgs(event.id, 16)?;
-                cm.post_recv(event.id, peers.len() as u64, &buffer, 0, 16)?;
-                cm.accept(event.id, None)?;
-                peers.push((event.id, buffer));
-            } else if event.event == EventType::Disconnected {
-                cm.disconnect(event.id)?;
-                cm.destroy_ep(event.id)?;
+fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<usize> {
+    let here = AddrInfo::listen((SERVER, 7));
+    let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
+    cm.listen(listener, CLIENTS as u32)?;
+    let cm = AsyncCm::new(cm);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        ready();
+        select! {
+            echoed = serve(&cm, listener) => echoed,
+            error = drive(&cm) => error.map(|never| match never {}),
+        }
+    })
+}
+
+/// Accepts clients until all have come and gone.
+async fn serve(cm: &AsyncCm<'_, '_, '_>, listener: CmId) -> Result<usize> {
+    let mut connections = FuturesUnordered::new();
+    let (mut gone, mut echoed) = (0, 0);
+    while gone < CLIENTS {
+        select! {
+            id = cm.get_request(listener) => connections.push(echo(cm, id?)),
+            Some(messages) = connections.next() => {
+                echoed += messages?;
                 gone += 1;
             }
         }
-        while let Some(completion) = cq.poll()? {
-            let (id, buffer) = &peers[completion.to_wc().ok()?.wr_id as usize];
-            cm.post_send(*id, 0, buffer, 0, 16, SendFlags::SIGNALED)?;
+    }
+    Ok(echoed)
+}
+
+/// Sends back what one client sends, until it disconnects. The number of messages.
+async fn echo(cm: &AsyncCm<'_, '_, '_>, id: CmId) -> Result<usize> {
+    let buffer = cm.with(|cm| cm.reg_msgs(id, LEN))?;
+    cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+    cm.accept(id, None).await?;
+    let mut messages = 0;
+    loop {
+        select! {
+            received = cm.get_recv_comp(id) => {
+                let len = received?.ok()?.byte_len as usize;
+                cm.with(|cm| cm.post_send(id, 0, &buffer, 0, len, SendFlags::SIGNALED))?;
+                cm.get_send_comp(id).await?.ok()?;
+                cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+                messages += 1;
+            }
+            event = cm.get_id_event(id) => if event?.event == EventType::Disconnected {
+                break;
+            }
         }
     }
-    Ok(())
+    cm.disconnect(id).await?;
+    drop(buffer);
+    cm.with(|cm| cm.destroy_ep(id))?;
+    Ok(messages)
+}
+
+/// Lets everything go on: at the card's interrupts, when something is due, and when another task has made it due.
+async fn drive(cm: &AsyncCm<'_, '_, '_>) -> Result<Infallible> {
+    let platform = cm.device().platform();
+    let mut interrupts = AsyncFd::register(platform.event_channel(VectorSet::ALL)?)?;
+    loop {
+        let deadline = cm.turn()?.unwrap_or(Duration::MAX);
+        let left = deadline.saturating_sub(cm.with(|cm| cm.now()));
+        select! {
+            interrupt = interrupts.readable_mut() => {
+                let mut interrupt = interrupt?;
+                interrupt.get_inner_mut().acknowledge()?;
+                interrupt.clear_ready();
+            }
+            () = tokio::time::sleep(left) => {}
+            () = cm.due() => {}
+        }
+    }
 }

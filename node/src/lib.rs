@@ -63,6 +63,7 @@
 mod address;
 mod device_name;
 mod error;
+mod event_channel;
 mod link;
 mod node;
 mod page_chunks;
@@ -82,8 +83,9 @@ pub use bareverbs_vfio as vfio;
 pub use address::Address;
 pub use device_name::{DEVICE_VARIABLE, DeviceName, DeviceNameError};
 pub use error::{ConnectStep, Error, SetupStep, Unreached};
+pub use event_channel::EventChannel;
 pub use link::wait_for_link;
-pub use node::{About, Cm, Node, Options};
+pub use node::{About, AsyncCm, Cm, Node, Options};
 pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;

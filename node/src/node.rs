@@ -28,6 +28,11 @@ const CHUNKS: usize = 256;
 /// `'d` is the device's lifetime, which buffers and queue pairs borrow; `'s` that of the manager's storage.
 pub type Cm<'s, 'd, P = DevicePlatform> = RdmaCm<'s, 'd, P, NeighbourDiscovery<'s, 'd, P>>;
 
+/// The same for tasks, which [`Cm`] is lent to: async/await on any executor, woken by an
+/// [`EventChannel`](crate::EventChannel).
+pub type AsyncCm<'c, 's, 'd, P = DevicePlatform> =
+    rdma::AsyncCm<'c, 's, 'd, P, NeighbourDiscovery<'s, 'd, P>>;
+
 /// How a node works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

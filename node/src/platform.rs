@@ -23,7 +23,7 @@ use bareverbs_in_process::{ModelPlatform, World};
 pub struct DevicePlatform(Kind);
 
 #[derive(Clone)]
-enum Kind {
+pub(crate) enum Kind {
     Vfio(Arc<VfioDevice>),
     #[cfg(feature = "model")]
     Model {
@@ -46,6 +46,13 @@ impl DevicePlatform {
             platform: world.platform(index),
             _world: world.clone(),
         })
+    }
+}
+
+impl DevicePlatform {
+    /// Which it is.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.0
     }
 }
 

@@ -181,3 +181,38 @@ fn storage_is_by_the_number_of_connections() -> Result<()> {
         Ok(())
     })
 }
+
+/// The descriptor of a model: what a task or an event loop sleeps for.
+#[test]
+fn an_event_channel_is_readable_for_each_interrupt() -> Result<()> {
+    use crate::{DevicePlatform, EventChannel};
+    use bareverbs_core::{Platform, VectorSet};
+    use std::os::fd::AsFd;
+
+    let world = bareverbs_in_process::Builder::new()
+        .function(connectx_model::Config::new(1))
+        .interrupts(1)
+        .threaded();
+    let platform = DevicePlatform::model(&std::sync::Arc::new(world), 0);
+    let mut channel: EventChannel = platform.event_channel(VectorSet::ALL)?;
+    for _ in 0..100 {
+        assert!(!channel.acknowledge()?);
+        assert!(platform.wake());
+        // Until it is there.
+        let fd = channel.as_fd().try_clone_to_owned()?;
+        let socket = std::os::unix::net::UnixStream::from(fd);
+        socket.set_nonblocking(false)?;
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut &socket, &mut byte)?;
+        socket.set_nonblocking(true)?;
+    }
+    drop(channel);
+
+    let polled = Node::open("model", SERVER)?;
+    let error = polled.run(|cm| -> Result<_> {
+        let channel = cm.device().platform().event_channel(VectorSet::ALL);
+        Ok(channel.expect_err("it has no interrupts").kind())
+    })?;
+    assert_eq!(error, std::io::ErrorKind::Unsupported);
+    Ok(())
+}
