@@ -1,14 +1,10 @@
 //! An echo server with async/await: tokio, one thread, and a task for each of a hundred clients. On two device models, or on
 //! two cards that `BAREVERBS_DEVICE` names.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
 use bareverbs_examples::echo_clients;
 use bareverbs_node::cm::rdma::{AddrInfo, CmId, EventType, QpInit, SendFlags};
-use bareverbs_node::{AsyncCm, Cm, DeviceName, Options, Pair, Result, verbs::VectorSet};
+use bareverbs_node::{AsyncCm, Cm, DeviceName, Options, Pair, Result, drive};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::io::unix::AsyncFd;
 use tokio::select;
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
@@ -42,7 +38,8 @@ fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<usize> {
         ready();
         select! {
             echoed = serve(&cm, listener) => echoed,
-            error = drive(&cm) => error.map(|never| match never {}),
+            // At the card's interrupts, and when something is due.
+            Err(error) = drive(&cm) => Err(error.into()),
         }
     })
 }
@@ -87,23 +84,4 @@ async fn echo(cm: &AsyncCm<'_, '_, '_>, id: CmId) -> Result<usize> {
     drop(buffer);
     cm.with(|cm| cm.destroy_ep(id))?;
     Ok(messages)
-}
-
-/// Lets everything go on: at the card's interrupts, when something is due, and when another task has made it due.
-async fn drive(cm: &AsyncCm<'_, '_, '_>) -> Result<Infallible> {
-    let platform = cm.device().platform();
-    let mut interrupts = AsyncFd::register(platform.event_channel(VectorSet::ALL)?)?;
-    loop {
-        let deadline = cm.turn()?.unwrap_or(Duration::MAX);
-        let left = deadline.saturating_sub(cm.with(|cm| cm.now()));
-        select! {
-            interrupt = interrupts.readable_mut() => {
-                let mut interrupt = interrupt?;
-                interrupt.get_inner_mut().acknowledge()?;
-                interrupt.clear_ready();
-            }
-            () = tokio::time::sleep(left) => {}
-            () = cm.due() => {}
-        }
-    }
 }

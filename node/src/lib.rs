@@ -48,6 +48,11 @@
 //! }
 //! ```
 //!
+//! # Tasks
+//!
+//! An [`AsyncCm`] has the calls that wait as futures, for any executor. With the feature `tokio` `drive` is what has to run
+//! beside them on tokio; the example `echo_async` is a server of that kind.
+//!
 //! # Errors
 //!
 //! [`Error`] names the step of bring-up that failed, with the device or the address that it was about. The closures return
@@ -70,6 +75,8 @@ mod page_chunks;
 mod pair;
 mod platform;
 mod storage;
+#[cfg(feature = "tokio")]
+mod tasks;
 #[cfg(all(test, feature = "model"))]
 mod tests;
 
@@ -90,6 +97,8 @@ pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;
 pub use storage::{DeviceStorage, ManagerStorage};
+#[cfg(feature = "tokio")]
+pub use tasks::{DriveError, drive};
 
 /// What a short program returns: any error will do.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;

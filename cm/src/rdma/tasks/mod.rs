@@ -60,7 +60,7 @@ use crate::rdma::verbs::owned::Side;
 ///     let buffer = cm.with(|cm| {
 ///         let buffer = cm.reg_msgs(id, 64)?;
 ///         cm.post_recv(id, 0, &buffer, 0, 64)?;
-///         Ok(buffer)
+///         Ok::<_, RdmaError>(buffer)
 ///     })?;
 ///     cm.accept(id, None).await?;
 ///     let len = cm.get_recv_comp(id).await?.byte_len;
