@@ -1,6 +1,7 @@
 //! What of this repository runs in the guests.
 
 use super::super::stock_driver::Program;
+use bareverbs_bundle::LIBRARY;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use crate::process::output;
 
 const EXAMPLES: [&str; 4] = ["rping", "devinfo", "perf", "cmtime"];
 
-/// Builds the examples and the driver's tests that need a device, without what only a debugger reads.
+/// Builds the examples, the driver's tests that need a device, and the libraries for C, without what only a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let examples = examples(root, &EXAMPLES)?;
     // The name of a test's program contains a hash that only Cargo computes.
@@ -20,10 +21,14 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
             .args(["--test", "on_device"]),
     )?;
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
+    let libraries = bareverbs_bundle::build(Some(&root.join("target/rigs/vfio/bundle")), false)?;
     EXAMPLES
         .map(|name| (name, examples.join(name)))
         .into_iter()
-        .chain([("on_device", tests)])
+        .chain([
+            ("on_device", tests),
+            (LIBRARY, libraries.folder.join(LIBRARY)),
+        ])
         .map(|(name, from)| {
             let path = examples.join(format!("{name}.guest"));
             output(Command::new("strip").arg("-o").arg(&path).arg(from))?;

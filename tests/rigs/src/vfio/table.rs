@@ -321,6 +321,18 @@ pub(super) const ALL: &[Scenario] = &[
         }],
         ..SCENARIO
     },
+    Scenario {
+        name: "c-abi",
+        about: "Debian's rping and ib_write_bw on our libraries, against the same on rdma-core's and the stock driver",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: include_str!("scripts/c-abi.sh"),
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
 ];
 
 #[cfg(test)]
