@@ -5,12 +5,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Changes when what is unpacked changes, so that old caches are replaced.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 /// The release whose programs run here.
 const SUITE: &str = "bookworm";
-/// The libraries that ours are compared with.
-const LIBRARIES: &[&str] = &["libibverbs1", "librdmacm1", "ibverbs-providers"];
-/// Their headers, the programs, and what the programs need besides.
+/// The libraries that ours are compared with, by release. Programs of the other one run in guests (`cargo rig vfio c-abi`).
+const LIBRARIES: &[(&str, &[&str])] = &[
+    (
+        SUITE,
+        &[
+            "libibverbs1",
+            "librdmacm1",
+            "ibverbs-providers",
+            "libibverbs-dev",
+            "librdmacm-dev",
+        ],
+    ),
+    (
+        "trixie",
+        &[
+            "libibverbs1",
+            "librdmacm1t64",
+            "ibverbs-providers",
+            "libibverbs-dev",
+            "librdmacm-dev",
+        ],
+    ),
+];
+/// The headers, the programs, and what the programs need besides.
 const PROGRAMS: &[&str] = &[
     "libibverbs-dev",
     "librdmacm-dev",
@@ -21,12 +42,20 @@ const PROGRAMS: &[&str] = &[
     "libpci3",
 ];
 
+/// A release's libraries, which programs must not find.
+pub(super) struct Libraries {
+    /// Names and versions of the packages.
+    pub(super) versions: Vec<String>,
+    pub(super) folder: PathBuf,
+    pub(super) include: PathBuf,
+}
+
 /// The unpacked packages.
 pub(super) struct Packages {
-    /// Names and versions.
+    /// Names and versions of those with the programs.
     pub(super) versions: Vec<String>,
-    /// Debian's libraries, which programs must not find.
-    pub(super) libraries: PathBuf,
+    /// Oldest first.
+    pub(super) libraries: Vec<Libraries>,
     /// The headers.
     pub(super) include: PathBuf,
     /// The programs.
@@ -35,63 +64,72 @@ pub(super) struct Packages {
     pub(super) others: PathBuf,
 }
 
-impl Packages {
-    /// Names and versions of those with the libraries.
-    pub(super) fn libraries_versions(&self) -> Vec<&str> {
-        let versions = self.versions.iter().map(String::as_str);
-        let of_libraries = |version: &&str| {
-            LIBRARIES
-                .iter()
-                .any(|name| version.split(' ').next() == Some(name))
-        };
-        versions.filter(of_libraries).collect()
-    }
-}
-
 /// Fetches and unpacks what is not there yet.
 pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
-    let [libraries, programs, others] =
-        ["libraries", "programs", "others"].map(|part| directory.join(part));
+    let [programs, others] = ["programs", "others"].map(|part| directory.join(part));
     let stamp = directory.join("stamp");
-    let recipe = format!("{RECIPE} {SUITE} {LIBRARIES:?} {PROGRAMS:?}\n");
+    let recipe = format!("{RECIPE} {LIBRARIES:?} {PROGRAMS:?}\n");
     let found = fs::read_to_string(&stamp).unwrap_or_default();
-    let versions = match found.strip_prefix(&recipe) {
-        Some(versions) => versions.lines().map(str::to_owned).collect(),
-        None => {
-            let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
-            if directory.exists() {
-                fs::remove_dir_all(directory).map_err(fail)?;
-            }
-            fs::create_dir_all(directory).map_err(fail)?;
-            let apt = Apt::new(directory)?;
-            let mut versions = Vec::new();
-            for (packages, into) in [(LIBRARIES, &libraries), (PROGRAMS, &programs)] {
-                let named: Vec<String> = packages
-                    .iter()
-                    .map(|name| format!("{name}/{SUITE}"))
-                    .collect();
-                let named: Vec<&str> = named.iter().map(String::as_str).collect();
-                for deb in apt.fetch(&directory.join("debs"), &named)? {
-                    unpack(&deb, into)?;
-                    let name = deb.file_stem().unwrap_or_default().to_string_lossy();
-                    versions.push(name.trim_end_matches("_amd64").replace('_', " "));
-                }
-            }
-            // By themselves: the development packages have links to the libraries that ours stand in for.
-            for name in ["libibumad.so.3", "libpci.so.3"] {
-                copy(&programs.join(LIB).join(name), &others.join(name))?;
-            }
-            fs::write(&stamp, format!("{recipe}{}\n", versions.join("\n"))).map_err(fail)?;
-            versions
+    let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
+    if !found.starts_with(&recipe) {
+        if directory.exists() {
+            fs::remove_dir_all(directory).map_err(fail)?;
         }
-    };
+        fs::create_dir_all(directory).map_err(fail)?;
+        let apt = Apt::new(directory)?;
+        unpack_all(&apt, directory, SUITE, PROGRAMS, "programs")?;
+        for (suite, names) in LIBRARIES {
+            unpack_all(&apt, directory, suite, names, suite)?;
+        }
+        // By themselves: the development packages have links to the libraries that ours stand in for.
+        for name in ["libibumad.so.3", "libpci.so.3"] {
+            copy(&programs.join(LIB).join(name), &others.join(name))?;
+        }
+        fs::write(&stamp, &recipe).map_err(fail)?;
+    }
+    let libraries = LIBRARIES.iter().map(|(suite, _)| {
+        let root = directory.join(suite);
+        Ok(Libraries {
+            versions: versions(&root)?,
+            folder: root.join(LIB),
+            include: root.join("usr/include"),
+        })
+    });
     Ok(Packages {
-        versions,
-        libraries: libraries.join(LIB),
+        versions: versions(&programs)?,
+        libraries: libraries.collect::<Result<_, String>>()?,
         include: programs.join("usr/include"),
         programs: programs.join("usr/bin"),
         others,
     })
 }
 
+/// Packages of a release into a folder of `directory`, and their names and versions beside them.
+fn unpack_all(
+    apt: &Apt,
+    directory: &Path,
+    suite: &str,
+    names: &[&str],
+    into: &str,
+) -> Result<(), String> {
+    let root = directory.join(into);
+    let named: Vec<String> = names.iter().map(|name| format!("{name}/{suite}")).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    let mut text = String::new();
+    for deb in apt.fetch(&directory.join("debs"), &named)? {
+        unpack(&deb, &root)?;
+        let name = deb.file_stem().unwrap_or_default().to_string_lossy();
+        text += &format!("{}\n", name.trim_end_matches("_amd64").replace('_', " "));
+    }
+    fs::write(root.join(VERSIONS), text).map_err(|error| format!("{}: {error}", root.display()))
+}
+
+fn versions(root: &Path) -> Result<Vec<String>, String> {
+    let file = root.join(VERSIONS);
+    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Where an unpacked folder says what it is made of.
+const VERSIONS: &str = "versions";
 const LIB: &str = "usr/lib/x86_64-linux-gnu";

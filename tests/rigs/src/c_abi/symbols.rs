@@ -4,7 +4,7 @@ use super::packages::Packages;
 use crate::outcome::Outcome;
 use crate::process::quiet_output;
 use bareverbs_bundle::{Bundle, Kind, Returns, Symbol};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -63,32 +63,46 @@ const UNDECLARED: &[(&str, Returns)] = &[
     ("verbs_uninit_context", Returns::Nothing),
 ];
 
-/// The table as Debian's packages have it.
+/// The table as Debian's packages have it: what any of the releases exports.
 pub(super) fn table(directory: &Path, packages: &Packages) -> Result<Vec<Symbol>, String> {
-    let declarations = declarations(directory, &packages.include)?;
-    let mut symbols = Vec::new();
-    for (library, usual) in LIBRARIES {
-        for (name, version, kind) in exported(&packages.libraries.join(library))? {
-            let returns = returns(&declarations, &name, *usual)?;
-            symbols.push(Symbol {
-                library: (*library).to_owned(),
-                name,
-                version,
-                kind,
-                returns,
-            });
+    let mut symbols = BTreeMap::new();
+    for release in &packages.libraries {
+        let declarations = declarations(directory, &release.include)?;
+        for (order, (library, usual)) in LIBRARIES.iter().enumerate() {
+            for (name, version, kind) in exported(&release.folder.join(library))? {
+                let returns = returns(&declarations, &name, *usual)?;
+                let symbol = Symbol {
+                    library: (*library).to_owned(),
+                    name: name.clone(),
+                    version: version.clone(),
+                    kind,
+                    returns,
+                };
+                let old = symbols.insert((order, name, version), symbol.clone());
+                if let Some(old) = old.filter(|old| *old != symbol) {
+                    return Err(format!("the releases differ: {old}, {symbol}"));
+                }
+            }
         }
     }
-    Ok(symbols)
+    Ok(symbols.into_values().collect())
 }
 
 /// The text of the table.
 pub(super) fn render(packages: &Packages, symbols: &[Symbol]) -> String {
+    let versions: Vec<&str> = packages
+        .libraries
+        .iter()
+        .flat_map(|release| &release.versions)
+        .filter(|package| package.starts_with("libibverbs1 "))
+        .map(String::as_str)
+        .collect();
     let mut text = format!(
-        "# The symbols of Debian's RDMA libraries ({}), with their versions,\n\
-         # and how each function reports an error. Made by `cargo rig c-abi --write`.\n\
+        "# The symbols of Debian's RDMA libraries, with their versions, and how each function reports an error.\n\
+         # From {}.\n\
+         # Made by `cargo rig c-abi --write`.\n\
          # Columns: library, name, version, kind, how an error is reported.\n",
-        packages.libraries_versions().join(", ")
+        versions.join(", ")
     );
     for symbol in symbols {
         text += &format!("{symbol}\n");
