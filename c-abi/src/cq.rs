@@ -22,6 +22,29 @@ use crate::cq_ex::Reader;
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 
+/// Whether a program has asked for an event that has not come. One thread answers; any may ask meanwhile.
+#[derive(Debug, Default)]
+struct Request(AtomicBool);
+
+impl Request {
+    fn ask(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether there is a request, and `take` finds an event for it.
+    fn is_answered(&self, take: impl FnOnce() -> bool) -> bool {
+        // Taken before the event: a request that is made from here on has its own event.
+        if !self.0.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let answered = take();
+        if !answered {
+            self.0.store(true, Ordering::Release);
+        }
+        answered
+    }
+}
+
 /// A completion queue. What is polled is behind its own lock.
 #[repr(C)]
 pub(crate) struct CqObject {
@@ -29,8 +52,7 @@ pub(crate) struct CqObject {
     pub(crate) hca: &'static Hca,
     /// Gone while it is being destroyed.
     pub(crate) cq: Mutex<Option<Cq<'static, P>>>,
-    /// An event was asked for and has not come.
-    armed: AtomicBool,
+    request: Request,
     /// Of the thread that drives the device, which does not take the lock of those who poll.
     events: Mutex<CqEvents<'static>>,
     pub(crate) comp_acks: Acks,
@@ -66,7 +88,7 @@ impl CqObject {
             hca,
             events: Mutex::new(cq.events()),
             cq: Mutex::new(Some(cq)),
-            armed: AtomicBool::new(false),
+            request: Request::default(),
             comp_acks: Acks::default(),
             async_acks: Acks::default(),
             reader: UnsafeCell::new(Reader::default()),
@@ -85,15 +107,14 @@ impl CqObject {
         let mut cq = lock(&self.cq);
         let cq = cq.as_mut().ok_or(Errno::EINVAL)?;
         // Before the request: the event may come at once.
-        self.armed.store(true, Ordering::Release);
+        self.request.ask();
         cq.arm(solicited_only);
         Ok(())
     }
 
     /// Puts the CQ into its channel if the event that was asked for has come.
     pub(crate) fn deliver(&self) {
-        if self.armed.load(Ordering::Acquire) && lock(&self.events).take() {
-            self.armed.store(false, Ordering::Release);
+        if self.request.is_answered(|| lock(&self.events).take()) {
             // SAFETY: a channel is not destroyed before its CQs.
             if let Ok(channel) = unsafe { channel::channel(self.ex.channel) } {
                 channel.push(self);
@@ -222,4 +243,43 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         drop(unsafe { Box::from_raw(pointer.cast_mut()) });
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_gets_what_nobody_asked_for() {
+        let request = Request::default();
+        assert!(!request.is_answered(|| true));
+        request.ask();
+        assert!(!request.is_answered(|| false));
+        assert!(request.is_answered(|| true));
+        assert!(!request.is_answered(|| true));
+    }
+
+    #[test]
+    fn a_request_made_while_another_one_is_answered_is_answered_too() {
+        let request = Request::default();
+        request.ask();
+        let ask_again = || {
+            // Another thread, just after the event was found.
+            request.ask();
+            true
+        };
+        assert!(request.is_answered(ask_again));
+        assert!(request.is_answered(|| true));
+    }
+
+    #[test]
+    fn a_request_made_while_no_event_is_found_stays() {
+        let request = Request::default();
+        request.ask();
+        assert!(!request.is_answered(|| {
+            request.ask();
+            false
+        }));
+        assert!(request.is_answered(|| true));
+    }
 }
