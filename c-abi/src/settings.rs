@@ -2,6 +2,8 @@
 
 use std::env;
 use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use bareverbs_node::{Address, DeviceName};
 
@@ -39,6 +41,10 @@ pub const CABLE_OUT_AFTER: &str = "BAREVERBS_CABLE_OUT_AFTER";
 pub const CABLE_OUT_FOR: &str = "BAREVERBS_CABLE_OUT_FOR";
 /// The file to which the frames on the models' network are recorded (pcap).
 pub const PCAP: &str = "BAREVERBS_PCAP";
+
+/// After how many milliseconds calls that wait on a stream of rsockets ask the other end for a sign of life; 0: never, and a
+/// call does not end if the other end has gone without a word. 1000 if it is not set.
+pub const RSOCKET_PROBE: &str = "BAREVERBS_RSOCKET_PROBE";
 
 /// The devices in their order.
 pub(crate) fn devices() -> Result<Vec<DeviceName>> {
@@ -88,6 +94,18 @@ pub(crate) fn unit_of_rank() -> Option<u8> {
 fn rank_unit(rank: &str) -> Option<u8> {
     let unit = rank.parse::<u8>().ok()?.checked_add(1)?;
     (unit <= 254).then_some(unit)
+}
+
+/// When rsockets ask for signs of life, if ever. Read once.
+pub(crate) fn rsocket_probe() -> Option<Duration> {
+    static PROBE: OnceLock<Duration> = OnceLock::new();
+    let probe = PROBE.get_or_init(|| {
+        let asked = parsed(RSOCKET_PROBE, |text| {
+            text.parse::<u32>().map_err(|error| error.to_string())
+        });
+        Duration::from_millis(asked.ok().flatten().unwrap_or(1000).into())
+    });
+    (!probe.is_zero()).then_some(*probe)
 }
 
 /// The addresses of the port of device `index`, of which `unit` is the number.

@@ -13,6 +13,7 @@ use crate::rsocket::port::{self, Port};
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table;
 use crate::rsocket::wire::Hello;
+use crate::settings;
 
 /// How long finding a route may take.
 const ROUTE: Duration = Duration::from_secs(2);
@@ -33,7 +34,8 @@ pub(crate) fn progress(hca: &'static Hca, now: Duration) -> Option<Duration> {
     for socket in &watched {
         socket.on_turn(now);
     }
-    (!watched.is_empty()).then(|| now + LONGEST_SLEEP)
+    let probe = settings::rsocket_probe()?;
+    (!watched.is_empty()).then(|| now + LONGEST_SLEEP.min(probe))
 }
 
 /// Handles the events that there are, unless another thread does.

@@ -20,9 +20,8 @@ use crate::rsocket::options::Options;
 use crate::rsocket::table;
 use crate::rsocket::wait::{Waiter, Waiters, sleep};
 use crate::rsocket::wire::Message;
+use crate::settings;
 
-/// After how long the other end is asked for a sign of life while a call waits.
-const SILENCE: Duration = Duration::from_secs(1);
 /// How long closing waits for what was sent, if the program does not say.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -148,10 +147,13 @@ impl Socket {
         if has_event {
             self.waiters.wake();
         }
+        let Some(silence) = settings::rsocket_probe() else {
+            return;
+        };
         let now = now.as_millis() as u64;
         let at = self.probe_at.load(Ordering::Relaxed);
         if now >= at {
-            let next = now + SILENCE.as_millis() as u64;
+            let next = now + silence.as_millis() as u64;
             self.probe_at.store(next, Ordering::Relaxed);
             if at != 0
                 && let Phase::Open(connection) = &mut lock(&self.state).phase

@@ -75,7 +75,10 @@ pub(crate) fn setup() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: each test begins with this, and no other thread looks at the environment before.
-        unsafe { std::env::set_var("BAREVERBS_DEVICE", "model,model") };
+        unsafe {
+            std::env::set_var("BAREVERBS_DEVICE", "model,model");
+            std::env::set_var("BAREVERBS_RSOCKET_PROBE", crate::PROBE);
+        }
     });
 }
 

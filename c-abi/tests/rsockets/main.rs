@@ -8,3 +8,6 @@ mod datagram;
 mod errors;
 mod hostile;
 mod stream;
+
+/// When waiting calls ask for signs of life, in milliseconds.
+pub(crate) const PROBE: &str = "1000";
