@@ -25,6 +25,8 @@ pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
             "--package",
             "bareverbs-paths",
             "--package",
+            "bareverbs-sockets",
+            "--package",
             env!("CARGO_PKG_NAME"),
         ]);
     if !debug {
@@ -40,6 +42,7 @@ pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
     let sources = Sources {
         archive: &built.join("libbareverbs_c.a"),
         paths: Some(&built.join("libbareverbs_paths.a")),
+        sockets: Some(&built.join("libbareverbs_sockets.a")),
         runner: &built.join(RUNNER),
         symbols: &symbols()?,
     };

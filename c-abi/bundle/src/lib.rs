@@ -34,7 +34,9 @@ pub use symbols::{Kind, Returns, Symbol, symbols};
 pub const LIBRARY: &str = "libibverbs.so.1";
 /// The library that `LD_PRELOAD` names, for programs that look for devices elsewhere than in libibverbs.
 pub const PATHS_LIBRARY: &str = "libbareverbs_paths.so";
-/// The function that this library calls in the other one, and its version.
+/// The library that `LD_PRELOAD` names besides, for programs whose sockets are to be rsockets.
+pub const SOCKETS_LIBRARY: &str = "libbareverbs_sockets.so";
+/// The function that these libraries call in the other one, and its version.
 pub const PRIVATE: (&str, &str) = ("bareverbs_addresses", "BAREVERBS_PRIVATE");
 /// The program beside the libraries that runs others with them.
 pub const RUNNER: &str = "bareverbs-run";

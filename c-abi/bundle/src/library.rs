@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::symbols::{Kind, Symbol};
-use crate::{LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, refused, tree};
+use crate::{LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, refused, tree};
 
-/// What the preload library exports.
+/// What the preload libraries export.
 const EXPORTS: &str = include_str!("../../paths/exports.map");
+const SOCKETS_EXPORTS: &str = include_str!("../../sockets/exports.map");
 
 /// What a bundle is made of.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub struct Sources<'a> {
     pub archive: &'a Path,
     /// The static library of `bareverbs-paths`; without it, there is no preload library.
     pub paths: Option<&'a Path>,
+    /// The static library of `bareverbs-sockets`; without it, there is no such preload library.
+    pub sockets: Option<&'a Path>,
     /// The program `bareverbs-run`.
     pub runner: &'a Path,
     /// The symbols that the libraries shall have.
@@ -72,18 +75,25 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
         .arg(&fresh))?;
     let library = folder.join(LIBRARY);
     fs::rename(&fresh, &library).map_err(fail(&library))?;
-    if let Some(archive) = sources.paths {
-        let script = parts.join("exports.map");
-        fs::write(&script, EXPORTS).map_err(fail(&script))?;
-        let fresh = parts.join(PATHS_LIBRARY);
-        run(link_whole(archive, PATHS_LIBRARY, &script)
+    let preloaded = [
+        (sources.paths, PATHS_LIBRARY, EXPORTS),
+        (sources.sockets, SOCKETS_LIBRARY, SOCKETS_EXPORTS),
+    ];
+    for (archive, name, exports) in preloaded {
+        let Some(archive) = archive else { continue };
+        let script = parts.join(name).with_extension("map");
+        fs::write(&script, exports).map_err(fail(&script))?;
+        let fresh = parts.join(name);
+        run(link_whole(archive, name, &script)
             .arg("-Wl,--no-undefined-version")
             // Every program that is run has it.
             .arg("-Wl,--strip-all")
             .arg("-o")
             .arg(&fresh))?;
-        let library = folder.join(PATHS_LIBRARY);
+        let library = folder.join(name);
         fs::rename(&fresh, &library).map_err(fail(&library))?;
+    }
+    if sources.paths.is_some() {
         tree::make(folder).map_err(fail(folder))?;
     }
     let others: BTreeSet<&str> = sources

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bareverbs_bundle::{LIBRARY, RUNNER, Sources, Symbol, bundle, symbols};
+use bareverbs_bundle::{LIBRARY, RUNNER, SOCKETS_LIBRARY, Sources, Symbol, bundle, symbols};
 
 /// What a library has: one function.
 const HAS: &str =
@@ -70,6 +70,7 @@ fn made(name: &str, symbols: &[Symbol]) -> PathBuf {
         archive: &archive,
         // Without the functions of the C library in it, no program would run.
         paths: None,
+        sockets: None,
         runner: Path::new(env!("CARGO_BIN_EXE_bareverbs-run")),
         symbols,
     };
@@ -160,6 +161,26 @@ fn the_runner_sets_the_environment() {
         wired.contains("BAREVERBS_UNIT=2\n") && wired.contains("BAREVERBS_FAULT=loss=0.1\n"),
         "{wired}"
     );
+    // There is no such library in this bundle.
+    let sockets = Command::new(&runner)
+        .args(["--sockets", "env"])
+        .output()
+        .unwrap();
+    assert_eq!(sockets.status.code(), Some(127));
+    fs::write(folder.join("bundle").join(SOCKETS_LIBRARY), "").unwrap();
+    let preloaded = environment(&["--sockets"]);
+    let list = format!(
+        "LD_PRELOAD={}\n",
+        folder
+            .join("bundle")
+            .canonicalize()
+            .unwrap()
+            .join(SOCKETS_LIBRARY)
+            .display()
+    );
+    fs::remove_file(folder.join("bundle").join(SOCKETS_LIBRARY)).unwrap();
+    assert!(preloaded.contains(&list), "{preloaded}");
+    assert!(!plain.contains("LD_PRELOAD"), "{plain}");
     let third = Command::new(&runner)
         .args(["--wire", "/w", "--unit", "3", "env"])
         .output()

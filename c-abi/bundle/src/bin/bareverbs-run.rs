@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bareverbs_bundle::{Impairment, LIBRARY, PATHS_LIBRARY, switch, tree};
+use bareverbs_bundle::{Impairment, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, switch, tree};
 use clap::Parser;
 use connectx_model::link::datagram::Address;
 
@@ -52,6 +52,10 @@ struct Options {
     /// 10.0.0.UNIT and fd00::UNIT if not given. {unit} in it stands for the number of the model.
     #[arg(long, value_name = "ADDRESS[/PREFIX]")]
     address: Option<String>,
+    /// Use RDMA for the program's ordinary sockets, where their addresses are in the networks of the devices: both ends run
+    /// with this option, or are programs with rsockets.
+    #[arg(long)]
+    sockets: bool,
     /// Record the frames that pass the model's port, in this pcap file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<String>,
@@ -102,14 +106,31 @@ fn command(options: Options) -> Result<Command, String> {
             folder.display()
         ));
     }
-    command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", folder));
+    command.env(
+        "LD_LIBRARY_PATH",
+        before("LD_LIBRARY_PATH", &[folder.to_owned()]),
+    );
     let device = options.device.clone();
     let devices = device.or_else(|| std::env::var("BAREVERBS_DEVICE").ok());
     let devices = devices.map_or(1, |devices| devices.split(',').count());
+    let mut preload = Vec::new();
     let preloaded = folder.join(PATHS_LIBRARY);
     if let Some(tree) = tree::of(folder, devices).filter(|_| preloaded.exists()) {
-        command.env("LD_PRELOAD", before("LD_PRELOAD", &preloaded));
+        preload.push(preloaded);
         command.env("BAREVERBS_PATHS", tree);
+    }
+    if options.sockets {
+        let sockets = folder.join(SOCKETS_LIBRARY);
+        if !sockets.exists() {
+            let folder = folder.display();
+            return Err(format!(
+                "{folder} has no {SOCKETS_LIBRARY}: the program bundle makes it"
+            ));
+        }
+        preload.push(sockets);
+    }
+    if !preload.is_empty() {
+        command.env("LD_PRELOAD", before("LD_PRELOAD", &preload));
     }
 
     let link = match (options.wire, options.unit) {
@@ -154,12 +175,10 @@ fn uplink(text: &str) -> Result<Address, String> {
     }
 }
 
-/// A list with colons between its parts: this one, and what the environment has.
-fn before(name: &str, first: &Path) -> OsString {
-    let mut list = first.as_os_str().to_owned();
-    if let Some(rest) = std::env::var_os(name).filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
-    }
-    list
+/// A list with colons between its parts: these ones, and what the environment has.
+fn before(name: &str, first: &[PathBuf]) -> OsString {
+    let rest = std::env::var_os(name).filter(|rest| !rest.is_empty());
+    let first = first.iter().map(|path| path.as_os_str().to_owned());
+    let all: Vec<OsString> = first.chain(rest).collect();
+    all.join(":".as_ref())
 }

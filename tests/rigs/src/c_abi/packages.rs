@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Changes when what is unpacked changes, so that old caches are replaced.
-const RECIPE: &str = "2";
+const RECIPE: &str = "3";
 /// The release whose programs run here.
 const SUITE: &str = "bookworm";
 /// The libraries that ours are compared with, by release. Programs of the other one run in guests (`cargo rig vfio c-abi`).
@@ -40,6 +40,27 @@ const PROGRAMS: &[&str] = &[
     "perftest",
     "libibumad3",
     "libpci3",
+    // Programs with ordinary sockets.
+    "netcat-openbsd",
+    "libbsd0",
+    "libmd0",
+    "iperf3",
+    "libiperf0",
+    "libsctp1",
+    "python3.11-minimal",
+    "libpython3.11-minimal",
+    "libpython3.11-stdlib",
+    "libexpat1",
+];
+/// The libraries among these.
+const OTHERS: &[&str] = &[
+    "usr/lib/x86_64-linux-gnu/libibumad.so.3",
+    "usr/lib/x86_64-linux-gnu/libpci.so.3",
+    "usr/lib/x86_64-linux-gnu/libbsd.so.0",
+    "usr/lib/x86_64-linux-gnu/libmd.so.0",
+    "usr/lib/x86_64-linux-gnu/libiperf.so.0",
+    "usr/lib/x86_64-linux-gnu/libsctp.so.1",
+    "lib/x86_64-linux-gnu/libexpat.so.1",
 ];
 
 /// A release's libraries, which programs must not find.
@@ -68,7 +89,7 @@ pub(super) struct Packages {
 pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
     let [programs, others] = ["programs", "others"].map(|part| directory.join(part));
     let stamp = directory.join("stamp");
-    let recipe = format!("{RECIPE} {LIBRARIES:?} {PROGRAMS:?}\n");
+    let recipe = format!("{RECIPE} {LIBRARIES:?} {PROGRAMS:?} {OTHERS:?}\n");
     let found = fs::read_to_string(&stamp).unwrap_or_default();
     let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
     if !found.starts_with(&recipe) {
@@ -82,9 +103,14 @@ pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
             unpack_all(&apt, directory, suite, names, suite)?;
         }
         // By themselves: the development packages have links to the libraries that ours stand in for.
-        for name in ["libibumad.so.3", "libpci.so.3"] {
-            copy(&programs.join(LIB).join(name), &others.join(name))?;
+        for path in OTHERS.iter().map(Path::new) {
+            let name = path.file_name().unwrap_or_default();
+            copy(&programs.join(path), &others.join(name))?;
         }
+        copy(
+            &programs.join("bin/nc.openbsd"),
+            &programs.join("usr/bin/nc"),
+        )?;
         fs::write(&stamp, &recipe).map_err(fail)?;
     }
     let libraries = LIBRARIES.iter().map(|(suite, _)| {

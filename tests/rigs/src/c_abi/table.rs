@@ -4,6 +4,7 @@ mod cm;
 mod mixed;
 mod perftest;
 mod rsockets;
+mod sockets;
 mod verbs;
 
 use std::fmt;
@@ -158,6 +159,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Scenario> {
         cm::ALL,
         mixed::ALL,
         rsockets::ALL,
+        sockets::ALL,
         perftest::ALL,
     ]
     .into_iter()

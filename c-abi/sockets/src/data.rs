@@ -1,0 +1,396 @@
+//! Sending and receiving.
+
+// UNSAFETY: functions of C, in place of the C library's.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::ptr::null;
+use std::sync::Arc;
+
+use libc::{MSG_DONTWAIT, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+
+use crate::address::{self, Whose, whose};
+use crate::names::{NOBODY, bind_for_sending, is_nonblocking, kind, wait_for_either};
+use crate::rdma;
+use crate::real::{self, errno};
+use crate::table::{self, Companion};
+
+/// The flag for a call on a descriptor that does not wait.
+fn no_wait(fd: c_int) -> c_int {
+    if is_nonblocking(fd) { MSG_DONTWAIT } else { 0 }
+}
+
+/// Receives from a socket with an rsocket, or from both its sides if datagrams come from both.
+fn receive(
+    fd: c_int,
+    companion: &Companion,
+    flags: c_int,
+    mut by_rdma: impl FnMut(c_int) -> ssize_t,
+    mut by_system: impl FnMut(c_int) -> ssize_t,
+) -> ssize_t {
+    let flags = flags | no_wait(fd);
+    if !companion.is_both() {
+        return by_rdma(flags);
+    }
+    if companion.kind == libc::SOCK_STREAM {
+        return by_system(flags);
+    }
+    loop {
+        let received = by_rdma(flags | MSG_DONTWAIT);
+        if received >= 0 || errno() != libc::EAGAIN {
+            return received;
+        }
+        let received = by_system(flags | MSG_DONTWAIT);
+        if received >= 0 || errno() != libc::EAGAIN || flags & MSG_DONTWAIT != 0 {
+            return received;
+        }
+        if wait_for_either(fd, companion).is_none() {
+            return -1;
+        }
+    }
+}
+
+/// Receives: `recvfrom`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    addr_length: *mut socklen_t,
+) -> ssize_t {
+    let Some(companion) = table::find(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::recvfrom(fd, to, length, flags, addr, addr_length) };
+    };
+    receive(
+        fd,
+        &companion,
+        flags,
+        // SAFETY: the caller's promise.
+        |flags| unsafe { rdma::rrecvfrom(companion.rsocket, to, length, flags, addr, addr_length) },
+        // SAFETY: the caller's promise.
+        |flags| unsafe { real::recvfrom(fd, to, length, flags, addr, addr_length) },
+    )
+}
+
+/// Receives: `recv`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { recvfrom(fd, to, length, flags, NOBODY.0, NOBODY.1) }
+}
+
+/// Receives into several pieces: `recvmsg`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    let Some(companion) = table::find(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::recvmsg(fd, message, flags) };
+    };
+    receive(
+        fd,
+        &companion,
+        flags,
+        // SAFETY: the caller's promise.
+        |flags| unsafe { rdma::rrecvmsg(companion.rsocket, message, flags) },
+        // SAFETY: the caller's promise.
+        |flags| unsafe { real::recvmsg(fd, message, flags) },
+    )
+}
+
+/// Receives: `read`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match table::find(fd) {
+            Some(_) => recvfrom(fd, to, length, 0, NOBODY.0, NOBODY.1),
+            None => real::read(fd, to, length),
+        }
+    }
+}
+
+/// A message of pieces without an address.
+fn of_pieces(pieces: *const iovec, count: c_int) -> msghdr {
+    // SAFETY: numbers and pointers may be zero.
+    let mut message: msghdr = unsafe { zeroed() };
+    message.msg_iov = pieces.cast_mut();
+    message.msg_iovlen = count as usize;
+    message
+}
+
+/// Receives into several pieces: `readv`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match table::find(fd) {
+            Some(_) => recvmsg(fd, &mut of_pieces(pieces, count), 0),
+            None => real::readv(fd, pieces, count),
+        }
+    }
+}
+
+/// Receives, with the size of the memory: what compilers make of `recv`. Ends the process if that is too small.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    size: size_t,
+    flags: c_int,
+) -> ssize_t {
+    check(length, size);
+    // SAFETY: the caller's promise.
+    unsafe { recv(fd, to, length, flags) }
+}
+
+/// The same of `recvfrom`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    size: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    addr_length: *mut socklen_t,
+) -> ssize_t {
+    check(length, size);
+    // SAFETY: the caller's promise.
+    unsafe { recvfrom(fd, to, length, flags, addr, addr_length) }
+}
+
+/// The same of `read`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    size: size_t,
+) -> ssize_t {
+    check(length, size);
+    // SAFETY: the caller's promise.
+    unsafe { read(fd, to, length) }
+}
+
+/// What the C library does when memory is smaller than what is to be written there.
+pub(crate) fn check(length: size_t, size: size_t) {
+    if length > size {
+        // SAFETY: takes no pointers.
+        unsafe { libc::abort() };
+    }
+}
+
+/// Who sends, for a destination or none.
+enum By {
+    Rdma(Arc<Companion>),
+    System,
+}
+
+/// Decides who sends.
+///
+/// # Safety
+/// So many bytes can be read.
+unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t) -> By {
+    // SAFETY: the caller's promise.
+    let to = unsafe { address::read(addr, length) };
+    let Some(to) = to else {
+        return match table::find(fd) {
+            Some(companion) if !companion.is_both() => By::Rdma(companion),
+            _ => By::System,
+        };
+    };
+    if rdma::is_inside() || !matches!(whose(to.ip()), Whose::Own | Whose::Near) {
+        return By::System;
+    }
+    let found = table::find(fd).or_else(|| {
+        let kind = kind(fd).filter(|kind| kind.1 == libc::SOCK_DGRAM)?;
+        bind_for_sending(fd, kind)
+    });
+    match found {
+        Some(companion) => By::Rdma(companion),
+        None => By::System,
+    }
+}
+
+/// Flags that rsockets have.
+fn known(flags: c_int) -> c_int {
+    flags & (MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE)
+}
+
+/// Sends: `sendto`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    from: *const c_void,
+    length: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    addr_length: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match sender(fd, addr, addr_length) {
+            By::Rdma(companion) => {
+                let flags = known(flags) | no_wait(fd);
+                rdma::rsendto(companion.rsocket, from, length, flags, addr, addr_length)
+            }
+            By::System => real::sendto(fd, from, length, flags, addr, addr_length),
+        }
+    }
+}
+
+/// Sends: `send`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn send(
+    fd: c_int,
+    from: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { sendto(fd, from, length, flags, null(), 0) }
+}
+
+/// Sends several pieces: `sendmsg`. Control messages on rsockets are refused.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let by = match message.as_ref() {
+            Some(to) => sender(fd, to.msg_name.cast(), to.msg_namelen),
+            None => By::System,
+        };
+        match by {
+            By::Rdma(companion) => {
+                rdma::rsendmsg(companion.rsocket, message, known(flags) | no_wait(fd))
+            }
+            By::System => real::sendmsg(fd, message, flags),
+        }
+    }
+}
+
+/// Sends: `write`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match table::find(fd) {
+            Some(_) => sendto(fd, from, length, 0, null(), 0),
+            None => real::write(fd, from, length),
+        }
+    }
+}
+
+/// Sends several pieces: `writev`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match table::find(fd) {
+            Some(_) => sendmsg(fd, &of_pieces(pieces, count), 0),
+            None => real::writev(fd, pieces, count),
+        }
+    }
+}
+
+/// Bytes of a file that are sent at a time.
+const PIECE: usize = 64 << 10;
+
+/// Sends a part of a file: `sendfile`. To an rsocket it is read and sent, as much as one call sends.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendfile(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    if table::find(to).is_none() {
+        // SAFETY: the caller's promise.
+        return unsafe { real::sendfile(to, from, offset, count) };
+    }
+    // SAFETY: the caller's promise: NULL, or it can be read and written.
+    let offset = unsafe { offset.as_mut() };
+    // SAFETY: takes no pointers.
+    let current = unsafe { libc::lseek(from, 0, libc::SEEK_CUR) };
+    let at = offset.as_ref().map_or(current, |offset| **offset);
+    let mut bytes = vec![0_u8; count.min(PIECE)];
+    // SAFETY: so many bytes can be written.
+    let found = unsafe { libc::pread(from, bytes.as_mut_ptr().cast(), bytes.len(), at) };
+    let Ok(found) = usize::try_from(found) else {
+        return -1;
+    };
+    // SAFETY: so many bytes.
+    let sent = unsafe { sendto(to, bytes.as_ptr().cast(), found, 0, null(), 0) };
+    if sent > 0 {
+        match offset {
+            Some(offset) => *offset = at + sent as off_t,
+            None => {
+                // SAFETY: takes no pointers.
+                unsafe { libc::lseek(from, at + sent as off_t, libc::SEEK_SET) };
+            }
+        }
+    }
+    sent
+}
+
+/// The same: `sendfile64`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendfile64(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { sendfile(to, from, offset, count) }
+}

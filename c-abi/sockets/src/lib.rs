@@ -1,0 +1,27 @@
+//! Ordinary sockets over RDMA: a library for `LD_PRELOAD`.
+//!
+//! `bareverbs-run --sockets` puts it in front of the C library. A program's socket stays a socket of the system's; when it is
+//! bound or connected to an address of our ports' networks, or bound to all addresses, it gets an rsocket besides
+//! (`table`), and calls go there. So flags, and what is not interposed, stay the system's.
+//!
+//! * What is bound to all addresses is on both networks: connections and datagrams of both are accepted.
+//! * What connects to an address of our networks tries RDMA, and the system's network if that fails, as librdmacm's
+//!   preload library has it.
+//! * Everything else (loopback, other networks, Unix sockets) is the system's.
+//!
+//! In a process that never uses an address of our networks, and binds no socket to all addresses, our libraries are not
+//! even loaded.
+
+pub mod data;
+pub mod epoll;
+pub mod names;
+pub mod wait;
+
+mod address;
+mod interest;
+#[path = "../../paths/src/next.rs"]
+mod next;
+mod rdma;
+mod real;
+mod sets;
+mod table;

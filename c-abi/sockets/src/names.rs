@@ -1,0 +1,470 @@
+//! How sockets get their companions, and what ends that: binding, listening, connecting, accepting, closing; options.
+
+// UNSAFETY: functions of C, in place of the C library's.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use libc::{pollfd, sockaddr, socklen_t};
+
+use crate::address::{self, Whose, whose};
+use crate::epoll;
+use crate::rdma;
+use crate::real::{self, errno, set_errno};
+use crate::table::{self, Companion};
+
+/// An option of a socket of the system's that is a number.
+fn option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+    let (mut value, mut length) = (0, size_of::<c_int>() as socklen_t);
+    let to = (&raw mut value).cast();
+    // SAFETY: a number and its length.
+    (unsafe { real::getsockopt(fd, level, name, to, &mut length) } == 0).then_some(value)
+}
+
+/// Domain and type, if it is a socket for streams or datagrams of IP.
+pub(crate) fn kind(fd: c_int) -> Option<(c_int, c_int)> {
+    if rdma::is_inside() {
+        return None;
+    }
+    let domain = option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    let fits = matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && matches!(
+            (kind, protocol),
+            (libc::SOCK_STREAM, libc::IPPROTO_TCP) | (libc::SOCK_DGRAM, libc::IPPROTO_UDP)
+        );
+    fits.then_some((domain, kind))
+}
+
+/// Whether calls on a descriptor do not wait. The system's socket has the flag, however it was set.
+pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: takes no pointers.
+    unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
+}
+
+pub(crate) fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
+    let flags = if nonblocking { libc::O_NONBLOCK } else { 0 };
+    // SAFETY: takes no pointers.
+    unsafe { rdma::rfcntl(rsocket, libc::F_SETFL, flags.into()) };
+}
+
+/// Options that an rsocket takes over from the system's socket.
+const OPTIONS: [(c_int, c_int); 5] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+];
+
+/// An rsocket for a socket of the system's, with its options; `None` if there is none to be had.
+pub(crate) fn companion(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Companion>> {
+    // SAFETY: takes no pointers.
+    let rsocket = unsafe { rdma::rsocket(kind.0, kind.1, 0) };
+    if rsocket < 0 {
+        return None;
+    }
+    let companion = Arc::new(Companion::new(fd, rsocket, kind));
+    for (level, name) in OPTIONS {
+        if let Some(value) = option(fd, level, name) {
+            let value = (&raw const value).cast();
+            // SAFETY: a number and its length. What it does not have does not matter.
+            unsafe { rdma::rsetsockopt(rsocket, level, name, value, 4) };
+        }
+    }
+    Some(companion)
+}
+
+/// The port of a socket of the system's.
+pub(crate) fn port(fd: c_int) -> Option<u16> {
+    let (mut storage, mut length) = address::any(libc::AF_INET6, 0);
+    length = length.max(size_of::<libc::sockaddr_storage>() as socklen_t);
+    let to = (&raw mut storage).cast();
+    // SAFETY: so many bytes can be written.
+    if unsafe { real::getsockname(fd, to, &mut length) } != 0 {
+        return None;
+    }
+    // SAFETY: a whole address.
+    unsafe { address::read(to, length) }.map(|address| address.port())
+}
+
+/// A socket of the system's that is bound to all addresses gets an rsocket with the same port. `false` if that port is taken.
+pub(crate) fn bind_both(fd: c_int, kind: (c_int, c_int)) -> bool {
+    let Some((port, companion)) = port(fd).zip(companion(fd, kind)) else {
+        return true;
+    };
+    let (storage, length) = address::any(kind.0, port);
+    // SAFETY: a whole address.
+    if unsafe { rdma::rbind(companion.rsocket, (&raw const storage).cast(), length) } != 0 {
+        return errno() != libc::EADDRINUSE;
+    }
+    companion.set_both(true);
+    table::insert(fd, companion);
+    true
+}
+
+/// Binds a socket: `bind`. To an address of our ports: the rsocket. To all addresses: both.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let to = unsafe { address::read(addr, length) };
+    let known = to.and_then(|to| Some((to, kind(fd)?)));
+    let Some((to, kind)) = known else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::bind(fd, addr, length) };
+    };
+    match whose(to.ip()) {
+        Whose::Own => {
+            let Some(companion) = companion(fd, kind) else {
+                // SAFETY: the caller's promise.
+                return unsafe { real::bind(fd, addr, length) };
+            };
+            // SAFETY: the caller's promise.
+            let bound = unsafe { rdma::rbind(companion.rsocket, addr, length) };
+            if bound == 0 {
+                table::insert(fd, companion);
+            }
+            bound
+        }
+        Whose::Any => {
+            // SAFETY: the caller's promise.
+            let bound = unsafe { real::bind(fd, addr, length) };
+            if bound == 0 && !bind_both(fd, kind) {
+                set_errno(libc::EADDRINUSE);
+                return -1;
+            }
+            bound
+        }
+        // SAFETY: the caller's promise.
+        Whose::Near | Whose::System => unsafe { real::bind(fd, addr, length) },
+    }
+}
+
+/// Waits for connections: `listen`.
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let found = table::find(fd);
+    if found.as_ref().is_none_or(|companion| companion.is_both()) {
+        // SAFETY: takes no pointers.
+        let listens = unsafe { real::listen(fd, backlog) };
+        if listens != 0 {
+            return listens;
+        }
+    }
+    match found {
+        // SAFETY: takes no pointers.
+        Some(companion) => unsafe { rdma::rlisten(companion.rsocket, backlog) },
+        None => 0,
+    }
+}
+
+/// Connects a socket: `connect`. In our networks by RDMA, or by the system's network if that fails at once.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let to = unsafe { address::read(addr, length) };
+    let known = to.and_then(|to| Some((to, kind(fd)?)));
+    if let Some((to, kind)) = known {
+        let is_ours = matches!(whose(to.ip()), Whose::Own | Whose::Near);
+        let found = table::find(fd);
+        if !is_ours {
+            // Also what was bound to all addresses is the system's from now on.
+            table::remove(fd);
+        } else if let Some(companion) = found.or_else(|| companion(fd, kind)) {
+            set_nonblocking(companion.rsocket, is_nonblocking(fd));
+            // SAFETY: the caller's promise.
+            let connected = unsafe { rdma::rconnect(companion.rsocket, addr, length) };
+            let stays = matches!(errno(), libc::EINPROGRESS | libc::EALREADY | libc::EISCONN)
+                || errno() == libc::EINTR;
+            if connected == 0 || stays {
+                companion.set_both(false);
+                table::insert(fd, companion);
+                return connected;
+            }
+            table::remove(fd);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real::connect(fd, addr, length) }
+}
+
+/// Waits until one of a socket's two sides has something to read. Which: the rsocket, the system's; EINTR after a signal.
+pub(crate) fn wait_for_either(fd: c_int, companion: &Companion) -> Option<(bool, bool)> {
+    let entry = |fd| pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut both = [entry(companion.rsocket), entry(fd)];
+    // SAFETY: two entries.
+    if unsafe { rdma::rpoll(both.as_mut_ptr(), 2, -1) } < 0 {
+        return None;
+    }
+    Some((both[0].revents != 0, both[1].revents != 0))
+}
+
+/// Accepts a connection: `accept`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { accept4(fd, addr, length, 0) }
+}
+
+/// Accepts a connection, by RDMA or by the system's network: `accept4`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept4(
+    fd: c_int,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let Some(companion) = table::find(fd) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real::accept4(fd, addr, length, flags) };
+    };
+    let nonblocking = is_nonblocking(fd);
+    set_nonblocking(companion.rsocket, nonblocking || companion.is_both());
+    loop {
+        // SAFETY: the caller's promise.
+        let accepted = unsafe { rdma::raccept(companion.rsocket, addr, length) };
+        if accepted >= 0 {
+            return place(accepted, &companion, flags);
+        }
+        if errno() != libc::EAGAIN || !companion.is_both() {
+            return -1;
+        }
+        let by_system = nonblocking
+            || match wait_for_either(fd, &companion) {
+                Some((false, true)) => true,
+                Some(_) => false,
+                None => return -1,
+            };
+        if by_system {
+            // SAFETY: the caller's promise.
+            return unsafe { real::accept4(fd, addr, length, flags) };
+        }
+    }
+}
+
+/// A descriptor for a connection that was accepted by RDMA.
+fn place(rsocket: c_int, listener: &Companion, flags: c_int) -> c_int {
+    let kind = (listener.domain, listener.kind);
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::socket(kind.0, kind.1 | flags, 0) };
+    // Closes it if there is no descriptor.
+    let companion = Arc::new(Companion::new(fd, rsocket, kind));
+    if fd >= 0 && !table::insert(fd, companion) {
+        // SAFETY: it was just opened.
+        unsafe { real::close(fd) };
+        set_errno(libc::EMFILE);
+        return -1;
+    }
+    fd
+}
+
+/// Ends one direction or both: `shutdown`.
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let found = table::find(fd);
+    // SAFETY: takes no pointers.
+    unsafe {
+        match found {
+            Some(companion) if companion.is_both() => {
+                rdma::rshutdown(companion.rsocket, how);
+                real::shutdown(fd, how)
+            }
+            Some(companion) => rdma::rshutdown(companion.rsocket, how),
+            None => real::shutdown(fd, how),
+        }
+    }
+}
+
+/// Closes a descriptor: `close`. The last one of an rsocket waits until what was sent has arrived.
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if !rdma::is_inside() {
+        epoll::forget(fd);
+        drop(table::remove(fd));
+    }
+    // SAFETY: takes no pointers.
+    unsafe { real::close(fd) }
+}
+
+/// Duplicates a descriptor: `dup`.
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: takes no pointers.
+    let copied = unsafe { real::dup(fd) };
+    table::copy(fd, copied);
+    copied
+}
+
+/// Duplicates a descriptor to a number: `dup2`.
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    // SAFETY: takes no pointers.
+    let copied = unsafe { real::dup2(fd, to) };
+    table::copy(fd, copied);
+    copied
+}
+
+/// Duplicates a descriptor to a number: `dup3`.
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: takes no pointers.
+    let copied = unsafe { real::dup3(fd, to, flags) };
+    table::copy(fd, copied);
+    copied
+}
+
+/// Commands of a descriptor: `fcntl`. The flags of a socket are the system's, and duplicates are ours to know.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { real::fcntl(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        table::copy(fd, result);
+    }
+    result
+}
+
+/// The same: `fcntl64`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+/// The address of this end: `getsockname`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockname(
+    fd: c_int,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    match table::find(fd).filter(|companion| !companion.is_both()) {
+        // SAFETY: the caller's promise.
+        Some(companion) => unsafe { rdma::rgetsockname(companion.rsocket, addr, length) },
+        // SAFETY: the caller's promise.
+        None => unsafe { real::getsockname(fd, addr, length) },
+    }
+}
+
+/// The address of the other end: `getpeername`.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getpeername(
+    fd: c_int,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    match table::find(fd).filter(|companion| !companion.is_both()) {
+        // SAFETY: the caller's promise.
+        Some(companion) => unsafe { rdma::rgetpeername(companion.rsocket, addr, length) },
+        // SAFETY: the caller's promise.
+        None => unsafe { real::getpeername(fd, addr, length) },
+    }
+}
+
+/// Sets an option: `setsockopt`. The system's socket has it, and the rsocket if it knows it.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    if let Some(companion) = table::find(fd) {
+        // SAFETY: the caller's promise.
+        unsafe { rdma::rsetsockopt(companion.rsocket, level, name, value, length) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real::setsockopt(fd, level, name, value, length) }
+}
+
+/// Says how an option is set: `getsockopt`. The pending error is the rsocket's.
+///
+/// # Safety
+/// That of the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    let own = (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
+        || (level, name) == (libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+    match table::find(fd).filter(|companion| own && !companion.is_both()) {
+        // SAFETY: the caller's promise.
+        Some(companion) => unsafe {
+            rdma::rgetsockopt(companion.rsocket, level, name, value, length)
+        },
+        // SAFETY: the caller's promise.
+        None => unsafe { real::getsockopt(fd, level, name, value, length) },
+    }
+}
+
+/// Binds a socket for datagrams that has no address yet to all, before it sends into one of our networks.
+pub(crate) fn bind_for_sending(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Companion>> {
+    if port(fd)? == 0 {
+        let (storage, length) = address::any(kind.0, 0);
+        // SAFETY: a whole address.
+        unsafe { real::bind(fd, (&raw const storage).cast(), length) };
+    }
+    bind_both(fd, kind);
+    table::find(fd)
+}
+
+/// No address is asked for.
+pub(crate) const NOBODY: (*mut sockaddr, *mut socklen_t) = (null_mut(), null_mut());

@@ -1,0 +1,196 @@
+//! Sockets of the program that have an rsocket besides.
+
+// UNSAFETY: calls of the C library on descriptors.
+#![expect(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::mem::zeroed;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::rdma;
+
+/// Descriptors from here on are the system's alone.
+const MOST: usize = 1 << 16;
+
+/// What a socket of the program has besides.
+#[derive(Debug)]
+pub(crate) struct Companion {
+    pub(crate) rsocket: c_int,
+    /// `AF_INET` or `AF_INET6`, and `SOCK_STREAM` or `SOCK_DGRAM`.
+    pub(crate) domain: c_int,
+    pub(crate) kind: c_int,
+    /// The socket is on the system's network as well.
+    is_both: AtomicBool,
+    /// The file behind the descriptor. Another one is there when the descriptor was closed where nothing is interposed.
+    file: Option<(u64, u64)>,
+}
+
+impl Companion {
+    pub(crate) fn new(fd: c_int, rsocket: c_int, (domain, kind): (c_int, c_int)) -> Self {
+        Self {
+            rsocket,
+            domain,
+            kind,
+            is_both: AtomicBool::new(false),
+            file: file(fd),
+        }
+    }
+
+    pub(crate) fn is_both(&self) -> bool {
+        self.is_both.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_both(&self, is_both: bool) {
+        self.is_both.store(is_both, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        // SAFETY: takes no pointers; the number is nobody else's.
+        unsafe { rdma::rclose(self.rsocket) };
+    }
+}
+
+/// Device and number of the file behind a descriptor.
+fn file(fd: c_int) -> Option<(u64, u64)> {
+    // SAFETY: numbers, which may be zero.
+    let mut found: libc::stat = unsafe { zeroed() };
+    // SAFETY: the structure can be written.
+    match unsafe { libc::fstat(fd, &mut found) } {
+        0 => Some((found.st_dev, found.st_ino)),
+        _ => None,
+    }
+}
+
+/// Which descriptors are in the table, for a quick look.
+static IS_IN: [AtomicBool; MOST] = [const { AtomicBool::new(false) }; MOST];
+static TABLE: RwLock<BTreeMap<c_int, Arc<Companion>>> = RwLock::new(BTreeMap::new());
+
+fn flag(fd: c_int) -> Option<&'static AtomicBool> {
+    IS_IN.get(usize::try_from(fd).ok()?)
+}
+
+/// Whether a descriptor may have a companion.
+pub(crate) fn may_have(fd: c_int) -> bool {
+    flag(fd).is_some_and(|flag| flag.load(Ordering::Acquire)) && !rdma::is_inside()
+}
+
+/// What a descriptor has besides. Nothing for calls of our own library.
+pub(crate) fn find(fd: c_int) -> Option<Arc<Companion>> {
+    if !may_have(fd) {
+        return None;
+    }
+    let found = {
+        let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&fd).cloned()
+    }?;
+    if found.file == file(fd) {
+        return Some(found);
+    }
+    remove(fd);
+    None
+}
+
+/// A descriptor has something besides from now on; `false` if there is no room.
+pub(crate) fn insert(fd: c_int, companion: Arc<Companion>) -> bool {
+    let Some(flag) = flag(fd) else {
+        return false;
+    };
+    let before = {
+        let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+        flag.store(true, Ordering::Release);
+        table.insert(fd, companion)
+    };
+    // Without the lock: closing may take long.
+    drop(before);
+    true
+}
+
+/// A descriptor has nothing besides any more.
+pub(crate) fn remove(fd: c_int) -> Option<Arc<Companion>> {
+    let flag = flag(fd)?;
+    if !flag.load(Ordering::Acquire) {
+        return None;
+    }
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    flag.store(false, Ordering::Release);
+    table.remove(&fd)
+}
+
+/// The new descriptor of a file has what the old one has.
+pub(crate) fn copy(from: c_int, to: c_int) {
+    if from == to || to < 0 {
+        return;
+    }
+    drop(remove(to));
+    if let Some(companion) = find(from) {
+        insert(to, companion);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+
+    fn companion(fd: c_int) -> Arc<Companion> {
+        Arc::new(Companion::new(fd, -1, (libc::AF_INET, libc::SOCK_STREAM)))
+    }
+
+    #[test]
+    fn a_descriptor_that_was_closed_elsewhere_has_nothing() {
+        let own = std::env::current_exe().unwrap();
+        let fd = File::open(&own).unwrap().into_raw_fd();
+        assert!(find(fd).is_none());
+        assert!(insert(fd, companion(fd)));
+        assert!(find(fd).is_some());
+        // Another file gets the number.
+        let other = File::open("/").unwrap();
+        // SAFETY: the descriptor is this test's.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), fd) }, fd);
+        assert!(find(fd).is_none());
+        assert!(!may_have(fd));
+        // SAFETY: the same.
+        unsafe { libc::close(fd) };
+    }
+
+    #[test]
+    fn copies_of_a_descriptor_have_the_same() {
+        let file = File::open("/").unwrap();
+        let copied = file.try_clone().unwrap();
+        let (fd, to) = (file.as_raw_fd(), copied.as_raw_fd());
+        copy(fd, to);
+        assert!(find(to).is_none());
+        insert(fd, companion(fd));
+        copy(fd, to);
+        assert!(Arc::ptr_eq(&find(fd).unwrap(), &find(to).unwrap()));
+        drop(remove(fd));
+        assert!(find(fd).is_none() && find(to).is_some());
+        drop(remove(to));
+    }
+
+    #[test]
+    fn calls_of_our_own_library_are_the_systems() {
+        let file = File::open("/").unwrap();
+        let fd = file.as_raw_fd();
+        insert(fd, companion(fd));
+        let inside = rdma::Inside::enter();
+        assert!(find(fd).is_none());
+        drop(inside);
+        assert!(find(fd).is_some());
+        drop(remove(fd));
+    }
+
+    #[test]
+    fn numbers_out_of_range_have_nothing() {
+        for fd in [-1, c_int::MIN, MOST as c_int, c_int::MAX] {
+            assert!(find(fd).is_none());
+            assert!(remove(fd).is_none());
+            assert!(!insert(fd, companion(fd)));
+        }
+    }
+}
