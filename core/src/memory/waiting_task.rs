@@ -52,6 +52,7 @@ impl WaitingTask {
     }
 
     /// Wakes the task, if one waits.
+    #[inline(never)]
     pub(crate) fn wake(&self) {
         if self.notify()
             && let Some(waker) = self.take()

@@ -476,6 +476,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// The outcome of a call on a synchronous id, if it is there.
+    #[inline(never)]
     pub(crate) fn try_complete(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;
         if !self.ids.is_sync(index) {
@@ -518,6 +519,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Whether the connection of a synchronous id is over.
+    #[inline(never)]
     pub(crate) fn try_complete_disconnect(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;
         if !self.ids.is_sync(index) {

@@ -43,6 +43,7 @@ impl Waiters {
     }
 
     /// There is something to find.
+    #[inline(never)]
     pub(crate) fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();

@@ -95,7 +95,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// it has a QP if the listener was made by [`create_ep`](Self::create_ep) with attributes for one. The request itself
     /// is its [`event`](Self::event).
     pub fn get_request(&mut self, listener: CmId) -> Result<CmId, RdmaError> {
-        self.block(None, |cm| cm.try_get_request(listener))
+        self.request(listener, None)
     }
 
     /// The same until `deadline` on the platform's clock.
@@ -104,7 +104,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         listener: CmId,
         deadline: Duration,
     ) -> Result<CmId, RdmaError> {
-        self.block(Some(deadline), |cm| cm.try_get_request(listener))
+        self.request(listener, Some(deadline))
+    }
+
+    fn request(&mut self, listener: CmId, deadline: Option<Duration>) -> Result<CmId, RdmaError> {
+        self.block(deadline, |cm| cm.try_get_request(listener))
     }
 
     /// The same for a request that is there; `None` if there is none.
