@@ -126,18 +126,19 @@ impl VirtualSwitch {
                 ports.ended = true;
                 ports.ports.clear();
                 drop(ports);
+                // Wakes the thread that accepts, which ends. If somebody has removed the path it sleeps on.
+                let woken = UnixStream::connect(&path).is_ok();
                 // Who starts the next switch wants the same sockets. A panic of a thread was printed when it happened.
                 for thread in threads {
                     let _ = thread.join();
                 }
-                // Wakes the thread that accepts, which ends.
-                let _woken = UnixStream::connect(&path);
                 claim.release();
-                break;
+                if woken {
+                    let _ = accepting.join();
+                }
+                return Ok(());
             }
         }
-        let _ = accepting.join();
-        Ok(())
     }
 }
 

@@ -277,3 +277,12 @@ fn an_uplink_takes_nothing_from_strangers() {
     UdpSocket::bind(here).unwrap();
     serving.join().unwrap().unwrap();
 }
+
+#[test]
+fn a_switch_whose_path_was_removed_ends() {
+    let (path, serving) = switch("removed");
+    let hold = open(&path, Wish::Hold).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    drop(hold);
+    serving.join().unwrap().unwrap();
+}
