@@ -21,6 +21,7 @@ use crate::context::context;
 use crate::cq_ex::Reader;
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
+use crate::registry::take_out;
 
 /// Whether a program has asked for an event that has not come. One thread answers; any may ask meanwhile.
 #[derive(Debug, Default)]
@@ -110,6 +111,17 @@ impl CqObject {
         self.request.ask();
         cq.arm(solicited_only);
         Ok(())
+    }
+
+    /// Forgets QPs that are destroyed, as each poll does. Who polls at the moment does it with the next one.
+    pub(crate) fn forget_destroyed(&self) {
+        if let Ok(mut cq) = self.cq.try_lock()
+            && let Some(cq) = cq.as_mut()
+            && let Err(error) = cq.batch().map(drop)
+        {
+            // The CQ is in error, which its next poll says.
+            log::debug!("{error}");
+        }
     }
 
     /// Puts the CQ into its channel if the event that was asked for has come.
@@ -214,18 +226,20 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         // SAFETY: the caller's promise.
         let object = unsafe { self::cq(cq) }?;
         let pointer: *const CqObject = object;
+        let number;
         {
             let mut inner = lock(&object.cq);
             let taken = inner.take().ok_or(Errno::EINVAL)?;
+            number = taken.cqn().number();
             if let Err((kept, error)) = taken.destroy() {
                 *inner = Some(kept);
                 return Err(error.into());
             }
         }
-        object.hca.registry.with(|objects| {
-            // Its number may have been given to another one since.
-            objects.cqs.retain(|_, other| *other != pointer);
-        });
+        object
+            .hca
+            .registry
+            .with(|objects| take_out(&mut objects.cqs, number, pointer));
         // SAFETY: channel and context are there longer than their CQs.
         unsafe {
             if let Ok(channel) = channel(object.ex.channel) {

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bareverbs_node::cm::rdma::RdmaError;
+use bareverbs_node::verbs::firmware_cmds::status::Status;
 use bareverbs_node::verbs::{
     AhError, BadWr, CommandError, CqError, CreateQpError, DestroyQpError, DeviceError, GidError,
     ModifyError, MrError, PostError, SrqError,
@@ -71,17 +72,35 @@ macro_rules! as_the_connection_manager {
     )*};
 }
 
-as_the_connection_manager!(
-    BadWr,
-    CommandError,
-    CqError,
-    CreateQpError,
-    DeviceError,
-    GidError,
-    MrError,
-    PostError,
-    SrqError,
-);
+as_the_connection_manager!(BadWr, DeviceError, GidError, PostError);
+
+impl From<CommandError> for Errno {
+    /// The firmware says whether it has no more of something, which programs want to know.
+    fn from(error: CommandError) -> Self {
+        let none_left = [Status::NoResources, Status::LimitExceeded];
+        if none_left.iter().any(|status| error.is_status(*status)) {
+            log::debug!("{error}");
+            return Self::ENOMEM;
+        }
+        RdmaError::from(error).into()
+    }
+}
+
+/// What the firmware refuses has its errno, all else that of the connection manager.
+macro_rules! as_the_firmware {
+    ($($error:ident),* $(,)?) => {$(
+        impl From<$error> for Errno {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::Command(error) => error.into(),
+                    error => RdmaError::from(error).into(),
+                }
+            }
+        }
+    )*};
+}
+
+as_the_firmware!(CqError, CreateQpError, MrError, SrqError);
 
 impl From<ModifyError> for Errno {
     fn from(error: ModifyError) -> Self {
@@ -173,6 +192,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bareverbs_node::verbs::CommandFailure;
+    use bareverbs_node::verbs::firmware_cmds::opcode::Opcode;
 
     #[test]
     fn a_panic_is_an_error_of_the_call() {
@@ -197,7 +218,24 @@ mod tests {
 
     #[test]
     fn errors_have_the_errno_of_libibverbs() {
-        let cases: [(Errno, Errno); 4] = [
+        let refused = |status| CommandError {
+            opcode: Opcode::AllocPd,
+            op_mod: 0,
+            failure: CommandFailure::Status {
+                status,
+                syndrome: 0,
+            },
+        };
+        let cases: [(Errno, Errno); 7] = [
+            (refused(Status::NoResources).into(), Errno::ENOMEM),
+            (
+                MrError::Command(refused(Status::LimitExceeded)).into(),
+                Errno::ENOMEM,
+            ),
+            (
+                CqError::Command(refused(Status::InternalError)).into(),
+                Errno::EIO,
+            ),
             (PostError::QueueFull { limit: 1 }.into(), Errno::ENOMEM),
             (PostError::WrongState.into(), Errno::EINVAL),
             (CqError::Busy { users: 1 }.into(), Errno::EBUSY),

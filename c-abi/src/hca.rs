@@ -27,17 +27,17 @@ pub(crate) type Cm = RdmaCm<'static, 'static, P, NeighbourDiscovery<'static, 'st
 /// The IP host's memory.
 type Host = ip::Resources<Addresses<8>, Neighbours<1024>, Routes<2>, Groups<256>>;
 
-/// How many objects of each kind a device has room for. `query_device` says so.
-pub(crate) const MAX_QP: usize = 4096;
-pub(crate) const MAX_CQ: usize = 8192;
-pub(crate) const MAX_SRQ: usize = 1024;
+/// How many objects of each kind a device has room for, some 10 MiB. `query_device` says so, or what the card has.
+pub(crate) const MAX_QP: usize = 16 * 1024;
+pub(crate) const MAX_CQ: usize = 32 * 1024;
+pub(crate) const MAX_SRQ: usize = 8 * 1024;
 /// Ids of the connection manager, of which an eighth is not for requests.
 const IDS: usize = 2048;
 const CHANNELS: usize = 2048;
 const LISTENERS: usize = 256;
 const GROUPS: usize = 256;
 /// QPs and CQs of the connection manager itself.
-const OWN_QUEUES: usize = 8;
+pub(crate) const OWN_QUEUES: usize = 8;
 /// Chunks of memory for the firmware's pages to begin with.
 const CHUNKS: usize = 256;
 /// How long opening waits for the link and for the addresses.

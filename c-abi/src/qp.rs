@@ -27,6 +27,7 @@ use crate::cq::cq;
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::pd::{PdObject, pd};
+use crate::registry::take_out;
 use crate::srq::srq;
 use crate::wr::{self, Builder};
 use crate::xrc::xrcd;
@@ -465,10 +466,18 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let object = unsafe { self::qp(qp) }?;
         let pointer: *const QpObject = object;
         object.destroy()?;
-        object.hca.registry.with(|objects| {
-            // Its number may have been given to another one since.
-            objects.qps.retain(|_, other| *other != pointer);
-        });
+        let number = object.ex.qp_base.qp_num;
+        object
+            .hca
+            .registry
+            .with(|objects| take_out(&mut objects.qps, number, pointer));
+        // What its CQs remember of it is in the way of the next QP, and nobody may ever poll them.
+        for cq in [object.ex.qp_base.send_cq, object.ex.qp_base.recv_cq] {
+            // SAFETY: the caller's promise: its CQs are there longer than the QP.
+            if let Ok(cq) = unsafe { self::cq(cq) } {
+                cq.forget_destroyed();
+            }
+        }
         // SAFETY: the context is there longer than its QPs.
         let context = unsafe { context(object.ex.qp_base.context) }?;
         context

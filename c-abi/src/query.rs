@@ -17,7 +17,7 @@ use crate::abi::objects::{
 };
 use crate::context::{ContextObject, context};
 use crate::failure::{Errno, Result, as_errno, as_number, as_status};
-use crate::hca::{Hca, MAX_CQ, MAX_QP, MAX_SRQ};
+use crate::hca::{Hca, MAX_CQ, MAX_QP, MAX_SRQ, OWN_QUEUES};
 
 /// The port that every device has.
 pub(crate) const PORT: u8 = 1;
@@ -30,6 +30,11 @@ const MAX_CQ_PERIOD: u16 = 0xfff;
 
 fn int(number: impl TryInto<c_int>) -> c_int {
     number.try_into().unwrap_or(c_int::MAX)
+}
+
+/// How many objects of a kind a program can have: what the card has without those of the connection manager.
+fn without_own(of_card: u32) -> c_int {
+    int(of_card).saturating_sub(int(OWN_QUEUES)).max(0)
 }
 
 /// Scatter/gather entries that send and receive queues can have, whichever has fewer.
@@ -59,15 +64,15 @@ fn device_attr(hca: &Hca) -> Result<ibv_device_attr> {
     attr.page_size_cap = !0xfff;
     attr.vendor_id = hca.device.query_adapter()?.ieee_vendor_id;
     attr.vendor_part_id = hca.device.platform().device_id().unwrap_or(0).into();
-    attr.max_qp = int(caps.max_qp()).min(int(MAX_QP));
+    attr.max_qp = without_own(caps.max_qp()).min(int(MAX_QP));
     attr.max_qp_wr = int(caps.max_qp_wr());
     attr.device_cap_flags = flags;
     attr.max_sge = int(max_sge(caps));
     attr.max_sge_rd = attr.max_sge;
-    attr.max_cq = int(caps.max_cq()).min(int(MAX_CQ));
+    attr.max_cq = without_own(caps.max_cq()).min(int(MAX_CQ));
     attr.max_cqe = int(caps.max_cqe()).min((1 << 22) - 1);
-    attr.max_mr = int(caps.max_mr());
-    attr.max_pd = int(caps.max_pd());
+    attr.max_mr = without_own(caps.max_mr());
+    attr.max_pd = without_own(caps.max_pd());
     attr.max_qp_rd_atom = int(caps.max_responder_resources());
     attr.max_qp_init_rd_atom = int(caps.max_initiator_depth());
     attr.max_res_rd_atom = attr.max_qp_rd_atom.saturating_mul(attr.max_qp);

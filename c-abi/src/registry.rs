@@ -38,3 +38,13 @@ impl Registry {
         work(&mut lock(&self.0))
     }
 }
+
+/// Takes an object out of one of the maps. Its number may have been given to another one since; and where the number comes from
+/// memory that the program can write, it may be wrong.
+pub(crate) fn take_out<T>(map: &mut HashMap<u32, *const T>, number: u32, object: *const T) {
+    if map.get(&number) == Some(&object) {
+        map.remove(&number);
+    } else {
+        map.retain(|_, other| *other != object);
+    }
+}

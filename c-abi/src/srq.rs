@@ -19,6 +19,7 @@ use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::pd::pd;
 use crate::post::receives;
+use crate::registry::take_out;
 
 /// A shared receive queue.
 #[repr(C)]
@@ -177,18 +178,20 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         // SAFETY: the caller's promise.
         let object = unsafe { self::srq(srq) }?;
         let pointer: *const SrqObject = object;
+        let number;
         {
             let mut inner = lock(&object.srq);
             let taken = inner.take().ok_or(Errno::EINVAL)?;
+            number = taken.srqn().number();
             if let Err((kept, error)) = taken.destroy() {
                 *inner = Some(kept);
                 return Err(error.into());
             }
         }
-        object.hca.registry.with(|objects| {
-            // Its number may have been given to another one since.
-            objects.srqs.retain(|_, other| *other != pointer);
-        });
+        object
+            .hca
+            .registry
+            .with(|objects| take_out(&mut objects.srqs, number, pointer));
         // SAFETY: the context is there longer than its SRQs.
         let context = unsafe { context(object.c.context) }?;
         context

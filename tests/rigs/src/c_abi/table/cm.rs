@@ -52,6 +52,14 @@ pub(super) const ALL: &[Scenario] = &[
         STATUS,
     ),
     pair(
+        "ucmatose-1000",
+        Ready::Listens,
+        &["ucmatose", "-b", "10.0.0.1", "-c", "1000"],
+        &["ucmatose", "-s", "10.0.0.1", "-c", "1000"],
+        STATUS,
+    )
+    .whole(),
+    pair(
         "udaddy",
         Ready::Listens,
         &["udaddy", "-b", "10.0.0.1"],
@@ -209,6 +217,15 @@ pub(super) const ALL: &[Scenario] = &[
         &[(Client, "destroy      :", 1)],
     )
     .stays(),
+    pair(
+        "cmtime-1000",
+        Ready::Listens,
+        &["cmtime", "-b", "10.0.0.1", "-c", "1000"],
+        &["cmtime", "-s", "10.0.0.1", "-c", "1000"],
+        &[(Client, "destroy      :", 1)],
+    )
+    .stays()
+    .whole(),
 ];
 
 /// Ten pings, whose data both ends have printed; the client has compared it.

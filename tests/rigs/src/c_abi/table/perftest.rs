@@ -60,6 +60,27 @@ pub(super) const ALL: &[Scenario] = &[
     )
     .whole(),
     tcp(
+        "write-bw-1000-qps",
+        &[
+            "ib_write_bw",
+            "-F",
+            "-q",
+            "1000",
+            "-s",
+            "4096",
+            "-n",
+            "5",
+            "-t",
+            "5",
+            "-x",
+            "0",
+            "-p",
+            "{port}",
+        ],
+        &[(Client, " 4096       5000 ", 1)],
+    )
+    .whole(),
+    tcp(
         "write-bw-4-qps",
         &[
             "ib_write_bw",

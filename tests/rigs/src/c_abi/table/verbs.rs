@@ -23,6 +23,14 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "all functions work", 1),
         ],
     ),
+    Scenario {
+        whole: true,
+        ..alone(
+            "limits",
+            &["c:limits"],
+            &[(Server, "all limits are real", 1)],
+        )
+    },
     // It never ends, and would print when its output is longer than a buffer. What happens before the device is up is not its.
     alone(
         "asyncwatch",
