@@ -20,6 +20,7 @@
 mod build;
 mod impairment;
 mod library;
+mod package;
 mod refused;
 pub mod switch;
 mod symbols;
@@ -28,6 +29,7 @@ pub mod tree;
 pub use build::build;
 pub use impairment::Impairment;
 pub use library::{Bundle, Sources, bundle};
+pub use package::{INSTALLED, package};
 pub use symbols::{Kind, Returns, Symbol, symbols};
 
 /// The library that is a file; the others are symbolic links to it.

@@ -14,18 +14,30 @@ struct Options {
     /// Without optimization: quicker to build, for debugging.
     #[arg(long)]
     debug: bool,
+    /// Also make a Debian package of it, beside the folder. Its maintainer is DEBFULLNAME and DEBEMAIL of the environment.
+    #[arg(long)]
+    deb: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match bareverbs_bundle::build(options.out.as_deref(), options.debug) {
-        Ok(bundle) => {
-            println!("{}", bundle.folder.display());
+    match make(&options) {
+        Ok(made) => {
+            println!("{}", made.display());
             ExitCode::SUCCESS
         }
         Err(why) => {
             eprintln!("bundle: {why}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The folder, or the package.
+fn make(options: &Options) -> Result<PathBuf, String> {
+    let bundle = bareverbs_bundle::build(options.out.as_deref(), options.debug)?;
+    match options.deb {
+        true => bareverbs_bundle::package(&bundle),
+        false => Ok(bundle.folder),
     }
 }

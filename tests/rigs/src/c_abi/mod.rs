@@ -16,6 +16,7 @@ mod headers;
 mod larger;
 mod machines;
 mod mpi;
+mod package;
 mod packages;
 mod programs_in_c;
 mod run;
@@ -102,6 +103,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if is_named(cost::NAME) {
         outcome.add(cost::run(&place)?);
     }
+    if is_named(package::NAME) {
+        outcome.add(package::run(&place, &directory));
+    }
     if is_named(switch::NAME) {
         outcome.add(switch::run(&place));
     }
@@ -161,7 +165,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             Some(scenario) => found.push(scenario),
             None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
             }
-            None if name == switch::NAME => {}
+            None if name == switch::NAME || name == package::NAME => {}
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
             None if machines::names().any(|(job, _)| job == name) => {}

@@ -1,0 +1,178 @@
+//! A Debian package of a bundle.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::RUNNER;
+use crate::library::Bundle;
+
+/// Where the package has the bundle: not where the loader looks, so that nothing changes but for what the runner starts.
+pub const INSTALLED: &str = "usr/lib/bareverbs";
+const DOCUMENTS: &str = "usr/share/doc/bareverbs";
+
+/// Makes a Debian package of a bundle, beside its folder, with `dpkg-deb` and `dpkg-shlibdeps`.
+pub fn package(bundle: &Bundle) -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let beside = bundle.folder.parent().unwrap_or(&bundle.folder);
+    let tree = beside.join("package");
+    let fail = |error: std::io::Error| format!("{}: {error}", tree.display());
+    if tree.exists() {
+        fs::remove_dir_all(&tree).map_err(fail)?;
+    }
+    let installed = tree.join(INSTALLED);
+    // The parts are for the next bundle only.
+    copy_tree(&bundle.folder, &installed, "parts").map_err(fail)?;
+    let objects = objects(&installed).map_err(fail)?;
+    output(Command::new("strip").arg("--strip-unneeded").args(&objects))?;
+    fs::create_dir_all(tree.join("usr/bin")).map_err(fail)?;
+    let runner = Path::new("../lib/bareverbs").join(RUNNER);
+    symlink(runner, tree.join("usr/bin").join(RUNNER)).map_err(fail)?;
+    let documents = tree.join(DOCUMENTS);
+    fs::create_dir_all(&documents).map_err(fail)?;
+    for page in ["c-abi.md", "impairment.md", "hardware.md"] {
+        fs::copy(root.join("docs").join(page), documents.join(page)).map_err(fail)?;
+    }
+    fs::write(documents.join("copyright"), copyright(&root)?).map_err(fail)?;
+    fs::create_dir_all(tree.join("DEBIAN")).map_err(fail)?;
+    fs::write(tree.join("DEBIAN/control"), control(&tree, &objects)?).map_err(fail)?;
+
+    let version = env!("CARGO_PKG_VERSION");
+    let package = beside.join(format!("bareverbs_{version}_{}.deb", architecture()?));
+    output(
+        Command::new("dpkg-deb")
+            .args(["--root-owner-group", "--build"])
+            .args([&tree, &package]),
+    )?;
+    fs::remove_dir_all(&tree).map_err(fail)?;
+    Ok(package)
+}
+
+fn control(tree: &Path, objects: &[PathBuf]) -> Result<String, String> {
+    let mut size = 0;
+    for file in files(tree).map_err(|error| format!("{}: {error}", tree.display()))? {
+        size += fs::symlink_metadata(&file).map_or(0, |file| file.len().div_ceil(1024));
+    }
+    // As Debian's own tools take it.
+    let variable = |name| std::env::var(name).ok();
+    let name = variable("DEBFULLNAME").unwrap_or_else(|| "bareverbs".to_owned());
+    let address = variable("DEBEMAIL").unwrap_or_else(|| "root@localhost".to_owned());
+    let (version, machine) = (env!("CARGO_PKG_VERSION"), architecture()?);
+    let depends = dependencies(tree, objects)?;
+    Ok(format!(
+        "Package: bareverbs\n\
+         Version: {version}\n\
+         Architecture: {machine}\n\
+         Maintainer: {name} <{address}>\n\
+         Installed-Size: {size}\n\
+         Depends: {depends}\n\
+         Suggests: ibverbs-utils, rdmacm-utils, perftest\n\
+         Section: net\n\
+         Priority: optional\n\
+         Description: RDMA programs without a kernel driver\n \
+         libibverbs and librdmacm that drive an mlx5 adapter through VFIO, or a\n \
+         model of one that needs no card and no root; bareverbs-run runs unmodified\n \
+         programs with them, joins processes by wires and switches, and loses, delays\n \
+         or damages what they send.\n"
+    ))
+}
+
+/// What the libraries need, as `dpkg-shlibdeps` finds it.
+fn dependencies(tree: &Path, objects: &[PathBuf]) -> Result<String, String> {
+    // It reads names from the file that source packages have.
+    let source = tree.join("debian");
+    let fail = |error: std::io::Error| format!("{}: {error}", source.display());
+    fs::create_dir_all(&source).map_err(fail)?;
+    fs::write(
+        source.join("control"),
+        "Source: bareverbs\n\nPackage: bareverbs\nArchitecture: any\n",
+    )
+    .map_err(fail)?;
+    let text = output(
+        Command::new("dpkg-shlibdeps")
+            .current_dir(tree)
+            .arg("-O")
+            .args(objects),
+    );
+    fs::remove_dir_all(&source).map_err(fail)?;
+    let text = text?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("shlibs:Depends="))
+        .map(str::to_owned)
+        .ok_or_else(|| format!("dpkg-shlibdeps names no packages: {text:?}"))
+}
+
+/// The files of the bundle that are no links: the libraries and the runner.
+fn objects(installed: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(installed)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn architecture() -> Result<String, String> {
+    let text = output(Command::new("dpkg").arg("--print-architecture"))?;
+    Ok(text.trim().to_owned())
+}
+
+fn copyright(root: &Path) -> Result<String, String> {
+    let mut text =
+        "bareverbs is under either of the following licences, at the user's choice.\n".to_owned();
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        let file = root.join(name);
+        let licence =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        text += &format!("\n{licence}");
+    }
+    Ok(text)
+}
+
+/// Copies a folder with its links, but for what is called `but`.
+fn copy_tree(from: &Path, to: &Path, but: &str) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, name) = (entry.file_type()?, entry.file_name());
+        let to = to.join(&name);
+        if name == but {
+            continue;
+        } else if kind.is_dir() {
+            copy_tree(&entry.path(), &to, but)?;
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(entry.path())?, to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+/// All files and links below a folder.
+fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.extend(files(&entry.path())?);
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let done = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{command:?}: {}: {said}", done.status));
+    }
+    String::from_utf8(done.stdout).map_err(|error| format!("{command:?}: {error}"))
+}
