@@ -20,6 +20,7 @@ mod package;
 mod packages;
 mod programs_in_c;
 mod run;
+mod scenario;
 mod switch;
 mod symbols;
 mod table;
@@ -27,10 +28,10 @@ mod trouble;
 
 use crate::outcome::Outcome;
 use crate::vfio::programs;
+use scenario::Scenario;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use table::Scenario;
 
 pub(crate) const ABOUT: &str = "Debian's RDMA programs on our libibverbs and librdmacm (whole: all; --write makes symbols.tsv again)";
 

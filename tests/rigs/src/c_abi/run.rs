@@ -1,7 +1,7 @@
 //! Runs programs, alone or in pairs, each process with a model of its own and a wire between the two.
 
 use super::packages::Packages;
-use super::table::{IN_C, OURS, Ready, Scenario, Side};
+use super::scenario::{IN_C, OURS, Ready, Scenario, Side};
 use crate::outcome::Outcome;
 use crate::stock_driver::{Process, spawn};
 use bareverbs_bundle::{Bundle, RUNNER};

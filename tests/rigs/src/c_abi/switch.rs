@@ -2,7 +2,7 @@
 
 use super::larger::{Ended, Program, end, start};
 use super::run::{Place, Running, free_port};
-use super::table::Ready;
+use super::scenario::Ready;
 use crate::outcome::Outcome;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //! closes everything a thousand times.
 
 use super::run::{Place, free_port};
-use super::table::{Ready, Scenario, Side};
+use super::scenario::{Ready, Scenario, Side};
 use crate::outcome::Outcome;
 use crate::process::quiet_output;
 use std::collections::HashMap;

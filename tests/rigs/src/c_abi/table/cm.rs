@@ -1,7 +1,7 @@
 //! The programs of `rdmacm-utils`.
 
-use super::Side::{Client, Server};
-use super::{Ready, Says, Scenario, alone, pair};
+use crate::c_abi::scenario::Side::{Client, Server};
+use crate::c_abi::scenario::{Ready, Says, Scenario, alone, pair};
 
 pub(super) const ALL: &[Scenario] = &[
     pair(

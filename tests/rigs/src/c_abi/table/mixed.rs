@@ -1,8 +1,8 @@
 //! Debian's programs with ours of the same name at the other end, which use the driver as a Rust library.
 
-use super::Ready::{Joined, Listens};
-use super::Side::{Client, Server};
-use super::{Scenario, pair};
+use crate::c_abi::scenario::Ready::{Joined, Listens};
+use crate::c_abi::scenario::Side::{Client, Server};
+use crate::c_abi::scenario::{Scenario, pair};
 
 pub(super) const ALL: &[Scenario] = &[
     pair(

@@ -1,7 +1,7 @@
 //! The programs of `perftest`. The line with the result has message size and iterations in front.
 
-use super::Side::Client;
-use super::{Ready, Says, Scenario, same};
+use crate::c_abi::scenario::Side::Client;
+use crate::c_abi::scenario::{Ready, Says, Scenario, same};
 
 pub(super) const ALL: &[Scenario] = &[
     tcp(

@@ -1,7 +1,7 @@
 //! Programs on rsockets.
 
-use super::Side::{Client, Server};
-use super::{Ready, Scenario, Side};
+use crate::c_abi::scenario::Side::{Client, Server};
+use crate::c_abi::scenario::{self, Ready, Scenario, Side};
 
 const fn pair(
     name: &'static str,
@@ -9,7 +9,7 @@ const fn pair(
     client: &'static [&'static str],
     says: &'static [(Side, &'static str, usize)],
 ) -> Scenario {
-    super::pair(name, Ready::RListens, server, client, says)
+    scenario::pair(name, Ready::RListens, server, client, says)
 }
 
 /// Each end prints a line when it has sent and received all, and found the data that was sent.

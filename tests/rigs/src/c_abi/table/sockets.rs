@@ -1,7 +1,7 @@
 //! Programs with ordinary sockets, which `--sockets` makes use rsockets.
 
-use super::Side::{Client, Server};
-use super::{Ready, Scenario, Side};
+use crate::c_abi::scenario::Side::{Client, Server};
+use crate::c_abi::scenario::{self, Ready, Scenario, Side};
 
 const fn pair(
     name: &'static str,
@@ -9,7 +9,7 @@ const fn pair(
     client: &'static [&'static str],
     says: &'static [(Side, &'static str, usize)],
 ) -> Scenario {
-    super::pair(name, Ready::RListens, server, client, says).with(&["--sockets"])
+    scenario::pair(name, Ready::RListens, server, client, says).with(&["--sockets"])
 }
 
 const BOTH_SAME: &[(Side, &str, usize)] = &[(Server, "the same", 1), (Client, "the same", 1)];

@@ -1,7 +1,7 @@
 //! The programs of `ibverbs-utils`.
 
-use super::Side::{Client, Server};
-use super::{Ready, Says, Scenario, alone, same};
+use crate::c_abi::scenario::Side::{Client, Server};
+use crate::c_abi::scenario::{Ready, Says, Scenario, alone, same};
 
 pub(super) const ALL: &[Scenario] = &[
     alone("devices", &["ibv_devices"], &[(Server, "mlx5_0", 1)]),
