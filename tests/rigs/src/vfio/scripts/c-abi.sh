@@ -19,7 +19,8 @@ case $me in
     ;;
 esac
 barrier
-write='ib_write_bw -R -n 200'
+# Without -F it prints no results where the clocks of a busy machine run unevenly.
+write='ib_write_bw -F -R -n 200'
 for size in 64 4096; do
     program="rping -C 20 -S $size -V"
     client_server 120 "rping, their client, our server, $size bytes" 'grep -q rdma_listen /run/server' \
@@ -32,3 +33,19 @@ done
 client_server 120 'ib_write_bw, their client, our server' 'grep -q rdma_listen /run/server' "$ours $write" "$write 10.0.0.1"
 serving=1
 client_server 120 'ib_write_bw, our client, their server' listening_cm "$write" "$ours $write 10.0.0.2"
+serving=0
+# Both ends send, and look at every byte that they receive. Not with -T a: who waits in rpoll takes it for a failure if the
+# other end hangs up before the last data was looked for.
+stream='rstream -T v -S 20000 -C 50'
+for kind in '' '-T b'; do
+    client_server 120 "rstream $kind, their client, our server" 'grep -q rlisten: /run/server' "$ours $stream $kind" \
+        "$stream $kind -s 10.0.0.1"
+    serving=1
+    client_server 120 "rstream $kind, our client, their server" listening_cm "$stream $kind" "$ours $stream $kind -s 10.0.0.2"
+    serving=0
+done
+client_server 120 'riostream, their client, our server' 'grep -q rlisten: /run/server' "$ours riostream -T v -S 20000 -C 50" \
+    'riostream -T v -S 20000 -C 50 -s 10.0.0.1'
+serving=1
+client_server 120 'riostream, our client, their server' listening_cm 'riostream -T v -S 20000 -C 50' \
+    "$ours riostream -T v -S 20000 -C 50 -s 10.0.0.2"
