@@ -19,6 +19,7 @@ mod mpi;
 mod package;
 mod packages;
 mod programs_in_c;
+mod rates;
 mod run;
 mod scenario;
 mod switch;
@@ -82,7 +83,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let sockets = std::env::temp_dir().join(format!("bareverbs-c-abi-{}", std::process::id()));
     fs::create_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
-    let ours: BTreeSet<&str> = scenarios.iter().flat_map(|one| one.ours()).collect();
+    let mut ours: BTreeSet<&str> = scenarios.iter().flat_map(|one| one.ours()).collect();
+    let wants_rates = arguments
+        .iter()
+        .any(|word| word == WHOLE || word == rates::NAME);
+    if wants_rates {
+        ours.extend(rates::OURS);
+    }
     let examples = match ours.is_empty() {
         true => None,
         false => Some(programs::examples(&root, &Vec::from_iter(ours))?),
@@ -103,6 +110,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     outcome.add(trouble::run(&place, is_named)?);
     if is_named(cost::NAME) {
         outcome.add(cost::run(&place)?);
+    }
+    if wants_rates {
+        outcome.add(rates::run(&place));
     }
     if is_named(package::NAME) {
         outcome.add(package::run(&place, &directory));
@@ -166,7 +176,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             Some(scenario) => found.push(scenario),
             None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
             }
-            None if name == switch::NAME || name == package::NAME => {}
+            None if [switch::NAME, package::NAME, rates::NAME].contains(&name.as_str()) => {}
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
             None if machines::names().any(|(job, _)| job == name) => {}

@@ -34,7 +34,7 @@ pub(super) struct Place<'a> {
 }
 
 /// How a program ended, `None` if it was stopped, and what it printed.
-type End = (Side, Option<ExitStatus>, String);
+pub(super) type End = (Side, Option<ExitStatus>, String);
 
 /// A program that runs.
 pub(super) struct Running {
@@ -114,7 +114,7 @@ impl Place<'_> {
     }
 
     /// Runs the programs to their ends: exit status and output of each.
-    fn ends(&self, scenario: &Scenario) -> Result<Vec<End>, String> {
+    pub(super) fn ends(&self, scenario: &Scenario) -> Result<Vec<End>, String> {
         let port = free_port()?;
         let mut server = self.start(scenario, Side::Server, scenario.server, port)?;
         if scenario.client.is_empty() && scenario.stays {
