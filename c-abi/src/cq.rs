@@ -19,7 +19,7 @@ use crate::async_event::Subject;
 use crate::channel::{self, channel};
 use crate::context::context;
 use crate::cq_ex::Reader;
-use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
+use crate::failure::{DataLock, Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::registry::take_out;
 
@@ -52,7 +52,7 @@ pub(crate) struct CqObject {
     pub(crate) ex: ibv_cq_ex,
     pub(crate) hca: &'static Hca,
     /// Gone while it is being destroyed.
-    pub(crate) cq: Mutex<Option<Cq<'static, P>>>,
+    pub(crate) cq: DataLock<Option<Cq<'static, P>>>,
     request: Request,
     /// Of the thread that drives the device, which does not take the lock of those who poll.
     events: Mutex<CqEvents<'static>>,
@@ -88,7 +88,7 @@ impl CqObject {
             ex,
             hca,
             events: Mutex::new(cq.events()),
-            cq: Mutex::new(Some(cq)),
+            cq: DataLock::new(Some(cq)),
             request: Request::default(),
             comp_acks: Acks::default(),
             async_acks: Acks::default(),
@@ -105,7 +105,7 @@ impl CqObject {
 
     /// Asks for an event.
     pub(crate) fn arm(&self, solicited_only: bool) -> Result<()> {
-        let mut cq = lock(&self.cq);
+        let mut cq = self.cq.lock();
         let cq = cq.as_mut().ok_or(Errno::EINVAL)?;
         // Before the request: the event may come at once.
         self.request.ask();
@@ -115,7 +115,7 @@ impl CqObject {
 
     /// Forgets QPs that are destroyed, as each poll does. Who polls at the moment does it with the next one.
     pub(crate) fn forget_destroyed(&self) {
-        if let Ok(mut cq) = self.cq.try_lock()
+        if let Some(mut cq) = self.cq.try_lock()
             && let Some(cq) = cq.as_mut()
             && let Err(error) = cq.batch().map(drop)
         {
@@ -136,7 +136,7 @@ impl CqObject {
 
     /// What QPs are created with.
     pub(crate) fn handle(&self) -> Result<CqHandle<'static, P>> {
-        let cq = lock(&self.cq);
+        let cq = self.cq.lock();
         Ok(cq.as_ref().ok_or(Errno::EINVAL)?.handle())
     }
 }
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     as_errno(|| {
         // SAFETY: the caller's promise.
         let object = unsafe { self::cq(cq) }?;
-        let mut inner = lock(&object.cq);
+        let mut inner = object.cq.lock();
         let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
         inner.resize(u32::try_from(cqe).map_err(|_| Errno::EINVAL)?)?;
         // SAFETY: the caller's promise; the field is only looked at by the program.
@@ -209,7 +209,7 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify
         if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
             return Err(Errno::EINVAL);
         }
-        let mut inner = lock(&object.cq);
+        let mut inner = object.cq.lock();
         let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
         let moderate = attr.moderate;
         Ok(inner.modify(moderate.cq_count, moderate.cq_period)?)
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         let pointer: *const CqObject = object;
         let number;
         {
-            let mut inner = lock(&object.cq);
+            let mut inner = object.cq.lock();
             let taken = inner.take().ok_or(Errno::EINVAL)?;
             number = taken.cqn().number();
             if let Err((kept, error)) = taken.destroy() {

@@ -4,7 +4,6 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
-use std::sync::MutexGuard;
 
 use bareverbs_node::verbs::{Cq, CqInit, Platform};
 
@@ -12,7 +11,7 @@ use crate::abi::numbers::IBV_WC_EX_SUPPORTED;
 use crate::abi::objects::{ibv_context, ibv_cq_init_attr_ex};
 use crate::abi::requests::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
 use crate::cq::{self, CqObject};
-use crate::failure::{Errno, Result, as_errno, as_nothing, as_pointer, lock};
+use crate::failure::{DataGuard, Errno, Result, as_errno, as_nothing, as_pointer};
 use crate::hca::P;
 use crate::poll;
 
@@ -25,7 +24,7 @@ const MASK_FLAGS: u32 = 1 << 0;
 /// The completion at hand between `start_poll` and `end_poll`, and the lock that is held meanwhile.
 #[derive(Default)]
 pub(crate) struct Reader {
-    held: Option<MutexGuard<'static, Option<Cq<'static, P>>>>,
+    held: Option<DataGuard<'static, Option<Cq<'static, P>>>>,
     wc: Option<ibv_wc>,
 }
 
@@ -100,7 +99,7 @@ unsafe fn reader<'a>(cq: *mut ibv_cq_ex) -> &'a mut Reader {
 /// As [`reader`].
 unsafe fn wc(cq: *mut ibv_cq_ex) -> ibv_wc {
     // SAFETY: the caller's promise.
-    unsafe { reader(cq) }.wc.unwrap_or_else(poll::empty)
+    unsafe { reader(cq) }.wc.unwrap_or(poll::EMPTY)
 }
 
 /// Sets the fields of the structure that C reads by itself.
@@ -124,7 +123,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         }
         // SAFETY: C's promise. The lock is part of the CQ, which is not destroyed before `end_poll`.
         let object: &'static CqObject = unsafe { cq::cq(cq.cast()) }?;
-        let held = lock(&object.cq);
+        let held = object.cq.lock();
         // SAFETY: the lock is held, so that no other thread is here.
         let reader = unsafe { reader(cq) };
         reader.held = Some(held);

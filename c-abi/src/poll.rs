@@ -4,15 +4,14 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
-use std::mem::zeroed;
 
-use bareverbs_node::verbs::{Completion, Platform, WcFlags, WcOpcode};
+use bareverbs_node::verbs::{Completion, CompletionKind, Platform, WcOpcode};
 
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_cq;
 use crate::abi::requests::ibv_wc;
 use crate::cq::cq;
-use crate::failure::{Errno, as_errno, guarded, lock};
+use crate::failure::{Errno, as_errno, guarded};
 
 /// `enum ibv_wc_opcode`.
 #[inline]
@@ -29,32 +28,74 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_int {
     }
 }
 
-/// A completion as `struct ibv_wc`. Always inlined: in the loop that polls, a call costs 32 instructions for each completion, and
-/// whether the compiler makes one depends on code elsewhere.
-#[inline(always)]
+/// A completion as `struct ibv_wc`.
 pub(crate) fn completion(found: &Completion<'_>) -> ibv_wc {
-    let flags = found.flags();
-    let immediate = if flags.contains(WcFlags::WITH_IMM) {
-        found.imm_data().unwrap_or(0).to_be()
-    } else if flags.contains(WcFlags::WITH_INV) {
-        found.invalidated().map_or(0, |key| key.0)
-    } else {
-        0
-    };
+    let mut wc = EMPTY;
+    // SAFETY: it can be written.
+    unsafe { write(&raw mut wc, found) };
+    wc
+}
+
+/// Writes a completion for C. Each kind by itself, since few of the fields are there for a send.
+///
+/// # Safety
+/// `to` can be written.
+#[inline(always)]
+unsafe fn write(to: *mut ibv_wc, found: &Completion<'_>) {
+    match found.kind() {
+        // SAFETY: the caller's promise.
+        CompletionKind::Send => unsafe {
+            to.write(ibv_wc {
+                wr_id: found.wr_id(),
+                opcode: opcode(found.opcode()),
+                qp_num: found.qp_num().number(),
+                byte_len: found.byte_len(),
+                ..EMPTY
+            });
+        },
+        // SAFETY: the caller's promise.
+        CompletionKind::Recv => unsafe {
+            to.write(ibv_wc {
+                wr_id: found.wr_id(),
+                opcode: opcode(found.opcode()),
+                qp_num: found.qp_num().number(),
+                byte_len: found.byte_len(),
+                imm_data: immediate(found),
+                src_qp: found.src_qp().number(),
+                wc_flags: found.flags().bits(),
+                pkey_index: found.pkey_index(),
+                slid: found.slid(),
+                sl: found.sl(),
+                ..EMPTY
+            });
+        },
+        // SAFETY: the caller's promise.
+        CompletionKind::Error => unsafe { to.write(failure(*found)) },
+    }
+}
+
+/// A completion in error. It is given as a value, so that no memory is needed for it unless there is an error.
+#[cold]
+#[inline(never)]
+fn failure(found: Completion<'_>) -> ibv_wc {
     ibv_wc {
         wr_id: found.wr_id(),
         status: found.status() as c_int,
         opcode: opcode(found.opcode()),
-        vendor_err: found.vendor_err().into(),
-        byte_len: found.byte_len(),
-        imm_data: immediate,
         qp_num: found.qp_num().number(),
-        src_qp: found.src_qp().number(),
-        wc_flags: flags.bits(),
-        pkey_index: found.pkey_index(),
-        slid: found.slid(),
-        sl: found.sl(),
-        dlid_path_bits: 0,
+        byte_len: found.byte_len(),
+        vendor_err: found.vendor_err().into(),
+        ..EMPTY
+    }
+}
+
+/// `imm_data` of a receive, as it lies there: immediate data as the network has it, or a key as a number.
+#[inline(always)]
+fn immediate(found: &Completion<'_>) -> u32 {
+    if let Some(immediate) = found.imm_data() {
+        immediate.to_be()
+    } else {
+        found.invalidated().map_or(0, |key| key.0)
     }
 }
 
@@ -72,7 +113,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
         let object = unsafe { self::cq(cq) }?;
         let mut taken = 0;
         {
-            let mut inner = lock(&object.cq);
+            let mut inner = object.cq.lock();
             let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
             let mut batch = inner.batch()?;
             while taken < num_entries {
@@ -80,7 +121,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
                     break;
                 };
                 // SAFETY: the caller's promise; `taken` is below `num_entries`.
-                unsafe { wc.add(taken as usize).write(completion(&found)) };
+                unsafe { write(wc.add(taken as usize), &found) };
                 taken += 1;
             }
         }
@@ -103,7 +144,18 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 /// A completion of which nothing is known.
-pub(crate) fn empty() -> ibv_wc {
-    // SAFETY: numbers may be zero.
-    unsafe { zeroed() }
-}
+pub(crate) const EMPTY: ibv_wc = ibv_wc {
+    wr_id: 0,
+    status: 0,
+    opcode: 0,
+    vendor_err: 0,
+    byte_len: 0,
+    imm_data: 0,
+    qp_num: 0,
+    src_qp: 0,
+    wc_flags: 0,
+    pkey_index: 0,
+    slid: 0,
+    sl: 0,
+    dlid_path_bits: 0,
+};

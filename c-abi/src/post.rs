@@ -4,20 +4,23 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::slice;
 
+use bareverbs_node::verbs::qp::recv::RecvBatch;
 use bareverbs_node::verbs::qp::send::Batch;
+use bareverbs_node::verbs::qp::{Connected, Inline, Payload};
 use bareverbs_node::verbs::{
-    AddressHandle, Destination, QpType, Qpn, RKey, Rc, Remote, SendData, SendFlags, SendOp,
-    SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend,
+    AddressHandle, Destination, PostError, QpType, Qpn, RKey, Rc, RecvQueue, Remote, SendData,
+    SendFlags, SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend,
 };
 
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_qp;
 use crate::abi::requests::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use crate::ah::AhObject;
-use crate::failure::{Errno, Result, as_errno, lock};
+use crate::failure::{Errno, Result, as_errno};
 use crate::hca::P;
 use crate::qp::{QpObject, SendHalf, qp};
 
@@ -112,43 +115,236 @@ pub(crate) unsafe fn handle<'a>(ah: *mut crate::abi::objects::ibv_ah) -> Result<
     Ok(&object.handle)
 }
 
-/// Posts one request.
+/// The types of QPs that have a send queue.
+trait Sends: QpType {
+    /// Posts a request that is of one of the usual kinds, straight from C's structure. `None` if it is none of them.
+    ///
+    /// # Safety
+    /// As [`operation`].
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted>
+    where
+        Self: Sized;
+
+    /// The same for a request whose data is one entry.
+    ///
+    /// # Safety
+    /// As [`operation`].
+    #[inline(always)]
+    unsafe fn push_entry(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        sge: Sge,
+    ) -> Option<Posted>
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { Self::push_usual(batch, wr, sge) }
+    }
+
+    /// Posts a request of any kind.
+    fn push_any(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        _: &ibv_send_wr,
+        request: &SendWr<'_>,
+    ) -> Posted
+    where
+        Self: Sized,
+    {
+        batch.push(request)
+    }
+}
+
+type Posted = std::result::Result<(), PostError>;
+
+/// The driver's flags of a request. That for inline data is not among them.
+#[inline(always)]
+fn flags(wr: &ibv_send_wr) -> SendFlags {
+    SendFlags::from_bits_truncate(wr.send_flags as u8)
+}
+
+/// The peer's memory of a request for RDMA.
+///
+/// # Safety
+/// The request is one.
+#[inline(always)]
+unsafe fn remote(wr: &ibv_send_wr) -> Remote {
+    // SAFETY: the caller's promise.
+    let rdma = unsafe { wr.wr.rdma };
+    Remote {
+        addr: rdma.remote_addr,
+        rkey: RKey(rdma.rkey),
+    }
+}
+
+/// The usual kinds of requests that all connections have.
+///
+/// # Safety
+/// As [`operation`].
+#[inline(always)]
+unsafe fn push_connected<T: Connected, D: Payload>(
+    batch: &mut Batch<'_, 'static, P, T>,
+    wr: &ibv_send_wr,
+    data: D,
+) -> Option<Posted> {
+    let (id, flags, immediate) = (wr.wr_id, flags(wr), u32::from_be(wr.imm_data));
+    // SAFETY: the caller's promise.
+    let remote = || unsafe { remote(wr) };
+    Some(match wr.opcode {
+        IBV_WR_SEND => batch.send(id, flags, data),
+        IBV_WR_SEND_WITH_IMM => batch.send_imm(id, flags, immediate, data),
+        IBV_WR_RDMA_WRITE => batch.write(id, flags, remote(), data),
+        IBV_WR_RDMA_WRITE_WITH_IMM => batch.write_imm(id, flags, remote(), immediate, data),
+        _ => return None,
+    })
+}
+
+impl Sends for Rc {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { push_connected(batch, wr, data) }
+    }
+
+    #[inline(always)]
+    unsafe fn push_entry(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        sge: Sge,
+    ) -> Option<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if wr.opcode == IBV_WR_RDMA_READ {
+                let sges = slice::from_ref(&sge);
+                return Some(batch.read(wr.wr_id, flags(wr), remote(wr), sges));
+            }
+            Self::push_usual(batch, wr, sge)
+        }
+    }
+}
+
+impl Sends for Uc {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { push_connected(batch, wr, data) }
+    }
+}
+
+impl Sends for Ud {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        if wr.opcode != IBV_WR_SEND {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let to = unsafe { destination(wr) }.ok()?;
+        Some(batch.send_to(wr.wr_id, flags(wr), to, data))
+    }
+}
+
+impl Sends for XrcSend {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        _: &mut Batch<'_, 'static, P, Self>,
+        _: &ibv_send_wr,
+        _: D,
+    ) -> Option<Posted> {
+        None
+    }
+
+    fn push_any(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        request: &SendWr<'_>,
+    ) -> Posted {
+        batch.push_xrc(Srqn::from_low_bits(wr.qp_type), request)
+    }
+}
+
+/// Posts a request with one entry, straight from C's structure, if it is one of the usual kinds.
 ///
 /// # Safety
 /// As [`operation`]; what is inline can be read.
-unsafe fn push<T: QpType>(
+#[inline(always)]
+unsafe fn push_one<T: Sends>(
+    batch: &mut Batch<'_, 'static, P, T>,
     wr: &ibv_send_wr,
-    post: impl FnOnce(&SendWr<'_>) -> std::result::Result<(), bareverbs_node::verbs::PostError>,
+) -> Option<Posted> {
+    if wr.num_sge != 1 || wr.send_flags & IBV_SEND_IP_CSUM != 0 {
+        return None;
+    }
+    // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
+    unsafe {
+        let sge = *wr.sg_list.cast::<Sge>().as_ref()?;
+        if wr.send_flags & IBV_SEND_INLINE == 0 {
+            T::push_entry(batch, wr, sge)
+        } else {
+            T::push_usual(batch, wr, Inline(bytes(&sge)))
+        }
+    }
+}
+
+/// The bytes of an entry whose data is inline.
+///
+/// # Safety
+/// They can be read, and nothing changes them for as long as the result is used.
+#[inline(always)]
+unsafe fn bytes<'a>(sge: &Sge) -> &'a [u8] {
+    match sge.length {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        length => unsafe { slice::from_raw_parts(sge.addr as *const u8, length as usize) },
+    }
+}
+
+/// Makes a request of C's one of the driver's, and posts it.
+///
+/// # Safety
+/// As [`push_one`].
+unsafe fn with_data<T: QpType>(
+    wr: &ibv_send_wr,
+    post: impl FnOnce(&SendWr<'_>) -> Posted,
 ) -> Result<()> {
     if wr.send_flags & IBV_SEND_IP_CSUM != 0 {
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's promise.
     let (op, list) = unsafe { (operation::<T>(wr)?, sges(wr.sg_list, wr.num_sge)?) };
-    let flags = SendFlags::from_bits_truncate(wr.send_flags as u8);
     let request = |data| SendWr {
         wr_id: wr.wr_id,
         op,
-        flags,
+        flags: flags(wr),
         data,
     };
     if wr.send_flags & IBV_SEND_INLINE == 0 {
         return Ok(post(&request(SendData::Sges(list)))?);
     }
-    // SAFETY: the caller's promise: the bytes can be read, and nothing changes them during the call.
-    let bytes = |sge: &Sge| unsafe {
-        match sge.length {
-            0 => &[][..],
-            length => slice::from_raw_parts(sge.addr as *const u8, length as usize),
-        }
-    };
     if let [only] = list {
-        return Ok(post(&request(SendData::Inline(bytes(only))))?);
+        // SAFETY: the caller's promise.
+        return Ok(post(&request(SendData::Inline(unsafe { bytes(only) })))?);
     }
     let mut gathered = [0; INLINE];
     let mut length = 0;
     for sge in list {
-        let bytes = bytes(sge);
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes(sge) };
         let to = gathered
             .get_mut(length..length + bytes.len())
             .ok_or(Errno::EINVAL)?;
@@ -158,78 +354,126 @@ unsafe fn push<T: QpType>(
     Ok(post(&request(SendData::Inline(&gathered[..length])))?)
 }
 
-/// Posts a list, and says where it stopped.
-///
-/// # Safety
-/// The list is one of the headers'.
-unsafe fn list(
-    mut wr: *mut ibv_send_wr,
-    bad: *mut *mut ibv_send_wr,
-    mut post: impl FnMut(&ibv_send_wr) -> Result<()>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    while let Some(request) = unsafe { wr.as_ref() } {
-        if let Err(errno) = post(request) {
-            // SAFETY: the caller's promise.
-            if let Some(bad) = unsafe { bad.as_mut() } {
-                *bad = wr;
-            }
-            return Err(errno);
-        }
-        wr = request.next;
-    }
-    Ok(())
+/// Why the short way through a list ended.
+enum Ended {
+    /// All of it is posted.
+    Posted,
+    /// A request was refused.
+    Refused(PostError),
+    /// A request has to be posted the long way.
+    Unusual,
 }
 
-/// Posts a list to the send queue of a QP of one type, all of it or nothing if its length is given.
+/// Says in `bad` which request was refused.
 ///
 /// # Safety
-/// As [`list`]; the queue's lock is held.
-unsafe fn send<T: QpType>(
+/// `bad` is NULL or can be written.
+#[inline]
+unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
+    // SAFETY: the caller's promise.
+    if let Some(bad) = unsafe { bad.as_mut() } {
+        *bad = wr;
+    }
+    errno
+}
+
+/// The same, and why.
+///
+/// # Safety
+/// As [`stopped`].
+#[cold]
+#[inline(never)]
+unsafe fn refused<W>(error: PostError, wr: *mut W, bad: *mut *mut W) -> Errno {
+    // SAFETY: the caller's promise.
+    unsafe { stopped(error.into(), wr, bad) }
+}
+
+/// Posts a list to the send queue of a QP of one type, and says where it stopped. If its length is given, it posts all of
+/// the list or nothing.
+///
+/// # Safety
+/// The list is one of the headers', with objects that were created here; `bad` is NULL or can be written. The lock of the
+/// queue is held.
+#[inline(always)]
+unsafe fn send<T: Sends>(
     mut queue: NonNull<SendQueue<'static, P, T>>,
-    wr: *mut ibv_send_wr,
+    mut wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
     whole: Option<usize>,
-    push: impl Fn(&mut Batch<'_, '_, P, T>, &ibv_send_wr) -> Result<()>,
 ) -> Result<()> {
     // SAFETY: the caller's promise: it points into the QP, and no other reference does.
     let queue = unsafe { queue.as_mut() };
     if whole.is_some_and(|count| count > queue.free() as usize) {
         return Err(Errno::ENOMEM);
     }
-    let mut batch = queue.batch();
+    // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
+    let mut batch = ManuallyDrop::new(queue.batch());
+    let ended = loop {
+        // SAFETY: the caller's promise.
+        let Some(request) = (unsafe { wr.as_ref() }) else {
+            break Ended::Posted;
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { push_one(&mut batch, request) } {
+            Some(Ok(())) => wr = request.next,
+            Some(Err(error)) => break Ended::Refused(error),
+            None => break Ended::Unusual,
+        }
+    };
+    batch.ring();
     // SAFETY: the caller's promise.
-    unsafe { list(wr, bad, |wr| push(&mut batch, wr)) }
+    unsafe {
+        match ended {
+            Ended::Posted => Ok(()),
+            Ended::Refused(error) => Err(refused(error, wr, bad)),
+            Ended::Unusual => send_rest(queue, wr, bad),
+        }
+    }
 }
 
-/// Posts a list to the send queue, all of it or nothing if its length is given.
+/// Posts the rest of a list, whose first request is not one of the usual kinds.
 ///
 /// # Safety
-/// The list is one of the headers', with objects that were created here; `bad` is NULL or can be written.
-#[inline]
-unsafe fn send_list(
-    object: &QpObject,
+/// As [`send`].
+#[inline(never)]
+unsafe fn send_rest<T: Sends>(
+    queue: &mut SendQueue<'static, P, T>,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> Result<()> {
+    let mut batch = queue.batch();
+    // SAFETY: the caller's promise.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        let push = |converted: &SendWr<'_>| T::push_any(&mut batch, request, converted);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Err(errno) = with_data::<T>(request, push) {
+                return Err(stopped(errno, wr, bad));
+            }
+        }
+        wr = request.next;
+    }
+    Ok(())
+}
+
+/// Posts a list to a send queue of a type that is used less.
+///
+/// # Safety
+/// As [`send`].
+#[inline(never)]
+unsafe fn send_others(
+    half: SendHalf,
     wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
     whole: Option<usize>,
 ) -> Result<()> {
-    let half = lock(&object.send);
-    // SAFETY: the caller's promise, and the lock is held.
+    // SAFETY: the caller's promise.
     unsafe {
-        match *half {
-            SendHalf::Rc(queue) => send(queue, wr, bad, whole, |batch, wr| {
-                push::<Rc>(wr, |wr| batch.push(wr))
-            }),
-            SendHalf::Uc(queue) => send(queue, wr, bad, whole, |batch, wr| {
-                push::<Uc>(wr, |wr| batch.push(wr))
-            }),
-            SendHalf::Ud(queue) => send(queue, wr, bad, whole, |batch, wr| {
-                push::<Ud>(wr, |wr| batch.push(wr))
-            }),
-            SendHalf::XrcSend(queue) => send(queue, wr, bad, whole, |batch, wr| {
-                let srqn = Srqn::from_low_bits(wr.qp_type);
-                push::<XrcSend>(wr, |wr| batch.push_xrc(srqn, wr))
-            }),
+        match half {
+            SendHalf::Rc(queue) => send(queue, wr, bad, whole),
+            SendHalf::Uc(queue) => send(queue, wr, bad, whole),
+            SendHalf::Ud(queue) => send(queue, wr, bad, whole),
+            SendHalf::XrcSend(queue) => send(queue, wr, bad, whole),
             SendHalf::None => Err(Errno::EINVAL),
         }
     }
@@ -240,8 +484,9 @@ unsafe fn send_list(
 /// # Safety
 /// The list is one of the headers', with objects that were created here.
 pub(crate) unsafe fn send_all(object: &QpObject, wr: *mut ibv_send_wr, count: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe { send_list(object, wr, std::ptr::null_mut(), Some(count)) }
+    let half = object.send.lock();
+    // SAFETY: the caller's promise, and the lock is held.
+    unsafe { send_others(*half, wr, std::ptr::null_mut(), Some(count)) }
 }
 
 /// Posts a list of requests to the send queue: `ibv_post_send`.
@@ -253,8 +498,17 @@ pub(crate) unsafe extern "C" fn post_send(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    as_errno(|| unsafe { send_list(self::qp(qp)?, wr, bad_wr, None) })
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let half = unsafe { self::qp(qp) }?.send.lock();
+        // SAFETY: the caller's promise, and the lock is held.
+        unsafe {
+            if let SendHalf::Rc(queue) = *half {
+                return send(queue, wr, bad_wr, None);
+            }
+            send_others(*half, wr, bad_wr, None)
+        }
+    })
 }
 
 /// Posts a list of receives, and says where it stopped.
@@ -272,14 +526,40 @@ pub(crate) unsafe fn receives(
         let list = unsafe { sges(request.sg_list, request.num_sge) };
         if let Err(errno) = list.and_then(|list| post(request.wr_id, list)) {
             // SAFETY: the caller's promise.
-            if let Some(bad) = unsafe { bad.as_mut() } {
-                *bad = wr;
-            }
-            return Err(errno);
+            return Err(unsafe { stopped(errno, wr, bad) });
         }
         wr = request.next;
     }
     Ok(())
+}
+
+/// Posts a receive with one entry, straight from C's structure. `None` if it is not one.
+///
+/// # Safety
+/// The request is one of the headers'.
+#[inline(always)]
+unsafe fn receive_one(batch: &mut RecvBatch<'_, 'static>, wr: &ibv_recv_wr) -> Option<Posted> {
+    if wr.num_sge != 1 {
+        return None;
+    }
+    // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
+    let sge = unsafe { wr.sg_list.cast::<Sge>().as_ref() }?;
+    Some(batch.post(wr.wr_id, slice::from_ref(sge)))
+}
+
+/// Posts the rest of a list of receives, of which the first one has not one entry.
+///
+/// # Safety
+/// As [`receives`].
+#[inline(never)]
+unsafe fn receive_rest(
+    queue: &mut RecvQueue<'static>,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> Result<()> {
+    let mut batch = queue.batch();
+    // SAFETY: the caller's promise.
+    unsafe { receives(wr, bad, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
 }
 
 /// Posts a list of requests to the receive queue: `ibv_post_recv`.
@@ -293,12 +573,33 @@ pub(crate) unsafe extern "C" fn post_recv(
 ) -> c_int {
     as_errno(|| {
         // SAFETY: the caller's promise.
-        let object = unsafe { self::qp(qp) }?;
-        let half = lock(&object.recv);
+        let half = unsafe { self::qp(qp) }?.recv.lock();
         let mut queue = half.ok_or(Errno::EINVAL)?;
         // SAFETY: it points into the QP, and the lock is held.
-        let mut batch = unsafe { queue.as_mut() }.batch();
+        let queue = unsafe { queue.as_mut() };
+        // As in `send`.
+        let mut batch = ManuallyDrop::new(queue.batch());
+        let mut wr = wr;
+        let ended = loop {
+            // SAFETY: the caller's promise.
+            let Some(request) = (unsafe { wr.as_ref() }) else {
+                break Ended::Posted;
+            };
+            // SAFETY: the caller's promise.
+            match unsafe { receive_one(&mut batch, request) } {
+                Some(Ok(())) => wr = request.next,
+                Some(Err(error)) => break Ended::Refused(error),
+                None => break Ended::Unusual,
+            }
+        };
+        batch.ring();
         // SAFETY: the caller's promise.
-        unsafe { receives(wr, bad_wr, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
+        unsafe {
+            match ended {
+                Ended::Posted => Ok(()),
+                Ended::Refused(error) => Err(refused(error, wr, bad_wr)),
+                Ended::Unusual => receive_rest(queue, wr, bad_wr),
+            }
+        }
     })
 }

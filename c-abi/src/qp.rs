@@ -24,7 +24,7 @@ use crate::acks::Acks;
 use crate::async_event::Subject;
 use crate::context::context;
 use crate::cq::cq;
-use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
+use crate::failure::{DataLock, Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::pd::{PdObject, pd};
 use crate::registry::take_out;
@@ -115,9 +115,9 @@ pub(crate) struct QpObject {
     qp: Box<UnsafeCell<Option<AnyQp>>>,
     control: Mutex<()>,
     /// Points into `qp`, and is used with the lock held.
-    pub(crate) send: Mutex<SendHalf>,
+    pub(crate) send: DataLock<SendHalf>,
     /// The same.
-    pub(crate) recv: Mutex<Option<NonNull<RecvQueue<'static>>>>,
+    pub(crate) recv: DataLock<Option<NonNull<RecvQueue<'static>>>>,
     pub(crate) acks: Acks,
     /// Work requests of `ibv_wr_*` that are not posted yet.
     pub(crate) builder: Builder,
@@ -169,8 +169,8 @@ impl QpObject {
             hca,
             qp: Box::new(UnsafeCell::new(Some(qp))),
             control: Mutex::new(()),
-            send: Mutex::new(SendHalf::None),
-            recv: Mutex::new(None),
+            send: DataLock::new(SendHalf::None),
+            recv: DataLock::new(None),
             acks: Acks::default(),
             builder: Builder::default(),
         });
@@ -183,8 +183,8 @@ impl QpObject {
     /// Works on the QP as a whole: nothing is posted meanwhile.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut AnyQp) -> Result<R>) -> Result<R> {
         let _control = lock(&self.control);
-        let mut send = lock(&self.send);
-        let mut recv = lock(&self.recv);
+        let mut send = self.send.lock();
+        let mut recv = self.recv.lock();
         // SAFETY: with all three locks held there is no other reference to the QP or into it.
         let qp = unsafe { &mut *self.qp.get() };
         let qp = qp.as_mut().ok_or(Errno::EINVAL)?;
@@ -219,8 +219,8 @@ impl QpObject {
     /// Destroys the QP in the device, and makes it unknown to its events.
     fn destroy(&self) -> Result<()> {
         let _control = lock(&self.control);
-        let mut send = lock(&self.send);
-        let mut recv = lock(&self.recv);
+        let mut send = self.send.lock();
+        let mut recv = self.recv.lock();
         // SAFETY: with all three locks held there is no other reference to the QP or into it.
         let qp = unsafe { &mut *self.qp.get() };
         let taken = qp.take().ok_or(Errno::EINVAL)?;

@@ -5,7 +5,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
-use std::sync::Mutex;
 
 use bareverbs_node::verbs::{RecvWr, Srq, SrqAttr, SrqHandle};
 
@@ -15,7 +14,7 @@ use crate::abi::requests::ibv_recv_wr;
 use crate::acks::Acks;
 use crate::async_event::Subject;
 use crate::context::context;
-use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
+use crate::failure::{DataLock, Errno, Result, as_errno, as_pointer};
 use crate::hca::{Hca, P};
 use crate::pd::pd;
 use crate::post::receives;
@@ -27,7 +26,7 @@ pub(crate) struct SrqObject {
     pub(crate) c: ibv_srq,
     hca: &'static Hca,
     /// Gone while it is being destroyed.
-    pub(crate) srq: Mutex<Option<Srq<'static, P>>>,
+    pub(crate) srq: DataLock<Option<Srq<'static, P>>>,
     pub(crate) acks: Acks,
 }
 
@@ -50,7 +49,7 @@ impl SrqObject {
         let object = Box::into_raw(Box::new(Self {
             c,
             hca,
-            srq: Mutex::new(Some(srq)),
+            srq: DataLock::new(Some(srq)),
             acks: Acks::default(),
         }));
         hca.registry
@@ -60,7 +59,7 @@ impl SrqObject {
 
     /// What QPs are created with.
     pub(crate) fn handle(&self) -> Result<SrqHandle<'static, P>> {
-        let srq = lock(&self.srq);
+        let srq = self.srq.lock();
         Ok(srq.as_ref().ok_or(Errno::EINVAL)?.handle())
     }
 }
@@ -142,7 +141,7 @@ pub unsafe extern "C" fn ibv_modify_srq(
         if mask & IBV_SRQ_MAX_WR != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mut inner = lock(&object.srq);
+        let mut inner = object.srq.lock();
         let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
         if mask & IBV_SRQ_LIMIT != 0 {
             inner.arm_limit(attr.srq_limit)?;
@@ -160,7 +159,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     as_errno(|| {
         // SAFETY: the caller's promise.
         let object = unsafe { self::srq(srq) }?;
-        let inner = lock(&object.srq);
+        let inner = object.srq.lock();
         let found = inner.as_ref().ok_or(Errno::EINVAL)?.query()?;
         // SAFETY: the caller's promise.
         unsafe { attr.write(to_c(&found)) };
@@ -180,7 +179,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         let pointer: *const SrqObject = object;
         let number;
         {
-            let mut inner = lock(&object.srq);
+            let mut inner = object.srq.lock();
             let taken = inner.take().ok_or(Errno::EINVAL)?;
             number = taken.srqn().number();
             if let Err((kept, error)) = taken.destroy() {
@@ -216,7 +215,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     as_errno(|| {
         // SAFETY: the caller's promise.
         let object = unsafe { self::srq(srq) }?;
-        let mut inner = lock(&object.srq);
+        let mut inner = object.srq.lock();
         let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
         // SAFETY: the caller's promise.
         unsafe {

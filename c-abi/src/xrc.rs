@@ -170,7 +170,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
                 // SAFETY: the caller's promise.
                 let (xrcd, cq) = unsafe { (self::xrcd(init.xrcd)?, self::cq(init.cq)?) };
-                let cq = lock(&cq.cq);
+                let cq = cq.cq.lock();
                 let cq = cq.as_ref().ok_or(Errno::EINVAL)?;
                 pd.pd.create_xrc_srq(&xrcd.xrcd, cq, &mut attr)?
             }
@@ -197,7 +197,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32)
     as_errno(|| {
         // SAFETY: the caller's promise.
         let object = unsafe { srq::srq(srq) }?;
-        let inner = lock(&object.srq);
+        let inner = object.srq.lock();
         let found = inner.as_ref().ok_or(Errno::EINVAL)?.srqn().number();
         // SAFETY: the caller's promise.
         unsafe { number.write(found) };

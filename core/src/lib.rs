@@ -144,7 +144,7 @@ pub use ah::{AddressHandle, AhAttr, AhError};
 pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
-pub use cq::{Completion, Cq, CqError, CqEvents, CqHandle, CqInit};
+pub use cq::{Completion, CompletionKind, Cq, CqError, CqEvents, CqHandle, CqInit};
 pub use device::function::FunctionKind;
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::tasks::NextAsyncEvent;

@@ -126,6 +126,7 @@ unsafe impl Platform for DevicePlatform {
     fn now(&self) -> Duration {
         pass_on!(self, platform => platform.now())
     }
+    #[inline]
     fn relax(&self) {
         pass_on!(self, platform => platform.relax());
     }

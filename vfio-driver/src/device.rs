@@ -342,6 +342,7 @@ unsafe impl Platform for VfioDevice {
         self.started.elapsed()
     }
 
+    #[inline]
     fn relax(&self) {
         std::hint::spin_loop();
     }

@@ -322,6 +322,11 @@ impl<E: Entry> Fields<E> {
         self.op() >= Opcode::RequesterError as u8
     }
 
+    #[inline(always)]
+    pub(crate) fn is_send(&self) -> bool {
+        self.op() == Opcode::Requester as u8
+    }
+
     #[inline]
     pub(crate) fn syndrome(&self) -> u8 {
         if self.is_error() {
@@ -342,7 +347,7 @@ impl<E: Entry> Fields<E> {
 
     #[inline(always)]
     pub(crate) fn opcode(&self) -> WcOpcode {
-        if self.op() == Opcode::Requester as u8 {
+        if self.is_send() {
             return WcOpcode::OF_WQE[usize::from(self.tail.wqe_opcode())];
         }
         WcOpcode::OF_CQE[usize::from(self.op() & 0xf)]

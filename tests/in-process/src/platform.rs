@@ -50,6 +50,7 @@ unsafe impl Platform for ModelPlatform {
             .bar_write(self.index, offset as u64, &value.to_be_bytes());
     }
 
+    #[inline]
     fn write_be64(&self, offset: usize, value: u64) {
         self.shared
             .bar_write(self.index, offset as u64, &value.to_be_bytes());
@@ -99,6 +100,7 @@ unsafe impl Platform for ModelPlatform {
         self.shared.now()
     }
 
+    #[inline]
     fn relax(&self) {
         self.shared.relax();
     }

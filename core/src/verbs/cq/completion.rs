@@ -9,6 +9,17 @@ use crate::memory::cqe_ring::Cqe;
 use crate::types::wc::{Entry, Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 use crate::verbs::cq::ring::Current;
 
+/// What a completion is of, hence which fields of it mean something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompletionKind {
+    /// A success of the send queue.
+    Send,
+    /// A success of a receive queue.
+    Recv,
+    /// A failure.
+    Error,
+}
+
 /// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion<'c>(Current, PhantomData<&'c ()>);
@@ -47,6 +58,21 @@ impl Completion<'_> {
     #[inline(always)]
     pub fn status(&self) -> WcStatus {
         self.fields().status()
+    }
+
+    /// What it is of. A caller that reads many fields asks this first: where the completion comes from
+    /// [`Batch::next_with`](crate::cq::Batch::next_with), the answer is known when the code is compiled.
+    #[must_use]
+    #[inline(always)]
+    pub fn kind(&self) -> CompletionKind {
+        let fields = self.fields();
+        if fields.is_error() {
+            CompletionKind::Error
+        } else if fields.is_send() {
+            CompletionKind::Send
+        } else {
+            CompletionKind::Recv
+        }
     }
 
     /// What completed.

@@ -11,7 +11,7 @@ mod raw;
 pub(crate) mod ring;
 mod tasks;
 
-pub use completion::Completion;
+pub use completion::{Completion, CompletionKind};
 pub use error::CqError;
 pub use handle::{CqEvents, CqHandle};
 pub use tasks::{Next, Ready};
