@@ -124,9 +124,9 @@ impl From<RdmaError> for PingError {
 }
 
 /// An advertisement: address, key, size, all big-endian.
-const ADVERT: usize = 16;
+pub(crate) const ADVERT: usize = 16;
 /// The connection, for advertisements.
-type End<'d, P> = Channel<'d, P, ADVERT>;
+pub(crate) type End<'d, P> = Channel<'d, P, ADVERT>;
 
 /// The other end's next advertisement. `None`: it has disconnected.
 fn advert<'d, P: Platform, R: Resolver>(
@@ -141,15 +141,16 @@ fn advert<'d, P: Platform, R: Resolver>(
     }
 }
 
+/// Memory that the client advertises.
 #[derive(Clone, Copy)]
-struct Advert {
+pub(crate) struct Advert {
     addr: u64,
     rkey: RKey,
-    size: u32,
+    pub(crate) size: u32,
 }
 
 impl Advert {
-    fn of<P: Platform>(buffer: &Buffer<'_, P>) -> Self {
+    pub(crate) fn of<P: Platform>(buffer: &Buffer<'_, P>) -> Self {
         Self {
             addr: buffer.addr(),
             rkey: buffer.rkey(),
@@ -157,19 +158,19 @@ impl Advert {
         }
     }
 
-    fn remote(&self) -> Remote {
+    pub(crate) fn remote(&self) -> Remote {
         Remote {
             addr: self.addr,
             rkey: self.rkey,
         }
     }
 
-    fn to_bytes(self) -> [u8; ADVERT] {
+    pub(crate) fn to_bytes(self) -> [u8; ADVERT] {
         let rkey = u128::from(self.rkey.0) << 32;
         (u128::from(self.addr) << 64 | rkey | u128::from(self.size)).to_be_bytes()
     }
 
-    fn from_bytes(bytes: [u8; ADVERT]) -> Self {
+    pub(crate) fn from_bytes(bytes: [u8; ADVERT]) -> Self {
         let bits = u128::from_be_bytes(bytes);
         Self {
             addr: (bits >> 64) as u64,

@@ -19,7 +19,7 @@ type Result<T> = core::result::Result<T, ChannelError>;
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long after an end's last answer its DREQ may come.
-const DREQ_TIMEOUT: Duration = Duration::from_secs(1);
+pub const DREQ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a message did not get through.
 #[derive(Debug, Clone, Copy)]
@@ -200,7 +200,8 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 }
 
-fn check(wc: &Wc, what: &'static str) -> Result<()> {
+/// The error of a work request that failed.
+pub fn check(wc: &Wc, what: &'static str) -> Result<()> {
     if wc.status == WcStatus::Success {
         return Ok(());
     }

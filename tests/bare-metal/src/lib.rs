@@ -18,6 +18,7 @@ mod assign;
 #[cfg(target_os = "none")]
 mod console;
 mod error;
+pub mod executor;
 mod firmware;
 mod frames;
 #[cfg(target_os = "none")]

@@ -28,9 +28,15 @@ mod manager;
 mod node;
 mod options;
 #[cfg(feature = "rping")]
+#[cfg_attr(
+    feature = "tasks",
+    expect(dead_code, reason = "its server is for other images")
+)]
 #[path = "../../../examples/rping/ping.rs"]
 mod ping;
 #[cfg(target_os = "none")]
 mod program;
 #[cfg(all(target_os = "none", feature = "rping"))]
 mod rping;
+#[cfg(all(target_os = "none", feature = "tasks"))]
+mod tasks;

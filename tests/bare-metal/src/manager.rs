@@ -16,6 +16,9 @@ use crate::options::Options;
 /// How long the check may take that no other host has the address.
 const ALONE: Duration = Duration::from_secs(10);
 
+/// Ids: the listener, the connections, and those who ask for one. Each takes some of the stack.
+const IDS: usize = if cfg!(feature = "tasks") { 6 } else { 4 };
+
 /// What the manager and its neighbours keep, as far as it does not name the device. Static, as all that lasts.
 struct Memory {
     neighbours: ip::Resources<Addresses<2>, Neighbours<16>, Routes<1>, Groups<8>>,
@@ -75,7 +78,7 @@ pub(crate) fn run(
     config.gsi_depth = 64;
     config.max_backlog = 4;
     let storage = rdma::Storage {
-        ids: &mut [const { IdSlot::EMPTY }; 4],
+        ids: &mut [const { IdSlot::EMPTY }; IDS],
         channels: &mut [],
         connections,
         listeners,

@@ -8,6 +8,7 @@
 //! | `port=PORT` | 7174 if not given |
 //! | `count=COUNT` | pings of a client |
 //! | `size=BYTES` | of a message |
+//! | `clients=COUNT` | how many clients a server with tasks serves before it ends; 1 if not given. Only there |
 //! | `mtu=BYTES` | the largest path MTU to ask for, 1024 if not given |
 //! | `silence=SECONDS` | how long a peer may be silent where it has to send: 30 if not given |
 //! | `attempts=COUNT` | how often to reset the card and start again when something fails; 1 if not given |
@@ -41,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) port: u16,
     pub(crate) count: u32,
     pub(crate) size: u32,
+    #[cfg(feature = "tasks")]
+    pub(crate) clients: u32,
     pub(crate) mtu: Mtu,
     pub(crate) silence: Duration,
     pub(crate) attempts: u32,
@@ -55,6 +58,8 @@ impl Options {
         let mut prefix = None;
         let mut gateway = None;
         let (mut port, mut count, mut size) = (7174, 100, 4096);
+        #[cfg(feature = "tasks")]
+        let mut clients = 1;
         let mut mtu = Mtu::B1024;
         let (mut silence, mut attempts) = (SILENCE.as_secs(), 1);
         let mut interrupts = false;
@@ -79,6 +84,10 @@ impl Options {
                 "size" => {
                     let fits = |size: &u32| (26..=SIZE_MAX).contains(size);
                     size = parse(value).filter(fits).ok_or_else(wrong)?;
+                }
+                #[cfg(feature = "tasks")]
+                "clients" => {
+                    clients = parse(value).filter(|count| *count != 0).ok_or_else(wrong)?;
                 }
                 "mtu" => mtu = parse(value).and_then(mtu_of).ok_or_else(wrong)?,
                 "silence" => silence = parse(value).ok_or_else(wrong)?,
@@ -105,6 +114,8 @@ impl Options {
             port,
             count,
             size,
+            #[cfg(feature = "tasks")]
+            clients,
             mtu,
             silence: Duration::from_secs(silence),
             attempts,
@@ -153,6 +164,19 @@ mod tests {
         assert_eq!((options.silence.as_secs(), options.attempts), (2, 3));
         assert!(options.interrupts);
         assert_eq!(options.log, LevelFilter::Debug);
+    }
+
+    #[cfg(feature = "tasks")]
+    #[test]
+    fn a_server_with_tasks() {
+        let options = Options::parse("server address=10.0.0.2").unwrap();
+        assert_eq!(options.clients, 1);
+        let options = Options::parse("server address=10.0.0.2 clients=9").unwrap();
+        assert_eq!(options.clients, 9);
+        for word in ["clients=0", "clients=-1", "clients"] {
+            let found = Options::parse(word).unwrap_err();
+            assert!(matches!(found, Failure::Option(said) if said == word));
+        }
     }
 
     #[test]

@@ -48,7 +48,11 @@ fn work(device: &Device<'_, Machine>, options: &Options) -> Result<(), Failure> 
     #[cfg(not(feature = "rping"))]
     use crate::connect::{call, serve};
     #[cfg(feature = "rping")]
-    use crate::rping::{ping as call, serve};
+    use crate::rping::ping as call;
+    #[cfg(all(feature = "rping", not(feature = "tasks")))]
+    use crate::rping::serve;
+    #[cfg(feature = "tasks")]
+    use crate::tasks::serve;
     crate::manager::run(device, options, |cm| match options.server {
         None => serve(cm, options),
         Some(server) => call(cm, options, server),

@@ -9,15 +9,18 @@ use kernel::clock;
 use crate::failure::Failure;
 use crate::manager::Cm;
 use crate::options::Options;
-use crate::ping::{self, Clients, Message, Pinged, Step, Wanted};
+use crate::ping::{self, Message, Pinged, Wanted};
+#[cfg(not(feature = "tasks"))]
+use crate::ping::{Clients, Step};
 
 /// Says when the first RDMA READ was done; a client detects it by its first ping.
-fn first_operation() {
+pub(crate) fn first_operation() {
     let micros = clock::since_boot().as_micros();
     log::info!("boot to first RDMA operation: {micros} us");
 }
 
 /// Listens, and serves one client until it disconnects.
+#[cfg(not(feature = "tasks"))]
 pub(crate) fn serve(cm: &mut Cm<'_, '_>, options: &Options) -> Result<(), Failure> {
     let address = AddrInfo {
         src_addr: Some((options.address, options.port).into()),

@@ -38,6 +38,11 @@ pub(super) const ALL: &[Scenario] = &[
         work: sizes::all,
     },
     Scenario {
+        name: "tasks",
+        about: "a server with async/await: three unikernels are its clients, two of them at once; its size",
+        work: |scene| sizes::tasks(scene, several),
+    },
+    Scenario {
         name: "server",
         about: "our rping on Linux is the unikernel's client, over IPv4 and IPv6, polled and by interrupts",
         work: server,
@@ -87,6 +92,7 @@ impl Scenario {
             machines: [Machine::X86; 2],
             name: self.name,
             rounds: 0,
+            stack: STACK_BUDGET,
             outcome,
         };
         if let Err(why) = (self.work)(&mut scene) {
@@ -98,10 +104,12 @@ impl Scenario {
 /// A scenario that runs.
 pub(super) struct Scene<'a> {
     setup: &'a Setup,
-    /// Which machine has which of the model's cards.
+    /// Which machine has the first of the model's cards, and which the others.
     machines: [Machine; 2],
     name: &'static str,
     rounds: usize,
+    /// The budget of the stack, in bytes.
+    pub(super) stack: u64,
     pub(super) outcome: &'a mut Outcome,
 }
 
@@ -173,7 +181,7 @@ impl Scene<'_> {
         let role = words.split(['=', ' ']).next().unwrap_or_default();
         let name = format!("{function}-{role}");
         let socket = &model.server.sockets[function];
-        let machine = self.machines[function];
+        let machine = self.machines[function.min(1)];
         self.setup.boot(machine, &model.logs, &name, socket, words)
     }
 
@@ -201,14 +209,12 @@ impl Scene<'_> {
             format!("{name}: {who}: exit status {found:?}, not {status}; its last line: {last}")
         });
         let micros = ended.after("boot to first RDMA operation: ");
-        let used = ended.stack();
-        self.outcome.check(used <= STACK_BUDGET, || {
-            format!(
-                "{name}: {who}: the stack's budget is {STACK_BUDGET} bytes, and {used} were used"
-            )
+        let (used, budget) = (ended.stack(), self.stack);
+        self.outcome.check(used <= budget, || {
+            format!("{name}: {who}: the stack's budget is {budget} bytes, and {used} were used")
         });
         println!(
-            "  {who}: boot to first RDMA operation {}, stack {} of {STACK_BUDGET} bytes",
+            "  {who}: boot to first RDMA operation {}, stack {} of {budget} bytes",
             micros.unwrap_or("never"),
             used
         );
@@ -300,6 +306,38 @@ fn ping(scene: &mut Scene<'_>, (net, size, how): Way) -> Result<(), String> {
         )
     });
     model.end(scene, &[])
+}
+
+/// A server with tasks, whose clients come while it serves another one. The most of the stack that was used.
+fn several(scene: &mut Scene<'_>) -> Result<u64, String> {
+    let mut model = scene.model(3, &[])?;
+    let words = "server address=10.0.0.1 interrupts clients=3";
+    let mut server = scene.boot(&model, 0, words)?;
+    server.until("listening on", LIMIT)?;
+    for (link, event) in [("down", "PortError"), ("up", "PortActive")] {
+        model.server.send(&format!("link 0 {link}"))?;
+        server.until(&format!("asynchronous event: {event}"), LIMIT)?;
+    }
+    // Enough pings that the others come and go meanwhile.
+    let words = "client=10.0.0.1 address=10.0.0.2 interrupts count=3000";
+    let mut first = scene.boot(&model, 1, words)?;
+    first.until("boot to first RDMA operation", LIMIT)?;
+    let mut most = 0;
+    for who in ["the second client", "the third client"] {
+        let words = "client=10.0.0.1 address=10.0.0.3 interrupts count=20";
+        let client = scene.boot(&model, 2, words)?;
+        let ended = scene.check(who, client, GOOD)?;
+        scene.expect(who, &ended, "rping client: 20 pings");
+        most = most.max(ended.stack());
+    }
+    let ended = scene.check("the first client", first, GOOD)?;
+    scene.expect("the first client", &ended, "rping client: 3000 pings");
+    most = most.max(ended.stack());
+    let ended = scene.check("the server", server, GOOD)?;
+    let text = "rping server: 3040 pings, 2 clients at once";
+    scene.expect("the server", &ended, text);
+    model.end(scene, &[])?;
+    Ok(most.max(ended.stack()))
 }
 
 /// A server and its client, until both have ended successfully.
