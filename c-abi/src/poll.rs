@@ -4,6 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 
 use bareverbs_node::verbs::{Completion, CompletionKind, Platform, WcOpcode};
 
@@ -115,7 +116,8 @@ pub(crate) unsafe extern "C" fn poll_cq(
         {
             let mut inner = object.cq.lock();
             let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
-            let mut batch = inner.batch()?;
+            // Not dropped: this function knows whether the consumer index has moved.
+            let mut batch = ManuallyDrop::new(inner.batch()?);
             while taken < num_entries {
                 let Some(found) = batch.next() else {
                     break;
@@ -123,6 +125,9 @@ pub(crate) unsafe extern "C" fn poll_cq(
                 // SAFETY: the caller's promise; `taken` is below `num_entries`.
                 unsafe { write(wc.add(taken as usize), &found) };
                 taken += 1;
+            }
+            if taken != 0 {
+                ManuallyDrop::into_inner(batch).finish();
             }
         }
         if taken == 0 {

@@ -577,29 +577,26 @@ pub(crate) unsafe extern "C" fn post_recv(
         let mut queue = half.ok_or(Errno::EINVAL)?;
         // SAFETY: it points into the QP, and the lock is held.
         let queue = unsafe { queue.as_mut() };
-        // As in `send`.
-        let mut batch = ManuallyDrop::new(queue.batch());
+        // No call takes the batch by reference, so that it is in registers.
+        let mut batch = queue.batch();
         let mut wr = wr;
-        let ended = loop {
-            // SAFETY: the caller's promise.
-            let Some(request) = (unsafe { wr.as_ref() }) else {
-                break Ended::Posted;
-            };
+        // SAFETY: the caller's promise.
+        while let Some(request) = unsafe { wr.as_ref() } {
             // SAFETY: the caller's promise.
             match unsafe { receive_one(&mut batch, request) } {
                 Some(Ok(())) => wr = request.next,
-                Some(Err(error)) => break Ended::Refused(error),
-                None => break Ended::Unusual,
-            }
-        };
-        batch.ring();
-        // SAFETY: the caller's promise.
-        unsafe {
-            match ended {
-                Ended::Posted => Ok(()),
-                Ended::Refused(error) => Err(refused(error, wr, bad_wr)),
-                Ended::Unusual => receive_rest(queue, wr, bad_wr),
+                Some(Err(error)) => {
+                    drop(batch);
+                    // SAFETY: the caller's promise.
+                    return Err(unsafe { refused(error, wr, bad_wr) });
+                }
+                None => {
+                    drop(batch);
+                    // SAFETY: the caller's promise.
+                    return unsafe { receive_rest(queue, wr, bad_wr) };
+                }
             }
         }
+        Ok(())
     })
 }

@@ -248,6 +248,16 @@ impl<P: Platform> Batch<'_, '_, P> {
     }
 }
 
+impl<P: Platform> Batch<'_, '_, P> {
+    /// Ends the batch where something was taken, which dropping it has to find out.
+    #[inline(always)]
+    pub fn finish(self) {
+        let mut batch = ManuallyDrop::new(self);
+        let ring = batch.cq.ring.get_mut();
+        ring.publish(ring.ci());
+    }
+}
+
 impl<P: Platform> Drop for Batch<'_, '_, P> {
     #[inline(always)]
     fn drop(&mut self) {

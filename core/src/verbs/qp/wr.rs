@@ -26,9 +26,20 @@ impl SendFlags {
     /// The byte of the control segment: fence 7:5, completion 3:2, solicited 1.
     #[inline(always)]
     pub(crate) const fn control(self) -> u8 {
-        let bits = self.bits();
-        (bits & 1) << 7 | (bits & 2) << 2 | (bits & 4) >> 1
+        (Self::CONTROL >> ((self.bits() & 7) * 8)) as u8
     }
+
+    /// That byte for each combination of flags: a shift by a number that varies costs less than to move the bits one by one.
+    const CONTROL: u64 = {
+        let mut all = 0;
+        let mut bits: u64 = 0;
+        while bits < 8 {
+            let byte = (bits & 1) << 7 | (bits & 2) << 2 | (bits & 4) >> 1;
+            all |= byte << (bits * 8);
+            bits += 1;
+        }
+        all
+    };
 }
 
 /// Memory of the peer.

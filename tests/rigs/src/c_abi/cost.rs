@@ -55,19 +55,19 @@ const ROWS: &[Row] = &[
         "ibv_post_send: SEND, 1 SGE",
         "counted_send",
         peer::SEND,
-        308.0,
+        169.0,
     ),
     row(
         "ibv_post_send: SEND inline 32",
         "counted_inline",
         peer::SEND_INLINE_DYN,
-        343.0,
+        197.0,
     ),
     row(
         "ibv_post_send: WRITE, 1 SGE",
         "counted_write",
         peer::WRITE,
-        315.0,
+        178.0,
     ),
     Row {
         batch: BATCH,
@@ -75,12 +75,12 @@ const ROWS: &[Row] = &[
             "ibv_post_send: SEND x16, each",
             "counted_send_16",
             peer::SEND_16,
-            168.0,
+            95.0,
         )
     },
     Row {
         rounds: 2.0,
-        ..row("ibv_post_recv", "counted_recv", peer::RECV, 150.0)
+        ..row("ibv_post_recv", "counted_recv", peer::RECV, 103.0)
     },
     Row {
         batch: BATCH,
@@ -88,12 +88,12 @@ const ROWS: &[Row] = &[
             "ibv_post_recv x16, each",
             "counted_recv_16",
             peer::RECV_16,
-            73.0,
+            45.0,
         )
     },
     Row {
         rounds: 3.0,
-        ..row("ibv_poll_cq: 1", "counted_poll", peer::POLL, 226.0)
+        ..row("ibv_poll_cq: 1", "counted_poll", peer::POLL, 128.0)
     },
     Row {
         batch: BATCH,
@@ -101,7 +101,7 @@ const ROWS: &[Row] = &[
             "ibv_poll_cq: 16 sends, each",
             "counted_poll_16",
             peer::POLL_16_REQ_FULL,
-            142.0,
+            73.0,
         )
     },
     Row {
@@ -110,7 +110,7 @@ const ROWS: &[Row] = &[
             "ibv_poll_cq: nothing there",
             "counted_poll_empty",
             peer::POLL_EMPTY,
-            100.0,
+            68.0,
         )
     },
 ];
