@@ -54,6 +54,11 @@ fn killed(place: &Place<'_>) -> Result<(), String> {
     let mut victim = process(place, 1, &[], "ib_write_bw", &write)?;
     place.wait_until_ready(&mut victim, Ready::Tcp, port_number)?;
     let capture = place.logs.join(format!("{NAME}.pcap"));
+    // That of an earlier run would say that writes are under way.
+    if capture.exists() {
+        std::fs::remove_file(&capture)
+            .map_err(|error| format!("{}: {error}", capture.display()))?;
+    }
     let of_capture = capture.display().to_string();
     let writes = [&write[..], &["localhost"]].concat();
     let mut writer = process(place, 2, &["--pcap", &of_capture], "ib_write_bw", &writes)?;

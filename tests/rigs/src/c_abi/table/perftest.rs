@@ -681,5 +681,5 @@ const fn tcp(name: &'static str, program: &'static [&'static str], says: Says) -
 /// before the server listens for that; and what perftest does after the refusal uses memory that it has freed. Over a wire
 /// with some latency the server is faster.
 const fn cm(name: &'static str, program: &'static [&'static str], says: Says) -> Scenario {
-    same(name, Ready::Listens, program, &["10.0.0.1"], says).with(&["--delay", "5ms"])
+    same(name, Ready::Listens, program, &["10.0.0.1"], says).with(&["--delay", "20ms"])
 }
