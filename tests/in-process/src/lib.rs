@@ -14,6 +14,7 @@ mod exit;
 mod memory;
 mod pass_on;
 mod platform;
+mod port;
 pub mod subnet;
 mod world;
 mod write_combining;

@@ -3,18 +3,18 @@
 use crate::exit::Exit;
 use crate::memory::{Accounting, Memory};
 use crate::platform::ModelPlatform;
+use crate::port::{Interrupts, Outbox, Port};
 use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Platform, Storage, VectorSet};
-use connectx_model::host::{Host, IommuFault};
+use connectx_model::host::IommuFault;
 use connectx_model::link::datagram;
 use connectx_model::link::fault::{Faulty, Rates};
 use connectx_model::link::setting::LONGEST_DELAY;
 use connectx_model::link::{Cable, Link};
 use connectx_model::{Config, Model};
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The command register in configuration space, and what a platform writes there before the driver comes: memory space,
@@ -356,83 +356,6 @@ pub(crate) struct State {
 pub(crate) struct Function {
     pub(crate) model: Model,
     pub(crate) port: Port,
-}
-
-/// The model's way out: memory, interrupt lines, and frames that wait for the cable.
-pub(crate) struct Port {
-    pub(crate) memory: Memory,
-    interrupts: Interrupts,
-    outbox: Outbox,
-}
-
-/// The interrupt lines of a function, and what each thread has seen of them.
-struct Interrupts {
-    /// How often each vector was raised.
-    raised: Vec<u64>,
-    /// How often the driver woke its threads.
-    wakes: u64,
-    /// The same as each thread knew it after its last wait. A thread that never waited has seen nothing.
-    seen: HashMap<ThreadId, (Vec<u64>, u64)>,
-    /// One was raised that was not reported to the waiters yet.
-    unreported: bool,
-    /// How often a thread went to wait.
-    waits: u64,
-}
-
-impl Interrupts {
-    fn new(vectors: usize) -> Self {
-        Self {
-            raised: vec![0; vectors],
-            wakes: 0,
-            seen: HashMap::new(),
-            unreported: false,
-            waits: 0,
-        }
-    }
-
-    /// Whether one of these vectors was raised, or the threads were woken, since this thread asked last.
-    fn take(&mut self, vectors: VectorSet) -> bool {
-        let (seen, wakes) = self
-            .seen
-            .entry(std::thread::current().id())
-            .or_insert_with(|| (vec![0; self.raised.len()], 0));
-        let mut any = std::mem::replace(wakes, self.wakes) != self.wakes;
-        for (vector, (seen, &raised)) in (0..).zip(seen.iter_mut().zip(&self.raised)) {
-            if vectors.contains(vector) {
-                any |= std::mem::replace(seen, raised) != raised;
-            }
-        }
-        any
-    }
-}
-
-/// Frames back to back in one buffer, so that sending one allocates nothing.
-#[derive(Default)]
-struct Outbox {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Host for Port {
-    fn dma_read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
-        self.memory.read(iova, data)
-    }
-
-    fn dma_write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
-        self.memory.write(iova, data)
-    }
-
-    fn interrupt(&mut self, vector: u16) {
-        if let Some(raised) = self.interrupts.raised.get_mut(usize::from(vector)) {
-            *raised += 1;
-            self.interrupts.unreported = true;
-        }
-    }
-
-    fn transmit(&mut self, frame: &[u8]) {
-        self.outbox.bytes.extend_from_slice(frame);
-        self.outbox.ends.push(self.outbox.bytes.len());
-    }
 }
 
 impl State {

@@ -398,7 +398,7 @@ fn calls_make_a_turn_due() {
     ours.with(|cm| cm.destroy_ep(id)).unwrap();
 }
 
-/// A device that is gone: every task is woken, and none waits in vain.
+/// A device that is gone: every task is woken, and ends with an error.
 #[test]
 fn a_lost_device_ends_every_wait() {
     let lab = Lab::new();
