@@ -27,7 +27,7 @@ static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
 /// The connection to the switch, from when the number is known until the first model is opened.
 static CONNECTION: Mutex<Option<Connection>> = Mutex::new(None);
 
-/// The number of the first of `count` models. A switch hands it out, or confirms that nobody else has it.
+/// The number of the first of `count` models. A switch hands it out, or confirms that no other process has it.
 pub(crate) fn first_unit(count: usize) -> Result<u8> {
     let (given, rank) = (settings::unit()?, settings::unit_of_rank());
     let link = settings::value(settings::LINK);

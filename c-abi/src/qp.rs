@@ -471,7 +471,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
             .hca
             .registry
             .with(|objects| take_out(&mut objects.qps, number, pointer));
-        // What its CQs remember of it is in the way of the next QP, and nobody may ever poll them.
+        // What its CQs remember of it is in the way of the next QP, and they may never be polled.
         for cq in [object.ex.qp_base.send_cq, object.ex.qp_base.recv_cq] {
             // SAFETY: the caller's promise: its CQs are there longer than the QP.
             if let Ok(cq) = unsafe { self::cq(cq) } {

@@ -28,7 +28,7 @@ const HELD: libc::c_int = 4 << 20;
 /// What is wrong.
 pub fn join(path: &Path, uplinks: &[Address], log: Option<&str>) -> Result<(), String> {
     let fail = |error: io::Error| format!("{}: {error}", path.display());
-    // Nobody else starts one at the same time, and it does not end.
+    // No other process starts one at the same time, and it does not end.
     let _lock = lock_folder(path).map_err(fail)?;
     let none = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
     let hold = match Connection::open(path, Wish::Hold) {
@@ -136,7 +136,7 @@ pub fn serve(path: &Path, uplinks: &[Address]) -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or(LOG, "error")).init();
     let switch = match bind(path, uplinks) {
         Ok(switch) => {
-            // Nobody may be there to read it: then nobody connects either.
+            // If no process reads it, none connects either.
             let _ = writeln!(io::stdout(), "{READY}");
             switch
         }

@@ -49,7 +49,7 @@ impl Companion {
 
 impl Drop for Companion {
     fn drop(&mut self) {
-        // SAFETY: takes no pointers; the number is nobody else's.
+        // SAFETY: takes no pointers; no other entry has the number.
         unsafe { rdma::rclose(self.rsocket) };
     }
 }

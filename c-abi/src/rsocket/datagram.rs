@@ -349,7 +349,7 @@ impl Datagrams {
                 return Ok(self.hca.manager()?.connect(event.id, Some(&param))?);
             }
             EventType::Established => Ok(()),
-            // Nobody has that port, or that address.
+            // No socket has that port, or no host that address.
             _ => Err(Errno(libc::ECONNREFUSED)),
         };
         self.asked.remove(&event.id);

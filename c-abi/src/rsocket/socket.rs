@@ -137,7 +137,7 @@ impl Socket {
         let has_event = lock(&self.events).as_mut().is_some_and(CqEvents::take);
         if self.waiters.is_empty() {
             if has_event {
-                // Nobody waits: only the other end is to be told what it waits for.
+                // No thread waits: only the other end is to be told what it waits for.
                 let mut state = lock(&self.state);
                 state.process();
                 state.settle();
@@ -259,7 +259,7 @@ impl Socket {
             let mut state = lock(&self.state);
             state.closed = true;
             *lock(&self.events) = None;
-            // The connection goes, and the connections of a listener that nobody has accepted.
+            // The connection goes, and the connections of a listener that were not accepted.
             state.phase = Phase::Failed;
             std::mem::take(&mut state.ids)
         };
@@ -278,7 +278,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A connection that nobody has accepted.
+        // A connection that was not accepted.
         let state = self.state.get_mut();
         let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
         state.phase = Phase::Failed;

@@ -69,7 +69,7 @@ impl Waiters {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no thread waits.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.0).is_empty()
     }

@@ -15,7 +15,7 @@ use crate::types::event::AsyncEvent;
 pub struct NextAsyncEvent<'a, 'd, P: Platform>(&'a Device<'d, P>);
 
 impl<'d, P: Platform> Device<'d, P> {
-    /// Waits in a task for the next asynchronous event, and takes it. Somebody has to drive the device meanwhile: see the
+    /// Waits in a task for the next asynchronous event, and takes it. Another task has to drive the device meanwhile: see the
     /// [crate](crate#tasks). One task at a time can wait: the next one that does takes its place, and wakes it.
     ///
     /// # Errors

@@ -225,7 +225,7 @@ fn a_dropped_future_keeps_nothing() {
     });
 }
 
-/// The event of a CQ wakes its own task only; a CQ that failed, and a device that did, wake those that wait in vain.
+/// The event of a CQ wakes its own task only; a CQ that failed, and a device that did, wake the tasks whose completions will not come.
 #[test]
 fn failures_wake_tasks() {
     let fake = crate::rig::fake(0b11);

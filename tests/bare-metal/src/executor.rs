@@ -65,8 +65,8 @@ fn wake(task: *const ()) {
 /// Runs tasks until `drive` says that it is enough, which it is asked after each round; all are ready at first.
 ///
 /// `drive` wakes the tasks that can go on. If that leaves none ready, `sleep` is called with what `drive` has returned:
-/// until when, for example. It may return at any time. Whoever wakes a task while neither a task nor `drive` runs has
-/// to end the sleep, also the one that is about to begin. Interrupts need not wake tasks: it is enough that one which
+/// until when, for example. It may return at any time. What wakes a task while neither a task nor `drive` runs has
+/// to end the sleep, also one that is about to begin. Interrupts need not wake tasks: it is enough that one which
 /// comes after `drive` has looked ends the sleep, as with the `wait` of the `interrupts` module, for `drive` looks again.
 pub fn run<const N: usize, T, B>(
     ready: &'static Ready<N>,
@@ -111,7 +111,7 @@ impl<const N: usize> Default for Timers<N> {
 }
 
 impl<const N: usize> Timers<N> {
-    /// Nobody waits.
+    /// No task waits.
     pub const fn new() -> Self {
         Self {
             now: Cell::new(Duration::ZERO),
@@ -135,7 +135,7 @@ impl<const N: usize> Timers<N> {
         .await;
     }
 
-    /// Wakes those whose time has come. The next one that somebody waits for.
+    /// Wakes those whose time has come. The next time that a task waits for.
     pub fn wake(&self, now: Duration) -> Option<Duration> {
         self.now.set(now);
         let mut next: Option<Duration> = None;
@@ -175,7 +175,7 @@ impl<const N: usize> Default for Turns<N> {
 }
 
 impl<const N: usize> Turns<N> {
-    /// Nobody does it.
+    /// No task has it.
     pub const fn new() -> Self {
         Self {
             taken: Cell::new(false),

@@ -66,7 +66,7 @@ fn each_task_is_polled_only_when_it_was_woken() {
         drive,
         |()| slept.set(slept.get() + 1),
     );
-    // After the first round only: in the others `drive` has woken somebody.
+    // After the first round only: in the others `drive` has woken a task.
     assert_eq!(slept.get(), 1);
 }
 
@@ -264,7 +264,7 @@ fn turns_are_taken_one_at_a_time_by_all() {
         for _ in 0..2 {
             let turn = turns.take(task).await;
             assert_eq!(inside.replace(1), 0);
-            // Somebody else would come in here.
+            // Another task would come in here.
             let mut paused = false;
             poll_fn(|context| {
                 context.waker().wake_by_ref();
@@ -285,7 +285,7 @@ fn turns_are_taken_one_at_a_time_by_all() {
         rounds += 1;
         assert!(
             rounds < 100,
-            "somebody waits for good: {:?}",
+            "a task waits for good: {:?}",
             order.borrow()
         );
         if left.get() == 0 {
@@ -298,7 +298,7 @@ fn turns_are_taken_one_at_a_time_by_all() {
         &READY,
         [pin!(work(0)), pin!(work(1)), pin!(work(2))],
         drive,
-        |()| panic!("nobody has the turn, or who has it was not woken"),
+        |()| panic!("no task has the turn, or the one that has it was not woken"),
     );
     let mut order = order.into_inner();
     order.sort_unstable();

@@ -31,8 +31,8 @@ struct Options {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["link", "wire"])]
     switch: Option<PathBuf>,
     /// Join the switch to that of another machine, over UDP: udp:LOCAL,REMOTE (HOST:PORT each), REMOTE being LOCAL of the
-    /// other one's. More than two machines need one for each pair. It is for whoever starts the switch: if it runs
-    /// already, it has the uplinks that it has. Processes of all machines need different unit numbers.
+    /// other one's. More than two machines need one for each pair. Only the process that starts the
+    /// switch sets its uplinks. Processes of all machines need different unit numbers.
     #[arg(long, value_name = "udp:LOCAL,REMOTE", value_parser = uplink)]
     uplink: Vec<Address>,
     /// Be the switch at this path, and say on standard output when it is there.

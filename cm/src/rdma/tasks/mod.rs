@@ -307,7 +307,7 @@ fn found<T>(outcome: Result<Option<T>, RdmaError>) -> Poll<Result<T, RdmaError>>
     }
 }
 
-/// An id that nobody has yet.
+/// An id that has no owner yet.
 struct Unfinished<'a, 'c, 's, 'd, P: Platform, R: Resolver> {
     cm: &'a AsyncCm<'c, 's, 'd, P, R>,
     id: CmId,

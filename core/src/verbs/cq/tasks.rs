@@ -24,7 +24,7 @@ pub struct Ready<'c, 'd, P: Platform>(&'c mut Cq<'d, P>);
 impl<'d, P: Platform> Cq<'d, P> {
     /// Waits in a task for the next completion, and takes it.
     ///
-    /// Somebody has to drive the device meanwhile: see the [crate](crate#tasks). A future that is dropped takes nothing with
+    /// Another task has to drive the device meanwhile: see the [crate](crate#tasks). A future that is dropped takes nothing with
     /// it: what completes later is taken by the next poll, whichever that is.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ struct Out {
     stream: UnixStream,
     /// The rest of a frame of which a part was sent.
     rest: Vec<u8>,
-    /// It took nothing for so long that nobody waits for it.
+    /// It took nothing for so long that senders wait for it no more.
     stalled: bool,
     gone: bool,
 }

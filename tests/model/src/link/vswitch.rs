@@ -10,7 +10,7 @@
 //!
 //! An [uplink](VirtualSwitch::uplink) leads to the switch of another machine over UDP, with one frame per datagram. What came in at
 //! one uplink does not leave at another: any number of switches, each pair of which has an uplink, are one network without a loop.
-//! UDP holds nobody up: what the other machine does not take in time is lost, and has to be sent again by who sent it.
+//! UDP holds no sender up: what the other machine does not take in time is lost, and its sender has to repeat it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -126,7 +126,7 @@ impl VirtualSwitch {
                 ports.ended = true;
                 ports.ports.clear();
                 drop(ports);
-                // Wakes the thread that accepts, which ends. If somebody has removed the path it sleeps on.
+                // Wakes the thread that accepts, which ends. If the path was removed, it sleeps on.
                 let woken = UnixStream::connect(&path).is_ok();
                 // Who starts the next switch wants the same sockets. A panic of a thread was printed when it happened.
                 for thread in threads {

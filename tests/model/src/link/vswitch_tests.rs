@@ -55,7 +55,7 @@ fn frames_go_to_where_their_address_is() {
         })
         .collect();
     let mut readers: Vec<_> = ports.iter().map(Reader::new).collect();
-    // To all, as nobody knows the address yet.
+    // To all, as no switch knows the address yet.
     send(&ports[0], &frame(2, 1, 60));
     assert_eq!(readers[1].next().unwrap(), frame(2, 1, 60));
     assert_eq!(readers[2].next().unwrap(), frame(2, 1, 60));
@@ -224,7 +224,7 @@ fn joined(names: &[&str]) -> Vec<(JoinHandle<io::Result<()>>, UnixStream)> {
 fn switches_with_uplinks_are_one_network_without_a_loop() {
     let (serving, ports): (Vec<_>, Vec<_>) = joined(&["up1", "up2", "up3"]).into_iter().unzip();
     let mut readers: Vec<_> = ports.iter().map(Reader::new).collect();
-    // To all, as nobody knows the address yet; once, although there are two ways.
+    // To all, as no switch knows the address yet; once, although there are two ways.
     send(&ports[0], &frame(2, 1, 60));
     assert_eq!(readers[1].next().unwrap(), frame(2, 1, 60));
     assert_eq!(readers[2].next().unwrap(), frame(2, 1, 60));
@@ -263,7 +263,7 @@ fn an_uplink_takes_nothing_from_strangers() {
     }
     far.send_to(&frame(ALL, 2, 61), here).unwrap();
     assert_eq!(frames.next().unwrap(), frame(ALL, 2, 61));
-    // What is for nobody that the switch knows goes over the uplink.
+    // What is for an address that the switch does not know goes over the uplink.
     send(&port, &frame(7, 1, 62));
     let mut buffer = [0; 100];
     let (len, from) = far.recv_from(&mut buffer).unwrap();

@@ -288,7 +288,7 @@ impl<'a> Machines<'a> {
         Ok(listens)
     }
 
-    /// Datagrams that arrived at a machine and were dropped there, as nobody took them in time.
+    /// Datagrams that arrived at a machine and were dropped there, as the switch did not take them in time.
     fn lost(&self) -> Result<u64, String> {
         let mut lost = 0;
         for machine in [Machine::Near, Machine::Far] {

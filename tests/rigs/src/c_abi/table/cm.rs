@@ -166,7 +166,7 @@ pub(super) const ALL: &[Scenario] = &[
             (Client, "rdma_client: end 0", 1),
         ],
     ),
-    // Nobody listens at the port.
+    // No program listens at the port.
     pair(
         "rdma-client-refused",
         Ready::Listens,
