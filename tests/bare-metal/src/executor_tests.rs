@@ -283,11 +283,7 @@ fn turns_are_taken_one_at_a_time_by_all() {
     let mut rounds = 0;
     let drive = || {
         rounds += 1;
-        assert!(
-            rounds < 100,
-            "a task waits for good: {:?}",
-            order.borrow()
-        );
+        assert!(rounds < 100, "a task waits for good: {:?}", order.borrow());
         if left.get() == 0 {
             Break(())
         } else {

@@ -2,7 +2,7 @@
 //! the same operations over the same kind of wire, one after the other.
 
 use super::run::Place;
-use super::scenario::{Ready, Scenario, Side, pair};
+use super::scenario::{Ready, Scenario, Side, pair, same};
 use crate::outcome::Outcome;
 
 pub(super) const NAME: &str = "rates";
@@ -27,9 +27,8 @@ const SERVER: &[&str] = &["our:perf", "-s", "-a", "10.0.0.1"];
 const ROWS: &[Row] = &[
     Row {
         what: "ib_write_lat, 8 bytes",
-        perftest: pair(
+        perftest: perftest(
             "rates-write-lat",
-            Ready::Tcp,
             &[
                 "ib_write_lat",
                 "-F",
@@ -40,18 +39,6 @@ const ROWS: &[Row] = &[
                 "-n",
                 "5000",
             ],
-            &[
-                "ib_write_lat",
-                "-F",
-                "-p",
-                "{port}",
-                "-s",
-                "8",
-                "-n",
-                "5000",
-                "localhost",
-            ],
-            &[],
         ),
         perf: pair(
             "rates-write-lat-perf",
@@ -68,9 +55,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         what: "ib_send_bw, 64 bytes, 128 in flight",
-        perftest: pair(
+        perftest: perftest(
             "rates-send-bw",
-            Ready::Tcp,
             &[
                 "ib_send_bw",
                 "-F",
@@ -83,20 +69,6 @@ const ROWS: &[Row] = &[
                 "-n",
                 "50000",
             ],
-            &[
-                "ib_send_bw",
-                "-F",
-                "-p",
-                "{port}",
-                "-s",
-                "64",
-                "-t",
-                "128",
-                "-n",
-                "50000",
-                "localhost",
-            ],
-            &[],
         ),
         perf: pair(
             "rates-send-bw-perf",
@@ -112,6 +84,10 @@ const ROWS: &[Row] = &[
         unit: "million messages a second",
     },
 ];
+
+const fn perftest(name: &'static str, program: &'static [&'static str]) -> Scenario {
+    same(name, Ready::Tcp, program, &["localhost"], &[])
+}
 
 /// Prints the rows. What is checked is that each program ends well and has its number.
 pub(super) fn run(place: &Place<'_>) -> Outcome {
