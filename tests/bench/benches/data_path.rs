@@ -1,4 +1,4 @@
-//! Instructions per data path operation, beside rdma-core's and UCX's.
+//! Instructions per data path operation. With the argument `--figures`, for programs.
 //!
 //! The device is a script that answers commands, a BAR of plain memory, and completions written ahead; WQEs are compared
 //! with what they have to be before anything is counted. Each operation is a function that is not inlined, called in a
@@ -15,7 +15,7 @@ mod support;
 use std::process::ExitCode;
 
 use bareverbs_bench::callgrind;
-use bareverbs_bench::peer::{self, Peer};
+use bareverbs_bench::limit::{self, Limit};
 use bareverbs_bench::report::{Row, print, verdict};
 use bareverbs_core::{QpSlot, Rc, RecvQueue, SendQueue};
 use platform::{Bench, Setup, blue_flame};
@@ -25,59 +25,59 @@ pub(crate) const BATCH: usize = 256;
 /// Batches of each operation.
 pub(crate) const ROUNDS: usize = 4;
 
-const ROWS: &[(&str, &str, Peer)] = &[
-    ("RC SEND, 1 SGE, doorbell", "send", peer::SEND),
-    ("RC SEND, 1 SGE, as `ibv_post_send`", "post", peer::SEND),
+const ROWS: &[(&str, &str, Limit)] = &[
+    ("RC SEND, 1 SGE, doorbell", "send", limit::SEND),
+    ("RC SEND, 1 SGE, as `ibv_post_send`", "post", limit::SEND),
     (
         "SEND inline 32, constant length",
         "send_inline_const",
-        peer::SEND_INLINE_CONST,
+        limit::SEND_INLINE_CONST,
     ),
-    ("SEND inline 32", "send_inline_dyn", peer::SEND_INLINE_DYN),
-    ("WRITE inline 64", "write_inline", peer::WRITE_INLINE),
-    ("WRITE, 1 SGE", "write", peer::WRITE),
-    ("READ, 1 SGE", "read", peer::READ),
-    ("UD SEND, 1 SGE", "send_ud", peer::SEND_UD),
-    ("SEND x16 per doorbell, each", "send_16", peer::SEND_16),
+    ("SEND inline 32", "send_inline_dyn", limit::SEND_INLINE_DYN),
+    ("WRITE inline 64", "write_inline", limit::WRITE_INLINE),
+    ("WRITE, 1 SGE", "write", limit::WRITE),
+    ("READ, 1 SGE", "read", limit::READ),
+    ("UD SEND, 1 SGE", "send_ud", limit::SEND_UD),
+    ("SEND x16 per doorbell, each", "send_16", limit::SEND_16),
     (
         "RC SEND, 1 SGE, BlueFlame",
         "send_blue_flame",
-        peer::SEND_BLUE_FLAME,
+        limit::SEND_BLUE_FLAME,
     ),
     (
         "SEND inline 32, BlueFlame",
         "send_inline_blue_flame",
-        peer::SEND_INLINE_BLUE_FLAME,
+        limit::SEND_INLINE_BLUE_FLAME,
     ),
     (
         "WRITE inline 64, BlueFlame",
         "write_inline_blue_flame",
-        peer::WRITE_INLINE_BLUE_FLAME,
+        limit::WRITE_INLINE_BLUE_FLAME,
     ),
-    ("post_recv", "recv", peer::RECV),
-    ("post_recv x16, each", "recv_16", peer::RECV_16),
-    ("poll 1 (wr_id, status)", "poll", peer::POLL),
+    ("post_recv", "recv", limit::RECV),
+    ("post_recv x16, each", "recv_16", limit::RECV_16),
+    ("poll 1 (wr_id, status)", "poll", limit::POLL),
     (
         "poll x16 send (wr_id, status), each",
         "poll_16_req",
-        peer::POLL_16_REQ,
+        limit::POLL_16_REQ,
     ),
     (
         "poll x16 receive (wr_id, status), each",
         "poll_16_resp",
-        peer::POLL_16_RESP,
+        limit::POLL_16_RESP,
     ),
     (
         "poll x16 send, all fields, each",
         "poll_16_req_full",
-        peer::POLL_16_REQ_FULL,
+        limit::POLL_16_REQ_FULL,
     ),
     (
         "poll x16 receive, all fields, each",
         "poll_16_resp_full",
-        peer::POLL_16_RESP_FULL,
+        limit::POLL_16_RESP_FULL,
     ),
-    ("poll, nothing there", "poll_empty", peer::POLL_EMPTY),
+    ("poll, nothing there", "poll_empty", limit::POLL_EMPTY),
 ];
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let mut rows = Vec::new();
-    for &(name, function, peer) in ROWS {
+    for &(name, function, limit) in ROWS {
         let Some(cost) = cost(function) else {
             eprintln!("{name}: not in callgrind's output");
             return ExitCode::FAILURE;
@@ -112,8 +112,9 @@ fn main() -> ExitCode {
         let times = if function.contains("_16") { 16.0 } else { 1.0 };
         rows.push(Row {
             name,
+            function,
             ours: cost - empty / times,
-            peer,
+            limit,
         });
     }
     println!(

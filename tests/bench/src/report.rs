@@ -1,53 +1,92 @@
 //! The table of a benchmark.
 
-use crate::peer::Peer;
+use crate::limit::Limit;
 
 /// A measured operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// What was measured.
     pub name: &'static str,
+    /// The function that does it, which names the row for programs.
+    pub function: &'static str,
     /// Instructions per operation.
     pub ours: f64,
-    /// The peer's numbers and our limits.
-    pub peer: Peer,
+    /// What it may cost.
+    pub limit: Limit,
 }
 
 impl Row {
     /// Whether the gate holds.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.ours <= self.peer.must
+        self.ours <= self.limit.gate
     }
 }
 
-/// Prints the rows; returns how many miss their gate.
+/// Prints the rows; returns how many miss their gate. With the argument `--figures`, for programs: [`read_figures`] takes
+/// them from what is printed.
 pub fn print(rows: &[Row]) -> usize {
-    println!(
-        "| operation | instructions | rdma-core, best | UCX | share of rdma-core | must | goal | |"
-    );
-    println!("| --- | --: | --: | --: | --: | --: | --: | --- |");
+    if std::env::args().any(|argument| argument == FIGURES) {
+        for row in rows {
+            println!("{FIGURE}\t{}\t{}\t{:.2}", row.function, row.name, row.ours);
+        }
+    } else {
+        print_table(rows);
+    }
+    rows.iter().filter(|row| !row.passes()).count()
+}
+
+/// The argument of a benchmark that prints its rows for programs.
+pub const FIGURES: &str = "--figures";
+/// What begins the line of a row for programs.
+const FIGURE: &str = "figure";
+
+/// A row as another program read it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// The function.
+    pub function: String,
+    /// What was measured.
+    pub name: String,
+    /// Instructions per operation.
+    pub ours: f64,
+}
+
+/// The rows in what a benchmark printed that had [`FIGURES`] as an argument. `None` if one of them cannot be read.
+#[must_use]
+pub fn read_figures(text: &str) -> Option<Vec<Figure>> {
+    let lines = text
+        .lines()
+        .filter(|line| line.split('\t').next() == Some(FIGURE));
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let [_, function, name, ours] = fields[..] else {
+                return None;
+            };
+            Some(Figure {
+                function: function.to_owned(),
+                name: name.to_owned(),
+                ours: ours.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+fn print_table(rows: &[Row]) {
+    println!("| operation | instructions | gate | goal | |");
+    println!("| --- | --: | --: | --: | --- |");
     for row in rows {
-        let ucx = row
-            .peer
-            .ucx
-            .map_or_else(|| "-".to_owned(), |ucx| format!("{ucx:.0}"));
         let verdict = match () {
             () if !row.passes() => "**misses the gate**",
-            () if row.ours > row.peer.goal => "",
+            () if row.ours > row.limit.goal => "",
             () => "goal reached",
         };
         println!(
-            "| {} | {:.1} | {:.0} | {ucx} | {:.0} % | {:.0} | {:.0} | {verdict} |",
-            row.name,
-            row.ours,
-            row.peer.rdma_core,
-            row.ours / row.peer.rdma_core * 100.0,
-            row.peer.must,
-            row.peer.goal,
+            "| {} | {:.1} | {:.0} | {:.0} | {verdict} |",
+            row.name, row.ours, row.limit.gate, row.limit.goal,
         );
     }
-    rows.iter().filter(|row| !row.passes()).count()
 }
 
 /// Ends a benchmark: says how many gates hold, and fails if any does not.
@@ -57,5 +96,23 @@ pub fn verdict(passed: usize, failed: usize) -> std::process::ExitCode {
     match failed {
         0 => std::process::ExitCode::SUCCESS,
         _ => std::process::ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_among_other_lines() {
+        let text = "Instructions\nfigure\tsend\tRC SEND, 1 SGE\t80.25\n\n3 passed, 0 failed\n";
+        let figure = Figure {
+            function: "send".to_owned(),
+            name: "RC SEND, 1 SGE".to_owned(),
+            ours: 80.25,
+        };
+        assert_eq!(read_figures(text), Some(vec![figure]));
+        assert_eq!(read_figures("figure\tsend\tname\tmany\n"), None);
+        assert_eq!(read_figures("figure\tsend\n"), None);
     }
 }
