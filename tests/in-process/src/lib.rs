@@ -9,7 +9,6 @@
 //!   the same run, always; hours of retries pass at once. For tests.
 //! * **threaded** ([`Builder::threaded`]): a thread plays the device on the real clock, as a card would. For examples.
 
-pub mod cards;
 mod exit;
 mod memory;
 mod pass_on;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use bareverbs_in_process::cards::{KEPT, PairDraw, Refusal, Report, check};
+use bareverbs_cards::{KEPT, PairDraw, Refusal, Report, check};
 
 use crate::outcome::Outcome;
 

@@ -12,11 +12,11 @@ use bareverbs_cm::sa;
 use bareverbs_core::qp::{QpCap, Remote, SendData, SendOp, SendWr};
 use bareverbs_core::{Access, Buffer, Gid, RKey, WcStatus};
 
-use super::card::{Card, ip};
-use super::draw::PairDraw;
-use super::pattern::pattern;
-use super::refusal::{StepError, wrong};
-use crate::{ModelPlatform, World};
+use crate::card::{Card, ip};
+use crate::draw::PairDraw;
+use crate::pattern::pattern;
+use crate::refusal::{StepError, wrong};
+use bareverbs_in_process::{ModelPlatform, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Nothing that the manager or a queue pair repeats goes on for longer.

@@ -1,6 +1,6 @@
 //! What came of a pair of drawn cards.
 
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// What came of a pair of drawn cards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::card::{Card, ip};
-use super::draw::CardDraw;
-use super::pattern::pattern;
-use super::refusal::{StepError, wrong};
-use crate::ModelPlatform;
+use crate::card::{Card, ip};
+use crate::draw::CardDraw;
+use crate::pattern::pattern;
+use crate::refusal::{StepError, wrong};
 use bareverbs_core::{
     Access, AhAttr, Buffer, Cq, CqInit, Gid, Mtu, Pd, Platform, Qp, QpAttr, QpAttrMask, QpCap,
     QpInitAttr, QpState, Qpn, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr, VectorSet,
     Wc, WcStatus,
 };
+use bareverbs_in_process::ModelPlatform;
 
 /// The limit of every step, on every card.
 const TIMEOUT: Duration = Duration::from_secs(60);

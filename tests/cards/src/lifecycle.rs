@@ -5,13 +5,13 @@ use bareverbs_core::{
 };
 use connectx_model::Objects;
 
-use super::card::{Card, ip};
-use super::draw::{CardDraw, PairDraw};
-use super::refusal::{Refusal, StepError};
-use super::report::Report;
-use super::{commands, connection, selftest};
-use crate::subnet::{Port, Subnet};
-use crate::{Accounting, Builder, World};
+use crate::card::{Card, ip};
+use crate::draw::{CardDraw, PairDraw};
+use crate::refusal::{Refusal, StepError};
+use crate::report::Report;
+use crate::{commands, connection, selftest};
+use bareverbs_in_process::subnet::{Port, Subnet};
+use bareverbs_in_process::{Accounting, Builder, World};
 
 /// Slots of a device for queue pairs, and for completion queues.
 const QUEUES: usize = 12;

@@ -1,7 +1,7 @@
 //! Cards drawn from seeds: for every card and behaviour that the interface allows, the driver works on it or says by
 //! name what is missing. `cargo rig cards` goes on where this ends.
 
-use bareverbs_in_process::cards::{KEPT, Report, check};
+use bareverbs_cards::{KEPT, Report, check};
 
 const COUNT: u64 = 400;
 

@@ -8,8 +8,8 @@ use bareverbs_core::firmware_cmds::layout::Layout;
 use connectx_model::link::rng::Rng;
 use connectx_model::{Card, Config as Model, Quirks};
 
-use super::refusal::Refusal;
-use crate::subnet::{Fault, Path, SA_LID};
+use crate::refusal::Refusal;
+use bareverbs_in_process::subnet::{Fault, Path, SA_LID};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);

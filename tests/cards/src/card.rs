@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use bareverbs_core::Device;
 
-use crate::ModelPlatform;
+use bareverbs_in_process::ModelPlatform;
 
 /// A card, as its driver has it.
 pub(super) type Card<'s> = Device<'s, ModelPlatform>;

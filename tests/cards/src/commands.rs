@@ -9,8 +9,8 @@ use bareverbs_core::error::CommandFailure;
 use bareverbs_core::firmware_cmds::command::Command;
 use bareverbs_core::firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
 
-use super::card::Card;
-use super::refusal::StepError;
+use crate::card::Card;
+use crate::refusal::StepError;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// As many as may be in flight; small command queues take fewer.
