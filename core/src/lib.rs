@@ -39,10 +39,12 @@
 //!
 //! # Tasks
 //!
-//! With async/await a task waits for completions ([`Cq::next`], [`Cq::ready`]) and for asynchronous events
-//! ([`Device::async_event`]), on any executor: the futures are of `core`, allocate nothing, and keep the task's waker in the
-//! CQ's slot. They are woken where events are read, and nothing reads them in the background. So one task, or a thread, polls
-//! the device: at each interrupt, and at [`Device::next_deadline`].
+//! With async/await a task waits for completions ([`Cq::next`], [`Cq::ready`]), for asynchronous events
+//! ([`Device::async_event`]), and for the firmware: [`Device::start_create_cq`], [`Pd::start_create_qp`], [`Qp::modifying`],
+//! [`Qp::start_destroy`] and [`Cq::start_destroy`] are awaited. It does so on any executor: the futures are of `core`,
+//! allocate nothing, and keep the task's waker in the CQ's slot or beside that of the command. They are woken where events
+//! are read, and nothing reads them in the background. So one task, or a thread, polls the device: at each interrupt, and at
+//! [`Device::next_deadline`].
 //!
 //! ```no_run
 //! use bareverbs_core::{Cq, CqError, Device, Platform};
@@ -66,7 +68,15 @@
 //! }
 //! ```
 //!
-//! A future may be dropped at any time; what it waited for is not lost.
+//! A future may be dropped at any time; what it waited for is not lost. (An object that is being created or destroyed is
+//! owned by its future: dropping that waits for the firmware, as dropping the object does.)
+//!
+//! # Commands under way
+//!
+//! The same without tasks: what a `start_*` call returns, or began, is looked at with `try_finish` or
+//! [`Qp::try_finish_modify`], which wait for nothing, while [`Device::poll`] drives the device. Up to 30 commands of a device
+//! are under way so; what finds the queue full waits for its turn. One more place is kept for the calls that wait, and
+//! one for the firmware's requests for pages.
 //!
 //! # Safety model
 //!
@@ -144,7 +154,9 @@ pub use ah::{AddressHandle, AhAttr, AhError};
 pub use bareverbs_firmware_cmds as firmware_cmds;
 pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
 pub use capabilities::{Adapter, Capabilities};
-pub use cq::{Completion, CompletionKind, Cq, CqError, CqEvents, CqHandle, CqInit};
+pub use cq::{
+    Completion, CompletionKind, Cq, CqError, CqEvents, CqHandle, CqInit, CreatingCq, DestroyingCq,
+};
 pub use device::function::FunctionKind;
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::tasks::NextAsyncEvent;
@@ -167,10 +179,10 @@ pub use pd::Pd;
 pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
-    BadWr, CapError, CreateQpError, Destination, DestroyQpError, Endpoint, Gsi, Inline,
-    ModifyError, PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind,
-    QpState, QpType, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr,
-    Uc, Ud, XrcRecv, XrcSend,
+    BadWr, CapError, CreateQpError, CreatingQp, Destination, DestroyQpError, DestroyingQp,
+    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, PostError, Qp, QpAttr, QpAttrMask, QpCap,
+    QpInitAttr, QpInitHandles, QpKind, QpState, QpType, Rc, RecvQueue, RecvWr, Remote, SendData,
+    SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::config::Config;

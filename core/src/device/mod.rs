@@ -5,6 +5,7 @@ mod capability_query;
 pub(crate) mod dma_buffer;
 pub(crate) mod function;
 mod gids;
+pub(crate) mod in_flight;
 pub(crate) mod open;
 mod port;
 pub(crate) mod storage;
@@ -159,7 +160,7 @@ pub struct PendingCommand<C> {
 
 /// A command in flight, whichever it is.
 #[derive(Debug, Clone, Copy)]
-struct Posted {
+pub(crate) struct Posted {
     ticket: Ticket,
     op_mod: u16,
 }
@@ -310,7 +311,13 @@ impl<'s, P: Platform> Device<'s, P> {
         let mut backoff = PollBackoff::default();
         let output_len = fixed_out.len().saturating_add(tail_out.len());
         let posted = loop {
-            match self.try_post(opcode, fixed_in, tail_in.reborrow(), output_len) {
+            match self.try_post(
+                SlotClass::Ordinary,
+                opcode,
+                fixed_in,
+                tail_in.reborrow(),
+                output_len,
+            ) {
                 Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
                     let waited = self.platform.now().saturating_sub(started);
                     if waited >= self.config.command_timeout {
@@ -362,7 +369,8 @@ impl<'s, P: Platform> Device<'s, P> {
         tail_len: usize,
     ) -> Result<PendingCommand<C>, CommandError> {
         let output_len = size_of::<C::Output>().saturating_add(tail_len);
-        let posted = self.try_post(C::OPCODE, command.as_bytes(), tail_in, output_len)?;
+        let fixed = command.as_bytes();
+        let posted = self.try_post(SlotClass::Ordinary, C::OPCODE, fixed, tail_in, output_len)?;
         Ok(PendingCommand {
             posted,
             tail_len,
@@ -373,6 +381,7 @@ impl<'s, P: Platform> Device<'s, P> {
     #[inline(never)]
     fn try_post(
         &self,
+        class: SlotClass,
         opcode: Opcode,
         fixed: &[u8],
         tail_in: TailIn<'_>,
@@ -391,14 +400,7 @@ impl<'s, P: Platform> Device<'s, P> {
             Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
             None => {
                 let queue = &mut control.queue;
-                queue.post(
-                    &self.platform,
-                    SlotClass::Ordinary,
-                    opcode,
-                    fixed,
-                    tail_in,
-                    output_len,
-                )
+                queue.post(&self.platform, class, opcode, fixed, tail_in, output_len)
             }
         });
         match posted {

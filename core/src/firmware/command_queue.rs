@@ -69,6 +69,13 @@ pub(crate) struct Ticket {
     sequence: u32,
 }
 
+impl Ticket {
+    /// Index of its slot.
+    pub(crate) const fn slot(&self) -> u8 {
+        self.slot
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
@@ -111,6 +118,9 @@ impl Slot {
 pub(crate) enum SlotClass {
     /// Any but the last.
     Ordinary,
+    /// Any but the last two, if there are more: for commands that are begun and not waited for. Their slots stay taken until
+    /// the caller looks, which a command that is waited for must not depend on.
+    Begun,
     /// The last, which is for MANAGE_PAGES alone.
     Pages,
 }
@@ -336,10 +346,18 @@ impl CommandQueue {
         })
     }
 
+    /// Which of the slots of this set the device has answered.
+    pub(crate) fn answered(&self, slots: u32) -> u32 {
+        (0..self.len)
+            .filter(|&index| slots >> index & 1 != 0 && !self.owned_by_device(index))
+            .fold(0, |answered, index| answered | 1 << index)
+    }
+
     fn free_slot<P: Platform>(&mut self, platform: &P, class: SlotClass) -> Option<u8> {
         let pages = self.len - 1;
         let candidates = match class {
             SlotClass::Ordinary => 0..pages,
+            SlotClass::Begun => 0..(pages - 1).max(1),
             SlotClass::Pages => pages..self.len,
         };
         let free = candidates

@@ -6,6 +6,7 @@
 use core::task::Waker;
 use core::time::Duration;
 
+use bareverbs_firmware_cmds::cmdq::MAX_ENTRIES;
 use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
 
 use crate::firmware::command_queue::CommandQueue;
@@ -61,6 +62,11 @@ pub(crate) struct Control {
     forgotten: u64,
     /// The task that waits for the next asynchronous event.
     event_task: Option<Waker>,
+    /// The tasks that wait for the commands in the slots of the queue.
+    command_tasks: [Option<Waker>; MAX_ENTRIES],
+    /// A bit per slot that has a task, and per one whose task is to be woken.
+    waiting_commands: u32,
+    woken_commands: u32,
     /// Head of the list of CQs whose tasks are to be woken.
     woken: u32,
     /// Of a device that has failed: the first CQ whose task was not woken yet.
@@ -85,6 +91,9 @@ impl Control {
             mappings: heapless::Vec::new(),
             forgotten: 0,
             event_task: None,
+            command_tasks: [const { None }; MAX_ENTRIES],
+            waiting_commands: 0,
+            woken_commands: 0,
             woken: 0,
             unwoken: ALL_WOKEN,
         }
@@ -116,10 +125,16 @@ impl Control {
             eq.drain(cx.platform, |event| dispatch.event(cx.tables, event));
         }
         pages.step(cx.platform, cx.chunks, queue);
-        match self.health.check(cx.platform, cx.config) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.fail(error)),
+        let due = self.health.next();
+        let health = self.health.check(cx.platform, cx.config);
+        if self.health.next() != due {
+            // They may be late.
+            self.woken_commands |= self.waiting_commands;
         }
+        if self.waiting_commands != 0 {
+            self.woken_commands |= self.queue.answered(self.waiting_commands);
+        }
+        health.map_err(|error| self.fail(error))
     }
 
     /// The device no longer works. The first reason stays.
@@ -136,12 +151,16 @@ impl Control {
         }
         let _ = self.events.push_back(AsyncEvent::DeviceFatal(error));
         self.unwoken = 0;
+        self.woken_commands = self.waiting_commands;
         error
     }
 
     /// Whether [`next_waker`](Self::next_waker) may have some.
     pub(crate) fn has_wakers(&self) -> bool {
-        self.woken != 0 || self.unwoken != ALL_WOKEN || self.event_task.is_some()
+        self.woken != 0
+            || self.unwoken != ALL_WOKEN
+            || self.event_task.is_some()
+            || self.woken_commands != 0
     }
 
     /// The next task to be woken because of an event. The caller does that without the lock: what a waker does is the
@@ -154,6 +173,14 @@ impl Control {
         }
         if let Some(waker) = tables.next_woken(&mut self.woken) {
             return Some(waker);
+        }
+        while self.woken_commands != 0 {
+            let slot = self.woken_commands.trailing_zeros() as usize;
+            self.woken_commands &= self.woken_commands - 1;
+            self.waiting_commands &= !(1 << slot);
+            if let Some(waker) = self.command_tasks.get_mut(slot).and_then(Option::take) {
+                return Some(waker);
+            }
         }
         while let Some(slot) = tables.cqs.get(self.unwoken) {
             self.unwoken += 1;
@@ -168,6 +195,13 @@ impl Control {
     /// Lets a task wait for the next asynchronous event. The task that waited before is returned.
     pub(crate) fn set_event_task(&mut self, waker: Option<Waker>) -> Option<Waker> {
         core::mem::replace(&mut self.event_task, waker)
+    }
+
+    /// Lets a task wait for the command in a slot. The task that waited before is returned.
+    pub(crate) fn set_command_task(&mut self, slot: u8, waker: Waker) -> Option<Waker> {
+        let task = self.command_tasks.get_mut(usize::from(slot))?;
+        self.waiting_commands |= 1 << slot;
+        task.replace(waker)
     }
 
     /// When [`service`](Self::service) is due even if nothing happens.
@@ -274,7 +308,7 @@ impl Dispatch<'_> {
                     *self.unknown += 1;
                 }
             }
-            // The slots show what is complete. The event only wakes the thread that waits.
+            // The slots show what is complete. The event only wakes who waits.
             Event::Command { .. } => {}
             Event::PageRequest {
                 function_id,

@@ -232,6 +232,14 @@ impl CommandError {
     }
 }
 
+impl CommandFailure {
+    /// Whether all places of the command queue were taken: what was asked for did not begin, and may later.
+    #[must_use]
+    pub const fn is_queue_full(&self) -> bool {
+        matches!(self, Self::QueueFull { .. })
+    }
+}
+
 impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,9 @@
 #![expect(unsafe_code)]
 
 mod completion;
+mod creating;
 pub(crate) mod deferred_destroy;
+mod destroying;
 mod error;
 mod handle;
 mod raw;
@@ -12,6 +14,8 @@ pub(crate) mod ring;
 mod tasks;
 
 pub use completion::{Completion, CompletionKind};
+pub use creating::CreatingCq;
+pub use destroying::DestroyingCq;
 pub use error::CqError;
 pub use handle::{CqEvents, CqHandle};
 pub use tasks::{Next, Ready};
@@ -23,13 +27,13 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::time::Duration;
 
-use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn};
+use bareverbs_firmware_cmds::cq::{DestroyCqIn, ModifyCqIn};
 
 use crate::device::dma_buffer::DmaBuffer;
+use crate::device::in_flight::SlotClass;
 use crate::device::{Device, TailIn};
 use crate::memory::arm::Arm;
-use crate::memory::cqe_ring::{CqeRing, Position};
-use crate::memory::record::{DoorbellRecord, RECORD_LEN};
+use crate::memory::cqe_ring::Position;
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{CQ_FAILED, CqSlot};
 use crate::platform::{DmaError, Platform};
@@ -136,64 +140,8 @@ fn ring_size<P: Platform>(device: &Device<'_, P>, cqe: u32) -> Result<u32, CqErr
 impl<'d, P: Platform> Device<'d, P> {
     /// Creates a CQ: `ibv_create_cq`. It holds at least as many completions as asked for ([`Cq::cqe`] says how many).
     pub fn create_cq(&'d self, init: CqInit) -> Result<Cq<'d, P>, CqError> {
-        let size = ring_size(self, init.cqe)?;
-        let memory = ring_memory(self, size)?;
-        // A line of its own: consumer index, arm state.
-        let layout = Layout::from_size_align(RECORD_LEN, 64)
-            .map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
-        let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
-        let tables = &self.tables;
-        let Some(index) = tables.alloc_cq() else {
-            return Err(CqError::NoSlot {
-                limit: tables.cqs.len(),
-            });
-        };
-        let pages = RingPages::new(memory.iova(), memory.len(), PageOffset::SixBits);
-        let mut command = CreateCqIn::new();
-        command
-            .cq_context_mut()
-            .set_log_cq_size(size.ilog2() as u8)
-            .set_uar_page(self.uar().number())
-            .set_c_eqn_or_apu_element(self.completion_eqn(init.comp_vector).0.into())
-            .set_log_page_size(pages.log_page_size())
-            .set_page_offset(pages.page_offset())
-            .set_dbr_addr(records.iova())
-            .set_oi(init.ignore_overrun);
-        let mut list = |i: usize| pages.page(i);
-        let cqn = match self.execute_with(&command, TailIn::Qwords(pages.len(), &mut list), &mut [])
-        {
-            Ok(out) => Cqn::from_low_bits(out.cqn()),
-            Err(error) => {
-                tables.free_cq(index);
-                if error.may_still_happen() {
-                    memory.quarantine();
-                    records.quarantine();
-                }
-                return Err(CqError::Command(error));
-            }
-        };
-        tables.register_cq(index, cqn.number());
-        // SAFETY: all of one memory is the record, all of the other the ring. The CQ keeps both for as long as it lives, or
-        // until it has moved to another ring; it is borrowed while a completion is in use, and takes the ring from its
-        // slot before.
-        let (record, entries) = unsafe {
-            let record = DoorbellRecord::new(records.ptr());
-            (record, CqeRing::new(memory.ptr(), size))
-        };
-        let slot = &tables.cqs[index as usize];
-        *slot.ring.lock() = Some(entries.share(record));
-        let ring = Ring::new(index, entries, record, tables.qps, tables.srqs);
-        Ok(Cq {
-            ring: RefCell::new(ring),
-            slot,
-            events: Arm::default(),
-            cqn,
-            index,
-            device: self,
-            memory,
-            records,
-            init,
-        })
+        let mut creating = self.begin_cq(SlotClass::Ordinary, init)?;
+        self.until(|| creating.try_finish())
     }
 }
 
@@ -538,24 +486,9 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// Destroys it: `ibv_destroy_cq`. Gives it back while QPs use it, or if the firmware refuses.
     #[expect(clippy::result_large_err, reason = "the error gives the object back")]
     pub fn destroy(self) -> Result<(), (Self, CqError)> {
-        let users = self.slot.users.load(Acquire);
-        if users != 0 {
-            return Err((self, CqError::Busy { users }));
-        }
-        let mut this = ManuallyDrop::new(self);
-        this.reap();
-        let mut command = DestroyCqIn::new();
-        command.set_cqn(this.cqn.number());
-        match this.device.execute(&command) {
-            Ok(_) => {
-                this.slot.task.wake();
-                *this.slot.ring.lock() = None;
-                this.device.tables.free_cq(this.index);
-                drop((this.memory.take(), this.records.take()));
-                Ok(())
-            }
-            Err(error) => Err((ManuallyDrop::into_inner(this), CqError::Command(error))),
-        }
+        let device = self.device;
+        let mut destroying = self.begin_destroy(SlotClass::Ordinary)?;
+        device.until(|| destroying.try_finish())
     }
 }
 

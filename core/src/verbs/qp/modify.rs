@@ -5,16 +5,20 @@
 //! takes a certain set of bits.
 
 use core::fmt;
+use core::task::Waker;
 
+use bareverbs_firmware_cmds::command::{Command, EmptyOut};
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::qp::{Ads, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn};
 use bareverbs_firmware_cmds::values::{AtomicMode, Mtu, PathMigration};
 use zerocopy::IntoBytes;
 
+use crate::device::TailIn;
+use crate::device::in_flight::{InFlight, SlotClass};
 use crate::memory::slots::{DEAD, error_flags};
 use crate::platform::Platform;
 use crate::types::ah::{self, AhAttr, AhError, connection_udp_sport};
-use crate::types::error::CommandError;
+use crate::types::error::{CommandError, CommandFailure, Millis};
 use crate::types::gid::{Gid, RoceVersion};
 use crate::types::sge::Access;
 use crate::verbs::cq::deferred_destroy;
@@ -22,7 +26,7 @@ use crate::verbs::qp::attr::{QpAttr, QueriedQp};
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::{BlockLayout, Qp};
 use crate::verbs::qp::kind::QpType;
-use crate::verbs::qp::object::QpObject;
+use crate::verbs::qp::object::{QpObject, Transit};
 use crate::verbs::qp::state::{self, QpAttrMask, QpState, TransitionError};
 use crate::verbs::qp::transition::{given_bits, optional_bits, transition_command};
 
@@ -64,6 +68,8 @@ pub enum ModifyError {
     },
     /// One of the queues was swapped with another QP's (`mem::swap`), which may use it meanwhile.
     QueuesSwapped,
+    /// A transition is under way ([`Qp::start_modify`]).
+    UnderWay,
     /// The firmware refused.
     Command(CommandError),
 }
@@ -84,6 +90,7 @@ impl fmt::Display for ModifyError {
                 write!(f, "the device has no command for {from} to {to}")
             }
             Self::QueuesSwapped => f.write_str("a queue was swapped with another QP's"),
+            Self::UnderWay => f.write_str("a transition of the QP is under way"),
             Self::Command(error) => error.fmt(f),
         }
     }
@@ -106,20 +113,93 @@ const fn log_depth(depth: u8) -> u8 {
 }
 
 impl<P: Platform, T: QpType> Qp<'_, P, T> {
-    /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays.
+    /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays. (A transition that was
+    /// [started](Self::start_modify) is waited for first.)
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let device = self.device();
+        if self.object.pending.is_some() {
+            // Its outcome shows in the state.
+            let _ = device.until(|| self.try_finish_modify());
+        }
+        match self.begin_modify(SlotClass::Ordinary, attr, mask) {
+            Err(ModifyError::Command(error)) if error.failure.is_queue_full() => {
+                self.wait_to_start(attr, mask)?
+            }
+            started => started?,
+        }
+        device.until(|| self.try_finish_modify())
+    }
+
+    /// Starts a transition once there is a place in the command queue.
+    #[cold]
+    fn wait_to_start(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let device = self.device();
+        let begun = device.platform().now();
+        device.until(
+            || match self.begin_modify(SlotClass::Ordinary, attr, mask) {
+                Err(ModifyError::Command(error)) if error.failure.is_queue_full() => {
+                    let waited = device.platform().now().saturating_sub(begun);
+                    (waited >= device.config().command_timeout).then(|| {
+                        let waited = waited.into();
+                        let failure = CommandFailure::QueueFull { waited };
+                        Err(ModifyError::Command(CommandError { failure, ..error }))
+                    })
+                }
+                started => Some(started),
+            },
+        )
+    }
+
+    /// Begins to modify attributes and state, and waits for nothing. Until [`try_finish_modify`](Self::try_finish_modify) says
+    /// that it is over, the state is recorded as it was, and no other transition can be started.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify) as far as the host can see it, and [`ModifyError::UnderWay`]. With
+    /// [`CommandFailure::QueueFull`] nothing was started: later.
+    pub fn start_modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        self.begin_modify(SlotClass::Begun, attr, mask)
+    }
+
+    fn begin_modify(
+        &mut self,
+        class: SlotClass,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<(), ModifyError> {
         self.check_queues();
         // RESET clears memory of the queues, which this QP does not have then.
         if self.object.queues_swapped {
             return Err(ModifyError::QueuesSwapped);
         }
-        let modified = self.object.modify(attr, mask);
+        self.object.start_modify(class, attr, mask)
+    }
+
+    /// Whether what [`start_modify`](Self::start_modify) began is over, and how it went; `None` while the firmware has not
+    /// answered. Meanwhile the device has to be [polled](crate::Device::poll).
+    pub fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
+        self.finish_modify(None)
+    }
+
+    /// The same, for a task.
+    pub(super) fn finish_modify(
+        &mut self,
+        waker: Option<&Waker>,
+    ) -> Option<Result<(), ModifyError>> {
+        if self.object.pending.is_none() {
+            return Some(Ok(()));
+        }
+        self.check_queues();
+        if self.object.queues_swapped {
+            // It can be finished once they are swapped back.
+            return Some(Err(ModifyError::QueuesSwapped));
+        }
+        let modified = self.object.finish_modify(waker)?;
         self.update_queues();
         if modified.is_ok() && self.object.state == QpState::Reset {
             (self.sq.ring.block, self.sq.head, self.sq.tail) = (0, 0, 0);
             (self.rq.head, self.rq.tail) = (0, 0);
         }
-        modified
+        Some(modified.map_err(ModifyError::Command))
     }
 
     /// Asks the firmware for the attributes: `ibv_query_qp`. The state is recorded, too, since the device may have
@@ -146,7 +226,15 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
 }
 
 impl<P: Platform> QpObject<'_, P> {
-    fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+    fn start_modify(
+        &mut self,
+        class: SlotClass,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<(), ModifyError> {
+        if self.pending.is_some() {
+            return Err(ModifyError::UnderWay);
+        }
         let mut from = self.state;
         if mask.contains(QpAttrMask::CUR_STATE) {
             // The device moves a QP to SQE by itself, and the caller may have seen it in a completion.
@@ -167,39 +255,81 @@ impl<P: Platform> QpObject<'_, P> {
         };
         state::check(self.kind, from, to, mask).map_err(ModifyError::Transition)?;
         self.check_values(attr, mask)?;
+        let mut transit = Transit {
+            flight: InFlight::Idle,
+            to,
+            port: None,
+            access: None,
+            responder_depth: None,
+        };
+        let qpn = self.qpn.number();
+        let flight = &mut transit.flight;
         match to {
-            QpState::Reset => return self.reset(),
+            QpState::Reset => {
+                let mut command = Qp2RstIn::new();
+                command.set_qpn(qpn);
+                self.device.begin_no_output(flight, class, &command)?;
+            }
             QpState::Err => {
                 let mut command = Qp2ErrIn::new();
-                command.set_qpn(self.qpn.number());
-                self.device.execute_no_output(&command)?;
-                self.enter(to);
-                return Ok(());
+                command.set_qpn(qpn);
+                self.device.begin_no_output(flight, class, &command)?;
             }
-            _ => {}
+            _ => {
+                let mut command = Rst2initQpIn::new();
+                self.describe(command.qpc_mut(), attr, mask, from)?;
+                let Some(opcode) = transition_command(from, to) else {
+                    return Err(ModifyError::NoCommand { from, to });
+                };
+                let optional = given_bits(mask) & optional_bits(self.kind, from, to);
+                command
+                    .set_opcode(opcode.number())
+                    .set_qpn(qpn)
+                    .set_opt_param_mask(optional.bits());
+                let fixed = command.as_bytes();
+                let device = self.device;
+                device.begin(flight, class, opcode, fixed, TailIn::None, EmptyOut::SIZE)?;
+                let given = |attribute| mask.contains(attribute);
+                transit.port = given(QpAttrMask::PORT).then_some(attr.port_num);
+                transit.access = given(QpAttrMask::ACCESS_FLAGS).then_some(attr.qp_access_flags);
+                transit.responder_depth =
+                    given(QpAttrMask::MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic);
+            }
         }
-        let mut command = Rst2initQpIn::new();
-        self.describe(command.qpc_mut(), attr, mask, from)?;
-        let Some(opcode) = transition_command(from, to) else {
-            return Err(ModifyError::NoCommand { from, to });
-        };
-        command
-            .set_opcode(opcode.number())
-            .set_qpn(self.qpn.number())
-            .set_opt_param_mask((given_bits(mask) & optional_bits(self.kind, from, to)).bits());
-        self.device
-            .execute_bytes_no_output(opcode, command.as_bytes())?;
-        if mask.contains(QpAttrMask::PORT) {
-            self.port = attr.port_num;
+        if !transit.flight.is_posted() {
+            // Who wants it knows the attributes, and asks again.
+            return Err(ModifyError::Command(CommandError {
+                opcode: match to {
+                    QpState::Reset => Qp2RstIn::OPCODE,
+                    _ => transition_command(from, to).unwrap_or(Qp2ErrIn::OPCODE),
+                },
+                op_mod: 0,
+                failure: CommandFailure::QueueFull { waited: Millis(0) },
+            }));
         }
-        if mask.contains(QpAttrMask::ACCESS_FLAGS) {
-            self.access = attr.qp_access_flags;
-        }
-        if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
-            self.responder_depth = attr.max_dest_rd_atomic;
-        }
-        self.enter(to);
+        self.pending = Some(transit);
         Ok(())
+    }
+
+    /// Records what the transition under way did, once it is over.
+    fn finish_modify(&mut self, waker: Option<&Waker>) -> Option<Result<(), CommandError>> {
+        let Some(transit) = self.pending else {
+            return Some(Ok(()));
+        };
+        let answer = self.device.look_no_output(transit.flight, waker)?;
+        self.pending = None;
+        if answer.is_err() {
+            return Some(answer);
+        }
+        if transit.to == QpState::Reset {
+            self.reset();
+            return Some(Ok(()));
+        }
+        self.port = transit.port.unwrap_or(self.port);
+        self.access = transit.access.unwrap_or(self.access);
+        self.responder_depth = transit.responder_depth.unwrap_or(self.responder_depth);
+        self.enter(transit.to);
+        Some(Ok(()))
     }
 
     /// Checks ranges before anything goes to the firmware.
@@ -428,11 +558,8 @@ impl<P: Platform> QpObject<'_, P> {
         Ok(())
     }
 
-    /// To RESET: drops everything outstanding, and with it the completions that were not polled yet.
-    fn reset(&mut self) -> Result<(), ModifyError> {
-        let mut command = Qp2RstIn::new();
-        command.set_qpn(self.qpn.number());
-        self.device.execute_no_output(&command)?;
+    /// It is in RESET: drops everything outstanding, and with it the completions that were not polled yet.
+    fn reset(&mut self) {
         let slot = self.slot;
         // Completions that lie in the CQs are stale from here on; their index distinguishes them from later ones.
         slot.qpn_tag
@@ -445,7 +572,6 @@ impl<P: Platform> QpObject<'_, P> {
         layout.reset_wqe_heads(&self.block);
         self.block.write_be64(layout.record, 0);
         (self.access, self.responder_depth) = (Access::empty(), 0);
-        Ok(())
     }
 
     /// Records the new state.

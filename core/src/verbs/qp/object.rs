@@ -2,12 +2,14 @@
 
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::task::Waker;
 
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
 use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
 
 use crate::device::Device;
 use crate::device::dma_buffer::DmaBuffer;
+use crate::device::in_flight::{InFlight, SlotClass};
 use crate::memory::slots::{QpSlot, error_flags};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
@@ -40,6 +42,32 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) srq: Option<u32>,
     /// Multicast groups that it is in.
     pub(crate) groups: u32,
+    /// The transition under way.
+    pub(crate) pending: Option<Transit>,
+    pub(crate) teardown: Teardown,
+}
+
+/// A transition whose command is with the firmware, and what is recorded once that has been carried out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transit {
+    pub(crate) flight: InFlight,
+    pub(crate) to: QpState,
+    pub(crate) port: Option<u8>,
+    pub(crate) access: Option<Access>,
+    pub(crate) responder_depth: Option<u8>,
+}
+
+/// How far destruction is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Teardown {
+    /// It was not asked for.
+    None,
+    /// The QP goes to RESET, so that nothing more arrives.
+    Reset(InFlight),
+    /// It is destroyed.
+    Destroy(InFlight),
+    /// It is gone, and the object holds nothing any more.
+    Gone,
 }
 
 /// Why a QP was not destroyed.
@@ -82,31 +110,86 @@ impl<P: Platform> QpObject<'_, P> {
         }
     }
 
-    /// After a success neither the object nor its queues are used again.
-    pub(crate) fn destroy(&mut self) -> Result<(), DestroyQpError> {
-        if self.groups != 0 {
-            let groups = self.groups;
-            return Err(DestroyQpError::Attached { groups });
+    /// Whether it may be destroyed.
+    pub(crate) fn check_destroy(&self) -> Result<(), DestroyQpError> {
+        match self.groups {
+            0 => Ok(()),
+            groups => Err(DestroyQpError::Attached { groups }),
         }
-        self.destroy_in_device().map_err(DestroyQpError::Command)?;
-        self.release(true);
-        Ok(())
     }
 
-    fn destroy_in_device(&self) -> Result<(), CommandError> {
-        if self.state != QpState::Reset {
-            // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
-            let mut reset = Qp2RstIn::new();
-            reset.set_qpn(self.qpn.number());
-            let _ = self.device.execute_no_output(&reset);
+    /// Whether it was destroyed, so that it holds nothing any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.teardown, Teardown::Gone)
+    }
+
+    /// Moves destruction on, begins it if need be, and looks whether it is over: after a success neither the object nor its
+    /// queues are used again, after a failure it can be begun again.
+    pub(crate) fn try_destroy(
+        &mut self,
+        class: SlotClass,
+        waker: Option<&Waker>,
+    ) -> Option<Result<(), CommandError>> {
+        // The firmware executes commands in any order: the last one of the QP's own has to be over.
+        if let Some(transit) = self.pending {
+            // Whatever it did to the state, RESET ends it.
+            let _ = self.device.look_no_output(transit.flight, waker)?;
+            self.pending = None;
+            self.teardown = Teardown::Reset(InFlight::Idle);
         }
-        let mut destroy = DestroyQpIn::new();
-        destroy.set_qpn(self.qpn.number());
-        self.device.execute_no_output(&destroy)
+        loop {
+            match self.teardown {
+                Teardown::None if self.state == QpState::Reset => {
+                    self.teardown = Teardown::Destroy(InFlight::Idle);
+                }
+                Teardown::None => self.teardown = Teardown::Reset(InFlight::Idle),
+                Teardown::Reset(mut flight) => {
+                    if !flight.is_posted() {
+                        let mut reset = Qp2RstIn::new();
+                        reset.set_qpn(self.qpn.number());
+                        if let Err(error) = self.device.begin_no_output(&mut flight, class, &reset)
+                        {
+                            return self.end_teardown(Err(error));
+                        }
+                        self.teardown = Teardown::Reset(flight);
+                    }
+                    // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
+                    let _ = self.device.look_no_output(flight, waker)?;
+                    self.teardown = Teardown::Destroy(InFlight::Idle);
+                }
+                Teardown::Destroy(mut flight) => {
+                    if !flight.is_posted() {
+                        let mut destroy = DestroyQpIn::new();
+                        destroy.set_qpn(self.qpn.number());
+                        if let Err(error) =
+                            self.device.begin_no_output(&mut flight, class, &destroy)
+                        {
+                            return self.end_teardown(Err(error));
+                        }
+                        self.teardown = Teardown::Destroy(flight);
+                    }
+                    let answer = self.device.look_no_output(flight, waker)?;
+                    return self.end_teardown(answer);
+                }
+                Teardown::Gone => return Some(Ok(())),
+            }
+        }
+    }
+
+    fn end_teardown(
+        &mut self,
+        answer: Result<(), CommandError>,
+    ) -> Option<Result<(), CommandError>> {
+        self.teardown = Teardown::None;
+        if answer.is_ok() {
+            self.release(true);
+        }
+        Some(answer)
     }
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
     fn release(&mut self, gone: bool) {
+        self.teardown = Teardown::Gone;
         // The queues that point into it are not used again, unless another QP has them: then it stays allocated until
         // the device is closed, which all QPs borrow.
         let block = self.block.take();
@@ -141,13 +224,13 @@ impl<P: Platform> QpObject<'_, P> {
 
 impl<P: Platform> Drop for QpObject<'_, P> {
     fn drop(&mut self) {
-        let gone = match self.destroy_in_device() {
-            Ok(()) => true,
-            Err(error) => {
-                log::warn!("{} stays with the device: {error}", self.qpn);
-                false
-            }
-        };
-        self.release(gone);
+        if self.is_gone() {
+            return;
+        }
+        let device = self.device;
+        if let Err(error) = device.until(|| self.try_destroy(SlotClass::Ordinary, None)) {
+            log::warn!("{} stays with the device: {error}", self.qpn);
+            self.release(false);
+        }
     }
 }

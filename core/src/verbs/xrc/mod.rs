@@ -36,11 +36,12 @@ use core::mem::ManuallyDrop;
 use bareverbs_firmware_cmds::domain::{AllocXrcdIn, DeallocXrcdIn};
 
 use crate::device::Device;
+use crate::device::in_flight::SlotClass;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::verbs::cq::Cq;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::create::{CreateQpArgs, create};
+use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::{CreateQpError, Qp, QpCap, QpKind, XrcRecv};
 use crate::verbs::srq::{Srq, SrqAttr, SrqError};
 use bareverbs_firmware_cmds::numbers::Xrcdn;
@@ -117,8 +118,17 @@ impl<'d, P: Platform> Xrcd<'d, P> {
 
     /// Creates a target in state RESET: `ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`.
     pub fn create_qp(&self) -> Result<Qp<'d, P, XrcRecv>, CreateQpError> {
+        self.begin_qp(SlotClass::Ordinary)?.wait()
+    }
+
+    /// Begins to create a target, as [`Pd::start_create_qp`] does other QPs.
+    pub fn start_create_qp(&self) -> Result<CreatingQp<'d, P, XrcRecv>, CreateQpError> {
+        self.begin_qp(SlotClass::Begun)
+    }
+
+    fn begin_qp(&self, class: SlotClass) -> Result<CreatingQp<'d, P, XrcRecv>, CreateQpError> {
         let mut cap = QpCap::default();
-        create(CreateQpArgs {
+        let args = CreateQpArgs {
             kind: QpKind::XrcRecv,
             device: self.device,
             pdn: None,
@@ -128,8 +138,8 @@ impl<'d, P: Platform> Xrcd<'d, P> {
             srq: None,
             cap: &mut cap,
             sq_sig_all: false,
-        })
-        .map(Qp::of)
+        };
+        CreatingObject::start(class, args).map(CreatingQp::of)
     }
 
     /// Deallocates it: `ibv_close_xrcd`. Gives it back if the firmware refuses, as it does while it is in use.
