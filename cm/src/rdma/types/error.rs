@@ -291,7 +291,8 @@ impl RdmaError {
             Self::Cq(error) => match error {
                 CqError::NoSlot { .. } | CqError::Memory(_) => ENOMEM,
                 CqError::Busy { .. } => EBUSY,
-                CqError::Size { .. } => EINVAL,
+                CqError::Size { .. } | CqError::TooManyOutstanding { .. } => EINVAL,
+                CqError::Unsupported => EOPNOTSUPP,
                 _ => EIO,
             },
             Self::Srq(error) => match error {
