@@ -126,6 +126,12 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         u32::from(self.capacity).saturating_sub(outstanding)
     }
 
+    /// Work requests that it holds at most; 0 while the QP's state takes none.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity.into()
+    }
+
     /// Rings on a write-combining page for `posted` work requests, of which the first lies at block `first`: a single one
     /// that fits goes there itself. Of a list the device has to fetch all but one anyway.
     // Out of line: with it the batch would be kept in memory until it is dropped.
