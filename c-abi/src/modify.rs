@@ -9,7 +9,7 @@ use std::mem::zeroed;
 use bareverbs_node::verbs::{Access, AhAttr, Mtu, QpAttr, QpAttrMask, QpState, Qpn};
 
 use crate::abi::numbers::{IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
-use crate::abi::objects::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
+use crate::abi::objects::{ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::failure::{Errno, Result, as_errno};
 use crate::path;
 use crate::qp::{self, QpObject};
@@ -133,8 +133,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     as_errno(|| {
         // SAFETY: the caller's promise.
         let object = unsafe { qp::qp(qp) }?;
-        let queried = object.with(|qp| Ok(qp.query()?))?;
-        object.show_state(queried.attr.qp_state);
+        let queried = object.query()?;
         let mut found = to_c(&queried.attr);
         found.cap = qp::to_cap(&queried.cap);
         found.sq_draining = queried.sq_draining.into();
@@ -154,44 +153,5 @@ pub unsafe extern "C" fn ibv_query_qp(
             init_attr.write(init);
         }
         Ok(())
-    })
-}
-
-/// The vendor's options of a QP, of which there are none: `ibv_query_ece`.
-///
-/// # Safety
-/// The QP was created here, and `ece` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(_: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let ece = unsafe { ece.as_mut() }.ok_or(Errno::EINVAL)?;
-        *ece = ibv_ece {
-            vendor_id: 0,
-            options: 0,
-            comp_mask: 0,
-        };
-        Ok(())
-    })
-}
-
-/// Sets options of a QP, which can only be none: `ibv_set_ece`.
-///
-/// # Safety
-/// The QP was created here, and `ece` is a structure of the headers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(_: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let ece = unsafe { ece.as_mut() }.ok_or(Errno::EINVAL)?;
-        if ece.comp_mask != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if ece.vendor_id == 0 {
-            return Ok(());
-        }
-        // The answer to options that are not known is that there are none.
-        ece.options = 0;
-        Err(Errno::EOPNOTSUPP)
     })
 }

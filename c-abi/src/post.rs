@@ -403,7 +403,8 @@ unsafe fn send<T: Sends>(
 ) -> Result<()> {
     // SAFETY: the caller's promise: it points into the QP, and no other reference does.
     let queue = unsafe { queue.as_mut() };
-    if whole.is_some_and(|count| count > queue.free() as usize) {
+    // In a state that takes none, the first one is refused for that.
+    if whole.is_some_and(|count| count > queue.free() as usize) && queue.capacity() != 0 {
         return Err(Errno::ENOMEM);
     }
     // Nothing takes the batch by reference, not even what drops it, so that it is in registers.

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
-    CqHandle, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState, QpType, Qpn,
-    Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
+    AhAttr, CqHandle, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState,
+    QpType, Qpn, Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
 };
 
 use crate::abi::numbers::*;
@@ -63,7 +63,7 @@ impl AnyQp {
         any!(self, qp => qp.modify(attr, mask))
     }
 
-    pub(crate) fn query(&mut self) -> std::result::Result<QueriedQp, ModifyError> {
+    fn query(&mut self) -> std::result::Result<QueriedQp, ModifyError> {
         any!(self, qp => qp.query())
     }
 
@@ -119,6 +119,8 @@ pub(crate) struct QpObject {
     /// The same.
     pub(crate) recv: DataLock<Option<NonNull<RecvQueue<'static>>>>,
     pub(crate) acks: Acks,
+    /// The path that was set last: of one inside the device the device itself knows nothing.
+    path: Mutex<AhAttr>,
     /// Work requests of `ibv_wr_*` that are not posted yet.
     pub(crate) builder: Builder,
 }
@@ -172,6 +174,7 @@ impl QpObject {
             send: DataLock::new(SendHalf::None),
             recv: DataLock::new(None),
             acks: Acks::default(),
+            path: Mutex::default(),
             builder: Builder::default(),
         });
         object.with(|_| Ok(()))?;
@@ -203,8 +206,22 @@ impl QpObject {
             if let Err(error) = &modified {
                 log::debug!("{}: {error}", qp.qpn());
             }
-            Ok(modified?)
+            modified?;
+            if mask.contains(QpAttrMask::AV) {
+                *lock(&self.path) = attr.ah_attr;
+            }
+            Ok(())
         })
+    }
+
+    /// Asks the device for the attributes.
+    pub(crate) fn query(&self) -> Result<QueriedQp> {
+        let mut queried = self.with(|qp| Ok(qp.query()?))?;
+        self.show_state(queried.attr.qp_state);
+        if queried.attr.ah_attr.force_loopback {
+            queried.attr.ah_attr = *lock(&self.path);
+        }
+        Ok(queried)
     }
 
     /// Writes `state` of `struct ibv_qp`.

@@ -74,12 +74,12 @@ pub(crate) unsafe fn srq<'a>(srq: *mut ibv_srq) -> Result<&'a SrqObject> {
     unsafe { srq.cast::<SrqObject>().as_ref() }.ok_or(Errno::EINVAL)
 }
 
-/// Sizes of an SRQ in the driver's words.
-pub(crate) fn from_c(attr: &ibv_srq_attr) -> SrqAttr {
+/// Sizes of a new SRQ in the driver's words. None at all gives the smallest, as Linux does.
+pub(crate) fn sizes(attr: &ibv_srq_attr) -> SrqAttr {
     SrqAttr {
-        max_wr: attr.max_wr,
+        max_wr: attr.max_wr.max(1),
         max_sge: attr.max_sge,
-        srq_limit: attr.srq_limit,
+        srq_limit: 0,
     }
 }
 
@@ -104,10 +104,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     as_pointer(|| {
         // SAFETY: the caller's promise.
         let (object, init) = unsafe { (self::pd(pd)?, init.as_mut().ok_or(Errno::EINVAL)?) };
-        let mut attr = SrqAttr {
-            srq_limit: 0,
-            ..from_c(&init.attr)
-        };
+        let mut attr = sizes(&init.attr);
         let srq = object.pd.create_srq(&mut attr)?;
         init.attr.max_wr = attr.max_wr;
         init.attr.max_sge = attr.max_sge;

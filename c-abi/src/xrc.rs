@@ -8,7 +8,7 @@ use std::mem::{ManuallyDrop, zeroed};
 use std::ptr;
 use std::sync::{Arc, Mutex, Weak};
 
-use bareverbs_node::verbs::{SrqAttr, Xrcd};
+use bareverbs_node::verbs::Xrcd;
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{
@@ -156,10 +156,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         }
         // SAFETY: the caller's promise.
         let pd = unsafe { self::pd(init.pd) }?;
-        let mut attr = SrqAttr {
-            srq_limit: 0,
-            ..srq::from_c(&init.attr)
-        };
+        let mut attr = srq::sizes(&init.attr);
         let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
             init.srq_type
         } else {

@@ -31,9 +31,14 @@ pub(crate) fn make(bundle: &Path) -> io::Result<()> {
         _ => {}
     }
     let common = trees.join("common");
-    file(&common.join("device/numa_node"), "-1")?;
-    file(&common.join("device/local_cpus"), "ffffffff")?;
-    file(&common.join("device/vendor"), "0x15b3")?;
+    for index in 0..MOST {
+        let device = common.join(device(index));
+        file(&device.join("numa_node"), "-1")?;
+        file(&device.join("local_cpus"), "ffffffff")?;
+        file(&device.join("vendor"), "0x15b3")?;
+        // The name that `getifaddrs` gives the port.
+        fs::create_dir_all(device.join("net").join(format!("roce{index}")))?;
+    }
     let port = common.join("ports/1");
     file(&port.join("link_layer"), "Ethernet")?;
     file(&port.join("state"), "4: ACTIVE")?;
@@ -50,23 +55,25 @@ pub(crate) fn make(bundle: &Path) -> io::Result<()> {
         fs::create_dir_all(&nodes)?;
         for index in 0..devices {
             let (name, verbs) = (format!("mlx5_{index}"), format!("uverbs{index}"));
-            let device = class.join("infiniband").join(&name);
-            file(&device.join("node_type"), "1: CA")?;
-            for part in ["device", "ports"] {
-                symlink(
-                    Path::new("../../../../../common").join(part),
-                    device.join(part),
-                )?;
-            }
+            let folder = class.join("infiniband").join(&name);
+            file(&folder.join("node_type"), "1: CA")?;
+            let common = Path::new("../../../../../common");
+            symlink(common.join("ports"), folder.join("ports"))?;
+            symlink(common.join(device(index)), folder.join("device"))?;
             let verbs_device = class.join("infiniband_verbs").join(&verbs);
             file(&verbs_device.join("ibdev"), &name)?;
             file(&verbs_device.join("abi_version"), "1")?;
-            symlink("../../../../../common/device", verbs_device.join("device"))?;
+            symlink(common.join(device(index)), verbs_device.join("device"))?;
             // A character device that can be opened, which is all that programs want of it.
             symlink("/dev/null", nodes.join(&verbs))?;
         }
     }
     Ok(())
+}
+
+/// The folder of a device's files among those that all numbers of devices have in common.
+fn device(index: usize) -> String {
+    format!("device{index}")
 }
 
 fn file(path: &Path, text: &str) -> io::Result<()> {
