@@ -19,6 +19,7 @@ mod mpi;
 mod package;
 mod packages;
 mod programs_in_c;
+mod pyverbs;
 mod rates;
 mod run;
 mod scenario;
@@ -120,6 +121,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if is_named(switch::NAME) {
         outcome.add(switch::run(&place));
     }
+    if is_named(pyverbs::NAME) {
+        outcome.add(pyverbs::run(&place));
+    }
     outcome.add(run_larger(&place, &directory, arguments)?);
     fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
     Ok(outcome)
@@ -176,7 +180,8 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             Some(scenario) => found.push(scenario),
             None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
             }
-            None if [switch::NAME, package::NAME, rates::NAME].contains(&name.as_str()) => {}
+            None if [switch::NAME, package::NAME, pyverbs::NAME, rates::NAME]
+                .contains(&name.as_str()) => {}
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
             None if machines::names().any(|(job, _)| job == name) => {}

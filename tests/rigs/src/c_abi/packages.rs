@@ -1,8 +1,10 @@
 //! Debian's packages: the libraries that ours stand in for, their headers, and the programs.
 
+use crate::process::quiet_output;
 use crate::stock_driver::provision::{Apt, copy, unpack};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "3";
@@ -51,6 +53,9 @@ const PROGRAMS: &[&str] = &[
     "libpython3.11-minimal",
     "libpython3.11-stdlib",
     "libexpat1",
+    // rdma-core's test suite, and what it is linked to.
+    "python3-pyverbs",
+    "libpython3.11",
 ];
 /// The libraries among these.
 const OTHERS: &[&str] = &[
@@ -61,6 +66,7 @@ const OTHERS: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/libiperf.so.0",
     "usr/lib/x86_64-linux-gnu/libsctp.so.1",
     "lib/x86_64-linux-gnu/libexpat.so.1",
+    "usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0",
 ];
 
 /// A release's libraries, which programs must not find.
@@ -71,8 +77,13 @@ pub(super) struct Libraries {
     pub(super) include: PathBuf,
 }
 
+/// rdma-core's test suite in its package.
+const SUITE_OF_TESTS: &str = "usr/share/doc/rdma-core/tests";
+
 /// The unpacked packages.
 pub(super) struct Packages {
+    /// The folder that has all of the programs' files.
+    pub(super) root: PathBuf,
     /// Names and versions of those with the programs.
     pub(super) versions: Vec<String>,
     /// Oldest first.
@@ -83,6 +94,13 @@ pub(super) struct Packages {
     pub(super) programs: PathBuf,
     /// What the programs need besides the libraries that ours stand in for.
     pub(super) others: PathBuf,
+}
+
+impl Packages {
+    /// rdma-core's test suite.
+    pub(super) fn suite(&self) -> PathBuf {
+        self.root.join(SUITE_OF_TESTS)
+    }
 }
 
 /// Fetches and unpacks what is not there yet.
@@ -111,6 +129,12 @@ pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
             &programs.join("bin/nc.openbsd"),
             &programs.join("usr/bin/nc"),
         )?;
+        // Documentation, for Debian: its longer files are packed.
+        quiet_output(
+            Command::new("gunzip")
+                .arg("-r")
+                .arg(programs.join(SUITE_OF_TESTS)),
+        )?;
         fs::write(&stamp, &recipe).map_err(fail)?;
     }
     let libraries = LIBRARIES.iter().map(|(suite, _)| {
@@ -122,6 +146,7 @@ pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
         })
     });
     Ok(Packages {
+        root: programs.clone(),
         versions: versions(&programs)?,
         libraries: libraries.collect::<Result<_, String>>()?,
         include: programs.join("usr/include"),
