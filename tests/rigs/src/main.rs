@@ -11,6 +11,7 @@ mod interop;
 mod layouts;
 mod loom;
 mod outcome;
+mod peers;
 mod process;
 mod rust_src;
 mod sanitizers;
@@ -67,6 +68,11 @@ const RIGS: &[Rig] = &[
         name: "loom",
         about: loom::ABOUT,
         run: loom::run,
+    },
+    Rig {
+        name: "peers",
+        about: peers::ABOUT,
+        run: peers::run,
     },
     Rig {
         name: "porting",

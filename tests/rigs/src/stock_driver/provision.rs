@@ -462,7 +462,18 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
+    /// With the packages of the releases that machines and guests have.
     pub(crate) fn new(directory: &Path) -> Result<Self, String> {
+        let suites = ["bookworm", "trixie", "trixie-updates", "trixie-backports"];
+        Self::of(directory, "deb", &suites)
+    }
+
+    /// With the source packages of one release.
+    pub(crate) fn of_sources(directory: &Path, suite: &str) -> Result<Self, String> {
+        Self::of(directory, "deb-src", &[suite])
+    }
+
+    fn of(directory: &Path, kind: &str, suites: &[&str]) -> Result<Self, String> {
         let state = directory.join("apt");
         let fail = |error: std::io::Error| format!("{}: {error}", state.display());
         for name in ["lists/partial", "archives/partial", "state", "preferences"] {
@@ -471,9 +482,9 @@ impl Apt {
         fs::write(state.join("status"), "").map_err(fail)?;
         let mirror = std::env::var("DEBIAN_MIRROR")
             .unwrap_or_else(|_| "http://deb.debian.org/debian".to_string());
-        let sources: String = ["bookworm", "trixie", "trixie-updates", "trixie-backports"]
+        let sources: String = suites
             .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))
+            .map(|suite| format!("{kind} [signed-by={KEYRING}] {mirror} {suite} main\n"))
             .collect();
         fs::write(state.join("sources.list"), sources).map_err(fail)?;
         let at = state.display();
@@ -552,6 +563,34 @@ impl Apt {
                 .args(packages),
         )?;
         debs(into)
+    }
+
+    /// Downloads the upstream sources of a package, without Debian's changes to them, and unpacks them. The package's version.
+    pub(crate) fn fetch_source(&self, package: &str, into: &Path) -> Result<String, String> {
+        empty(into)?;
+        let about = self.run("apt-cache", ["showsrc", "--only-source", package])?;
+        let version = about
+            .lines()
+            .find_map(|line| line.strip_prefix("Version: "))
+            .ok_or_else(|| format!("no version of {package} in:\n{about}"))?;
+        let exact = format!("{package}={version}");
+        let mut fetch = self.command("apt-get");
+        fetch
+            .current_dir(into)
+            .args(["-q", "source", "--download-only", "--tar-only"]);
+        quiet_output(fetch.arg(exact))?;
+        let mut found = Vec::new();
+        walk(into, &mut found).map_err(|error| format!("{}: {error}", into.display()))?;
+        let [archive] = &found[..] else {
+            return Err(format!("{package}: not one archive but {found:?}"));
+        };
+        let mut tar = Command::new("tar");
+        run(tar
+            .args(["--strip-components=1", "-C"])
+            .arg(into)
+            .arg("-xf")
+            .arg(archive))?;
+        Ok(version.to_string())
     }
 
     /// The release that the suite's kernel metapackage depends on, and the packages that it is made of: one, or since
