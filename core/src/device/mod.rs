@@ -2,6 +2,7 @@
 
 pub mod capabilities;
 mod capability_query;
+mod clock;
 pub(crate) mod dma_buffer;
 pub(crate) mod function;
 mod gids;
