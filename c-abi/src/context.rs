@@ -33,6 +33,7 @@ impl ContextObject {
         let mut verbs: verbs_context = unsafe { zeroed() };
         verbs.query_port = Some(query::query_port);
         verbs.query_device_ex = Some(query::query_device_ex);
+        verbs.query_rt_values = Some(query::query_rt_values);
         verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
         verbs.create_qp_ex = Some(qp::create_qp_ex);
         verbs.create_srq_ex = Some(xrc::create_srq_ex);

@@ -5,13 +5,17 @@
 
 use std::ffi::{c_int, c_uint};
 
-use bareverbs_node::verbs::{Cq, CqInit, Platform};
+use bareverbs_node::verbs::{Completion, Cq, CqInit, Platform};
 
-use crate::abi::numbers::IBV_WC_EX_SUPPORTED;
+use crate::abi::numbers::{
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+    IBV_WC_STANDARD_FLAGS,
+};
 use crate::abi::objects::{ibv_context, ibv_cq_init_attr_ex};
 use crate::abi::requests::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
+use crate::context::context;
 use crate::cq::{self, CqObject};
-use crate::failure::{DataGuard, Errno, Result, as_errno, as_nothing, as_pointer};
+use crate::failure::{DataGuard, Errno, Result, as_errno, as_nothing, as_pointer, guarded};
 use crate::hca::P;
 use crate::poll;
 
@@ -26,6 +30,8 @@ const MASK_FLAGS: u32 = 1 << 0;
 pub(crate) struct Reader {
     held: Option<DataGuard<'static, Option<Cq<'static, P>>>>,
     wc: Option<ibv_wc>,
+    /// When it completed, on the device's clock.
+    timestamp: u64,
 }
 
 impl Reader {
@@ -33,6 +39,7 @@ impl Reader {
     fn next(&mut self) -> Result<bool> {
         let cq = self.held.as_mut().and_then(|held| held.as_mut());
         let found = cq.ok_or(Errno::EINVAL)?.poll()?;
+        self.timestamp = found.as_ref().map_or(0, Completion::timestamp);
         self.wc = found.as_ref().map(poll::completion);
         Ok(self.wc.is_some())
     }
@@ -49,7 +56,15 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     as_pointer(|| {
         // SAFETY: the caller's promise.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
-        if attr.comp_mask & !MASK_FLAGS != 0 || attr.wc_flags & !IBV_WC_EX_SUPPORTED != 0 {
+        const TIMES: u64 =
+            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+        // SAFETY: the caller's promise.
+        let hca = unsafe { self::context(context) }?.hca;
+        let supported = match hca.device.clock_khz() {
+            Some(_) => IBV_WC_STANDARD_FLAGS | TIMES,
+            None => IBV_WC_STANDARD_FLAGS,
+        };
+        if attr.comp_mask & !MASK_FLAGS != 0 || attr.wc_flags & !supported != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         let flags = match attr.comp_mask & MASK_FLAGS {
@@ -80,6 +95,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         ex.read_slid = Some(read_slid);
         ex.read_sl = Some(read_sl);
         ex.read_dlid_path_bits = Some(read_dlid_path_bits);
+        ex.read_completion_ts = Some(read_completion_ts);
+        ex.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
         Ok(object)
     })
 }
@@ -161,6 +178,22 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
         drop(held);
         Ok(())
     });
+}
+
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: C's promise: between `start_poll` and `end_poll`.
+    unsafe { reader(cq) }.timestamp
+}
+
+/// The time in nanoseconds since 1970. 0 if the device's clock cannot be read any more.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    let converted = guarded(|| {
+        // SAFETY: C's promise: between `start_poll` and `end_poll`.
+        let (object, reader) = unsafe { (cq::cq(cq.cast())?, reader(cq)) };
+        let hca = object.hca;
+        hca.clock.nanoseconds(hca.device, reader.timestamp)
+    });
+    converted.unwrap_or(0)
 }
 
 /// The functions that read a field of the completion at hand.

@@ -16,6 +16,7 @@ use bareverbs_node::verbs::{
 };
 use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
 
+use crate::clock::Clock;
 use crate::failure::{Errno, Result, lock};
 use crate::registry::Registry;
 
@@ -49,6 +50,8 @@ pub(crate) struct Hca {
     pub(crate) device: &'static Device<'static, P>,
     /// The protection domain of the port's own queues. It is as static as they are; who looks for lost memory finds it here.
     _pd: &'static Pd<'static, P>,
+    /// The device's clock.
+    pub(crate) clock: Clock,
     /// The objects of C.
     pub(crate) registry: Registry,
     /// The connection manager; none on an InfiniBand port, and after the end.
@@ -79,6 +82,7 @@ impl Hca {
         Ok(Box::leak(Box::new(Self {
             device,
             _pd: pd,
+            clock: Clock::default(),
             registry: Registry::default(),
             manager: Mutex::new(manager),
             turns: Mutex::new(0),

@@ -35,6 +35,7 @@ mod acks;
 mod ah;
 mod async_event;
 mod channel;
+mod clock;
 mod cm;
 mod context;
 mod cq;

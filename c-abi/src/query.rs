@@ -14,6 +14,7 @@ use bareverbs_node::verbs::{
 use crate::abi::numbers::*;
 use crate::abi::objects::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr,
+    ibv_values_ex,
 };
 use crate::context::{ContextObject, context};
 use crate::failure::{Errno, Result, as_errno, as_number, as_status};
@@ -27,6 +28,8 @@ const MANY: c_int = 1 << 30;
 const SEND_OVERHEAD: u32 = 192;
 /// Microseconds for which an event of a CQ can be held back (`cq_period` of the CQ's context).
 const MAX_CQ_PERIOD: u16 = 0xfff;
+/// The bits of a completion's time, as Linux's driver says it.
+const TIMESTAMP_MASK: u64 = u64::MAX >> 1;
 
 fn int(number: impl TryInto<c_int>) -> c_int {
     number.try_into().unwrap_or(c_int::MAX)
@@ -211,12 +214,45 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         found.orig_attr = device_attr(context.hca)?;
         found.device_cap_flags_ex = found.orig_attr.device_cap_flags.into();
         found.phys_port_cnt_ex = 1;
+        if let Some(khz) = context.hca.device.clock_khz() {
+            found.completion_timestamp_mask = TIMESTAMP_MASK;
+            found.hca_core_clock = khz.into();
+        }
         if context.hca.device.capabilities().hca.cq_moderation() {
             found.cq_mod_caps.max_cq_count = u16::MAX;
             found.cq_mod_caps.max_cq_period = MAX_CQ_PERIOD;
         }
         // SAFETY: the caller's promise.
         unsafe { write_part(&found, attr, attr_size) };
+        Ok(())
+    })
+}
+
+/// `ibv_query_rt_values_ex`, from the table of functions: the device's clock, in cycles, where its nanoseconds would be.
+///
+/// # Safety
+/// The context is open, and `values` is a structure of the headers.
+pub(crate) unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let (context, values) = unsafe {
+            let context = self::context(context)?;
+            (context, values.as_mut().ok_or(Errno::EINVAL)?)
+        };
+        let device = context.hca.device;
+        let asked = values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK;
+        // What was not asked for, or is not known, is not among the answers.
+        values.comp_mask = 0;
+        if asked != 0 && device.clock_khz().is_some() {
+            values.raw_clock = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: device.clock()? as i64,
+            };
+            values.comp_mask = asked;
+        }
         Ok(())
     })
 }

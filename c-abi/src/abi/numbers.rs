@@ -87,8 +87,12 @@ pub const IBV_WC_BIND_MW: c_int = 5;
 pub const IBV_WC_RECV: c_int = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_int = 129;
 
-/// The fields of completions that `create_cq_ex` can be asked for and that there are: all before the timestamp.
-pub const IBV_WC_EX_SUPPORTED: u64 = (1 << 7) - 1;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
+/// The fields of completions that `create_cq_ex` can be asked for and that each device has: all before the timestamp.
+pub const IBV_WC_STANDARD_FLAGS: u64 = (1 << 7) - 1;
+
+pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1 << 0;
 
 pub const IBV_EVENT_CQ_ERR: c_int = 0;
 pub const IBV_EVENT_QP_FATAL: c_int = 1;

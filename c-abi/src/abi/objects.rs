@@ -70,6 +70,11 @@ super::c_structures! {
         phys_port_cnt: u8,
     }
 
+    struct ibv_values_ex {
+        comp_mask: u32,
+        raw_clock: libc::timespec,
+    }
+
     struct ibv_odp_caps {
         general_caps: u64,
         per_transport_caps: [u32; 3],

@@ -74,7 +74,7 @@ super::c_structures! {
         destroy_wq: unused,
         modify_wq: unused,
         create_wq: unused,
-        query_rt_values: unused,
+        query_rt_values: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>,
         create_cq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
         _priv: unused,
         query_device_ex: Option<unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int>,

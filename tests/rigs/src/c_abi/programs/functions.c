@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <infiniband/verbs.h>
 
@@ -182,6 +183,67 @@ static void ethernet(struct ibv_context *context)
 	CHECK(ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vlan) == -1);
 }
 
+static uint64_t raw_clock(struct ibv_context *context)
+{
+	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	CHECK(!ibv_query_rt_values_ex(context, &values));
+	CHECK(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK && !values.raw_clock.tv_sec);
+	return values.raw_clock.tv_nsec;
+}
+
+static uint64_t system_time(void)
+{
+	struct timespec now;
+	CHECK(!clock_gettime(CLOCK_REALTIME, &now));
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* Completions have the device's time, between two readings of its clock, and the system's. */
+static void clocks(struct ibv_context *context, struct ibv_pd *pd)
+{
+	struct ibv_device_attr_ex device;
+	CHECK(!ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.hca_core_clock && device.completion_timestamp_mask);
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = 16,
+		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(context, &init);
+	CHECK(cq);
+	struct ibv_qp *qp = loopback(context, pd, ibv_cq_ex_to_cq(cq));
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(mr);
+	for (int i = 0; i < 4; i++) {
+		struct ibv_sge sge = { .addr = (uintptr_t)memory[0], .length = 64, .lkey = mr->lkey };
+		struct ibv_send_wr *bad, wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = { .remote_addr = (uintptr_t)memory[1], .rkey = mr->rkey },
+		};
+		uint64_t system_before = system_time(), before = raw_clock(context);
+		CHECK(!ibv_post_send(qp, &wr, &bad));
+		struct ibv_poll_cq_attr none = { 0 };
+		int found;
+		while ((found = ibv_start_poll(cq, &none)) == ENOENT)
+			;
+		uint64_t after = raw_clock(context), system_after = system_time();
+		CHECK(!found && cq->status == IBV_WC_SUCCESS);
+		uint64_t at = ibv_wc_read_completion_ts(cq);
+		CHECK(before <= at && at <= after);
+		/* The two clocks are not read at once. */
+		uint64_t wallclock = ibv_wc_read_completion_wallclock_ns(cq);
+		CHECK(system_before < wallclock + 10000000 && wallclock < system_after + 10000000);
+		ibv_end_poll(cq);
+	}
+	CHECK(!ibv_destroy_qp(qp));
+	CHECK(!ibv_dereg_mr(mr));
+	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	/* What belongs to rules for packets, which there are not. */
+	init.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
+	CHECK(!ibv_create_cq_ex(context, &init) && errno == EOPNOTSUPP);
+}
+
 int main(void)
 {
 	CHECK(!ibv_fork_init());
@@ -194,6 +256,10 @@ int main(void)
 	moderation(context, cq);
 	domains(context, cq);
 	ethernet(context);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	CHECK(pd);
+	clocks(context, pd);
+	CHECK(!ibv_dealloc_pd(pd));
 	CHECK(!ibv_destroy_cq(cq));
 	CHECK(!ibv_close_device(context));
 	printf("all functions work\n");
