@@ -1,9 +1,11 @@
-//! Instructions of the data path through the C interface. `cargo rig peers` shows them beside those of rdma-core's provider.
+//! Instructions of the data path through the C interface: of one program on our library, and on rdma-core's provider in plain
+//! memory.
 
 use super::run::Place;
 use super::trouble;
 use crate::outcome::Outcome;
-use bareverbs_bench::callgrind;
+use crate::peers::rdma_core::{self, Beside};
+use bareverbs_bench::callgrind::{self, Costs};
 use bareverbs_bundle::RUNNER;
 use std::ffi::OsString;
 use std::process::Command;
@@ -11,8 +13,14 @@ use std::process::Command;
 /// The name of this check on the command line.
 pub(super) const NAME: &str = "cost";
 
-/// The program that posts and polls.
-const SOURCE: &str = include_str!("cost.c");
+/// The program that posts and polls, on a device.
+const SOURCE: &str = concat!(include_str!("cost.c"), include_str!("cost_device.c"));
+/// The same in plain memory.
+const PLAIN: &str = concat!(
+    "#include \"plain.h\"\n",
+    include_str!("cost.c"),
+    include_str!("cost_plain.c")
+);
 /// Its constants: requests of a round, rounds, requests of a list.
 const DEPTH: f64 = 64.0;
 const ROUNDS: f64 = 4.0;
@@ -26,7 +34,7 @@ struct Row {
     what: &'static str,
     /// The program's function that does it.
     function: &'static str,
-    /// In how many of the four kinds of rounds.
+    /// In how many kinds of rounds.
     rounds: f64,
     /// Operations of a call.
     batch: f64,
@@ -44,34 +52,50 @@ const fn row(what: &'static str, function: &'static str, most: f64) -> Row {
     }
 }
 
+impl Row {
+    /// In this many kinds of rounds.
+    const fn in_rounds(self, rounds: f64) -> Self {
+        Self { rounds, ..self }
+    }
+
+    /// In lists.
+    const fn listed(self) -> Self {
+        Self {
+            batch: BATCH,
+            ..self
+        }
+    }
+}
+
 const ROWS: &[Row] = &[
-    row("ibv_post_send: SEND, 1 SGE", "counted_send", 169.0),
-    row("ibv_post_send: SEND inline 32", "counted_inline", 197.0),
-    row("ibv_post_send: WRITE, 1 SGE", "counted_write", 178.0),
-    Row {
-        batch: BATCH,
-        ..row("ibv_post_send: SEND x16, each", "counted_send_16", 95.0)
-    },
-    Row {
-        rounds: 2.0,
-        ..row("ibv_post_recv", "counted_recv", 103.0)
-    },
-    Row {
-        batch: BATCH,
-        ..row("ibv_post_recv x16, each", "counted_recv_16", 45.0)
-    },
-    Row {
-        rounds: 3.0,
-        ..row("ibv_poll_cq: 1", "counted_poll", 128.0)
-    },
-    Row {
-        batch: BATCH,
-        ..row("ibv_poll_cq: 16 sends, each", "counted_poll_16", 73.0)
-    },
-    Row {
-        rounds: 4.0,
-        ..row("ibv_poll_cq: nothing there", "counted_poll_empty", 68.0)
-    },
+    row("`ibv_post_send`: SEND, 1 SGE", "counted_send", 169.0),
+    row("`ibv_post_send`: SEND inline 32", "counted_inline", 197.0),
+    row("`ibv_post_send`: WRITE, 1 SGE", "counted_write", 178.0),
+    row("`ibv_post_send`: SEND x16, each", "counted_send_16", 95.0).listed(),
+    row("`ibv_wr_*`: SEND, 1 SGE", "counted_wr_send", 479.0),
+    row("`ibv_wr_*`: SEND inline 32", "counted_wr_inline", 544.0),
+    row("`ibv_wr_*`: WRITE, 1 SGE", "counted_wr_write", 494.0),
+    row("`ibv_wr_*`: SEND x16, each", "counted_wr_send_16", 263.0).listed(),
+    row("`ibv_post_recv`", "counted_recv", 103.0).in_rounds(4.0),
+    row("`ibv_post_recv` x16, each", "counted_recv_16", 45.0)
+        .listed()
+        .in_rounds(2.0),
+    row("`ibv_poll_cq`: 1", "counted_poll", 128.0).in_rounds(3.0),
+    row("`ibv_poll_cq`: 16 sends, each", "counted_poll_16", 73.0).listed(),
+    row("`ibv_poll_cq`: nothing there", "counted_poll_empty", 68.0).in_rounds(4.0),
+    row("`ibv_start_poll`: 1", "counted_start_poll", 215.0).in_rounds(3.0),
+    row(
+        "`ibv_start_poll`: 16 sends, each",
+        "counted_start_poll_16",
+        165.0,
+    )
+    .listed(),
+    row(
+        "`ibv_start_poll`: nothing there",
+        "counted_start_poll_empty",
+        137.0,
+    )
+    .in_rounds(4.0),
 ];
 
 /// Counts, prints the rows, and compares them with what the interface may cost.
@@ -82,29 +106,58 @@ pub(super) fn run(place: &Place<'_>) -> Result<Outcome, String> {
     let words = [OsString::from(program)];
     let costs = callgrind::count_program(command, &words, "counted_", &OF_THE_MODEL)
         .map_err(|error| format!("{NAME}: {error}"))?;
-    let nothing = costs
-        .of("counted_nothing")
-        .ok_or("counted_nothing was not counted")?;
-    let nothing = nothing as f64 / (DEPTH * ROUNDS);
-
+    let directory = place.logs.with_file_name("peers");
+    let theirs = rdma_core::beside(&directory, NAME, PLAIN)?;
     let mut outcome = Outcome::default();
-    println!("| operation | instructions | gate |");
-    println!("| --- | --: | --: |");
+    println!(
+        "{} beside ours: as programs get it (-O2, locks), and the best of its builds without locks",
+        theirs.version
+    );
+    println!(
+        "| operation | ours | gate | rdma-core | rdma-core, best | ours / rdma-core | ours / best |"
+    );
+    println!("| --- | --: | --: | --: | --: | --: | --: |");
     for row in ROWS {
-        let Row { what, function, .. } = *row;
-        let cost = costs
-            .of(function)
-            .ok_or_else(|| format!("{function} was not counted"))?;
-        let of_the_model: u64 = OF_THE_MODEL
-            .iter()
-            .map(|name| costs.of_calls(name, function))
-            .sum();
-        let operations = DEPTH * ROUNDS * row.rounds;
-        let ours = (cost - of_the_model) as f64 / operations - nothing / row.batch;
-        println!("| {what} | {ours:.1} | {:.0} |", row.most);
+        let ours = row.of(&costs)?;
+        let (default, best) = row.of_peer(&theirs)?;
+        println!(
+            "| {} | {ours:.1} | {:.0} | {default:.0} | {best:.0} | {:.2} | {:.2} |",
+            row.what,
+            row.most,
+            ours / default,
+            ours / best
+        );
         outcome.check(ours <= row.most, || {
-            format!("{what}: {ours:.1} instructions, more than {}", row.most)
+            let (what, most) = (row.what, row.most);
+            format!("{what}: {ours:.1} instructions, more than {most}")
         });
     }
     Ok(outcome)
+}
+
+impl Row {
+    /// Instructions of an operation, less those of a call and of the model.
+    fn of(&self, costs: &Costs) -> Result<f64, String> {
+        let counted = |function: &str| {
+            let cost = costs.of(function);
+            cost.ok_or_else(|| format!("{function} was not counted"))
+        };
+        let of_the_model: u64 = OF_THE_MODEL
+            .iter()
+            .map(|name| costs.of_calls(name, self.function))
+            .sum();
+        let nothing = counted("counted_nothing")? as f64 / (DEPTH * ROUNDS);
+        let operations = DEPTH * ROUNDS * self.rounds;
+        let cost = counted(self.function)? - of_the_model;
+        Ok(cost as f64 / operations - nothing / self.batch)
+    }
+
+    /// The same of rdma-core's provider: as it is, and in the best of its builds.
+    fn of_peer(&self, peer: &Beside) -> Result<(f64, f64), String> {
+        let mut best = f64::INFINITY;
+        for costs in &peer.all {
+            best = best.min(self.of(costs)?);
+        }
+        Ok((self.of(&peer.default)?, best))
+    }
 }

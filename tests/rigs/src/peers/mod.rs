@@ -4,15 +4,20 @@
 //! their entry points on plain memory; the same tool counts the same shapes in the same loops, whose own cost is
 //! subtracted on all sides. `cargo rig peers --write` puts the table into `docs/benchmarks.md`.
 
-mod rdma_core;
+mod program;
+pub(crate) mod rdma_core;
+mod source;
 mod table;
+mod ucx;
 
 use crate::outcome::Outcome;
+use crate::process::quiet_output;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 pub(crate) const ABOUT: &str =
-    "what rdma-core's provider takes for what the benchmarks count (--write: docs/benchmarks.md)";
+    "what rdma-core and UCX take for what the benchmarks count (--write: docs/benchmarks.md)";
 
 /// Where the table is written.
 const PAGE: &str = "docs/benchmarks.md";
@@ -28,9 +33,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = root.canonicalize().map_err(|error| error.to_string())?;
     let directory = root.join("target/rigs/peers");
     fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let rdma_core = rdma_core::count(&directory)?;
+    let compiler = quiet_output(Command::new("cc").arg("--version"))?;
+    let peers = table::Peers {
+        rdma_core: rdma_core::count(&directory)?,
+        ucx: ucx::count(&directory)?,
+        compiler: compiler.lines().next().unwrap_or_default().to_string(),
+    };
     let ours = table::ours(&root)?;
-    let (text, outcome) = table::compare(&ours, &rdma_core)?;
+    let (text, outcome) = table::compare(&ours, &peers)?;
     print!("{text}");
     if write {
         table::write(&root.join(PAGE), &text)?;

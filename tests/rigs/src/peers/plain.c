@@ -128,19 +128,25 @@ struct ibv_ah *plain_ah(struct mlx5_context *context)
 	return &ah->ibv_ah;
 }
 
-void plain_complete(struct mlx5_cq *cq, uint32_t *produced, const struct mlx5_qp *qp, uint8_t cqe_opcode,
-		    uint8_t wqe_opcode, uint16_t wqe_counter, uint32_t bytes)
+void plain_completion(struct mlx5_cq *cq, uint32_t *produced, uint32_t user_index, uint32_t qp_number,
+		      uint8_t cqe_opcode, uint8_t wqe_opcode, uint16_t wqe_counter, uint32_t bytes)
 {
 	uint32_t entries = (uint32_t)cq->verbs_cq.cq.cqe + 1;
 	struct mlx5_cqe64 *cqe = (struct mlx5_cqe64 *)cq->buf_a.buf + (*produced & (entries - 1));
 
 	memset(cqe, 0, sizeof(*cqe));
-	cqe->srqn_uidx = htobe32(qp->rsc.rsn);
+	cqe->srqn_uidx = htobe32(user_index);
 	cqe->byte_cnt = htobe32(bytes);
-	cqe->sop_drop_qpn = htobe32((uint32_t)wqe_opcode << 24 | qp->verbs_qp.qp.qp_num);
+	cqe->sop_drop_qpn = htobe32((uint32_t)wqe_opcode << 24 | qp_number);
 	cqe->wqe_counter = htobe16(wqe_counter);
 	cqe->op_own = (uint8_t)(cqe_opcode << 4 | (*produced & entries ? 1 : 0));
 	++*produced;
+}
+
+void plain_complete(struct mlx5_cq *cq, uint32_t *produced, const struct mlx5_qp *qp, uint8_t cqe_opcode,
+		    uint8_t wqe_opcode, uint16_t wqe_counter, uint32_t bytes)
+{
+	plain_completion(cq, produced, qp->rsc.rsn, qp->verbs_qp.qp.qp_num, cqe_opcode, wqe_opcode, wqe_counter, bytes);
 }
 
 /* The provider says at its start that it is there. Here nothing looks for devices. */

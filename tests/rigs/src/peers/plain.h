@@ -40,7 +40,10 @@ struct mlx5_qp *plain_qp(struct mlx5_context *context, enum ibv_qp_type type, st
 struct mlx5_bf *plain_register(const struct plain *how);
 struct ibv_ah *plain_ah(struct mlx5_context *context);
 
-/* Writes a completion as the device does. */
+/* Writes a completion as the device does: of a queue pair's user index and number. */
+void plain_completion(struct mlx5_cq *cq, uint32_t *produced, uint32_t user_index, uint32_t qp_number,
+		      uint8_t cqe_opcode, uint8_t wqe_opcode, uint16_t wqe_counter, uint32_t bytes);
+/* The same of a queue pair. */
 void plain_complete(struct mlx5_cq *cq, uint32_t *produced, const struct mlx5_qp *qp, uint8_t cqe_opcode,
 		    uint8_t wqe_opcode, uint16_t wqe_counter, uint32_t bytes);
 

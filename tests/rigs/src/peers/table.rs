@@ -1,6 +1,7 @@
 //! Ours beside theirs.
 
-use super::rdma_core::{Counts, Doorbell};
+use super::program::{Count, Doorbell, best};
+use super::{rdma_core, ucx};
 use crate::outcome::Outcome;
 use bareverbs_bench::report::{FIGURES, Figure, read_figures};
 use std::fmt::Write as _;
@@ -8,26 +9,33 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A row of our benchmark, by its function there, and what does the same in the peer's program.
+/// A row of our benchmark, by its function there, and what does the same in the peers' programs.
 struct Shape {
     ours: &'static str,
-    theirs: &'static [&'static str],
+    rdma_core: &'static [&'static str],
+    ucx: &'static [&'static str],
     doorbell: Doorbell,
 }
 
-const fn shape(ours: &'static str, theirs: &'static [&'static str]) -> Shape {
+const fn shape(ours: &'static str, rdma_core: &'static [&'static str]) -> Shape {
     Shape {
         ours,
-        theirs,
+        rdma_core,
+        ucx: &[],
         doorbell: Doorbell::Word,
     }
 }
 
-const fn blue_flame(ours: &'static str, theirs: &'static [&'static str]) -> Shape {
-    Shape {
-        ours,
-        theirs,
-        doorbell: Doorbell::BlueFlame,
+impl Shape {
+    const fn in_ucx(self, ucx: &'static [&'static str]) -> Self {
+        Self { ucx, ..self }
+    }
+
+    const fn by_blue_flame(self) -> Self {
+        Self {
+            doorbell: Doorbell::BlueFlame,
+            ..self
+        }
     }
 }
 
@@ -35,26 +43,37 @@ const SEND: &[&str] = &["send__wr", "send__post_send"];
 const SEND_INLINE: &[&str] = &["send_inline__wr", "send_inline__post_send"];
 const WRITE_INLINE: &[&str] = &["write_inline__wr", "write_inline__post_send"];
 
+/// A header of 8 bytes and 24 of data, before which UCX puts 4 of its own.
+const AM_SHORT: &[&str] = &["send_inline__am_short"];
+const PUT_SHORT: &[&str] = &["write_inline__put_short"];
+/// Of an operation that its caller does not wait for.
+const POLL_TX: &[&str] = &["poll__poll_tx"];
+
 const SHAPES: &[Shape] = &[
     shape("send", SEND),
     shape("post", &["send__post_send"]),
-    shape("send_inline_const", SEND_INLINE),
-    shape("send_inline_dyn", SEND_INLINE),
-    shape("write_inline", WRITE_INLINE),
-    shape("write", &["write__wr", "write__post_send"]),
-    shape("read", &["read__wr", "read__post_send"]),
+    shape("send_inline_const", SEND_INLINE).in_ucx(AM_SHORT),
+    shape("send_inline_dyn", SEND_INLINE).in_ucx(AM_SHORT),
+    shape("write_inline", WRITE_INLINE).in_ucx(PUT_SHORT),
+    shape("write", &["write__wr", "write__post_send"]).in_ucx(&["write__put_zcopy"]),
+    shape("read", &["read__wr", "read__post_send"]).in_ucx(&["read__get_zcopy"]),
     shape("send_ud", &["send_ud__wr", "send_ud__post_send"]),
     shape("send_16", &["send_16__wr", "send_16__post_send"]),
-    blue_flame("send_blue_flame", SEND),
-    blue_flame("send_inline_blue_flame", SEND_INLINE),
-    blue_flame("write_inline_blue_flame", WRITE_INLINE),
+    shape("send_blue_flame", SEND).by_blue_flame(),
+    shape("send_inline_blue_flame", SEND_INLINE)
+        .by_blue_flame()
+        .in_ucx(AM_SHORT),
+    shape("write_inline_blue_flame", WRITE_INLINE)
+        .by_blue_flame()
+        .in_ucx(PUT_SHORT),
     shape("recv", &["recv__post_recv"]),
     shape("recv_16", &["recv_16__post_recv"]),
-    shape("poll", &["poll__poll_cq", "poll__start_poll"]),
+    shape("poll", &["poll__poll_cq", "poll__start_poll"]).in_ucx(POLL_TX),
     shape(
         "poll_16_req",
         &["poll_16_req__poll_cq", "poll_16_req__start_poll"],
-    ),
+    )
+    .in_ucx(POLL_TX),
     shape(
         "poll_16_resp",
         &["poll_16_resp__poll_cq", "poll_16_resp__start_poll"],
@@ -73,7 +92,8 @@ const SHAPES: &[Shape] = &[
     shape(
         "poll_empty",
         &["poll_empty__poll_cq", "poll_empty__start_poll"],
-    ),
+    )
+    .in_ucx(&["poll_empty__poll_tx"]),
 ];
 
 /// What our benchmark counts now.
@@ -99,15 +119,22 @@ pub(super) fn ours(root: &Path) -> Result<Vec<Figure>, String> {
     }
 }
 
-/// The table, and whether ours are below theirs.
-pub(super) fn compare(ours: &[Figure], theirs: &Counts) -> Result<(String, Outcome), String> {
+/// What the peers took.
+pub(super) struct Peers {
+    pub(super) rdma_core: rdma_core::Counts,
+    pub(super) ucx: ucx::Counts,
+    pub(super) compiler: String,
+}
+
+/// The table, and whether ours are below rdma-core's.
+pub(super) fn compare(ours: &[Figure], peers: &Peers) -> Result<(String, Outcome), String> {
     let mut outcome = Outcome::default();
     let mut text = format!(
-        "Instructions of an operation. Theirs: {}, compiled by {}: as programs get it that ask for nothing else \
-         (-O2, locks), and the best of its builds and interfaces without locks.\n\n\
-         | operation | ours | theirs, default | theirs, best | which | ours/best |\n\
-         | --- | --: | --: | --: | --- | --: |\n",
-        theirs.version, theirs.compiler
+        "{} and {}, compiled by {}. Of rdma-core, what programs get that ask for nothing else (-O2, locks), and \
+         the best of its builds and interfaces without locks; of UCX, the best of its release builds.\n\n\
+         | operation | ours | rdma-core | rdma-core, best | its build and calls | UCX | ours / best | ours / UCX |\n\
+         | --- | --: | --: | --: | --- | --: | --: | --: |\n",
+        peers.rdma_core.version, peers.ucx.version, peers.compiler
     );
     for figure in ours {
         let Figure {
@@ -116,19 +143,27 @@ pub(super) fn compare(ours: &[Figure], theirs: &Counts) -> Result<(String, Outco
             ours,
         } = figure;
         let Some(shape) = SHAPES.iter().find(|shape| shape.ours == function) else {
-            let _ = writeln!(text, "| {name} | {ours:.0} | | | | |");
+            let _ = writeln!(text, "| {name} | {ours:.0} | | | | | | |");
             continue;
         };
-        let best = theirs.best(shape.theirs, shape.doorbell)?;
-        let default = theirs.default(shape.theirs, shape.doorbell)?;
-        let ratio = ours / best.cost;
+        let take = |counts: &[Count]| best(counts, shape.rdma_core, shape.doorbell);
+        let (default, rdma_core) = (take(&peers.rdma_core.default)?, take(&peers.rdma_core.all)?);
+        let ratio = ours / rdma_core.cost;
+        let (ucx, ratio_ucx) = match shape.ucx {
+            [] => (String::new(), String::new()),
+            functions => {
+                let cost = best(&peers.ucx.all, functions, shape.doorbell)?.cost;
+                (format!("{cost:.0}"), format!("{:.2}", ours / cost))
+            }
+        };
         let _ = writeln!(
             text,
-            "| {name} | {ours:.0} | {default:.0} | {:.0} | {} | {ratio:.2} |",
-            best.cost, best.how,
+            "| {name} | {ours:.0} | {:.0} | {:.0} | {} | {ucx} | {ratio:.2} | {ratio_ucx} |",
+            default.cost, rdma_core.cost, rdma_core.how,
         );
         outcome.check(ratio < 1.0, || {
-            format!("{name}: ours take {ours:.1}, theirs {:.1}", best.cost)
+            let theirs = rdma_core.cost;
+            format!("{name}: ours takes {ours:.1}, rdma-core's {theirs:.1}")
         });
     }
     for shape in SHAPES {
