@@ -9,20 +9,12 @@
 #include <config.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "mlx5.h"
 #include "wqe.h"
-
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: %s failed\n", __FILE__, __LINE__, #condition);                         \
-			exit(1);                                                                                       \
-		}                                                                                                      \
-	} while (0)
 
 /* How a queue pair and its doorbells are. */
 struct plain {

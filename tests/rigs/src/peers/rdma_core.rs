@@ -14,7 +14,11 @@ const PACKAGE: &str = "rdma-core";
 /// Debian's release.
 const SUITE: &str = "trixie";
 
-const PLAIN_HEADER: &str = include_str!("plain.h");
+/// Headers of our programs.
+const HEADERS: [(&str, &str); 2] = [
+    ("check.h", include_str!("check.h")),
+    ("plain.h", include_str!("plain.h")),
+];
 const PLAIN: &str = include_str!("plain.c");
 /// The program with the shapes of our benchmark.
 const SHAPES: &str = include_str!("rdma_core.c");
@@ -52,16 +56,19 @@ const CONFIG: &str = "\
 #define IBVERBS_PABI_VERSION 34
 ";
 
+/// Upstream's release build.
+const RELEASE: Build = Build {
+    name: "-O3",
+    flags: &["-O3"],
+};
+
 /// Upstream's default, its release build, and both with the provider compiled into the program.
 const BUILDS: [Build; 4] = [
     Build {
         name: "-O2",
         flags: &["-O2"],
     },
-    Build {
-        name: "-O3",
-        flags: &["-O3"],
-    },
+    RELEASE,
     Build {
         name: "-O2 -flto",
         flags: &["-O2", "-flto=2", "-DDIRECT"],
@@ -155,6 +162,19 @@ pub(crate) fn beside(directory: &Path, name: &str, text: &str) -> Result<Beside,
     })
 }
 
+/// A program of the caller's in the release build, and the package's version.
+pub(super) fn compiled(
+    directory: &Path,
+    name: &str,
+    text: &str,
+) -> Result<(PathBuf, String), String> {
+    let provider = Provider::new(directory)?;
+    let files = provider.files(directory, &format!("{name}.c"), text)?;
+    let name = format!("rdma-core-{name}");
+    let program = provider.program(&name, &files);
+    Ok((program.compile(directory, RELEASE)?, provider.version()))
+}
+
 impl Provider {
     fn new(directory: &Path) -> Result<Self, String> {
         let source = source::fetch(directory, PACKAGE, SUITE)?;
@@ -192,7 +212,7 @@ impl Provider {
 }
 
 /// The headers, by the names that programs and the provider know them by.
-pub(super) fn include(directory: &Path, sources: &Path) -> Result<PathBuf, String> {
+fn include(directory: &Path, sources: &Path) -> Result<PathBuf, String> {
     let include = directory.join("include");
     empty(&include)?;
     let fail = |error: std::io::Error| format!("{}: {error}", include.display());
@@ -224,7 +244,8 @@ pub(super) fn include(directory: &Path, sources: &Path) -> Result<PathBuf, Strin
         python.arg(format!("rdma/{header}")).arg(abi.join(header));
         quiet_output(python.current_dir(&kernel))?;
     }
-    fs::write(include.join("config.h"), CONFIG).map_err(fail)?;
-    fs::write(include.join("plain.h"), PLAIN_HEADER).map_err(fail)?;
+    for (name, text) in HEADERS.iter().chain(&[("config.h", CONFIG)]) {
+        fs::write(include.join(name), text).map_err(fail)?;
+    }
     Ok(include)
 }

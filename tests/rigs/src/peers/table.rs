@@ -96,13 +96,20 @@ const SHAPES: &[Shape] = &[
     .in_ucx(&["poll_empty__poll_tx"]),
 ];
 
-/// What our benchmark counts now.
-pub(super) fn ours(root: &Path) -> Result<Vec<Figure>, String> {
+/// A benchmark of ours; its arguments are to follow.
+pub(super) fn bench(root: &Path, name: &str) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut bench = Command::new(cargo);
     bench.current_dir(root).args(["bench", "--quiet"]);
     bench.args(["--locked", "--package", "bareverbs-bench"]);
-    bench.args(["--bench", "data_path", "--", FIGURES]);
+    bench.args(["--bench", name, "--"]);
+    bench
+}
+
+/// What our benchmark counts now.
+pub(super) fn ours(root: &Path) -> Result<Vec<Figure>, String> {
+    let mut bench = bench(root, "data_path");
+    bench.arg(FIGURES);
     // It fails if a gate does not hold, which is for `cargo bench` to say.
     let done = bench
         .stdin(Stdio::null())

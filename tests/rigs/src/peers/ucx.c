@@ -8,7 +8,7 @@
 /* Its polling functions have no other name than in its own file. */
 #include <uct/ib/rc/accel/rc_mlx5_iface.c>
 
-#include <stdio.h>
+#include "check.h"
 
 #define BATCH 256
 #define ROUNDS 4
@@ -17,14 +17,6 @@
 #define QP_NUM 0x123
 #define RKEY 0xaabbcc01
 #define REMOTE 0x1122334455667788
-
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: %s failed\n", __FILE__, __LINE__, #condition);                         \
-			exit(1);                                                                                       \
-		}                                                                                                      \
-	} while (0)
 
 /* The mark keeps functions that do the same apart. */
 #define COUNTED(name) __attribute__((noipa)) static unsigned counted_##name
