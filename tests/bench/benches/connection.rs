@@ -41,9 +41,9 @@ struct Row {
 
 /// Where driver and CM end and what stands in for machine and cards begins: registers, memory, and the passing of time.
 const OUTSIDE: &[&str] = &[
-    "world::Shared::bar_write",
-    "world::Shared::bar_read",
-    "world::State::step",
+    "shared::Shared::bar_write",
+    "shared::Shared::bar_read",
+    "shared::Shared::step",
     "Platform>::dma_alloc",
     "Platform>::dma_free",
 ];

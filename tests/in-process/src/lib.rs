@@ -9,18 +9,23 @@
 //!   the same run, always; hours of retries pass at once. For tests.
 //! * **threaded** ([`Builder::threaded`]): a thread plays the device on the real clock, as a card would. For examples.
 
+mod backoff;
 mod exit;
+mod function;
 mod memory;
+mod network;
 mod pass_on;
 mod platform;
 mod port;
+mod shared;
 pub mod subnet;
 mod world;
 mod write_combining;
 
 pub use memory::Accounting;
+pub use network::Wire;
 pub use platform::ModelPlatform;
-pub use world::{Builder, Wire, World, bring_up};
+pub use world::{Builder, World, bring_up};
 pub use write_combining::WriteCombining;
 
 /// What [`pass_on`] names.

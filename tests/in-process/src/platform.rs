@@ -3,7 +3,7 @@
 // UNSAFETY: implements the seam's unsafe trait.
 #![expect(unsafe_code)]
 
-use crate::world::Shared;
+use crate::shared::Shared;
 use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -28,15 +28,11 @@ impl ModelPlatform {
 // it until it is given back, and which the device's accesses are checked against.
 unsafe impl Platform for ModelPlatform {
     fn bar_len(&self) -> usize {
-        self.shared.lock().functions[self.index]
-            .model
-            .config()
-            .bar_size as usize
+        self.shared.function(self.index).model.config().bar_size as usize
     }
 
     fn device_id(&self) -> Option<u16> {
-        let shared = self.shared.lock();
-        Some(shared.functions[self.index].model.config().device_id)
+        Some(self.shared.function(self.index).model.config().device_id)
     }
 
     fn read_be32(&self, offset: usize) -> u32 {
@@ -58,42 +54,29 @@ unsafe impl Platform for ModelPlatform {
 
     #[inline(never)]
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        self.shared.lock().functions[self.index]
-            .port
-            .memory
-            .alloc(layout)
+        self.shared.function(self.index).port.memory.alloc(layout)
     }
 
     #[inline(never)]
     unsafe fn dma_free(&self, dma: Dma) {
         // SAFETY: the caller's promise.
-        unsafe {
-            self.shared.lock().functions[self.index]
-                .port
-                .memory
-                .free(dma)
-        }
+        unsafe { self.shared.function(self.index).port.memory.free(dma) }
     }
 
     unsafe fn dma_map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
-        self.shared.lock().functions[self.index]
-            .port
-            .memory
-            .map(region)
+        self.shared.function(self.index).port.memory.map(region)
     }
 
     fn page_iova(&self, mapping: &Mapping, index: usize) -> u64 {
-        self.shared.lock().functions[self.index]
+        self.shared
+            .function(self.index)
             .port
             .memory
             .page_iova(mapping, index)
     }
 
     unsafe fn dma_unmap(&self, mapping: Mapping) {
-        self.shared.lock().functions[self.index]
-            .port
-            .memory
-            .unmap(&mapping);
+        self.shared.function(self.index).port.memory.unmap(&mapping);
     }
 
     fn now(&self) -> Duration {
@@ -102,7 +85,7 @@ unsafe impl Platform for ModelPlatform {
 
     #[inline]
     fn relax(&self) {
-        self.shared.relax();
+        self.shared.relax(self.index);
     }
 
     fn interrupt_vectors(&self) -> u16 {

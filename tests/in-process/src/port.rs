@@ -16,8 +16,26 @@ pub(crate) struct Port {
 /// Frames back to back in one buffer, so that sending one allocates nothing.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) ends: Vec<usize>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts
+            .zip(&self.ends)
+            .map(|(&start, &end)| &self.bytes[start..end])
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
 }
 
 impl Host for Port {

@@ -23,6 +23,7 @@ mod srq;
 mod stale;
 mod support;
 mod tasks;
+mod threads;
 mod timers;
 mod unknown_hosts;
 mod unwinding;
