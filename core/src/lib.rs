@@ -132,7 +132,7 @@
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a separate slot, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
 //! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down | counters, congestion control |
-//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH: see the modules | DC, memory windows, on-demand paging, raw packet QPs |
+//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows: see the modules | DC, on-demand paging, raw packet QPs |
 //! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
 
@@ -147,7 +147,7 @@ mod verbs;
 
 pub use device::capabilities;
 pub use types::{ah, error, event, gid, port, wc};
-pub use verbs::{cq, mr, pd, qp, srq, xrc};
+pub use verbs::{cq, mr, mw, pd, qp, srq, xrc};
 
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
@@ -175,14 +175,15 @@ pub use firmware::page_chunk::PageChunk;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 pub use memory::slots::{CqSlot, QpSlot, SrqSlot};
 pub use mr::{Access, Buffer, Mr, MrError, Sge};
+pub use mw::Mw;
 pub use pd::Pd;
 pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, CreatingQp, Destination, DestroyQpError, DestroyingQp,
-    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, PostError, Qp, QpAttr, QpAttrMask, QpCap,
-    QpInitAttr, QpInitHandles, QpKind, QpState, QpType, Rc, RecvQueue, RecvWr, Remote, SendData,
-    SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
+    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, MwBind, MwType, PostError, Qp, QpAttr,
+    QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType, Rc, RecvQueue, RecvWr,
+    Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::config::Config;

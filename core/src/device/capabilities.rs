@@ -171,6 +171,12 @@ impl Capabilities {
         cfg!(feature = "xrc") && self.hca.xrc() && self.issi != 0
     }
 
+    /// Whether there are memory windows, of both types.
+    #[must_use]
+    pub fn has_memory_windows(&self) -> bool {
+        self.hca.imaicl()
+    }
+
     /// Whether atomics work, with their results in the host's byte order.
     #[must_use]
     pub fn has_atomics(&self) -> bool {

@@ -164,6 +164,12 @@ impl Wqe<'_> {
         unsafe { put_data(self.place(at).as_ptr(), sge) };
     }
 
+    /// Writes a segment at byte `at`, rounded down to one, as it lies in memory.
+    pub(crate) fn put_segment(self, at: usize, segment: &[u8; SEGMENT_UNIT]) {
+        // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
+        unsafe { self.place(at).cast::<[u8; SEGMENT_UNIT]>().write(*segment) };
+    }
+
     /// Writes inline data from byte `AT` on, with its header before it.
     #[inline(always)]
     pub(crate) fn put_inline<const AT: usize>(self, data: &[u8]) {

@@ -3,6 +3,7 @@
 mod ah;
 pub mod cq;
 pub mod mr;
+pub mod mw;
 pub mod pd;
 pub mod qp;
 pub mod srq;

@@ -36,6 +36,9 @@ pub enum MrError {
     /// [`Access::REMOTE_ATOMIC`] was asked for, and the device has no atomics as verbs define them
     /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
     NoAtomics,
+    /// A memory window was asked for, and the device has none
+    /// ([`Capabilities::has_memory_windows`](crate::Capabilities::has_memory_windows)).
+    NoWindows,
     /// There is nothing to register.
     Empty,
     /// The region is longer than the device allows
@@ -73,6 +76,7 @@ impl fmt::Display for MrError {
                 write!(f, "{access:?} needs LOCAL_WRITE as well")
             }
             Self::NoAtomics => f.write_str(NO_ATOMICS),
+            Self::NoWindows => f.write_str("the device has no memory windows"),
             Self::Empty => f.write_str("an empty region cannot be registered"),
             Self::TooLong { len, limit } => write!(
                 f,
@@ -103,13 +107,29 @@ impl core::error::Error for MrError {}
 /// The low byte of a key is its variant, chosen by the driver and different each time, so that a key kept beyond its
 /// region's life does not open the next region that gets the same index.
 #[derive(Debug)]
-struct Mkey {
+pub(crate) struct Mkey {
     key: u32,
 }
 
 static VARIANT: AtomicU8 = AtomicU8::new(1);
 
 impl Mkey {
+    /// The variant of the next key.
+    pub(crate) fn variant() -> u8 {
+        VARIANT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The key of a context that the device has made.
+    pub(crate) fn of_index(index: u32, variant: u8) -> Self {
+        Self {
+            key: index << 8 | u32::from(variant),
+        }
+    }
+
+    pub(crate) fn rkey(&self) -> RKey {
+        RKey(self.key)
+    }
+
     /// Creates a key for `len` bytes at `start` that lie in pages of `1 << page_shift` bytes.
     #[expect(clippy::too_many_arguments)]
     fn create<P: Platform>(
@@ -124,7 +144,7 @@ impl Mkey {
     ) -> Result<Self, CommandError> {
         let caps = &device.capabilities().hca;
         let relaxed = access.contains(Access::RELAXED_ORDERING);
-        let variant = VARIANT.fetch_add(1, Ordering::Relaxed);
+        let variant = Self::variant();
         let mut command = CreateMkeyIn::new();
         let octwords = pages.div_ceil(2);
         command.set_translations_octword_actual_size(octwords as u32);
@@ -149,12 +169,10 @@ impl Mkey {
         let mut entry = |index: usize| if index < pages { page(index) } else { 0 };
         let out =
             device.execute_with(&command, TailIn::Qwords(octwords * 2, &mut entry), &mut [])?;
-        Ok(Self {
-            key: out.mkey_index() << 8 | u32::from(variant),
-        })
+        Ok(Self::of_index(out.mkey_index(), variant))
     }
 
-    fn destroy<P: Platform>(&self, device: &Device<'_, P>) -> Result<(), CommandError> {
+    pub(crate) fn destroy<P: Platform>(&self, device: &Device<'_, P>) -> Result<(), CommandError> {
         let mut command = DestroyMkeyIn::new();
         command.set_mkey_index(self.key >> 8);
         device.execute_no_output(&command)
@@ -331,7 +349,7 @@ impl<P: Platform> Mr<'_, P> {
     /// The key for the peer.
     #[must_use]
     pub fn rkey(&self) -> RKey {
-        RKey(self.mkey.key)
+        self.mkey.rkey()
     }
 
     /// First address, as work requests name it.
@@ -446,7 +464,7 @@ impl<P: Platform> Buffer<'_, P> {
     /// The key for the peer.
     #[must_use]
     pub fn rkey(&self) -> RKey {
-        RKey(self.mkey.key)
+        self.mkey.rkey()
     }
 
     /// First address, as work requests name it; not a pointer.

@@ -240,6 +240,7 @@ impl RdmaError {
             | Self::OutOfRange(_) => EINVAL,
             Self::ModifyQp(ModifyError::Command(_)) | Self::Mr(MrError::Command(_)) => EIO,
             Self::Mr(MrError::Memory(_)) => ENOMEM,
+            Self::Mr(MrError::NoWindows) => EOPNOTSUPP,
             Self::ModifyQp(_) | Self::Mr(_) => EINVAL,
             Self::Full { .. } => ENOMEM,
             Self::Unsupported(_) => ENOSYS,

@@ -45,6 +45,7 @@ pub mod recv;
 pub mod send;
 pub mod state;
 mod transition;
+mod window;
 pub mod wr;
 mod xrc;
 
@@ -63,5 +64,7 @@ pub use payload::{Inline, Payload};
 pub use recv::RecvQueue;
 pub use send::SendQueue;
 pub use state::{QpAttrMask, QpState, Transition, TransitionError, transition};
+pub(crate) use window::WINDOW_LIST;
+pub use window::{MwBind, MwType};
 pub(crate) use wr::NO_ATOMICS;
 pub use wr::{BadWr, Destination, PostError, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr};

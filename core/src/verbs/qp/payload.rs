@@ -6,7 +6,7 @@ use crate::verbs::qp::kind::QpType;
 use crate::verbs::qp::wr::PostError;
 use bareverbs_firmware_cmds::wqe::InlineWord;
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 

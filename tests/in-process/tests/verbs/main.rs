@@ -8,6 +8,7 @@ mod endpoints;
 mod errors;
 mod lab;
 mod memory_keys;
+mod memory_windows;
 mod pending;
 mod queries_and_limits;
 mod rc_traffic;

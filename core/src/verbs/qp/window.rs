@@ -1,0 +1,172 @@
+//! Binding and invalidating memory windows: UMR work requests.
+
+use crate::memory::send_ring::Wqe;
+use crate::platform::Platform;
+use crate::types::sge::Access;
+use crate::verbs::qp::kind::{Connected, QpType};
+use crate::verbs::qp::payload::{Payload, sealed};
+use crate::verbs::qp::send::Batch;
+use crate::verbs::qp::wr::{PostError, SendFlags};
+use bareverbs_firmware_cmds::mkey::Mkc;
+use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{
+    ControlWord, KlmAddressWord, KlmWord, Opcode, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
+};
+
+/// Space for the list of a window's entries, in octowords: one entry, in the smallest unit.
+pub(crate) const WINDOW_LIST: u32 = 4;
+/// The longest piece of memory that an entry names.
+const LONGEST: u64 = 1 << 31;
+/// Behind the control segment: UMR control, the key's context, the list.
+const UMR_CONTROL: usize = 48;
+const CONTEXT: usize = 64;
+const ENTRIES: usize = WINDOW_LIST as usize * SEGMENT_UNIT;
+
+/// The type of a memory window (IBTA volume 1, chapter 10.6.7.2.6): `enum ibv_mw_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MwType {
+    /// Of the protection domain's QPs. Bound again at any time, with an empty piece to close it.
+    Type1,
+    /// Of the QP that has bound it (2B). It is bound while it is closed, and closed by invalidation.
+    Type2,
+}
+
+/// What a bind opens: `struct ibv_mw_bind_info`, with the window and its new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MwBind {
+    /// The window's type.
+    pub kind: MwType,
+    /// The window's key from now on: its old one with another low byte.
+    pub rkey: RKey,
+    /// The region that it leads into. It was registered by the QP's protection domain.
+    pub lkey: LKey,
+    /// First address, in the region; peers name it.
+    pub addr: u64,
+    /// Bytes; 0 closes a window of type 1.
+    pub len: u64,
+    /// What peers may do.
+    pub access: Access,
+}
+
+/// A UMR request as its segments behind the control segment.
+struct Umr {
+    bytes: [u8; UMR_CONTROL + CONTEXT + ENTRIES],
+    used: usize,
+}
+
+impl Umr {
+    /// A bind by a QP, or without a piece the closing of a window.
+    fn new(kind: MwType, rkey: RKey, qpn: Qpn, piece: Option<&MwBind>) -> Self {
+        let mut control = UmrWord(0);
+        control.set_inline(true);
+        control.set_translation_offset(true);
+        let mut fields = umr::mask::FREE | umr::mask::KEY;
+        let mut mkc = Mkc::ZERO;
+        mkc.set_mkey_7_0(rkey.0 as u8).set_free(piece.is_none());
+        match kind {
+            MwType::Type1 => {
+                mkc.set_qpn(Qpn::ANY.number());
+            }
+            MwType::Type2 => {
+                fields |= umr::mask::QPN;
+                mkc.set_qpn(qpn.number());
+                match piece {
+                    Some(_) => control.set_check(umr::MUST_BE_FREE),
+                    None => control.set_check_qpn(true),
+                };
+            }
+        }
+        let mut entry = [0; ENTRIES];
+        if let Some(piece) = piece {
+            fields |= umr::mask::LEN | umr::mask::START_ADDR;
+            fields |= umr::mask::LR | umr::mask::LW | umr::mask::RR | umr::mask::RW | umr::mask::A;
+            control.set_xlt_octowords(WINDOW_LIST as u16);
+            mkc.set_start_addr(piece.addr)
+                .set_len(piece.len)
+                .set_lr(true)
+                .set_lw(piece.access.contains(Access::LOCAL_WRITE))
+                .set_rr(piece.access.contains(Access::REMOTE_READ))
+                .set_rw(piece.access.contains(Access::REMOTE_WRITE))
+                .set_a(piece.access.contains(Access::REMOTE_ATOMIC));
+            let mut klm = KlmWord(0);
+            klm.set_bcount(piece.len as u32);
+            klm.set_key(piece.lkey.0);
+            klm.write(&mut entry);
+            KlmAddressWord(piece.addr).write(&mut entry);
+        }
+        let mut head = [0; UMR_CONTROL];
+        control.write(&mut head);
+        UmrMaskWord(fields).write(&mut head);
+        let mut bytes = [0; UMR_CONTROL + CONTEXT + ENTRIES];
+        let (first, rest) = bytes.split_at_mut(UMR_CONTROL);
+        let (second, third) = rest.split_at_mut(CONTEXT);
+        first.copy_from_slice(&head);
+        second.copy_from_slice(&mkc.0);
+        third.copy_from_slice(&entry);
+        let used = match piece {
+            Some(_) => bytes.len(),
+            None => UMR_CONTROL + CONTEXT,
+        };
+        Self { bytes, used }
+    }
+}
+
+impl sealed::Sealed for Umr {}
+
+impl Payload for Umr {
+    fn check<T: QpType>(&self, _: u8, _: u16) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32 {
+        let (segments, _) = self.bytes[..self.used].as_chunks();
+        for (index, segment) in segments.iter().enumerate() {
+            wqe.put_segment(AT + index * SEGMENT_UNIT, segment);
+        }
+        ((AT + self.used) / SEGMENT_UNIT) as u32
+    }
+}
+
+impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
+    /// Opens a memory window, or with an empty piece closes one of type 1: `ibv_wr_bind_mw`. Each request behind it on this
+    /// queue waits for those before it from now on, as with [`SendFlags::FENCE`].
+    #[cold]
+    pub fn bind_mw(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        bind: &MwBind,
+    ) -> Result<(), PostError> {
+        if bind.len > LONGEST {
+            return Err(PostError::Unsupported);
+        }
+        let piece = (bind.len != 0).then_some(bind);
+        if piece.is_none() && bind.kind == MwType::Type2 {
+            return Err(PostError::Unsupported);
+        }
+        self.umr(wr_id, flags, bind.kind, bind.rkey, piece)
+    }
+
+    /// Closes a window of type 2 that this QP has bound: `ibv_wr_local_inv`. The completion is that of a bind.
+    #[cold]
+    pub fn local_inv(&mut self, wr_id: u64, flags: SendFlags, rkey: RKey) -> Result<(), PostError> {
+        self.umr(wr_id, flags, MwType::Type2, rkey, None)
+    }
+
+    fn umr(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        kind: MwType,
+        rkey: RKey,
+        piece: Option<&MwBind>,
+    ) -> Result<(), PostError> {
+        let qpn = ControlWord(self.queue.control.into()).qpn();
+        let qpn = Qpn::from_low_bits(qpn);
+        let data = Umr::new(kind, rkey, qpn, piece);
+        self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, rkey.0, flags, &data, |_| {})?;
+        self.queue.always |= fence::SMALL_AND_FENCE;
+        Ok(())
+    }
+}
