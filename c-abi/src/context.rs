@@ -14,7 +14,7 @@ use crate::descriptor::Events;
 use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
-use crate::{cq, cq_ex, pd, poll, post, qp, query, srq, xrc};
+use crate::{cq, cq_ex, mw, pd, poll, post, qp, query, srq, xrc};
 
 /// A device that a program has opened.
 #[repr(C)]
@@ -48,6 +48,9 @@ impl ContextObject {
         verbs.context = ibv_context {
             device: device.as_ptr(),
             ops: ibv_context_ops {
+                alloc_mw: Some(mw::alloc_mw),
+                bind_mw: Some(mw::bind_mw),
+                dealloc_mw: Some(mw::dealloc_mw),
                 poll_cq: Some(poll::poll_cq),
                 req_notify_cq: Some(poll::req_notify_cq),
                 post_srq_recv: Some(srq::post_srq_recv),

@@ -49,6 +49,7 @@ mod interfaces;
 mod model;
 mod modify;
 mod mr;
+mod mw;
 mod path;
 mod pd;
 mod poll;

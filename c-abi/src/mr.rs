@@ -15,8 +15,7 @@ use crate::failure::{Errno, Result, as_errno, as_pointer, guarded};
 use crate::hca::P;
 use crate::pd::pd;
 
-/// `IBV_ACCESS_ZERO_BASED` and `IBV_ACCESS_ON_DEMAND`, which the driver does not have.
-const ZERO_BASED: c_uint = 1 << 5;
+/// `IBV_ACCESS_ON_DEMAND`, which the driver does not have, nor zero-based regions.
 const ON_DEMAND: c_uint = 1 << 6;
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
@@ -98,7 +97,7 @@ unsafe fn register(
 ) -> Result<MrObject> {
     // SAFETY: the caller's promise.
     let object = unsafe { pd(domain) }?;
-    if access & (ON_DEMAND | ZERO_BASED) != 0 {
+    if access & (ON_DEMAND | IBV_ACCESS_ZERO_BASED) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
@@ -121,6 +120,15 @@ unsafe fn register(
         mr,
         asked: access,
     })
+}
+
+/// What a region was registered for.
+///
+/// # Safety
+/// It was registered here.
+pub(crate) unsafe fn asked(mr: *const ibv_mr) -> c_uint {
+    // SAFETY: the caller's promise: it is a `MrObject` of `create`.
+    unsafe { (*mr.cast::<MrObject>()).asked }
 }
 
 /// Deregisters memory: `ibv_dereg_mr`.

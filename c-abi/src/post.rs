@@ -22,6 +22,7 @@ use crate::abi::requests::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use crate::ah::AhObject;
 use crate::failure::{Errno, Result, as_errno};
 use crate::hca::P;
+use crate::mw;
 use crate::qp::{QpObject, SendHalf, qp};
 
 /// Inline bytes that are gathered from several places at once; the device's WQEs have fewer.
@@ -157,6 +158,17 @@ trait Sends: QpType {
     {
         batch.push(request)
     }
+
+    /// Posts a request that opens or closes a memory window.
+    ///
+    /// # Safety
+    /// As [`operation`].
+    unsafe fn push_window(_: &mut Batch<'_, 'static, P, Self>, _: &ibv_send_wr) -> Result<()>
+    where
+        Self: Sized,
+    {
+        Err(Errno::EINVAL)
+    }
 }
 
 type Posted = std::result::Result<(), PostError>;
@@ -228,6 +240,16 @@ impl Sends for Rc {
             }
             Self::push_usual(batch, wr, sge)
         }
+    }
+
+    unsafe fn push_window(batch: &mut Batch<'_, 'static, P, Self>, wr: &ibv_send_wr) -> Result<()> {
+        if wr.opcode == IBV_WR_LOCAL_INV {
+            return Ok(batch.local_inv(wr.wr_id, flags(wr), RKey(wr.imm_data))?);
+        }
+        let bind_mw = &wr.bind_mw;
+        // SAFETY: the caller's promise.
+        let bind = unsafe { mw::bind(bind_mw.mw, bind_mw.rkey, &bind_mw.bind_info) }?;
+        Ok(batch.bind_mw(wr.wr_id, flags(wr), &bind)?)
     }
 }
 
@@ -445,6 +467,16 @@ unsafe fn send_rest<T: Sends>(
     let mut batch = queue.batch();
     // SAFETY: the caller's promise.
     while let Some(request) = unsafe { wr.as_ref() } {
+        if matches!(request.opcode, IBV_WR_BIND_MW | IBV_WR_LOCAL_INV) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                if let Err(errno) = T::push_window(&mut batch, request) {
+                    return Err(stopped(errno, wr, bad));
+                }
+            }
+            wr = request.next;
+            continue;
+        }
         let push = |converted: &SendWr<'_>| T::push_any(&mut batch, request, converted);
         // SAFETY: the caller's promise.
         unsafe {

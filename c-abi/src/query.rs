@@ -61,6 +61,11 @@ fn device_attr(hca: &Hca) -> Result<ibv_device_attr> {
     if caps.has_xrc() {
         flags |= IBV_DEVICE_XRC;
     }
+    if caps.has_memory_windows() {
+        flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+        // Each is a key, as a region is.
+        attr.max_mw = int(caps.max_mr());
+    }
     attr.node_guid = port.node_guid.to_be();
     attr.sys_image_guid = port.system_image_guid.to_be();
     attr.max_mr_size = caps.max_mr_size();

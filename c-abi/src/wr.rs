@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::abi::numbers::*;
-use crate::abi::objects::{ibv_ah, ibv_qp};
+use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp};
 use crate::abi::requests::*;
 use crate::failure::{Errno, Result, as_errno, as_nothing, guarded, lock};
 use crate::post;
@@ -96,10 +96,12 @@ pub(crate) fn has_operations(qp_type: c_int, operations: u64) -> bool {
         | 1 << IBV_WR_ATOMIC_CMP_AND_SWP
         | 1 << IBV_WR_ATOMIC_FETCH_AND_ADD
         | 1 << IBV_WR_SEND_WITH_INV;
+    const WINDOWS: u64 = 1 << IBV_WR_BIND_MW | 1 << IBV_WR_LOCAL_INV;
     let possible = match qp_type {
         IBV_QPT_UD => DATAGRAM,
         IBV_QPT_UC => UNRELIABLE,
-        IBV_QPT_RC | IBV_QPT_XRC_SEND => RELIABLE,
+        IBV_QPT_RC => RELIABLE | WINDOWS,
+        IBV_QPT_XRC_SEND => RELIABLE,
         _ => 0,
     };
     operations & !possible == 0
@@ -118,6 +120,8 @@ pub(crate) fn offer(ex: &mut ibv_qp_ex) {
     ex.wr_rdma_read = Some(rdma_read);
     ex.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
     ex.wr_atomic_fetch_add = Some(atomic_fetch_add);
+    ex.wr_bind_mw = Some(bind_mw);
+    ex.wr_local_inv = Some(local_inv);
     ex.wr_set_sge = Some(set_sge);
     ex.wr_set_sge_list = Some(set_sge_list);
     ex.wr_set_inline_data = Some(set_inline_data);
@@ -245,6 +249,30 @@ unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm_data: u32) {
 unsafe extern "C" fn send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     // SAFETY: C's promise: after `ibv_wr_start`.
     unsafe { begin(qp, IBV_WR_SEND_WITH_INV, |wr| wr.imm_data = rkey) };
+}
+
+unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    bind_info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: C's promise: after `ibv_wr_start`, with a structure of the headers.
+    unsafe {
+        let bind_info = *bind_info;
+        begin(qp, IBV_WR_BIND_MW, |wr| {
+            wr.bind_mw = bind_operation {
+                mw,
+                rkey,
+                bind_info,
+            };
+        });
+    }
+}
+
+unsafe extern "C" fn local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    // SAFETY: C's promise: after `ibv_wr_start`.
+    unsafe { begin(qp, IBV_WR_LOCAL_INV, |wr| wr.imm_data = rkey) };
 }
 
 unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {

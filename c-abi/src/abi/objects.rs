@@ -70,6 +70,14 @@ super::c_structures! {
         phys_port_cnt: u8,
     }
 
+    struct ibv_mw {
+        context: *mut ibv_context,
+        pd: *mut ibv_pd,
+        rkey: u32,
+        handle: u32,
+        r#type: c_int,
+    }
+
     struct ibv_values_ex {
         comp_mask: u32,
         raw_clock: libc::timespec,

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::objects::{ibv_ah, ibv_cq, ibv_qp};
+use super::objects::{ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_qp};
 
 super::c_structures! {
     struct ibv_sge {
@@ -19,10 +19,16 @@ super::c_structures! {
     }
 
     struct ibv_mw_bind_info {
-        mr: *mut c_void,
+        mr: *mut ibv_mr,
         addr: u64,
         length: u64,
         mw_access_flags: c_uint,
+    }
+
+    struct ibv_mw_bind {
+        wr_id: u64,
+        send_flags: c_uint,
+        bind_info: ibv_mw_bind_info,
     }
 
     struct ibv_send_wr {
@@ -35,7 +41,7 @@ super::c_structures! {
         imm_data: u32,
         wr: send_operation,
         qp_type: u32,
-        bind_mw: [u64; 6],
+        bind_mw: bind_operation,
     }
 
     struct ibv_wc {
@@ -70,7 +76,7 @@ super::c_structures! {
         wr_flags: c_uint,
         wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
         wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-        wr_bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, u32, *const ibv_mw_bind_info)>,
+        wr_bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info)>,
         wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
         wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
@@ -159,6 +165,15 @@ pub struct ud_destination {
     pub ah: *mut ibv_ah,
     pub remote_qpn: u32,
     pub remote_qkey: u32,
+}
+
+/// `bind_mw` of the second union.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bind_operation {
+    pub mw: *mut ibv_mw,
+    pub rkey: u32,
+    pub bind_info: ibv_mw_bind_info,
 }
 
 #[cfg(target_arch = "x86_64")]
