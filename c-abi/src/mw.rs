@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(domain: *mut ibv_pd, number: c_int) -> 
             pd: domain,
             rkey: mw.rkey().0,
             handle: mw.rkey().0 >> 8,
-            r#type: number,
+            mw_type: number,
         };
         Ok(Box::into_raw(Box::new(MwObject { c, mw })).cast())
     })
@@ -87,7 +87,7 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
     // SAFETY: the caller's promise.
     let window = unsafe { mw.as_ref() }.ok_or(Errno::EINVAL)?;
     let mut bind = MwBind {
-        kind: kind(window.r#type)?,
+        kind: kind(window.mw_type)?,
         rkey: RKey(rkey),
         lkey: LKey(0),
         addr: info.addr,
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
                 mw.as_mut().ok_or(Errno::EINVAL)?,
                 bind.as_ref().ok_or(Errno::EINVAL)?,
             );
-            if window.r#type != IBV_MW_TYPE_1 {
+            if window.mw_type != IBV_MW_TYPE_1 {
                 return Err(Errno::EINVAL);
             }
             let rkey = next(window.rkey);

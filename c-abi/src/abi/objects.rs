@@ -75,7 +75,7 @@ super::c_structures! {
         pd: *mut ibv_pd,
         rkey: u32,
         handle: u32,
-        r#type: c_int,
+        mw_type: c_int,
     }
 
     struct ibv_values_ex {

@@ -17,7 +17,10 @@ const NUMBERS: &str = "c-abi/src/abi/numbers.rs";
 const UNIONS: &[&str] = &["ibv_gid"];
 
 /// Fields whose names in C are words of Rust: structure, name here, name there.
-const RENAMED: &[(&str, &str, &str)] = &[("verbs_context", "_priv", "priv")];
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("verbs_context", "_priv", "priv"),
+    ("ibv_mw", "mw_type", "type"),
+];
 
 /// Constants that no installed header has: of the file system's strings, of several flags together, or of rdma-core's
 /// own `driver.h`.
