@@ -117,10 +117,17 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     }
     let cable_out = settings::parsed(settings::CABLE_OUT_AFTER, setting::time)?;
     let cable_out_for = settings::parsed(settings::CABLE_OUT_FOR, setting::time)?;
+    let infiniband = settings::infiniband()?;
     let mut builder = Builder::with_link(network, seed).interrupts(1);
     for index in 0..count {
         let number = u8::try_from(index + usize::from(unit)).map_err(|_| Errno::EINVAL)?;
-        builder = builder.function(Config::new(number));
+        let mut card = Config::new(number);
+        if infiniband {
+            // A subnet manager's part: each port has another LID.
+            card = card.infiniband();
+            card.lid = number.into();
+        }
+        builder = builder.function(card);
     }
     if let Some(wire) = wire {
         builder = builder.exit(wire);

@@ -27,6 +27,8 @@ pub const RANKS: [&str; 4] = [
 /// The addresses of the ports: those of a port with commas between them, as in `10.0.0.1/24,fd00::1`, those of the next
 /// device after a semicolon. `{unit}` in it stands for the number of the model. `10.0.0.UNIT` and `fd00::UNIT` if it is not set.
 pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
+/// The models' ports: `ethernet`, which they are if it is not set, or `infiniband`.
+pub const PORT: &str = "BAREVERBS_PORT";
 /// The router to hosts elsewhere.
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
 /// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
@@ -82,6 +84,17 @@ pub(crate) fn unit() -> Result<Option<u8>> {
         Ok(unit @ 1..=254) => Ok(unit),
         _ => Err("expected a number from 1 to 254".into()),
     })
+}
+
+/// Whether the models' ports are InfiniBand ports.
+#[cfg(feature = "model")]
+pub(crate) fn infiniband() -> Result<bool> {
+    let found = parsed(PORT, |text| match text {
+        "infiniband" => Ok(true),
+        "ethernet" => Ok(false),
+        _ => Err("expected ethernet or infiniband".into()),
+    })?;
+    Ok(found.unwrap_or(false))
 }
 
 /// The number of the first model by the process's rank, if it has one for which there is a number.

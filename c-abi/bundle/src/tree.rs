@@ -18,8 +18,9 @@ const GIDS: usize = 128;
 
 /// The folder with the files of so many devices, if there is one.
 #[must_use]
-pub fn of(bundle: &Path, devices: usize) -> Option<PathBuf> {
-    let folder = bundle.join(TREES).join(devices.to_string());
+pub fn of(bundle: &Path, devices: usize, infiniband: bool) -> Option<PathBuf> {
+    let kind = kind(infiniband);
+    let folder = bundle.join(TREES).join(kind).join(devices.to_string());
     (1..=MOST).contains(&devices).then_some(folder)
 }
 
@@ -30,22 +31,43 @@ pub(crate) fn make(bundle: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    for infiniband in [false, true] {
+        make_for(&trees.join(kind(infiniband)), infiniband)?;
+    }
+    Ok(())
+}
+
+/// The folder for devices with ports of a kind.
+fn kind(infiniband: bool) -> &'static str {
+    match infiniband {
+        true => "infiniband",
+        false => "ethernet",
+    }
+}
+
+fn make_for(trees: &Path, infiniband: bool) -> io::Result<()> {
+    let (link_layer, gid_type) = match infiniband {
+        true => ("InfiniBand", "IB/RoCE v1"),
+        false => ("Ethernet", "RoCE v2"),
+    };
     let common = trees.join("common");
     for index in 0..MOST {
         let device = common.join(device(index));
         file(&device.join("numa_node"), "-1")?;
         file(&device.join("local_cpus"), "ffffffff")?;
         file(&device.join("vendor"), "0x15b3")?;
-        // The name that `getifaddrs` gives the port.
-        fs::create_dir_all(device.join("net").join(format!("roce{index}")))?;
+        if !infiniband {
+            // The name that `getifaddrs` gives the port.
+            fs::create_dir_all(device.join("net").join(format!("roce{index}")))?;
+        }
     }
     let port = common.join("ports/1");
-    file(&port.join("link_layer"), "Ethernet")?;
+    file(&port.join("link_layer"), link_layer)?;
     file(&port.join("state"), "4: ACTIVE")?;
     file(&port.join("phys_state"), "5: LinkUp")?;
     for index in 0..GIDS {
         let types = port.join("gid_attrs/types");
-        file(&types.join(index.to_string()), "RoCE v2")?;
+        file(&types.join(index.to_string()), gid_type)?;
     }
     for devices in 1..=MOST {
         let tree = trees.join(devices.to_string());

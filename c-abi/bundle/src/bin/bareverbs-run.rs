@@ -52,6 +52,10 @@ struct Options {
     /// 10.0.0.UNIT and fd00::UNIT if not given. {unit} in it stands for the number of the model.
     #[arg(long, value_name = "ADDRESS[/PREFIX]")]
     address: Option<String>,
+    /// Make the model's port an InfiniBand port, whose LID is the number of the model. It has no IP addresses, and no
+    /// connection manager.
+    #[arg(long, conflicts_with_all = ["switch", "sockets", "address"])]
+    infiniband: bool,
     /// Use RDMA for the program's ordinary sockets, where their addresses are in the networks of the devices: both ends run
     /// with this option, or are programs with rsockets.
     #[arg(long)]
@@ -115,7 +119,8 @@ fn command(options: Options) -> Result<Command, String> {
     let devices = devices.map_or(1, |devices| devices.split(',').count());
     let mut preload = Vec::new();
     let preloaded = folder.join(PATHS_LIBRARY);
-    if let Some(tree) = tree::of(folder, devices).filter(|_| preloaded.exists()) {
+    if let Some(tree) = tree::of(folder, devices, options.infiniband).filter(|_| preloaded.exists())
+    {
         preload.push(preloaded);
         command.env("BAREVERBS_PATHS", tree);
     }
@@ -156,6 +161,10 @@ fn command(options: Options) -> Result<Command, String> {
         ("BAREVERBS_LINK", link),
         ("BAREVERBS_UNIT", options.unit.map(|unit| unit.to_string())),
         ("BAREVERBS_ADDRESS", options.address),
+        (
+            "BAREVERBS_PORT",
+            options.infiniband.then(|| "infiniband".to_owned()),
+        ),
         ("BAREVERBS_PCAP", options.pcap),
         ("BAREVERBS_LOG", options.log),
     ];
