@@ -153,7 +153,10 @@ pub(super) struct Program<'a> {
 /// Options for programs of which the library shall only say what goes wrong.
 pub(super) const QUIET: &[&str] = &["--log", "warn"];
 
-/// Starts a program under `bareverbs-run`, on the switch of this run.
+/// The option for a port whose frames the switch does not know.
+pub(super) const INFINIBAND: &str = "--infiniband";
+
+/// Starts a program under `bareverbs-run`, on the switch of this run unless it has an InfiniBand port.
 pub(super) fn start(
     place: &Place<'_>,
     engines: Option<&Engines>,
@@ -163,9 +166,10 @@ pub(super) fn start(
     let fail = |error: std::io::Error| format!("{}: {error}", log.display());
     let file = File::create(&log).map_err(fail)?;
     let mut command = Command::new(place.bundle.folder.join(RUNNER));
+    if !program.options.contains(&INFINIBAND) {
+        command.arg("--switch").arg(place.sockets.join("switch"));
+    }
     command
-        .arg("--switch")
-        .arg(place.sockets.join("switch"))
         .args(program.options)
         .arg(&program.path)
         .args(&program.arguments)

@@ -39,6 +39,8 @@ pub(crate) const ABOUT: &str = "Debian's RDMA programs on our libibverbs and lib
 
 /// The argument for everything.
 const WHOLE: &str = "whole";
+/// The comparison of the library with Debian's, alone.
+const LIBRARY: &str = "library";
 const TABLE: &str = "c-abi/symbols/symbols.tsv";
 const PAGE: &str = "docs/c-abi.md";
 
@@ -67,7 +69,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     println!("libraries: {}", bundle.folder.display());
     let mut outcome = Outcome::default();
     let is_all = is_all(arguments);
-    if is_all {
+    if is_all || arguments.iter().any(|word| word == LIBRARY) {
         outcome.add(symbols::compare(
             &symbols,
             &symbols::table(&directory, &packages)?,
@@ -180,8 +182,14 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             Some(scenario) => found.push(scenario),
             None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
             }
-            None if [switch::NAME, package::NAME, pyverbs::NAME, rates::NAME]
-                .contains(&name.as_str()) => {}
+            None if [
+                switch::NAME,
+                package::NAME,
+                pyverbs::NAME,
+                rates::NAME,
+                LIBRARY,
+            ]
+            .contains(&name.as_str()) => {}
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
             None if machines::names().any(|(job, _)| job == name) => {}

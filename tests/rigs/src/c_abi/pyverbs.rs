@@ -4,7 +4,7 @@
 //! that the suite prints, or failed, with the reason why nothing else is to be expected. A test that ends otherwise is a
 //! fault, also one that passes. What was found is left beside the logs as a table.
 
-use super::larger::{Program, QUIET, end, start};
+use super::larger::{INFINIBAND, Program, QUIET, end, start};
 use super::run::{Place, never};
 use crate::outcome::Outcome;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub(super) const NAME: &str = "pyverbs";
 /// What each test does.
 const TABLE: &str = include_str!("pyverbs/table.tsv");
+/// What differs on an InfiniBand port.
+const INFINIBAND_TABLE: &str = include_str!("pyverbs/infiniband.tsv");
 /// What starts the suite.
 const RUN: &str = include_str!("pyverbs/run.py");
 /// What the suite runs to learn a port's address.
@@ -32,29 +34,48 @@ struct End<'a> {
     why: &'a str,
 }
 
+/// The suite on an Ethernet port and on an InfiniBand port.
 pub(super) fn run(place: &Place<'_>) -> Outcome {
+    let mut table = rows(TABLE);
+    let mut outcome = run_on(place, NAME, &["--address", "10.0.0.{unit}"], &table);
+    table.extend(rows(INFINIBAND_TABLE));
+    outcome.add(run_on(
+        place,
+        &format!("{NAME}-infiniband"),
+        &[INFINIBAND],
+        &table,
+    ));
+    outcome
+}
+
+fn run_on(
+    place: &Place<'_>,
+    name: &str,
+    options: &[&str],
+    expected: &BTreeMap<&str, End<'_>>,
+) -> Outcome {
     let begun = Instant::now();
     let mut outcome = Outcome::default();
     let logs = place.logs.display();
-    let printed = match suite(place) {
+    let printed = match suite(place, name, options) {
         Ok(printed) => printed,
         Err(why) => {
-            outcome.check(false, || format!("{NAME}: {why} (logs: {logs}/{NAME}*)"));
+            outcome.check(false, || format!("{name}: {why} (logs: {logs}/{name}*)"));
             return outcome;
         }
     };
     let found = found(&printed);
-    let left = place.logs.join(format!("{NAME}.tsv"));
+    let left = place.logs.join(format!("{name}.tsv"));
     let written = fs::write(&left, render(&found));
-    outcome.check(written.is_ok(), || format!("{NAME}: {}", left.display()));
+    outcome.check(written.is_ok(), || format!("{name}: {}", left.display()));
     let faults = never(&printed);
     outcome.check(faults.is_empty(), || {
-        format!("{NAME}: {} (logs: {logs}/{NAME}*)", faults.join("; "))
+        format!("{name}: {} (logs: {logs}/{name}*)", faults.join("; "))
     });
-    outcome.add(compare(&expected(TABLE), &found));
+    outcome.add(compare(name, expected, &found));
     let count = |how: &str| found.values().filter(|end| end.how == how).count();
     println!(
-        "{NAME}: {} passed, {} skipped, {} failed; {:.1} s",
+        "{name}: {} passed, {} skipped, {} failed; {:.1} s",
         count("passed"),
         count("skipped"),
         count("failed"),
@@ -64,7 +85,7 @@ pub(super) fn run(place: &Place<'_>) -> Outcome {
 }
 
 /// Runs the suite to its end. What it printed.
-fn suite(place: &Place<'_>) -> Result<String, String> {
+fn suite(place: &Place<'_>, name: &str, options: &[&str]) -> Result<String, String> {
     let folder = place.logs.join("pyverbs-run");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let script = folder.join("run.py");
@@ -91,8 +112,8 @@ fn suite(place: &Place<'_>) -> Result<String, String> {
             .map(|(name, value)| (*name, value.as_str())),
     );
     let program = Program {
-        log: NAME.to_owned(),
-        options: &[QUIET, &["--unit", "1", "--address", "10.0.0.{unit}"]].concat(),
+        log: name.to_owned(),
+        options: &[QUIET, &["--unit", "1"], options].concat(),
         environment: &variables,
         path: packages.programs.join("python3.11"),
         arguments: vec![text(&script)],
@@ -112,23 +133,22 @@ fn file(path: &Path, text: &str, mode: u32) -> Result<(), String> {
 }
 
 /// The rows of a table: the test, how it ends, why.
-fn rows<'a>(lines: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, End<'a>)> {
-    lines.map(|line| {
-        let mut columns = line.splitn(3, '\t');
-        let mut next = || columns.next().unwrap_or_default().trim();
-        let (test, how) = (next(), next());
-        (test, End { how, why: next() })
-    })
+fn rows(table: &str) -> BTreeMap<&str, End<'_>> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(row).collect()
 }
 
-fn expected(table: &str) -> BTreeMap<&str, End<'_>> {
-    rows(table.lines().filter(|line| !line.starts_with('#'))).collect()
+fn row(line: &str) -> (&str, End<'_>) {
+    let mut columns = line.splitn(3, '\t');
+    let mut next = || columns.next().unwrap_or_default().trim();
+    let (test, how) = (next(), next());
+    (test, End { how, why: next() })
 }
 
 /// What the suite has printed. Its progress marks are in front of a line.
 fn found(printed: &str) -> BTreeMap<&str, End<'_>> {
     let results = printed.lines().filter_map(|line| line.split_once(RESULT));
-    rows(results.map(|(_, row)| row)).collect()
+    results.map(|(_, line)| row(line)).collect()
 }
 
 fn render(found: &BTreeMap<&str, End<'_>>) -> String {
@@ -141,7 +161,11 @@ fn render(found: &BTreeMap<&str, End<'_>>) -> String {
 }
 
 /// Whether each test ended as it has to. Why one fails is said in words of ours; why it is skipped, in the suite's.
-fn compare(expected: &BTreeMap<&str, End<'_>>, found: &BTreeMap<&str, End<'_>>) -> Outcome {
+fn compare(
+    name: &str,
+    expected: &BTreeMap<&str, End<'_>>,
+    found: &BTreeMap<&str, End<'_>>,
+) -> Outcome {
     let mut outcome = Outcome::default();
     for (test, end) in found {
         let good = expected.get(test).is_some_and(|expected| {
@@ -154,13 +178,13 @@ fn compare(expected: &BTreeMap<&str, End<'_>>, found: &BTreeMap<&str, End<'_>>) 
             };
             let End { how, why } = end;
             format!(
-                "{NAME}: {test}: {how} {why}; the table has {}",
+                "{name}: {test}: {how} {why}; the table has {}",
                 expected.trim()
             )
         });
     }
     for test in expected.keys().filter(|test| !found.contains_key(*test)) {
-        outcome.check(false, || format!("{NAME}: {test} did not run"));
+        outcome.check(false, || format!("{name}: {test} did not run"));
     }
     outcome
 }
@@ -172,8 +196,8 @@ mod tests {
     #[test]
     fn each_way_to_end_otherwise_is_found() {
         let table = "# words\na\tpassed\t\nb\tskipped\tno card\nc\tfailed\tkeys change\n";
-        let expected = expected(table);
-        let failures = |printed: &str| compare(&expected, &found(printed)).failed;
+        let expected = rows(table);
+        let failures = |printed: &str| compare(NAME, &expected, &found(printed)).failed;
         let good = "noise\n.RESULT\ta\tpassed\t\nsRESULT\tb\tskipped\tno card\nERESULT\tc\tfailed\tError 5\n";
         assert_eq!(failures(good), 0);
         for (from, to) in [
@@ -190,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_table_says_why() {
-        for (test, end) in expected(TABLE) {
+        for (test, end) in rows(TABLE).into_iter().chain(rows(INFINIBAND_TABLE)) {
             assert!(["passed", "skipped", "failed"].contains(&end.how), "{test}");
             assert_eq!(end.how == "passed", end.why.is_empty(), "{test}");
         }

@@ -1,6 +1,7 @@
 //! Which programs run.
 
 mod cm;
+mod infiniband;
 mod mixed;
 mod perftest;
 mod rsockets;
@@ -18,6 +19,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Scenario> {
         rsockets::ALL,
         sockets::ALL,
         perftest::ALL,
+        infiniband::ALL,
     ]
     .into_iter()
     .flatten()

@@ -673,7 +673,11 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 /// The programs exchange their addresses over TCP.
-const fn tcp(name: &'static str, program: &'static [&'static str], says: Says) -> Scenario {
+pub(super) const fn tcp(
+    name: &'static str,
+    program: &'static [&'static str],
+    says: Says,
+) -> Scenario {
     same(name, Ready::Tcp, program, &["localhost"], says)
 }
 

@@ -82,12 +82,16 @@ pub(super) const ALL: &[Scenario] = &[
     ),
 ];
 
-const fn pingpong(name: &'static str, program: &'static [&'static str], says: Says) -> Scenario {
+pub(super) const fn pingpong(
+    name: &'static str,
+    program: &'static [&'static str],
+    says: Says,
+) -> Scenario {
     same(name, Ready::Tcp, program, &["localhost"], says)
 }
 
 /// 1000 messages of 4096 bytes in either direction.
-const PINGPONG: Says = &[
+pub(super) const PINGPONG: Says = &[
     (Client, "8192000 bytes in", 1),
     (Client, "1000 iters in", 1),
     (Server, "8192000 bytes in", 1),
