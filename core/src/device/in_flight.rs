@@ -138,6 +138,12 @@ impl<P: Platform> Device<'_, P> {
 
     /// Drives the device until something pending is over.
     pub(crate) fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        // With interrupts each answer has an event, which must not pile up.
+        if !self.config.interrupts
+            && let Some(outcome) = look()
+        {
+            return outcome;
+        }
         let mut backoff = PollBackoff::default();
         loop {
             // A device that has died is found by looking.

@@ -274,7 +274,10 @@ impl CommandQueue {
         self.sequence = self.sequence.wrapping_add(1);
 
         let mut entry = CommandQueueEntry::ZERO;
-        {
+        if input_blocks == 0 {
+            // All of it fits into the entry.
+            put_inline(&mut entry, fixed, &mut tail);
+        } else {
             let mut writer = Writer {
                 entry: &mut entry,
                 mailboxes: &self.mailboxes,
@@ -494,6 +497,29 @@ impl CommandQueue {
             parts.put(at, &data[..len]);
         }
         Ok(())
+    }
+}
+
+/// Puts a message into the entry that has no blocks.
+fn put_inline(entry: &mut CommandQueueEntry, fixed: &[u8], tail: &mut TailIn<'_>) {
+    let (start, rest) = entry
+        .command_input_inline_data_mut()
+        .split_at_mut(fixed.len());
+    start.copy_from_slice(fixed);
+    match tail {
+        TailIn::None => {}
+        TailIn::Bytes(bytes) => rest[..bytes.len()].copy_from_slice(bytes),
+        TailIn::Qwords(count, qword) => {
+            for (index, place) in rest
+                .as_chunks_mut::<8>()
+                .0
+                .iter_mut()
+                .enumerate()
+                .take(*count)
+            {
+                *place = qword(index).to_be_bytes();
+            }
+        }
     }
 }
 
