@@ -32,14 +32,14 @@
 //! | `rdma_bind_addr` | [`bind_addr`](rdma::RdmaCm::bind_addr) | done; no privileged ports; `AF_IB` on InfiniBand ([`SockaddrIb`](rdma::SockaddrIb)). `cm::modes`: `calls_in_the_wrong_state_are_einval`; `cm::infiniband`: `addresses_that_do_not_go_here` |
 //! | `rdma_resolve_addr` | [`resolve_addr`](rdma::RdmaCm::resolve_addr) | done over a [`Resolver`](rdma::Resolver): [`NeighbourDiscovery`](rdma::NeighbourDiscovery) for ARP and ND, or a table; multicast groups too; GIDs on InfiniBand, where IP addresses are refused: IPoIB later. `cm::neighbours`, `cm::multicast`: `a_resolved_group_over_the_ethernet_queue` |
 //! | `rdma_resolve_route` | [`resolve_route`](rdma::RdmaCm::resolve_route) | done; path records on InfiniBand ([`SubnetAdministration`](rdma::SubnetAdministration)). `cm::connections`: `connect_talk_disconnect`; `cm::infiniband`: `the_path_is_the_connections`, `dead`, `busy`, `malformed` |
-//! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC; UD in `RDMA_PS_UDP` and `IPOIB`; XRC. `cm::datagrams`: `a_service_is_found_and_answers`; `cm::xrc`: `initiators_reach_the_queues_of_listeners` |
+//! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC, also without waiting ([`start_qp`](rdma::RdmaCm::start_qp)); UD in `RDMA_PS_UDP` and `IPOIB`; XRC. `cm::slow_firmware`: `nothing_waits_for_the_firmware`; `cm::datagrams`: `a_service_is_found_and_answers`; `cm::xrc`: `initiators_reach_the_queues_of_listeners` |
 //! | `rdma_create_qp_ex` | [`create_qp_ex`](rdma::RdmaCm::create_qp_ex) | done: PD, XRC domain, send operations; an attribute that no QP here has is refused by its name. `cm::extended`: `what_a_qp_has_is_accepted`, `what_no_qp_has_is_refused`, `objects_of_another_device_are_refused`; `cm::xrc`: `given_domains_and_queues` |
 //! | `rdma_destroy_qp` | [`destroy_qp`](rdma::RdmaCm::destroy_qp) | done. `cm::multicast`: `groups_end_with_their_ids` |
 //! | `rdma_connect` | [`connect`](rdma::RdmaCm::connect) | done; datagram services by SIDR. `cm::datagrams`: `a_service_is_found_and_answers`, `a_question_without_an_answer_fails_in_time` |
 //! | `rdma_establish` | [`establish`](rdma::RdmaCm::establish) | done. `cm::modes`: `external_qp` |
 //! | `rdma_listen` | [`listen`](rdma::RdmaCm::listen) | done; one manager listens on one device. `cm::datagrams`: `port_spaces_are_apart` |
 //! | `rdma_get_request` | [`get_request`](rdma::RdmaCm::get_request) | done. `cm::modes`: `synchronous_endpoints` |
-//! | `rdma_accept` | [`accept`](rdma::RdmaCm::accept) | done; no parameter without a QP is an error, not a crash. `cm::datagrams`: `external_qps` |
+//! | `rdma_accept` | [`accept`](rdma::RdmaCm::accept) | done; it returns once its commands are begun, and a later failure of theirs is `RDMA_CM_EVENT_CONNECT_ERROR`; no parameter without a QP is an error, not a crash. `cm::slow_firmware`: `a_refusal_of_the_firmware_is_an_event`, `a_refusal_is_the_error_of_a_synchronous_call`; `cm::datagrams`: `external_qps` |
 //! | `rdma_reject` | [`reject`](rdma::RdmaCm::reject) | done. `cm::datagrams`: `services_refuse` |
 //! | `rdma_reject_ece` | [`reject_ece`](rdma::RdmaCm::reject_ece) | done. `cm::ece`: `options_are_refused` |
 //! | `rdma_notify` | [`notify`](rdma::RdmaCm::notify), [`handle_async_event`](rdma::RdmaCm::handle_async_event) | done. `cm::modes`: `external_qp` |

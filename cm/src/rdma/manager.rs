@@ -9,15 +9,17 @@ use crate::engine::{self, Engine};
 use crate::mad::sa::SA_CLASS;
 use crate::mad::{MAD_LEN, RejectReason};
 use crate::rdma::conn::groups::Groups;
-use crate::rdma::id::slot::{IdSlot, Storage};
+use crate::rdma::conn::work::WorkList;
+use crate::rdma::id::slot::Storage;
 use crate::rdma::id::table::{IdTable, PortRange};
-use crate::rdma::port::gsi::GsiPort;
+use crate::rdma::port::gsi::{GsiPort, Received, SLICE};
 use crate::rdma::route::deferred::DeferredMad;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::route::return_path::ReturnPath;
 use crate::rdma::route::router::Router;
 use crate::rdma::types::TraceEntry;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::verbs::ending::Endings;
 use crate::rdma::verbs::hca::Hca;
 
 /// Settings of a manager.
@@ -97,6 +99,7 @@ impl Config {
 ///   [`last_error`](Self::last_error), [`poll`](Self::poll), [`wait`](Self::wait)
 /// * **Queue pairs**:
 ///   [`create_qp`](Self::create_qp) (`rdma_create_qp`), [`create_qp_ex`](Self::create_qp_ex) (`rdma_create_qp_ex`),
+///   [`start_qp`](Self::start_qp), [`try_finish_qp`](Self::try_finish_qp),
 ///   [`init_qp_attr`](Self::init_qp_attr) (`rdma_init_qp_attr`),
 ///   [`create_srq`](Self::create_srq) (`rdma_create_srq`), [`destroy_qp`](Self::destroy_qp) (`rdma_destroy_qp`),
 ///   [`destroy_srq`](Self::destroy_srq) (`rdma_destroy_srq`), [`endpoint`](Self::endpoint) (`id->qp`)
@@ -117,6 +120,8 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) groups: Groups<'s>,
     pub(crate) router: Router<'s, 'd, P, R>,
     pub(crate) config: Config,
+    pub(crate) work: WorkList,
+    pub(crate) endings: Endings<'d, P>,
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
 }
@@ -180,6 +185,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             groups: Groups::new(groups),
             router,
             config,
+            work: WorkList::EMPTY,
+            endings: Endings::new(),
             waits_elsewhere: false,
         })
     }
@@ -230,7 +237,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         self.hca.device.platform().now()
     }
 
-    /// Drives everything: the device's events, MADs, timers, and what follows from them. To be called in the
+    /// Drives everything: the device's events, MADs, timers, answers of the firmware, and what follows from them. It waits
+    /// for none of them. To be called in the
     /// application's loop, at [`next_deadline`](Self::next_deadline) at the latest. With interrupts, whatever comes after it
     /// has returned raises one.
     pub fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
@@ -242,7 +250,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         self.groups.ask(&mut self.router, &mut self.ids, now);
         for _ in 0..self.router.deferred_mads() {
             if let Some(deferred) = self.router.next_deferred_mad() {
-                self.dispatch_mad(now, deferred);
+                self.dispatch_mad(now, &deferred);
             }
         }
         loop {
@@ -251,9 +259,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             // answered meanwhile, and gives up no connection.
             self.engine.handle_timeout(now);
             self.process_events(now);
+            self.work(now);
             self.flush(now)?;
-            // Moving QPs takes commands, and waiting for these consumes interrupts, also those of MADs: repeat until none
-            // came.
+            // What waits for a command inside consumes interrupts, also those of MADs: repeat until none came.
             if !self.gsi.arm() {
                 return Ok(());
             }
@@ -264,11 +272,22 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// at the device's health ([`Device::next_deadline`]), or soon, while an address is being resolved.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let deadlines = [
+            self.next_answer(now),
             self.router.next_deadline(now),
             self.engine.next_deadline(),
             self.hca.device.next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
+    }
+
+    /// When to look for answers of the firmware: at once where they make no interrupts, and where one is lost.
+    fn next_answer(&self, now: Duration) -> Option<Duration> {
+        let waits = self.work.is_busy() || !self.endings.is_empty();
+        let interrupts = self.hca.device.config().interrupts;
+        waits.then(|| match interrupts {
+            true => now.saturating_add(SLICE),
+            false => now,
+        })
     }
 
     /// The MSI-X vectors of the manager, its CQs and those that it makes for ids: an application with its own event
@@ -295,10 +314,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
         match event {
             AsyncEvent::CommunicationEstablished { qpn } => {
-                let own = |slot: &IdSlot<'d, P>| {
-                    slot.objects.qp.as_ref().is_some_and(|qp| qp.qpn() == *qpn)
-                };
-                let id = self.ids.iter().position(own);
+                let id = self.ids.find_qpn(*qpn);
                 if let Some(connection) = id.and_then(|index| self.ids[index].conn.id) {
                     let _ = self.engine.notify_established(connection);
                     self.process_events(self.now());
@@ -322,9 +338,12 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Hands what arrived on QP1 to the engine.
     pub(crate) fn receive(&mut self, now: Duration) -> Result<(), RdmaError> {
-        while let Some(received) = self.gsi.receive()? {
-            let since = now;
-            self.dispatch_mad(now, DeferredMad { received, since });
+        let mut arrived = DeferredMad {
+            received: Received::EMPTY,
+            since: now,
+        };
+        while self.gsi.receive(&mut arrived.received)? {
+            self.dispatch_mad(now, &arrived);
             // A burst must not fill the ring of answers.
             self.process_events(now);
             self.flush(now)?;
@@ -334,7 +353,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Hands a MAD to the engine, now or once its sender's address is resolved: a peer may have this host's address
     /// while this host does not have the peer's, and the peer would send again only after seconds.
-    pub(crate) fn dispatch_mad(&mut self, now: Duration, deferred: DeferredMad) {
+    pub(crate) fn dispatch_mad(&mut self, now: Duration, deferred: &DeferredMad) {
         let received = &deferred.received;
         if self.router.is_infiniband() && received.mad[1] == SA_CLASS {
             if self.router.handle_subnet_mad(&mut self.ids, now, received) {
@@ -349,7 +368,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 self.engine
                     .refuse_request(&address, mad, RejectReason::INVALID_GID)
             }
-            ReturnPath::Pending => return self.router.defer(now, deferred),
+            ReturnPath::Pending => return self.router.defer(now, *deferred),
             ReturnPath::None => return,
         };
         if let Err(ignored) = taken {
@@ -410,8 +429,10 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
                 group.detach(slot.and_then(|slot| slot.objects.qp.as_mut()));
             }
         }
+        self.endings.finish();
         // Objects that ids share are destroyed after all their users.
         for slot in self.ids.iter_mut() {
+            slot.objects.making = None;
             slot.objects.qp = None;
             slot.objects.saved = None;
         }

@@ -52,7 +52,8 @@
 //!   moves the QP to INIT, so that receives can be posted.
 //! * When the other end's REP arrives, the QP goes to RTR and RTS, RTU is sent, and the application sees `Established`. If
 //!   that fails it sees `ConnectError`, and the other end a REJ.
-//! * [`accept`](RdmaCm::accept) moves the QP to RTR and RTS *before* REP is sent: data may come before RTU.
+//! * [`accept`](RdmaCm::accept) begins to move the QP to RTR and RTS; REP is sent *after* that: data may come before RTU. If it
+//!   fails the same follows.
 //! * When the connection is refused as stale (REJ 10: the other end still has a connection with a QP of this number, from
 //!   before this end was restarted) and the application cannot notice another QP, because nothing is posted and CQs and
 //!   receive queue are its own, the QP is replaced by one with another number and the request made again, at most
@@ -60,6 +61,16 @@
 //!   [`renew_qp`](RdmaCm::renew_qp).
 //! * When the connection is refused the QP goes to ERR, and what was posted is flushed. On a disconnection by the other
 //!   end the QP is left alone until the application calls [`disconnect`](RdmaCm::disconnect).
+//!
+//! # Commands to the firmware
+//!
+//! A card takes 20 to 300 µs for a command, and a connection needs at least eight: CREATE_QP, INIT, RTR and RTS at each end.
+//! The manager waits for none of those in [`poll`](RdmaCm::poll), [`connect`](RdmaCm::connect), [`accept`](RdmaCm::accept) and
+//! [`disconnect`](RdmaCm::disconnect): each id goes its way while messages are answered, and of all ids as many commands are
+//! with the firmware as its queue takes. [`start_qp`](RdmaCm::start_qp) begins to create a QP; `connect` and
+//! `accept` may follow at once. Calls whose result is there when they return poll on top of that, such as
+//! [`create_qp`](RdmaCm::create_qp) and all of a synchronous id. QPs for datagrams and XRC, SRQs, memory and groups are waited
+//! for, and so is the rare replacement of a QP whose number is refused as stale.
 //!
 //! # Datagrams
 //!

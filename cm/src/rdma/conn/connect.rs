@@ -1,14 +1,16 @@
 //! Connecting and disconnecting.
 
+use core::time::Duration;
+
 use bareverbs_core::Platform;
 
-use crate::engine::{ConnectParams, ConnectionId, ReplyParams, State, Transport};
+use crate::engine::{ConnectParams, ConnectionId, State, Transport};
 use crate::mad::{CmaHeader, RejectReason};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, depth, fits};
 use crate::rdma::types::id::service_id;
-use crate::rdma::types::param::Depths;
+use crate::rdma::types::param::{Asked, Depths};
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, CONNECT_PRIVATE_DATA_MAX, CmId, ConnParam, DEVICE_MAX, IdState,
     IdType, REJECT_PRIVATE_DATA_MAX,
@@ -43,18 +45,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
-        let (qp_num, srq) = match (&slot.objects.qp, param) {
-            (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
-            (None, Some(param)) => (param.qp_num, param.srq),
+        if !slot.objects.has_qp() && param.is_none() {
             // There is no QP to connect.
-            (None, None) => return Err(RdmaError::NoQp),
-        };
+            return Err(RdmaError::NoQp);
+        }
         let param = param.copied().unwrap_or_default();
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
         let start = self.router.begin_request(local, peer, &mut data)?;
         fits(param.private_data.len(), data.len() - start)?;
-        let end = start + param.private_data.len();
-        data[start..end].copy_from_slice(param.private_data);
         let responder_resources = depth(
             "responder_resources",
             param.responder_resources,
@@ -65,8 +63,55 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             param.initiator_depth,
             self.hca.max_initiator_depth,
         )?;
+        let depths = Depths {
+            responder_resources,
+            initiator_depth,
+        };
+        let asked = Asked::new(&param, depths);
+        let slot = &mut self.ids[index];
+        // Kept for later, and for another attempt; no event carries it.
+        slot.events.private[..param.private_data.len()].copy_from_slice(param.private_data);
+        slot.events.private_len = param.private_data.len() as u8;
+        slot.events.private_event = None;
+        if slot.objects.qp.is_some() || slot.objects.making.is_none() {
+            let now = self.now();
+            self.send_request(now, index, asked)?;
+            self.flush(now)?;
+        } else {
+            slot.state = IdState::Connect;
+            slot.events.failure = None;
+            self.request_later(index, asked);
+        }
+        self.complete(id)
+    }
 
-        let now = self.now();
+    /// Sends REQ, with the private data that is kept.
+    pub(crate) fn send_request(
+        &mut self,
+        now: Duration,
+        index: usize,
+        asked: Asked,
+    ) -> Result<(), RdmaError> {
+        let id = self.ids.id_of(index);
+        let slot = &self.ids[index];
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let (qp_num, srq) = match &slot.objects.qp {
+            Some(qp) => (qp.qpn().number(), qp.has_srq()),
+            None => (asked.qp_num, asked.srq),
+        };
+        let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
+        let start = self.router.begin_request(local, peer, &mut data)?;
+        let kept = &slot.events.private[..usize::from(slot.events.private_len)];
+        let end = start + kept.len();
+        data.get_mut(start..end)
+            .ok_or(RdmaError::NotBound)?
+            .copy_from_slice(kept);
+        let Depths {
+            responder_resources,
+            initiator_depth,
+        } = asked.depths;
         let defaults = self.engine.config().timers;
         let connection = self.engine.connect(
             now,
@@ -84,10 +129,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 ack_timeout: slot.options.ack_timeout,
                 responder_resources,
                 initiator_depth,
-                flow_control: param.flow_control,
-                // The wire has three bits for it.
-                retry_count: param.retry_count.min(7),
-                rnr_retry_count: param.rnr_retry_count.min(7),
+                flow_control: asked.flow_control,
+                retry_count: asked.retry_count,
+                rnr_retry_count: asked.rnr_retry_count,
                 srq,
                 timers: slot.options.timers.unwrap_or(defaults),
                 ece: slot.conn.ece,
@@ -102,20 +146,17 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.responder_resources = responder_resources;
         slot.conn.initiator_depth = initiator_depth;
         slot.events.failure = None;
-        // Kept for another attempt; no event carries it.
-        slot.events.private[..param.private_data.len()].copy_from_slice(param.private_data);
-        slot.events.private_len = param.private_data.len() as u8;
-        slot.events.private_event = None;
         slot.conn.stale_retries = self.config.stale_retries;
         self.ids[index].apply_timers(&mut self.engine);
-        self.flush(now)?;
-        self.complete(id)
+        Ok(())
     }
 
-    /// Accepts a connection request (`rdma_accept`): brings the QP to RTS and sends REP. Without parameters, or with
+    /// Accepts a connection request (`rdma_accept`): brings the QP to RTS and then sends REP. Without parameters, or with
     /// [`DEVICE_MAX`], as many READs and atomics as both ends can. What follows is `Established`.
     ///
-    /// If the QP cannot be moved the error is returned and nothing is sent: the request can still be rejected.
+    /// It returns once the first command is begun. If the QP cannot be moved and that shows at once, the error is
+    /// returned and nothing is sent: the request can still be rejected. Where the firmware refuses later, the other end gets
+    /// a REJ, and the application `ConnectError`, on a synchronous id as the error of this call.
     ///
     /// On an id for datagrams it sends SIDR_REP with the QP, or that of the parameters, and its Q_Key. No event
     /// follows.
@@ -126,12 +167,17 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let connection = self.unanswered(index, "accept")?;
         let slot = &self.ids[index];
-        let (qp_num, srq) = match (&slot.objects.qp, param) {
-            (Some(qp), _) => (qp.qpn().number(), qp.has_srq()),
-            (None, Some(param)) => (param.qp_num, param.srq),
-            (None, None) => return Err(RdmaError::NoQp),
-        };
-        let has_qp = slot.objects.qp.is_some();
+        let has_qp = slot.objects.has_qp();
+        if !has_qp && param.is_none() {
+            return Err(RdmaError::NoQp);
+        }
+        if slot.work.is_connecting() {
+            let state = slot.state;
+            return Err(RdmaError::WrongState {
+                call: "accept",
+                state,
+            });
+        }
         let param = param.copied().unwrap_or_default();
         fits(param.private_data.len(), ACCEPT_PRIVATE_DATA_MAX)?;
         let asked = self.engine.qp_params(connection)?;
@@ -154,34 +200,20 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 self.hca.max_initiator_depth,
             )?,
         };
-        if has_qp {
-            self.move_to_rts(index, connection, Some(depths))?;
-        }
         let now = self.now();
-        let reply = ReplyParams {
-            responder_resources: depths.responder_resources,
-            initiator_depth: depths.initiator_depth,
-            flow_control: param.flow_control,
-            rnr_retry_count: param.rnr_retry_count.min(7),
-            srq,
-            ece: self.ids[index].conn.ece,
-            private_data: param.private_data,
-            ..ReplyParams::new(qp_num)
-        };
-        if let Err(error) = self.engine.reply(now, connection, &reply) {
-            self.ids[index].objects.flush_qp();
-            let _ = self
-                .engine
-                .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[]);
-            self.flush(now)?;
-            return Err(error.into());
-        }
+        let asked = Asked::new(&param, depths);
         let slot = &mut self.ids[index];
-        slot.conn.accepted = true;
-        slot.conn.responder_resources = depths.responder_resources;
-        slot.conn.initiator_depth = depths.initiator_depth;
+        slot.events.private[..param.private_data.len()].copy_from_slice(param.private_data);
+        slot.events.private_len = param.private_data.len() as u8;
+        slot.events.private_event = None;
         slot.events.failure = None;
+        let begun = if has_qp {
+            self.begin_accept(now, index, asked)
+        } else {
+            self.send_reply(now, index, asked)
+        };
         self.flush(now)?;
+        begun?;
         self.complete(id)
     }
 
@@ -206,14 +238,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         self.engine
             .reject(now, connection, reason, &[], private_data)?;
-        self.ids[index].objects.flush_qp();
+        self.flush_qp(index);
         self.flush(now)
     }
 
     /// Confirms a connection whose QP is not the id's (`rdma_establish`), after `ConnectResponse`: sends RTU.
     pub fn establish(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        if self.ids[index].objects.qp.is_some() {
+        if self.ids[index].objects.has_qp() {
             return Err(RdmaError::QpExists);
         }
         let connection = self.ids.connection(index, "establish")?;
@@ -233,12 +265,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Ends a connection (`rdma_disconnect`): moves the QP to ERR, so that everything posted is flushed, and notifies
+    /// Ends a connection (`rdma_disconnect`): begins to move the QP to ERR, so that everything posted is flushed, and notifies
     /// the other end, if that one did not disconnect first. What follows is `Disconnected`, and later `TimewaitExit`.
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let connection = self.ids.connection(index, "disconnect")?;
-        self.ids[index].objects.flush_qp();
+        self.flush_qp(index);
         let now = self.now();
         match self.engine.state(connection)? {
             State::Established | State::DreqReceived => {

@@ -91,12 +91,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             match what {
                 Outcome::Request => {}
-                Outcome::Reply => self.on_reply(now, index, connection, data),
+                Outcome::Reply => self.on_reply(now, index, data),
                 Outcome::Established => self.ids.push(index, EventType::Established, 0),
                 Outcome::Rejected(RejectReason::STALE_CONNECTION)
                     if self.retry_with_new_qp(now, index) => {}
                 Outcome::Rejected(reason) => {
-                    self.ids[index].objects.flush_qp();
+                    self.flush_qp(index);
                     self.ids
                         .store_private_data(index, EventType::Rejected, data);
                     self.ids[index].events.failure = Some(RdmaError::Rejected(reason));
@@ -105,6 +105,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 }
                 Outcome::Unreachable if self.discard_unfetched(index) => {}
                 Outcome::Unreachable => {
+                    self.ids[index].work.cancel();
                     self.ids
                         .push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
                 }
@@ -114,6 +115,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     } else {
                         0
                     };
+                    self.ids[index].work.cancel();
                     self.ids[index].state = IdState::Disconnect;
                     self.ids.push(index, EventType::Disconnected, status);
                 }
@@ -279,30 +281,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// A REP: brings the QP up and confirms.
-    fn on_reply(&mut self, now: Duration, index: usize, connection: ConnectionId, data: &[u8]) {
-        if self.ids[index].objects.qp.is_none() {
+    fn on_reply(&mut self, now: Duration, index: usize, data: &[u8]) {
+        if !self.ids[index].objects.has_qp() {
             self.ids
                 .store_private_data(index, EventType::ConnectResponse, data);
             self.ids.push(index, EventType::ConnectResponse, 0);
             return;
         }
-        let up = self
-            .move_to_rts(index, connection, None)
-            .and_then(|()| self.engine.ready(connection, &[]).map_err(RdmaError::from));
-        match up {
-            Ok(()) => {
-                self.ids
-                    .store_private_data(index, EventType::Established, data);
-                self.ids.push(index, EventType::Established, 0);
-            }
-            Err(error) => {
-                log::warn!("a connection fails locally: {error}");
-                self.ids[index].objects.flush_qp();
-                let reason = RejectReason::CONSUMER_DEFINED;
-                let _ = self.engine.reject(now, connection, reason, &[], &[]);
-                self.ids.push_failure(index, EventType::ConnectError, error);
-            }
-        }
+        self.ids
+            .store_private_data(index, EventType::Established, data);
+        self.begin_confirm(now, index);
     }
 
     /// Takes an event that waits, without blocking: `None` is EAGAIN.
@@ -541,7 +529,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Some(State::DreqSent | State::DreqReceived | State::Established)
             );
             if fetched && over {
-                return Ok(Some(()));
+                // Not before the QP is in ERR.
+                return Ok((!slot.work.is_busy()).then_some(()));
             }
             if self.try_complete(id)?.is_none() {
                 return Ok(None);
@@ -550,6 +539,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 .events
                 .current
                 .is_some_and(|current| current.event == EventType::Disconnected)
+                && !self.ids[index].work.is_busy()
             {
                 return Ok(Some(()));
             }

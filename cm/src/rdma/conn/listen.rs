@@ -89,6 +89,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             at = next;
         }
+        if let Some(child) = self.ids[index].conn.making_child.take()
+            && let Ok(child) = self.ids.index(child)
+        {
+            self.discard(child);
+        }
         let Some(listener) = self.ids[index].conn.listener.take() else {
             return;
         };

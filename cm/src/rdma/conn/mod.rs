@@ -11,3 +11,4 @@ mod listen;
 mod multicast;
 mod shutdown;
 mod stale;
+pub(crate) mod work;

@@ -80,11 +80,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 state: slot.state,
             });
         }
+        self.ids[index].work.forget_qp();
         let old = Verbs::take(&mut self.ids[index].objects);
         let connection = self.ids[index].conn.id.take();
         if let Err(error) = self.create_qp(id, old.given_pd(), init) {
             self.ids[index].conn.id = connection;
             old.put(&mut self.ids[index].objects);
+            self.ids.enter_qpn(index);
             return Err(error);
         }
         if let Some(connection) = connection {
@@ -118,8 +120,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             sq_sig_all: queried.sq_sig_all,
         };
         let id = self.ids.id_of(index);
+        // A rare case, for which this waits.
         let again = self
-            .create_qp(id, old.given_pd(), &mut init)
+            .start_qp(id, old.given_pd(), &mut init)
+            .and_then(|()| self.wait_for_qp(index))
             .and_then(|()| self.repeat_request(now, index));
         match again {
             Ok(()) => {
@@ -129,7 +133,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             Err(error) => {
                 log::warn!("no second attempt after a refusal as stale: {error}");
+                self.forget_qp(index);
                 old.put(&mut self.ids[index].objects);
+                self.ids.enter_qpn(index);
                 false
             }
         }

@@ -96,7 +96,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// Destroys an id and everything that it owns (`rdma_destroy_id`). What is under way is called off: the other end gets
-    /// a REJ or a DREQ. Events that were not fetched are dropped; nothing is waited for.
+    /// a REJ or a DREQ. Events that were not fetched are dropped. What of its QP is the application's (CQs, PD, SRQ) is free
+    /// when this returns, for which it waits for the firmware; a QP with CQs and PD of the manager's goes while that goes on.
     ///
     /// EBUSY, and nothing is done, while others use its SRQ.
     pub fn destroy_id(&mut self, id: CmId) -> Result<(), RdmaError> {
@@ -130,6 +131,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.ids.count_user(target, false);
         let slot = &mut self.ids[index];
         slot.events.pending.clear();
+        slot.work.forget_qp();
+        slot.objects.making = None;
+        if slot.objects.are_own() {
+            self.endings.add(&mut slot.objects);
+        }
         slot.objects.qp = None;
         slot.objects.srq = None;
         slot.objects.send_cq = None;

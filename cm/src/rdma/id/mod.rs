@@ -2,7 +2,9 @@
 
 mod calls;
 mod port_space;
+mod qpns;
 pub(crate) mod slot;
 pub(crate) mod table;
 mod timers;
 pub(crate) mod waiters;
+pub(crate) mod work;

@@ -13,11 +13,13 @@ use crate::engine::{
 use crate::mad::Ece;
 use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::waiters::Waiters;
+use crate::rdma::id::work::Work;
 use crate::rdma::route::deferred::DeferredMadSlot;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,
 };
+use crate::rdma::verbs::making::Making;
 use crate::rdma::verbs::objects::{IdQp, IdSrq, KeptInit, PdOf, XrcdOf};
 
 /// No slot.
@@ -80,6 +82,14 @@ pub(crate) struct Links {
     pub(crate) queued: bool,
     pub(crate) wait_next: u32,
     pub(crate) waiting: bool,
+    /// Of the index: it is among those that have commands to do, and the next one that waits for its turn.
+    pub(crate) working: bool,
+    pub(crate) work_next: u32,
+    /// Of the index: the first id whose QP's number hashes to it.
+    pub(crate) qpn_head: u32,
+    /// Of the index: in that list, under this number (0: in none), and the next one there. The QP may be gone.
+    pub(crate) qpn: u32,
+    pub(crate) qpn_next: u32,
 }
 
 /// The events of an id and where they go.
@@ -212,6 +222,8 @@ pub(crate) struct Connection {
     pub(crate) listener: Option<ListenerId>,
     /// The id whose listener the request came to.
     pub(crate) listen_id: Option<CmId>,
+    /// Of a synchronous listener: the id of a request whose QP is being created.
+    pub(crate) making_child: Option<CmId>,
     pub(crate) backlog: u32,
     /// Requests that were not fetched yet.
     pub(crate) unread: u32,
@@ -234,6 +246,7 @@ impl Connection {
         groups: 0,
         listener: None,
         listen_id: None,
+        making_child: None,
         backlog: 0,
         unread: 0,
         responder_resources: 0,
@@ -244,6 +257,8 @@ impl Connection {
 /// The verbs objects of an id, in the order in which they have to be destroyed.
 #[derive(Debug)]
 pub(crate) struct Objects<'d, P: Platform> {
+    /// The QP while it is being created.
+    pub(crate) making: Option<Making<'d, P>>,
     pub(crate) qp: Option<IdQp<'d, P>>,
     pub(crate) srq: Option<IdSrq<'d, P>>,
     pub(crate) send_cq: Option<Cq<'d, P>>,
@@ -256,6 +271,7 @@ pub(crate) struct Objects<'d, P: Platform> {
 
 impl<P: Platform> Objects<'_, P> {
     const NONE: Self = Self {
+        making: None,
         qp: None,
         srq: None,
         send_cq: None,
@@ -279,6 +295,7 @@ pub struct IdSlot<'d, P: Platform> {
     pub(crate) options: Options,
     pub(crate) route: IdRoute,
     pub(crate) conn: Connection,
+    pub(crate) work: Work,
     pub(crate) objects: Objects<'d, P>,
 }
 
@@ -301,11 +318,17 @@ impl<P: Platform> IdSlot<'_, P> {
             queued: false,
             wait_next: NIL,
             waiting: false,
+            working: false,
+            work_next: NIL,
+            qpn_head: NIL,
+            qpn: 0,
+            qpn_next: NIL,
         },
         events: EventQueue::new(Target::Id(NIL)),
         options: Options::DEFAULT,
         route: IdRoute::EMPTY,
         conn: Connection::NONE,
+        work: Work::NONE,
         objects: Objects::NONE,
     };
 
@@ -320,6 +343,7 @@ impl<P: Platform> IdSlot<'_, P> {
         self.options = Options::DEFAULT;
         self.route = IdRoute::EMPTY;
         self.conn = Connection::NONE;
+        self.work = Work::NONE;
     }
 }
 

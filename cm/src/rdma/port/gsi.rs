@@ -61,6 +61,23 @@ pub(crate) struct Received {
     pub(crate) local: Local,
 }
 
+impl Received {
+    /// Room for one.
+    pub(crate) const EMPTY: Self = Self {
+        mad: [0; MAD_LEN],
+        source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        traffic_class: 0,
+        pkey: 0,
+        local: Local {
+            slid: 0,
+            path_bits: 0,
+            service_level: 0,
+            global: false,
+        },
+    };
+}
+
 /// The fields of InfiniBand's link layer for a MAD; zeros on RoCE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Local {
@@ -183,8 +200,8 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(())
     }
 
-    /// Takes the next MAD. What is no MAD (too short, or without an address) is dropped on the way.
-    pub(crate) fn receive(&mut self) -> Result<Option<Received>, RdmaError> {
+    /// Takes the next MAD, if there is one. What is no MAD (too short, or without an address) is dropped on the way.
+    pub(crate) fn receive(&mut self, received: &mut Received) -> Result<bool, RdmaError> {
         // Once per call: a QP that fails at once again must not hold the caller.
         if self.failed {
             self.restart()?;
@@ -192,7 +209,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         loop {
             let infiniband = self.is_infiniband();
             let (index, arrived) = match self.recv_cq.poll()? {
-                None => return Ok(None),
+                None => return Ok(false),
                 Some(completion) if completion.status() != WcStatus::Success => {
                     self.failed = true;
                     continue;
@@ -203,16 +220,16 @@ impl<'d, P: Platform> GsiPort<'d, P> {
                     (completion.wr_id(), arrived)
                 }
             };
-            let received = match arrived {
-                Some(arrival) => self.read(index as usize, &arrival)?,
-                None => None,
+            let whole = match arrived {
+                Some(arrival) => self.read(index as usize, &arrival, received)?,
+                None => false,
             };
             self.post(index)?;
-            if let Some(received) = received {
+            if whole {
                 let now = || self.device.platform().now();
                 self.trace
                     .record(now, false, false, received.source, &received.mad);
-                return Ok(Some(received));
+                return Ok(true);
             }
         }
     }
@@ -221,7 +238,13 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         cfg!(feature = "infiniband") && self.infiniband
     }
 
-    fn read(&self, index: usize, arrival: &Arrival) -> Result<Option<Received>, RdmaError> {
+    /// Reads a MAD; false, if it has no addresses.
+    fn read(
+        &self,
+        index: usize,
+        arrival: &Arrival,
+        received: &mut Received,
+    ) -> Result<bool, RdmaError> {
         let at = index * RECV_STRIDE;
         let mut header = [0; GRH];
         self.recv.copy_out(at, &mut header)?;
@@ -231,18 +254,13 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             addresses(arrival.kind, &header)
         };
         let Some((source, destination, traffic_class)) = found else {
-            return Ok(None);
+            return Ok(false);
         };
-        let mut mad = [0; MAD_LEN];
-        self.recv.copy_out(at + GRH, &mut mad)?;
-        Ok(Some(Received {
-            mad,
-            source,
-            destination,
-            traffic_class,
-            pkey: arrival.pkey,
-            local: arrival.local,
-        }))
+        self.recv.copy_out(at + GRH, &mut received.mad)?;
+        (received.source, received.destination) = (source, destination);
+        received.traffic_class = traffic_class;
+        (received.pkey, received.local) = (arrival.pkey, arrival.local);
+        Ok(true)
     }
 
     /// Whether there is a send buffer. If not, an event comes when there is one.

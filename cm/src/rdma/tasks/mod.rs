@@ -75,7 +75,8 @@ use crate::rdma::verbs::owned::Side;
 /// of the id ([`get_id_event`](Self::get_id_event)). Events and completions stay where they are until they are taken.
 ///
 /// One task waits for each channel, and for each id. If there are more, they get events in turn, and wake each other
-/// for that. Calls that need firmware commands, such as creating a QP, keep the thread for as long as those take.
+/// for that. The commands of connections run while other tasks do; calls that need others, such as registering memory, keep
+/// the thread for as long as those take.
 pub struct AsyncCm<'c, 's, 'd, P: Platform, R: Resolver> {
     cm: RefCell<&'c mut RdmaCm<'s, 'd, P, R>>,
     driver: Driver,
@@ -211,7 +212,9 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> AsyncCm<'c, 's, 'd, P, R> {
             None => self.resolve_route(id, RESOLVE).await?,
         }
         if let Some(init) = init {
-            self.with(|cm| cm.create_qp(id, pd, init))?;
+            self.with(|cm| cm.start_qp(id, pd, init))?;
+            self.wait(Source::Id(id), |cm, _| found(cm.try_finish_qp(id)))
+                .await?;
         }
         core::mem::forget(unfinished);
         Ok(id)

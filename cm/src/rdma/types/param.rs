@@ -57,6 +57,32 @@ impl Default for ConnParam<'_> {
     }
 }
 
+/// What `connect` or `accept` was called with, apart from the private data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) depths: Depths,
+    pub(crate) flow_control: bool,
+    pub(crate) retry_count: u8,
+    pub(crate) rnr_retry_count: u8,
+    /// Only without a QP on the id.
+    pub(crate) srq: bool,
+    pub(crate) qp_num: u32,
+}
+
+impl Asked {
+    pub(crate) fn new(param: &ConnParam<'_>, depths: Depths) -> Self {
+        Self {
+            depths,
+            flow_control: param.flow_control,
+            // The wire has three bits for them.
+            retry_count: param.retry_count.min(7),
+            rnr_retry_count: param.rnr_retry_count.min(7),
+            srq: param.srq,
+            qp_num: param.qp_num,
+        }
+    }
+}
+
 /// What `accept` decided about READs and atomics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Depths {

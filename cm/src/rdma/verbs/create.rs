@@ -5,27 +5,44 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{QpCap, QpInitHandles, QpState};
 use bareverbs_core::srq::SrqHandle;
 
-use crate::rdma::id::slot::IdSlot;
+use crate::rdma::id::slot::{IdSlot, Objects};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{IdType, UDP_QKEY};
 use crate::rdma::verbs::attr::datagram_attr;
 use crate::rdma::verbs::hca::Hca;
+use crate::rdma::verbs::making::Making;
 use crate::rdma::verbs::objects::{IdQp, KeptInit};
 
 impl<'d, P: Platform> Hca<'d, P> {
-    /// Creates the QP of an id, in INIT or, for datagrams, in RTS. After a failure the id is as before.
+    /// Begins to create the QP of an id for connections, and waits for nothing. Of `init` the sizes are left, which say what
+    /// it will hold.
+    pub(crate) fn start_qp(
+        &self,
+        objects: &Objects<'d, P>,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &mut KeptInit<'d, P>,
+    ) -> Result<Making<'d, P>, RdmaError> {
+        let pd = self.pd_for(objects, pd)?;
+        let own_srq = objects.srq.as_ref().map(|srq| srq.srq.handle());
+        let takes_own = init.srq.is_none() && own_srq.is_some();
+        let kept = KeptInit {
+            send_cq: init.send_cq.take(),
+            recv_cq: init.recv_cq.take(),
+            srq: init.srq.take().or(own_srq),
+            ..*init
+        };
+        let (making, cap) = Making::start_on(self.device, pd, kept, takes_own)?;
+        init.cap = cap;
+        Ok(making)
+    }
+
+    /// Creates the QP of an id for datagrams or XRC, in RTS or INIT, and waits for it. After a failure the id is as before.
     pub(crate) fn create_qp(
         &self,
         slot: &mut IdSlot<'d, P>,
         pd: Option<&'d Pd<'d, P>>,
         init: &mut KeptInit<'d, P>,
     ) -> Result<(), RdmaError> {
-        if slot.objects.qp.is_some() {
-            return Err(RdmaError::QpExists);
-        }
-        if !slot.route.bound {
-            return Err(RdmaError::NotBound);
-        }
         self.check_device(pd, init)?;
         // Everything is kept aside until all of it is there, so that a failure leaves nothing behind.
         match slot.id_type {
@@ -49,26 +66,17 @@ impl<'d, P: Platform> Hca<'d, P> {
             cap: init.cap,
             sq_sig_all: init.sq_sig_all,
         };
-        let datagrams = slot.port_space.is_datagram();
-        let mut qp = if datagrams {
-            IdQp::Ud(pd.get().create_qp_by_handles(&mut attr)?)
-        } else {
-            IdQp::Rc(pd.get().create_qp_by_handles(&mut attr)?)
-        };
+        let mut qp = IdQp::Ud(pd.get().create_qp_by_handles(&mut attr)?);
         let cap = attr.cap;
         let (attr, mask) = self.init_attr(slot);
         qp.modify(&attr, mask)?;
-        if datagrams {
-            // There is no connection to wait for.
-            for state in [QpState::Rtr, QpState::Rts] {
-                let (attr, mask) = datagram_attr(state);
-                qp.modify(&attr, mask)?;
-            }
+        // There is no connection to wait for.
+        for state in [QpState::Rtr, QpState::Rts] {
+            let (attr, mask) = datagram_attr(state);
+            qp.modify(&attr, mask)?;
         }
         init.cap = cap;
-        if datagrams {
-            slot.conn.qkey = UDP_QKEY;
-        }
+        slot.conn.qkey = UDP_QKEY;
         if let Some(srq) = &mut slot.objects.srq {
             srq.own_qp = takes_own;
         }

@@ -126,6 +126,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 state,
             });
         }
+        if let Some(child) = self.ids[index].conn.making_child {
+            return self.try_made_child(index, child);
+        }
         let target = Target::Id(index as u32);
         let Some((child, pending)) = self.ids.pop(target) else {
             return Ok(None);
@@ -150,12 +153,33 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             .saved
             .as_ref()
             .map(|saved| (saved.pd, saved.init.clone()));
-        if let Some((pd, mut init)) = saved
-            && let Err(error) = self.hca.create_qp(&mut self.ids[child], pd, &mut init)
-        {
-            // Destroying the id refuses the request.
-            self.destroy_id(id)?;
-            return Err(error);
+        let Some((pd, mut init)) = saved else {
+            return Ok(Some(id));
+        };
+        match self.start_kept_qp(child, pd, &mut init) {
+            Ok(()) => {
+                self.ids[index].conn.making_child = Some(id);
+                self.try_made_child(index, id)
+            }
+            Err(error) => {
+                // Destroying the id refuses the request.
+                self.destroy_id(id)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The id of a request whose QP was begun, once that is there.
+    fn try_made_child(&mut self, listener: usize, id: CmId) -> Result<Option<CmId>, RdmaError> {
+        match self.try_finish_qp(id) {
+            Ok(None) => return Ok(None),
+            made => {
+                self.ids[listener].conn.making_child = None;
+                if let Err(error) = made {
+                    self.destroy_id(id)?;
+                    return Err(error);
+                }
+            }
         }
         Ok(Some(id))
     }

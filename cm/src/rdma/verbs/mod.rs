@@ -3,9 +3,11 @@
 mod attr;
 mod create;
 mod data;
+pub(crate) mod ending;
 pub(crate) mod endpoint;
 mod extended;
 pub(crate) mod hca;
+pub(crate) mod making;
 pub(crate) mod objects;
 pub(crate) mod owned;
 mod qp;

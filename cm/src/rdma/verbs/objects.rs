@@ -139,6 +139,28 @@ impl<'d, P: Platform> IdQp<'d, P> {
         }
     }
 
+    pub(crate) fn start_modify(
+        &mut self,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<(), ModifyError> {
+        match self {
+            Self::Rc(qp) => qp.start_modify(attr, mask),
+            Self::Ud(qp) => qp.start_modify(attr, mask),
+            Self::XrcSend(qp) => qp.start_modify(attr, mask),
+            Self::XrcRecv(qp) => qp.start_modify(attr, mask),
+        }
+    }
+
+    pub(crate) fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
+        match self {
+            Self::Rc(qp) => qp.try_finish_modify(),
+            Self::Ud(qp) => qp.try_finish_modify(),
+            Self::XrcSend(qp) => qp.try_finish_modify(),
+            Self::XrcRecv(qp) => qp.try_finish_modify(),
+        }
+    }
+
     pub(crate) fn recv_queue(&mut self) -> &mut RecvQueue<'d> {
         match self {
             Self::Rc(qp) => qp.recv_queue(),

@@ -4,14 +4,13 @@ use core::task::{Context, Poll};
 
 use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
-use bareverbs_core::qp::{QpAttr, QpAttrMask, QpState};
 use bareverbs_core::srq::SrqError;
 use bareverbs_core::wc::Wc;
 
 use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::slot::Objects;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::objects::IdQp;
+use crate::rdma::verbs::objects::{IdQp, PdOf};
 
 /// A CQ of an id.
 #[derive(Debug, Clone, Copy)]
@@ -21,20 +20,18 @@ pub(crate) enum Side {
 }
 
 impl<'d, P: Platform> Objects<'d, P> {
-    /// Moves the QP, if there is one, to ERR: what was posted completes with an error.
-    pub(crate) fn flush_qp(&mut self) {
-        if let Some(qp) = &mut self.qp
-            && !matches!(qp.state(), QpState::Reset | QpState::Err)
-            && let Err(error) = qp.modify(
-                &QpAttr {
-                    qp_state: QpState::Err,
-                    ..QpAttr::DEFAULT
-                },
-                QpAttrMask::STATE,
-            )
-        {
-            log::warn!("a QP could not be moved to ERR: {error}");
-        }
+    /// Whether the QP is for connections, and uses nothing of the application's, so that it can go later.
+    pub(crate) fn are_own(&self) -> bool {
+        matches!(self.qp, Some(IdQp::Rc(_)))
+            && self.srq.is_none()
+            && self.send_cq.is_some()
+            && self.recv_cq.is_some()
+            && matches!(self.pd, Some(PdOf::Default(_)))
+    }
+
+    /// Whether there is a QP, or will be.
+    pub(crate) fn has_qp(&self) -> bool {
+        self.qp.is_some() || self.making.is_some()
     }
 
     /// EBUSY if others than the id itself use its SRQ.

@@ -1,18 +1,19 @@
 //! The calls on the QPs of ids: creating them, and moving them through their states.
 
+use core::time::Duration;
+
 use bareverbs_core::Platform;
+use bareverbs_core::cq::CqError;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{CreateQpError, QpAttr, QpAttrMask, QpState, Ud};
 use bareverbs_core::xrc::Xrcd;
 
-use crate::engine::ConnectionId;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::param::Depths;
 use crate::rdma::types::{CmId, IdState};
 use crate::rdma::verbs::attr::datagram_attr;
-use crate::rdma::verbs::objects::{Endpoint, IdQp, PdOf, QpInit};
+use crate::rdma::verbs::objects::{Endpoint, IdQp, KeptInit, PdOf, QpInit};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates the QP of an id (`rdma_create_qp`) and moves it to INIT, so that receives can be posted; a UD QP to RTS, with
@@ -38,19 +39,96 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         xrcd: Option<&'d Xrcd<'d, P>>,
         init: &mut QpInit<'_, 'd, P>,
     ) -> Result<(), RdmaError> {
+        self.start_qp_in(id, pd, xrcd, init)?;
+        loop {
+            if self.try_finish_qp(id)?.is_some() {
+                return Ok(());
+            }
+            if let Err(error) = self.wait(Duration::MAX) {
+                let index = self.ids.index(id)?;
+                self.forget_qp(index);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Begins to create the QP of an id as [`create_qp`](Self::create_qp) does, and waits for nothing. `init.cap` says what the
+    /// hardware will give. [`try_finish_qp`](Self::try_finish_qp) says when the QP is there; [`connect`](Self::connect) and
+    /// [`accept`](Self::accept) may be called before, and go on when it is. If it cannot be made they end in
+    /// `ConnectError`.
+    ///
+    /// The QP of an id for datagrams or of one for XRC is created before this returns.
+    pub fn start_qp(
+        &mut self,
+        id: CmId,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &mut QpInit<'_, 'd, P>,
+    ) -> Result<(), RdmaError> {
+        self.start_qp_in(id, pd, None, init)
+    }
+
+    /// Whether the QP that [`start_qp`](Self::start_qp) has begun is there; `None` while it is not. Meanwhile the manager has
+    /// to be [polled](Self::poll).
+    pub fn try_finish_qp(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;
-        let mut kept = init.keep();
-        kept.xrcd = xrcd;
-        let mut created = self.hca.create_qp(&mut self.ids[index], pd, &mut kept);
-        if let Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })) = created {
+        self.try_created(index)
+    }
+
+    fn start_qp_in(
+        &mut self,
+        id: CmId,
+        pd: Option<&'d Pd<'d, P>>,
+        xrcd: Option<&'d Xrcd<'d, P>>,
+        init: &mut QpInit<'_, 'd, P>,
+    ) -> Result<(), RdmaError> {
+        let index = self.ids.index(id)?;
+        let mut cap = init.cap;
+        let mut start = |cm: &mut Self, init: &QpInit<'_, 'd, P>| {
+            let mut kept = init.keep();
+            kept.xrcd = xrcd;
+            let begun = cm.start_kept_qp(index, pd, &mut kept);
+            cap = kept.cap;
+            begun
+        };
+        let mut begun = start(self, init);
+        if let Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })) = begun {
             // Slots of destroyed QPs become free when their CQs are polled.
             for cq in [init.send_cq, init.recv_cq].into_iter().flatten() {
                 cq.reap();
             }
-            created = self.hca.create_qp(&mut self.ids[index], pd, &mut kept);
+            begun = start(self, init);
         }
-        init.cap = kept.cap;
-        created
+        if is_full(&begun) && !self.endings.is_empty() {
+            // There will be slots.
+            self.endings.finish();
+            begun = start(self, init);
+        }
+        init.cap = cap;
+        begun
+    }
+
+    /// Begins to create the QP of an id. What is not for connections is there when this returns.
+    pub(crate) fn start_kept_qp(
+        &mut self,
+        index: usize,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &mut KeptInit<'d, P>,
+    ) -> Result<(), RdmaError> {
+        let slot = &mut self.ids[index];
+        if slot.objects.has_qp() {
+            return Err(RdmaError::QpExists);
+        }
+        if !slot.route.bound {
+            return Err(RdmaError::NotBound);
+        }
+        if slot.port_space.is_datagram() || slot.id_type.is_xrc() {
+            self.hca.create_qp(slot, pd, init)?;
+            self.ids.enter_qpn(index);
+            return Ok(());
+        }
+        self.hca.check_device(pd, init)?;
+        let making = self.hca.start_qp(&slot.objects, pd, init)?;
+        self.begin_qp(index, making)
     }
 
     /// Destroys the QP of an id, its automatic CQs, and its share of the default PD (`rdma_destroy_qp`).
@@ -58,7 +136,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         let index = self.ids.index(id)?;
         let slot = &mut self.ids[index];
         self.groups.detach(id, slot);
-        slot.objects.qp = None;
+        self.forget_qp(index);
+        let slot = &mut self.ids[index];
         slot.objects.send_cq = None;
         // That of an XRC SRQ is the SRQ's.
         if slot
@@ -167,26 +246,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// Brings an id's QP up for its connection.
-    pub(crate) fn move_to_rts(
-        &mut self,
-        index: usize,
-        connection: ConnectionId,
-        depths: Option<Depths>,
-    ) -> Result<(), RdmaError> {
-        let params = self.engine.qp_params(connection)?;
-        let path = self.router.ah_attr_at(&params.address, params.rate);
-        let slot = &mut self.ids[index];
-        let (rtr, rtr_mask) = self.hca.rtr_attr(slot, &params, path, depths);
-        let (rts, rts_mask) = self.hca.rts_attr(slot, &params, depths);
-        let qp = slot.objects.qp.as_mut().ok_or(RdmaError::NoQp)?;
-        qp.modify(&rtr, rtr_mask)?;
-        qp.modify(&rts, rts_mask)?;
-        Ok(())
-    }
-
     /// Whether a QP can be allocated now.
     pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
         Ok(self.ids.slot(id)?.route.bound && self.ids.slot(id)?.state != IdState::Idle)
     }
+}
+
+/// Whether an object could not be made for lack of a slot.
+fn is_full(begun: &Result<(), RdmaError>) -> bool {
+    matches!(
+        begun,
+        Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })
+            | RdmaError::Cq(CqError::NoSlot { .. }))
+    )
 }

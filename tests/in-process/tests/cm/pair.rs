@@ -101,9 +101,14 @@ impl Pair {
     }
 
     pub(crate) fn with_path_mtu(limit: Mtu) -> Self {
+        Self::on_cards(limit, |card| card)
+    }
+
+    /// On cards that `change` has changed.
+    pub(crate) fn on_cards(limit: Mtu, change: impl Fn(Card) -> Card) -> Self {
         let world = Builder::new()
-            .function(Card::new(1))
-            .function(Card::new(2))
+            .function(change(Card::new(1)))
+            .function(change(Card::new(2)))
             .stepped();
         let devices = [device(&world, 0), device(&world, 1)];
         let mut cms = [0, 1].map(|node| manager(&devices, node, limit));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bareverbs_cm::rdma::*;
-use bareverbs_core::{WcStatus, cq::CqError};
+use bareverbs_core::{Mtu, WcStatus, cq::CqError};
 use bareverbs_in_process::{ModelPlatform, World};
 use futures_util::FutureExt;
 use tokio::task::{LocalSet, spawn_local, yield_now};
@@ -26,11 +26,24 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
+        Self::of(Pair::new())
+    }
+
+    /// On cards whose firmware takes this long for a command.
+    fn on_cards(command_time: Duration) -> Self {
+        let card = |card| connectx_model::Config {
+            command_time,
+            ..card
+        };
+        Self::of(Pair::on_cards(Mtu::B4096, card))
+    }
+
+    fn of(pair: Pair) -> Self {
         let Pair {
             world,
             cms,
             channels,
-        } = Pair::new();
+        } = pair;
         let cms = keep(cms).each_mut().map(|cm| &*keep(AsyncCm::new(cm)));
         let world = Rc::new(world);
         Self {
@@ -102,6 +115,8 @@ impl Lab {
 }
 
 const LEN: usize = 32;
+/// A command of a slow card.
+const SLOW: Duration = Duration::from_micros(150);
 
 fn message(client: usize, number: usize) -> [u8; LEN] {
     std::array::from_fn(|at| (client * 31 + number * 7 + at) as u8)
@@ -164,8 +179,17 @@ async fn ask(cm: &'static Tasks, client: usize, messages: usize) -> Result<(), R
 
 #[test]
 fn many_connections_on_one_thread() {
+    many_connections(Lab::new());
+}
+
+/// The same where each command takes its time: other tasks go on meanwhile.
+#[test]
+fn many_connections_on_slow_cards() {
+    many_connections(Lab::on_cards(SLOW));
+}
+
+fn many_connections(lab: Lab) {
     const CLIENTS: usize = 12;
-    let lab = Lab::new();
     let listener = lab.listener(CLIENTS as u32);
     let [ours, theirs] = lab.cms;
     lab.run(async {
@@ -194,7 +218,9 @@ fn many_connections_on_one_thread() {
 async fn impatient<T, F: Future<Output = T>>(random: &mut Random, make: impl Fn() -> F) -> T {
     loop {
         let mut future = Box::pin(make());
-        for _ in 0..random.next() % 4 {
+        // Long enough for slow cards now and then.
+        let patience = [4, 200][random.below(2)];
+        for _ in 0..random.next() % patience {
             if let Some(result) = future.as_mut().now_or_never() {
                 return result;
             }
@@ -208,7 +234,7 @@ async fn impatient<T, F: Future<Output = T>>(random: &mut Random, make: impl Fn(
 #[test]
 fn futures_may_be_dropped_at_any_time() {
     for seed in 0..20 {
-        let lab = Lab::new();
+        let lab = Lab::on_cards(SLOW * u32::from(seed % 2 == 1));
         let listener = lab.listener(4);
         let [ours, theirs] = lab.cms;
         lab.run(async {

@@ -1,0 +1,474 @@
+//! What ids have to do by firmware commands: a QP is created, and moved through its states, while the manager goes on.
+//!
+//! An id has a [`Work`](crate::rdma::id::work::Work), which says what it wants of its QP and what is under way. One command of an id is with the firmware
+//! at a time, and of all ids as many as the command queue takes; the others wait for their turn, in order
+//! ([`WorkList`]). [`RdmaCm::poll`] looks at the answers, and does what follows from them: the next command, or the message
+//! that had to wait.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::qp::{CreateQpError, ModifyError, QpAttr, QpAttrMask, QpState};
+
+use crate::engine::ReplyParams;
+use crate::mad::RejectReason;
+use crate::rdma::id::slot::{NIL, Objects};
+use crate::rdma::id::table::IdTable;
+use crate::rdma::id::work::{Goal, Move};
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::port::gsi::SLICE;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::EventType;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::param::{Asked, Depths};
+use crate::rdma::verbs::making::Making;
+use crate::rdma::verbs::objects::IdQp;
+
+/// Commands of all ids that are with the firmware at once, at most: the command queue has no more places.
+const MOST: usize = 32;
+
+/// The ids that have a command with the firmware, and those that wait for a place, linked through their slots.
+#[derive(Debug)]
+pub(crate) struct WorkList {
+    posted: heapless::Vec<u32, MOST>,
+    head: u32,
+    tail: u32,
+}
+
+impl WorkList {
+    pub(crate) const EMPTY: Self = Self {
+        posted: heapless::Vec::new(),
+        head: NIL,
+        tail: NIL,
+    };
+
+    /// Whether there is an answer to wait for.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.posted.is_empty() || self.head != NIL
+    }
+
+    fn push<P: Platform>(&mut self, ids: &mut IdTable<'_, '_, P>, index: u32) {
+        ids[index as usize].links.work_next = NIL;
+        match ids.get_mut(self.tail as usize) {
+            Some(tail) => tail.links.work_next = index,
+            None => self.head = index,
+        }
+        self.tail = index;
+    }
+
+    fn pop<P: Platform>(&mut self, ids: &IdTable<'_, '_, P>) {
+        if let Some(head) = ids.get(self.head as usize) {
+            self.head = head.links.work_next;
+            if self.head == NIL {
+                self.tail = NIL;
+            }
+        }
+    }
+}
+
+/// How far an id has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// There is nothing more to do.
+    Done,
+    /// The firmware has a command of it.
+    Posted,
+    /// The command queue is full.
+    Full,
+}
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Looks at the answers of the firmware, and does what follows.
+    pub(crate) fn work(&mut self, now: Duration) {
+        if !self.endings.is_empty() {
+            self.endings.step();
+        }
+        let mut at = 0;
+        while let Some(&index) = self.work.posted.get(at) {
+            match self.advance(now, index as usize) {
+                Progress::Posted => at += 1,
+                progress => {
+                    self.work.posted.swap_remove(at);
+                    if progress == Progress::Full {
+                        self.work.push(&mut self.ids, index);
+                    } else {
+                        self.ids[index as usize].links.working = false;
+                    }
+                }
+            }
+        }
+        while self.work.head != NIL && !self.work.posted.is_full() {
+            let index = self.work.head;
+            let progress = self.advance(now, index as usize);
+            if progress == Progress::Full {
+                return;
+            }
+            self.work.pop(&self.ids);
+            if progress == Progress::Posted {
+                // There is room: that was looked at.
+                let _ = self.work.posted.push(index);
+            } else {
+                self.ids[index as usize].links.working = false;
+            }
+        }
+    }
+
+    /// Begins what an id wants. Its turn comes after those that wait already.
+    fn begin_work(&mut self, now: Duration, index: usize) {
+        let free = self.work.head == NIL && !self.work.posted.is_full();
+        let progress = if free || self.ids[index].links.working {
+            self.advance(now, index)
+        } else {
+            Progress::Full
+        };
+        if progress == Progress::Done || self.ids[index].links.working {
+            return;
+        }
+        self.ids[index].links.working = true;
+        if progress == Progress::Full {
+            self.work.push(&mut self.ids, index as u32);
+        } else {
+            let _ = self.work.posted.push(index as u32);
+        }
+    }
+
+    /// The same in a call, which gets the error of what fails at once.
+    fn begin_work_in_call(&mut self, now: Duration, index: usize) -> Result<(), RdmaError> {
+        let work = &mut self.ids[index].work;
+        (work.in_call, work.error) = (true, None);
+        self.begin_work(now, index);
+        let work = &mut self.ids[index].work;
+        work.in_call = false;
+        work.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Begins to make the QP of an id, which is moved to INIT.
+    pub(crate) fn begin_qp(
+        &mut self,
+        index: usize,
+        making: Making<'d, P>,
+    ) -> Result<(), RdmaError> {
+        let slot = &mut self.ids[index];
+        slot.objects.making = Some(making);
+        slot.work.created = None;
+        self.begin_work_in_call(self.now(), index)
+    }
+
+    /// Whether the QP that was begun is the id's.
+    pub(crate) fn try_created(&mut self, index: usize) -> Result<Option<()>, RdmaError> {
+        let slot = &mut self.ids[index];
+        if let Some(error) = slot.work.created.take() {
+            return Err(error);
+        }
+        if slot.objects.making.is_some() || slot.work.fresh {
+            return Ok(None);
+        }
+        match slot.objects.qp {
+            Some(_) => Ok(Some(())),
+            None => Err(RdmaError::NoQp),
+        }
+    }
+
+    /// Waits for a QP that was begun, and for nothing else: no message is answered meanwhile.
+    pub(crate) fn wait_for_qp(&mut self, index: usize) -> Result<(), RdmaError> {
+        while self.try_created(index)?.is_none() {
+            let until = self.now().saturating_add(SLICE);
+            // A device that has failed is found in the answer.
+            let _ = self.hca.device.wait_for(self.vectors(), until);
+            self.advance(self.now(), index);
+        }
+        Ok(())
+    }
+
+    /// Asks for a connection once the QP has its number.
+    pub(crate) fn request_later(&mut self, index: usize, asked: Asked) {
+        self.ids[index].work.goal = Goal::Request(asked);
+    }
+
+    /// Brings the QP of an id up, and accepts.
+    pub(crate) fn begin_accept(
+        &mut self,
+        now: Duration,
+        index: usize,
+        asked: Asked,
+    ) -> Result<(), RdmaError> {
+        self.ids[index].work.goal = Goal::Accept(Move::Rtr, asked);
+        self.begin_work_in_call(now, index)
+    }
+
+    /// Brings the QP of an id up, and confirms.
+    pub(crate) fn begin_confirm(&mut self, now: Duration, index: usize) {
+        self.ids[index].work.goal = Goal::Confirm(Move::Rtr);
+        self.begin_work(now, index);
+    }
+
+    /// Moves the QP of an id, if there is one, to ERR: what was posted completes with an error. A connection that was on its
+    /// way is called off.
+    pub(crate) fn flush_qp(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        slot.work.cancel();
+        if slot.objects.qp.is_some() {
+            slot.work.flush = true;
+            self.begin_work(self.now(), index);
+        }
+    }
+
+    /// Takes answers and begins commands of an id, until there is one to wait for.
+    fn advance(&mut self, now: Duration, index: usize) -> Progress {
+        loop {
+            let slot = &mut self.ids[index];
+            let Objects {
+                making,
+                qp,
+                send_cq,
+                recv_cq,
+                ..
+            } = &mut slot.objects;
+            if let Some(under_way) = making {
+                match under_way.step([send_cq, recv_cq]) {
+                    None if under_way.is_posted() => return Progress::Posted,
+                    None => return Progress::Full,
+                    // There will be a slot.
+                    Some(Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })))
+                        if !self.endings.is_empty() =>
+                    {
+                        return Progress::Full;
+                    }
+                    Some(Ok(made)) => {
+                        *qp = Some(IdQp::Rc(made));
+                        let made = making.take();
+                        slot.work.fresh = true;
+                        if let (Some(srq), Some(made)) = (&mut slot.objects.srq, &made) {
+                            srq.own_qp = made.takes_own;
+                        }
+                        slot.objects.pd = made.map(|made| made.pd);
+                        self.ids.enter_qpn(index);
+                    }
+                    Some(Err(error)) => self.not_made(now, index, error),
+                }
+                continue;
+            }
+            let Some(qp) = qp else {
+                return Progress::Done;
+            };
+            if let Some(transition) = slot.work.under_way {
+                let Some(moved) = qp.try_finish_modify() else {
+                    return Progress::Posted;
+                };
+                slot.work.under_way = None;
+                self.moved(now, index, transition, moved.map_err(RdmaError::from));
+                continue;
+            }
+            if slot.work.flush && matches!(qp.state(), QpState::Reset | QpState::Err) {
+                slot.work.flush = false;
+            }
+            let Some(next) = slot.work.next() else {
+                return Progress::Done;
+            };
+            match self.start(index, next) {
+                Ok(()) => self.ids[index].work.under_way = Some(next),
+                Err(RdmaError::ModifyQp(ModifyError::Command(error)))
+                    if error.failure.is_queue_full() =>
+                {
+                    return Progress::Full;
+                }
+                Err(error) => self.moved(now, index, next, Err(error)),
+            }
+        }
+    }
+
+    /// Posts the command of a transition.
+    fn start(&mut self, index: usize, next: Move) -> Result<(), RdmaError> {
+        let slot = &self.ids[index];
+        let (attr, mask) = match next {
+            Move::Init => self.hca.init_attr(slot),
+            Move::Flush => {
+                let attr = QpAttr {
+                    qp_state: QpState::Err,
+                    ..QpAttr::DEFAULT
+                };
+                (attr, QpAttrMask::STATE)
+            }
+            Move::Rtr | Move::Rts => {
+                let connection = self.ids.connection(index, "connect")?;
+                let params = self.engine.qp_params(connection)?;
+                let depths = match slot.work.goal {
+                    Goal::Accept(_, asked) => Some(asked.depths),
+                    _ => None,
+                };
+                if next == Move::Rts {
+                    self.hca.rts_attr(slot, &params, depths)
+                } else {
+                    let path = self.router.ah_attr_at(&params.address, params.rate);
+                    self.hca.rtr_attr(slot, &params, path, depths)
+                }
+            }
+        };
+        let qp = self.ids[index].objects.qp.as_mut().ok_or(RdmaError::NoQp)?;
+        Ok(qp.start_modify(&attr, mask)?)
+    }
+
+    /// A transition is over: what follows.
+    fn moved(
+        &mut self,
+        now: Duration,
+        index: usize,
+        transition: Move,
+        outcome: Result<(), RdmaError>,
+    ) {
+        let work = &mut self.ids[index].work;
+        match (transition, outcome) {
+            (Move::Flush, outcome) => {
+                work.flush = false;
+                if let Err(error) = outcome {
+                    log::warn!("a QP could not be moved to ERR: {error}");
+                }
+                self.ids[index].events.waiters.wake();
+            }
+            (Move::Init, Ok(())) => {
+                work.fresh = false;
+                self.made(now, index);
+            }
+            (Move::Init, Err(error)) => self.not_made(now, index, error),
+            (_, Err(error)) => {
+                // What was called off meanwhile has no outcome.
+                if work.is_connecting() {
+                    self.not_up(now, index, error);
+                }
+            }
+            (Move::Rtr, Ok(())) => {
+                if let Goal::Accept(next, _) | Goal::Confirm(next) = &mut work.goal {
+                    *next = Move::Rts;
+                }
+            }
+            (Move::Rts, Ok(())) => match core::mem::replace(&mut work.goal, Goal::None) {
+                Goal::Accept(_, asked) => {
+                    if let Err(error) = self.send_reply(now, index, asked) {
+                        self.ids[index].work.flush = true;
+                        self.not_up(now, index, error);
+                    }
+                }
+                Goal::Confirm(_) => self.confirm(now, index),
+                other => work.goal = other,
+            },
+        }
+    }
+
+    /// The QP of an id is there, in INIT.
+    fn made(&mut self, now: Duration, index: usize) {
+        self.wake_creator(index);
+        let work = &mut self.ids[index].work;
+        if let Goal::Request(asked) = work.goal {
+            work.cancel();
+            if let Err(error) = self.send_request(now, index, asked) {
+                self.ids.push_failure(index, EventType::ConnectError, error);
+            }
+        }
+    }
+
+    /// Wakes who waits for the QP of an id, or for the id itself.
+    fn wake_creator(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        slot.events.waiters.wake();
+        if let Some(listener) = slot.conn.listen_id
+            && let Ok(listener) = self.ids.slot_mut(listener)
+        {
+            listener.events.waiters.wake();
+        }
+    }
+
+    /// There is no QP: the id is as before.
+    fn not_made(&mut self, now: Duration, index: usize, error: RdmaError) {
+        let slot = &mut self.ids[index];
+        let connecting = slot.work.is_connecting();
+        slot.objects.making = None;
+        slot.work.fresh = false;
+        slot.work.under_way = None;
+        self.endings.add(&mut slot.objects);
+        if slot.work.in_call {
+            slot.work.error = Some(error);
+        } else {
+            slot.work.created = Some(error);
+            self.wake_creator(index);
+        }
+        if connecting {
+            self.not_up(now, index, error);
+        }
+    }
+
+    /// The QP of an id could not be brought up for its connection.
+    fn not_up(&mut self, now: Duration, index: usize, error: RdmaError) {
+        let slot = &mut self.ids[index];
+        slot.work.cancel();
+        if slot.work.in_call {
+            slot.work.error = Some(error);
+            return;
+        }
+        log::warn!("a connection fails locally: {error}");
+        slot.work.flush = slot.objects.qp.is_some();
+        if let Some(connection) = slot.conn.id {
+            let reason = RejectReason::CONSUMER_DEFINED;
+            let _ = self.engine.reject(now, connection, reason, &[], &[]);
+        }
+        self.ids.push_failure(index, EventType::ConnectError, error);
+    }
+
+    /// Sends REP.
+    pub(crate) fn send_reply(
+        &mut self,
+        now: Duration,
+        index: usize,
+        asked: Asked,
+    ) -> Result<(), RdmaError> {
+        let connection = self.ids.connection(index, "accept")?;
+        let slot = &mut self.ids[index];
+        let (qp_num, srq) = match &slot.objects.qp {
+            Some(qp) => (qp.qpn().number(), qp.has_srq()),
+            None => (asked.qp_num, asked.srq),
+        };
+        let private_data = &slot.events.private[..usize::from(slot.events.private_len)];
+        let reply = ReplyParams {
+            responder_resources: asked.depths.responder_resources,
+            initiator_depth: asked.depths.initiator_depth,
+            flow_control: asked.flow_control,
+            rnr_retry_count: asked.rnr_retry_count,
+            srq,
+            ece: slot.conn.ece,
+            private_data,
+            ..ReplyParams::new(qp_num)
+        };
+        if let Err(error) = self.engine.reply(now, connection, &reply) {
+            let reason = RejectReason::CONSUMER_DEFINED;
+            let _ = self.engine.reject(now, connection, reason, &[], &[]);
+            return Err(error.into());
+        }
+        slot.conn.accepted = true;
+        let Depths {
+            responder_resources,
+            initiator_depth,
+        } = asked.depths;
+        slot.conn.responder_resources = responder_resources;
+        slot.conn.initiator_depth = initiator_depth;
+        Ok(())
+    }
+
+    /// Sends RTU: the connection is there.
+    fn confirm(&mut self, now: Duration, index: usize) {
+        let confirmed = match self.ids.connection(index, "connect") {
+            Ok(connection) => self.engine.ready(connection, &[]).map_err(RdmaError::from),
+            Err(error) => Err(error),
+        };
+        match confirmed {
+            Ok(()) => self.ids.push(index, EventType::Established, 0),
+            Err(error) => self.not_up(now, index, error),
+        }
+    }
+
+    /// Forgets the QP of an id, and what was to come with it; creation under way is waited for.
+    pub(crate) fn forget_qp(&mut self, index: usize) {
+        let slot = &mut self.ids[index];
+        slot.work.forget_qp();
+        slot.objects.making = None;
+        slot.objects.qp = None;
+    }
+}

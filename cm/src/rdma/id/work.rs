@@ -1,0 +1,86 @@
+//! What an id wants of its QP, and what of that is under way: the part of its slot that
+//! [`conn/work.rs`](crate::rdma::conn::work) moves on.
+
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::param::Asked;
+
+/// What an id wants of its QP, and what is under way.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// The transition that the firmware was asked for.
+    pub(crate) under_way: Option<Move>,
+    /// The QP is to go to ERR, before anything else.
+    pub(crate) flush: bool,
+    /// The QP was created, and has to go to INIT before it is the id's.
+    pub(crate) fresh: bool,
+    pub(crate) goal: Goal,
+    /// How the creation of the QP ended, until that is asked for.
+    pub(crate) created: Option<RdmaError>,
+    /// A call is beginning this: it gets the error of what fails at once.
+    pub(crate) in_call: bool,
+    pub(crate) error: Option<RdmaError>,
+}
+
+/// A transition of an id's QP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Move {
+    Init,
+    Rtr,
+    Rts,
+    Flush,
+}
+
+/// What comes after the commands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    None,
+    /// REQ, once the QP has its number.
+    Request(Asked),
+    /// The QP goes to RTS, from this transition on; then REP.
+    Accept(Move, Asked),
+    /// The same; then RTU.
+    Confirm(Move),
+}
+
+impl Work {
+    pub(crate) const NONE: Self = Self {
+        under_way: None,
+        flush: false,
+        fresh: false,
+        goal: Goal::None,
+        created: None,
+        in_call: false,
+        error: None,
+    };
+
+    /// What was to come after the commands is called off. What is under way goes on.
+    pub(crate) fn cancel(&mut self) {
+        self.goal = Goal::None;
+    }
+
+    /// Whether a connection is on its way that was not called off.
+    pub(crate) fn is_connecting(&self) -> bool {
+        !matches!(self.goal, Goal::None)
+    }
+
+    /// Whether a command is under way, or is to come.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way.is_some() || self.flush || self.fresh || self.is_connecting()
+    }
+
+    /// The QP is gone.
+    pub(crate) fn forget_qp(&mut self) {
+        (self.under_way, self.flush, self.fresh) = (None, false, false);
+        self.cancel();
+    }
+
+    /// The transition that comes next.
+    pub(crate) fn next(&self) -> Option<Move> {
+        match self.goal {
+            _ if self.flush => Some(Move::Flush),
+            _ if self.fresh => Some(Move::Init),
+            Goal::Accept(next, _) | Goal::Confirm(next) => Some(next),
+            _ => None,
+        }
+    }
+}
