@@ -91,6 +91,11 @@ impl SendRing {
         }
     }
 
+    /// How many blocks it has.
+    pub(crate) fn blocks(&self) -> u32 {
+        u32::from(self.mask) + 1
+    }
+
     /// Reads a block back, for BlueFlame.
     #[inline(always)]
     pub(crate) fn block(&self, number: u32) -> [u64; BLOCK_WORDS] {

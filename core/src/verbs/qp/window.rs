@@ -21,6 +21,9 @@ const LONGEST: u64 = 1 << 31;
 /// Behind the control segment: UMR control, the key's context, the list.
 const UMR_CONTROL: usize = 48;
 const CONTEXT: usize = 64;
+/// Blocks of a work request that opens a window, and of one that closes it.
+const BIND_BLOCKS: u32 = 3;
+const CLOSE_BLOCKS: u32 = 2;
 const ENTRIES: usize = WINDOW_LIST as usize * SEGMENT_UNIT;
 
 /// The type of a memory window (IBTA volume 1, chapter 10.6.7.2.6): `enum ibv_mw_type`.
@@ -164,6 +167,15 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
     ) -> Result<(), PostError> {
         let qpn = ControlWord(self.queue.control.into()).qpn();
         let qpn = Qpn::from_low_bits(qpn);
+        // A queue whose entries have less room than this would overwrite others.
+        let blocks = if piece.is_some() {
+            BIND_BLOCKS
+        } else {
+            CLOSE_BLOCKS
+        };
+        if blocks * self.queue.capacity() > self.queue.ring.blocks() {
+            return Err(PostError::Unsupported);
+        }
         let data = Umr::new(kind, rkey, qpn, piece);
         self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, rkey.0, flags, &data, |_| {})?;
         self.queue.always |= fence::SMALL_AND_FENCE;
