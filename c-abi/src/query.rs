@@ -24,8 +24,8 @@ use crate::hca::{Hca, MAX_CQ, MAX_QP, MAX_SRQ, OWN_QUEUES};
 pub(crate) const PORT: u8 = 1;
 /// Address handles are memory of the program only.
 const MANY: c_int = 1 << 30;
-/// Bytes of a send WQE of RC and UC beside its data segments, as the driver reckons it.
-const SEND_OVERHEAD: u32 = 192;
+/// Bytes of a send WQE before its data segments, in the type of QP that has the most, XRC: control, SRQ, remote address, atomic.
+const SEND_OVERHEAD: u32 = 64;
 /// Microseconds for which an event of a CQ can be held back (`cq_period` of the CQ's context).
 const MAX_CQ_PERIOD: u16 = 0xfff;
 /// The bits of a completion's time, as Linux's driver says it.

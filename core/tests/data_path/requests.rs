@@ -14,7 +14,7 @@ use crate::{REMOTE, SGE, SIGNALED, poll, words};
 fn write_is_built_as_rdma_core_builds_it() {
     with_device!(|fake, rig, device, pd| {
         rig.lock().qpn = 0xabcde;
-        let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(16, 0, 1, 0), 16, false);
+        let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(64, 0, 1, 0), 16, false);
         for counter in 0..0x1234u16 {
             qp.send_queue()
                 .batch()
@@ -300,7 +300,7 @@ fn datagram_header_and_wrap() {
 #[test]
 fn inline_data_wraps_at_the_end_of_the_ring() {
     with_device!(|fake, rig, device, pd| {
-        let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(1, 0, 1, 220), 4, false);
+        let (mut cq, mut qp) = pair::<Rc>(&device, &pd, cap(2, 0, 1, 220), 4, false);
         let limit = qp.cap().max_inline_data as usize;
         let blocks = 8;
         let mut at = 0u16;

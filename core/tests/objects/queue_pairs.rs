@@ -41,13 +41,13 @@ fn a_qp_context_describes_its_rings() {
             (qpc.cqn_snd(), qpc.cqn_rcv()),
             (send_cq.cqn().number(), recv_cq.cqn().number())
         );
-        // 10 of 256 bytes, rounded: 64 blocks; 8 receives of 64 bytes.
+        // 10 of 128 bytes, rounded: 32 blocks; 8 receives of 64 bytes.
         assert_eq!(
             (qpc.log_sq_size(), qpc.log_rq_size(), qpc.log_rq_stride()),
-            (6, 3, 2)
+            (5, 3, 2)
         );
         assert_eq!((qpc.no_sq(), qpc.rq_type(), qpc.uar_page()), (false, 0, 3));
-        assert_eq!(qpc.dbr_addr(), object.ring + 8 * 64 + 64 * 64);
+        assert_eq!(qpc.dbr_addr(), object.ring + 8 * 64 + 32 * 64);
         assert_eq!(qpc.dbr_addr() % 64, 0);
         drop(qp);
         let mut init = QpInitAttr {

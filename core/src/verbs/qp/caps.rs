@@ -1,20 +1,21 @@
-//! How large the queues of a QP become: the arithmetic of libmlx5, so that what is requested and what is granted agree
-//! with what a program sees under libibverbs.
+//! How large the queues of a QP become: the arithmetic of libmlx5, with less room for what stands before the data. What
+//! is granted is at least what was requested.
 //!
 //! ```text
-//! size     = overhead(type) + 16 * max_send_sge
-//! inline   = overhead(type) + align16(4 + max_inline_data)         if max_inline_data > 0
+//! size     = gathered(type) + 16 * max_send_sge                     for connections at least one entry
+//! inline   = inlined(type) + align16(4 + max_inline_data)           if max_inline_data > 0
 //! wqe      = align64(max(size, inline))                             must fit max_wqe_sz_sq
 //! ring     = next_power_of_two(max_send_wr * wqe)                   ring / 64 blocks, at most max_send_wqebb
-//! returned: max_send_wr = ring / wqe, max_inline_data = wqe - overhead - 4, max_send_sge as asked
+//! returned: max_send_wr = ring / wqe, max_inline_data = wqe - inlined - 4, max_send_sge as asked
 //!
 //! stride   = next_power_of_two(16 * max(max_recv_sge, 1))           must fit max_wqe_sz_rq
 //! ring     = max(64, next_power_of_two(max_recv_wr) * stride)
 //! returned: max_recv_wr = ring / stride, max_recv_sge = stride / 16; 0 and 0 with an SRQ
 //! ```
 //!
-//! The overhead of RC and UC (192 bytes) is that of the largest operation which `ibv_create_qp` promises, binding a
-//! memory window, whether the program uses it or not.
+//! `gathered` and `inlined` are the segments before the data in the largest operation of each kind: an atomic and a
+//! write. libmlx5 reckons with the bind of a memory window, 192 bytes, in every QP. This driver posts no binds, so that
+//! an RC work request of one entry takes one block, and a queue of 16 a quarter of the memory.
 
 use core::fmt;
 
@@ -85,16 +86,35 @@ impl QpKind {
         cfg!(feature = "xrc") && matches!(self, Self::XrcSend | Self::XrcRecv)
     }
 
-    /// Bytes of a send WQE besides its data segments.
-    const fn overhead(self) -> u32 {
+    /// Bytes of a send WQE before its data segments, at most.
+    const fn gathered(self) -> u32 {
         match self {
-            // Control, UMR control, mkey context, and one more block: a memory window bind.
-            Self::Rc | Self::Uc => 16 + 48 + 64 + 64,
-            // The same, and the number of the SRQ.
-            Self::XrcSend => 16 + 48 + 64 + 64 + 16,
+            // Control, remote address, operands of an atomic.
+            Self::Rc => 16 + 16 + 16,
+            // Control, remote address.
+            Self::Uc => 16 + 16,
+            // Those of RC, and the number of the SRQ.
+            Self::XrcSend => 16 + 16 + 16 + 16,
             Self::XrcRecv => 0,
             // Control and address vector.
             Self::Ud | Self::Gsi => 16 + 48,
+        }
+    }
+
+    /// Bytes of a send WQE before its inline data, at most. An atomic has none.
+    const fn inlined(self) -> u32 {
+        match self {
+            Self::Rc => 16 + 16,
+            Self::XrcSend => 16 + 16 + 16,
+            Self::Uc | Self::XrcRecv | Self::Ud | Self::Gsi => self.gathered(),
+        }
+    }
+
+    /// Entries that a send WQE has room for if fewer are asked for. Those of connections take one without a check.
+    const fn least_sge(self) -> u32 {
+        match self {
+            Self::Rc | Self::Uc | Self::XrcSend => 1,
+            Self::XrcRecv | Self::Ud | Self::Gsi => 0,
         }
     }
 }
@@ -192,9 +212,9 @@ pub const fn queue_sizes(
         rq_stride: 0,
         cap: *asked,
     };
-    if asked.max_send_wr > 0 {
-        let overhead = kind.overhead();
-        let max_sge = limits.max_send_wqe.saturating_sub(overhead) / 16;
+    if asked.max_send_wr > 0 && !matches!(kind, QpKind::XrcRecv) {
+        let (gathered, inlined) = (kind.gathered(), kind.inlined());
+        let max_sge = limits.max_send_wqe.saturating_sub(gathered) / 16;
         if asked.max_send_sge > max_sge {
             return Err(CapError {
                 field: "max_send_sge",
@@ -204,7 +224,7 @@ pub const fn queue_sizes(
         }
         // A WQE is a whole number of blocks, so the largest one is rounded down to them.
         let max_wqe = limits.max_send_wqe / SEND_BLOCK * SEND_BLOCK;
-        let max_inline = max_wqe.saturating_sub(overhead + 4);
+        let max_inline = max_wqe.saturating_sub(inlined + 4);
         if asked.max_inline_data > max_inline {
             return Err(CapError {
                 field: "max_inline_data",
@@ -212,9 +232,14 @@ pub const fn queue_sizes(
                 limit: max_inline,
             });
         }
-        let plain = overhead + 16 * asked.max_send_sge;
+        let sge = if asked.max_send_sge < kind.least_sge() {
+            kind.least_sge()
+        } else {
+            asked.max_send_sge
+        };
+        let plain = gathered + 16 * sge;
         let inline = if asked.max_inline_data > 0 {
-            overhead + align(4 + asked.max_inline_data, 16)
+            inlined + align(4 + asked.max_inline_data, 16)
         } else {
             0
         };
@@ -223,7 +248,7 @@ pub const fn queue_sizes(
             return Err(CapError {
                 field: "max_send_sge",
                 asked: asked.max_send_sge,
-                limit: max_wqe.saturating_sub(overhead) / 16,
+                limit: max_wqe.saturating_sub(gathered) / 16,
             });
         }
         let max_ring = limits.max_entries as u64 * SEND_BLOCK as u64;
@@ -240,8 +265,9 @@ pub const fn queue_sizes(
         sizes.sq_wqe = wqe;
         sizes.cap.max_send_wr = (ring / wqe as u64) as u32;
         // A datagram queue for messages without data has no room for the inline header either.
-        sizes.cap.max_inline_data = wqe.saturating_sub(overhead + 4);
+        sizes.cap.max_inline_data = wqe.saturating_sub(inlined + 4);
     } else {
+        sizes.cap.max_send_wr = 0;
         sizes.cap.max_send_sge = 0;
         sizes.cap.max_inline_data = 0;
     }
@@ -315,15 +341,51 @@ mod tests {
         )
     }
 
-    /// The examples that were checked against the real library.
     #[test]
     fn known_examples() {
-        assert_eq!(send(QpKind::Rc, cap(1, 1, 0)), (256, 60, 1));
-        assert_eq!(send(QpKind::Rc, cap(1, 1, 220)), (448, 252, 1));
+        // One block: control 16, remote address 16, atomic 16, one entry 16; or 28 bytes inline instead of the last two.
+        assert_eq!(send(QpKind::Rc, cap(1, 1, 0)), (64, 28, 1));
+        assert_eq!(send(QpKind::Rc, cap(1, 1, 28)), (64, 28, 1));
+        assert_eq!(send(QpKind::Rc, cap(1, 1, 29)), (128, 92, 1));
+        assert_eq!(send(QpKind::Rc, cap(1, 1, 220)), (256, 220, 1));
+        assert_eq!(send(QpKind::Uc, cap(1, 2, 0)), (64, 28, 1));
+        // 10 * 256 = 2560, rounded to 4096, which holds 16.
+        assert_eq!(send(QpKind::Rc, cap(10, 1, 220)), (256, 220, 16));
+        // Datagrams as in libmlx5, against which these were checked.
         assert_eq!(send(QpKind::Ud, cap(1, 1, 0)), (128, 60, 1));
-        assert_eq!(send(QpKind::XrcSend, cap(1, 1, 0)), (256, 44, 1));
-        // 10 * 448 = 4480, rounded to 8192, which holds 18.
-        assert_eq!(send(QpKind::Rc, cap(10, 1, 220)), (448, 252, 18));
+        assert_eq!(send(QpKind::XrcSend, cap(1, 1, 0)), (128, 76, 1));
+    }
+
+    /// Every operation fits: the largest with as many entries as are asked for, and with the inline data that is given.
+    #[test]
+    fn every_operation_fits() {
+        for kind in QpKind::ALL {
+            for sge in 0..30 {
+                for inline in 0..600 {
+                    let asked = cap(1, sge, inline);
+                    let sizes = queue_sizes(kind, &asked, false, &LIMITS).unwrap();
+                    let (before, address) = match kind {
+                        QpKind::Rc | QpKind::Uc => (16, 16),
+                        QpKind::XrcSend => (16 + 16, 16),
+                        QpKind::Ud | QpKind::Gsi => (16 + 48, 0),
+                        QpKind::XrcRecv => continue,
+                    };
+                    let operands = match kind {
+                        QpKind::Rc | QpKind::XrcSend => 16,
+                        _ => 0,
+                    };
+                    // The queues of connections take one entry without a check.
+                    let entries = match kind {
+                        QpKind::Ud | QpKind::Gsi => sge,
+                        _ => sge.max(1),
+                    };
+                    assert!(before + address + operands + 16 * entries <= sizes.sq_wqe);
+                    let data = sizes.cap.max_inline_data;
+                    assert!(data == 0 || before + address + 4 + data <= sizes.sq_wqe);
+                    assert!(data >= inline);
+                }
+            }
+        }
     }
 
     #[test]
