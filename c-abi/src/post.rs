@@ -176,7 +176,7 @@ type Posted = std::result::Result<(), PostError>;
 /// The driver's flags of a request. That for inline data is not among them.
 #[inline(always)]
 fn flags(wr: &ibv_send_wr) -> SendFlags {
-    SendFlags::from_bits_truncate(wr.send_flags as u8)
+    SendFlags::from_bits_truncate(wr.send_flags)
 }
 
 /// The peer's memory of a request for RDMA.

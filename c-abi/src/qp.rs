@@ -11,8 +11,8 @@ use std::sync::Mutex;
 
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
-    AhAttr, CqHandle, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpState,
-    QpType, Qpn, Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
+    AhAttr, CqHandle, Gid, ModifyError, MwBind, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles,
+    QpState, QpType, Qpn, Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
 };
 
 use crate::abi::numbers::*;
@@ -144,6 +144,12 @@ impl QpObject {
         // SAFETY: the caller's promise.
         let hca = unsafe { context(recipe.context) }?.hca;
         let mut cap = from_cap(&attr.cap);
+        if matches!(attr.qp_type, IBV_QPT_RC | IBV_QPT_UC)
+            && hca.device.capabilities().has_memory_windows()
+        {
+            // Any of them may bind windows, and none says so here.
+            cap.max_inline_data = cap.max_inline_data.max(MwBind::SPACE);
+        }
         // SAFETY: the caller's promise.
         let qp = unsafe { any_qp(recipe.pd, recipe.xrcd, attr, &mut cap) }?;
         attr.cap = to_cap(&cap);

@@ -107,8 +107,8 @@ impl BlueFlame {
         &self,
         platform: &P,
         ring: &SendRing,
-        first: u32,
-        blocks: u32,
+        first: u16,
+        blocks: u16,
     ) -> bool {
         let at = self.next.swap(TAKEN, Acquire);
         if at == TAKEN {
@@ -126,8 +126,8 @@ impl BlueFlame {
 
 /// Writes a WQE of several blocks. Out of line, as the code is long and such WQEs take their time anyway.
 #[inline(never)]
-fn write_long<P: Platform>(platform: &P, at: u32, ring: &SendRing, first: u32, blocks: u32) {
-    let block = |number: u32| ring.block(first.wrapping_add(number));
+fn write_long<P: Platform>(platform: &P, at: u32, ring: &SendRing, first: u16, blocks: u16) {
+    let block = |number: u16| ring.block(first.wrapping_add(number));
     let at = at as usize;
     match blocks {
         2 => platform.write_combining(at, [block(0), block(1)].as_flattened()),
@@ -220,8 +220,8 @@ mod tests {
         let mut buffer = 0x5a00;
         with_ring(Blocks::<RING>(blocks), |ring| {
             for blocks in 1..=4_usize {
-                for first in [0, 3, 0xfffe_u32] {
-                    assert!(register.write(&bus, ring, first, blocks as u32));
+                for first in [0, 3, 0xfffe_u16] {
+                    assert!(register.write(&bus, ring, first, blocks as u16));
                     let start = first as usize % RING * WORDS;
                     let expected = (0..blocks * WORDS).map(|word| ((start + word) % words) as u64);
                     let written = bus.written.take();

@@ -21,13 +21,13 @@ use loom::sync::Mutex;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
-use bareverbs_firmware_cmds::numbers::{LKey, UarIndex};
+use bareverbs_firmware_cmds::numbers::{LKey, Qpn, UarIndex};
 
 use crate::memory::arm::Arm;
 use crate::memory::blue_flame::BlueFlame;
 use crate::memory::record::DoorbellRecord;
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
-use crate::memory::send_ring::{BLOCK_WORDS, SendRing, SendRingParts};
+use crate::memory::send_ring::{BLOCK_WORDS, Cursor, SendRing, SendRingParts};
 use crate::memory::slots::{CqSlot, QpArrays, QpSlot, SrqSlot, detach};
 use crate::memory::sync::{AtomicU32, AtomicU64};
 use crate::memory::test_platform::no_memory_and_no_registers;
@@ -111,7 +111,8 @@ fn sends(capacity: usize) {
                     while head.wrapping_sub(shared.slot.sq_tail.load(Acquire)) == shared.entries() {
                         thread::yield_now();
                     }
-                    ring.wqe(head).record(head, 100 + u64::from(head));
+                    ring.wqe(Cursor::new(Qpn::from_low_bits(QPN)).behind(head))
+                        .record(head, 100 + u64::from(head));
                     posted.store(head + 1, Release);
                 }
             })
@@ -164,8 +165,9 @@ fn receives(capacity: usize) {
                     record,
                     slot: &shared.slot,
                     head: 0,
-                    tail: 0,
+                    limit: shared.entries(),
                     capacity: shared.entries(),
+                    late: 0,
                 };
                 for head in 0..count {
                     let sges = [Sge::new(0, 1, LKey(1))];

@@ -13,7 +13,7 @@ pub(crate) mod recv_ring;
 pub(crate) mod ring_pages;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;
-mod segment;
+pub(crate) mod segment;
 pub(crate) mod send_ring;
 pub(crate) mod slots;
 mod sync;

@@ -87,7 +87,6 @@ impl RecvRing {
 
     /// Writes the WQE with this index (running freely), and its identifier. The WQE is the host's. Empty entries are
     /// left out, since a length of 0 means 2 GiB to the device; so are those that do not fit.
-    #[inline(always)]
     pub(crate) fn write(&mut self, index: u32, wr_id: u64, sges: &[Sge]) {
         let at = (index & self.mask) as usize;
         // SAFETY: the masked index lies inside the ring and the array (`new`).
@@ -98,23 +97,26 @@ impl RecvRing {
         }
     }
 
+    /// The same for a list of one entry, which is not empty. Every list has room for one.
+    #[inline(always)]
+    pub(crate) fn write_one(&mut self, index: u32, wr_id: u64, sge: &Sge) {
+        let at = (index & self.mask) as usize;
+        // SAFETY: the masked index lies inside the ring and the array (`new`); there is room for one segment, and with
+        // `max_sge` above 1 for two.
+        unsafe {
+            let list = self.lists.add(at << self.log_stride).as_ptr();
+            put_data(list, sge);
+            if self.max_sge > 1 {
+                self.end_list(list.add(SEGMENT_UNIT));
+            }
+            self.wr_ids.add(at).as_ref().store(wr_id, Relaxed);
+        }
+    }
+
     /// # Safety
     /// `list` is the scatter list of a WQE of this ring.
-    #[inline(always)]
     unsafe fn write_list(&self, list: *mut u8, sges: &[Sge]) {
         let max = self.max_sge();
-        if let [sge] = sges
-            && sge.length != 0
-        {
-            // SAFETY: there is room for one segment, and with `max` above 1 for two.
-            unsafe {
-                put_data(list, sge);
-                if max > 1 {
-                    self.end_list(list.add(SEGMENT_UNIT));
-                }
-            }
-            return;
-        }
         let mut used = 0;
         for sge in sges.iter().take(max) {
             if sge.length != 0 {

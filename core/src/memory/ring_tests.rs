@@ -17,7 +17,7 @@ use std::vec::Vec;
 use bareverbs_firmware_cmds::cqe::{self, OpOwn, Opcode};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use bareverbs_firmware_cmds::event::{EQE_SIZE, owner_of_pass};
-use bareverbs_firmware_cmds::numbers::LKey;
+use bareverbs_firmware_cmds::numbers::{LKey, Qpn};
 use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK, ControlFlags, ControlWord, SEGMENT_UNIT};
 use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
@@ -28,13 +28,13 @@ use crate::memory::dma::DmaMemory;
 use crate::memory::eqe_ring::EqeRing;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
-use crate::memory::send_ring::{SendRing, SendRingParts};
+use crate::memory::send_ring::{Cursor, SendRing, SendRingParts, Wqe};
 use crate::memory::slots::{QpArrays, QpSlot, SrqSlot};
 use crate::platform::Dma;
 use crate::types::sge::Sge;
 use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::wr::PostError;
-use crate::verbs::qp::{Inline, Payload};
+use crate::verbs::qp::{Inline, Payload, Rc};
 
 /// The same cases in every run; a failure prints its input.
 fn seeded() -> Config {
@@ -178,20 +178,28 @@ struct Sent {
     wr_id: u64,
 }
 
+/// Writes data in the way that a send queue chooses for it.
+fn write_data<const FIXED: usize>(data: impl Payload, wqe: Wqe<'_>) -> u32 {
+    match data.is_usual::<Rc, FIXED>(u8::MAX, u16::MAX, wqe) {
+        true => data.write_usual::<FIXED>(wqe),
+        false => data.write::<FIXED>(wqe),
+    }
+}
+
 /// Writes a WQE as a send queue does, and the same bytes as they have to lie in memory; the size is in segments.
 fn write_wqe<const FIXED: usize>(
     ring: &SendRing,
-    block: u32,
+    block: u16,
     (head, wr_id): (u32, u64),
     data: &Data,
 ) -> (u32, Vec<u8>) {
-    let wqe = ring.wqe(block);
+    let wqe = ring.wqe(Cursor::new(Qpn::from_low_bits(QPN)).behind(block.into()));
     let size = match data {
         Data::Sges(sges) => match sges.as_slice() {
-            [one] => one.write::<FIXED>(wqe),
-            sges => sges.write::<FIXED>(wqe),
+            [one] => write_data::<FIXED>(*one, wqe),
+            sges => write_data::<FIXED>(sges, wqe),
         },
-        Data::Inline(bytes) => Inline(bytes).write::<FIXED>(wqe),
+        Data::Inline(bytes) => write_data::<FIXED>(Inline(bytes), wqe),
     };
     wqe.put::<0, _, _>(ControlWord(!wr_id), ControlFlags(wr_id));
     let mut bytes = [(!wr_id).to_be_bytes(), wr_id.to_be_bytes()].concat();
@@ -289,9 +297,9 @@ proptest! {
                         continue;
                     }
                     let (size, bytes) = match fixed {
-                        16 => write_wqe::<16>(&ring, block, (head, wr_id), &data),
-                        32 => write_wqe::<32>(&ring, block, (head, wr_id), &data),
-                        _ => write_wqe::<64>(&ring, block, (head, wr_id), &data),
+                        16 => write_wqe::<16>(&ring, block as u16, (head, wr_id), &data),
+                        32 => write_wqe::<32>(&ring, block as u16, (head, wr_id), &data),
+                        _ => write_wqe::<64>(&ring, block as u16, (head, wr_id), &data),
                     };
                     let at = block as usize % blocks * BASIC_BLOCK;
                     for (offset, byte) in bytes.into_iter().enumerate() {
@@ -319,7 +327,7 @@ proptest! {
                 prop_assert_eq!(qp.complete_send(counter), sent.map(|sent| sent.wr_id));
             }
             prop_assert_eq!(memory.bytes(), image.clone());
-            let blocks = ring.block(block).map(u64::to_ne_bytes);
+            let blocks = ring.block(block as u16).map(u64::to_ne_bytes);
             let at = block as usize % (memory.len() / BASIC_BLOCK) * BASIC_BLOCK;
             prop_assert_eq!(blocks.as_flattened(), &image[at..at + BASIC_BLOCK]);
         }
@@ -394,8 +402,9 @@ proptest! {
             record: record_words,
             slot: &slot,
             head: first,
-            tail: first,
+            limit: first.wrapping_add(entries as u32),
             capacity: entries as u32,
+            late: 0,
         };
 
         let mut image = memory.bytes();
@@ -411,7 +420,7 @@ proptest! {
                         continue;
                     }
                     if sges.len() > max_sge {
-                        let (given, limit) = (sges.len(), max_sge as u32);
+                        let (given, limit) = (sges.len() as u32, max_sge as u16);
                         prop_assert_eq!(result, Err(PostError::TooManySges { given, limit }));
                         continue;
                     }

@@ -26,13 +26,30 @@ where
     }
 }
 
+/// An entry's key above its length, loaded at once.
+#[inline(always)]
+pub(crate) fn key_and_length(sge: &Sge) -> u64 {
+    const {
+        assert!(core::mem::offset_of!(Sge, length) == 8 && core::mem::offset_of!(Sge, lkey) == 12);
+        assert!(align_of::<Sge>() == 8);
+    }
+    let sge: *const Sge = sge;
+    // SAFETY: both lie in the second eight bytes, which are aligned.
+    let both = unsafe { sge.cast::<u64>().add(1).read() };
+    if cfg!(target_endian = "little") {
+        both
+    } else {
+        both.rotate_left(32)
+    }
+}
+
 /// Writes a data segment.
 ///
 /// # Safety
 /// As [`put`].
 #[inline(always)]
 pub(super) unsafe fn put_data(to: *mut u8, sge: &Sge) {
-    let length = DataWord::new(sge.length, sge.lkey);
+    let length = DataWord(key_and_length(sge).rotate_left(32));
     // SAFETY: the caller's promise.
     unsafe { put(to, length, DataAddressWord(sge.addr)) };
 }

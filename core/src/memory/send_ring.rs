@@ -11,8 +11,10 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
+use bareverbs_firmware_cmds::doorbell::SendRecord;
+use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK as BLOCK, InlineWord, SEGMENT_UNIT};
+use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK as BLOCK, ControlWord, InlineWord, SEGMENT_UNIT};
 
 use crate::memory::segment::{put, put_data};
 use crate::memory::sync::{AtomicU32, AtomicU64};
@@ -36,6 +38,71 @@ pub(crate) struct SendRingParts {
     pub(crate) wrs: u32,
 }
 
+/// Where the next WQE of a queue starts, and the queue: the control word, rotated so that the counter of blocks has the
+/// highest bits and wraps by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Cursor(u64);
+
+impl Cursor {
+    /// Bits above the counter in the control word.
+    const ROTATED: u32 = 8;
+    /// Bits below the counter here.
+    const COUNTER: u32 = 48;
+
+    /// The first block of a queue.
+    pub(crate) fn new(qpn: Qpn) -> Self {
+        Self(ControlWord::of_queue(qpn).0.rotate_left(Self::ROTATED))
+    }
+
+    /// The first block of this queue.
+    pub(crate) const fn start(self) -> Self {
+        Self(self.0 << (64 - Self::COUNTER) >> (64 - Self::COUNTER))
+    }
+
+    /// Of which queue.
+    pub(crate) fn qpn(self) -> u32 {
+        ControlWord(self.0.rotate_right(Self::ROTATED)).qpn()
+    }
+
+    /// The counter of blocks.
+    #[inline(always)]
+    pub(crate) const fn block(self) -> u16 {
+        (self.0 >> Self::COUNTER) as u16
+    }
+
+    /// The doorbell record of a queue whose last WQE ends here.
+    #[inline(always)]
+    pub(crate) fn record(self) -> SendRecord {
+        // The counter with its bytes exchanged, as one part of an exchange of all bytes.
+        let [high, low, ..] = self.0.to_be_bytes();
+        SendRecord::from_memory(u32::from_ne_bytes([0, 0, high, low]))
+    }
+
+    /// Where the block lies behind the first, in bytes, counted on beyond the ring's end.
+    #[inline(always)]
+    const fn offset(self) -> usize {
+        // What lies below the counter is 0 as far as this shows it: the opcode's place.
+        (self.0 >> (Self::COUNTER - BLOCK.ilog2())) as usize
+    }
+
+    /// The control word of a WQE that starts here.
+    #[inline(always)]
+    pub(crate) fn control(self, opcode: u8, size: u32) -> ControlWord {
+        let (mut of_opcode, mut of_size) = (ControlWord(0), ControlWord(0));
+        of_opcode.set_opcode(opcode);
+        of_size.set_ds(size as u8);
+        let rotated = self.0 | of_opcode.0.rotate_left(Self::ROTATED) | of_size.0 << Self::ROTATED;
+        ControlWord(rotated.rotate_right(Self::ROTATED))
+    }
+
+    /// Behind a WQE of so many blocks that starts here.
+    #[inline(always)]
+    pub(crate) const fn behind(self, blocks: u32) -> Self {
+        Self(self.0.wrapping_add((blocks as u64) << Self::COUNTER))
+    }
+}
+
 /// A send ring, as the queue that posts to it uses it.
 #[derive(Debug)]
 #[repr(C)]
@@ -43,12 +110,10 @@ pub(crate) struct SendRing {
     base: NonNull<u8>,
     wr_ids: NonNull<AtomicU64>,
     heads: NonNull<AtomicU32>,
-    /// Blocks minus 1.
-    mask: u16,
+    /// The bytes of all blocks but one.
+    mask: usize,
     /// Identifiers minus 1.
-    wr_mask: u16,
-    /// Next block, running freely (the device sees 16 bits of it).
-    pub(crate) block: u32,
+    wr_mask: u32,
 }
 
 // SAFETY: the ring is its owner's, and what the poller reads of it are atomics.
@@ -72,34 +137,33 @@ impl SendRing {
             base,
             wr_ids,
             heads,
-            mask: (blocks - 1) as u16,
-            wr_mask: (wrs - 1) as u16,
-            block: 0,
+            mask: (blocks as usize - 1) * BLOCK,
+            wr_mask: wrs - 1,
         }
     }
 
-    /// The WQE that starts at this block (running freely).
+    /// The WQE that starts here.
     #[inline(always)]
-    pub(crate) fn wqe(&self, block: u32) -> Wqe<'_> {
-        let block = block as u16 & self.mask;
+    pub(crate) fn wqe(&self, cursor: Cursor) -> Wqe<'_> {
+        let offset = cursor.offset() & self.mask;
         // SAFETY: the masked block lies inside the ring.
-        let first = unsafe { self.base.add(usize::from(block) * BLOCK) };
+        let first = unsafe { self.base.add(offset) };
         Wqe {
             ring: self,
             first,
-            block,
+            offset,
         }
     }
 
     /// How many blocks it has.
     pub(crate) fn blocks(&self) -> u32 {
-        u32::from(self.mask) + 1
+        (self.mask / BLOCK + 1) as u32
     }
 
     /// Reads a block back, for BlueFlame.
     #[inline(always)]
-    pub(crate) fn block(&self, number: u32) -> [u64; BLOCK_WORDS] {
-        let at = usize::from(number as u16 & self.mask) * BLOCK;
+    pub(crate) fn block(&self, number: u16) -> [u64; BLOCK_WORDS] {
+        let at = (usize::from(number) * BLOCK) & self.mask;
         // SAFETY: the masked block lies inside the ring, which is aligned to blocks and which the device only reads.
         unsafe { self.base.add(at).cast::<[u64; BLOCK_WORDS]>().read() }
     }
@@ -109,19 +173,19 @@ impl SendRing {
 #[derive(Debug, Clone, Copy)]
 pub struct Wqe<'r> {
     ring: &'r SendRing,
-    /// The block that it starts at, and its number.
+    /// The block that it starts at, and how far that is from the ring's start.
     first: NonNull<u8>,
-    block: u16,
+    offset: usize,
 }
 
 impl Wqe<'_> {
     /// Where byte `at` of it lies, rounded down to a segment.
     #[inline(always)]
     fn place(self, at: usize) -> NonNull<u8> {
-        let block = self.block.wrapping_add((at / BLOCK) as u16) & self.ring.mask;
+        let block = (self.offset + at / BLOCK * BLOCK) & self.ring.mask;
         let inside = at % BLOCK / SEGMENT_UNIT * SEGMENT_UNIT;
         // SAFETY: the masked block lies inside the ring, and the segment in the block.
-        unsafe { self.ring.base.add(usize::from(block) * BLOCK + inside) }
+        unsafe { self.ring.base.add(block + inside) }
     }
 
     /// The same for a place that is known when the code is compiled.
@@ -145,6 +209,15 @@ impl Wqe<'_> {
         const { assert!(AT < BLOCK) };
         // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
         unsafe { put(self.place_at::<AT>().as_ptr(), first, second) };
+    }
+
+    /// Writes a word of the first segment.
+    #[inline(always)]
+    pub(crate) fn put_word<W: Word<Raw = u64>>(self, word: W) {
+        const { assert!(W::OFFSET == 0 || W::OFFSET == 8) };
+        let to = self.first.cast::<u64>();
+        // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
+        unsafe { to.byte_add(W::OFFSET).write(word.to_memory()) };
     }
 
     /// Writes words from byte `AT` of the first block on, as they lie in memory.
@@ -175,33 +248,61 @@ impl Wqe<'_> {
         unsafe { self.place(at).cast::<[u8; SEGMENT_UNIT]>().write(*segment) };
     }
 
-    /// Writes inline data from byte `AT` on, with its header before it.
+    /// Bytes of inline data that [`put_inline`](Self::put_inline) writes at most.
+    pub(crate) const SHORT: usize = 64;
+
+    /// Whether inline data from byte `AT` on, with its header before it, ends before the ring does.
+    #[inline(always)]
+    pub(crate) fn has_room<const AT: usize>(self, len: usize) -> bool {
+        let end = AT + InlineWord::SIZE + len;
+        // A block does not cross the end.
+        end <= BLOCK || self.offset + end <= self.ring.mask + BLOCK
+    }
+
+    /// Writes [short](Self::SHORT) inline data from byte `AT` on, with its header before it. There is
+    /// [room](Self::has_room) before the ring's end.
     #[inline(always)]
     pub(crate) fn put_inline<const AT: usize>(self, data: &[u8]) {
-        let (base, len) = (self.ring.base.as_ptr(), data.len());
-        let ring_len = (usize::from(self.ring.mask) + 1) * BLOCK;
-        let header = self.place_at::<AT>().as_ptr();
-        // SAFETY: the header is part of a segment. The data is copied as far as the ring's end, and goes on at its start.
+        debug_assert!(data.len() <= Self::SHORT && self.has_room::<AT>(data.len()));
+        // SAFETY: the data goes into the ring, behind the header.
+        unsafe { copy(data.as_ptr(), self.put_header::<AT>(data.len()), data.len()) };
+    }
+
+    /// The same for data of any length, which goes on at the ring's start. (No queue accepts data that would reach its own
+    /// start.)
+    pub(crate) fn put_long_inline<const AT: usize>(self, data: &[u8]) {
+        let start = (self.offset + AT + InlineWord::SIZE) & (self.ring.mask | (BLOCK - 1));
+        let before_end = self.ring.mask + BLOCK - start;
+        let (first, rest) = data.split_at_checked(before_end).unwrap_or((data, &[]));
+        let rest = rest.get(..start).unwrap_or(rest);
+        let base = self.ring.base.as_ptr();
+        let to = self.put_header::<AT>(data.len());
+        // SAFETY: the first part ends before the ring does, the second one before it reaches its own start.
         unsafe {
-            let word = InlineWord::new(len as u32).to_memory();
+            to.copy_from_nonoverlapping(first.as_ptr(), first.len());
+            base.copy_from_nonoverlapping(rest.as_ptr(), rest.len());
+        }
+    }
+
+    /// Writes the header of inline data of this length; where the data goes.
+    #[inline(always)]
+    fn put_header<const AT: usize>(self, len: usize) -> *mut u8 {
+        let header = self.place_at::<AT>().as_ptr();
+        let word = InlineWord::new(len as u32).to_memory();
+        // SAFETY: the header is part of a segment.
+        unsafe {
             header.cast::<u32>().write(word);
-            let to = header.add(InlineWord::SIZE);
-            let before_end = base.add(ring_len) as usize - to as usize;
-            if len <= before_end {
-                copy(data.as_ptr(), to, len);
-            } else {
-                wrap(data, to, before_end, base);
-            }
+            header.add(InlineWord::SIZE)
         }
     }
 
     /// Records for the poller which work request (running freely) starts here, and its identifier.
     #[inline(always)]
     pub(crate) fn record(self, head: u32, wr_id: u64) {
-        let id = (head & u32::from(self.ring.wr_mask)) as usize;
+        let id = (head & self.ring.wr_mask) as usize;
         // SAFETY: the masked indexes lie inside the arrays (`SendRing::new`).
         unsafe {
-            let at = self.ring.heads.add(self.block.into());
+            let at = self.ring.heads.add(self.offset / BLOCK);
             at.as_ref().store(head, Relaxed);
             let at = self.ring.wr_ids.add(id);
             at.as_ref().store(wr_id, Relaxed);
@@ -209,28 +310,10 @@ impl Wqe<'_> {
     }
 }
 
-/// Copies inline data that crosses the end of the ring, which starts at `base`.
+/// Copies [short](Wqe::SHORT) inline data, without a call: in pieces of fixed size, which may overlap.
 ///
 /// # Safety
-/// `to` lies in the ring, `before_end` bytes before its end, and the data is longer than that.
-#[cold]
-#[inline(never)]
-unsafe fn wrap(data: &[u8], to: *mut u8, before_end: usize, base: *mut u8) {
-    // No queue accepts data that would wrap to its own start.
-    let most = to as usize - base as usize;
-    let rest = data.len().saturating_sub(before_end).min(most);
-    // SAFETY: the caller's promise, and what goes to the start ends before `to`.
-    unsafe {
-        core::ptr::copy_nonoverlapping(data.as_ptr(), to, before_end);
-        core::ptr::copy_nonoverlapping(data.as_ptr().add(before_end), base, rest);
-    }
-}
-
-/// Copies inline data, as a rule so short that a call of `memcpy` costs more than the copy: in pieces of fixed size, which
-/// may overlap.
-///
-/// # Safety
-/// As `copy_nonoverlapping`.
+/// As `copy_nonoverlapping`; at most 64 bytes.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     /// # Safety
@@ -246,9 +329,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
     // SAFETY: the caller's promise; each piece lies inside the `len` bytes.
     unsafe {
-        if len > 64 {
-            core::ptr::copy_nonoverlapping(from, to, len);
-        } else if len >= 16 {
+        if len >= 16 {
             piece::<u128>(from, to, 0);
             if len > 32 {
                 piece::<u128>(from, to, 16);

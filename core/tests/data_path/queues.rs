@@ -47,8 +47,8 @@ fn a_list_that_fails_rings_only_what_is_whole() {
         qp.send_queue().post_list(&[good, good]).expect("posted");
         assert_eq!(
             doorbells(&fake),
-            [(0x900, 0x0000_030a_0001_0002)],
-            "the other register's turn"
+            [(0x800, 0x0000_030a_0001_0002)],
+            "on an uncached page always the same register"
         );
     });
 }

@@ -331,8 +331,8 @@ fn inline_data_wraps_at_the_end_of_the_ring() {
         assert_eq!(
             error,
             Err(PostError::InlineTooLong {
-                given: limit + 1,
-                limit: limit as u32
+                given: limit as u32 + 1,
+                limit: limit as u16
             })
         );
     });

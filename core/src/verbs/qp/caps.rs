@@ -14,8 +14,9 @@
 //! ```
 //!
 //! `gathered` and `inlined` are the segments before the data in the largest operation of each kind: an atomic and a
-//! write. libmlx5 reckons with the bind of a memory window, 192 bytes, in every QP. This driver posts no binds, so that
-//! an RC work request of one entry takes one block, and a queue of 16 a quarter of the memory.
+//! write. libmlx5 reckons with the bind of a memory window, 192 bytes, in every QP. Here a QP has space for binds if it is
+//! asked for ([`MwBind::SPACE`](crate::qp::MwBind::SPACE)), so that an RC work request of one entry takes one block, and a
+//! queue of 16 a quarter of the memory.
 
 use core::fmt;
 

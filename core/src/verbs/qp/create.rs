@@ -15,7 +15,7 @@ use crate::device::in_flight::SlotClass;
 use crate::memory::dma::DmaMemory;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
-use crate::memory::send_ring::{SendRing, SendRingParts};
+use crate::memory::send_ring::{Cursor, SendRing, SendRingParts};
 use crate::platform::Platform;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes};
@@ -24,11 +24,12 @@ use crate::verbs::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::verbs::qp::kind::QpType;
 use crate::verbs::qp::object::{DestroyQpError, QpObject};
 use crate::verbs::qp::recv::RecvQueue;
-use crate::verbs::qp::send::SendQueue;
+use crate::verbs::qp::send::{Late, SendQueue};
 use crate::verbs::qp::state::QpState;
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{LKey, Pdn, Qpn};
-use bareverbs_firmware_cmds::wqe::{ControlWord, completion};
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{ControlFlags, completion};
 
 /// Where things lie in a QP's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,22 +247,27 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 slot: object.slot,
                 device,
                 doorbell: (device.qp_uar().bar_offset() + doorbell::SEND) as u32,
-                control: ControlWord::of_queue(object.qpn).0 as u32,
+                cursor: Cursor::new(object.qpn),
+                always: ControlFlags::new(
+                    if object.sq_sig_all {
+                        completion::ALWAYS
+                    } else {
+                        completion::ON_ERROR
+                    },
+                    0,
+                )
+                .to_memory(),
                 head: 0,
-                tail: 0,
+                limit: 0,
                 capacity: 0,
                 max_inline: sizes.cap.max_inline_data as u16,
                 max_sge: sizes.cap.max_send_sge as u8,
-                always: if object.sq_sig_all {
-                    completion::ALWAYS
-                } else {
-                    completion::ON_ERROR
-                },
                 blue_flame: match P::WRITE_COMBINING {
                     true => device.blue_flame.blocks(),
                     false => 0,
                 },
                 atomics: device.capabilities().has_atomics(),
+                late: Late::none(Cursor::new(object.qpn)),
                 kind: PhantomData,
             },
             rq: RecvQueue {
@@ -269,8 +275,9 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 record,
                 slot: object.slot,
                 head: 0,
-                tail: 0,
+                limit: 0,
                 capacity: 0,
+                late: 0,
             },
             object,
         }

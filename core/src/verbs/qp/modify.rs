@@ -194,11 +194,11 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
             return Some(Err(ModifyError::QueuesSwapped));
         }
         let modified = self.object.finish_modify(waker)?;
-        self.update_queues();
         if modified.is_ok() && self.object.state == QpState::Reset {
-            (self.sq.ring.block, self.sq.head, self.sq.tail) = (0, 0, 0);
-            (self.rq.head, self.rq.tail) = (0, 0);
+            (self.sq.cursor, self.sq.head) = (self.sq.cursor.start(), 0);
+            self.rq.head = 0;
         }
+        self.update_queues();
         Some(modified.map_err(ModifyError::Command))
     }
 
@@ -220,8 +220,10 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         let receives = state != QpState::Reset;
         // In ERR posting is allowed; what is posted is flushed.
         let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
-        self.rq.capacity = if receives { cap.max_recv_wr } else { 0 };
-        self.sq.capacity = if sends { cap.max_send_wr as u16 } else { 0 };
+        self.rq
+            .set_capacity(if receives { cap.max_recv_wr } else { 0 });
+        self.sq
+            .set_capacity(if sends { cap.max_send_wr as u16 } else { 0 });
     }
 }
 

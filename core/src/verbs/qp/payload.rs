@@ -1,9 +1,11 @@
 //! The data of a send work request in a WQE: data segments, or the bytes themselves.
 
+use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::Wqe;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::QpType;
-use crate::verbs::qp::wr::PostError;
+use crate::verbs::qp::wr::{PostError, given};
+use bareverbs_firmware_cmds::numbers::LKey;
 use bareverbs_firmware_cmds::wqe::InlineWord;
 
 pub(super) mod sealed {
@@ -11,29 +13,41 @@ pub(super) mod sealed {
 }
 
 /// Data of a work request: scatter/gather entries or [`Inline`] bytes.
-pub trait Payload: sealed::Sealed {
-    /// Whether the queue takes it.
+pub trait Payload: sealed::Sealed + Copy {
+    /// It in two registers.
     #[doc(hidden)]
-    fn check<T: QpType>(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError>;
+    type Parts: Copy;
+    #[doc(hidden)]
+    fn parts(self) -> Self::Parts;
+    #[doc(hidden)]
+    fn of(parts: Self::Parts) -> Self;
+    /// Whether the queue takes it, and [`write_usual`](Self::write_usual) can write it there.
+    #[doc(hidden)]
+    fn is_usual<T: QpType, const AT: usize>(
+        self,
+        max_sge: u8,
+        max_inline: u16,
+        wqe: Wqe<'_>,
+    ) -> bool;
+    /// As [`write`](Self::write), for what is usual.
+    #[doc(hidden)]
+    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32;
+    /// Why the queue does not take it.
+    #[doc(hidden)]
+    fn check<T: QpType>(self, max_sge: u8, max_inline: u16) -> Result<(), PostError>;
     /// Writes the segments from byte `AT` of the WQE on; returns the size of the whole WQE in units of 16 bytes. The payload
     /// was checked against the queue's limits.
     #[doc(hidden)]
-    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32;
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32;
 }
 
 /// Bytes to copy into the work queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Inline<'a>(pub &'a [u8]);
 
-/// Whether a length can stand in a data segment: not 0, which means 2 GiB, and not so large that it looks like inline data.
-#[inline(always)]
-const fn fits(length: u32) -> bool {
-    length.wrapping_sub(1) < 0x7fff_ffff
-}
-
-#[cold]
-const fn too_long(length: u32) -> Result<(), PostError> {
-    if length == 0 {
+/// Refuses a length that would look like inline data.
+const fn check_length(length: u32) -> Result<(), PostError> {
+    if length >> 31 == 0 {
         Ok(())
     } else {
         Err(PostError::SgeTooLong { length })
@@ -43,52 +57,68 @@ const fn too_long(length: u32) -> Result<(), PostError> {
 impl sealed::Sealed for Sge {}
 
 impl Payload for Sge {
+    type Parts = (u64, u64);
+
     #[inline(always)]
-    fn check<T: QpType>(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
+    fn parts(self) -> (u64, u64) {
+        (self.addr, key_and_length(&self))
+    }
+
+    fn of((addr, rest): (u64, u64)) -> Self {
+        Self::new(addr, rest as u32, LKey((rest >> 32) as u32))
+    }
+
+    /// Not without bytes: a length of 0 means 2 GiB to the device.
+    #[inline(always)]
+    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: u16, _: Wqe<'_>) -> bool {
         // The WQE of a connection is always large enough for one entry, whatever was asked for.
-        if !T::CONNECTED && max_sge == 0 {
-            return Err(PostError::TooManySges { given: 1, limit: 0 });
-        }
-        if fits(self.length) {
-            Ok(())
-        } else {
-            too_long(self.length)
-        }
+        (T::CONNECTED || max_sge != 0) && (key_and_length(&self) as u32).cast_signed() > 0
     }
 
     #[inline(always)]
-    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32 {
-        if self.length == 0 {
-            return (AT / 16) as u32;
-        }
-        wqe.put_data_at::<AT>(self);
+    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        wqe.put_data_at::<AT>(&self);
         (AT / 16) as u32 + 1
+    }
+
+    fn check<T: QpType>(self, max_sge: u8, _: u16) -> Result<(), PostError> {
+        if !T::CONNECTED && max_sge == 0 {
+            return Err(PostError::TooManySges { given: 1, limit: 0 });
+        }
+        check_length(self.length)
+    }
+
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        match self.length {
+            0 => (AT / 16) as u32,
+            _ => self.write_usual::<AT>(wqe),
+        }
     }
 }
 
 impl sealed::Sealed for &[Sge] {}
 
 impl Payload for &[Sge] {
-    #[inline]
-    fn check<T: QpType>(&self, max_sge: u8, _: u16) -> Result<(), PostError> {
-        if self.len() > usize::from(max_sge) {
-            return Err(PostError::TooManySges {
-                given: self.len(),
-                limit: max_sge.into(),
-            });
-        }
-        for sge in *self {
-            if !fits(sge.length) {
-                too_long(sge.length)?;
-            }
-        }
-        Ok(())
+    type Parts = Self;
+
+    #[inline(always)]
+    fn parts(self) -> Self {
+        self
+    }
+
+    fn of(parts: Self) -> Self {
+        parts
     }
 
     #[inline]
-    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32 {
+    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: u16, _: Wqe<'_>) -> bool {
+        self.len() <= usize::from(max_sge) && self.iter().all(|sge| sge.length >> 31 == 0)
+    }
+
+    #[inline]
+    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
         let mut at = AT;
-        for sge in *self {
+        for sge in self {
             if sge.length != 0 {
                 wqe.put_data(at, sge);
                 at += 16;
@@ -96,43 +126,112 @@ impl Payload for &[Sge] {
         }
         (at / 16) as u32
     }
+
+    fn check<T: QpType>(self, max_sge: u8, _: u16) -> Result<(), PostError> {
+        if self.len() > usize::from(max_sge) {
+            return Err(PostError::TooManySges {
+                given: given(self.len()),
+                limit: max_sge.into(),
+            });
+        }
+        self.iter().try_for_each(|sge| check_length(sge.length))
+    }
+
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        self.write_usual::<AT>(wqe)
+    }
 }
 
 impl<const N: usize> sealed::Sealed for &[Sge; N] {}
 
 impl<const N: usize> Payload for &[Sge; N] {
-    #[inline]
-    fn check<T: QpType>(&self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
-        self.as_slice().check::<T>(max_sge, max_inline)
+    type Parts = Self;
+
+    #[inline(always)]
+    fn parts(self) -> Self {
+        self
+    }
+
+    fn of(parts: Self) -> Self {
+        parts
     }
 
     #[inline]
-    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32 {
+    fn is_usual<T: QpType, const AT: usize>(
+        self,
+        max_sge: u8,
+        max_inline: u16,
+        wqe: Wqe<'_>,
+    ) -> bool {
+        self.as_slice().is_usual::<T, AT>(max_sge, max_inline, wqe)
+    }
+
+    #[inline]
+    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        self.as_slice().write_usual::<AT>(wqe)
+    }
+
+    fn check<T: QpType>(self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
+        self.as_slice().check::<T>(max_sge, max_inline)
+    }
+
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
         self.as_slice().write::<AT>(wqe)
     }
 }
 
 impl sealed::Sealed for Inline<'_> {}
 
-impl Payload for Inline<'_> {
+impl Inline<'_> {
+    /// The size of a WQE with so many bytes from byte `AT` on.
     #[inline(always)]
-    fn check<T: QpType>(&self, _: u8, max_inline: u16) -> Result<(), PostError> {
+    const fn size<const AT: usize>(len: usize) -> u32 {
+        (AT + InlineWord::SIZE + len).div_ceil(16) as u32
+    }
+}
+
+impl Payload for Inline<'_> {
+    type Parts = Self;
+
+    #[inline(always)]
+    fn parts(self) -> Self {
+        self
+    }
+
+    fn of(parts: Self) -> Self {
+        parts
+    }
+
+    /// Not without bytes, which need no header, not many, and not around the ring's end.
+    #[inline(always)]
+    fn is_usual<T: QpType, const AT: usize>(self, _: u8, max_inline: u16, wqe: Wqe<'_>) -> bool {
+        let len = self.0.len();
+        len.wrapping_sub(1) < usize::from(max_inline).min(Wqe::SHORT) && wqe.has_room::<AT>(len)
+    }
+
+    #[inline(always)]
+    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        wqe.put_inline::<AT>(self.0);
+        Self::size::<AT>(self.0.len())
+    }
+
+    fn check<T: QpType>(self, _: u8, max_inline: u16) -> Result<(), PostError> {
         if self.0.len() > usize::from(max_inline) {
             return Err(PostError::InlineTooLong {
-                given: self.0.len(),
-                limit: max_inline.into(),
+                given: given(self.0.len()),
+                limit: max_inline,
             });
         }
         Ok(())
     }
 
-    #[inline(always)]
-    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32 {
-        let len = self.0.len();
-        if len == 0 {
-            return (AT / 16) as u32;
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        match self.0 {
+            [] => (AT / 16) as u32,
+            data => {
+                wqe.put_long_inline::<AT>(data);
+                Self::size::<AT>(data.len())
+            }
         }
-        wqe.put_inline::<AT>(self.0);
-        ((AT + InlineWord::SIZE + len).div_ceil(16)) as u32
     }
 }

@@ -4,9 +4,10 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::memory::record::DoorbellRecord;
 use crate::memory::recv_ring::RecvRing;
+use crate::memory::segment::key_and_length;
 use crate::memory::slots::QpSlot;
 use crate::types::sge::Sge;
-use crate::verbs::qp::wr::{BadWr, PostError, RecvWr};
+use crate::verbs::qp::wr::{BadWr, PostError, RecvWr, given};
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 
 /// The receive half of a QP. `Send`, allocation-free, without locks, and without access to commands.
@@ -19,10 +20,12 @@ pub struct RecvQueue<'d> {
     pub(crate) slot: &'d QpSlot,
     /// Next WQE, running freely.
     pub(crate) head: u32,
-    /// The poller's tail, as last seen.
-    pub(crate) tail: u32,
+    /// The first one for which there is no space, as far as the poller's tail was seen.
+    pub(crate) limit: u32,
     /// WQEs; 0 while the QP's state takes none.
     pub(crate) capacity: u32,
+    /// Where the batch ends that calls [`post_late`](Self::post_late).
+    pub(crate) late: u32,
 }
 
 /// Refuses what a scatter list cannot hold.
@@ -30,8 +33,8 @@ pub struct RecvQueue<'d> {
 pub(crate) fn check_list(sges: &[Sge], max: usize) -> Result<(), PostError> {
     if sges.len() > max {
         return Err(PostError::TooManySges {
-            given: sges.len(),
-            limit: max as u32,
+            given: given(sges.len()),
+            limit: max as u16,
         });
     }
     // All lengths at once: only their high bits matter.
@@ -47,12 +50,10 @@ impl<'d> RecvQueue<'d> {
     /// dropped.
     #[inline(always)]
     pub fn batch(&mut self) -> RecvBatch<'_, 'd> {
-        let head = self.head;
-        let free = self.capacity.wrapping_sub(head.wrapping_sub(self.tail));
         RecvBatch {
+            head: self.head,
             queue: self,
-            head,
-            free,
+            pending: false,
         }
     }
 
@@ -82,21 +83,45 @@ impl<'d> RecvQueue<'d> {
 }
 
 impl RecvQueue<'_> {
-    /// Free entries behind `head`, now that completions may have been polled.
-    #[cold]
-    #[inline(never)]
-    fn refresh_tail(&mut self, head: u32) -> u32 {
-        self.tail = self.slot.rq_tail.load(Acquire);
-        self.capacity.saturating_sub(head.wrapping_sub(self.tail))
+    /// Opens the queue for so many receives, or closes it.
+    pub(crate) fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity;
+        self.limit = match capacity {
+            0 => self.head,
+            _ => self.slot.rq_tail.load(Acquire).wrapping_add(capacity),
+        };
     }
 
-    /// Why there is no free entry.
+    /// Posts a receive that [`RecvBatch::post`] cannot, as the one after those before `self.late`, and updates the record
+    /// for all of them. After an error the batch is as it was.
     #[cold]
-    fn refusal(&self) -> PostError {
-        match self.capacity {
-            0 => PostError::WrongState,
-            capacity => PostError::QueueFull { limit: capacity },
+    #[inline(never)]
+    fn post_late(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        let head = self.late;
+        if head == self.limit {
+            let limit = self.slot.rq_tail.load(Acquire).wrapping_add(self.capacity);
+            if self.capacity == 0 || head == limit {
+                return Err(match self.capacity {
+                    0 => PostError::WrongState,
+                    capacity => PostError::QueueFull { limit: capacity },
+                });
+            }
+            self.limit = limit;
         }
+        check_list(sges, self.ring.max_sge())?;
+        self.ring.write(head, wr_id, sges);
+        self.ring_for(head.wrapping_add(1));
+        Ok(())
+    }
+
+    /// Gives the device all receives before `head`.
+    #[inline(always)]
+    fn ring_for(&mut self, head: u32) {
+        self.head = head;
+        self.slot.rq_head.store(head, Release);
+        let mut record = ReceiveRecord(0);
+        record.set_counter(head as u16);
+        self.record.post(record);
     }
 }
 
@@ -104,42 +129,43 @@ impl RecvQueue<'_> {
 #[derive(Debug)]
 pub struct RecvBatch<'q, 'd> {
     queue: &'q mut RecvQueue<'d>,
-    /// The queue's counter, which it gets back when the record is updated.
+    /// The queue's, which it gets back when the record is updated.
     head: u32,
-    /// Receives that can still be posted.
-    free: u32,
+    /// Whether the record has to be.
+    pending: bool,
 }
 
 impl RecvBatch<'_, '_> {
     /// Posts one receive.
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        if self.free == 0 {
-            self.free = self.queue.refresh_tail(self.head);
-            if self.free == 0 {
-                return Err(self.queue.refusal());
-            }
-        }
         let queue = &mut *self.queue;
-        check_list(sges, queue.ring.max_sge())?;
-        queue.ring.write(self.head, wr_id, sges);
-        self.head = self.head.wrapping_add(1);
-        self.free -= 1;
-        Ok(())
+        // As `SendQueue` does: without a call, or all that is left in a call.
+        if self.head != queue.limit
+            && let [sge] = sges
+            && (key_and_length(sge) as u32).cast_signed() > 0
+        {
+            queue.ring.write_one(self.head, wr_id, sge);
+            self.head = self.head.wrapping_add(1);
+            self.pending = true;
+            return Ok(());
+        }
+        queue.late = self.head;
+        let posted = queue.post_late(wr_id, sges);
+        if posted.is_ok() {
+            self.head = queue.head;
+            self.pending = false;
+        }
+        posted
     }
 
     /// Gives the device what was posted so far.
     #[inline(always)]
     pub fn ring(&mut self) {
-        let queue = &mut *self.queue;
-        if queue.head == self.head {
-            return;
+        if self.pending {
+            self.queue.ring_for(self.head);
+            self.pending = false;
         }
-        queue.head = self.head;
-        queue.slot.rq_head.store(self.head, Release);
-        let mut record = ReceiveRecord(0);
-        record.set_counter(self.head as u16);
-        queue.record.post(record);
     }
 }
 

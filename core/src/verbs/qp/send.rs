@@ -7,10 +7,16 @@
 //! **Doorbell.** Once per batch: barrier, doorbell record (16 bits of the block counter), and the first eight bytes of
 //! the last *complete* WQE to the UAR. A work request that fails half-way is never covered by a doorbell,
 //! since neither counter moves before the WQE is whole. On platforms with write-combining doorbell pages a batch of
-//! one short WQE is written there whole (`blue_flame.rs`).
+//! one short WQE is written there whole (`blue_flame.rs`). There the register's two buffers alternate; 8-byte doorbells on an
+//! uncached page all go to one place, as in Linux's `mlx5e_notify_hw`.
 //!
 //! **Capacity.** Counted in work requests, as libibverbs counts: the ring is sized for `max_send_wr` of the largest.
-//! The poller moves the tail in the QP's slot; this side reads it only when its own copy of it means "full".
+//! The poller moves the tail in the QP's slot; this side reads it only at its own limit.
+//!
+//! **Two ways.** A work request is posted without a call and without a saved register, unless the limit is reached or
+//! its data is unusual (no bytes, many inline, too many). Then a call does all that is left, also the doorbell if it is
+//! the first of a batch: a call that comes back to the usual way would make it save its registers, for every work request.
+//! So a batch that begins like that has two doorbells.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -18,7 +24,7 @@ use core::sync::atomic::Ordering::Acquire;
 
 use crate::device::Device;
 use crate::memory::record::DoorbellRecord;
-use crate::memory::send_ring::{SendRing, Wqe};
+use crate::memory::send_ring::{Cursor, SendRing, Wqe};
 use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
@@ -27,8 +33,9 @@ use crate::verbs::qp::payload::{Inline, Payload};
 use crate::verbs::qp::wr::{
     BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr,
 };
-use bareverbs_firmware_cmds::doorbell::{self, SendRecord};
-use bareverbs_firmware_cmds::numbers::RKey;
+use bareverbs_firmware_cmds::doorbell;
+use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
     AtomicCompareWord, AtomicSwapAddWord, ControlFlags, ControlWord, Opcode, QKeyWord,
     RemoteAddressWord, RemoteKeyWord,
@@ -46,34 +53,33 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) slot: &'d QpSlot,
     /// For its doorbells.
     pub(crate) device: &'d Device<'d, P>,
+    /// Where the next WQE starts.
+    pub(crate) cursor: Cursor,
+    /// What every control segment's second word contains, as it lies in memory: the completion bits, with `sq_sig_all`.
+    pub(crate) always: u64,
     pub(crate) doorbell: u32,
-    /// The lower half of every control word: the QP number.
-    pub(crate) control: u32,
     /// Next work request, running freely.
     pub(crate) head: u32,
-    /// The poller's tail, as last seen.
-    pub(crate) tail: u32,
+    /// The first one for which there is no space, as far as the poller's tail was seen.
+    pub(crate) limit: u32,
     /// Work requests that it holds; 0 while the QP's state takes none.
     pub(crate) capacity: u16,
     pub(crate) max_inline: u16,
     pub(crate) max_sge: u8,
-    /// What every control segment's flags contain: the completion bits, with `sq_sig_all`.
-    pub(crate) always: u8,
     /// Blocks of the longest WQE that goes to the device by BlueFlame; 0 on an uncached doorbell page.
     pub(crate) blue_flame: u8,
     /// Whether atomics work as verbs promise.
     pub(crate) atomics: bool,
+    /// What [`post_late`](Self::post_late) is called for.
+    pub(crate) late: Late,
     pub(crate) kind: PhantomData<fn() -> T>,
 }
 
 impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendQueue")
-            .field(
-                "qpn",
-                &format_args!("{:#x}", ControlWord(self.control.into()).qpn()),
-            )
-            .field("next block", &self.ring.block)
+            .field("qpn", &format_args!("{:#x}", self.cursor.qpn()))
+            .field("next block", &self.cursor.block())
             .field(
                 "outstanding",
                 &self.head.wrapping_sub(self.slot.sq_tail.load(Acquire)),
@@ -84,27 +90,24 @@ impl<P: Platform, T: QpType> fmt::Debug for SendQueue<'_, P, T> {
 }
 
 impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
-    /// Starts a batch: work requests that share one doorbell, rung by [`Batch::ring`] or when the batch is dropped.
+    /// Starts a batch: work requests that share one doorbell, rung by [`Batch::ring`] or when the batch is dropped. (The
+    /// first one has a doorbell of its own where the queue has to look for space, once in as many work requests as it
+    /// holds, and where it carries no bytes, or many inline.)
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_, 'd, P, T> {
-        let (block, head) = (self.ring.block, self.head);
-        let free = u32::from(self.capacity).wrapping_sub(head.wrapping_sub(self.tail));
         Batch {
+            cursor: self.cursor,
+            head: self.head,
             queue: self,
-            block,
-            head,
-            free,
             last: 0,
+            first: true,
         }
     }
 
     /// Posts one work request and rings the doorbell: `ibv_post_send`.
     #[inline]
     pub fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let mut batch = self.batch();
-        batch.push(wr)?;
-        batch.ring();
-        Ok(())
+        self.batch().push_inlined(wr)
     }
 
     /// Posts a list with one doorbell. On an error those before the failing one are posted.
@@ -132,29 +135,139 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         self.capacity.into()
     }
 
+    /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data.
+    #[inline(always)]
+    fn write<const FIXED: usize, const USUAL: bool, D: Payload>(
+        &self,
+        (cursor, head): (Cursor, u32),
+        request: &Request,
+        data: D,
+        fixed: impl FnOnce(Wqe<'_>),
+    ) -> (Cursor, u64) {
+        // There is room for a WQE of the largest size from this block on.
+        let wqe = self.ring.wqe(cursor);
+        let size = if USUAL {
+            data.write_usual::<FIXED>(wqe)
+        } else {
+            data.write::<FIXED>(wqe)
+        };
+        // Both parts in the order of memory, where most of them are constants.
+        let flags = request.flags.control() | self.always;
+        let imm = ControlFlags::new(0, request.imm).to_memory();
+        wqe.put_word(ControlFlags::from_memory(flags | imm));
+        let control = cursor.control(request.opcode, size);
+        wqe.put_word(control);
+        fixed(wqe);
+        wqe.record(head, request.wr_id);
+        // Four units are a block. This is `div_ceil`, of a number that is small.
+        (cursor.behind((size + 3) >> 2), control.to_memory())
+    }
+
+    /// Writes the WQE of a work request that [`Batch::build`] cannot, as `self.late` says, where the batch's new end is
+    /// then.
+    // `extern "C"` says to callers, also where its body is not known, that it does not unwind: no batch has to be dropped.
+    #[cold]
+    #[inline(never)]
+    #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
+    extern "C" fn post_late<const FIXED: usize, D: Payload, F: FnOnce(Wqe<'_>)>(
+        &mut self,
+        wr_id: u64,
+        fixed: F,
+        data: D::Parts,
+    ) -> Result<(), PostError> {
+        let Late {
+            cursor,
+            head,
+            opcode,
+            imm,
+            flags,
+            ..
+        } = self.late;
+        let request = Request {
+            wr_id,
+            opcode,
+            imm,
+            flags,
+        };
+        let data = D::of(data);
+        if head == self.limit {
+            let tail = self.slot.sq_tail.load(Acquire);
+            let limit = tail.wrapping_add(self.capacity.into());
+            if self.capacity == 0 || head == limit {
+                return Err(self.refusal());
+            }
+            self.limit = limit;
+        }
+        data.check::<T>(self.max_sge, self.max_inline)?;
+        let (cursor, last) = self.write::<FIXED, false, D>((cursor, head), &request, data, fixed);
+        self.late.cursor = cursor;
+        self.late.head = head.wrapping_add(1);
+        self.late.last = last;
+        Ok(())
+    }
+
+    /// The same for the first work request of a batch, and gives it to the device.
+    // `extern "C"` says to callers, also where its body is not known, that it does not unwind: no batch has to be dropped.
+    #[cold]
+    #[inline(never)]
+    #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
+    extern "C" fn post_alone<const FIXED: usize, D: Payload, F: FnOnce(Wqe<'_>)>(
+        &mut self,
+        wr_id: u64,
+        fixed: F,
+        data: D::Parts,
+    ) -> Result<(), PostError> {
+        self.post_late::<FIXED, D, F>(wr_id, fixed, data)?;
+        let Late {
+            cursor, head, last, ..
+        } = self.late;
+        self.ring_for(cursor, head, last);
+        Ok(())
+    }
+
+    /// Gives the device all work requests before `head`, whose WQEs end at `cursor`; `last` is the last one's first word, as
+    /// it lies in memory.
+    #[inline(always)]
+    fn ring_for(&mut self, cursor: Cursor, head: u32, last: u64) {
+        let first = core::mem::replace(&mut self.cursor, cursor);
+        let before = core::mem::replace(&mut self.head, head);
+        self.record.post(cursor.record());
+        if P::WRITE_COMBINING && self.blue_flame != 0 {
+            self.ring_write_combining(first.block(), head.wrapping_sub(before), last);
+        } else {
+            let platform = self.device.platform();
+            platform.write_be64(self.doorbell as usize, ControlWord::from_memory(last).0);
+        }
+    }
+
     /// Rings on a write-combining page for `posted` work requests, of which the first lies at block `first`: a single one
     /// that fits goes there itself. Of a list the device has to fetch all but one anyway.
     // Out of line: with it the batch would be kept in memory until it is dropped.
     #[inline(never)]
-    fn ring_write_combining(&mut self, first: u32, posted: u32, last: u64) {
+    fn ring_write_combining(&mut self, first: u16, posted: u32, last: u64) {
         let (platform, register) = (self.device.platform(), &self.device.blue_flame);
-        let blocks = self.ring.block.wrapping_sub(first);
+        let blocks = self.cursor.block().wrapping_sub(first);
         if posted == 1
             && blocks <= self.blue_flame.into()
             && register.write(platform, &self.ring, first, blocks)
         {
             return;
         }
-        platform.write_combining(self.doorbell as usize, &[last.to_be()]);
+        platform.write_combining(self.doorbell as usize, &[last]);
         self.doorbell ^= DOORBELL_FLIP;
     }
 
-    /// Free entries behind `head`, now that completions may have been polled.
-    #[cold]
-    #[inline(never)]
-    fn refresh_tail(&mut self, head: u32) -> u32 {
-        self.tail = self.slot.sq_tail.load(Acquire);
-        u32::from(self.capacity).saturating_sub(head.wrapping_sub(self.tail))
+    /// Opens the queue for so many work requests, or closes it.
+    pub(crate) fn set_capacity(&mut self, capacity: u16) {
+        self.capacity = capacity;
+        self.limit = match capacity {
+            0 => self.head,
+            _ => self
+                .slot
+                .sq_tail
+                .load(Acquire)
+                .wrapping_add(capacity.into()),
+        };
     }
 
     /// Why there is no free entry.
@@ -188,14 +301,51 @@ pub(super) fn put_atomic<const AT: usize>(wqe: Wqe<'_>, swap_or_add: u64, compar
 /// The methods are those of `ibv_wr_*`: one per operation, each available on the QP types that have it.
 pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     pub(in crate::verbs::qp) queue: &'q mut SendQueue<'d, P, T>,
-    /// The queue's counters, which it gets back when the doorbell is rung.
-    block: u32,
+    /// The queue's, which it gets back when the doorbell is rung.
+    cursor: Cursor,
     head: u32,
-    /// Work requests that can still be posted.
-    free: u32,
-    /// The first eight bytes of the last complete WQE, as the doorbell takes them; 0 if there is none (a WQE is never
-    /// all zero there: its size is not).
+    /// The first word of the last complete WQE, as it lies in memory; 0 if there is none (a WQE is never all zero there: its
+    /// size is not).
     last: u64,
+    /// Whether the next work request is the first one.
+    first: bool,
+}
+
+/// What [`SendQueue::post_late`] is called for, but for what it gets in registers: more arguments would lie on the stack,
+/// for which every post would set it up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Late {
+    /// Where the batch ends.
+    cursor: Cursor,
+    head: u32,
+    imm: u32,
+    opcode: u8,
+    flags: SendFlags,
+    /// The first word of the WQE, once it is written.
+    last: u64,
+}
+
+impl Late {
+    /// Nothing.
+    pub(crate) const fn none(cursor: Cursor) -> Self {
+        Self {
+            cursor,
+            head: 0,
+            imm: 0,
+            opcode: 0,
+            flags: SendFlags::empty(),
+            last: 0,
+        }
+    }
+}
+
+/// What the control segment and the records of a work request hold.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    wr_id: u64,
+    opcode: u8,
+    imm: u32,
+    flags: SendFlags,
 }
 
 impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
@@ -210,54 +360,69 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         data: &D,
         fixed: impl FnOnce(Wqe<'_>),
     ) -> Result<(), PostError> {
-        if self.free == 0 {
-            self.free = self.queue.refresh_tail(self.head);
-            if self.free == 0 {
-                return Err(self.queue.refusal());
+        let (at, data) = ((self.cursor, self.head), *data);
+        let request = Request {
+            wr_id,
+            opcode: opcode as u8,
+            imm,
+            flags,
+        };
+        let queue = &mut *self.queue;
+        if self.head == queue.limit
+            || !data.is_usual::<T, FIXED>(
+                queue.max_sge,
+                queue.max_inline,
+                queue.ring.wqe(self.cursor),
+            )
+        {
+            let (cursor, head) = at;
+            queue.late = Late {
+                cursor,
+                head,
+                opcode: opcode as u8,
+                imm,
+                flags,
+                last: 0,
+            };
+            // A single work request is the first of its batch, which is known when this is compiled; so nothing comes
+            // behind the call.
+            let alone = core::mem::replace(&mut self.first, false);
+            let posted = if alone {
+                queue.post_alone::<FIXED, D, _>(wr_id, fixed, data.parts())
+            } else {
+                queue.post_late::<FIXED, D, _>(wr_id, fixed, data.parts())
+            };
+            if posted.is_ok() {
+                let Late {
+                    cursor, head, last, ..
+                } = queue.late;
+                (self.cursor, self.head) = (cursor, head);
+                self.last = if alone { 0 } else { last };
             }
+            return posted;
         }
-        let queue = &*self.queue;
-        data.check::<T>(queue.max_sge, queue.max_inline)?;
-        // There is room for a WQE of the largest size from this block on.
-        let wqe = queue.ring.wqe(self.block);
-        let size = data.write::<FIXED>(wqe);
-        let control = ControlWord(queue.control.into());
-        let control = control.with(opcode, self.block as u16, size as u8);
-        let flags = flags.control() | queue.always;
-        wqe.put::<0, _, _>(control, ControlFlags::new(flags, imm));
-        fixed(wqe);
-        wqe.record(self.head, wr_id);
+        (self.cursor, self.last) = queue.write::<FIXED, true, D>(at, &request, data, fixed);
         self.head = self.head.wrapping_add(1);
-        self.block = self.block.wrapping_add(size.div_ceil(4));
-        self.free -= 1;
-        self.last = control.0;
+        self.first = false;
         Ok(())
     }
 
     /// Rings the doorbell for what was posted so far.
     #[inline(always)]
     pub fn ring(&mut self) {
-        if self.last == 0 {
-            return;
+        if self.last != 0 {
+            self.queue.ring_for(self.cursor, self.head, self.last);
+            self.last = 0;
         }
-        let queue = &mut *self.queue;
-        let first = core::mem::replace(&mut queue.ring.block, self.block);
-        let head = core::mem::replace(&mut queue.head, self.head);
-        let mut record = SendRecord(0);
-        record.set_counter(self.block as u16);
-        queue.record.post(record);
-        if P::WRITE_COMBINING && queue.blue_flame != 0 {
-            queue.ring_write_combining(first, self.head.wrapping_sub(head), self.last);
-        } else {
-            let platform = queue.device.platform();
-            platform.write_be64(queue.doorbell as usize, self.last);
-            queue.doorbell ^= DOORBELL_FLIP;
-        }
-        self.last = 0;
     }
 
     /// Posts a work request that is known only at run time.
     pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.push_inlined(wr)
+    }
+
+    #[inline(always)]
+    fn push_inlined(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         match wr.data {
             SendData::Sges([sge]) => self.push_with(wr, sge),
             SendData::Sges(sges) => self.push_with(wr, &sges),
@@ -326,7 +491,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         remote: Remote,
         data: &D,
     ) -> Result<(), PostError> {
-        self.build::<32, D>(wr_id, opcode, imm, flags, data, |wqe| {
+        self.build::<32, D>(wr_id, opcode, imm, flags, data, move |wqe| {
             put_remote::<16>(wqe, remote);
         })
     }
@@ -346,7 +511,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         if !self.queue.atomics {
             return Err(PostError::NoAtomics);
         }
-        self.build::<48, D>(wr_id, opcode, 0, flags, data, |wqe| {
+        self.build::<48, D>(wr_id, opcode, 0, flags, data, move |wqe| {
             put_remote::<16>(wqe, remote);
             put_atomic::<32>(wqe, swap_or_add, compare);
         })
@@ -362,11 +527,16 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         to: Destination<'_>,
         data: &D,
     ) -> Result<(), PostError> {
-        self.build::<64, D>(wr_id, opcode, imm, flags, data, |wqe| {
-            let path = to.ah.path.to(to.remote_qpn);
-            wqe.put::<16, _, _>(QKeyWord::new(to.remote_qkey), path);
+        // Two words, to be passed in registers.
+        let (ah, qp) = (
+            to.ah,
+            u64::from(to.remote_qpn.number()) << 32 | u64::from(to.remote_qkey),
+        );
+        self.build::<64, D>(wr_id, opcode, imm, flags, data, move |wqe| {
+            let path = ah.path.to(Qpn::from_low_bits((qp >> 32) as u32));
+            wqe.put::<16, _, _>(QKeyWord::new(qp as u32), path);
             // The address vector's latter part is kept in memory order.
-            wqe.put_words::<32, 4>(to.ah.rest);
+            wqe.put_words::<32, 4>(ah.rest);
         })
     }
 }

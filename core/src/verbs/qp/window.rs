@@ -11,7 +11,7 @@ use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
-    ControlWord, KlmAddressWord, KlmWord, Opcode, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
+    ControlFlags, KlmAddressWord, KlmWord, Opcode, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
 };
 
 /// Space for the list of a window's entries, in octowords: one entry, in the smallest unit.
@@ -25,6 +25,10 @@ const CONTEXT: usize = 64;
 const BIND_BLOCKS: u32 = 3;
 const CLOSE_BLOCKS: u32 = 2;
 const ENTRIES: usize = WINDOW_LIST as usize * SEGMENT_UNIT;
+
+// What a program asks for is what a bind takes.
+const _: () =
+    assert!(SEGMENT_UNIT + UMR_CONTROL + CONTEXT + ENTRIES == 16 + 16 + 4 + MwBind::SPACE as usize);
 
 /// The type of a memory window (IBTA volume 1, chapter 10.6.7.2.6): `enum ibv_mw_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,12 @@ pub struct MwBind {
     pub len: u64,
     /// What peers may do.
     pub access: Access,
+}
+
+impl MwBind {
+    /// The least [`QpCap::max_inline_data`](crate::qp::QpCap::max_inline_data) of a QP that binds windows: a bind takes as
+    /// much of the send queue as a write with so much inline data.
+    pub const SPACE: u32 = 156;
 }
 
 /// A UMR request as its segments behind the control segment.
@@ -115,14 +125,32 @@ impl Umr {
     }
 }
 
-impl sealed::Sealed for Umr {}
+impl sealed::Sealed for &Umr {}
 
-impl Payload for Umr {
-    fn check<T: QpType>(&self, _: u8, _: u16) -> Result<(), PostError> {
+impl Payload for &Umr {
+    type Parts = Self;
+
+    fn parts(self) -> Self {
+        self
+    }
+
+    fn of(parts: Self) -> Self {
+        parts
+    }
+
+    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: u16, _: Wqe<'_>) -> bool {
+        false
+    }
+
+    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        self.write::<AT>(wqe)
+    }
+
+    fn check<T: QpType>(self, _: u8, _: u16) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn write<const AT: usize>(&self, wqe: Wqe<'_>) -> u32 {
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
         let (segments, _) = self.bytes[..self.used].as_chunks();
         for (index, segment) in segments.iter().enumerate() {
             wqe.put_segment(AT + index * SEGMENT_UNIT, segment);
@@ -133,7 +161,8 @@ impl Payload for Umr {
 
 impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
     /// Opens a memory window, or with an empty piece closes one of type 1: `ibv_wr_bind_mw`. Each request behind it on this
-    /// queue waits for those before it from now on, as with [`SendFlags::FENCE`].
+    /// queue waits for those before it from now on, as with [`SendFlags::FENCE`]. The QP was created with space for binds
+    /// ([`MwBind::SPACE`]); otherwise this is [`PostError::Unsupported`].
     #[cold]
     pub fn bind_mw(
         &mut self,
@@ -165,8 +194,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         rkey: RKey,
         piece: Option<&MwBind>,
     ) -> Result<(), PostError> {
-        let qpn = ControlWord(self.queue.control.into()).qpn();
-        let qpn = Qpn::from_low_bits(qpn);
+        let qpn = Qpn::from_low_bits(self.queue.cursor.qpn());
         // A queue whose entries have less room than this would overwrite others.
         let blocks = if piece.is_some() {
             BIND_BLOCKS
@@ -176,9 +204,9 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         if blocks * self.queue.capacity() > self.queue.ring.blocks() {
             return Err(PostError::Unsupported);
         }
-        let data = Umr::new(kind, rkey, qpn, piece);
+        let data = &Umr::new(kind, rkey, qpn, piece);
         self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, rkey.0, flags, &data, |_| {})?;
-        self.queue.always |= fence::SMALL_AND_FENCE;
+        self.queue.always |= ControlFlags::new(fence::SMALL_AND_FENCE, 0).to_memory();
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ bitflags! {
     /// `enum ibv_send_flags`, with the values that they have there. (Inline data is not a flag here but a kind of
     /// [`SendData`].)
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-    pub struct SendFlags: u8 {
+    pub struct SendFlags: u32 {
         /// Start only after all RDMA reads and atomics before it have completed.
         const FENCE = 1 << 0;
         /// Make a completion also on success.
@@ -23,19 +23,20 @@ bitflags! {
 }
 
 impl SendFlags {
-    /// The byte of the control segment: fence 7:5, completion 3:2, solicited 1.
+    /// The second word of the control segment with these flags, as it lies in memory.
     #[inline(always)]
-    pub(crate) const fn control(self) -> u8 {
-        (Self::CONTROL >> ((self.bits() & 7) * 8)) as u8
+    pub(crate) const fn control(self) -> u64 {
+        Self::CONTROL[self.bits() as usize & 7]
     }
 
-    /// That byte for each combination of flags: a shift by a number that varies costs less than to move the bits one by one.
-    const CONTROL: u64 = {
-        let mut all = 0;
-        let mut bits: u64 = 0;
-        while bits < 8 {
+    /// That word for each combination of flags: to look it up costs less than to move the bits one by one.
+    const CONTROL: [u64; 8] = {
+        let mut all = [0; 8];
+        let mut bits = 0;
+        while bits < all.len() {
+            // The byte of the control segment: fence 7:5, completion 3:2, solicited 1.
             let byte = (bits & 1) << 7 | (bits & 2) << 2 | (bits & 4) >> 1;
-            all |= byte << (bits * 8);
+            all[bits] = ((byte as u64) << 32).to_be();
             bits += 1;
         }
         all
@@ -133,7 +134,7 @@ pub struct RecvWr<'a> {
 /// What a device lacks where [`Capabilities::has_atomics`](crate::Capabilities::has_atomics) says so.
 pub(crate) const NO_ATOMICS: &str = "the device has no 8-byte atomics in the host's byte order";
 
-/// Why a work request was not posted.
+/// Why a work request was not posted. It is returned in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError {
@@ -147,16 +148,16 @@ pub enum PostError {
     /// Too many scatter/gather entries.
     TooManySges {
         /// How many were given.
-        given: usize,
+        given: u32,
         /// How many the queue takes.
-        limit: u32,
+        limit: u16,
     },
     /// Too much inline data.
     InlineTooLong {
         /// How many bytes were given.
-        given: usize,
+        given: u32,
         /// How many the queue takes.
-        limit: u32,
+        limit: u16,
     },
     /// An entry of 2 GiB or more.
     SgeTooLong {
@@ -168,6 +169,13 @@ pub enum PostError {
     /// The device has no atomics whose results are in the host's byte order
     /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
     NoAtomics,
+}
+
+const _: () = assert!(size_of::<Result<(), PostError>>() == 8);
+
+/// A length for an error.
+pub(crate) fn given(length: usize) -> u32 {
+    length.try_into().unwrap_or(u32::MAX)
 }
 
 impl fmt::Display for PostError {
@@ -215,6 +223,7 @@ impl core::error::Error for BadWr {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bareverbs_firmware_cmds::word::Word;
     use bareverbs_firmware_cmds::wqe::{ControlFlags, completion, fence};
 
     #[test]
@@ -229,8 +238,11 @@ mod tests {
                 word.set_fm_ce_se(word.fm_ce_se() | completion::ALWAYS);
             }
             word.set_solicited(flags.contains(SendFlags::SOLICITED));
-            assert_eq!(flags.control(), word.fm_ce_se(), "{flags:?}");
+            assert_eq!(flags.control(), word.to_memory(), "{flags:?}");
         }
-        assert_eq!(SendFlags::all().control(), 0x8a);
+        assert_eq!(
+            SendFlags::all().control(),
+            ControlFlags::new(0x8a, 0).to_memory()
+        );
     }
 }

@@ -96,7 +96,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         srqn: Srqn,
         data: &D,
     ) -> Result<(), PostError> {
-        self.build::<32, D>(wr_id, opcode, imm, flags, data, |wqe| {
+        self.build::<32, D>(wr_id, opcode, imm, flags, data, move |wqe| {
             put_srqn(wqe, srqn);
         })
     }
@@ -111,7 +111,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         (srqn, remote): (Srqn, Remote),
         data: &D,
     ) -> Result<(), PostError> {
-        self.build::<48, D>(wr_id, opcode, imm, flags, data, |wqe| {
+        self.build::<48, D>(wr_id, opcode, imm, flags, data, move |wqe| {
             put_srqn(wqe, srqn);
             put_remote::<32>(wqe, remote);
         })
@@ -130,7 +130,7 @@ impl<P: Platform> Batch<'_, '_, P, XrcSend> {
         if !self.queue.atomics {
             return Err(PostError::NoAtomics);
         }
-        self.build::<64, D>(wr_id, opcode, 0, flags, data, |wqe| {
+        self.build::<64, D>(wr_id, opcode, 0, flags, data, move |wqe| {
             put_srqn(wqe, srqn);
             put_remote::<32>(wqe, remote);
             put_atomic::<48>(wqe, swap_or_add, compare);

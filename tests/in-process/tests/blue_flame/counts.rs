@@ -82,6 +82,7 @@ fn lists_ring_a_doorbell() {
     lab(|lab| {
         let [mut a, mut b] = lab.pair::<Rc>();
         let mut counts = Counts::of(lab.world);
+        let mut late = 0;
         for n in 0..40 {
             for id in 0..3 {
                 b.receive(id, 0, 64);
@@ -90,7 +91,12 @@ fn lists_ring_a_doorbell() {
             batch.send(0, SILENT, Inline(&[1])).unwrap();
             batch.send(1, SIGNALED, Inline(&[2])).unwrap();
             batch.ring();
-            assert_eq!(counts.since(lab.world), (0, 1), "{n}");
+            // A batch that begins where the queue has to look for space gives its first one to the device at once.
+            match counts.since(lab.world) {
+                (0, 1) => {}
+                (2, 2) => late += 1,
+                other => panic!("{n}: {other:?}"),
+            }
             // One more in the same batch is one by itself.
             batch.send(2, SIGNALED, Inline(&[3])).unwrap();
             drop(batch);
@@ -101,6 +107,8 @@ fn lists_ring_a_doorbell() {
             ok(lab.wait(&mut a.cq), 2, WcOpcode::Send);
             assert_eq!(counts.since(lab.world), (1, 1), "{n}");
         }
+        // Of 120 work requests in a queue of a few dozen.
+        assert!(late <= 120 / a.qp.cap().max_send_wr, "{late}");
     });
 }
 
