@@ -71,7 +71,14 @@ pub fn count() -> io::Result<Costs> {
     run(None)
 }
 
-/// The same, of what runs inside the function whose path ends in `function`, and nothing else.
+/// Runs another build of this binary under callgrind and returns what its functions cost.
+pub fn count_build(program: &Path) -> io::Result<Costs> {
+    let mut command = Command::new("valgrind");
+    command.env(CHILD, "everything");
+    run_as(command, &[program.as_os_str().to_owned()], None)
+}
+
+/// Runs this binary again under callgrind and returns what it costs inside the function whose path ends in `function`.
 pub fn count_inside(function: &str) -> io::Result<Costs> {
     run(Some(function))
 }

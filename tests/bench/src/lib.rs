@@ -1,4 +1,4 @@
-//! What the benchmarks share: instruction counting, limits, and the table that shows both.
+//! What the benchmarks share: instruction counting, and what they print.
 //!
 //! Numbers are instructions per operation, counted by callgrind, so that they are the same on every machine and in every
 //! run. A benchmark is one file in `benches/`: it runs itself once more under callgrind ([`callgrind::count`]), reads the
@@ -6,6 +6,5 @@
 //! drivers take for the same.
 
 pub mod callgrind;
-pub mod limit;
 pub mod pair;
 pub mod report;

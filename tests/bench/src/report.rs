@@ -1,45 +1,14 @@
-//! The table of a benchmark.
-
-use crate::limit::Limit;
-
-/// A measured operation.
-#[derive(Debug, Clone, Copy)]
-pub struct Row {
-    /// What was measured.
-    pub name: &'static str,
-    /// The function that does it, which names the row for programs.
-    pub function: &'static str,
-    /// Instructions per operation.
-    pub ours: f64,
-    /// What it may cost.
-    pub limit: Limit,
-}
-
-impl Row {
-    /// Whether the gate holds.
-    #[must_use]
-    pub fn passes(&self) -> bool {
-        self.ours <= self.limit.gate
-    }
-}
-
-/// Prints the rows; returns how many miss their gate. With the argument `--figures`, for programs: [`read_figures`] takes
-/// them from what is printed.
-pub fn print(rows: &[Row]) -> usize {
-    if std::env::args().any(|argument| argument == FIGURES) {
-        for row in rows {
-            println!("{FIGURE}\t{}\t{}\t{:.2}", row.function, row.name, row.ours);
-        }
-    } else {
-        print_table(rows);
-    }
-    rows.iter().filter(|row| !row.passes()).count()
-}
+//! What benchmarks print.
 
 /// The argument of a benchmark that prints its rows for programs.
 pub const FIGURES: &str = "--figures";
 /// What begins the line of a row for programs.
 const FIGURE: &str = "figure";
+
+/// Prints a row for programs: [`read_figures`] takes it from what is printed.
+pub fn print_figure(function: &str, name: &str, ours: f64) {
+    println!("{FIGURE}\t{function}\t{name}\t{ours:.2}");
+}
 
 /// A row as another program read it.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,22 +40,6 @@ pub fn read_figures(text: &str) -> Option<Vec<Figure>> {
             })
         })
         .collect()
-}
-
-fn print_table(rows: &[Row]) {
-    println!("| operation | instructions | gate | goal | |");
-    println!("| --- | --: | --: | --: | --- |");
-    for row in rows {
-        let verdict = match () {
-            () if !row.passes() => "**misses the gate**",
-            () if row.ours > row.limit.goal => "",
-            () => "goal reached",
-        };
-        println!(
-            "| {} | {:.1} | {:.0} | {:.0} | {verdict} |",
-            row.name, row.ours, row.limit.gate, row.limit.goal,
-        );
-    }
 }
 
 /// Ends a benchmark: says how many gates hold, and fails if any does not.

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::{
     Config, Cq, CqInit, Cqs, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp, QpAttr,
-    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, RKey, Rc, Remote, Resources, Sge, Srqs,
-    Ud,
+    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, RKey, Rc, Remote, Resources, SendData,
+    SendFlags, SendOp, SendWr, Sge, Srqs, Ud,
 };
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -243,9 +243,16 @@ pub(crate) fn blue_flame(setup: &Setup<true>) {
     let mut qp = pd.create_qp::<Rc>(&mut init).expect("QP");
     to_rts(&mut qp);
     let data: [u8; 64] = std::array::from_fn(|i| i as u8);
-    measured::send_blue_flame(qp.send_queue(), BATCH, black_box(SGE));
-    measured::send_inline_blue_flame(qp.send_queue(), BATCH, black_box(&data[..32]));
-    measured::write_inline_blue_flame(qp.send_queue(), BATCH, REMOTE, black_box(&data[..]));
+    let flags = black_box(SendFlags::SIGNALED);
+    measured::send_blue_flame(qp.send_queue(), BATCH, flags, black_box(SGE));
+    measured::send_inline_blue_flame(qp.send_queue(), BATCH, flags, black_box(&data[..32]));
+    measured::write_inline_blue_flame(
+        qp.send_queue(),
+        BATCH,
+        flags,
+        black_box(&REMOTE),
+        black_box(&data[..]),
+    );
     // The last one's two blocks, in one of the second register's buffers.
     let platform = device.platform();
     let (_, create) = setup.rings.lock().expect("not poisoned").qps[&qp.qpn().number()];
@@ -349,6 +356,17 @@ impl<'d> Bench<'d> {
         );
     }
 
+    /// The same where the sum says only how many completions there were.
+    fn finish_counted_sends(&mut self) {
+        let (cqn, qpn) = (self.send_cq.cqn().number(), self.rc.qpn().number());
+        self.complete((cqn, qpn), 0, 0x0a, self.next[0], 1, BATCH);
+        self.next[0] = self.next[0].wrapping_add(BATCH as u16);
+        assert_eq!(
+            measured::poll_wcs_req(&mut self.send_cq, BATCH),
+            BATCH as u64
+        );
+    }
+
     fn finish_datagrams(&mut self) {
         let (cqn, qpn) = (self.send_cq.cqn().number(), self.ud.qpn().number());
         self.complete((cqn, qpn), 0, 0x0a, self.next[1], 2, BATCH);
@@ -359,52 +377,73 @@ impl<'d> Bench<'d> {
         );
     }
 
-    fn finish_receives(&mut self, poll: fn(&mut Cq<'_, Counting>, usize) -> u64) {
+    fn finish_receives(&mut self, poll: fn(&mut Cq<'_, Counting>, usize) -> u64, sum: u32) {
         let (cqn, qpn) = (self.recv_cq.cqn().number(), self.rc.qpn().number());
         self.complete((cqn, qpn), 2, 0, self.next[2], 1, BATCH);
         self.next[2] = self.next[2].wrapping_add(BATCH as u16);
-        assert_eq!(poll(&mut self.recv_cq, BATCH) as u32, IDENTIFIERS);
+        assert_eq!(poll(&mut self.recv_cq, BATCH) as u32, sum);
     }
 
     /// One batch of every operation.
     pub(crate) fn round(&mut self) {
         let data: [u8; 64] = std::array::from_fn(|i| i as u8);
         let short: &[u8; 32] = data.first_chunk().expect("longer");
+        let flags = black_box(SendFlags::SIGNALED);
         measured::nothing(BATCH);
 
-        measured::send(self.rc.send_queue(), BATCH, black_box(SGE));
+        measured::send(self.rc.send_queue(), BATCH, flags, black_box(SGE));
         self.finish_sends(1, 0x0a, measured::poll);
-        measured::post(self.rc.send_queue(), BATCH, black_box(&SGE));
+        let sges = [SGE];
+        let wr = SendWr {
+            wr_id: 0,
+            op: SendOp::Send,
+            flags,
+            data: SendData::Sges(&sges),
+        };
+        measured::post(self.rc.send_queue(), BATCH, black_box(&wr));
+        self.finish_counted_sends();
+        measured::send_inline_const(self.rc.send_queue(), BATCH, flags, black_box(short));
         self.finish_sends(1, 0x0a, measured::poll_16_req);
-        measured::send_inline_const(self.rc.send_queue(), BATCH, short);
+        measured::send_inline_dyn(self.rc.send_queue(), BATCH, flags, black_box(&data[..32]));
         self.finish_sends(1, 0x0a, measured::poll_16_req_full);
-        measured::send_inline_dyn(self.rc.send_queue(), BATCH, black_box(&data[..32]));
-        self.finish_sends(1, 0x0a, measured::poll_wcs);
-        measured::write_inline(self.rc.send_queue(), BATCH, REMOTE, black_box(&data[..]));
+        measured::write_inline(
+            self.rc.send_queue(),
+            BATCH,
+            flags,
+            black_box(&REMOTE),
+            black_box(&data[..]),
+        );
         self.finish_sends(2, 0x08, measured::poll_wcs);
         measured::write(
             self.rc.send_queue(),
             BATCH,
-            black_box(REMOTE),
-            black_box(SGE),
+            flags,
+            black_box(&REMOTE),
+            black_box(&SGE),
         );
         self.finish_sends(1, 0x08, measured::poll_wcs);
         measured::read(
             self.rc.send_queue(),
             BATCH,
-            black_box(REMOTE),
-            black_box(SGE),
+            flags,
+            black_box(&REMOTE),
+            black_box(&SGE),
         );
         self.finish_sends(1, 0x10, measured::poll_wcs);
-        measured::send_16(self.rc.send_queue(), BATCH, black_box(SGE));
+        measured::send_16(self.rc.send_queue(), BATCH, black_box(&[(SGE, flags); 16]));
         self.finish_sends(1, 0x0a, measured::poll_wcs);
-        measured::send_ud(self.ud.send_queue(), BATCH, &self.ah, black_box(SGE));
+        measured::send_ud(self.ud.send_queue(), BATCH, flags, &self.ah, black_box(SGE));
         self.finish_datagrams();
 
         measured::recv(self.rc.recv_queue(), BATCH, black_box(&SGE));
-        self.finish_receives(measured::poll_16_resp);
-        measured::recv_16(self.rc.recv_queue(), BATCH, black_box(&SGE));
-        self.finish_receives(measured::poll_16_resp_full);
+        self.finish_receives(measured::poll_16_resp, IDENTIFIERS);
+        measured::recv_16(self.rc.recv_queue(), BATCH, black_box(&[SGE; 16]));
+        self.finish_receives(measured::poll_16_resp_full, IDENTIFIERS);
+        // The same posts once more, outside of the count.
+        for id in 0..BATCH as u64 {
+            self.rc.recv_queue().post(id, &sges).expect("space");
+        }
+        self.finish_receives(measured::poll_wcs_resp, BATCH as u32);
         measured::poll_empty(&mut self.recv_cq, BATCH);
     }
 
@@ -442,15 +481,16 @@ impl<'d> Bench<'d> {
                 .chunks_exact(4)
                 .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
         };
-        measured::send(self.rc.send_queue(), 1, SGE);
+        let flags = SendFlags::SIGNALED;
+        measured::send(self.rc.send_queue(), 1, flags, SGE);
         expect(self, 1, 0x0a, &[&[0, 2, 8, 0][..], &entry].concat());
-        measured::send_inline_dyn(self.rc.send_queue(), 1, &data[..32]);
+        measured::send_inline_dyn(self.rc.send_queue(), 1, flags, &data[..32]);
         let words: Vec<u32> = [0, 4, 8, 0, 0x8000_0020]
             .into_iter()
             .chain(inline(32))
             .collect();
         expect(self, 1, 0x0a, &words);
-        measured::write_inline(self.rc.send_queue(), 1, REMOTE, &data);
+        measured::write_inline(self.rc.send_queue(), 1, flags, &REMOTE, &data);
         let words: Vec<u32> = [0, 7, 8, 0]
             .into_iter()
             .chain(remote)
@@ -458,14 +498,14 @@ impl<'d> Bench<'d> {
             .chain(inline(64))
             .collect();
         expect(self, 2, 0x08, &words);
-        measured::write(self.rc.send_queue(), 1, REMOTE, SGE);
+        measured::write(self.rc.send_queue(), 1, flags, &REMOTE, &SGE);
         expect(
             self,
             1,
             0x08,
             &[&[0, 3, 8, 0][..], &remote, &entry].concat(),
         );
-        measured::read(self.rc.send_queue(), 1, REMOTE, SGE);
+        measured::read(self.rc.send_queue(), 1, flags, &REMOTE, &SGE);
         expect(
             self,
             1,
