@@ -429,27 +429,61 @@ impl<E: Entry> Fields<E> {
         self.entry.word::<TimestampWord>().timestamp()
     }
 
-    /// All of them.
-    #[inline]
-    pub(crate) fn to_wc(self, wr_id: u64) -> Wc {
-        Wc {
+    /// All of them that there are, written where they are to lie: of a send few, so that the rest is a constant.
+    #[inline(always)]
+    pub(crate) fn write_wc(self, wr_id: u64, to: &mut Wc) {
+        if self.is_send() {
+            *to = Wc {
+                wr_id,
+                opcode: WcOpcode::OF_WQE[usize::from(self.tail.wqe_opcode())],
+                byte_len: self.byte_len(),
+                qp_num: self.qp_num(),
+                ..Wc::EMPTY
+            };
+            return;
+        }
+        if self.is_error() {
+            return self.write_failed_wc(wr_id, to);
+        }
+        // Each word is read once.
+        let source = self.entry.word::<SourceWord>();
+        let immediate = self.entry.word::<ImmediateWord>();
+        let grh = WcFlags::from_bits_retain(source.has_grh().into());
+        *to = Wc {
+            wr_id,
+            status: WcStatus::Success,
+            opcode: WcOpcode::OF_CQE[usize::from(self.op() & 0xf)],
+            byte_len: self.byte_len(),
+            qp_num: self.qp_num(),
+            src_qp: Qpn::from_low_bits(source.rqpn()),
+            imm_data: immediate.immediate(),
+            flags: WcFlags::OF_RESPONDER[usize::from(self.op() & 7)] | grh,
+            pkey_index: immediate.pkey_index(),
+            slid: self.slid(),
+            sl: source.sl(),
+            dlid_path_bits: self.dlid_path_bits(),
+            vendor_err: 0,
+            syndrome: 0,
+        };
+    }
+
+    /// Those of a failure.
+    #[cold]
+    #[inline(never)]
+    fn write_failed_wc(self, wr_id: u64, to: &mut Wc) {
+        *to = Wc {
             wr_id,
             status: self.status(),
             opcode: self.opcode(),
-            byte_len: self.byte_len(),
             qp_num: self.qp_num(),
-            src_qp: self.src_qp(),
-            imm_data: self.imm_data(),
-            flags: self.flags(),
-            pkey_index: self.pkey_index(),
-            slid: self.slid(),
-            sl: self.sl(),
-            dlid_path_bits: self.dlid_path_bits(),
             vendor_err: self.vendor_err(),
             syndrome: self.syndrome(),
-        }
+            ..Wc::EMPTY
+        };
     }
 }
+
+const _: () = assert!(WcFlags::GRH.bits() == true as u32);
 
 #[cfg(test)]
 mod tests {
@@ -524,7 +558,8 @@ mod tests {
         bytes[cqe::SLID..][..2].copy_from_slice(&0x0102_u16.to_be_bytes());
         bytes[cqe::ML_PATH] = 0x83;
         bytes[cqe::OP_OWN] = 2 << 4 | 1;
-        let wc = fields(&bytes).to_wc(7);
+        let mut wc = Wc::EMPTY;
+        fields(&bytes).write_wc(7, &mut wc);
         assert_eq!(wc.wr_id, 7);
         assert_eq!(wc.status, WcStatus::Success);
         assert_eq!(wc.opcode, WcOpcode::Recv);

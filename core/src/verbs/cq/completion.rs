@@ -181,10 +181,18 @@ impl Completion<'_> {
         self.fields().vendor_err()
     }
 
-    /// All fields at once.
+    /// All fields at once; those that mean nothing are 0.
     #[must_use]
     #[inline]
     pub fn to_wc(&self) -> Wc {
-        self.fields().to_wc(self.wr_id())
+        let mut wc = Wc::EMPTY;
+        self.write_wc(&mut wc);
+        wc
+    }
+
+    /// The same, where they are to lie.
+    #[inline(always)]
+    pub(crate) fn write_wc(&self, to: &mut Wc) {
+        self.fields().write_wc(self.wr_id(), to);
     }
 }
