@@ -86,8 +86,8 @@ const ROWS: &[Operation] = &[
     row("poll x16, receives (wr_id, status), each", "poll_16_resp", 34.0, 42.8),
     row("poll x16, sends, all fields, each", "poll_16_req_full", 42.0, 51.1),
     row("poll x16, receives, all fields, each", "poll_16_resp_full", 50.0, 65.1),
-    row("`poll_wcs` x16, sends, each", "poll_wcs_req", 55.0, 111.3),
-    row("`poll_wcs` x16, receives, each", "poll_wcs_resp", 60.0, 116.3),
+    row("`poll_wcs` x16, sends, each", "poll_wcs_req", 55.0, 57.3),
+    row("`poll_wcs` x16, receives, each", "poll_wcs_resp", 60.0, 84.3),
     row("poll, nothing there", "poll_empty", 12.0, 19.0),
 ];
 
