@@ -478,7 +478,9 @@ mod tests {
             (IBV_QPT_UC, read, false),
             (IBV_QPT_UD, send, true),
             (IBV_QPT_UD, write, false),
-            (IBV_QPT_RC, 1 << 8, false),
+            (IBV_QPT_RC, 1 << IBV_WR_BIND_MW, true),
+            (IBV_QPT_UC, 1 << IBV_WR_LOCAL_INV, false),
+            (IBV_QPT_RC, 1 << 10, false),
         ] {
             let found = has_operations(qp_type, operations);
             assert_eq!(found, expected, "{qp_type} {operations:#x}");

@@ -36,7 +36,7 @@ impl<'d, P: Platform> Ending<'d, P> {
             match begun {
                 None => {}
                 Some(Ok(begun)) => *ending = Some(begun),
-                // Somebody else's QP uses it: it goes with that.
+                // Another QP uses it: it goes with that one.
                 Some(Err((cq, _))) => drop(cq),
             }
         }

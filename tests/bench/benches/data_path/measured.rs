@@ -202,7 +202,7 @@ macro_rules! polling_wcs {
             let mut sum = 0;
             for _ in 0..count / 16 {
                 let taken = $op(cq, &mut wcs);
-                // Read by whoever called for them, which is no part of the operation.
+                // The caller reads them, which is no part of the operation.
                 sum += black_box(&wcs)[..taken].len() as u64;
             }
             black_box($mark);
