@@ -76,7 +76,8 @@ impl Health {
         config: &Config,
     ) -> Result<(), DeviceError> {
         let now = platform.now();
-        if now < self.next_look {
+        // Not later than `next` says: a thread that sleeps until then would look again at once, and find nothing.
+        if now < self.next_look.min(self.next) {
             return Ok(());
         }
         self.next_look = now.saturating_add(LOOK_INTERVAL.min(config.health_interval));
