@@ -2,12 +2,17 @@
 //!
 //! A pending object is `NotPosted` while the command queue is full, then `Posted`. Looking reads the command's slot and no
 //! more: events are read, and pages given, by [`Device::poll`].
+//!
+//! A card may have one slot for everything but pages. A command in it would block all others until its owner looks, so it is
+//! waited for when it is begun, and its answer kept.
 
 use core::task::Waker;
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
+use bareverbs_firmware_cmds::cq::CreateCqOut;
 use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::qp::CreateQpOut;
 
 use crate::device::{Device, PollBackoff, Posted};
 pub(crate) use crate::firmware::command_queue::SlotClass;
@@ -24,12 +29,22 @@ pub(crate) enum InFlight {
     NotPosted(Duration),
     /// The firmware has it.
     Posted(Opcode, Posted),
+    /// The firmware had it, in the only slot.
+    Answered(Result<[u8; LONGEST_ANSWER], CommandError>),
 }
 
+/// What those commands answer, at most.
+const LONGEST_ANSWER: usize = 16;
+const _: () = assert!(
+    size_of::<CreateQpOut>() <= LONGEST_ANSWER
+        && size_of::<CreateCqOut>() <= LONGEST_ANSWER
+        && EmptyOut::SIZE <= LONGEST_ANSWER
+);
+
 impl InFlight {
-    /// Whether the firmware has it.
+    /// Whether the firmware has it, or had it.
     pub(crate) const fn is_posted(&self) -> bool {
-        matches!(self, Self::Posted(..))
+        matches!(self, Self::Posted(..) | Self::Answered(_))
     }
 }
 
@@ -50,6 +65,14 @@ impl<P: Platform> Device<'_, P> {
         let error = match self.try_post(class, opcode, fixed, tail_in, output_len) {
             Ok(posted) => {
                 *flight = InFlight::Posted(opcode, posted);
+                let alone = class == SlotClass::Begun
+                    && self.with(|control| control.queue.has_one_ordinary_slot()) == Some(true);
+                if alone {
+                    let mut answer = [0; LONGEST_ANSWER];
+                    let fixed = &mut answer[..output_len];
+                    let outcome = self.until(|| self.look(*flight, fixed, None));
+                    *flight = InFlight::Answered(outcome.map(|()| answer));
+                }
                 return Ok(());
             }
             Err(error) => error,
@@ -94,10 +117,16 @@ impl<P: Platform> Device<'_, P> {
         fixed: &mut [u8],
         waker: Option<&Waker>,
     ) -> Option<Result<(), CommandError>> {
-        let InFlight::Posted(opcode, posted) = flight else {
-            // No event says when a slot is free again: soon.
-            waker.map(Waker::wake_by_ref);
-            return None;
+        let (opcode, posted) = match flight {
+            InFlight::Posted(opcode, posted) => (opcode, posted),
+            InFlight::Answered(outcome) => {
+                return Some(outcome.map(|answer| fixed.copy_from_slice(&answer[..fixed.len()])));
+            }
+            InFlight::Idle | InFlight::NotPosted(_) => {
+                // No event says when a slot is free again: soon.
+                waker.map(Waker::wake_by_ref);
+                return None;
+            }
         };
         // What a waker does when it is cloned or dropped is the executor's: not under the lock.
         let mut waker = waker.cloned();

@@ -118,7 +118,7 @@ impl Slot {
 pub(crate) enum SlotClass {
     /// Any but the last.
     Ordinary,
-    /// Any but the last two, if there are more: for commands that are begun and not waited for. Their slots stay taken until
+    /// Any but the last two, or the first if there are only two: for commands that are begun and not waited for. Their slots stay taken until
     /// the caller looks, which a command that is waited for must not depend on.
     Begun,
     /// The last, which is for MANAGE_PAGES alone.
@@ -354,6 +354,11 @@ impl CommandQueue {
         (0..self.len)
             .filter(|&index| slots >> index & 1 != 0 && !self.owned_by_device(index))
             .fold(0, |answered, index| answered | 1 << index)
+    }
+
+    /// Whether there is one slot for all commands but MANAGE_PAGES.
+    pub(crate) fn has_one_ordinary_slot(&self) -> bool {
+        self.len == 2
     }
 
     fn free_slot<P: Platform>(&mut self, platform: &P, class: SlotClass) -> Option<u8> {
