@@ -65,9 +65,7 @@ impl<P: Platform> Device<'_, P> {
         let error = match self.try_post(class, opcode, fixed, tail_in, output_len) {
             Ok(posted) => {
                 *flight = InFlight::Posted(opcode, posted);
-                let alone = class == SlotClass::Begun
-                    && self.with(|control| control.queue.has_one_ordinary_slot()) == Some(true);
-                if alone {
+                if posted.alone && class == SlotClass::Begun {
                     let mut answer = [0; LONGEST_ANSWER];
                     let fixed = &mut answer[..output_len];
                     let outcome = self.until(|| self.look(*flight, fixed, None));

@@ -164,6 +164,8 @@ pub struct PendingCommand<C> {
 pub(crate) struct Posted {
     ticket: Ticket,
     op_mod: u16,
+    /// It is in the only slot of its kind.
+    alone: bool,
 }
 
 impl<'s, P: Platform> Device<'s, P> {
@@ -401,11 +403,17 @@ impl<'s, P: Platform> Device<'s, P> {
             Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
             None => {
                 let queue = &mut control.queue;
-                queue.post(&self.platform, class, opcode, fixed, tail_in, output_len)
+                let alone = queue.has_one_ordinary_slot();
+                let ticket = queue.post(&self.platform, class, opcode, fixed, tail_in, output_len);
+                ticket.map(|ticket| (ticket, alone))
             }
         });
         match posted {
-            Some(Ok(ticket)) => Ok(Posted { ticket, op_mod }),
+            Some(Ok((ticket, alone))) => Ok(Posted {
+                ticket,
+                op_mod,
+                alone,
+            }),
             Some(Err(PostError::Full)) => {
                 Err(error(CommandFailure::QueueFull { waited: Millis(0) }))
             }
