@@ -76,11 +76,11 @@ impl Network {
             self.medium.lock().unwrap_or_else(PoisonError::into_inner);
         medium.now = medium.now.max(now);
         let result = work(&mut medium);
-        let arrival = medium
-            .wire
-            .next_arrival()
-            .map_or(u64::MAX, |at| at.as_nanos() as u64);
-        self.arrival.store(arrival, Ordering::SeqCst);
+        if self.threaded {
+            let arrival = medium.wire.next_arrival();
+            let arrival = arrival.map_or(u64::MAX, |at| at.as_nanos() as u64);
+            self.arrival.store(arrival, Ordering::SeqCst);
+        }
         result
     }
 
@@ -97,9 +97,9 @@ impl Network {
         self.with(|wire| wire.next_arrival())
     }
 
-    /// Whether a frame has arrived at a port.
+    /// Whether a frame may have arrived at a port.
     fn has_arrivals(&self, now: Duration) -> bool {
-        self.next_arrival().is_some_and(|at| at <= now)
+        !self.threaded || self.next_arrival().is_some_and(|at| at <= now)
     }
 
     /// Whether nothing waits to come in.
@@ -126,21 +126,25 @@ impl Network {
         true
     }
 
-    /// Takes frames that have arrived for a function; whether there were any.
+    /// Takes frames that have arrived for a function; whether there may be more.
     pub(crate) fn receive(&self, to: usize, now: Duration, inbox: &mut Inbox) -> bool {
         inbox.count = 0;
         if !self.has_arrivals(now) {
             return false;
         }
-        inbox.buffers.resize_with(MOST_FRAMES, Vec::new);
-        inbox.count = self.with_medium(now, |medium| {
+        self.with_medium(now, |medium| {
             let Medium { wire, now, .. } = medium;
-            let mut buffers = inbox.buffers.iter_mut();
-            buffers
-                .position(|frame| !wire.receive(to, *now, frame))
-                .unwrap_or(MOST_FRAMES)
-        });
-        inbox.count > 0
+            while inbox.count < MOST_FRAMES {
+                if inbox.buffers.len() == inbox.count {
+                    inbox.buffers.push(Vec::new());
+                }
+                if !wire.receive(to, *now, &mut inbox.buffers[inbox.count]) {
+                    return false;
+                }
+                inbox.count += 1;
+            }
+            true
+        })
     }
 
     /// Frames from outside onto the link; whether there were any.

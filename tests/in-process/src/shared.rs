@@ -132,7 +132,9 @@ impl Shared {
         if !is_register(&function.model, offset, data.len()) {
             return;
         }
-        slot.attend(now);
+        if self.is_threaded() {
+            slot.attend(now);
+        }
         let Function { model, port, .. } = &mut *function;
         model.advance(port, now);
         model.bar_write(port, offset, data);
@@ -259,13 +261,16 @@ impl Shared {
             model, port, inbox, ..
         } = function;
         let mut any = false;
-        while self.network.receive(index, now, inbox) {
-            any = true;
+        loop {
+            let more = self.network.receive(index, now, inbox);
             for frame in inbox.frames() {
+                any = true;
                 model.receive(port, frame);
             }
+            if !more {
+                return any;
+            }
         }
-        any
     }
 
     /// Does what is due now, in all functions; whether anything happened.
@@ -274,29 +279,24 @@ impl Shared {
         let mut any = false;
         for _ in 0..MOST_TURNS {
             let mut progress = false;
-            for slot in &self.slots {
+            let now = self.now();
+            let congested = self.network.is_congested();
+            for (index, slot) in self.slots.iter().enumerate() {
                 let mut function = lock(&slot.function);
                 let Function { model, port, .. } = &mut *function;
-                model.pause(self.network.is_congested());
-                model.advance(port, self.now());
-            }
-            let now = self.now();
-            for (index, slot) in self.slots.iter().enumerate() {
-                progress |= self
-                    .network
-                    .send(index, &mut lock(&slot.function).port.outbox, now);
+                model.pause(congested);
+                model.advance(port, now);
+                progress |= self.network.send(index, &mut port.outbox, now);
             }
             progress |= self.network.enter(now);
             for (index, slot) in self.slots.iter().enumerate() {
                 let mut function = lock(&slot.function);
                 progress |= self.deliver(index, &mut function, now);
-            }
-            self.network.leave(now);
-            for slot in &self.slots {
-                let mut function = lock(&slot.function);
+                // What a frame or a doorbell left to do is due now.
                 progress |= function.model.is_due();
                 slot.report(&mut function, progress);
             }
+            self.network.leave(now);
             if !progress {
                 break;
             }
