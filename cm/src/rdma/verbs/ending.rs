@@ -8,7 +8,7 @@ use crate::rdma::id::slot::Objects;
 use crate::rdma::verbs::objects::{IdQp, PdOf};
 
 /// How many ids' objects are destroyed at once; more wait for the first of them.
-const MOST: usize = 8;
+const MOST: usize = 4;
 
 /// The objects of one id, in the order in which they are destroyed. Dropped, they are waited for.
 #[derive(Debug)]
