@@ -39,13 +39,13 @@ impl Machine {
     /// have the same length.
     fn budgets(self) -> [(&'static str, u64); 5] {
         let (text, rodata) = match self {
-            Self::X86 => (268, 60),
-            Self::Arm => (288, 64),
+            Self::X86 => (296, 62),
+            Self::Arm => (308, 66),
         };
         [
             (".text", text),
             (".rodata", rodata),
-            (".data", 38),
+            (".data", 40),
             (".bss", 70),
             (".stack", 260),
         ]

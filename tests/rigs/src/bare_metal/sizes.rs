@@ -31,26 +31,26 @@ const PARTS: [Part; 4] = [
     Part {
         name: "driver and CM",
         features: "cm",
-        text: 244,
+        text: 272,
         rodata: 60,
-        fixed: 107,
-        stack: 64,
+        fixed: 108,
+        stack: 96,
     },
     Part {
         name: "driver, CM and rping",
         features: "rping",
-        text: 268,
-        rodata: 60,
-        fixed: 107,
-        stack: 64,
+        text: 296,
+        rodata: 62,
+        fixed: 108,
+        stack: 96,
     },
     Part {
         name: "these with datagrams, InfiniBand and XRC",
         features: "rping,datagrams,infiniband,xrc",
-        text: 304,
+        text: 332,
         rodata: 68,
-        fixed: 107,
-        stack: 68,
+        fixed: 108,
+        stack: 96,
     },
 ];
 
@@ -58,10 +58,10 @@ const PARTS: [Part; 4] = [
 const TASKS: Part = Part {
     name: "driver, CM and rping with tasks",
     features: "tasks",
-    text: 288,
-    rodata: 63,
-    fixed: 108,
-    stack: 80,
+    text: 312,
+    rodata: 64,
+    fixed: 109,
+    stack: 112,
 };
 
 /// Builds and boots all of them. What is built afterwards is the usual image again.
