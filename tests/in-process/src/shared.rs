@@ -127,13 +127,9 @@ impl Shared {
     #[inline(never)]
     pub(crate) fn bar_write(&self, index: usize, offset: u64, data: &[u8]) {
         let now = self.now();
-        let slot = &self.slots[index];
         let mut function = self.function(index);
         if !is_register(&function.model, offset, data.len()) {
             return;
-        }
-        if self.is_threaded() {
-            slot.attend(now);
         }
         let Function { model, port, .. } = &mut *function;
         model.advance(port, now);
