@@ -22,6 +22,11 @@ pub(crate) enum Pause {
 pub(crate) struct Backoff(AtomicU32);
 
 impl Backoff {
+    /// Whether the last look found nothing.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
     /// After a look, which found something to do or not.
     pub(crate) fn next(&self, found: bool) -> Pause {
         if found {

@@ -204,12 +204,10 @@ impl Shared {
     pub(crate) fn stir(&self) {
         self.wake_nappers(usize::MAX);
         let now = self.now();
-        // Who executes every function looks for it by itself.
-        if !self
-            .slots
-            .iter()
-            .all(|slot| slot.is_attended(now, ATTENDED))
-        {
+        // A driver that looks in a loop finds it by itself. One that has just found something may be about to poll memory
+        // alone.
+        let looks = |slot: &Slot| slot.is_attended(now, ATTENDED) && slot.backoff.is_waiting();
+        if !self.slots.iter().all(looks) {
             self.wake_device();
         }
     }
@@ -463,12 +461,14 @@ impl Shared {
 
     /// The device's thread.
     pub(crate) fn run(&self) {
-        let mut overslept = false;
+        let (mut overslept, mut called) = (false, false);
         while !self.stop.load(Ordering::Relaxed) {
             let now = self.now();
             let (mut attended, mut found) = (false, false);
+            // A driver that does not run at the moment is given time, but not if there is something to do.
+            let patience = if called { ATTENDED } else { LONGEST_NAP };
             for (index, slot) in self.slots.iter().enumerate() {
-                if slot.is_attended(now, LONGEST_NAP) {
+                if slot.is_attended(now, patience) {
                     attended = true;
                     continue;
                 }
@@ -484,7 +484,10 @@ impl Shared {
             self.late
                 .fetch_add(u64::from(found && overslept), Ordering::Relaxed);
             overslept = false;
+            // What it was called for is still there.
+            let again = called && attended && !self.network.is_quiet();
             let longest = match self.sleepers.load(Ordering::SeqCst) {
+                _ if again => ATTENDED,
                 0 => LONGEST_NAP,
                 _ if attended => LONGEST_NAP,
                 _ => LONGEST_SLEEP,
@@ -507,6 +510,7 @@ impl Shared {
                 overslept = timeout.timed_out() && !*woken && sleep == LONGEST_SLEEP;
                 self.sleeps_until.store(0, Ordering::SeqCst);
             }
+            called = again || *woken;
             *woken = false;
         }
     }
