@@ -1,6 +1,6 @@
 //! The records of subnet administration, and its answers (IBTA volume 1, chapter 15.2.5).
 
-use super::Datagram;
+use super::{Datagram, SA_LID};
 
 /// Offsets in a MAD.
 const METHOD: usize = 3;
@@ -32,6 +32,8 @@ const MEMBER_NEEDS: u64 = 1 << 0 | 1 << 1 | 1 << 16;
 const GROUP_NEEDS: u64 = 1 << 2 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13;
 
 const FIRST_MLID: u16 = 0xc001;
+/// How many there are for groups.
+const MLIDS: u16 = 0x3ffe;
 
 /// A port of the subnet.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +75,8 @@ pub struct Group {
 /// Everything that is known.
 #[derive(Debug)]
 pub struct Administration {
+    /// The LID that it answers at.
+    pub lid: u16,
     /// The ports.
     pub ports: Vec<Port>,
     /// The paths between them.
@@ -85,6 +89,7 @@ impl Default for Administration {
     /// No ports; paths of 2048 bytes and 100 Gb/s, a packet lifetime of 2^14 · 4.096 µs, service level 3.
     fn default() -> Self {
         Self {
+            lid: SA_LID,
             ports: Vec::new(),
             path: Path {
                 mtu: 4,
@@ -108,6 +113,16 @@ fn gid(record: &[u8], at: usize) -> [u8; 16] {
     let mut gid = [0; 16];
     gid.copy_from_slice(&record[at..at + 16]);
     gid
+}
+
+/// The place of a group's LID among those that there are, if no other group has it. It depends on the GID alone, so that
+/// several subnet administrations of one subnet agree.
+fn preferred_mlid(mgid: [u8; 16]) -> u16 {
+    // FNV-1a.
+    let hash = mgid.iter().fold(0x811c_9dc5_u32, |hash, &byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    (hash % u32::from(MLIDS)) as u16
 }
 
 impl Administration {
@@ -210,8 +225,10 @@ impl Administration {
     }
 
     fn make(&mut self, asked: &[u8]) {
-        let taken = |mlid| self.groups.iter().any(|group| group.mlid == mlid);
-        let mlid = (FIRST_MLID..).find(|&mlid| !taken(mlid)).unwrap_or(0);
+        let taken = |mlid: &u16| self.groups.iter().any(|group| group.mlid == *mlid);
+        let preferred = preferred_mlid(gid(asked, 0));
+        let mut places = (0..MLIDS).map(|place| FIRST_MLID + (preferred + place) % MLIDS);
+        let mlid = places.find(|mlid| !taken(mlid)).unwrap_or(0);
         let mut record = [0; 52];
         record.copy_from_slice(&asked[..52]);
         record[16..32].fill(0);

@@ -16,7 +16,7 @@ use connectx_model::roce::transport::{GSI_QKEY, GSI_QPN};
 
 pub use administration::{Administration, Group, Path, Port};
 
-/// LID of subnet administration: what the models have for the subnet manager's.
+/// LID of subnet administration, if it is not given another one: what the models have for the subnet manager's.
 pub const SA_LID: u16 = 1;
 
 /// A management datagram.
@@ -74,12 +74,16 @@ impl Subnet {
         f(&mut self.lock())
     }
 
-    /// The link of a world with so many functions.
+    /// The link of a world with so many functions and exits. What is for subnet administration does not leave it by an exit.
     #[must_use]
-    pub fn link(&self, functions: usize) -> Box<dyn Link> {
+    pub fn link(&self, ports: usize) -> Box<dyn Link> {
+        let mut switch = Switch::new(ports + 1, Timing::default());
+        // From itself to itself: the switch learns where it is, and sends it nowhere.
+        let own = mac(self.lock().administration.lid);
+        switch.send(ports, &[&own[..], &own, &[0; 2]].concat(), Duration::ZERO);
         Box::new(Fabric {
-            switch: Switch::new(functions + 1, Timing::default()),
-            port: functions,
+            switch,
+            port: ports,
             subnet: self.clone(),
             frame: Vec::new(),
         })
@@ -88,6 +92,12 @@ impl Subnet {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The address that carries a LID, at service level 0.
+fn mac(lid: u16) -> [u8; 6] {
+    let [high, low] = lid.to_be_bytes();
+    [0x02, 0x1b, 0, 0, high, low]
 }
 
 struct Fabric {
@@ -144,7 +154,9 @@ impl State {
             return;
         };
         let to = packet.repr.headers.path.destination_mac;
-        let for_us = to[..3] == [0x02, 0x1b, 0] && to[4..] == SA_LID.to_be_bytes();
+        let own = mac(self.administration.lid);
+        // At any service level.
+        let for_us = to[..3] == own[..3] && to[4..] == own[4..];
         let Ok(asked) = Datagram::try_from(packet.payload) else {
             return;
         };
