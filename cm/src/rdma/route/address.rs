@@ -10,7 +10,7 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::{SockAddr, SockaddrIb};
-use crate::rdma::types::{CmId, EventType, IdState};
+use crate::rdma::types::{CmId, EventType, IdState, IdType};
 
 const fn wildcard(like: IpAddr) -> IpAddr {
     match like {
@@ -24,10 +24,23 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// InfiniBand. A wildcard address means all of the device's; port 0 for any free one.
     pub fn bind_addr(&mut self, id: CmId, address: impl Into<SockAddr>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
+        let address = address.into();
+        self.select_port_space(index, &address);
         let (address, pkey) = self
             .router
-            .to_internal(self.ids[index].port_space, address.into())?;
+            .to_internal(self.ids[index].port_space, address)?;
         self.bind(index, address, pkey)
+    }
+
+    /// A new id gets the port space of its first address.
+    fn select_port_space(&mut self, index: usize, address: &SockAddr) {
+        let slot = &mut self.ids[index];
+        if let SockAddr::Ib(address) = address
+            && slot.state == IdState::Idle
+            && slot.id_type == IdType::Rc
+        {
+            slot.port_space = address.select(slot.port_space);
+        }
     }
 
     fn bind(&mut self, index: usize, address: SocketAddr, pkey: u16) -> Result<(), RdmaError> {
@@ -80,8 +93,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         timeout: Duration,
     ) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
+        let destination = destination.into();
+        self.select_port_space(index, &destination);
         let port_space = self.ids[index].port_space;
-        let (destination, pkey) = self.router.to_internal(port_space, destination.into())?;
+        let (destination, pkey) = self.router.to_internal(port_space, destination)?;
         let source = source.map(|source| self.router.to_internal(port_space, source.into()));
         let source = source.transpose()?;
         let (source, pkey) = match source {
@@ -207,6 +222,32 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(self
             .router
             .to_sockaddr(slot.route.peer, slot.port_space, slot.route.address.pkey))
+    }
+
+    /// The path of an id on InfiniBand whose route is resolved (`id->route.path_rec`); `None` on RoCE and before.
+    pub fn path(&self, id: CmId) -> Result<Option<PathRecord>, RdmaError> {
+        let slot = self.ids.slot(id)?;
+        let (route, address) = (&slot.route, &slot.route.address);
+        if !self.router.is_infiniband() || address.remote_lid == 0 {
+            return Ok(None);
+        }
+        Ok(Some(PathRecord {
+            dgid: address.remote_gid,
+            sgid: address.local_gid,
+            dlid: address.remote_lid,
+            slid: address.local_lid,
+            flow_label: address.flow_label,
+            hop_limit: address.hop_limit,
+            traffic_class: address.traffic_class,
+            reversible: 1,
+            numb_path: 1,
+            pkey: address.pkey,
+            sl: address.service_level,
+            mtu: route.path_mtu,
+            rate: route.rate,
+            packet_life_time: route.packet_life_time,
+            ..PathRecord::ZERO
+        }))
     }
 
     /// The application has the path from elsewhere (`RDMA_OPTION_IB_PATH`), in place of `resolve_route`.

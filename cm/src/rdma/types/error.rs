@@ -233,7 +233,6 @@ impl RdmaError {
             | Self::WrongPortSpace { .. }
             | Self::WrongType { .. }
             | Self::WrongQkey { .. }
-            | Self::WrongService { .. }
             | Self::NotOurLid(_)
             | Self::NoNetworkHeader
             | Self::Mad(_)
@@ -259,6 +258,7 @@ impl RdmaError {
             Self::AddrNotAvailable(_) => EADDRNOTAVAIL,
             Self::NotJoined(_) => EADDRNOTAVAIL,
             Self::NoSuchPartition(_) => ENODEV,
+            Self::WrongService { .. } => EPROTONOSUPPORT,
             Self::Sa(SaError::NoAnswer) => ETIMEDOUT,
             Self::Sa(SaError::NoSlots { .. }) => ENOMEM,
             Self::Sa(_) => EINVAL,

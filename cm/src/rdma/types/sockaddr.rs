@@ -54,12 +54,26 @@ impl SockaddrIb {
         (self.sid & self.sid_mask & PORT_MASK) as u16
     }
 
+    /// The port space of the service, for an id that was created in `port_space`: as in Linux one in [`PortSpace::Ib`] may
+    /// have services of [`PortSpace::Tcp`].
+    pub(crate) fn select(&self, port_space: PortSpace) -> PortSpace {
+        match port_space {
+            PortSpace::Ib if !self.is_in(PortSpace::Ib) && self.is_in(PortSpace::Tcp) => {
+                PortSpace::Tcp
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the service is one of the port space; a mask without a port space leaves it to the id.
+    fn is_in(&self, port_space: PortSpace) -> bool {
+        let mask = self.sid_mask & !PORT_MASK;
+        self.sid & mask == (port_space as u64) << 16 & mask
+    }
+
     /// The address without its partition, as ids keep it, if the service is one of the port space.
     pub(crate) fn in_port_space(&self, port_space: PortSpace) -> Result<SocketAddr, RdmaError> {
-        let mask = self.sid_mask & !PORT_MASK;
-        let ours = (port_space as u64) << 16;
-        // A mask without a port space leaves it to the id.
-        if self.sid & mask != ours & mask {
+        if !self.is_in(port_space) {
             return Err(RdmaError::WrongService {
                 service_id: self.sid,
                 port_space,
