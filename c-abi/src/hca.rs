@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 
 use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
-use bareverbs_node::cm::rdma::{self, NeighbourDiscovery, RdmaCm};
+use bareverbs_node::cm::rdma::{
+    self, MemberSlot, NeighbourDiscovery, PathSlot, RdmaCm, SubnetAdministration, SubnetStorage,
+};
+use bareverbs_node::cm::sa::{self, QuestionSlot};
 use bareverbs_node::verbs::{
-    Config, CqSlot, Device, DeviceSlot, EthernetInit, LinkLayer, Mtu, Pd, PortState, QpSlot,
+    Config, CqSlot, Device, DeviceSlot, EthernetInit, Gid, LinkLayer, Mtu, Pd, PortState, QpSlot,
     SrqSlot, Storage,
 };
 use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
@@ -19,11 +22,12 @@ use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
 use crate::clock::Clock;
 use crate::failure::{Errno, Result, lock};
 use crate::registry::Registry;
+use crate::resolver::PortResolver;
 
 /// The platform: a card or a model.
 pub(crate) type P = DevicePlatform;
 /// The connection manager of a device.
-pub(crate) type Cm = RdmaCm<'static, 'static, P, NeighbourDiscovery<'static, 'static, P>>;
+pub(crate) type Cm = RdmaCm<'static, 'static, P, PortResolver>;
 
 /// The IP host's memory.
 type Host = ip::Resources<Addresses<8>, Neighbours<1024>, Routes<2>, Groups<256>>;
@@ -37,6 +41,9 @@ const IDS: usize = 2048;
 const CHANNELS: usize = 2048;
 const LISTENERS: usize = 256;
 const GROUPS: usize = 256;
+/// On InfiniBand: what may be asked of subnet administration at once, and the paths that are kept.
+const QUESTIONS: usize = 64;
+const PATHS: usize = 256;
 /// QPs and CQs of the connection manager itself.
 pub(crate) const OWN_QUEUES: usize = 8;
 /// Chunks of memory for the firmware's pages to begin with.
@@ -54,7 +61,7 @@ pub(crate) struct Hca {
     pub(crate) clock: Clock,
     /// The objects of C.
     pub(crate) registry: Registry,
-    /// The connection manager; none on an InfiniBand port, and after the end.
+    /// The connection manager; none after the end.
     manager: Mutex<Option<Cm>>,
     /// Turns of the progress thread.
     turns: Mutex<u64>,
@@ -75,21 +82,32 @@ impl Hca {
         let device = open(platform)?;
         let pd = Box::leak(Box::new(device.default_pd()?));
         let link = wait_for_link(device, PATIENCE).map(|port| port.state);
-        let manager = match device.capabilities().link_layer() {
-            LinkLayer::Ethernet => Some(manager(device, pd, addresses, link, is_model)?),
-            LinkLayer::InfiniBand => None,
+        let resolver = match device.capabilities().link_layer() {
+            LinkLayer::Ethernet => neighbour_discovery(device, pd, addresses, link)?,
+            LinkLayer::InfiniBand => subnet_administration(),
         };
+        let manager = manager(device, resolver, is_model)?;
         Ok(Box::leak(Box::new(Self {
             device,
             _pd: pd,
             clock: Clock::default(),
             registry: Registry::default(),
-            manager: Mutex::new(manager),
+            manager: Mutex::new(Some(manager)),
             turns: Mutex::new(0),
             turned: Condvar::new(),
             woken: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         })))
+    }
+
+    /// Whether ids have GIDs for addresses here.
+    pub(crate) fn is_infiniband(&self) -> bool {
+        self.device.capabilities().link_layer() == LinkLayer::InfiniBand
+    }
+
+    /// Whether an InfiniBand port has this GID.
+    pub(crate) fn has_gid(&self, gid: Gid) -> Result<bool> {
+        Ok(self.is_infiniband() && self.device.query_infiniband_gid(0)? == gid)
     }
 
     /// The connection manager, for a call. If the call may change it, the progress thread is woken afterwards: there may be an
@@ -253,21 +271,19 @@ fn open(platform: P) -> Result<&'static Device<'static, P>> {
     }
 }
 
-/// The connection manager of a device with an Ethernet port.
-fn manager(
+/// The resolver of an Ethernet port, which gets these addresses.
+fn neighbour_discovery(
     device: &'static Device<'static, P>,
     pd: &'static Pd<'static, P>,
     addresses: &[Address],
     link: std::result::Result<PortState, rdma::RdmaError>,
-    is_model: bool,
-) -> Result<Cm> {
-    let seed = random();
+) -> Result<PortResolver> {
     let host: &'static mut Host = Box::leak(Box::new(ip::Resources::new()));
     let mut neighbours = NeighbourDiscovery::new(
         device,
         pd,
         EthernetInit::default(),
-        ip::Config::new(seed),
+        ip::Config::new(random()),
         host.storage(),
     )?;
     for address in addresses {
@@ -293,9 +309,34 @@ fn manager(
             log::error!("gateway {gateway}: {error}");
         }
     }
-    let mut config = rdma::Config::new(seed);
-    // A network that is not known carries frames of 1500 bytes.
-    config.max_path_mtu = if is_model { Mtu::B4096 } else { Mtu::B1024 };
+    Ok(PortResolver::new(neighbours))
+}
+
+/// The resolver of an InfiniBand port.
+fn subnet_administration() -> PortResolver {
+    let storage = SubnetStorage {
+        questions: slots(QUESTIONS, || QuestionSlot::EMPTY),
+        paths: slots(PATHS, || PathSlot::EMPTY),
+        members: slots(GROUPS, || MemberSlot::EMPTY),
+    };
+    let config = sa::Config::new(random());
+    PortResolver::new(SubnetAdministration::new(config, storage))
+}
+
+/// The connection manager of a device.
+fn manager(
+    device: &'static Device<'static, P>,
+    resolver: PortResolver,
+    is_model: bool,
+) -> Result<Cm> {
+    let mut config = rdma::Config::new(random());
+    // A network that is not known carries frames of 1500 bytes. On InfiniBand the path says what it carries.
+    config.max_path_mtu = if is_model || device.capabilities().link_layer() == LinkLayer::InfiniBand
+    {
+        Mtu::B4096
+    } else {
+        Mtu::B1024
+    };
     let storage = rdma::Storage {
         ids: slots(IDS, || rdma::IdSlot::EMPTY),
         channels: slots(CHANNELS, || rdma::ChannelSlot::EMPTY),
@@ -306,7 +347,7 @@ fn manager(
         groups: slots(GROUPS, || rdma::GroupSlot::EMPTY),
         deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY),
     };
-    Ok(RdmaCm::new(device, neighbours, config, storage)?)
+    Ok(RdmaCm::new(device, resolver, config, storage)?)
 }
 
 /// Different at each start.

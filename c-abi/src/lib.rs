@@ -58,6 +58,7 @@ mod progress;
 mod qp;
 mod query;
 mod registry;
+mod resolver;
 mod rsocket;
 pub mod settings;
 mod srq;

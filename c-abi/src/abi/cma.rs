@@ -35,6 +35,40 @@ super::c_structures! {
         preference: u8,
     }
 
+    struct ibv_path_record {
+        service_id: u64,
+        dgid: ibv_gid,
+        sgid: ibv_gid,
+        dlid: u16,
+        slid: u16,
+        flowlabel_hoplimit: u32,
+        tclass: u8,
+        reversible_numpath: u8,
+        pkey: u16,
+        qosclass_sl: u16,
+        mtu: u8,
+        rate: u8,
+        packetlifetime: u8,
+        preference: u8,
+        reserved: [u8; 6],
+    }
+
+    struct ibv_path_data {
+        flags: u32,
+        reserved: u32,
+        path: ibv_path_record,
+    }
+
+    struct sockaddr_ib {
+        sib_family: u16,
+        sib_pkey: u16,
+        sib_flowinfo: u32,
+        sib_addr: [u8; 16],
+        sib_sid: u64,
+        sib_sid_mask: u64,
+        sib_scope_id: u64,
+    }
+
     struct rdma_route {
         addr: rdma_addr,
         path_rec: *mut ibv_sa_path_rec,

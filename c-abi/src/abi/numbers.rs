@@ -129,6 +129,17 @@ pub const RDMA_PS_TCP: c_int = 0x0106;
 pub const RDMA_PS_UDP: c_int = 0x0111;
 pub const RDMA_PS_IB: c_int = 0x013f;
 
+pub const RDMA_OPTION_ID: c_int = 0;
+pub const RDMA_OPTION_IB: c_int = 1;
+pub const RDMA_OPTION_ID_TOS: c_int = 0;
+pub const RDMA_OPTION_ID_REUSEADDR: c_int = 1;
+pub const RDMA_OPTION_ID_AFONLY: c_int = 2;
+pub const RDMA_OPTION_ID_ACK_TIMEOUT: c_int = 3;
+pub const RDMA_OPTION_IB_PATH: c_int = 1;
+pub const IBV_PATH_FLAG_GMP: u32 = 1 << 0;
+pub const IBV_PATH_FLAG_PRIMARY: u32 = 1 << 1;
+pub const IBV_PATH_FLAG_BIDIRECTIONAL: u32 = (1 << 3) | (1 << 5);
+
 pub const RAI_PASSIVE: c_int = 1;
 pub const RAI_NUMERICHOST: c_int = 2;
 pub const RAI_NOROUTE: c_int = 4;

@@ -5,12 +5,16 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::zeroed;
+use std::net::SocketAddr;
 use std::ptr;
 
+use bareverbs_node::cm::rdma::{SockAddr, SockaddrIb};
+use bareverbs_node::verbs::Gid;
 use libc::{addrinfo, sockaddr, sockaddr_storage, socklen_t};
 
 use crate::abi::cma::rdma_addrinfo;
 use crate::abi::numbers::*;
+use crate::cm::sockaddr::{check_length, from_c, to_c as address_to_c};
 use crate::failure::{Errno, Result, as_nothing, guarded};
 
 /// The result of `rdma_getaddrinfo`, with what it will point to.
@@ -37,13 +41,15 @@ fn port_space_of(qp_type: c_int) -> c_int {
     }
 }
 
-/// Copies an address.
+/// Copies an address, which has to be as long as its family says: who reads the result goes by that.
 ///
 /// # Safety
 /// So many bytes can be read.
 unsafe fn copy(from: *const sockaddr, length: socklen_t, to: &mut sockaddr_storage) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { check_length(from, length) }?;
     let length = length as usize;
-    if from.is_null() || length > size_of::<sockaddr_storage>() {
+    if length > size_of::<sockaddr_storage>() {
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's promise, and it fits.
@@ -51,6 +57,36 @@ unsafe fn copy(from: *const sockaddr, length: socklen_t, to: &mut sockaddr_stora
         ptr::copy_nonoverlapping(from.cast::<u8>(), ptr::from_mut(to).cast::<u8>(), length);
     }
     Ok(())
+}
+
+/// Whether the hints say that a numeric address of IPv6 is a GID. As librdmacm has it, the family alone, without both flags,
+/// asks for nothing.
+fn wants_gid(hints: &rdma_addrinfo) -> bool {
+    let flags = RAI_FAMILY | RAI_NUMERICHOST;
+    hints.ai_family == libc::AF_IB && hints.ai_flags & flags == flags
+}
+
+/// Makes a GID's address of an IPv6 one: in the default partition, with the service of the port in the port space, or without
+/// a port with any service of it. Its length.
+fn to_gid(storage: &mut sockaddr_storage, port_space: c_int) -> Result<socklen_t> {
+    /// The bits of a service that are the port, and the port space (`RDMA_IB_IP_PORT_MASK`, `RDMA_IB_IP_PS_MASK`).
+    const PORT: u64 = 0xffff;
+    const PORT_SPACE: u64 = !PORT;
+    // SAFETY: the storage is as long as every address.
+    let found = unsafe { from_c(ptr::from_ref(storage).cast()) }?;
+    let Some(SockAddr::Ip(SocketAddr::V6(address))) = found else {
+        return Err(Errno(libc::EAFNOSUPPORT));
+    };
+    let port = u64::from(address.port());
+    let (made, length) = address_to_c(SockaddrIb {
+        pkey: 0xffff,
+        flowinfo: u32::from_be(address.flowinfo()),
+        gid: Gid::from_ipv6(*address.ip()),
+        sid: (port_space as u64) << 16 | port,
+        sid_mask: PORT_SPACE | if port == 0 { 0 } else { PORT },
+    });
+    *storage = made;
+    Ok(length)
 }
 
 /// Resolves a name and a service. The error is one of `getaddrinfo`.
@@ -140,7 +176,13 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
             info.ai_qp_type = qp_type;
             info.ai_port_space = port_space;
             if !node.is_null() || !service.is_null() {
-                let family = hints.map_or(0, |hints| hints.ai_family);
+                let gid = hints.is_some_and(wants_gid);
+                let family = match hints.map_or(0, |hints| hints.ai_family) {
+                    libc::AF_IB if gid => libc::AF_INET6,
+                    // Names are resolved to IP addresses.
+                    libc::AF_IB => libc::AF_UNSPEC,
+                    family => family,
+                };
                 let passive = flags & RAI_PASSIVE != 0;
                 let storage = if passive {
                     &mut object.source
@@ -148,7 +190,11 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
                     &mut object.destination
                 };
                 match resolve(node, service, flags, family, storage, &mut object.name) {
-                    Ok((family, length)) => {
+                    Ok((mut family, mut length)) => {
+                        if gid {
+                            length = to_gid(storage, port_space)?;
+                            family = libc::AF_IB;
+                        }
                         info.ai_family = family;
                         if passive {
                             info.ai_src_len = length;
@@ -284,6 +330,7 @@ pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     #[test]
     fn the_parts_of_a_result_are_freed_by_themselves() {
@@ -307,6 +354,76 @@ mod tests {
             found.ai_next = own;
             rdma_freeaddrinfo(made);
             rdma_freeaddrinfo(ptr::null_mut());
+        }
+    }
+
+    /// Resolves, and returns the error or family and local address of the result.
+    fn found(node: &CStr, hints: &rdma_addrinfo) -> std::result::Result<(c_int, SockAddr), c_int> {
+        let mut made = ptr::null_mut();
+        // SAFETY: the text and the hints are there during the call; the result is freed once.
+        unsafe {
+            match rdma_getaddrinfo(node.as_ptr(), c"7471".as_ptr(), hints, &mut made) {
+                0 => {}
+                error => return Err(error),
+            }
+            let result = &*made;
+            assert_eq!(check_length(result.ai_src_addr, result.ai_src_len), Ok(()));
+            let address = from_c(result.ai_src_addr);
+            let family = result.ai_family;
+            rdma_freeaddrinfo(made);
+            Ok((family, address.unwrap().unwrap()))
+        }
+    }
+
+    fn hints(flags: c_int, port_space: c_int) -> rdma_addrinfo {
+        // SAFETY: numbers and raw pointers may be zero.
+        let mut hints: rdma_addrinfo = unsafe { zeroed() };
+        hints.ai_flags = flags | RAI_PASSIVE;
+        hints.ai_family = libc::AF_IB;
+        hints.ai_port_space = port_space;
+        hints
+    }
+
+    #[test]
+    fn numeric_addresses_are_gids_where_the_hints_say_so() {
+        let flags = RAI_FAMILY | RAI_NUMERICHOST;
+        let (family, address) = found(c"fe80::2:c903:0:101", &hints(flags, RDMA_PS_UDP)).unwrap();
+        let SockAddr::Ib(address) = address else {
+            panic!("{address}");
+        };
+        assert_eq!(family, libc::AF_IB);
+        assert_eq!((address.sid, address.sid_mask), (0x0111_1d2f, u64::MAX));
+        assert_eq!(address.pkey, 0xffff);
+        assert_eq!(address.gid.0[..10], [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2]);
+        // What is no address of IPv6 is none.
+        let error = found(c"10.0.0.1", &hints(flags, RDMA_PS_TCP)).unwrap_err();
+        // `EAI_ADDRFAMILY` of glibc.
+        assert_eq!(error, -9);
+        // One flag alone leaves it what it is.
+        for flags in [RAI_FAMILY, RAI_NUMERICHOST] {
+            let (family, address) = found(c"fd00::1", &hints(flags, RDMA_PS_TCP)).unwrap();
+            assert_eq!(family, libc::AF_INET6);
+            assert!(matches!(address, SockAddr::Ip(_)));
+        }
+    }
+
+    #[test]
+    fn addresses_in_hints_are_as_long_as_their_family_says() {
+        let mut address = [0_u8; 48];
+        for (to, from) in address.iter_mut().zip((libc::AF_IB as u16).to_ne_bytes()) {
+            *to = from;
+        }
+        for length in 0..=48 {
+            let mut hints = hints(0, RDMA_PS_TCP);
+            hints.ai_src_addr = address.as_mut_ptr().cast();
+            hints.ai_src_len = length;
+            let mut made = ptr::null_mut();
+            // SAFETY: the hints and the address are there during the call; the result is freed once.
+            unsafe {
+                let error = rdma_getaddrinfo(ptr::null(), ptr::null(), &hints, &mut made);
+                assert_eq!(error == 0, length == 0 || length == 48, "{length}");
+                rdma_freeaddrinfo(made);
+            }
         }
     }
 }

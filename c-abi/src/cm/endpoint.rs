@@ -7,12 +7,14 @@ use std::ffi::c_int;
 use std::ptr;
 
 use crate::abi::cma::{rdma_addrinfo, rdma_cm_id};
-use crate::abi::numbers::RAI_PASSIVE;
+use crate::abi::numbers::{RAI_PASSIVE, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH};
 use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
 use crate::cm::event::{acknowledge, get};
-use crate::cm::id::{IdObject, id, rdma_destroy_id};
+use crate::cm::id::{IdObject, complete, id, rdma_destroy_id};
+use crate::cm::options::rdma_set_option;
 use crate::cm::queues;
 use crate::cm::route::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+use crate::cm::sockaddr::check_length;
 use crate::failure::{Errno, Result, as_status, guarded, lock};
 
 /// How long librdmacm gives each step of address resolution here, in milliseconds.
@@ -52,6 +54,14 @@ pub unsafe extern "C" fn rdma_create_ep(
             )?
             .cast();
             let ready = (|| {
+                for (address, length) in [
+                    (res.ai_src_addr, res.ai_src_len),
+                    (res.ai_dst_addr, res.ai_dst_len),
+                ] {
+                    if !address.is_null() && length > 0 {
+                        check_length(address, length)?;
+                    }
+                }
                 if res.ai_flags & RAI_PASSIVE != 0 {
                     done(rdma_bind_addr(made, res.ai_src_addr))?;
                     if let Some(attr) = qp_init_attr.as_ref() {
@@ -65,7 +75,18 @@ pub unsafe extern "C" fn rdma_create_ep(
                     res.ai_dst_addr,
                     RESOLVE,
                 ))?;
-                done(rdma_resolve_route(made, RESOLVE))?;
+                if res.ai_route_len > 0 {
+                    done(rdma_set_option(
+                        made,
+                        RDMA_OPTION_IB,
+                        RDMA_OPTION_IB_PATH,
+                        res.ai_route,
+                        res.ai_route_len,
+                    ))?;
+                    complete(made)?;
+                } else {
+                    done(rdma_resolve_route(made, RESOLVE))?;
+                }
                 if let Some(attr) = qp_init_attr.as_mut() {
                     attr.qp_type = res.ai_qp_type;
                     let mut all = queues::extended(attr, pd);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::Mutex;
 
-use bareverbs_node::cm::rdma::{CmId, IdOption, IdType, PortSpace};
+use bareverbs_node::cm::rdma::{CmId, IdOption, IdType, PortSpace, SockAddr, SockaddrIb};
 use bareverbs_node::verbs::Gid;
 
 use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
@@ -23,7 +23,7 @@ use crate::cm::verbs_of;
 use crate::cm::wildcard;
 use crate::device::devices;
 use crate::failure::{Errno, Result, as_status, lock};
-use crate::hca::Hca;
+use crate::hca::{Cm, Hca};
 
 /// An id.
 #[repr(C)]
@@ -183,18 +183,14 @@ impl IdObject {
     }
 
     /// Moves an id that is on no device yet to the device with this address, if it is another one's.
-    pub(crate) fn choose_device(&self, source: Option<SocketAddr>) -> Result<()> {
-        let Some(source) = source.filter(|source| !source.ip().is_unspecified()) else {
+    pub(crate) fn choose_device(&self, source: Option<SockAddr>) -> Result<()> {
+        let source = source.filter(|source| !sockaddr::ip(source).is_unspecified());
+        let Some(hca) = source.map(|source| device_with(&source)).transpose()? else {
             return Ok(());
         };
-        let has = |device: &&crate::device::DeviceObject| {
-            let mut addresses = device.addresses().iter();
-            addresses.any(|address| address.ip == source.ip())
-        };
-        let Some(device) = devices()?.iter().find(has) else {
+        let Some(hca) = hca else {
             return Ok(());
         };
-        let hca = device.hca()?;
         let mut inner = lock(&self.inner);
         if ptr::eq(hca, inner.hca) {
             return Ok(());
@@ -217,6 +213,35 @@ impl IdObject {
         Ok(())
     }
 
+    /// An address of the program's for this end, as the id's port has it: on an InfiniBand port an IPv6 address that is the
+    /// port's GID stands for the GID.
+    ///
+    /// # Errors
+    /// As [`of_family`](Self::of_family).
+    pub(crate) fn on_port(&self, address: SockAddr) -> Result<SockAddr> {
+        let hca = lock(&self.inner).hca;
+        let gid = sockaddr::gid(&address);
+        if let SockAddr::Ip(address) = address
+            && hca.has_gid(gid)?
+        {
+            let space = port_space(self.c.ps)?;
+            return Ok(SockaddrIb::new(gid, space, address.port()).into());
+        }
+        self.of_family(address)
+    }
+
+    /// An address that is of the family of the id's port.
+    ///
+    /// # Errors
+    /// ENODEV for an IP address on an InfiniBand port, which has none, and for a GID on an Ethernet port.
+    pub(crate) fn of_family(&self, address: SockAddr) -> Result<SockAddr> {
+        let hca = lock(&self.inner).hca;
+        match (address, hca.is_infiniband()) {
+            (SockAddr::Ip(_), false) | (SockAddr::Ib(_), true) => Ok(address),
+            _ => Err(Errno::ENODEV),
+        }
+    }
+
     /// Says which device and addresses an id has, as far as they are known.
     ///
     /// # Safety
@@ -231,8 +256,8 @@ impl IdObject {
             let (local, peer, bound) = {
                 let manager = hca.manager()?;
                 (
-                    manager.get_local_addr(cm)?,
-                    manager.get_peer_addr(cm)?,
+                    local_addr(&manager, cm)?,
+                    peer_addr(&manager, cm)?,
                     manager.is_bound(cm)?,
                 )
             };
@@ -242,7 +267,7 @@ impl IdObject {
             }
             if let Some(peer) = peer {
                 (*addr).dst_storage = sockaddr::to_c(peer).0;
-                (*addr).addr.dgid.raw = Gid::from(peer.ip()).0;
+                (*addr).addr.dgid.raw = sockaddr::gid(&peer).0;
             }
             if bound {
                 let shared = verbs_of::shared_of(hca)?;
@@ -251,9 +276,12 @@ impl IdObject {
                 if (*id).c.pd.is_null() {
                     (*id).c.pd = shared.pd;
                 }
-                (*addr).addr.pkey = 0xffff_u16.to_be();
+                (*addr).addr.pkey = match local {
+                    Some(SockAddr::Ib(local)) => local.pkey.to_be(),
+                    _ => DEFAULT_PKEY.to_be(),
+                };
                 if let Some(local) = local {
-                    (*addr).addr.sgid.raw = Gid::from(local.ip()).0;
+                    (*addr).addr.sgid.raw = sockaddr::gid(&local).0;
                 }
             }
         }
@@ -273,8 +301,17 @@ impl IdObject {
                 let inner = lock(&(*id).inner);
                 (inner.hca, inner.cm)
             };
-            let route = hca.manager()?.route(cm)?;
+            let (route, found) = {
+                let manager = hca.manager()?;
+                (manager.route(cm)?, manager.path(cm)?)
+            };
             let path = &raw mut (*id).path;
+            if let Some(found) = found {
+                path.write(super::path::to_c(&found));
+                (*id).c.route.path_rec = path;
+                (*id).c.route.num_paths = 1;
+                return Ok(());
+            }
             let zero = ibv_gid { raw: [0; 16] };
             let gid = |address: Option<SocketAddr>| {
                 address.map_or(zero, |address| ibv_gid {
@@ -286,7 +323,7 @@ impl IdObject {
             (*path).hop_limit = 64;
             (*path).reversible = 1;
             (*path).numb_path = 1;
-            (*path).pkey = 0xffff_u16.to_be();
+            (*path).pkey = DEFAULT_PKEY.to_be();
             (*path).mtu_selector = EXACTLY;
             (*path).mtu = route.path_mtu;
             (*path).rate_selector = EXACTLY;
@@ -297,6 +334,42 @@ impl IdObject {
         }
         Ok(())
     }
+}
+
+/// The partition that every port is in.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+/// The device that has an address, if one has it. For GIDs the devices are brought up.
+fn device_with(address: &SockAddr) -> Result<Option<&'static Hca>> {
+    let ip = sockaddr::ip(address);
+    for device in devices()? {
+        let by_ip = device.addresses().iter().any(|own| own.ip == ip);
+        if matches!(address, SockAddr::Ip(_)) && by_ip {
+            return Ok(Some(device.hca()?));
+        }
+    }
+    if ip.is_ipv4() {
+        return Ok(None);
+    }
+    for device in devices()? {
+        let hca = device.hca()?;
+        if hca.has_gid(sockaddr::gid(address))? {
+            return Ok(Some(hca));
+        }
+    }
+    Ok(None)
+}
+
+/// The local address of an id.
+pub(crate) fn local_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
+    let ip = manager.get_local_addr(cm)?.map(SockAddr::Ip);
+    Ok(ip.or(manager.get_local_ib_addr(cm)?.map(SockAddr::Ib)))
+}
+
+/// The other end's address.
+fn peer_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
+    let ip = manager.get_peer_addr(cm)?.map(SockAddr::Ip);
+    Ok(ip.or(manager.get_peer_ib_addr(cm)?.map(SockAddr::Ib)))
 }
 
 /// The object behind an id of C.

@@ -11,6 +11,7 @@ mod event;
 mod id;
 mod multicast;
 mod options;
+mod path;
 mod queues;
 mod route;
 pub(crate) mod sockaddr;

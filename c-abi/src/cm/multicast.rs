@@ -10,7 +10,7 @@ use bareverbs_node::cm::rdma::{CmEvent, JoinMulticast};
 use crate::abi::cma::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::abi::objects::ibv_gid;
 use crate::cm::id::{IdObject, complete, id, manager_of};
-use crate::cm::sockaddr::from_c;
+use crate::cm::sockaddr::{self, from_c};
 use crate::failure::{Errno, Result, as_status, lock};
 use crate::path;
 use crate::qp::{ibv_attach_mcast, ibv_detach_mcast};
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn rdma_join_multicast(
     as_status(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
-            let group = from_c(addr)?.ok_or(Errno::EINVAL)?.ip();
+            let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);
             let wanted = JoinMulticast {
                 group,
                 send_only: false,
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
             if attr.comp_mask != ADDRESS | JOIN_FLAGS || attr.join_flags > SEND_ONLY {
                 return Err(Errno::EINVAL);
             }
-            let group = from_c(attr.addr)?.ok_or(Errno::EINVAL)?.ip();
+            let group = sockaddr::ip(&from_c(attr.addr)?.ok_or(Errno::EINVAL)?);
             let wanted = JoinMulticast {
                 group,
                 send_only: attr.join_flags != FULL_MEMBER,
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn rdma_leave_multicast(
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let object = self::id(id)?;
-            let group = from_c(addr)?.ok_or(Errno::EINVAL)?.ip();
+            let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);
             let (hca, cm) = manager_of(id)?;
             let attached = {
                 let mut inner = lock(&object.inner);

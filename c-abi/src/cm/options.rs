@@ -5,23 +5,23 @@
 
 use std::ffi::{c_int, c_void};
 
+use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::IdOption;
 
-use crate::abi::cma::{rdma_cm_id, rdma_event_channel};
+use crate::abi::cma::{ibv_path_data, rdma_cm_id, rdma_event_channel};
+use crate::abi::numbers::*;
 use crate::cm::channel::{EventChannel, channel};
 use crate::cm::event::acknowledge;
-use crate::cm::id::id;
+use crate::cm::id::{IdObject, id};
+use crate::cm::path;
 use crate::cm::wildcard::migrate_elsewhere;
 use crate::failure::{Errno, Result, as_status, lock};
 
-/// `RDMA_OPTION_ID`, and its options.
-const OPTION_ID: c_int = 0;
-const TOS: c_int = 0;
-const REUSEADDR: c_int = 1;
-const AFONLY: c_int = 2;
-const ACK_TIMEOUT: c_int = 3;
+/// The most bytes of paths that are looked at.
+pub(super) const MOST_PATHS: usize = 64 * size_of::<ibv_path_data>();
 
-/// Sets an option of an id: `rdma_set_option`. `RDMA_OPTION_IB_PATH` is refused.
+/// Sets an option of an id: `rdma_set_option`. `RDMA_OPTION_IB_PATH` takes the place of `rdma_resolve_route`, and
+/// `RDMA_CM_EVENT_ROUTE_RESOLVED` follows.
 ///
 /// # Safety
 /// The id was created here, and so many bytes can be read.
@@ -36,11 +36,20 @@ pub unsafe extern "C" fn rdma_set_option(
     as_status(|| {
         // SAFETY: the caller's promise.
         let object = unsafe { self::id(id) }?;
-        if level != OPTION_ID {
-            return Err(Errno::ENOSYS);
-        }
         if optval.is_null() {
             return Err(Errno::EINVAL);
+        }
+        match (level, optname) {
+            (RDMA_OPTION_ID, _) => {}
+            (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
+                if optlen > MOST_PATHS {
+                    return Err(Errno::EINVAL);
+                }
+                // SAFETY: the caller's promise.
+                let paths = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen) };
+                return set_path(object, path::usable(paths)?);
+            }
+            _ => return Err(Errno::ENOSYS),
         }
         let byte = || match optlen {
             // SAFETY: the caller's promise.
@@ -53,13 +62,29 @@ pub unsafe extern "C" fn rdma_set_option(
             _ => Err(Errno::EINVAL),
         };
         object.set_option(match optname {
-            TOS => IdOption::Tos(byte()?),
-            REUSEADDR => IdOption::ReuseAddr(flag()?),
-            AFONLY => IdOption::AfOnly(flag()?),
-            ACK_TIMEOUT => IdOption::AckTimeout(byte()?),
+            RDMA_OPTION_ID_TOS => IdOption::Tos(byte()?),
+            RDMA_OPTION_ID_REUSEADDR => IdOption::ReuseAddr(flag()?),
+            RDMA_OPTION_ID_AFONLY => IdOption::AfOnly(flag()?),
+            RDMA_OPTION_ID_ACK_TIMEOUT => IdOption::AckTimeout(byte()?),
             _ => return Err(Errno::ENOSYS),
         })
     })
+}
+
+/// Gives an id a path, for its resolved address only: it is not remembered for another device.
+fn set_path(object: &IdObject, path: PathRecord) -> Result<()> {
+    let (hca, cm) = {
+        let inner = lock(&object.inner);
+        (inner.hca, inner.cm)
+    };
+    if !hca.is_infiniband() {
+        // As Linux: there is no InfiniBand device.
+        return Err(Errno::EINVAL);
+    }
+    hca.manager()?.set_option(cm, IdOption::IbPath(path))?;
+    // SAFETY: the id's channel is there for as long as the id.
+    unsafe { channel(object.c.channel) }?.signal();
+    Ok(())
 }
 
 /// Lets an id report to another channel, or without one to a channel of its own, so that its calls wait for their events.

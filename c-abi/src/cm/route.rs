@@ -4,14 +4,14 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
-use std::net::IpAddr;
 use std::time::Duration;
 
+use bareverbs_node::cm::rdma::SockAddr;
 use libc::sockaddr;
 
 use crate::abi::cma::rdma_cm_id;
 use crate::cm::id::{IdObject, complete, id, manager_of};
-use crate::cm::sockaddr::from_c;
+use crate::cm::sockaddr::{from_c, ip, to_c};
 use crate::failure::{Errno, as_status, lock};
 
 /// A time-out of C.
@@ -19,7 +19,8 @@ fn timeout(milliseconds: c_int) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
-/// Gives an id a local address: `rdma_bind_addr`. The loopback address is no device's: the id has none then.
+/// Gives an id a local address: `rdma_bind_addr`. The loopback address is no device's: the id has none then. On an InfiniBand
+/// port, which has no IP addresses, an IPv6 address that is the port's GID stands for the GID.
 ///
 /// # Safety
 /// The id was created here, and `addr` is an address.
@@ -32,15 +33,12 @@ pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr
             let address = from_c(addr)?.ok_or(Errno::EINVAL)?;
             object.choose_device(Some(address))?;
             let (hca, cm) = manager_of(id)?;
-            let loopback = match address.ip() {
-                IpAddr::V4(ip) => ip.is_loopback(),
-                IpAddr::V6(ip) => ip.is_loopback(),
-            };
-            if loopback {
+            if ip(&address).is_loopback() {
                 lock(&object.inner).loopback = true;
-                (*id).route.addr.src_storage = super::sockaddr::to_c(address).0;
+                (*id).route.addr.src_storage = to_c(address).0;
                 return Ok(());
             }
+            let address = object.on_port(address)?;
             hca.manager()?.bind_addr(cm, address)?;
             IdObject::show_addresses(id.cast())
         }
@@ -69,10 +67,12 @@ pub unsafe extern "C" fn rdma_resolve_addr(
             }
             object.choose_device(source)?;
             let (hca, cm) = manager_of(id)?;
+            let source = source.map(|source| object.on_port(source)).transpose()?;
+            let destination = object.of_family(destination)?;
             let until = timeout(timeout_ms);
             hca.manager()?
                 .resolve_addr(cm, source, destination, until)?;
-            (*id).route.addr.dst_storage = super::sockaddr::to_c(destination).0;
+            (*id).route.addr.dst_storage = to_c(destination).0;
             complete(id)
         }
     })
@@ -119,7 +119,9 @@ pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
 unsafe fn port(address: *const sockaddr) -> u16 {
     // SAFETY: the caller's promise.
     match unsafe { from_c(address) } {
-        Ok(Some(address)) => address.port().to_be(),
+        Ok(Some(SockAddr::Ip(address))) => address.port().to_be(),
+        // Whatever the mask says, as librdmacm has it.
+        Ok(Some(SockAddr::Ib(address))) => (address.sid as u16).to_be(),
         _ => 0,
     }
 }

@@ -1,12 +1,12 @@
 //! Listeners on all addresses: one id of the connection manager on each device.
 
-use std::net::SocketAddr;
 use std::ptr;
 
-use bareverbs_node::cm::rdma::CmId;
+use bareverbs_node::cm::rdma::{CmId, SockAddr};
 
 use crate::cm::channel::EventChannel;
-use crate::cm::id::{IdObject, id_type, port_space};
+use crate::cm::id::{IdObject, id_type, local_addr, port_space};
+use crate::cm::sockaddr;
 use crate::device::devices;
 use crate::failure::{Errno, Result, lock};
 use crate::hca::Hca;
@@ -22,10 +22,10 @@ pub(crate) fn listen_elsewhere(
         let inner = lock(&listener.inner);
         (inner.hca, inner.cm)
     };
-    let Some(address) = first.manager()?.get_local_addr(cm)? else {
+    let Some(address) = local_addr(&*first.manager()?, cm)? else {
         return Ok(());
     };
-    if !address.ip().is_unspecified() {
+    if !sockaddr::ip(&address).is_unspecified() {
         return Ok(());
     }
     for device in devices()? {
@@ -45,12 +45,16 @@ fn listen_on(
     listener: &IdObject,
     channel: &EventChannel,
     hca: &'static Hca,
-    address: SocketAddr,
+    address: SockAddr,
     backlog: u32,
 ) -> Result<()> {
+    if matches!(address, SockAddr::Ib(_)) != hca.is_infiniband() {
+        // Its port has addresses of the other family.
+        return Ok(());
+    }
     let on = match channel.on(hca) {
         Ok(on) => on,
-        // An InfiniBand port, or a device that is gone.
+        // The device is gone.
         Err(Errno::ENODEV) => return Ok(()),
         Err(errno) => return Err(errno),
     };

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bareverbs_node::Address;
-use bareverbs_node::cm::rdma::{CmId, PortSpace};
+use bareverbs_node::cm::rdma::{CmId, PortSpace, SockAddr};
 use libc::{sockaddr, socklen_t};
 
 use crate::cm::sockaddr::{from_c, to_c};
@@ -85,8 +85,10 @@ pub(super) unsafe fn address(addr: *const sockaddr, length: socklen_t) -> Result
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's promise: it is as long as its family says.
-    let address = unsafe { from_c(addr) }?.ok_or(Errno::EINVAL)?;
-    Ok(unmapped(address))
+    match unsafe { from_c(addr) }? {
+        Some(SockAddr::Ip(address)) => Ok(unmapped(address)),
+        _ => Err(Errno(libc::EAFNOSUPPORT)),
+    }
 }
 
 /// Writes an address for a program, as much of it as there is room for.

@@ -52,9 +52,9 @@ struct Options {
     /// 10.0.0.UNIT and fd00::UNIT if not given. {unit} in it stands for the number of the model.
     #[arg(long, value_name = "ADDRESS[/PREFIX]")]
     address: Option<String>,
-    /// Make the model's port an InfiniBand port, whose LID is the number of the model. It has no IP addresses, and no
-    /// connection manager.
-    #[arg(long, conflicts_with_all = ["switch", "sockets", "address"])]
+    /// Make the model's port an InfiniBand port, whose LID is the number of the model. It has no IP addresses: the connection
+    /// manager takes GIDs (AF_IB).
+    #[arg(long, conflicts_with_all = ["sockets", "address"])]
     infiniband: bool,
     /// Use RDMA for the program's ordinary sockets, where their addresses are in the networks of the devices: both ends run
     /// with this option, or are programs with rsockets.
