@@ -93,7 +93,7 @@ fn ours(layouts: &[&Layout]) -> impl Iterator<Item = (String, String)> {
 
 fn c_source(layouts: &[&Layout], numbers: &[(String, String)]) -> String {
     let mut text = "#include <stddef.h>\n#include <stdio.h>\n\
-         #include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n\
+         #include <infiniband/verbs.h>\n#include <infiniband/ib.h>\n#include <rdma/rdma_cma.h>\n\
          int main(void)\n{\n"
         .to_owned();
     // A String takes everything.

@@ -153,7 +153,7 @@ pub(super) struct Program<'a> {
 /// Options for programs of which the library shall only say what goes wrong.
 pub(super) const QUIET: &[&str] = &["--log", "warn"];
 
-/// The option for a port whose frames the switch does not know.
+/// The option for an InfiniBand port. Those on this run's switch are Ethernet ports.
 pub(super) const INFINIBAND: &str = "--infiniband";
 
 /// Starts a program under `bareverbs-run`, on the switch of this run unless it has an InfiniBand port.

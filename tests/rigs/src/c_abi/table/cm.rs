@@ -234,12 +234,12 @@ const RPING: Says = &[
     (Client, "ping data: rdma-ping-", 10),
 ];
 
-const STATUS: Says = &[
+pub(super) const STATUS: Says = &[
     (Server, "return status 0", 1),
     (Client, "return status 0", 1),
 ];
 
-const MCKEY: Says = &[
+pub(super) const MCKEY: Says = &[
     (Server, "data transfers complete", 1),
     (Server, "return status 0", 1),
     (Client, "return status 0", 1),

@@ -1,12 +1,19 @@
-//! Programs on InfiniBand ports, which they address by LID unless they are told to use the GID.
+//! Programs on InfiniBand ports, which they address by LID unless they are told to use the GID, and those of the connection manager
+//! by GID.
 
+use super::cm::{MCKEY, STATUS};
 use super::perftest::tcp;
 use super::verbs::{PINGPONG, pingpong};
 use crate::c_abi::scenario::Side::{Client, Server};
-use crate::c_abi::scenario::{Scenario, alone};
+use crate::c_abi::scenario::{Ready, Scenario, alone, pair};
 
 /// Of `bareverbs-run`.
 const INFINIBAND: &[&str] = &["--infiniband"];
+/// The GIDs of the two ports, which follow from the models' numbers.
+const SERVER: &str = "fe80::2:c903:0:101";
+const CLIENT: &str = "fe80::2:c903:0:201";
+/// A group.
+const GROUP: &str = "ff12:401b:ffff::1:2";
 
 pub(super) const ALL: &[Scenario] = &[
     alone(
@@ -82,4 +89,61 @@ pub(super) const ALL: &[Scenario] = &[
     )
     .with(INFINIBAND)
     .whole(),
+    // The connection manager, with GIDs for addresses.
+    pair(
+        "ucmatose-infiniband",
+        Ready::Listens,
+        &["ucmatose", "-f", "gid", "-b", SERVER, "-c", "100"],
+        &["ucmatose", "-f", "gid", "-s", SERVER, "-c", "100"],
+        STATUS,
+    )
+    .with(INFINIBAND),
+    pair(
+        "ucmatose-infiniband-wildcard",
+        Ready::Listens,
+        &["ucmatose", "-f", "gid", "-c", "10", "-m", "-C", "20"],
+        &[
+            "ucmatose", "-f", "gid", "-s", SERVER, "-b", CLIENT, "-c", "10", "-m", "-C", "20",
+        ],
+        STATUS,
+    )
+    .with(INFINIBAND)
+    .whole(),
+    pair(
+        "udaddy-infiniband",
+        Ready::Listens,
+        &["udaddy", "-f", "gid", "-b", SERVER],
+        &["udaddy", "-f", "gid", "-s", SERVER],
+        STATUS,
+    )
+    .with(INFINIBAND),
+    pair(
+        "mckey-infiniband",
+        Ready::Joined,
+        &["mckey", "-M", GROUP, "-b", SERVER, "-c", "4"],
+        &["mckey", "-M", GROUP, "-b", CLIENT, "-c", "4", "-s"],
+        MCKEY,
+    )
+    .with(INFINIBAND),
+    pair(
+        "mckey-infiniband-send-only",
+        Ready::Joined,
+        &["mckey", "-M", GROUP, "-b", SERVER],
+        &["mckey", "-M", GROUP, "-b", CLIENT, "-s", "-o"],
+        MCKEY,
+    )
+    .with(INFINIBAND)
+    .whole(),
+    pair(
+        "infiniband-path",
+        Ready::Listens,
+        &["c:infiniband", "server"],
+        &["c:infiniband", "client"],
+        &[
+            (Server, "received step by step", 1),
+            (Server, "received by an endpoint", 1),
+            (Client, "connected along paths of its own", 1),
+        ],
+    )
+    .with(INFINIBAND),
 ];
