@@ -3,9 +3,9 @@
 use core::fmt;
 use core::time::Duration;
 
-use bareverbs_core::{AsyncEvent, Device, Mtu, Platform, PortAttr, VectorSet};
+use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet};
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Transmit};
 use crate::mad::sa::SA_CLASS;
 use crate::mad::{MAD_LEN, RejectReason};
 use crate::rdma::conn::groups::Groups;
@@ -13,14 +13,15 @@ use crate::rdma::conn::work::WorkList;
 use crate::rdma::id::slot::Storage;
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::port::gsi::{GsiPort, Received, SLICE};
+use crate::rdma::port::trace::Trace;
 use crate::rdma::route::deferred::DeferredMad;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::route::return_path::ReturnPath;
 use crate::rdma::route::router::Router;
 use crate::rdma::types::TraceEntry;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::ending::Endings;
 use crate::rdma::verbs::hca::Hca;
+use crate::rdma::verbs::making::QpOf;
 
 /// Settings of a manager.
 #[derive(Debug, Clone, Copy)]
@@ -115,13 +116,13 @@ impl Config {
 pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) hca: Hca<'d, P>,
     pub(crate) gsi: GsiPort<'d, P>,
+    pub(crate) trace: Trace,
     pub(crate) engine: Engine<'s>,
     pub(crate) ids: IdTable<'s, 'd, P>,
     pub(crate) groups: Groups<'s>,
     pub(crate) router: Router<'s, 'd, P, R>,
     pub(crate) config: Config,
     pub(crate) work: WorkList,
-    pub(crate) endings: Endings<'d, P>,
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
 }
@@ -159,7 +160,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         engine_config.max_mtu = port.active_mtu.number();
         engine_config.ack_delay = device.capabilities().hca.local_ca_ack_delay();
         // QP1 first: nothing works without it.
-        let gsi = GsiPort::open(device, config.gsi_depth, config.trace)?;
+        let gsi = GsiPort::open(device, config.gsi_depth)?;
         let mut engine = Engine::new(
             engine_config,
             engine::Storage {
@@ -180,13 +181,13 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         Ok(Self {
             hca: Hca::new(device),
             gsi,
+            trace: Trace::new(config.trace),
             engine,
             ids: IdTable::new(ids, channels, ports),
             groups: Groups::new(groups),
             router,
             config,
             work: WorkList::EMPTY,
-            endings: Endings::new(),
             waits_elsewhere: false,
         })
     }
@@ -282,7 +283,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// When to look for answers of the firmware: at once where they make no interrupts, and where one is lost.
     fn next_answer(&self, now: Duration) -> Option<Duration> {
-        let waits = self.work.is_busy() || !self.endings.is_empty();
+        let waits = self.work.is_busy();
         let interrupts = self.hca.device.config().interrupts;
         waits.then(|| match interrupts {
             true => now.saturating_add(SLICE),
@@ -333,7 +334,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// The next message of the trace, oldest first; the oldest ones are lost when they are not fetched.
     pub fn next_trace(&mut self) -> Option<TraceEntry> {
-        self.gsi.trace.pop()
+        self.trace.pop()
     }
 
     /// Hands what arrived on QP1 to the engine.
@@ -343,6 +344,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             since: now,
         };
         while self.gsi.receive(&mut arrived.received)? {
+            let Received { source, mad, .. } = &arrived.received;
+            let now_exactly = || self.hca.device.platform().now();
+            self.trace.record(now_exactly, false, false, *source, mad);
             self.dispatch_mad(now, &arrived);
             // A burst must not fill the ring of answers.
             self.process_events(now);
@@ -385,7 +389,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 break;
             };
             let path = self.router.ah_attr(&transmit.address);
-            self.gsi.send_message(&path, &transmit, &mad)?;
+            self.record_sent(&transmit, &mad);
+            self.gsi.send(&path, &mad)?;
         }
         while self.router.is_infiniband()
             && self.gsi.can_send()?
@@ -395,6 +400,13 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.gsi.send(&path, &mad)?;
         }
         Ok(())
+    }
+
+    /// Records a message that is about to be sent.
+    pub(crate) fn record_sent(&mut self, transmit: &Transmit, mad: &[u8; MAD_LEN]) {
+        let peer = Gid(transmit.address.remote_gid).to_ipv6().to_canonical();
+        let now = || self.hca.device.platform().now();
+        self.trace.record(now, true, transmit.repeated, peer, mad);
     }
 
     /// Polls and sleeps until `done` gives something, or until `deadline`.
@@ -429,12 +441,10 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
                 group.detach(slot.and_then(|slot| slot.objects.qp.as_mut()));
             }
         }
-        self.endings.finish();
+        self.ids.finish_endings(self.hca.device);
         // Objects that ids share are destroyed after all their users.
         for slot in self.ids.iter_mut() {
-            slot.objects.making = None;
-            slot.objects.qp = None;
-            slot.objects.saved = None;
+            slot.objects.qp = QpOf::None;
         }
         for slot in self.ids.iter_mut() {
             slot.objects.srq = None;

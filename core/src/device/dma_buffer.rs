@@ -36,7 +36,7 @@ impl<'d, P: Platform> DmaBuffer<'d, P> {
     }
 
     fn take_memory(&mut self) -> DmaMemory {
-        core::mem::replace(&mut self.memory, DmaMemory::NONE)
+        self.memory.take()
     }
 }
 

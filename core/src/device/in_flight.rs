@@ -18,23 +18,26 @@ use crate::device::{Device, PollBackoff, Posted};
 pub(crate) use crate::firmware::command_queue::SlotClass;
 use crate::firmware::command_queue::TailIn;
 use crate::platform::Platform;
-use crate::types::error::{CommandError, CommandFailure, DeviceError};
+use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};
 
 /// The command of a pending object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InFlight {
     /// It was not asked for yet.
     Idle,
-    /// All slots of the queue were taken since then.
-    NotPosted(Duration),
+    /// All slots of the queue were taken since then, in milliseconds on the platform's clock, which go round.
+    NotPosted(u32),
     /// The firmware has it.
     Posted(Opcode, Posted),
     /// The firmware had it, in the only slot.
-    Answered(Result<[u8; LONGEST_ANSWER], CommandError>),
+    Answered(Result<[u8; NUMBER_LEN], CommandError>),
 }
 
-/// What those commands answer, at most.
+/// What those commands answer, at most: status and syndrome, the object's number, and what is reserved.
 const LONGEST_ANSWER: usize = 16;
+/// Where the number is, and how long it is.
+const NUMBER: usize = 8;
+const NUMBER_LEN: usize = 4;
 const _: () = assert!(
     size_of::<CreateQpOut>() <= LONGEST_ANSWER
         && size_of::<CreateCqOut>() <= LONGEST_ANSWER
@@ -69,7 +72,9 @@ impl<P: Platform> Device<'_, P> {
                     let mut answer = [0; LONGEST_ANSWER];
                     let fixed = &mut answer[..output_len];
                     let outcome = self.until(|| self.look(*flight, fixed, None));
-                    *flight = InFlight::Answered(outcome.map(|()| answer));
+                    let mut number = [0; NUMBER_LEN];
+                    number.copy_from_slice(&answer[NUMBER..NUMBER + NUMBER_LEN]);
+                    *flight = InFlight::Answered(outcome.map(|()| number));
                 }
                 return Ok(());
             }
@@ -78,14 +83,13 @@ impl<P: Platform> Device<'_, P> {
         if !matches!(error.failure, CommandFailure::QueueFull { .. }) {
             return Err(error);
         }
-        let now = self.platform.now();
+        let now = self.platform.now().as_millis() as u32;
         let since = match *flight {
             InFlight::NotPosted(since) => since,
             _ => now,
         };
-        let waited = now.saturating_sub(since);
-        if waited >= self.config.command_timeout {
-            let waited = waited.into();
+        let waited = Millis(now.wrapping_sub(since));
+        if Duration::from(waited) >= self.config.command_timeout {
             let failure = CommandFailure::QueueFull { waited };
             return Err(CommandError { failure, ..error });
         }
@@ -118,7 +122,12 @@ impl<P: Platform> Device<'_, P> {
         let (opcode, posted) = match flight {
             InFlight::Posted(opcode, posted) => (opcode, posted),
             InFlight::Answered(outcome) => {
-                return Some(outcome.map(|answer| fixed.copy_from_slice(&answer[..fixed.len()])));
+                return Some(outcome.map(|number| {
+                    // Commands without an object answer less.
+                    if let Some(place) = fixed.get_mut(NUMBER..NUMBER + NUMBER_LEN) {
+                        place.copy_from_slice(&number);
+                    }
+                }));
             }
             InFlight::Idle | InFlight::NotPosted(_) => {
                 // No event says when a slot is free again: soon.

@@ -82,6 +82,11 @@ impl DmaMemory {
         layout: Layout::new::<()>(),
     });
 
+    /// Moves it out of an owner that is about to go, and leaves none there.
+    pub(crate) const fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::NONE)
+    }
+
     /// Zeroed memory; `layout`'s alignment holds for both addresses.
     pub(crate) fn alloc<P: Platform + ?Sized>(
         platform: &P,

@@ -87,6 +87,9 @@ pub(crate) fn run(
         groups: &mut [],
         deferred_mads: &mut [rdma::DeferredMadSlot::EMPTY; 4],
     };
-    let mut cm = RdmaCm::new(device, neighbours, config, storage)?;
-    work(&mut cm)
+    // It stays where it was made: moved, it would be on the stack twice.
+    match &mut RdmaCm::new(device, neighbours, config, storage) {
+        Ok(cm) => work(cm),
+        Err(error) => Err((*error).into()),
+    }
 }

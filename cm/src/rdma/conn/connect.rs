@@ -73,13 +73,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.events.private[..param.private_data.len()].copy_from_slice(param.private_data);
         slot.events.private_len = param.private_data.len() as u8;
         slot.events.private_event = None;
-        if slot.objects.qp.is_some() || slot.objects.making.is_none() {
+        if !slot.objects.qp.is_making() {
             let now = self.now();
             self.send_request(now, index, asked)?;
             self.flush(now)?;
         } else {
             slot.state = IdState::Connect;
-            slot.events.failure = None;
+            if !slot.work.failing {
+                slot.events.failure = None;
+            }
             self.request_later(index, asked);
         }
         self.complete(id)
@@ -97,7 +99,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
-        let (qp_num, srq) = match &slot.objects.qp {
+        let (qp_num, srq) = match slot.objects.qp.as_ref() {
             Some(qp) => (qp.qpn().number(), qp.has_srq()),
             None => (asked.qp_num, asked.srq),
         };

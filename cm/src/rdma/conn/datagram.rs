@@ -72,7 +72,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), RdmaError> {
         let sidr = self.ids.asked(index, "accept")?;
         let slot = &self.ids[index];
-        let qpn = match (&slot.objects.qp, param) {
+        let qpn = match (slot.objects.qp.as_ref(), param) {
             (Some(qp), _) => qp.qpn().number(),
             (None, Some(param)) => param.qp_num,
             (None, None) => return Err(RdmaError::NoQp),

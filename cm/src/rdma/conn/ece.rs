@@ -17,7 +17,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// accepts. Only without a QP on the id, and with a vendor.
     pub fn set_local_ece(&mut self, id: CmId, ece: Ece) -> Result<(), RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        if slot.objects.qp.is_some() {
+        if slot.objects.qp.is_made() {
             return Err(RdmaError::QpExists);
         }
         if ece.vendor_id == 0 || ece.vendor_id > 0xff_ffff {
@@ -35,7 +35,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// without a QP on the id.
     pub fn get_remote_ece(&self, id: CmId) -> Result<Ece, RdmaError> {
         let slot = self.ids.slot(id)?;
-        if slot.objects.qp.is_some() {
+        if slot.objects.qp.is_made() {
             return Err(RdmaError::QpExists);
         }
         match slot.conn.id {

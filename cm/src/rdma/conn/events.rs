@@ -180,7 +180,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .pkey_index(address.pkey)
             .map_err(|_| Refusal::NoListener)?;
         self.free_slot_for_request(now, listener, newcomer)?;
-        let index = self.ids.alloc().map_err(|_| Refusal::Full)? as usize;
+        let index = self.alloc_id().map_err(|_| Refusal::Full)? as usize;
         let listen_id = self.ids.id_of(listener);
         let parent = &mut self.ids[listener];
         parent.conn.unread += 1;
@@ -269,7 +269,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// its end either.
     fn discard_unfetched(&mut self, index: usize) -> bool {
         let slot = &self.ids[index];
-        let unfetched = slot.events.pending.front();
+        let unfetched = slot.events.pending.first();
         if !unfetched.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
             return false;
         }

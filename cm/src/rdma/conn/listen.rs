@@ -82,7 +82,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             let unread = slot
                 .events
                 .pending
-                .front()
+                .first()
                 .is_some_and(|pending| pending.event == EventType::ConnectRequest);
             if slot.conn.listen_id == Some(id) && unread {
                 self.discard(at as usize);

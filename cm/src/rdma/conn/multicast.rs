@@ -182,10 +182,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .ok_or(RdmaError::NotJoined(group))?;
         let slot = &mut self.ids[index];
         for _ in 0..slot.events.pending.len() {
-            if let Some(pending) = slot.events.pending.pop_front()
+            if let Some(pending) = slot.events.pop_pending()
                 && (pending.event != EventType::MulticastJoin || pending.arg != place as u64)
             {
-                let _ = slot.events.pending.push_back(pending);
+                let _ = slot.events.pending.push(pending);
             }
         }
         if slot.events.pending.is_empty() {

@@ -40,7 +40,7 @@ impl<'d, P: Platform> Verbs<'d, P> {
     /// Gives them to an id.
     fn put(self, objects: &mut Objects<'d, P>) {
         // First the objects that an attempt to replace them may have left.
-        objects.qp = self.qp;
+        objects.qp.put(self.qp);
         objects.send_cq = self.send_cq;
         objects.recv_cq = self.recv_cq;
         objects.pd = self.pd;
@@ -66,7 +66,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub fn renew_qp(&mut self, id: CmId, init: &mut QpInit<'_, 'd, P>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let slot = &self.ids[index];
-        if slot.objects.qp.is_none() {
+        if !slot.objects.qp.is_made() {
             return Err(RdmaError::NoQp);
         }
         let failed = |state| matches!(state, State::Idle | State::Timewait);
@@ -101,7 +101,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub(crate) fn retry_with_new_qp(&mut self, now: Duration, index: usize) -> bool {
         let slot = &mut self.ids[index];
         let own_cqs = slot.objects.send_cq.is_some() && slot.objects.recv_cq.is_some();
-        let Some(IdQp::Rc(qp)) = &mut slot.objects.qp else {
+        let Some(IdQp::Rc(qp)) = slot.objects.qp.as_mut() else {
             return false;
         };
         if slot.conn.passive || slot.conn.stale_retries == 0 || !own_cqs || !is_untouched(qp) {

@@ -21,7 +21,7 @@ use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::EventType;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::param::{Asked, Depths};
-use crate::rdma::verbs::making::Making;
+use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::objects::IdQp;
 
 /// Commands of all ids that are with the firmware at once, at most: the command queue has no more places.
@@ -33,6 +33,9 @@ pub(crate) struct WorkList {
     posted: heapless::Vec<u32, MOST>,
     head: u32,
     tail: u32,
+    /// The id that a call begins something for, and what of it failed at once: the error of the call.
+    in_call: u32,
+    error: Option<RdmaError>,
 }
 
 impl WorkList {
@@ -40,6 +43,8 @@ impl WorkList {
         posted: heapless::Vec::new(),
         head: NIL,
         tail: NIL,
+        in_call: NIL,
+        error: None,
     };
 
     /// Whether there is an answer to wait for.
@@ -68,7 +73,7 @@ impl WorkList {
 
 /// How far an id has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+pub(crate) enum Progress {
     /// There is nothing more to do.
     Done,
     /// The firmware has a command of it.
@@ -80,9 +85,6 @@ enum Progress {
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Looks at the answers of the firmware, and does what follows.
     pub(crate) fn work(&mut self, now: Duration) {
-        if !self.endings.is_empty() {
-            self.endings.step();
-        }
         let mut at = 0;
         while let Some(&index) = self.work.posted.get(at) {
             match self.advance(now, index as usize) {
@@ -114,7 +116,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// Begins what an id wants. Its turn comes after those that wait already.
-    fn begin_work(&mut self, now: Duration, index: usize) {
+    pub(crate) fn begin_work(&mut self, now: Duration, index: usize) {
         let free = self.work.head == NIL && !self.work.posted.is_full();
         let progress = if free || self.ids[index].links.working {
             self.advance(now, index)
@@ -134,38 +136,28 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// The same in a call, which gets the error of what fails at once.
     fn begin_work_in_call(&mut self, now: Duration, index: usize) -> Result<(), RdmaError> {
-        let work = &mut self.ids[index].work;
-        (work.in_call, work.error) = (true, None);
+        (self.work.in_call, self.work.error) = (index as u32, None);
         self.begin_work(now, index);
-        let work = &mut self.ids[index].work;
-        work.in_call = false;
-        work.error.take().map_or(Ok(()), Err)
+        self.work.in_call = NIL;
+        self.work.error.take().map_or(Ok(()), Err)
     }
 
-    /// Begins to make the QP of an id, which is moved to INIT.
-    pub(crate) fn begin_qp(
-        &mut self,
-        index: usize,
-        making: Making<'d, P>,
-    ) -> Result<(), RdmaError> {
-        let slot = &mut self.ids[index];
-        slot.objects.making = Some(making);
-        slot.work.created = None;
+    /// Goes on with the QP of an id that was begun, which is moved to INIT.
+    pub(crate) fn begin_qp(&mut self, index: usize) -> Result<(), RdmaError> {
         self.begin_work_in_call(self.now(), index)
     }
 
     /// Whether the QP that was begun is the id's.
     pub(crate) fn try_created(&mut self, index: usize) -> Result<Option<()>, RdmaError> {
         let slot = &mut self.ids[index];
-        if let Some(error) = slot.work.created.take() {
-            return Err(error);
-        }
-        if slot.objects.making.is_some() || slot.work.fresh {
-            return Ok(None);
-        }
         match slot.objects.qp {
-            Some(_) => Ok(Some(())),
-            None => Err(RdmaError::NoQp),
+            QpOf::None | QpOf::Saved(_) => Err(RdmaError::NoQp),
+            QpOf::Failed(error) => {
+                slot.objects.qp = QpOf::None;
+                Err(error)
+            }
+            QpOf::Making(_) | QpOf::Ending(_) | QpOf::EndingCq(_) => Ok(None),
+            QpOf::Made(_) => Ok((!slot.work.fresh).then_some(())),
         }
     }
 
@@ -207,7 +199,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub(crate) fn flush_qp(&mut self, index: usize) {
         let slot = &mut self.ids[index];
         slot.work.cancel();
-        if slot.objects.qp.is_some() {
+        if slot.objects.qp.is_made() {
             slot.work.flush = true;
             self.begin_work(self.now(), index);
         }
@@ -216,39 +208,51 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Takes answers and begins commands of an id, until there is one to wait for.
     fn advance(&mut self, now: Duration, index: usize) -> Progress {
         loop {
+            let slots_come = self.ids.ending() > 0;
             let slot = &mut self.ids[index];
+            if slot.work.ending {
+                let progress = slot.objects.step_ending();
+                if progress == Progress::Done {
+                    self.ids.ended(index);
+                }
+                return progress;
+            }
+            if slot.work.failing {
+                let progress = slot.objects.step_ending();
+                if progress == Progress::Done {
+                    self.not_made(now, index);
+                }
+                return progress;
+            }
             let Objects {
-                making,
                 qp,
                 send_cq,
                 recv_cq,
+                pd,
+                srq,
                 ..
             } = &mut slot.objects;
-            if let Some(under_way) = making {
-                match under_way.step([send_cq, recv_cq]) {
+            if let (QpOf::Making(under_way), Some(pd)) = (&mut *qp, pd) {
+                match under_way.step(pd, [send_cq, recv_cq]) {
                     None if under_way.is_posted() => return Progress::Posted,
                     None => return Progress::Full,
                     // There will be a slot.
-                    Some(Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. })))
-                        if !self.endings.is_empty() =>
-                    {
+                    Some(Err(RdmaError::CreateQp(CreateQpError::NoSlot { .. }))) if slots_come => {
                         return Progress::Full;
                     }
                     Some(Ok(made)) => {
-                        *qp = Some(IdQp::Rc(made));
-                        let made = making.take();
-                        slot.work.fresh = true;
-                        if let (Some(srq), Some(made)) = (&mut slot.objects.srq, &made) {
-                            srq.own_qp = made.takes_own;
+                        if let Some(srq) = srq {
+                            srq.own_qp = under_way.takes_own();
                         }
-                        slot.objects.pd = made.map(|made| made.pd);
+                        *qp = QpOf::Made(IdQp::Rc(made));
+                        slot.work.fresh = true;
                         self.ids.enter_qpn(index);
                     }
-                    Some(Err(error)) => self.not_made(now, index, error),
+                    Some(Err(error)) => self.fail_qp(index, error),
                 }
                 continue;
             }
-            let Some(qp) = qp else {
+            let Some(qp) = qp.as_mut() else {
                 return Progress::Done;
             };
             if let Some(transition) = slot.work.under_way {
@@ -329,7 +333,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 work.fresh = false;
                 self.made(now, index);
             }
-            (Move::Init, Err(error)) => self.not_made(now, index, error),
+            (Move::Init, Err(error)) => self.fail_qp(index, error),
             (_, Err(error)) => {
                 // What was called off meanwhile has no outcome.
                 if work.is_connecting() {
@@ -377,18 +381,36 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// There is no QP: the id is as before.
-    fn not_made(&mut self, now: Duration, index: usize, error: RdmaError) {
+    /// The QP of an id could not be made. What there is of it is destroyed, then the id is as before.
+    fn fail_qp(&mut self, index: usize, error: RdmaError) {
         let slot = &mut self.ids[index];
-        let connecting = slot.work.is_connecting();
-        slot.objects.making = None;
         slot.work.fresh = false;
         slot.work.under_way = None;
-        self.endings.add(&mut slot.objects);
-        if slot.work.in_call {
-            slot.work.error = Some(error);
+        if slot.objects.qp.is_making() {
+            slot.objects.qp = QpOf::None;
+        }
+        slot.work.failing = true;
+        slot.events.failure = Some(error);
+        if self.work.in_call == index as u32 {
+            // Nothing is left when the call returns. What this waits for is rare: most of what fails at once was not begun.
+            while slot.objects.step_ending() != Progress::Done {
+                // A device that has failed is found in the answer.
+                let _ = self.hca.device.poll();
+                self.hca.device.platform().relax();
+            }
+        }
+    }
+
+    /// What there was of a QP that could not be made is gone.
+    fn not_made(&mut self, now: Duration, index: usize) {
+        let slot = &mut self.ids[index];
+        let connecting = slot.work.is_connecting();
+        slot.work.failing = false;
+        let error = slot.events.failure.take().unwrap_or(RdmaError::NoQp);
+        if self.work.in_call == index as u32 {
+            self.work.error = Some(error);
         } else {
-            slot.work.created = Some(error);
+            slot.objects.qp = QpOf::Failed(error);
             self.wake_creator(index);
         }
         if connecting {
@@ -400,12 +422,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     fn not_up(&mut self, now: Duration, index: usize, error: RdmaError) {
         let slot = &mut self.ids[index];
         slot.work.cancel();
-        if slot.work.in_call {
-            slot.work.error = Some(error);
+        if self.work.in_call == index as u32 {
+            self.work.error = Some(error);
             return;
         }
         log::warn!("a connection fails locally: {error}");
-        slot.work.flush = slot.objects.qp.is_some();
+        slot.work.flush = slot.objects.qp.is_made();
         if let Some(connection) = slot.conn.id {
             let reason = RejectReason::CONSUMER_DEFINED;
             let _ = self.engine.reject(now, connection, reason, &[], &[]);
@@ -422,7 +444,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ) -> Result<(), RdmaError> {
         let connection = self.ids.connection(index, "accept")?;
         let slot = &mut self.ids[index];
-        let (qp_num, srq) = match &slot.objects.qp {
+        let (qp_num, srq) = match slot.objects.qp.as_ref() {
             Some(qp) => (qp.qpn().number(), qp.has_srq()),
             None => (asked.qp_num, asked.srq),
         };
@@ -468,7 +490,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     pub(crate) fn forget_qp(&mut self, index: usize) {
         let slot = &mut self.ids[index];
         slot.work.forget_qp();
-        slot.objects.making = None;
-        slot.objects.qp = None;
+        if !slot.objects.qp.is_saved() {
+            slot.objects.qp = QpOf::None;
+        }
     }
 }

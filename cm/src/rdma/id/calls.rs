@@ -7,6 +7,7 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{ChannelId, CmId, IdOption, IdState, IdType, PortSpace, Route};
+use crate::rdma::verbs::making::QpOf;
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates an event channel (`rdma_create_event_channel`).
@@ -87,7 +88,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 port_space,
             });
         }
-        let index = self.ids.alloc()?;
+        let index = self.alloc_id()?;
         let target = channel.map_or(Target::Id(index), Target::Channel);
         self.ids[index as usize].start(target, context, port_space);
         self.ids[index as usize].id_type = id_type;
@@ -108,6 +109,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
         self.discard(index);
         self.flush(self.now())
+    }
+
+    /// A slot for an id. If all that are left belong to ids that are gone, their objects are waited for.
+    pub(crate) fn alloc_id(&mut self) -> Result<u32, RdmaError> {
+        if self.ids.has_only_endings() {
+            self.ids.finish_endings(self.hca.device);
+        }
+        self.ids.alloc()
     }
 
     /// Destroys the objects and connections of an id, and frees its slot.
@@ -131,18 +140,23 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.ids.count_user(target, false);
         let slot = &mut self.ids[index];
         slot.events.pending.clear();
+        let failing = slot.work.failing && slot.objects.srq.is_none();
         slot.work.forget_qp();
-        slot.objects.making = None;
-        if slot.objects.are_own() {
-            self.endings.add(&mut slot.objects);
+        if !failing {
+            slot.objects.qp.call_off();
         }
-        slot.objects.qp = None;
+        if failing || slot.objects.are_own() {
+            slot.objects.xrcd = None;
+            self.ids.end(index);
+            self.begin_work(now, index);
+            return;
+        }
+        slot.objects.qp = QpOf::None;
         slot.objects.srq = None;
         slot.objects.send_cq = None;
         slot.objects.recv_cq = None;
         slot.objects.pd = None;
         slot.objects.xrcd = None;
-        slot.objects.saved = None;
         self.ids.free(index);
     }
 

@@ -13,7 +13,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
     /// Enters an id under the number of the QP that it has got. It stays there until it gets another one.
     pub(crate) fn enter_qpn(&mut self, index: usize) {
         self.leave_qpn(index);
-        let Some(qp) = &self[index].objects.qp else {
+        let Some(qp) = self[index].objects.qp.as_ref() else {
             return;
         };
         let qpn = qp.qpn().number();

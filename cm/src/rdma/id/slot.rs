@@ -19,8 +19,8 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,
 };
-use crate::rdma::verbs::making::Making;
-use crate::rdma::verbs::objects::{IdQp, IdSrq, KeptInit, PdOf, XrcdOf};
+use crate::rdma::verbs::making::QpOf;
+use crate::rdma::verbs::objects::{IdSrq, KeptInit, PdOf, XrcdOf};
 
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -100,7 +100,8 @@ pub(crate) struct EventQueue {
     /// The tasks that wait for these.
     pub(crate) waiters: Waiters,
     pub(crate) target: Target,
-    pub(crate) pending: heapless::Deque<Pending, PENDING>,
+    /// Oldest first.
+    pub(crate) pending: heapless::Vec<Pending, PENDING, u8>,
     /// The event that a synchronous call fetched last.
     pub(crate) current: Option<Pending>,
     /// The error of a call that continues in the background.
@@ -117,13 +118,18 @@ impl EventQueue {
             own: Queue::EMPTY,
             waiters: Waiters::NONE,
             target,
-            pending: heapless::Deque::new(),
+            pending: heapless::Vec::new(),
             current: None,
             failure: None,
             private_event: None,
             private_len: 0,
             private: [0; ACCEPT_PRIVATE_DATA_MAX],
         }
+    }
+
+    /// Takes the oldest pending event.
+    pub(crate) fn pop_pending(&mut self) -> Option<Pending> {
+        (!self.pending.is_empty()).then(|| self.pending.remove(0))
     }
 }
 
@@ -257,28 +263,23 @@ impl Connection {
 /// The verbs objects of an id, in the order in which they have to be destroyed.
 #[derive(Debug)]
 pub(crate) struct Objects<'d, P: Platform> {
-    /// The QP while it is being created.
-    pub(crate) making: Option<Making<'d, P>>,
-    pub(crate) qp: Option<IdQp<'d, P>>,
+    pub(crate) qp: QpOf<'d, P>,
     pub(crate) srq: Option<IdSrq<'d, P>>,
     pub(crate) send_cq: Option<Cq<'d, P>>,
     pub(crate) recv_cq: Option<Cq<'d, P>>,
     pub(crate) pd: Option<PdOf<'d, P>>,
     /// Of an XRC target.
     pub(crate) xrcd: Option<XrcdOf<'d, P>>,
-    pub(crate) saved: Option<Saved<'d, P>>,
 }
 
 impl<P: Platform> Objects<'_, P> {
     const NONE: Self = Self {
-        making: None,
-        qp: None,
+        qp: QpOf::None,
         srq: None,
         send_cq: None,
         recv_cq: None,
         pd: None,
         xrcd: None,
-        saved: None,
     };
 }
 

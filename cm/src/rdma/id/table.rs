@@ -18,6 +18,8 @@ pub(crate) struct IdTable<'s, 'd, P: Platform> {
     pub(crate) channels: &'s mut [ChannelSlot],
     free_head: u32,
     in_use: usize,
+    /// Slots of ids that are gone, whose objects are being destroyed.
+    ending: usize,
     pub(super) ports: PortRange,
     /// The device is lost.
     removed: bool,
@@ -72,6 +74,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
             channels,
             free_head: if count == 0 { NIL } else { 0 },
             in_use: 0,
+            ending: 0,
             ports,
             removed: false,
         }
@@ -82,16 +85,41 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         self.in_use
     }
 
+    /// Slots of ids that are gone, whose objects are being destroyed.
+    pub(crate) const fn ending(&self) -> usize {
+        self.ending
+    }
+
     /// Frees the slot of an id, which is in no list any more.
     pub(crate) fn free(&mut self, index: usize) {
-        let free = self.free_head;
+        self.end(index);
+        self.ended(index);
+    }
+
+    /// An id, which is in no list any more, is gone; its objects are destroyed in its slot.
+    pub(crate) fn end(&mut self, index: usize) {
         let slot = &mut self[index];
         slot.used = false;
+        slot.work.ending = true;
         slot.links.generation = slot.links.generation.wrapping_add(1);
-        slot.links.free_next = free;
         slot.events.waiters.wake();
-        self.free_head = index as u32;
         self.in_use -= 1;
+        self.ending += 1;
+    }
+
+    /// The objects are destroyed: the slot is free.
+    pub(crate) fn ended(&mut self, index: usize) {
+        let free = self.free_head;
+        let slot = &mut self[index];
+        slot.work.ending = false;
+        slot.links.free_next = free;
+        self.free_head = index as u32;
+        self.ending -= 1;
+    }
+
+    /// Whether the only slots that are left are those of ids that are gone.
+    pub(crate) fn has_only_endings(&self) -> bool {
+        self.free_head == NIL && self.ending > 0
     }
 
     pub(crate) fn alloc(&mut self) -> Result<u32, RdmaError> {
@@ -261,7 +289,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         let queued = self[index]
             .events
             .pending
-            .push_back(Pending { event, status, arg })
+            .push(Pending { event, status, arg })
             .is_ok();
         if !queued {
             log::warn!("an id has too many events that are not fetched; {event} is lost");
@@ -342,7 +370,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
     /// Takes the next event of a queue.
     pub(crate) fn pop(&mut self, target: Target) -> Option<(usize, Pending)> {
         let index = self.queue(target).head as usize;
-        let pending = self.get_mut(index)?.events.pending.pop_front();
+        let pending = self.get_mut(index)?.events.pop_pending();
         self.unqueue(index);
         // Other ids come first if it has more.
         self.enqueue(index);

@@ -1,7 +1,6 @@
 //! What an id wants of its QP, and what of that is under way: the part of its slot that
 //! [`conn/work.rs`](crate::rdma::conn::work) moves on.
 
-use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::param::Asked;
 
 /// What an id wants of its QP, and what is under way.
@@ -14,11 +13,10 @@ pub(crate) struct Work {
     /// The QP was created, and has to go to INIT before it is the id's.
     pub(crate) fresh: bool,
     pub(crate) goal: Goal,
-    /// How the creation of the QP ended, until that is asked for.
-    pub(crate) created: Option<RdmaError>,
-    /// A call is beginning this: it gets the error of what fails at once.
-    pub(crate) in_call: bool,
-    pub(crate) error: Option<RdmaError>,
+    /// There will be no QP: what there was of it is being destroyed. The reason is the id's failure.
+    pub(crate) failing: bool,
+    /// The id is gone, and its objects are being destroyed.
+    pub(crate) ending: bool,
 }
 
 /// A transition of an id's QP.
@@ -48,9 +46,8 @@ impl Work {
         flush: false,
         fresh: false,
         goal: Goal::None,
-        created: None,
-        in_call: false,
-        error: None,
+        failing: false,
+        ending: false,
     };
 
     /// What was to come after the commands is called off. What is under way goes on.
@@ -71,6 +68,7 @@ impl Work {
     /// The QP is gone.
     pub(crate) fn forget_qp(&mut self) {
         (self.under_way, self.flush, self.fresh) = (None, false, false);
+        self.failing = false;
         self.cancel();
     }
 

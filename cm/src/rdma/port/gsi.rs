@@ -14,9 +14,8 @@ use bareverbs_core::qp::{
 use bareverbs_core::wc::{NetworkHeader, WcFlags, WcStatus};
 use bareverbs_core::{Device, Gid, LinkLayer, Platform, Qpn};
 
-use crate::engine::{Address, Transmit};
+use crate::engine::Address;
 use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
-use crate::rdma::port::trace::Trace;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::ANY_GID;
 
@@ -47,7 +46,6 @@ pub(crate) struct GsiPort<'d, P: Platform> {
     /// A work request failed.
     failed: bool,
     pub(crate) restarts: u64,
-    pub(crate) trace: Trace,
 }
 
 /// A MAD that arrived.
@@ -97,14 +95,10 @@ struct Arrival {
 }
 
 impl<'d, P: Platform> GsiPort<'d, P> {
-    /// Creates QP1 with `depth` receive buffers and brings it up; with a trace of its messages or without.
+    /// Creates QP1 with `depth` receive buffers and brings it up.
     ///
     /// Bursts of more MADs than buffers are lost, and each costs its sender seconds: choose a large number.
-    pub(crate) fn open(
-        device: &'d Device<'d, P>,
-        depth: u32,
-        trace: bool,
-    ) -> Result<Self, RdmaError> {
+    pub(crate) fn open(device: &'d Device<'d, P>, depth: u32) -> Result<Self, RdmaError> {
         let pd = device.default_pd()?;
         let send_cq = device.create_cq(CqInit::new(SENDS as u32))?;
         let recv_cq = device.create_cq(CqInit::new(depth))?;
@@ -138,7 +132,6 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             armed: false,
             failed: false,
             restarts: 0,
-            trace: Trace::new(trace),
         };
         port.start()?;
         Ok(port)
@@ -226,9 +219,6 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             };
             self.post(index)?;
             if whole {
-                let now = || self.device.platform().now();
-                self.trace
-                    .record(now, false, false, received.source, &received.mad);
                 return Ok(true);
             }
         }
@@ -308,19 +298,6 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             self.free |= 1u64.checked_shl(index as u32).unwrap_or(0);
         }
         Ok(())
-    }
-
-    /// Sends a MAD of the CM to QP1 at the other end of `path`, and records it.
-    pub(crate) fn send_message(
-        &mut self,
-        path: &AhAttr,
-        transmit: &Transmit,
-        mad: &[u8; MAD_LEN],
-    ) -> Result<(), RdmaError> {
-        let peer = Gid(transmit.address.remote_gid).to_ipv6().to_canonical();
-        let now = || self.device.platform().now();
-        self.trace.record(now, true, transmit.repeated, peer, mad);
-        self.send(path, mad)
     }
 
     /// Sends a MAD to QP1 at the other end of `path`.

@@ -2,4 +2,4 @@
 
 pub(crate) mod gsi;
 pub(crate) mod shared;
-mod trace;
+pub(crate) mod trace;

@@ -18,7 +18,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// An empty trace; nothing is recorded unless it is `on`.
-    pub(super) const fn new(on: bool) -> Self {
+    pub(crate) const fn new(on: bool) -> Self {
         Self {
             on,
             entries: heapless::Deque::new(),

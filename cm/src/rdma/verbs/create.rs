@@ -10,7 +10,7 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{IdType, UDP_QKEY};
 use crate::rdma::verbs::attr::datagram_attr;
 use crate::rdma::verbs::hca::Hca;
-use crate::rdma::verbs::making::Making;
+use crate::rdma::verbs::making::{Making, QpOf};
 use crate::rdma::verbs::objects::{IdQp, KeptInit};
 
 impl<'d, P: Platform> Hca<'d, P> {
@@ -18,10 +18,10 @@ impl<'d, P: Platform> Hca<'d, P> {
     /// it will hold.
     pub(crate) fn start_qp(
         &self,
-        objects: &Objects<'d, P>,
+        objects: &mut Objects<'d, P>,
         pd: Option<&'d Pd<'d, P>>,
         init: &mut KeptInit<'d, P>,
-    ) -> Result<Making<'d, P>, RdmaError> {
+    ) -> Result<(), RdmaError> {
         let pd = self.pd_for(objects, pd)?;
         let own_srq = objects.srq.as_ref().map(|srq| srq.srq.handle());
         let takes_own = init.srq.is_none() && own_srq.is_some();
@@ -31,9 +31,11 @@ impl<'d, P: Platform> Hca<'d, P> {
             srq: init.srq.take().or(own_srq),
             ..*init
         };
-        let (making, cap) = Making::start_on(self.device, pd, kept, takes_own)?;
+        let (making, cap) = Making::start_on(self.device, &pd, kept, takes_own)?;
         init.cap = cap;
-        Ok(making)
+        objects.qp = QpOf::Making(making);
+        objects.pd = Some(pd);
+        Ok(())
     }
 
     /// Creates the QP of an id for datagrams or XRC, in RTS or INIT, and waits for it. After a failure the id is as before.
@@ -80,7 +82,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         if let Some(srq) = &mut slot.objects.srq {
             srq.own_qp = takes_own;
         }
-        slot.objects.qp = Some(qp);
+        slot.objects.qp = QpOf::Made(qp);
         slot.objects.send_cq = own_send;
         slot.objects.recv_cq = own_recv;
         slot.objects.pd = Some(pd);
@@ -106,7 +108,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         init.cap = attr.cap;
         let (attr, mask) = self.init_attr(slot);
         qp.modify(&attr, mask)?;
-        slot.objects.qp = Some(qp);
+        slot.objects.qp = QpOf::Made(qp);
         slot.objects.send_cq = own_send;
         slot.objects.pd = Some(pd);
         Ok(())
@@ -122,7 +124,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         init.cap = QpCap::default();
         let (attr, mask) = self.init_attr(slot);
         qp.modify(&attr, mask)?;
-        slot.objects.qp = Some(qp);
+        slot.objects.qp = QpOf::Made(qp);
         slot.objects.xrcd = Some(xrcd);
         Ok(())
     }

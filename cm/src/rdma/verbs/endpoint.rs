@@ -11,6 +11,7 @@ use crate::rdma::route::addrinfo::AddrInfo;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, IdState, IdType};
+use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::objects::QpInit;
 
 /// How long librdmacm gives each step of address resolution here.
@@ -68,7 +69,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             if let Some(init) = init {
                 let init = init.keep();
                 self.hca.check_device(pd, &init)?;
-                self.ids.slot_mut(id)?.objects.saved = Some(Saved { pd, init });
+                self.ids.slot_mut(id)?.objects.qp = QpOf::Saved(Saved { pd, init });
             }
             return Ok(());
         }
@@ -148,14 +149,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         slot.events.current = Some(pending);
         self.ids.enqueue(child);
         let id = self.ids.id_of(child);
-        let saved = self.ids[index]
-            .objects
-            .saved
-            .as_ref()
-            .map(|saved| (saved.pd, saved.init.clone()));
-        let Some((pd, mut init)) = saved else {
+        let QpOf::Saved(saved) = &self.ids[index].objects.qp else {
             return Ok(Some(id));
         };
+        let (pd, mut init) = (saved.pd, saved.init.clone());
         match self.start_kept_qp(child, pd, &mut init) {
             Ok(()) => {
                 self.ids[index].conn.making_child = Some(id);

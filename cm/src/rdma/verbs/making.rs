@@ -1,33 +1,108 @@
 //! The QP of a connection while it is being created, with the CQs that it needs.
 
-use bareverbs_core::cq::{Cq, CqInit, CreatingCq};
+use bareverbs_core::cq::{Cq, CqError, CqInit, CreatingCq, DestroyingCq};
 use bareverbs_core::qp::{
-    CreateQpError, CreatingQp, Qp, QpCap, QpInitHandles, QpKind, Rc, queue_sizes,
+    CreateQpError, CreatingQp, DestroyingQp, Qp, QpCap, QpInitHandles, QpKind, Rc, queue_sizes,
 };
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::{Device, Platform};
 
+use crate::rdma::id::slot::Saved;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::objects::{KeptInit, PdOf};
+use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
 
-/// A QP under way, and what it is made from.
+/// The QP of an id, or what there is instead of it.
 #[derive(Debug)]
-pub(crate) struct Making<'d, P: Platform> {
-    step: Step<'d, P>,
-    /// Why there is no CQ.
-    failed: Option<RdmaError>,
-    pub(crate) pd: PdOf<'d, P>,
-    /// CQs of the manager's are added when they are there.
-    init: KeptInit<'d, P>,
-    /// It receives from the id's SRQ.
-    pub(crate) takes_own: bool,
+pub(crate) enum QpOf<'d, P: Platform> {
+    None,
+    /// What those of a listener's connections are made from.
+    Saved(Saved<'d, P>),
+    /// The one that was begun could not be made, which nobody has asked for yet.
+    Failed(RdmaError),
+    Making(Making<'d, P>),
+    Made(IdQp<'d, P>),
+    /// The id is gone, or the QP could not be made.
+    Ending(DestroyingQp<'d, P, Rc>),
+    EndingCq(DestroyingCq<'d, P>),
 }
+
+impl<'d, P: Platform> QpOf<'d, P> {
+    pub(crate) const fn as_ref(&self) -> Option<&IdQp<'d, P>> {
+        match self {
+            Self::Made(qp) => Some(qp),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn as_mut(&mut self) -> Option<&mut IdQp<'d, P>> {
+        match self {
+            Self::Made(qp) => Some(qp),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn is_made(&self) -> bool {
+        matches!(self, Self::Made(_))
+    }
+
+    /// Whether one is under way, or what there was of one that could not be made.
+    pub(crate) const fn is_making(&self) -> bool {
+        matches!(self, Self::Making(_) | Self::Ending(_) | Self::EndingCq(_))
+    }
+
+    pub(crate) const fn is_saved(&self) -> bool {
+        matches!(self, Self::Saved(_))
+    }
+
+    /// Takes a QP that is there.
+    pub(crate) fn take(&mut self) -> Option<IdQp<'d, P>> {
+        match core::mem::replace(self, Self::None) {
+            Self::Made(qp) => Some(qp),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    pub(crate) fn put(&mut self, qp: Option<IdQp<'d, P>>) {
+        *self = qp.map_or(Self::None, Self::Made);
+    }
+
+    /// What is under way is waited for, and destroyed.
+    pub(crate) fn call_off(&mut self) {
+        if !self.is_made() {
+            *self = Self::None;
+        }
+    }
+}
+
+/// A QP under way, and what it is made from. It is as small as the QP is: ids have room for one of the two.
+#[derive(Debug)]
+pub(crate) struct Making<'d, P: Platform>(Step<'d, P>);
 
 #[derive(Debug)]
 enum Step<'d, P: Platform> {
-    /// The CQs that the manager makes, for sends and for receives.
-    Cqs([Option<CreatingCq<'d, P>>; 2]),
-    Qp(CreatingQp<'d, P, Rc>),
+    /// The CQs that the manager makes.
+    Cqs {
+        /// For sends and for receives.
+        cqs: [CqOf<'d, P>; 2],
+        /// CQs of the manager's are added when they are there.
+        init: KeptInit<'d, P>,
+        takes_own: bool,
+    },
+    Qp {
+        qp: CreatingQp<'d, P, Rc>,
+        takes_own: bool,
+    },
+}
+
+/// A CQ for the QP.
+#[derive(Debug)]
+enum CqOf<'d, P: Platform> {
+    There,
+    Creating(CreatingCq<'d, P>),
+    Failed(CqError),
 }
 
 impl<'d, P: Platform> Making<'d, P> {
@@ -35,98 +110,116 @@ impl<'d, P: Platform> Making<'d, P> {
     /// will have.
     pub(crate) fn start_on(
         device: &'d Device<'d, P>,
-        pd: PdOf<'d, P>,
+        pd: &PdOf<'d, P>,
         init: KeptInit<'d, P>,
         takes_own: bool,
     ) -> Result<(Self, QpCap), RdmaError> {
-        let mut making = Making {
-            step: Step::Cqs([None, None]),
-            failed: None,
-            pd,
-            init,
-            takes_own,
-        };
-        let init = &making.init;
         if init.send_cq.is_some() && init.recv_cq.is_some() {
-            let (qp, cap) = making.start()?;
-            making.step = Step::Qp(qp);
-            return Ok((making, cap));
+            let (qp, cap) = start(pd, &init)?;
+            return Ok((Making(Step::Qp { qp, takes_own }), cap));
         }
         let limits = device.queue_limits();
         let sizes = queue_sizes(QpKind::Rc, &init.cap, init.srq.is_some(), &limits);
         let sizes = sizes.map_err(CreateQpError::Cap)?;
         let shared = init.srq.as_ref().map_or(0, SrqHandle::max_wr);
         let cq = |given: bool, cqe: u32| {
-            let create = || device.start_create_cq(CqInit::new(cqe.max(1)));
-            (!given).then(create).transpose()
+            if given {
+                return Ok(CqOf::There);
+            }
+            let creating = device.start_create_cq(CqInit::new(cqe.max(1)));
+            creating.map(CqOf::Creating)
         };
         let send = cq(init.send_cq.is_some(), init.cap.max_send_wr)?;
         let recv = cq(init.recv_cq.is_some(), init.cap.max_recv_wr.max(shared))?;
-        making.step = Step::Cqs([send, recv]);
-        Ok((making, sizes.cap))
+        let step = Step::Cqs {
+            cqs: [send, recv],
+            init,
+            takes_own,
+        };
+        Ok((Making(step), sizes.cap))
     }
 
     /// Moves it on; the QP once it is there. The manager's CQs go to `own`. After an error it can be tried again.
     pub(crate) fn step(
         &mut self,
+        pd: &PdOf<'d, P>,
         own: [&mut Option<Cq<'d, P>>; 2],
     ) -> Option<Result<Qp<'d, P, Rc>, RdmaError>> {
-        if let Step::Cqs(creating) = &mut self.step {
-            let kept = [&mut self.init.send_cq, &mut self.init.recv_cq];
-            for ((creating, kept), own) in creating.iter_mut().zip(kept).zip(own) {
-                let Some(cq) = creating else {
+        if let Step::Cqs {
+            cqs,
+            init,
+            takes_own,
+        } = &mut self.0
+        {
+            let kept = [&mut init.send_cq, &mut init.recv_cq];
+            for ((cq, kept), own) in cqs.iter_mut().zip(kept).zip(own) {
+                let CqOf::Creating(creating) = cq else {
                     continue;
                 };
-                match cq.try_finish() {
+                *cq = match creating.try_finish() {
                     None => continue,
-                    Some(Ok(cq)) => {
-                        *kept = Some(cq.handle());
-                        *own = Some(cq);
+                    Some(Ok(created)) => {
+                        *kept = Some(created.handle());
+                        *own = Some(created);
+                        CqOf::There
                     }
-                    Some(Err(error)) => self.failed = Some(error.into()),
-                }
-                *creating = None;
+                    Some(Err(error)) => CqOf::Failed(error),
+                };
             }
             // The other one is not left alone.
-            if creating.iter().any(Option::is_some) {
+            if cqs.iter().any(|cq| matches!(cq, CqOf::Creating(_))) {
                 return None;
             }
-            if let Some(error) = self.failed {
-                return Some(Err(error));
+            for cq in cqs {
+                if let CqOf::Failed(error) = cq {
+                    return Some(Err((*error).into()));
+                }
             }
-            match self.start() {
-                Ok((qp, _)) => self.step = Step::Qp(qp),
+            let takes_own = *takes_own;
+            match start(pd, init) {
+                Ok((qp, _)) => self.0 = Step::Qp { qp, takes_own },
                 Err(error) => return Some(Err(error)),
             }
         }
-        match &mut self.step {
-            Step::Cqs(_) => None,
-            Step::Qp(qp) => Some(qp.try_finish()?.map_err(RdmaError::from)),
+        match &mut self.0 {
+            Step::Cqs { .. } => None,
+            Step::Qp { qp, .. } => Some(qp.try_finish()?.map_err(RdmaError::from)),
         }
     }
 
-    /// Begins to create the QP; with the sizes that it will have.
-    fn start(&self) -> Result<(CreatingQp<'d, P, Rc>, QpCap), RdmaError> {
-        let (Some(send_cq), Some(recv_cq)) = (self.init.send_cq.clone(), self.init.recv_cq.clone())
-        else {
-            return Err(RdmaError::NoQp);
-        };
-        let mut init = QpInitHandles {
-            send_cq,
-            recv_cq,
-            srq: self.init.srq.clone(),
-            cap: self.init.cap,
-            sq_sig_all: self.init.sq_sig_all,
-        };
-        let qp = self.pd.get().start_create_qp_by_handles(&mut init)?;
-        Ok((qp, init.cap))
+    /// Whether the QP receives from the id's SRQ.
+    pub(crate) const fn takes_own(&self) -> bool {
+        match &self.0 {
+            Step::Cqs { takes_own, .. } | Step::Qp { takes_own, .. } => *takes_own,
+        }
     }
 
     /// Whether the firmware has a command of it; if not, the command queue is full.
     pub(crate) fn is_posted(&self) -> bool {
-        match &self.step {
-            Step::Cqs(creating) => creating.iter().flatten().any(CreatingCq::is_posted),
-            Step::Qp(qp) => qp.is_posted(),
+        match &self.0 {
+            Step::Cqs { cqs, .. } => cqs
+                .iter()
+                .any(|cq| matches!(cq, CqOf::Creating(cq) if cq.is_posted())),
+            Step::Qp { qp, .. } => qp.is_posted(),
         }
     }
+}
+
+/// Begins to create the QP; with the sizes that it will have.
+fn start<'d, P: Platform>(
+    pd: &PdOf<'d, P>,
+    init: &KeptInit<'d, P>,
+) -> Result<(CreatingQp<'d, P, Rc>, QpCap), RdmaError> {
+    let (Some(send_cq), Some(recv_cq)) = (init.send_cq.clone(), init.recv_cq.clone()) else {
+        return Err(RdmaError::NoQp);
+    };
+    let mut handles = QpInitHandles {
+        send_cq,
+        recv_cq,
+        srq: init.srq.clone(),
+        cap: init.cap,
+        sq_sig_all: init.sq_sig_all,
+    };
+    let qp = pd.get().start_create_qp_by_handles(&mut handles)?;
+    Ok((qp, handles.cap))
 }

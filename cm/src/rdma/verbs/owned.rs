@@ -10,6 +10,7 @@ use bareverbs_core::wc::Wc;
 use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::slot::Objects;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::objects::{IdQp, PdOf};
 
 /// A CQ of an id.
@@ -22,7 +23,7 @@ pub(crate) enum Side {
 impl<'d, P: Platform> Objects<'d, P> {
     /// Whether the QP is for connections, and uses nothing of the application's, so that it can go later.
     pub(crate) fn are_own(&self) -> bool {
-        matches!(self.qp, Some(IdQp::Rc(_)))
+        matches!(self.qp, QpOf::Made(IdQp::Rc(_)))
             && self.srq.is_none()
             && self.send_cq.is_some()
             && self.recv_cq.is_some()
@@ -31,7 +32,7 @@ impl<'d, P: Platform> Objects<'d, P> {
 
     /// Whether there is a QP, or will be.
     pub(crate) fn has_qp(&self) -> bool {
-        self.qp.is_some() || self.making.is_some()
+        self.qp.is_made() || self.qp.is_making()
     }
 
     /// EBUSY if others than the id itself use its SRQ.
@@ -47,7 +48,7 @@ impl<'d, P: Platform> Objects<'d, P> {
 
     /// Lets the QP, if there is one, receive what is sent to a group.
     pub(crate) fn attach(&mut self, slot: &GroupSlot) -> Result<bool, RdmaError> {
-        match &mut self.qp {
+        match self.qp.as_mut() {
             Some(IdQp::Ud(qp)) if !slot.send_only => {
                 qp.attach_mcast(slot.path.dgid)?;
                 Ok(true)
@@ -61,7 +62,7 @@ impl<'d, P: Platform> Objects<'d, P> {
             Side::Send => self.send_cq.as_mut(),
             Side::Recv => self.recv_cq.as_mut(),
         };
-        if cq.is_none() && self.qp.is_none() {
+        if cq.is_none() && !self.qp.is_made() {
             return Err(RdmaError::NoQp);
         }
         cq.ok_or(RdmaError::WrongMode {

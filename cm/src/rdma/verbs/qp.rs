@@ -98,9 +98,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             begun = start(self, init);
         }
-        if is_full(&begun) && !self.endings.is_empty() {
+        if is_full(&begun) && self.ids.ending() > 0 {
             // There will be slots.
-            self.endings.finish();
+            self.ids.finish_endings(self.hca.device);
             begun = start(self, init);
         }
         init.cap = cap;
@@ -115,7 +115,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         init: &mut KeptInit<'d, P>,
     ) -> Result<(), RdmaError> {
         let slot = &mut self.ids[index];
-        if slot.objects.has_qp() {
+        if slot.objects.has_qp() || slot.objects.qp.is_saved() {
             return Err(RdmaError::QpExists);
         }
         if !slot.route.bound {
@@ -127,8 +127,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return Ok(());
         }
         self.hca.check_device(pd, init)?;
-        let making = self.hca.start_qp(&slot.objects, pd, init)?;
-        self.begin_qp(index, making)
+        self.hca.start_qp(&mut slot.objects, pd, init)?;
+        self.begin_qp(index)
     }
 
     /// Destroys the QP of an id, its automatic CQs, and its share of the default PD (`rdma_destroy_qp`).
@@ -159,7 +159,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id for connections (`id->qp`, `id->send_cq`, `id->recv_cq`).
     pub fn endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match &mut slot.objects.qp {
+        match slot.objects.qp.as_mut() {
             Some(IdQp::Ud(_)) => Err(RdmaError::WrongPortSpace {
                 call: "endpoint",
                 port_space: slot.port_space,
@@ -180,7 +180,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id for datagrams.
     pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match &mut slot.objects.qp {
+        match slot.objects.qp.as_mut() {
             Some(IdQp::Rc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
                 Err(RdmaError::WrongPortSpace {
                     call: "ud_endpoint",

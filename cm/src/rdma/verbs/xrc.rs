@@ -18,7 +18,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// they are posted here and not by [`post_send`](Self::post_send).
     pub fn xrc_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, XrcSend>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match &mut slot.objects.qp {
+        match slot.objects.qp.as_mut() {
             Some(IdQp::XrcSend(qp)) => Ok(Endpoint {
                 qp,
                 send_cq: slot.objects.send_cq.as_mut(),

@@ -37,7 +37,7 @@ use crate::verbs::cq::{Cq, CqError, CqInit, ring_memory, ring_size};
 pub struct CreatingCq<'d, P: Platform> {
     device: &'d Device<'d, P>,
     init: CqInit,
-    size: u32,
+    log_size: u8,
     class: SlotClass,
     flight: InFlight,
     /// What it is made of, until it is over.
@@ -76,7 +76,7 @@ impl<'d, P: Platform> Device<'d, P> {
         let mut begun = CreatingCq {
             device: self,
             init,
-            size,
+            log_size: size.ilog2() as u8,
             class,
             flight: InFlight::Idle,
             parts: Some(Parts {
@@ -116,7 +116,7 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
         let mut command = CreateCqIn::new();
         command
             .cq_context_mut()
-            .set_log_cq_size(self.size.ilog2() as u8)
+            .set_log_cq_size(self.log_size)
             .set_uar_page(device.uar().number())
             .set_c_eqn_or_apu_element(device.completion_eqn(init.comp_vector).0.into())
             .set_log_page_size(pages.log_page_size())
@@ -165,7 +165,7 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
         // slot before.
         let (record, entries) = unsafe {
             let record = DoorbellRecord::new(records.ptr());
-            (record, CqeRing::new(memory.ptr(), self.size))
+            (record, CqeRing::new(memory.ptr(), 1 << self.log_size))
         };
         let slot = &tables.cqs[index as usize];
         *slot.ring.lock() = Some(entries.share(record));
@@ -177,8 +177,8 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
             cqn,
             index,
             device,
-            memory,
-            records,
+            memory: memory.into_memory(),
+            records: records.into_memory(),
             init: self.init,
         })
     }
@@ -227,7 +227,7 @@ impl<'d, P: Platform> Future for CreatingCq<'d, P> {
 impl<P: Platform> fmt::Debug for CreatingCq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreatingCq")
-            .field("size", &self.size)
+            .field("log_size", &self.log_size)
             .field("posted", &self.is_posted())
             .finish_non_exhaustive()
     }

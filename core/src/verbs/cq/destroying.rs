@@ -62,7 +62,9 @@ impl<'d, P: Platform> Cq<'d, P> {
         this.slot.task.wake();
         *this.slot.ring.lock() = None;
         this.device.tables.free_cq(this.index);
-        drop((this.memory.take(), this.records.take()));
+        for memory in [this.memory.take(), this.records.take()] {
+            memory.free(this.device.platform());
+        }
     }
 }
 
@@ -71,6 +73,13 @@ impl<'d, P: Platform> DestroyingCq<'d, P> {
     /// the device has to be [polled](crate::Device::poll).
     pub fn try_finish(&mut self) -> Option<Result<(), (Cq<'d, P>, CqError)>> {
         self.step(None)
+    }
+
+    /// Whether the firmware has the command. If not, the command queue is full, and
+    /// [`try_finish`](Self::try_finish) asks again.
+    #[must_use]
+    pub const fn is_posted(&self) -> bool {
+        self.flight.is_posted()
     }
 
     fn step(&mut self, waker: Option<&Waker>) -> Option<Result<(), (Cq<'d, P>, CqError)>> {

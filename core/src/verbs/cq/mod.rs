@@ -34,6 +34,7 @@ use crate::device::in_flight::SlotClass;
 use crate::device::{Device, TailIn};
 use crate::memory::arm::Arm;
 use crate::memory::cqe_ring::Position;
+use crate::memory::dma::DmaMemory;
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{CQ_FAILED, CqSlot};
 use crate::platform::{DmaError, Platform};
@@ -101,8 +102,9 @@ pub struct Cq<'d, P: Platform> {
     pub(crate) cqn: Cqn,
     pub(crate) index: u32,
     pub(crate) device: &'d Device<'d, P>,
-    memory: DmaBuffer<'d, P>,
-    records: DmaBuffer<'d, P>,
+    /// Both are given back when it is dropped.
+    memory: DmaMemory,
+    records: DmaMemory,
     init: CqInit,
 }
 
@@ -455,7 +457,8 @@ impl<'d, P: Platform> Cq<'d, P> {
         unsafe { ring.entries.move_to(memory.ptr(), size) };
         ring.publish(ring.ci());
         *shared = Some(ring.entries.share(ring.record));
-        self.memory = memory;
+        let old = core::mem::replace(&mut self.memory, memory.into_memory());
+        drop(DmaBuffer::new(self.device, old));
         Ok(())
     }
 
@@ -527,16 +530,24 @@ impl<P: Platform> Drop for Cq<'_, P> {
                     false
                 }
             };
-        if !gone {
-            self.memory.take().quarantine();
-            self.records.take().quarantine();
-        }
+        let memory = [self.memory.take(), self.records.take()];
+        let memory = if gone {
+            Some(memory)
+        } else {
+            for memory in memory {
+                self.device.quarantine(memory);
+            }
+            None
+        };
         if busy {
             deferred_destroy::release_cq(self.device, self.slot, self.index);
             return;
         }
         *self.slot.ring.lock() = None;
         self.device.tables.free_cq(self.index);
+        for memory in memory.into_iter().flatten() {
+            memory.free(self.device.platform());
+        }
     }
 }
 

@@ -31,7 +31,7 @@ use crate::verbs::qp::caps::{QpCap, QpKind, QueueSizes, queue_sizes};
 use crate::verbs::qp::create::{BlockLayout, Qp};
 use crate::verbs::qp::init::CreateQpError;
 use crate::verbs::qp::kind::QpType;
-use crate::verbs::qp::object::{QpObject, Teardown};
+use crate::verbs::qp::object::{QpObject, UnderWay};
 use crate::verbs::qp::state::QpState;
 use crate::verbs::srq::SrqHandle;
 
@@ -361,7 +361,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             kind: self.kind,
             device,
             slot,
-            block,
+            block: block.into_memory(),
             queues_swapped: false,
             index: self.index,
             qpn,
@@ -376,8 +376,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             responder_depth: 0,
             srq,
             groups: 0,
-            pending: None,
-            teardown: Teardown::None,
+            under_way: UnderWay::None,
         }
     }
 

@@ -62,6 +62,14 @@ impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
         self.step(None)
     }
 
+    /// Whether the firmware has the command. If not, the command queue is full, and
+    /// [`try_finish`](Self::try_finish) asks again.
+    #[must_use]
+    pub fn is_posted(&self) -> bool {
+        let qp = self.qp.as_ref();
+        qp.is_some_and(|qp| qp.object.is_posted())
+    }
+
     fn step(&mut self, waker: Option<&Waker>) -> Option<Destroyed<Qp<'d, P, T>>> {
         let Some(qp) = &mut self.qp else {
             return Some(Ok(()));

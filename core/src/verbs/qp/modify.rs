@@ -26,7 +26,7 @@ use crate::verbs::qp::attr::{QpAttr, QueriedQp};
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::{BlockLayout, Qp};
 use crate::verbs::qp::kind::QpType;
-use crate::verbs::qp::object::{QpObject, Transit};
+use crate::verbs::qp::object::{QpObject, Transit, UnderWay};
 use crate::verbs::qp::state::{self, QpAttrMask, QpState, TransitionError};
 use crate::verbs::qp::transition::{given_bits, optional_bits, transition_command};
 
@@ -117,7 +117,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
     /// [started](Self::start_modify) is waited for first.)
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let device = self.device();
-        if self.object.pending.is_some() {
+        if self.object.is_modifying() {
             // Its outcome shows in the state.
             let _ = device.until(|| self.try_finish_modify());
         }
@@ -185,7 +185,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         &mut self,
         waker: Option<&Waker>,
     ) -> Option<Result<(), ModifyError>> {
-        if self.object.pending.is_none() {
+        if !self.object.is_modifying() {
             return Some(Ok(()));
         }
         self.check_queues();
@@ -234,7 +234,7 @@ impl<P: Platform> QpObject<'_, P> {
         attr: &QpAttr,
         mask: QpAttrMask,
     ) -> Result<(), ModifyError> {
-        if self.pending.is_some() {
+        if !matches!(self.under_way, UnderWay::None) {
             return Err(ModifyError::UnderWay);
         }
         let mut from = self.state;
@@ -260,9 +260,9 @@ impl<P: Platform> QpObject<'_, P> {
         let mut transit = Transit {
             flight: InFlight::Idle,
             to,
-            port: None,
-            access: None,
-            responder_depth: None,
+            port: self.port,
+            access: self.access,
+            responder_depth: self.responder_depth,
         };
         let qpn = self.qpn.number();
         let flight = &mut transit.flight;
@@ -291,11 +291,15 @@ impl<P: Platform> QpObject<'_, P> {
                 let fixed = command.as_bytes();
                 let device = self.device;
                 device.begin(flight, class, opcode, fixed, TailIn::None, EmptyOut::SIZE)?;
-                let given = |attribute| mask.contains(attribute);
-                transit.port = given(QpAttrMask::PORT).then_some(attr.port_num);
-                transit.access = given(QpAttrMask::ACCESS_FLAGS).then_some(attr.qp_access_flags);
-                transit.responder_depth =
-                    given(QpAttrMask::MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic);
+                if mask.contains(QpAttrMask::PORT) {
+                    transit.port = attr.port_num;
+                }
+                if mask.contains(QpAttrMask::ACCESS_FLAGS) {
+                    transit.access = attr.qp_access_flags;
+                }
+                if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
+                    transit.responder_depth = attr.max_dest_rd_atomic;
+                }
             }
         }
         if !transit.flight.is_posted() {
@@ -309,17 +313,17 @@ impl<P: Platform> QpObject<'_, P> {
                 failure: CommandFailure::QueueFull { waited: Millis(0) },
             }));
         }
-        self.pending = Some(transit);
+        self.under_way = UnderWay::Modify(transit);
         Ok(())
     }
 
     /// Records what the transition under way did, once it is over.
     fn finish_modify(&mut self, waker: Option<&Waker>) -> Option<Result<(), CommandError>> {
-        let Some(transit) = self.pending else {
+        let UnderWay::Modify(transit) = self.under_way else {
             return Some(Ok(()));
         };
         let answer = self.device.look_no_output(transit.flight, waker)?;
-        self.pending = None;
+        self.under_way = UnderWay::None;
         if answer.is_err() {
             return Some(answer);
         }
@@ -327,9 +331,9 @@ impl<P: Platform> QpObject<'_, P> {
             self.reset();
             return Some(Ok(()));
         }
-        self.port = transit.port.unwrap_or(self.port);
-        self.access = transit.access.unwrap_or(self.access);
-        self.responder_depth = transit.responder_depth.unwrap_or(self.responder_depth);
+        self.port = transit.port;
+        self.access = transit.access;
+        self.responder_depth = transit.responder_depth;
         self.enter(transit.to);
         Some(Ok(()))
     }

@@ -8,8 +8,8 @@ use bareverbs_firmware_cmds::numbers::{Pdn, Qpn};
 use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
 
 use crate::device::Device;
-use crate::device::dma_buffer::DmaBuffer;
 use crate::device::in_flight::{InFlight, SlotClass};
+use crate::memory::dma::DmaMemory;
 use crate::memory::slots::{QpSlot, error_flags};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
@@ -23,7 +23,8 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) kind: QpKind,
     pub(crate) device: &'d Device<'d, P>,
     pub(crate) slot: &'d QpSlot,
-    pub(crate) block: DmaBuffer<'d, P>,
+    /// Given back when it is destroyed.
+    pub(crate) block: DmaMemory,
     /// Another QP has a queue that lies in the block (`mem::swap`), or had when this was last checked.
     pub(crate) queues_swapped: bool,
     /// Index of its slot: the device's user index.
@@ -42,9 +43,7 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) srq: Option<u32>,
     /// Multicast groups that it is in.
     pub(crate) groups: u32,
-    /// The transition under way.
-    pub(crate) pending: Option<Transit>,
-    pub(crate) teardown: Teardown,
+    pub(crate) under_way: UnderWay,
 }
 
 /// A transition whose command is with the firmware, and what is recorded once that has been carried out.
@@ -52,17 +51,19 @@ pub(crate) struct QpObject<'d, P: Platform> {
 pub(crate) struct Transit {
     pub(crate) flight: InFlight,
     pub(crate) to: QpState,
-    pub(crate) port: Option<u8>,
-    pub(crate) access: Option<Access>,
-    pub(crate) responder_depth: Option<u8>,
+    /// As they are then.
+    pub(crate) port: u8,
+    pub(crate) access: Access,
+    pub(crate) responder_depth: u8,
 }
 
-/// How far destruction is.
+/// What was begun and is not over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Teardown {
-    /// It was not asked for.
+pub(crate) enum UnderWay {
+    /// Nothing.
     None,
-    /// The QP goes to RESET, so that nothing more arrives.
+    Modify(Transit),
+    /// Destruction: the QP goes to RESET, so that nothing more arrives.
     Reset(InFlight),
     /// It is destroyed.
     Destroy(InFlight),
@@ -120,7 +121,21 @@ impl<P: Platform> QpObject<'_, P> {
 
     /// Whether it was destroyed, so that it holds nothing any more.
     pub(crate) fn is_gone(&self) -> bool {
-        matches!(self.teardown, Teardown::Gone)
+        matches!(self.under_way, UnderWay::Gone)
+    }
+
+    /// Whether a transition is under way.
+    pub(crate) fn is_modifying(&self) -> bool {
+        matches!(self.under_way, UnderWay::Modify(_))
+    }
+
+    /// Whether the firmware has a command of it.
+    pub(crate) fn is_posted(&self) -> bool {
+        match &self.under_way {
+            UnderWay::Modify(transit) => transit.flight.is_posted(),
+            UnderWay::Reset(flight) | UnderWay::Destroy(flight) => flight.is_posted(),
+            UnderWay::None | UnderWay::Gone => false,
+        }
     }
 
     /// Moves destruction on, begins it if need be, and looks whether it is over: after a success neither the object nor its
@@ -130,20 +145,19 @@ impl<P: Platform> QpObject<'_, P> {
         class: SlotClass,
         waker: Option<&Waker>,
     ) -> Option<Result<(), CommandError>> {
-        // The firmware executes commands in any order: the last one of the QP's own has to be over.
-        if let Some(transit) = self.pending {
-            // Whatever it did to the state, RESET ends it.
-            let _ = self.device.look_no_output(transit.flight, waker)?;
-            self.pending = None;
-            self.teardown = Teardown::Reset(InFlight::Idle);
-        }
         loop {
-            match self.teardown {
-                Teardown::None if self.state == QpState::Reset => {
-                    self.teardown = Teardown::Destroy(InFlight::Idle);
+            match self.under_way {
+                UnderWay::Modify(transit) => {
+                    // The firmware executes commands in any order: the last one of the QP's own has to be over. Whatever it
+                    // did to the state, RESET ends it.
+                    let _ = self.device.look_no_output(transit.flight, waker)?;
+                    self.under_way = UnderWay::Reset(InFlight::Idle);
                 }
-                Teardown::None => self.teardown = Teardown::Reset(InFlight::Idle),
-                Teardown::Reset(mut flight) => {
+                UnderWay::None if self.state == QpState::Reset => {
+                    self.under_way = UnderWay::Destroy(InFlight::Idle);
+                }
+                UnderWay::None => self.under_way = UnderWay::Reset(InFlight::Idle),
+                UnderWay::Reset(mut flight) => {
                     if !flight.is_posted() {
                         let mut reset = Qp2RstIn::new();
                         reset.set_qpn(self.qpn.number());
@@ -151,13 +165,13 @@ impl<P: Platform> QpObject<'_, P> {
                         {
                             return self.end_teardown(Err(error));
                         }
-                        self.teardown = Teardown::Reset(flight);
+                        self.under_way = UnderWay::Reset(flight);
                     }
                     // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
                     let _ = self.device.look_no_output(flight, waker)?;
-                    self.teardown = Teardown::Destroy(InFlight::Idle);
+                    self.under_way = UnderWay::Destroy(InFlight::Idle);
                 }
-                Teardown::Destroy(mut flight) => {
+                UnderWay::Destroy(mut flight) => {
                     if !flight.is_posted() {
                         let mut destroy = DestroyQpIn::new();
                         destroy.set_qpn(self.qpn.number());
@@ -166,12 +180,12 @@ impl<P: Platform> QpObject<'_, P> {
                         {
                             return self.end_teardown(Err(error));
                         }
-                        self.teardown = Teardown::Destroy(flight);
+                        self.under_way = UnderWay::Destroy(flight);
                     }
                     let answer = self.device.look_no_output(flight, waker)?;
                     return self.end_teardown(answer);
                 }
-                Teardown::Gone => return Some(Ok(())),
+                UnderWay::Gone => return Some(Ok(())),
             }
         }
     }
@@ -180,7 +194,7 @@ impl<P: Platform> QpObject<'_, P> {
         &mut self,
         answer: Result<(), CommandError>,
     ) -> Option<Result<(), CommandError>> {
-        self.teardown = Teardown::None;
+        self.under_way = UnderWay::None;
         if answer.is_ok() {
             self.release(true);
         }
@@ -189,15 +203,15 @@ impl<P: Platform> QpObject<'_, P> {
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
     fn release(&mut self, gone: bool) {
-        self.teardown = Teardown::Gone;
+        self.under_way = UnderWay::Gone;
         // The queues that point into it are not used again, unless another QP has them: then it stays allocated until
         // the device is closed, which all QPs borrow.
         let block = self.block.take();
         let slot = self.slot;
         if gone && !self.queues_swapped {
-            slot.block.keep(block.into_memory());
+            slot.block.keep(block);
         } else {
-            block.quarantine();
+            self.device.quarantine(block);
         }
         let tables = &self.device.tables;
         // Before the QP is detached: the slot may belong to another QP right after it.

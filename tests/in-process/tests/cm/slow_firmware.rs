@@ -155,10 +155,11 @@ fn nothing_waits_for_the_firmware() {
         }
         pass(&mut pair, 20 * COMMAND);
         for (ours, theirs) in clients.into_iter().zip(servers) {
-            pair.cms[0].destroy_id(ours).unwrap();
-            pair.cms[1].destroy_id(theirs).unwrap();
+            at_once(&mut pair, |pair| pair.cms[0].destroy_id(ours).unwrap());
+            at_once(&mut pair, |pair| pair.cms[1].destroy_id(theirs).unwrap());
         }
-        pass(&mut pair, 20 * COMMAND);
+        // Each side has four commands for each, and a place for two at least.
+        pass(&mut pair, 30 * COMMAND);
         assert_eq!([objects(&pair, 0), objects(&pair, 1)], held);
     }
 }
