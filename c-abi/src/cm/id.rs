@@ -367,7 +367,7 @@ pub(crate) fn local_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
 }
 
 /// The other end's address.
-fn peer_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
+pub(crate) fn peer_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
     let ip = manager.get_peer_addr(cm)?.map(SockAddr::Ip);
     Ok(ip.or(manager.get_peer_ib_addr(cm)?.map(SockAddr::Ib)))
 }

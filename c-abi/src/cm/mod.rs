@@ -8,7 +8,7 @@ mod channel;
 mod connect;
 mod endpoint;
 mod event;
-mod id;
+pub(crate) mod id;
 mod multicast;
 mod options;
 mod path;

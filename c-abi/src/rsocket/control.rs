@@ -4,10 +4,10 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_long};
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bareverbs_node::cm::rdma::SockAddr;
 use libc::{sockaddr, socklen_t};
 
 use crate::failure::{Errno, Result, as_number, as_status, lock};
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn rgetsockname(
 /// As [`rgetsockname`].
 unsafe fn give_name(
     socket: &Socket,
-    address: SocketAddr,
+    address: SockAddr,
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> Result<()> {

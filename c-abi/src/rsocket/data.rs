@@ -7,11 +7,12 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::slice;
 
+use bareverbs_node::cm::rdma::SockAddr;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::failure::{Errno, Result, guarded, lock};
 use crate::rsocket::connection::{Connection, End};
-use crate::rsocket::socket::{Phase, Socket, State, for_domain, unspecified};
+use crate::rsocket::socket::{Phase, Socket, State, for_domain, of_ip, unspecified};
 use crate::rsocket::stream::{address, bind, give_address};
 use crate::rsocket::table::socket;
 
@@ -159,7 +160,7 @@ fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<Rec
     let total: usize = parts.iter().map(|part| part.len()).sum();
     if socket.kind == libc::SOCK_DGRAM {
         let (length, from) = receive_datagram(socket, parts, flags)?;
-        let from = for_domain(from, socket.domain);
+        let from = for_domain(from.into(), socket.domain);
         return Ok(Received {
             length: match flags & libc::MSG_TRUNC {
                 0 => length.min(total),
@@ -228,7 +229,7 @@ struct Received {
     /// There was no room for all of a datagram.
     is_cut: bool,
     /// Where a datagram is from.
-    from: Option<SocketAddr>,
+    from: Option<SockAddr>,
 }
 
 /// Memory of the program to read from.
@@ -442,7 +443,7 @@ unsafe fn destination(addr: *const sockaddr, length: socklen_t) -> Result<Option
         return Ok(None);
     }
     // SAFETY: the caller's promise.
-    unsafe { address(addr, length) }.map(Some)
+    of_ip(unsafe { address(addr, length) }?).map(Some)
 }
 
 /// Sends to an address: `rsendto`. A stream has its address already.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bareverbs_node::cm::rdma::{CmEvent, CmId, EventType};
 use bareverbs_node::verbs::QpState;
 
+use crate::cm::id::{local_addr, peer_addr};
 use crate::failure::{Errno, Result, lock};
 use crate::hca::Hca;
 use crate::rsocket::connection::{Connection, End};
@@ -227,8 +228,8 @@ fn open(socket: &Socket, state: &mut State) {
         if let Some((hca, id)) = state.ids.first()
             && let Ok(manager) = hca.manager()
         {
-            state.local = manager.get_local_addr(*id).ok().flatten();
-            state.peer = manager.get_peer_addr(*id).ok().flatten();
+            state.local = local_addr(&manager, *id).ok().flatten();
+            state.peer = peer_addr(&manager, *id).ok().flatten();
         }
     }
 }

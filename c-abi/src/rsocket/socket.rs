@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use bareverbs_node::cm::rdma::CmId;
-use bareverbs_node::verbs::{CqEvents, Platform};
+use bareverbs_node::cm::rdma::{CmId, PortSpace, SockAddr, SockaddrIb};
+use bareverbs_node::verbs::{CqEvents, Gid, Platform};
 
 use crate::descriptor::Counter;
 use crate::failure::{Errno, Result, lock};
@@ -30,7 +30,7 @@ pub(super) struct Socket {
     /// Its descriptor, which is there for its number.
     reserved: Counter,
     pub(super) serial: u64,
-    /// `AF_INET` or `AF_INET6`, and `SOCK_STREAM` or `SOCK_DGRAM`.
+    /// `AF_INET`, `AF_INET6` or `AF_IB`, and `SOCK_STREAM` or `SOCK_DGRAM`; not the last of both.
     pub(super) domain: c_int,
     pub(super) kind: c_int,
     pub(super) state: Mutex<State>,
@@ -52,8 +52,8 @@ pub(super) struct State {
     /// Its ids: one, or on a listener for all addresses one for each device.
     pub(super) ids: Vec<(&'static Hca, CmId)>,
     /// Addresses that the ids do not have, or do not have any more.
-    pub(super) local: Option<SocketAddr>,
-    pub(super) peer: Option<SocketAddr>,
+    pub(super) local: Option<SockAddr>,
+    pub(super) peer: Option<SockAddr>,
     /// The listener that has to hand it out.
     pub(super) parent: Option<Weak<Socket>>,
     /// The program has closed it.
@@ -363,36 +363,90 @@ impl State {
 }
 
 /// An address as the connection manager has it: one of IPv4 that is written as one of IPv6 is of IPv4.
-pub(super) fn unmapped(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
-            Some(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
+pub(super) fn unmapped(address: SockAddr) -> SockAddr {
+    match address {
+        SockAddr::Ip(SocketAddr::V6(v6)) => match v6.ip().to_ipv4_mapped() {
+            Some(ip) => SocketAddr::new(IpAddr::V4(ip), v6.port()).into(),
             None => address,
         },
-        IpAddr::V4(_) => address,
+        _ => address,
     }
 }
 
 /// An address as a program with sockets of this domain sees it.
-pub(super) fn for_domain(address: SocketAddr, domain: c_int) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if domain == libc::AF_INET6 => {
-            let ip = if ip.is_unspecified() {
+pub(super) fn for_domain(address: SockAddr, domain: c_int) -> SockAddr {
+    match address {
+        SockAddr::Ip(SocketAddr::V4(v4)) if domain == libc::AF_INET6 => {
+            let ip = if v4.ip().is_unspecified() {
                 Ipv6Addr::UNSPECIFIED
             } else {
-                ip.to_ipv6_mapped()
+                v4.ip().to_ipv6_mapped()
             };
-            SocketAddr::new(IpAddr::V6(ip), address.port())
+            SocketAddr::new(IpAddr::V6(ip), v4.port()).into()
         }
         _ => address,
     }
 }
 
 /// No address.
-pub(super) fn unspecified(domain: c_int) -> SocketAddr {
+pub(super) fn unspecified(domain: c_int) -> SockAddr {
     let ip = match domain {
+        libc::AF_IB => return SockaddrIb::new(Gid::ZERO, PortSpace::Tcp, 0).into(),
         libc::AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     };
-    SocketAddr::new(ip, 0)
+    SocketAddr::new(ip, 0).into()
+}
+
+/// Checks that sockets of a domain may have an address: those of IPv6 also one of IPv4.
+///
+/// # Errors
+/// EAFNOSUPPORT.
+pub(super) fn check_family(address: &SockAddr, domain: c_int) -> Result<()> {
+    let fits = match address {
+        SockAddr::Ip(SocketAddr::V4(_)) => matches!(domain, libc::AF_INET | libc::AF_INET6),
+        SockAddr::Ip(SocketAddr::V6(_)) => domain == libc::AF_INET6,
+        SockAddr::Ib(_) => domain == libc::AF_IB,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(Errno(libc::EAFNOSUPPORT))
+    }
+}
+
+/// The address of datagrams, which are of IP.
+///
+/// # Errors
+/// EAFNOSUPPORT for another one.
+pub(super) fn of_ip(address: SockAddr) -> Result<SocketAddr> {
+    match address {
+        SockAddr::Ip(address) => Ok(address),
+        SockAddr::Ib(_) => Err(Errno(libc::EAFNOSUPPORT)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_fit_their_domains() {
+        let ip = |text: &str| SockAddr::from(text.parse::<SocketAddr>().unwrap());
+        let (v4, v6) = (ip("10.0.0.1:7"), ip("[fd00::1]:7"));
+        let ib = unspecified(libc::AF_IB);
+        for (domain, fits) in [
+            (libc::AF_INET, [true, false, false]),
+            (libc::AF_INET6, [true, true, false]),
+            (libc::AF_IB, [false, false, true]),
+        ] {
+            let found = [v4, v6, ib].map(|address| check_family(&address, domain).is_ok());
+            assert_eq!(found, fits, "{domain}");
+            assert!(check_family(&unspecified(domain), domain).is_ok());
+        }
+        assert_eq!(for_domain(v4, libc::AF_INET6), ip("[::ffff:10.0.0.1]:7"));
+        assert_eq!(unmapped(ip("[::ffff:10.0.0.1]:7")), v4);
+        assert_eq!((unmapped(ib), for_domain(ib, libc::AF_IB)), (ib, ib));
+        assert!(of_ip(ib).is_err());
+    }
 }

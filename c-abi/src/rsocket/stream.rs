@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use bareverbs_node::Address;
 use bareverbs_node::cm::rdma::{CmId, PortSpace, SockAddr};
 use libc::{sockaddr, socklen_t};
 
-use crate::cm::sockaddr::{from_c, to_c};
+use crate::cm::id::local_addr;
+use crate::cm::sockaddr::{self as socket_address, check_length, from_c, to_c};
 use crate::device::{DeviceObject, devices};
 use crate::failure::{Errno, Result, as_number, as_status, lock};
 use crate::hca::Hca;
@@ -24,7 +25,7 @@ use crate::rsocket::events::handle_all;
 use crate::rsocket::options::Options;
 use crate::rsocket::port;
 use crate::rsocket::socket::{
-    Listener, Phase, Socket, State, destroy, for_domain, unmapped, unspecified,
+    Listener, Phase, Socket, State, check_family, destroy, for_domain, of_ip, unmapped, unspecified,
 };
 use crate::rsocket::table::{self, socket};
 
@@ -43,13 +44,15 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
     as_number(|| {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         let kind = kind & !flags;
-        if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        if !matches!(domain, libc::AF_INET | libc::AF_INET6 | libc::AF_IB) {
             return Err(Errno(libc::EAFNOSUPPORT));
         }
-        let fits = matches!(
-            (kind, protocol),
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) | (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP)
-        );
+        let fits = match (kind, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => true,
+            // Their header has IP addresses.
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => domain != libc::AF_IB,
+            _ => false,
+        };
         if !fits {
             return Err(Errno(libc::EPROTONOSUPPORT));
         }
@@ -66,40 +69,22 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
 ///
 /// # Safety
 /// So many bytes can be read.
-pub(super) unsafe fn address(addr: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
+pub(super) unsafe fn address(addr: *const sockaddr, length: socklen_t) -> Result<SockAddr> {
     if addr.is_null() {
         return Err(Errno(libc::EFAULT));
     }
-    let length = length as usize;
-    if length < size_of::<libc::sa_family_t>() {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: the caller's promise; the family is in front.
-    let family = unsafe { addr.cast::<libc::sa_family_t>().read_unaligned() };
-    let needed = match c_int::from(family) {
-        libc::AF_INET => size_of::<libc::sockaddr_in>(),
-        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
-        _ => return Err(Errno(libc::EAFNOSUPPORT)),
-    };
-    if length < needed {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: the caller's promise: it is as long as its family says.
-    match unsafe { from_c(addr) }? {
-        Some(SockAddr::Ip(address)) => Ok(unmapped(address)),
-        _ => Err(Errno(libc::EAFNOSUPPORT)),
-    }
+    // SAFETY: the caller's promise.
+    unsafe { check_length(addr, length) }?;
+    // SAFETY: it is as long as its family says.
+    let address = unsafe { from_c(addr) }?.ok_or(Errno::EINVAL)?;
+    Ok(unmapped(address))
 }
 
 /// Writes an address for a program, as much of it as there is room for.
 ///
 /// # Safety
 /// Both are NULL, or `length` says how many bytes can be written at `addr`, and can be written.
-pub(super) unsafe fn give_address(
-    address: SocketAddr,
-    addr: *mut sockaddr,
-    length: *mut socklen_t,
-) {
+pub(super) unsafe fn give_address(address: SockAddr, addr: *mut sockaddr, length: *mut socklen_t) {
     let (storage, full) = to_c(address);
     // SAFETY: the caller's promise.
     if let Some(length) = unsafe { length.as_mut() }
@@ -115,6 +100,16 @@ pub(super) unsafe fn give_address(
 
 fn is_on(device: &DeviceObject, ip: IpAddr) -> bool {
     device.addresses().iter().any(|address| address.ip == ip)
+}
+
+/// Whether an rsocket that is bound to an address is on a device.
+fn is_for(device: &'static DeviceObject, address: &SockAddr) -> Result<bool> {
+    let any = socket_address::ip(address).is_unspecified();
+    match address {
+        SockAddr::Ip(address) => Ok(any || is_on(device, address.ip())),
+        SockAddr::Ib(_) if any => Ok(device.hca()?.is_infiniband()),
+        SockAddr::Ib(address) => device.hca()?.has_gid(address.gid),
+    }
 }
 
 /// Whether an address is in the network of another one.
@@ -134,8 +129,21 @@ fn is_near(address: &Address, ip: IpAddr) -> bool {
 }
 
 /// The device for an address elsewhere.
-fn device_to(ip: IpAddr) -> Result<&'static Hca> {
+fn device_to(address: &SockAddr) -> Result<&'static Hca> {
     let devices = devices()?;
+    let ip = match address {
+        SockAddr::Ip(address) => address.ip(),
+        SockAddr::Ib(_) => {
+            // All of them are in the one subnet.
+            for device in devices {
+                let hca = device.hca()?;
+                if hca.is_infiniband() {
+                    return Ok(hca);
+                }
+            }
+            return Err(Errno::ENODEV);
+        }
+    };
     let near = |device: &&DeviceObject| {
         let mut addresses = device.addresses().iter();
         is_on(device, ip) || addresses.any(|address| is_near(address, ip))
@@ -162,22 +170,19 @@ fn create_id(socket: &Socket, options: &Options, hca: &'static Hca) -> Result<Cm
 }
 
 /// Gives an rsocket an address, on all devices if it is the one for all.
-pub(super) fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> Result<()> {
+pub(super) fn bind(socket: &Socket, state: &mut State, address: SockAddr) -> Result<()> {
     if !matches!(state.phase, Phase::New) {
         return Err(Errno::EINVAL);
     }
-    let ip = address.ip();
-    if ip.is_ipv6() && socket.domain == libc::AF_INET {
-        return Err(Errno(libc::EAFNOSUPPORT));
-    }
+    check_family(&address, socket.domain)?;
     let mut address = address;
-    if ip.is_unspecified() && socket.domain == libc::AF_INET6 {
-        address = SocketAddr::new(unspecified(libc::AF_INET6).ip(), address.port());
+    if socket_address::ip(&address).is_unspecified() {
+        address = for_domain(address, socket.domain);
     }
     let mut ids = Vec::new();
     let bound = (|| {
         for device in devices()? {
-            if !ip.is_unspecified() && !is_on(device, ip) {
+            if !is_for(device, &address)? {
                 continue;
             }
             // Datagrams come and go by one device.
@@ -190,7 +195,7 @@ pub(super) fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> R
             let mut manager = hca.manager()?;
             manager.bind_addr(id, address)?;
             // The other devices take the port that the first one has found.
-            if let Some(local) = manager.get_local_addr(id)? {
+            if let Some(local) = local_addr(&manager, id)? {
                 address = local;
             }
         }
@@ -200,7 +205,8 @@ pub(super) fn bind(socket: &Socket, state: &mut State, address: SocketAddr) -> R
         }
         hca.manager()?.listen(id, 0)?;
         let port = port::port(hca)?;
-        Datagrams::new(port, &state.options.sizes, socket.serial, address).map(Some)
+        let local = of_ip(address)?;
+        Datagrams::new(port, &state.options.sizes, socket.serial, local).map(Some)
     })();
     let datagrams = bound.inspect_err(|_| destroy(&ids))?;
     state.ids = ids;
@@ -297,7 +303,7 @@ pub unsafe extern "C" fn raccept(
 }
 
 /// Begins to connect.
-fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
+fn begin(socket: &Socket, to: SockAddr) -> Result<()> {
     let mut state = lock(&socket.state);
     match &state.phase {
         Phase::New | Phase::Bound => {}
@@ -310,16 +316,14 @@ fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
         Phase::Open(_) => return Err(Errno(libc::EISCONN)),
         Phase::Listening(_) | Phase::Datagrams(_) | Phase::Failed => return Err(Errno::EINVAL),
     }
-    if to.is_ipv6() && socket.domain == libc::AF_INET {
-        return Err(Errno(libc::EAFNOSUPPORT));
-    }
+    check_family(&to, socket.domain)?;
     let bound_to = |ids: &[(&'static Hca, CmId)]| match ids {
         [(hca, _)] => Some(*hca),
         _ => None,
     };
     let hca = match bound_to(&state.ids) {
         Some(hca) => hca,
-        None => device_to(to.ip())?,
+        None => device_to(&to)?,
     };
     let is_here = |(at, _): &&(&'static Hca, CmId)| std::ptr::eq(*at, hca);
     let id = match state.ids.iter().find(is_here) {
@@ -336,7 +340,7 @@ fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
     state.ids = vec![(hca, id)];
     state.peer = Some(to);
     state.phase = Phase::Connecting(None);
-    let source = None::<SocketAddr>;
+    let source = None::<SockAddr>;
     let asked = hca.manager()?.resolve_addr(id, source, to, RESOLVE);
     if let Err(error) = asked {
         state.fail(error.into());
@@ -345,13 +349,14 @@ fn begin(socket: &Socket, to: SocketAddr) -> Result<()> {
 }
 
 /// Gives datagrams without an address the one where they go, and from which alone they come.
-fn connect_datagrams(socket: &Socket, to: SocketAddr) -> Result<()> {
+fn connect_datagrams(socket: &Socket, to: SockAddr) -> Result<()> {
+    let there = of_ip(to)?;
     let mut state = lock(&socket.state);
     if matches!(state.phase, Phase::New) {
         bind(socket, &mut state, unspecified(socket.domain))?;
     }
     match &mut state.phase {
-        Phase::Datagrams(datagrams) => datagrams.connected = Some(to),
+        Phase::Datagrams(datagrams) => datagrams.connected = Some(there),
         _ => return Err(Errno::EINVAL),
     }
     state.peer = Some(to);
@@ -372,7 +377,7 @@ pub unsafe extern "C" fn rconnect(
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let to = unsafe { address(addr, addrlen) }?;
-        if to.ip().is_unspecified() || to.port() == 0 {
+        if socket_address::ip(&to).is_unspecified() || to.port() == 0 {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
         if socket.kind == libc::SOCK_DGRAM {

@@ -3,6 +3,7 @@
 
 use super::cm::{MCKEY, STATUS};
 use super::perftest::tcp;
+use super::rsockets::{self, MEASURED};
 use super::verbs::{PINGPONG, pingpong};
 use crate::c_abi::scenario::Side::{Client, Server};
 use crate::c_abi::scenario::{Ready, Scenario, alone, pair};
@@ -146,4 +147,51 @@ pub(super) const ALL: &[Scenario] = &[
         ],
     )
     .with(INFINIBAND),
+    rsockets::pair(
+        "rstream-infiniband",
+        &[
+            "rstream", "-f", "gid", "-b", SERVER, "-C", "200", "-S", "50000", "-T", "v",
+        ],
+        &[
+            "rstream", "-f", "gid", "-s", SERVER, "-C", "200", "-S", "50000", "-T", "v",
+        ],
+        MEASURED,
+    )
+    .with(INFINIBAND),
+    rsockets::pair(
+        "riostream-infiniband",
+        &[
+            "riostream",
+            "-f",
+            "gid",
+            "-C",
+            "100",
+            "-S",
+            "5000",
+            "-T",
+            "v",
+            "-T",
+            "b",
+        ],
+        &[
+            "riostream",
+            "-f",
+            "gid",
+            "-s",
+            SERVER,
+            "-b",
+            CLIENT,
+            "-C",
+            "100",
+            "-S",
+            "5000",
+            "-T",
+            "v",
+            "-T",
+            "b",
+        ],
+        MEASURED,
+    )
+    .with(INFINIBAND)
+    .whole(),
 ];

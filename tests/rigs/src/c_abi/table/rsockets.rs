@@ -3,7 +3,7 @@
 use crate::c_abi::scenario::Side::{Client, Server};
 use crate::c_abi::scenario::{self, Ready, Scenario, Side};
 
-const fn pair(
+pub(super) const fn pair(
     name: &'static str,
     server: &'static [&'static str],
     client: &'static [&'static str],
@@ -13,7 +13,8 @@ const fn pair(
 }
 
 /// Each end prints a line when it has sent and received all, and found the data that was sent.
-const MEASURED: &[(Side, &str, usize)] = &[(Client, "custom ", 1), (Server, "custom ", 1)];
+pub(super) const MEASURED: &[(Side, &str, usize)] =
+    &[(Client, "custom ", 1), (Server, "custom ", 1)];
 
 pub(super) const ALL: &[Scenario] = &[
     // Calls that do not wait, in a loop.
