@@ -33,25 +33,48 @@ pub(crate) struct RecvRingParts {
     pub(crate) terminator: LKey,
 }
 
-/// A receive ring, as the queue that posts to it uses it.
-#[derive(Debug)]
+/// Where the WQEs and identifiers of a receive ring lie. A batch keeps a copy: what is written to the ring could lie in the
+/// queue for all that the compiler knows, so that it would read each part again for each work request.
+#[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct RecvRing {
+pub(crate) struct RecvPlaces {
     lists: NonNull<u8>,
     wr_ids: NonNull<AtomicU64>,
-    /// The first half of the data segment that ends a list, as it lies in memory: no length, and the device's key for
-    /// that.
-    terminator: u64,
     /// WQEs minus 1.
     mask: u32,
-    max_sge: u16,
     log_stride: u8,
 }
 
 // SAFETY: the ring is its owner's, and the identifiers are atomics.
-unsafe impl Send for RecvRing {}
+unsafe impl Send for RecvPlaces {}
 // SAFETY: through `&self` nothing of the ring is reached.
-unsafe impl Sync for RecvRing {}
+unsafe impl Sync for RecvPlaces {}
+
+impl RecvPlaces {
+    /// The scatter list and the identifier of the WQE with this index (running freely).
+    #[inline(always)]
+    fn at(&self, index: u32) -> (*mut u8, &AtomicU64) {
+        let at = (index & self.mask) as usize;
+        // SAFETY: the masked index lies inside the ring and the array (`RecvRing::new`).
+        unsafe {
+            let list = self.lists.add(at << self.log_stride).as_ptr();
+            (list, self.wr_ids.add(at).as_ref())
+        }
+    }
+}
+
+/// A receive ring, as the queue that posts to it uses it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RecvRing {
+    pub(crate) places: RecvPlaces,
+    /// Whether the second segment of a WQE may be something else than the one that ends a list.
+    has_long_lists: bool,
+    max_sge: u16,
+    /// The first half of the data segment that ends a list, as it lies in memory: no length, and the device's key for
+    /// that.
+    terminator: u64,
+}
 
 impl RecvRing {
     /// A ring with these parts.
@@ -69,14 +92,24 @@ impl RecvRing {
             max_sge,
             terminator,
         } = parts;
-        Self {
-            lists,
-            wr_ids,
-            terminator: DataWord::new(0, terminator).to_memory(),
-            mask: entries - 1,
+        let ring = Self {
+            places: RecvPlaces {
+                lists,
+                wr_ids,
+                mask: entries - 1,
+                log_stride,
+            },
+            has_long_lists: false,
             max_sge,
-            log_stride,
+            terminator: DataWord::new(0, terminator).to_memory(),
+        };
+        if max_sge > 1 {
+            for index in 0..entries {
+                // SAFETY: there is room for two segments (the caller's promise).
+                unsafe { ring.end_list(ring.places.at(index).0.add(SEGMENT_UNIT)) };
+            }
         }
+        ring
     }
 
     /// Entries that a scatter list has room for.
@@ -88,34 +121,32 @@ impl RecvRing {
     /// Writes the WQE with this index (running freely), and its identifier. The WQE is the host's. Empty entries are
     /// left out, since a length of 0 means 2 GiB to the device; so are those that do not fit.
     pub(crate) fn write(&mut self, index: u32, wr_id: u64, sges: &[Sge]) {
-        let at = (index & self.mask) as usize;
-        // SAFETY: the masked index lies inside the ring and the array (`new`).
-        unsafe {
-            let list = self.lists.add(at << self.log_stride).as_ptr();
-            self.write_list(list, sges);
-            self.wr_ids.add(at).as_ref().store(wr_id, Relaxed);
-        }
+        let (list, id) = self.places.at(index);
+        // SAFETY: a list of this ring.
+        let used = unsafe { self.write_list(list, sges) };
+        self.has_long_lists |= used > 1;
+        id.store(wr_id, Relaxed);
     }
 
-    /// The same for a list of one entry, which is not empty. Every list has room for one.
+    /// The same for a list of one entry, which is not empty. Every list has room for one. `places` are this ring's.
     #[inline(always)]
-    pub(crate) fn write_one(&mut self, index: u32, wr_id: u64, sge: &Sge) {
-        let at = (index & self.mask) as usize;
-        // SAFETY: the masked index lies inside the ring and the array (`new`); there is room for one segment, and with
-        // `max_sge` above 1 for two.
+    pub(crate) fn write_one(&self, places: RecvPlaces, index: u32, wr_id: u64, sge: &Sge) {
+        let (list, id) = places.at(index);
+        // SAFETY: there is room for one segment, and for two if a list of two was written.
         unsafe {
-            let list = self.lists.add(at << self.log_stride).as_ptr();
             put_data(list, sge);
-            if self.max_sge > 1 {
+            if self.has_long_lists {
                 self.end_list(list.add(SEGMENT_UNIT));
             }
-            self.wr_ids.add(at).as_ref().store(wr_id, Relaxed);
         }
+        id.store(wr_id, Relaxed);
     }
 
+    /// Returns how many segments it has.
+    ///
     /// # Safety
     /// `list` is the scatter list of a WQE of this ring.
-    unsafe fn write_list(&self, list: *mut u8, sges: &[Sge]) {
+    unsafe fn write_list(&self, list: *mut u8, sges: &[Sge]) -> usize {
         let max = self.max_sge();
         let mut used = 0;
         for sge in sges.iter().take(max) {
@@ -129,6 +160,7 @@ impl RecvRing {
             // SAFETY: as above.
             unsafe { self.end_list(list.add(used * SEGMENT_UNIT)) };
         }
+        used
     }
 
     /// Writes the segment that ends a list.

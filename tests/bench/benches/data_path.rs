@@ -80,7 +80,7 @@ const ROWS: &[Operation] = &[
     row("SEND inline 32, BlueFlame", "send_inline_blue_flame", 110.0, 149.1),
     row("WRITE inline 64, BlueFlame", "write_inline_blue_flame", 150.0, 227.1),
     row("post_recv", "recv", 40.0, 39.0),
-    row("post_recv x16, each", "recv_16", 18.0, 34.3),
+    row("post_recv x16, each", "recv_16", 18.0, 29.8),
     row("poll 1 (wr_id, status)", "poll", 48.0, 59.1),
     row("poll x16, sends (wr_id, status), each", "poll_16_req", 34.0, 42.8),
     row("poll x16, receives (wr_id, status), each", "poll_16_resp", 34.0, 42.8),

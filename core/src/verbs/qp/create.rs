@@ -229,7 +229,12 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
             wr_ids: object.block.part(layout.rq_wr_ids),
             entries: sizes.rq_entries.max(1),
             log_stride: sizes.rq_stride.max(16).ilog2() as u8,
-            max_sge: sizes.cap.max_recv_sge as u16,
+            // Without WQEs there is no room for a list.
+            max_sge: if sizes.rq_entries == 0 {
+                0
+            } else {
+                sizes.cap.max_recv_sge as u16
+            },
             terminator: LKey(device.list_terminator),
         };
         // SAFETY: the parts lie in the block as `BlockLayout` divides it, and the object keeps the block for as long as

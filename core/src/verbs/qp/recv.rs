@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::memory::record::DoorbellRecord;
-use crate::memory::recv_ring::RecvRing;
+use crate::memory::recv_ring::{RecvPlaces, RecvRing};
 use crate::memory::segment::key_and_length;
 use crate::memory::slots::QpSlot;
 use crate::types::sge::Sge;
@@ -52,8 +52,9 @@ impl<'d> RecvQueue<'d> {
     pub fn batch(&mut self) -> RecvBatch<'_, 'd> {
         RecvBatch {
             head: self.head,
+            limit: self.limit,
+            places: self.ring.places,
             queue: self,
-            pending: false,
         }
     }
 
@@ -92,12 +93,21 @@ impl RecvQueue<'_> {
         };
     }
 
-    /// Posts a receive that [`RecvBatch::post`] cannot, as the one after those before `self.late`, and updates the record
-    /// for all of them. After an error the batch is as it was.
+    /// Posts a receive that [`RecvBatch::post`] cannot, as the one after those before `self.late`, and updates the record:
+    /// for all of them, or after an error for those before it. So the batch has nothing left to do.
+    // `extern "C"` says to callers, also where its body is not known, that it does not unwind: no batch has to be dropped.
     #[cold]
     #[inline(never)]
-    fn post_late(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+    #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
+    extern "C" fn post_late(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let head = self.late;
+        let posted = self.put_late(head, wr_id, sges);
+        self.ring_for(head.wrapping_add(posted.is_ok().into()));
+        posted
+    }
+
+    /// Writes a receive as the one with this index, if there is space.
+    fn put_late(&mut self, head: u32, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         if head == self.limit {
             let limit = self.slot.rq_tail.load(Acquire).wrapping_add(self.capacity);
             if self.capacity == 0 || head == limit {
@@ -110,7 +120,6 @@ impl RecvQueue<'_> {
         }
         check_list(sges, self.ring.max_sge())?;
         self.ring.write(head, wr_id, sges);
-        self.ring_for(head.wrapping_add(1));
         Ok(())
     }
 
@@ -129,42 +138,39 @@ impl RecvQueue<'_> {
 #[derive(Debug)]
 pub struct RecvBatch<'q, 'd> {
     queue: &'q mut RecvQueue<'d>,
+    /// Copies of what the queue has.
+    places: RecvPlaces,
+    limit: u32,
     /// The queue's, which it gets back when the record is updated.
     head: u32,
-    /// Whether the record has to be.
-    pending: bool,
 }
 
 impl RecvBatch<'_, '_> {
     /// Posts one receive.
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        let queue = &mut *self.queue;
         // As `SendQueue` does: without a call, or all that is left in a call.
-        if self.head != queue.limit
+        if self.head != self.limit
             && let [sge] = sges
             && (key_and_length(sge) as u32).cast_signed() > 0
         {
-            queue.ring.write_one(self.head, wr_id, sge);
+            let ring = &self.queue.ring;
+            ring.write_one(self.places, self.head, wr_id, sge);
             self.head = self.head.wrapping_add(1);
-            self.pending = true;
             return Ok(());
         }
+        let queue = &mut *self.queue;
         queue.late = self.head;
         let posted = queue.post_late(wr_id, sges);
-        if posted.is_ok() {
-            self.head = queue.head;
-            self.pending = false;
-        }
+        (self.head, self.limit) = (queue.head, queue.limit);
         posted
     }
 
     /// Gives the device what was posted so far.
     #[inline(always)]
     pub fn ring(&mut self) {
-        if self.pending {
+        if self.head != self.queue.head {
             self.queue.ring_for(self.head);
-            self.pending = false;
         }
     }
 }
