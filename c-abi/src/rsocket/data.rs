@@ -60,22 +60,26 @@ fn send_datagram(
             bind(socket, &mut state, unspecified(socket.domain))?;
         }
     }
-    socket.wait(None, socket.is_nonblocking(flags), |state| {
-        let Phase::Datagrams(datagrams) = &mut state.phase else {
-            return Some(Err(Errno(libc::ENOTCONN)));
-        };
-        if let Some(errno) = datagrams.failure.take() {
-            return Some(Err(errno));
-        }
-        let Some(to) = to.or(datagrams.connected) else {
-            return Some(Err(Errno(libc::EDESTADDRREQ)));
-        };
-        match datagrams.send(to, parts) {
-            Ok(true) => Some(Ok(total)),
-            Ok(false) => None,
-            Err(errno) => Some(Err(errno)),
-        }
-    })
+    socket.wait(
+        socket.send_deadline(),
+        socket.is_nonblocking(flags),
+        |state| {
+            let Phase::Datagrams(datagrams) = &mut state.phase else {
+                return Some(Err(Errno(libc::ENOTCONN)));
+            };
+            if let Some(errno) = datagrams.failure.take() {
+                return Some(Err(errno));
+            }
+            let Some(to) = to.or(datagrams.connected) else {
+                return Some(Err(Errno(libc::EDESTADDRREQ)));
+            };
+            match datagrams.send(to, parts) {
+                Ok(true) => Some(Ok(total)),
+                Ok(false) => None,
+                Err(errno) => Some(Err(errno)),
+            }
+        },
+    )
 }
 
 /// Receives a datagram: how many bytes it has, of which those are lost that there is no room for, and from where it is.
@@ -91,15 +95,19 @@ fn receive_datagram(
         }
     }
     let is_peek = flags & libc::MSG_PEEK != 0;
-    socket.wait(None, socket.is_nonblocking(flags), |state| {
-        let Phase::Datagrams(datagrams) = &mut state.phase else {
-            return Some(Err(Errno(libc::ENOTCONN)));
-        };
-        match datagrams.receive(parts, is_peek) {
-            Ok(None) => datagrams.failure.take().map(Err),
-            received => received.transpose(),
-        }
-    })
+    socket.wait(
+        socket.receive_deadline(),
+        socket.is_nonblocking(flags),
+        |state| {
+            let Phase::Datagrams(datagrams) = &mut state.phase else {
+                return Some(Err(Errno(libc::ENOTCONN)));
+            };
+            match datagrams.receive(parts, is_peek) {
+                Ok(None) => datagrams.failure.take().map(Err),
+                received => received.transpose(),
+            }
+        },
+    )
 }
 
 /// Sends all of it, or without waiting as much as is possible at once; a datagram also to an address.
@@ -118,7 +126,7 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) 
     let total: usize = parts.iter().map(|part| part.len()).sum();
     let (mut sent, mut part, mut at) = (0, 0, 0);
     let nonblocking = socket.is_nonblocking(flags);
-    let finished = socket.wait(None, nonblocking, |state| {
+    let finished = socket.wait(socket.send_deadline(), nonblocking, |state| {
         let connection = match connection(state)? {
             Ok(connection) => connection,
             Err(errno) => return Some(Err(errno)),
@@ -177,41 +185,45 @@ fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<Rec
     let is_peek = flags & libc::MSG_PEEK != 0;
     let waits_for_all = flags & libc::MSG_WAITALL != 0 && !is_peek;
     let (mut received, mut part, mut at) = (0, 0, 0);
-    let finished = socket.wait(None, socket.is_nonblocking(flags), |state| {
-        let connection = match connection(state)? {
-            Ok(connection) => connection,
-            Err(errno) => return Some(Err(errno)),
-        };
-        if connection.shut_read {
-            return Some(Ok(()));
-        }
-        let mut peeked = 0;
-        while let Some(bytes) = parts.get_mut(part) {
-            let copied = match connection.copy_out(&mut bytes[at..], peeked) {
-                Ok(copied) => copied,
+    let finished = socket.wait(
+        socket.receive_deadline(),
+        socket.is_nonblocking(flags),
+        |state| {
+            let connection = match connection(state)? {
+                Ok(connection) => connection,
                 Err(errno) => return Some(Err(errno)),
             };
-            if is_peek {
-                peeked += copied;
-            } else {
-                connection.consume(copied);
+            if connection.shut_read {
+                return Some(Ok(()));
             }
-            (received, at) = (received + copied, at + copied);
-            if at < bytes.len() {
-                break;
+            let mut peeked = 0;
+            while let Some(bytes) = parts.get_mut(part) {
+                let copied = match connection.copy_out(&mut bytes[at..], peeked) {
+                    Ok(copied) => copied,
+                    Err(errno) => return Some(Err(errno)),
+                };
+                if is_peek {
+                    peeked += copied;
+                } else {
+                    connection.consume(copied);
+                }
+                (received, at) = (received + copied, at + copied);
+                if at < bytes.len() {
+                    break;
+                }
+                (part, at) = (part + 1, 0);
             }
-            (part, at) = (part + 1, 0);
-        }
-        if received == total || received > 0 && !waits_for_all {
-            return Some(Ok(()));
-        }
-        match connection.end {
-            End::Broken(errno) => Some(Err(errno)),
-            End::Closed => Some(Ok(())),
-            End::Open if connection.peer_shut => Some(Ok(())),
-            End::Open => None,
-        }
-    });
+            if received == total || received > 0 && !waits_for_all {
+                return Some(Ok(()));
+            }
+            match connection.end {
+                End::Broken(errno) => Some(Err(errno)),
+                End::Closed => Some(Ok(())),
+                End::Open if connection.peer_shut => Some(Ok(())),
+                End::Open => None,
+            }
+        },
+    );
     match finished {
         // What came before counts.
         Err(errno) if received == 0 => Err(errno),

@@ -51,6 +51,9 @@ pub(super) struct Options {
     /// After how many seconds of silence the other end is asked for a sign of life.
     pub(super) keep_idle: c_int,
     pub(super) tos: Option<u8>,
+    /// How long calls wait that receive and accept, and those that send and connect; for ever if it is not set.
+    pub(super) receive_timeout: Option<Duration>,
+    pub(super) send_timeout: Option<Duration>,
     no_delay: bool,
     oob_inline: bool,
 }
@@ -72,6 +75,8 @@ impl Options {
         keep_alive: false,
         keep_idle: 7200,
         tos: None,
+        receive_timeout: None,
+        send_timeout: None,
         no_delay: false,
         oob_inline: false,
     };
@@ -96,6 +101,30 @@ unsafe fn read<T: Copy>(value: *const c_void, length: socklen_t) -> Result<T> {
     }
     // SAFETY: the caller's promise; the callers' types are numbers and structures of numbers.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
+}
+
+/// A time of a `struct timeval`, as Linux reads it: none is for ever, and one that is over is at once.
+///
+/// # Errors
+/// EDOM if the microseconds are a second or more, or negative.
+fn timeout(time: libc::timeval) -> Result<Option<Duration>> {
+    let micros = u32::try_from(time.tv_usec).ok();
+    let micros = micros
+        .filter(|&micros| micros < 1_000_000)
+        .ok_or(Errno(libc::EDOM))?;
+    Ok(match (time.tv_sec, micros) {
+        (0, 0) => None,
+        (..=-1, _) => Some(Duration::ZERO),
+        (seconds, micros) => Some(Duration::new(seconds.unsigned_abs(), micros * 1000)),
+    })
+}
+
+/// The `struct timeval` of a time.
+fn time(timeout: Option<Duration>) -> Vec<u8> {
+    let timeout = timeout.unwrap_or(Duration::ZERO);
+    let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    let micros = i64::from(timeout.subsec_micros());
+    [seconds.to_ne_bytes(), micros.to_ne_bytes()].concat()
 }
 
 /// A size within limits.
@@ -141,6 +170,8 @@ unsafe fn set(
 ) -> Result<()> {
     // SAFETY: the caller's promise.
     let number = || unsafe { read::<c_int>(value, length) };
+    // SAFETY: the same.
+    let time = || unsafe { read::<libc::timeval>(value, length) };
     let mut state = lock(&socket.state);
     let begun = !matches!(state.phase, Phase::New | Phase::Bound | Phase::Listening(_));
     let options = &mut state.options;
@@ -156,6 +187,8 @@ unsafe fn set(
             let seconds = u64::try_from(linger.l_linger).unwrap_or(0);
             options.linger = (linger.l_onoff != 0).then_some(Duration::from_secs(seconds));
         }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => options.receive_timeout = timeout(time()?)?,
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(time()?)?,
         (libc::IPPROTO_IP, libc::IP_TOS) => options.tos = Some(number()? as u8),
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only = number()? != 0,
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay = number()? != 0,
@@ -240,6 +273,8 @@ fn get(socket: &Socket, state: &mut State, option: (c_int, c_int)) -> Result<Vec
             let seconds = c_int::try_from(seconds).unwrap_or(c_int::MAX);
             return Ok([on.to_ne_bytes(), seconds.to_ne_bytes()].concat());
         }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => return Ok(time(options.receive_timeout)),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return Ok(time(options.send_timeout)),
         (libc::IPPROTO_IP, libc::IP_TOS) => options.tos.unwrap_or(0).into(),
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only.into(),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay.into(),
@@ -253,4 +288,25 @@ fn get(socket: &Socket, state: &mut State, option: (c_int, c_int)) -> Result<Vec
         _ => return Err(Errno(libc::ENOPROTOOPT)),
     };
     Ok(number.to_ne_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_linux_reads_them() {
+        let of = |tv_sec, tv_usec| timeout(libc::timeval { tv_sec, tv_usec });
+        assert_eq!(of(0, 0), Ok(None));
+        assert_eq!(of(2, 500_000), Ok(Some(Duration::from_millis(2500))));
+        assert_eq!(of(-1, 0), Ok(Some(Duration::ZERO)));
+        assert_eq!(of(i64::MIN, 5), Ok(Some(Duration::ZERO)));
+        for micros in [-1, 1_000_000, i64::MAX, i64::MIN] {
+            assert_eq!(of(1, micros), Err(Errno(libc::EDOM)));
+        }
+        let bytes = time(Some(Duration::from_millis(2500)));
+        assert_eq!(bytes[..8], 2_i64.to_ne_bytes());
+        assert_eq!(bytes[8..], 500_000_i64.to_ne_bytes());
+        assert_eq!(time(None), [0; 16]);
+    }
 }

@@ -122,6 +122,16 @@ impl Socket {
         flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Ordering::Relaxed)
     }
 
+    /// When a call that receives gives up.
+    pub(super) fn receive_deadline(&self) -> Option<Instant> {
+        deadline(lock(&self.state).options.receive_timeout)
+    }
+
+    /// When a call that sends gives up.
+    pub(super) fn send_deadline(&self) -> Option<Instant> {
+        deadline(lock(&self.state).options.send_timeout)
+    }
+
     /// Completion events are looked for from now on.
     pub(super) fn watch(&self, events: CqEvents<'static>) {
         *lock(&self.events) = Some(events);
@@ -285,6 +295,11 @@ impl Drop for Socket {
         destroy(&state.ids);
         table::leave(self.serial);
     }
+}
+
+/// So much later than now; never if there is no such time.
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
 }
 
 /// Destroys ids.

@@ -288,12 +288,16 @@ pub unsafe extern "C" fn raccept(
 ) -> c_int {
     as_number(|| {
         let socket = self::socket(socket)?;
-        let accepted = socket.wait(None, socket.is_nonblocking(0), |state| {
-            let Phase::Listening(listener) = &mut state.phase else {
-                return Some(Err(Errno::EINVAL));
-            };
-            listener.ready.pop_front().map(Ok)
-        })?;
+        let accepted = socket.wait(
+            socket.receive_deadline(),
+            socket.is_nonblocking(0),
+            |state| {
+                let Phase::Listening(listener) = &mut state.phase else {
+                    return Some(Err(Errno::EINVAL));
+                };
+                listener.ready.pop_front().map(Ok)
+            },
+        )?;
         let peer = lock(&accepted.state).peer;
         let peer = for_domain(peer.unwrap_or(unspecified(socket.domain)), socket.domain);
         // SAFETY: the caller's promise.
@@ -388,17 +392,22 @@ pub unsafe extern "C" fn rconnect(
         if let Some(port) = hca.and_then(port::existing) {
             handle_all(port);
         }
-        let connected = socket.wait(None, socket.is_nonblocking(0), |state| match &state.phase {
-            Phase::Open(connection) => Some(match connection.end {
-                End::Broken(errno) => Err(errno),
-                End::Open | End::Closed => Ok(()),
-            }),
-            Phase::Failed => {
-                let errno = state.error.take();
-                Some(Err(errno.unwrap_or(Errno(libc::ECONNREFUSED))))
-            }
-            _ => None,
-        });
+        let connected =
+            socket.wait(
+                socket.send_deadline(),
+                socket.is_nonblocking(0),
+                |state| match &state.phase {
+                    Phase::Open(connection) => Some(match connection.end {
+                        End::Broken(errno) => Err(errno),
+                        End::Open | End::Closed => Ok(()),
+                    }),
+                    Phase::Failed => {
+                        let errno = state.error.take();
+                        Some(Err(errno.unwrap_or(Errno(libc::ECONNREFUSED))))
+                    }
+                    _ => None,
+                },
+            );
         match connected {
             Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EINPROGRESS)),
             connected => connected,
