@@ -11,7 +11,9 @@ use std::sync::Arc;
 use libc::{MSG_DONTWAIT, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::address::{self, Whose, whose};
-use crate::names::{NOBODY, bind_for_sending, is_nonblocking, kind, wait_for_either};
+use crate::names::{
+    NOBODY, bind_for_sending, is_nonblocking, kind, receive_deadline, wait_for_either,
+};
 use crate::rdma;
 use crate::real::{self, errno};
 use crate::table::{self, Companion};
@@ -36,6 +38,7 @@ fn receive(
     if companion.kind == libc::SOCK_STREAM {
         return by_system(flags);
     }
+    let deadline = receive_deadline(fd);
     loop {
         let received = by_rdma(flags | MSG_DONTWAIT);
         if received >= 0 || errno() != libc::EAGAIN {
@@ -45,7 +48,7 @@ fn receive(
         if received >= 0 || errno() != libc::EAGAIN || flags & MSG_DONTWAIT != 0 {
             return received;
         }
-        if wait_for_either(fd, companion).is_none() {
+        if wait_for_either(fd, companion, deadline).is_none() {
             return -1;
         }
     }
@@ -210,7 +213,7 @@ pub(crate) fn check(length: size_t, size: size_t) {
 }
 
 /// Who sends, for a destination or none.
-enum By {
+pub(crate) enum By {
     Rdma(Arc<Companion>),
     System,
 }
@@ -219,7 +222,7 @@ enum By {
 ///
 /// # Safety
 /// So many bytes can be read.
-unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t) -> By {
+pub(crate) unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t) -> By {
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(addr, length) };
     let Some(to) = to else {

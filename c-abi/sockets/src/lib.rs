@@ -15,6 +15,7 @@
 pub mod data;
 pub mod epoll;
 pub mod names;
+pub mod several;
 pub mod wait;
 
 mod address;

@@ -6,14 +6,16 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use libc::{pollfd, sockaddr, socklen_t};
+use libc::{pollfd, sockaddr, socklen_t, timeval};
 
 use crate::address::{self, Whose, whose};
 use crate::epoll;
 use crate::rdma;
 use crate::real::{self, errno, set_errno};
 use crate::table::{self, Companion};
+use crate::wait::millis;
 
 /// An option of a socket of the system's that is a number.
 fn option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
@@ -60,6 +62,34 @@ const OPTIONS: [(c_int, c_int); 5] = [
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
 ];
 
+/// How long calls wait.
+const TIMEOUTS: [c_int; 2] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
+
+/// How long calls on a socket of the system's wait, for one of [`TIMEOUTS`].
+fn timeout(fd: c_int, name: c_int) -> Option<timeval> {
+    let mut value = timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
+    let mut length = size_of::<timeval>() as socklen_t;
+    let to = (&raw mut value).cast();
+    // SAFETY: a time and its length.
+    let found = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, to, &mut length) };
+    (found == 0).then_some(value)
+}
+
+/// When a call that receives gives up; never if the socket has no such time.
+pub(crate) fn receive_deadline(fd: c_int) -> Option<Instant> {
+    let value = timeout(fd, libc::SO_RCVTIMEO)?;
+    let seconds = u64::try_from(value.tv_sec).ok()?;
+    let micros = u64::try_from(value.tv_usec).ok()?;
+    let timeout = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
+    if timeout.is_zero() {
+        return None;
+    }
+    Instant::now().checked_add(timeout)
+}
+
 /// An rsocket for a socket of the system's, with its options; `None` if there is none to be had.
 pub(crate) fn companion(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Companion>> {
     // SAFETY: takes no pointers.
@@ -73,6 +103,14 @@ pub(crate) fn companion(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Companion
             let value = (&raw const value).cast();
             // SAFETY: a number and its length. What it does not have does not matter.
             unsafe { rdma::rsetsockopt(rsocket, level, name, value, 4) };
+        }
+    }
+    for name in TIMEOUTS {
+        if let Some(value) = timeout(fd, name) {
+            let length = size_of::<timeval>() as socklen_t;
+            let value = (&raw const value).cast();
+            // SAFETY: a time and its length.
+            unsafe { rdma::rsetsockopt(rsocket, libc::SOL_SOCKET, name, value, length) };
         }
     }
     Some(companion)
@@ -200,16 +238,26 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, length: sockl
     unsafe { real::connect(fd, addr, length) }
 }
 
-/// Waits until one of a socket's two sides has something to read. Which: the rsocket, the system's; EINTR after a signal.
-pub(crate) fn wait_for_either(fd: c_int, companion: &Companion) -> Option<(bool, bool)> {
+/// Waits until one of a socket's two sides has something to read. Which: the rsocket, the system's; EINTR after a signal, and
+/// EAGAIN at the deadline.
+pub(crate) fn wait_for_either(
+    fd: c_int,
+    companion: &Companion,
+    deadline: Option<Instant>,
+) -> Option<(bool, bool)> {
     let entry = |fd| pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
     let mut both = [entry(companion.rsocket), entry(fd)];
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     // SAFETY: two entries.
-    if unsafe { rdma::rpoll(both.as_mut_ptr(), 2, -1) } < 0 {
+    let ready = unsafe { rdma::rpoll(both.as_mut_ptr(), 2, millis(left)) };
+    if ready == 0 {
+        set_errno(libc::EAGAIN);
+    }
+    if ready <= 0 {
         return None;
     }
     Some((both[0].revents != 0, both[1].revents != 0))
@@ -242,6 +290,7 @@ pub unsafe extern "C" fn accept4(
     };
     let nonblocking = is_nonblocking(fd);
     set_nonblocking(companion.rsocket, nonblocking || companion.is_both());
+    let deadline = receive_deadline(fd);
     loop {
         // SAFETY: the caller's promise.
         let accepted = unsafe { rdma::raccept(companion.rsocket, addr, length) };
@@ -252,7 +301,7 @@ pub unsafe extern "C" fn accept4(
             return -1;
         }
         let by_system = nonblocking
-            || match wait_for_either(fd, &companion) {
+            || match wait_for_either(fd, &companion, deadline) {
                 Some((false, true)) => true,
                 Some(_) => false,
                 None => return -1,
@@ -276,6 +325,18 @@ fn place(rsocket: c_int, listener: &Companion, flags: c_int) -> c_int {
         unsafe { real::close(fd) };
         set_errno(libc::EMFILE);
         return -1;
+    }
+    for name in TIMEOUTS {
+        // As the listener's, which the rsocket has taken over.
+        let mut value = [0_u8; size_of::<timeval>()];
+        let mut length = value.len() as socklen_t;
+        // SAFETY: so many bytes, which can be written and read.
+        unsafe {
+            let to = value.as_mut_ptr().cast();
+            if rdma::rgetsockopt(rsocket, libc::SOL_SOCKET, name, to, &mut length) == 0 {
+                real::setsockopt(fd, libc::SOL_SOCKET, name, value.as_ptr().cast(), length);
+            }
+        }
     }
     fd
 }

@@ -3,10 +3,10 @@
 // UNSAFETY: calls of functions that the dynamic linker finds.
 #![expect(unsafe_code)]
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use libc::{
-    epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr,
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr,
     socklen_t, ssize_t, timespec, timeval,
 };
 
@@ -79,6 +79,8 @@ real! {
     sendto(fd: c_int, from: *const c_void, length: size_t, flags: c_int, addr: *const sockaddr, addr_length: socklen_t)
         -> ssize_t;
     sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t;
     writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t;
     sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;

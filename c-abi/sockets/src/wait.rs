@@ -83,7 +83,7 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
 }
 
 /// A timeout in milliseconds, rounded up; `None` for ever.
-fn millis(timeout: Option<Duration>) -> c_int {
+pub(crate) fn millis(timeout: Option<Duration>) -> c_int {
     timeout.map_or(-1, |timeout| {
         let up = timeout.saturating_add(Duration::from_nanos(999_999));
         c_int::try_from(up.as_millis()).unwrap_or(c_int::MAX)
@@ -91,7 +91,7 @@ fn millis(timeout: Option<Duration>) -> c_int {
 }
 
 /// A timeout of C; `None` if it is none that is possible.
-fn duration(seconds: i64, nanos: i64) -> Option<Duration> {
+pub(crate) fn duration(seconds: i64, nanos: i64) -> Option<Duration> {
     let (seconds, nanos) = (u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
     (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
 }
