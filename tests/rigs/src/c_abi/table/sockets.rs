@@ -14,6 +14,12 @@ const fn pair(
 
 const BOTH_SAME: &[(Side, &str, usize)] = &[(Server, "the same", 1), (Client, "the same", 1)];
 
+const MESSAGES: &[(Side, &str, usize)] = &[
+    (Server, "streams wait no longer than they should", 1),
+    (Server, "several messages at a time", 1),
+    (Client, "several messages at a time", 1),
+];
+
 /// Takes three connections, and sends everything back.
 const ECHO_SERVER: &str = "\
 import asyncio
@@ -170,6 +176,21 @@ pub(super) const ALL: &[Scenario] = &[
             ECHO_CLIENT,
         ],
         &[(Server, "served", 1), (Client, "the same from", 3)],
+    )
+    .whole(),
+    // Times, and several messages at a time.
+    pair(
+        "sockets-messages",
+        &["c:messages", "server", "{port}"],
+        &["c:messages", "client", "10.0.0.1", "{port}"],
+        MESSAGES,
+    ),
+    // The same with Linux's own sockets at the other end of those that are on both networks.
+    pair(
+        "sockets-messages-loopback",
+        &["c:messages", "server", "{port}"],
+        &["c:messages", "client", "127.0.0.1", "{port}"],
+        MESSAGES,
     )
     .whole(),
 ];
