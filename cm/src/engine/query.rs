@@ -1,12 +1,22 @@
 //! Querying a connection, and its options that can be set at any time.
 
+use core::time::Duration;
+
 use super::error::{CmError, at_most};
 use super::machine::Engine;
 use super::state::State;
 use super::types::{ConnectionId, QpParams, Timers};
+use super::units::exponent;
 use crate::mad::Ece;
 
 impl Engine<'_> {
+    /// How long a connection's numbers are not used again after its end (IBTA volume 1, chapter 12.9): for as long as a packet of it
+    /// may be on its way.
+    pub fn timewait_len(&self, id: ConnectionId) -> Result<Duration, CmError> {
+        let slot = &self.slots[self.get(id)?];
+        Ok(Duration::from_nanos(exponent(slot.ack_timeout)))
+    }
+
     /// The state of a connection.
     pub fn state(&self, id: ConnectionId) -> Result<State, CmError> {
         Ok(self.slots[self.get(id)?].state)

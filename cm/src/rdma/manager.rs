@@ -22,6 +22,7 @@ use crate::rdma::types::TraceEntry;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::hca::Hca;
 use crate::rdma::verbs::making::QpOf;
+use crate::rdma::verbs::pool::QpPool;
 
 /// Settings of a manager.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +102,7 @@ impl Config {
 /// * **Queue pairs**:
 ///   [`create_qp`](Self::create_qp) (`rdma_create_qp`), [`create_qp_ex`](Self::create_qp_ex) (`rdma_create_qp_ex`),
 ///   [`start_qp`](Self::start_qp), [`try_finish_qp`](Self::try_finish_qp),
+///   [`recycle_qps`](Self::recycle_qps), [`destroy_kept_qps`](Self::destroy_kept_qps),
 ///   [`init_qp_attr`](Self::init_qp_attr) (`rdma_init_qp_attr`),
 ///   [`create_srq`](Self::create_srq) (`rdma_create_srq`), [`destroy_qp`](Self::destroy_qp) (`rdma_destroy_qp`),
 ///   [`destroy_srq`](Self::destroy_srq) (`rdma_destroy_srq`), [`endpoint`](Self::endpoint) (`id->qp`)
@@ -123,6 +125,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) router: Router<'s, 'd, P, R>,
     pub(crate) config: Config,
     pub(crate) work: WorkList,
+    pub(crate) pool: QpPool<'s, 'd, P>,
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
 }
@@ -188,6 +191,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             router,
             config,
             work: WorkList::EMPTY,
+            pool: QpPool::new(&mut []),
             waits_elsewhere: false,
         })
     }
@@ -442,6 +446,7 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
             }
         }
         self.ids.finish_endings(self.hca.device);
+        self.pool.clear();
         // Objects that ids share are destroyed after all their users.
         for slot in self.ids.iter_mut() {
             slot.objects.qp = QpOf::None;

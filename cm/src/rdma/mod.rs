@@ -167,6 +167,7 @@ pub use types::{
     UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent, event_str,
 };
 pub use verbs::objects::{Endpoint, QpInit, QpInitEx, SrqInit};
+pub use verbs::pool::PooledQp;
 
 pub use crate::mad::Ece;
 

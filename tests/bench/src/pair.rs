@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs_cm::rdma::{
-    self, ChannelId, Channels, CmEvent, CmId, EventType, Ids, PortSpace, QpInit, RdmaCm,
+    self, ChannelId, Channels, CmEvent, CmId, EventType, Ids, PooledQp, PortSpace, QpInit, RdmaCm,
     StaticNeighbours,
 };
 use bareverbs_core::qp::QpCap;
@@ -25,6 +25,8 @@ const fn mac(node: u8) -> [u8; 6] {
 
 /// Storage of a manager.
 pub type Storage<'d> = Box<Managed<'d>>;
+/// QPs that are kept.
+pub type Pool<'d> = [PooledQp<'d, ModelPlatform>; 4];
 type Managed<'d> = rdma::Resources<Ids<'d, ModelPlatform, 16>, Channels<2>>;
 type Memory = Resources<Qps<32>, Cqs<8>, Srqs<1>, PageChunks<64>>;
 
@@ -121,6 +123,13 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
             cms,
             cqs,
             channels,
+        }
+    }
+
+    /// Keeps QPs for other connections from now on.
+    pub fn recycle(&mut self, pools: &'s mut [Pool<'d>; 2]) {
+        for (cm, pool) in self.cms.iter_mut().zip(pools) {
+            cm.recycle_qps(pool);
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod group;
 pub(crate) mod groups;
 mod listen;
 mod multicast;
+pub(crate) mod recycle;
 mod shutdown;
 mod stale;
 pub(crate) mod work;

@@ -211,6 +211,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             let slots_come = self.ids.ending() > 0;
             let slot = &mut self.ids[index];
             if slot.work.ending {
+                if slot.work.recycle.is_some() {
+                    if let Some(progress) = self.step_recycling(index) {
+                        return progress;
+                    }
+                    // It is destroyed.
+                    self.ids[index].work.recycle = None;
+                    continue;
+                }
                 let progress = slot.objects.step_ending();
                 if progress == Progress::Done {
                     self.ids.ended(index);

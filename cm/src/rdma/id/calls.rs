@@ -98,7 +98,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Destroys an id and everything that it owns (`rdma_destroy_id`). What is under way is called off: the other end gets
     /// a REJ or a DREQ. Events that were not fetched are dropped. What of its QP is the application's (CQs, PD, SRQ) is free
-    /// when this returns, for which it waits for the firmware; a QP with CQs and PD of the manager's goes while that goes on.
+    /// when this returns, for which it waits for the firmware; a QP with CQs and PD of the manager's goes while that goes on, and one
+    /// that is kept ([`recycle_qps`](Self::recycle_qps)) keeps what it uses.
     ///
     /// EBUSY, and nothing is done, while others use its SRQ.
     pub fn destroy_id(&mut self, id: CmId) -> Result<(), RdmaError> {
@@ -122,6 +123,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Destroys the objects and connections of an id, and frees its slot.
     pub(crate) fn discard(&mut self, index: usize) {
         let now = self.now();
+        let recycle = self.plan_recycling(now, index);
         if let Some(connection) = self.ids[index].conn.id.take() {
             let _ = self.engine.release(now, connection);
         }
@@ -145,7 +147,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if !failing {
             slot.objects.qp.call_off();
         }
-        if failing || slot.objects.are_own() {
+        if failing || recycle || slot.objects.are_own() {
             slot.objects.xrcd = None;
             self.ids.end(index);
             self.begin_work(now, index);

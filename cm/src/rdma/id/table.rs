@@ -111,7 +111,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
     pub(crate) fn ended(&mut self, index: usize) {
         let free = self.free_head;
         let slot = &mut self[index];
-        slot.work.ending = false;
+        (slot.work.ending, slot.work.recycle) = (false, None);
         slot.links.free_next = free;
         self.free_head = index as u32;
         self.ending -= 1;

@@ -17,6 +17,18 @@ pub(crate) struct Work {
     pub(crate) failing: bool,
     /// The id is gone, and its objects are being destroyed.
     pub(crate) ending: bool,
+    /// Or its QP is kept for another one, and this was begun for that.
+    pub(crate) recycle: Option<Recycle>,
+}
+
+/// How far a QP is that is to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recycle {
+    Begun,
+    /// It goes to RESET.
+    Reset,
+    /// It goes to INIT.
+    Init,
 }
 
 /// A transition of an id's QP.
@@ -48,6 +60,7 @@ impl Work {
         goal: Goal::None,
         failing: false,
         ending: false,
+        recycle: None,
     };
 
     /// What was to come after the commands is called off. What is under way goes on.

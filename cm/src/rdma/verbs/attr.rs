@@ -118,6 +118,20 @@ impl<'d, P: Platform> Hca<'d, P> {
     }
 }
 
+/// To INIT, for a QP that waits for a connection: no remote access is granted before RTR, which sets it in any case.
+pub(crate) fn idle_attr(pkey_index: u16) -> (QpAttr, QpAttrMask) {
+    let attr = QpAttr {
+        qp_state: QpState::Init,
+        qp_access_flags: Access::empty(),
+        pkey_index,
+        port_num: 1,
+        ..QpAttr::DEFAULT
+    };
+    let mask =
+        QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS;
+    (attr, mask)
+}
+
 /// How a UD QP gets from INIT to work.
 pub(crate) fn datagram_attr(state: QpState) -> (QpAttr, QpAttrMask) {
     let mask = if state == QpState::Rts {

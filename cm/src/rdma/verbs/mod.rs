@@ -1,6 +1,6 @@
 //! Queue pairs and other verbs objects of ids, and data by id.
 
-mod attr;
+pub(crate) mod attr;
 mod create;
 mod data;
 pub(crate) mod ending;
@@ -10,6 +10,7 @@ pub(crate) mod hca;
 pub(crate) mod making;
 pub(crate) mod objects;
 pub(crate) mod owned;
+pub(crate) mod pool;
 mod qp;
 mod srq;
 mod xrc;

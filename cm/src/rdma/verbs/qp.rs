@@ -103,6 +103,15 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             self.ids.finish_endings(self.hca.device);
             begun = start(self, init);
         }
+        if is_full(&begun)
+            && let Some(kept) = self.pool.take_oldest()
+        {
+            drop(kept);
+            for cq in [init.send_cq, init.recv_cq].into_iter().flatten() {
+                cq.reap();
+            }
+            begun = start(self, init);
+        }
         init.cap = cap;
         begun
     }
@@ -127,6 +136,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return Ok(());
         }
         self.hca.check_device(pd, init)?;
+        if self.reuse_qp(index, pd, init)? {
+            return Ok(());
+        }
+        let slot = &mut self.ids[index];
         self.hca.start_qp(&mut slot.objects, pd, init)?;
         self.begin_qp(index)
     }

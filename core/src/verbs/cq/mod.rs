@@ -405,6 +405,20 @@ impl<'d, P: Platform> Cq<'d, P> {
         deferred_destroy::reap(self.device, self.slot, self.index, &mut ring);
     }
 
+    /// Makes it ready for another user, once its QPs are in RESET or destroyed: what lies in it is dropped, events that came are
+    /// forgotten, and no task waits for it. False if it cannot be: it is in error, or more than one queue uses it.
+    #[must_use]
+    pub fn renew(&mut self) -> bool {
+        self.slot.task.wake();
+        self.forget_task();
+        // Stale completions are skipped, and with them their places are the device's again.
+        let nothing = matches!(self.poll(), Ok(None));
+        let ring = self.ring.get_mut();
+        ring.publish(ring.ci());
+        self.take_event();
+        nothing && self.slot.users.load(Acquire) <= 1
+    }
+
     /// Changes the size: `ibv_resize_cq`. Completions that lie in it are kept, in order.
     pub fn resize(&mut self, cqe: u32) -> Result<(), CqError> {
         if !self.device.capabilities().hca.cq_resize() {

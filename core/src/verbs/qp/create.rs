@@ -18,7 +18,7 @@ use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::send_ring::{Cursor, SendRing, SendRingParts};
 use crate::platform::Platform;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes};
+use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::verbs::qp::kind::QpType;
@@ -311,6 +311,20 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     #[must_use]
     pub fn has_srq(&self) -> bool {
         self.object.srq.is_some()
+    }
+
+    /// Whether a QP that is created with `init` in `pd` would be as this one was: of the same sizes, on the same CQs.
+    #[must_use]
+    pub fn is_as_created(&self, pd: &Pd<'d, P>, init: &QpInitHandles<'d, P>) -> bool {
+        let object = &self.object;
+        let limits = object.device.queue_limits();
+        core::ptr::addr_eq(object.device, pd.device())
+            && object.pdn == pd.pdn()
+            && object.cqns == [&init.send_cq, &init.recv_cq].map(|cq| cq.cqn.number())
+            && (object.srq, object.sq_sig_all)
+                == (init.srq.as_ref().map(|srq| srq.index), init.sq_sig_all)
+            && queue_sizes(T::KIND, &init.cap, init.srq.is_some(), &limits)
+                .is_ok_and(|sizes| sizes == object.sizes)
     }
 
     /// The protection domain that it belongs to.

@@ -19,6 +19,7 @@ mod options;
 mod pair;
 mod peer;
 mod random;
+mod recycling;
 mod slow_firmware;
 mod srq;
 mod stale;

@@ -18,7 +18,7 @@ const FAILED: i32 = 35;
 /// Enough on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 /// Of the stack, in bytes.
-const STACK_BUDGET: u64 = 84 << 10;
+const STACK_BUDGET: u64 = 60 << 10;
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,

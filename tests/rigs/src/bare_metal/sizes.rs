@@ -61,7 +61,7 @@ const TASKS: Part = Part {
     text: 312,
     rodata: 64,
     fixed: 109,
-    stack: 100,
+    stack: 70,
 };
 
 /// Builds and boots all of them. What is built afterwards is the usual image again.
