@@ -6,6 +6,9 @@
 //! flags, is known only at run time, and in a list by element. What is counted includes the doorbell: the store to the
 //! register itself costs what the machine's bus takes, on both sides of the comparison.
 //!
+//! Before that the linked code is searched: no operation contains a check that panics, or any other call out of the driver,
+//! but in functions for what is not usual.
+//!
 //! Twice: built with link-time optimization in one piece, and as `cargo build --release` does it. `--write` puts the table
 //! into `docs/benchmarks.md`.
 
@@ -18,11 +21,13 @@ mod support;
 #[path = "data_path/table.rs"]
 mod table;
 
-use std::path::Path;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, io};
 
 use bareverbs_bench::callgrind;
+use bareverbs_bench::linked::Program;
 use bareverbs_core::{QpSlot, Rc, RecvQueue, SendQueue};
 use platform::{Bench, Setup, blue_flame};
 use table::Line;
@@ -96,7 +101,12 @@ fn main() -> ExitCode {
         run();
         return ExitCode::SUCCESS;
     }
-    match counted() {
+    let counted = builds().and_then(|[best, plain]| {
+        no_panics(&best)?;
+        no_panics(&plain)?;
+        counted(&best, &plain)
+    });
+    match counted {
         Ok(lines) => table::show(&lines, memory),
         Err(error) => {
             eprintln!("{error}");
@@ -105,12 +115,51 @@ fn main() -> ExitCode {
     }
 }
 
-/// Counts every operation in this build and in one as `cargo build --release` makes it.
-fn counted() -> io::Result<Vec<Line>> {
-    let (best, plain) = (
-        costs_of(&env::current_exe()?)?,
-        costs_of(&table::plain_build()?)?,
-    );
+/// This build, and one as `cargo build --release` makes it.
+fn builds() -> io::Result<[PathBuf; 2]> {
+    Ok([env::current_exe()?, table::plain_build()?])
+}
+
+/// Functions of the driver in which a work request or a completion may end that is not usual: without space, with an error,
+/// of an object that is gone.
+const COLD: &[&str] = &[
+    "post_late",
+    "post_alone",
+    "next_slow",
+    "poll_slow",
+    "process_pending_flags",
+    // What these may do to the batch that called them.
+    "_Unwind_Resume@plt",
+];
+
+/// Shows that no operation has a check that panics, or any other call out of the driver, but in what is [`COLD`].
+fn no_panics(program: &Path) -> io::Result<()> {
+    let program = Program::read(program)?;
+    let reached = |function: &str| {
+        let missing = || io::Error::other(format!("{function} is not in the program"));
+        let found = program.reaches(function, "bareverbs_core", COLD);
+        found.ok_or_else(missing)
+    };
+    // A search that finds nothing anywhere shows nothing.
+    if reached("checked")?.is_empty() {
+        return Err(io::Error::other("a check of an index was not found"));
+    }
+    for operation in ROWS {
+        // The linker makes one function of operations that are the same code.
+        let function = format!("measured::{}", operation.function);
+        let called = program.called_by(&function, "::op_");
+        let found = reached(called.unwrap_or(&function))?;
+        if !found.is_empty() {
+            let name = operation.name;
+            return Err(io::Error::other(format!("{name} calls {found:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Counts every operation in both builds.
+fn counted(best: &Path, plain: &Path) -> io::Result<Vec<Line>> {
+    let (best, plain) = (costs_of(best)?, costs_of(plain)?);
     let lines = ROWS.iter().zip(best).zip(plain);
     Ok(lines
         .map(|((operation, ours), plain)| Line {
@@ -148,6 +197,7 @@ fn costs_of(program: &Path) -> io::Result<Vec<f64>> {
 
 /// Runs every operation; callgrind watches.
 fn run() {
+    black_box(measured::checked(black_box(&[0]), black_box(0)));
     let setup = Setup::new();
     let mut bench = Bench::new(&setup);
     bench.check_bytes();

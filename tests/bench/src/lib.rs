@@ -6,5 +6,6 @@
 //! drivers take for the same.
 
 pub mod callgrind;
+pub mod linked;
 pub mod pair;
 pub mod report;

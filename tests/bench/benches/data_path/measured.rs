@@ -23,6 +23,12 @@ pub(crate) fn nothing(count: usize) {
     }
 }
 
+/// No operation: what the search for calls that panic has to find.
+#[inline(never)]
+pub(crate) fn checked(data: &[u64], index: usize) -> u64 {
+    data[index]
+}
+
 macro_rules! posting {
     ($(($name:ident, $op:ident, $Queue:ty, |$queue:ident, $id:ident, $($arg:ident: $Arg:ty),*| $body:expr);)*) => {$(
         #[inline(never)]
