@@ -4,8 +4,10 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
 
 use bareverbs_node::cm::rdma::{CmEvent, JoinMulticast};
+use bareverbs_node::verbs::Gid;
 
 use crate::abi::cma::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::abi::objects::ibv_gid;
@@ -22,6 +24,19 @@ const JOIN_FLAGS: u32 = 1 << 1;
 const FULL_MEMBER: u32 = 0;
 const SEND_ONLY: u32 = 1;
 
+/// Whether a GID is that of a group, also of an IPv4 group on InfiniBand: IPoIB's prefix, with the partition in the middle, and
+/// the lower 28 bits of the address.
+fn is_gid_of(group: IpAddr, gid: Gid) -> bool {
+    if path::ip(gid) == group {
+        return true;
+    }
+    let IpAddr::V4(group) = group else {
+        return false;
+    };
+    let [a, b, c, d] = group.octets();
+    gid.0[..3] == [0xff, 0x12, 0x40] && gid.0[6..] == [0, 0, 0, 0, 0, 0, a & 0xf, b, c, d]
+}
+
 /// A group was joined: attaches the QP to it.
 ///
 /// # Safety
@@ -34,11 +49,14 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
         if qp.is_null() || gid.is_zero() {
             return Ok(());
         }
-        let group = path::ip(gid);
         {
             // One that only sends is not attached.
             let inner = lock(&(*id).inner);
-            if !inner.groups.iter().any(|(joined, _)| *joined == group) {
+            if !inner
+                .groups
+                .iter()
+                .any(|(joined, _)| is_gid_of(*joined, gid))
+            {
                 return Ok(());
             }
         }
@@ -46,12 +64,12 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
             0 => {
                 let mut inner = lock(&(*id).inner);
                 for (joined, attached) in &mut inner.groups {
-                    if *joined == group {
+                    if is_gid_of(*joined, gid) {
                         *attached = gid;
                     }
                 }
                 // As for `rdma_listen`: from here on messages to the group arrive.
-                log::info!("rdma_join_multicast: {group}");
+                log::info!("rdma_join_multicast: {}", path::ip(gid));
                 Ok(())
             }
             errno => Err(Errno(errno)),
@@ -65,8 +83,7 @@ unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<()> {
         let object = self::id(id)?;
         let (hca, cm) = manager_of(id)?;
         if !join.send_only {
-            let none = bareverbs_node::verbs::Gid::ZERO;
-            lock(&object.inner).groups.push((join.group, none));
+            lock(&object.inner).groups.push((join.group, Gid::ZERO));
         }
         let asked = hca.manager()?.join_multicast_ex(cm, join);
         if let Err(error) = asked {
@@ -159,4 +176,24 @@ pub unsafe extern "C" fn rdma_leave_multicast(
             Ok(hca.manager()?.leave_multicast(cm, group)?)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_gids() {
+        let gid = |text: &str| Gid::from_ipv6(text.parse().unwrap());
+        let v4: IpAddr = "239.1.2.3".parse().unwrap();
+        assert!(is_gid_of(v4, Gid::from(v4)));
+        // As Linux makes them, of either port space.
+        assert!(is_gid_of(v4, gid("ff12:401b:ffff::f01:203")));
+        assert!(is_gid_of(v4, gid("ff12:4001:8001::f01:203")));
+        assert!(!is_gid_of(v4, gid("ff12:401b:ffff::f01:204")));
+        assert!(!is_gid_of(v4, gid("ff12:401b:ffff::1:f01:203")));
+        let v6: IpAddr = "ff12:401b:ffff::1:2".parse().unwrap();
+        assert!(is_gid_of(v6, gid("ff12:401b:ffff::1:2")));
+        assert!(!is_gid_of(v6, gid("ff12:401b:ffff::1:3")));
+    }
 }
