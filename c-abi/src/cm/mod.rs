@@ -11,7 +11,7 @@ mod event;
 pub(crate) mod id;
 mod multicast;
 mod options;
-mod path;
+pub(crate) mod path;
 mod queues;
 mod route;
 pub(crate) mod sockaddr;

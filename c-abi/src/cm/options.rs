@@ -8,17 +8,14 @@ use std::ffi::{c_int, c_void};
 use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::IdOption;
 
-use crate::abi::cma::{ibv_path_data, rdma_cm_id, rdma_event_channel};
+use crate::abi::cma::{rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::*;
 use crate::cm::channel::{EventChannel, channel};
 use crate::cm::event::acknowledge;
 use crate::cm::id::{IdObject, id};
-use crate::cm::path;
+use crate::cm::path::{self, MOST_PATHS};
 use crate::cm::wildcard::migrate_elsewhere;
 use crate::failure::{Errno, Result, as_status, lock};
-
-/// The most bytes of paths that are looked at.
-pub(super) const MOST_PATHS: usize = 64 * size_of::<ibv_path_data>();
 
 /// Sets an option of an id: `rdma_set_option`. `RDMA_OPTION_IB_PATH` takes the place of `rdma_resolve_route`, and
 /// `RDMA_CM_EVENT_ROUTE_RESOLVED` follows.

@@ -18,11 +18,14 @@ const USABLE: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BI
 const DATA: usize = size_of::<ibv_path_data>();
 const RECORD: usize = size_of::<ibv_path_record>();
 
+/// The most bytes of paths that are looked at.
+pub(crate) const MOST_PATHS: usize = 64 * DATA;
+
 /// The first usable path of `struct ibv_path_data[]`.
 ///
 /// # Errors
 /// EINVAL if it is not so many whole structures, and if none of them is usable.
-pub(super) fn usable(paths: &[u8]) -> Result<PathRecord> {
+pub(crate) fn usable(paths: &[u8]) -> Result<PathRecord> {
     let (paths, rest) = paths.as_chunks::<DATA>();
     if !rest.is_empty() {
         return Err(Errno::EINVAL);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
-use bareverbs_node::cm::rdma::{CmEvent, CmId, EventType};
+use bareverbs_node::cm::rdma::{CmEvent, CmId, EventType, IdOption};
 use bareverbs_node::verbs::QpState;
 
 use crate::cm::id::{local_addr, peer_addr};
@@ -154,7 +154,12 @@ fn step(port: &'static Port, event: &CmEvent, socket: &Socket, state: &mut State
     let id = event.id;
     match (event.event, &mut state.phase) {
         (EventType::AddrResolved, Phase::Connecting(None)) => {
-            Ok(port.hca.manager()?.resolve_route(id, ROUTE)?)
+            let mut manager = port.hca.manager()?;
+            match state.options.path {
+                Some(path) => manager.set_option(id, IdOption::IbPath(path))?,
+                None => manager.resolve_route(id, ROUTE)?,
+            }
+            Ok(())
         }
         (EventType::RouteResolved, Phase::Connecting(none @ None)) => {
             let mut connection = Box::new(Connection::new(port, &state.options.sizes)?);

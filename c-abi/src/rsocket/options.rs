@@ -6,9 +6,11 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
+use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::IdOption;
 use libc::socklen_t;
 
+use crate::cm::path::{self, MOST_PATHS};
 use crate::failure::{Errno, Result, as_status, lock};
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table::socket;
@@ -51,6 +53,8 @@ pub(super) struct Options {
     /// After how many seconds of silence the other end is asked for a sign of life.
     pub(super) keep_idle: c_int,
     pub(super) tos: Option<u8>,
+    /// The path to the other end on InfiniBand, if the program has it from elsewhere.
+    pub(super) path: Option<PathRecord>,
     /// How long calls wait that receive and accept, and those that send and connect; for ever if it is not set.
     pub(super) receive_timeout: Option<Duration>,
     pub(super) send_timeout: Option<Duration>,
@@ -75,6 +79,7 @@ impl Options {
         keep_alive: false,
         keep_idle: 7200,
         tos: None,
+        path: None,
         receive_timeout: None,
         send_timeout: None,
         no_delay: false,
@@ -212,7 +217,15 @@ unsafe fn set(
             options.sizes.mappings = wire::rounded(within(number()?, 0..=MOST_MAPPINGS));
         }
         // Paths of InfiniBand: the connection manager finds those of Ethernet itself.
-        (SOL_RDMA, RDMA_ROUTE) => return Err(Errno::EOPNOTSUPP),
+        (SOL_RDMA, RDMA_ROUTE) if socket.domain != libc::AF_IB => return Err(Errno::EOPNOTSUPP),
+        (SOL_RDMA, RDMA_ROUTE) => {
+            if value.is_null() || length as usize > MOST_PATHS {
+                return Err(Errno::EINVAL);
+            }
+            // SAFETY: the caller's promise.
+            let paths = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
+            options.path = Some(path::usable(paths)?);
+        }
         _ => return Err(Errno(libc::ENOPROTOOPT)),
     }
     Ok(())

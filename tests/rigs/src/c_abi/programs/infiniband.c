@@ -1,5 +1,6 @@
-/* Two connections on InfiniBand ports whose paths the client brings along: `infiniband server` and `infiniband client`. The
- * first one is made step by step, with all that has to be refused on the way, the second one as an endpoint. */
+/* Three connections on InfiniBand ports whose paths the client brings along: `infiniband server` and `infiniband client`. The
+ * first one is made step by step, with all that has to be refused on the way, the second one as an endpoint, the third one
+ * is an rsocket. */
 
 #include <endian.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <infiniband/sa.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <rdma/rsocket.h>
 
 #define CHECK(what)                                                                                          \
 	do {                                                                                                 \
@@ -29,7 +31,7 @@
 enum { SERVICE_LEVEL = 3 };
 #define MTU IBV_MTU_1024
 enum { SERVER_LID = 1, CLIENT_LID = 2 };
-static const char SERVER[] = "fe80::2:c903:0:101", SERVICE[] = "7471";
+static const char SERVER[] = "fe80::2:c903:0:101", SERVICE[] = "7471", OF_SOCKETS[] = "7472";
 static const uint32_t USABLE = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 
 static char text[64];
@@ -57,7 +59,11 @@ static struct ibv_qp_init_attr queues(void)
 
 static void server(void)
 {
-	struct rdma_addrinfo *found = resolve(NULL, SERVICE, RAI_PASSIVE, RDMA_PS_TCP);
+	struct rdma_addrinfo *found = resolve(NULL, OF_SOCKETS, RAI_PASSIVE, RDMA_PS_TCP);
+	int listening = rsocket(AF_IB, SOCK_STREAM, 0);
+	CHECK(listening >= 0 && !rbind(listening, found->ai_src_addr, found->ai_src_len) && !rlisten(listening, 1));
+	rdma_freeaddrinfo(found);
+	found = resolve(NULL, SERVICE, RAI_PASSIVE, RDMA_PS_TCP);
 	struct ibv_qp_init_attr attr = queues();
 	struct rdma_cm_id *listener, *id;
 	CHECK(!rdma_create_ep(&listener, found, NULL, &attr));
@@ -78,6 +84,13 @@ static void server(void)
 	}
 	rdma_destroy_ep(listener);
 	rdma_freeaddrinfo(found);
+	struct sockaddr_ib peer;
+	socklen_t length = sizeof peer;
+	int socket = raccept(listening, (struct sockaddr *) &peer, &length);
+	CHECK(socket >= 0 && length == sizeof peer && peer.sib_family == AF_IB && peer.sib_addr.sib_raw[0] == 0xfe);
+	CHECK(rrecv(socket, text, sizeof text, 0) > 0);
+	printf("received %s\n", text);
+	CHECK(!rclose(socket) && !rclose(listening));
 }
 
 /* A path from the client's port. */
@@ -160,6 +173,31 @@ static void addresses(const struct sockaddr *good)
 	CHECK(!rdma_destroy_id(id));
 }
 
+/* An rsocket with a path. */
+static void stream(struct ibv_path_data path)
+{
+	struct rdma_addrinfo *found = resolve(SERVER, OF_SOCKETS, 0, RDMA_PS_TCP);
+	REFUSED(rsocket(AF_IB, SOCK_DGRAM, 0), EPROTONOSUPPORT);
+	int socket = rsocket(AF_IB, SOCK_STREAM, 0);
+	CHECK(socket >= 0);
+	REFUSED(rconnect(socket, found->ai_dst_addr, found->ai_dst_len - 1), EINVAL);
+	REFUSED(rsetsockopt(socket, SOL_RDMA, RDMA_ROUTE, &path, sizeof path - 1), EINVAL);
+	REFUSED(rsetsockopt(socket, SOL_RDMA, RDMA_ROUTE, NULL, sizeof path), EINVAL);
+	/* It is this path and no other that is taken. */
+	path.path.slid = htobe16(CLIENT_LID + 7);
+	CHECK(!rsetsockopt(socket, SOL_RDMA, RDMA_ROUTE, &path, sizeof path));
+	REFUSED(rconnect(socket, found->ai_dst_addr, found->ai_dst_len), EINVAL);
+	CHECK(!rclose(socket));
+	path.path.slid = htobe16(CLIENT_LID);
+	socket = rsocket(AF_IB, SOCK_STREAM, 0);
+	CHECK(socket >= 0 && !rsetsockopt(socket, SOL_RDMA, RDMA_ROUTE, &path, sizeof path));
+	CHECK(!rconnect(socket, found->ai_dst_addr, found->ai_dst_len));
+	strcpy(text, "by a socket");
+	CHECK(rsend(socket, text, sizeof text, 0) == sizeof text);
+	CHECK(!rclose(socket));
+	rdma_freeaddrinfo(found);
+}
+
 static void client(void)
 {
 	/* In a port space of its own, whose ids may have services of the other one. */
@@ -216,6 +254,7 @@ static void client(void)
 	converse(id, "by an endpoint");
 	rdma_destroy_ep(id);
 	rdma_freeaddrinfo(found);
+	stream(path);
 	printf("connected along paths of its own\n");
 }
 

@@ -143,6 +143,7 @@ pub(super) const ALL: &[Scenario] = &[
         &[
             (Server, "received step by step", 1),
             (Server, "received by an endpoint", 1),
+            (Server, "received by a socket", 1),
             (Client, "connected along paths of its own", 1),
         ],
     )
