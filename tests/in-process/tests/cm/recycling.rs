@@ -18,7 +18,7 @@ const US: Duration = Duration::from_micros(1);
 const MOST: usize = 6;
 const SHARE: usize = 1024;
 /// Receives of each end of a connection, and so messages that it gets at most.
-const RECEIVES: usize = 4;
+const RECEIVES: usize = 8;
 const LEN: usize = 64;
 /// Twice the life time of a packet that the manager reckons with, 4.096 µs × 2^16.
 const TIMEWAIT: Duration = Duration::from_nanos(2 * (4096 << 16));
@@ -313,7 +313,7 @@ fn any_order_of_connections() {
                 0..3 if count < MOST => bench.connect(random.below(2) == 0),
                 3..5 if count > 0 => {
                     let which = random.below(count);
-                    for _ in 0..random.below(6) {
+                    for _ in 0..random.below(16) {
                         bench.send(which, random.below(2));
                     }
                     bench.pass(5 * MS);
