@@ -81,6 +81,7 @@ pub struct Pair<'w, 's, 'd> {
     /// A CQ for all of a node's QPs.
     pub cqs: [Cq<'d, ModelPlatform>; 2],
     channels: [ChannelId; 2],
+    makes_cqs: bool,
 }
 
 impl<'w, 's, 'd> Pair<'w, 's, 'd> {
@@ -123,6 +124,7 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
             cms,
             cqs,
             channels,
+            makes_cqs: false,
         }
     }
 
@@ -133,6 +135,11 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
         }
     }
 
+    /// Lets the manager make the CQs of the QPs from now on, one for each queue, for its calls that take completions by id.
+    pub fn make_cqs(&mut self) {
+        self.makes_cqs = true;
+    }
+
     fn qp(&mut self, node: usize, id: CmId) {
         let cap = QpCap {
             max_send_wr: 16,
@@ -141,7 +148,7 @@ impl<'w, 's, 'd> Pair<'w, 's, 'd> {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let cq = Some(&self.cqs[node]);
+        let cq = Some(&self.cqs[node]).filter(|_| !self.makes_cqs);
         let mut init = QpInit {
             send_cq: cq,
             recv_cq: cq,
