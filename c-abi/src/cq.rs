@@ -9,7 +9,7 @@ use std::mem::zeroed;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bareverbs_node::verbs::{Cq, CqEvents, CqHandle, CqInit};
+use bareverbs_node::verbs::{Cq, CqEvents, CqHandle, CqInit, Platform};
 
 use crate::abi::numbers::IBV_CQ_ATTR_MODERATE;
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_modify_cq_attr};
@@ -19,7 +19,8 @@ use crate::async_event::Subject;
 use crate::channel::{self, channel};
 use crate::context::context;
 use crate::cq_ex::Reader;
-use crate::failure::{DataLock, Errno, Result, as_errno, as_pointer, lock};
+use crate::data_lock::DataLock;
+use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::registry::take_out;
 
@@ -50,16 +51,17 @@ impl Request {
 #[repr(C)]
 pub(crate) struct CqObject {
     pub(crate) ex: ibv_cq_ex,
-    pub(crate) hca: &'static Hca,
     /// Gone while it is being destroyed.
     pub(crate) cq: DataLock<Option<Cq<'static, P>>>,
+    /// The completion that `ibv_cq_ex`'s functions read. Used with the lock held.
+    pub(crate) reader: UnsafeCell<Reader>,
+    platform: &'static P,
+    pub(crate) hca: &'static Hca,
     request: Request,
     /// Of the thread that drives the device, which does not take the lock of those who poll.
     events: Mutex<CqEvents<'static>>,
     pub(crate) comp_acks: Acks,
     pub(crate) async_acks: Acks,
-    /// The completion that `ibv_cq_ex`'s functions read.
-    pub(crate) reader: UnsafeCell<Reader>,
 }
 
 impl CqObject {
@@ -86,6 +88,7 @@ impl CqObject {
         let number = cq.cqn().number();
         let object = Box::new(Self {
             ex,
+            platform: hca.device.platform(),
             hca,
             events: Mutex::new(cq.events()),
             cq: DataLock::new(Some(cq)),
@@ -132,6 +135,13 @@ impl CqObject {
                 channel.push(self);
             }
         }
+    }
+
+    /// A program that polls in a loop leaves the processor to what it waits for. Returns what the call of C does.
+    #[inline(always)]
+    pub(crate) fn idle(&self, result: c_int) -> c_int {
+        self.platform.relax();
+        result
     }
 
     /// What QPs are created with.

@@ -4,18 +4,21 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
+use std::mem::{self, ManuallyDrop};
 
-use bareverbs_node::verbs::{Completion, Cq, CqInit, Platform};
+use bareverbs_node::verbs::cq::{Batch, Unusual};
+use bareverbs_node::verbs::{Completion, CompletionKind, Cq, CqInit};
 
 use crate::abi::numbers::{
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
     IBV_WC_STANDARD_FLAGS,
 };
 use crate::abi::objects::{ibv_context, ibv_cq_init_attr_ex};
-use crate::abi::requests::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
+use crate::abi::requests::{ibv_cq_ex, ibv_poll_cq_attr};
 use crate::context::context;
 use crate::cq::{self, CqObject};
-use crate::failure::{DataGuard, Errno, Result, as_errno, as_nothing, as_pointer, guarded};
+use crate::data_lock::DataGuard;
+use crate::failure::{Errno, as_errno, as_pointer, guarded};
 use crate::hca::P;
 use crate::poll;
 
@@ -25,25 +28,9 @@ const IGNORE_OVERRUN: u32 = 1 << 1;
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS`.
 const MASK_FLAGS: u32 = 1 << 0;
 
-/// The completion at hand between `start_poll` and `end_poll`, and the lock that is held meanwhile.
+/// The completion at hand between `start_poll` and `end_poll`, whose entry the device gets back at the end.
 #[derive(Default)]
-pub(crate) struct Reader {
-    held: Option<DataGuard<'static, Option<Cq<'static, P>>>>,
-    wc: Option<ibv_wc>,
-    /// When it completed, on the device's clock.
-    timestamp: u64,
-}
-
-impl Reader {
-    /// Takes the next completion.
-    fn next(&mut self) -> Result<bool> {
-        let cq = self.held.as_mut().and_then(|held| held.as_mut());
-        let found = cq.ok_or(Errno::EINVAL)?.poll()?;
-        self.timestamp = found.as_ref().map_or(0, Completion::timestamp);
-        self.wc = found.as_ref().map(poll::completion);
-        Ok(self.wc.is_some())
-    }
-}
+pub(crate) struct Reader(Option<Completion<'static>>);
 
 /// `ibv_create_cq_ex`, from the table of functions.
 ///
@@ -101,120 +88,243 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// The reader of a CQ.
+/// The object behind a CQ of C.
 ///
 /// # Safety
-/// The CQ was created here, and no other thread is between `start_poll` and `end_poll` of it.
-unsafe fn reader<'a>(cq: *mut ibv_cq_ex) -> &'a mut Reader {
+/// It was created here, and is not destroyed for as long as the result is used.
+#[inline(always)]
+unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a CqObject {
+    // SAFETY: the caller's promise: it is the first field of a `CqObject`.
+    unsafe { &*cq.cast::<CqObject>() }
+}
+
+/// Leaves a completion to the functions that read it, and sets the fields of the structure that C reads by itself.
+///
+/// # Safety
+/// The CQ was created here, its lock is held, and the device gets the completion's entry back in `end_poll`.
+#[inline(always)]
+unsafe fn show(cq: *mut ibv_cq_ex, found: Completion<'_>) {
+    // SAFETY: the caller's promise: the entry is the host's for as long as the completion is there, and no other thread is here.
+    unsafe {
+        let found: Completion<'static> = mem::transmute(found);
+        (*cq).wr_id = found.wr_id();
+        (*cq).status = found.status() as c_int;
+        (*object(cq).reader.get()).0 = Some(found);
+    }
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: C's promise. The lock is part of the CQ, which is not destroyed before `end_poll`.
+    unsafe {
+        if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+            return Errno::EINVAL.0;
+        }
+        match object(cq).cq.try_lock() {
+            Some(held) => start_usual(cq, held),
+            None => start_later(cq),
+        }
+    }
+}
+
+/// The same where another thread has the CQ.
+///
+/// # Safety
+/// As [`object`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn start_later(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { &mut *(*cq.cast::<CqObject>()).reader.get() }
+    unsafe { start_usual(cq, object(cq).cq.lock()) }
+}
+
+/// Takes the first completion, if it is usual, in a straight line.
+///
+/// # Safety
+/// As [`object`].
+#[inline(always)]
+unsafe fn start_usual(
+    cq: *mut ibv_cq_ex,
+    mut held: DataGuard<'_, Option<Cq<'static, P>>>,
+) -> c_int {
+    let Some(batch) = held.as_mut().and_then(Cq::usual_batch) else {
+        mem::forget(held);
+        // SAFETY: the caller's promise, and the lock is held.
+        return unsafe { start_rest(cq) };
+    };
+    // Ended in `end_poll`.
+    let mut batch = ManuallyDrop::new(batch);
+    // SAFETY: the caller's promise.
+    let show = |cq, found: Completion<'_>| unsafe { show(cq, found) };
+    match batch.next_usual(cq, show, show) {
+        Ok(()) => {
+            mem::forget(held);
+            0
+        }
+        Err(Unusual::Nothing) => {
+            drop(held);
+            // SAFETY: the caller's promise.
+            unsafe { object(cq) }.idle(libc::ENOENT)
+        }
+        Err(Unusual::Something) => {
+            mem::forget(held);
+            // SAFETY: the caller's promise, and the lock is held.
+            unsafe { start_rest(cq) }
+        }
+    }
+}
+
+/// Takes the first completion, of any kind. If there is none, it gives the lock back.
+///
+/// # Safety
+/// As [`object`]. The calling thread holds the lock of the CQ.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn start_rest(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: the caller's promise.
+    let object = unsafe { object(cq) };
+    let found = guarded(|| {
+        // SAFETY: the caller's promise.
+        let mut held = unsafe { object.cq.taken() };
+        let of = held.as_mut().ok_or(Errno::EINVAL)?;
+        // SAFETY: the caller's promise.
+        let found = unsafe { next_any(cq, &mut ManuallyDrop::new(of.batch()?)) };
+        if found {
+            mem::forget(held);
+        }
+        Ok(found)
+    });
+    match found {
+        Ok(true) => 0,
+        Ok(false) => object.idle(libc::ENOENT),
+        Err(errno) => errno.0,
+    }
+}
+
+/// Takes the next completion of any kind; whether there is one.
+///
+/// # Safety
+/// As [`show`].
+unsafe fn next_any(cq: *mut ibv_cq_ex, batch: &mut Batch<'_, 'static, P>) -> bool {
+    match batch.next() {
+        // SAFETY: the caller's promise.
+        Some(found) => unsafe {
+            show(cq, found);
+            true
+        },
+        None => false,
+    }
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: C's promise: after `start_poll`, whose lock is held.
+    let mut held = ManuallyDrop::new(unsafe { object(cq).cq.taken() });
+    let Some(of) = held.as_mut() else {
+        return Errno::EINVAL.0;
+    };
+    let mut batch = ManuallyDrop::new(of.resume_batch());
+    // SAFETY: as above.
+    let show = |cq, found: Completion<'_>| unsafe { show(cq, found) };
+    match batch.next_usual(cq, show, show) {
+        Ok(()) => 0,
+        Err(Unusual::Nothing) => libc::ENOENT,
+        // SAFETY: as above.
+        Err(Unusual::Something) => unsafe { next_rest(cq) },
+    }
+}
+
+/// Takes the next completion, of any kind.
+///
+/// # Safety
+/// As [`object`]. The calling thread holds the lock of the CQ.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn next_rest(cq: *mut ibv_cq_ex) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let mut held = ManuallyDrop::new(unsafe { object(cq).cq.taken() });
+        let of = held.as_mut().ok_or(Errno::EINVAL)?;
+        // SAFETY: the caller's promise.
+        match unsafe { next_any(cq, &mut ManuallyDrop::new(of.resume_batch())) } {
+            true => Ok(()),
+            false => Err(Errno(libc::ENOENT)),
+        }
+    })
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    // SAFETY: C's promise: after `start_poll`, whose lock is held.
+    unsafe {
+        let object = object(cq);
+        let mut held = object.cq.taken();
+        (*object.reader.get()).0 = None;
+        if let Some(of) = held.as_mut() {
+            of.resume_batch().finish();
+        }
+    }
 }
 
 /// The completion at hand.
 ///
 /// # Safety
-/// As [`reader`].
-unsafe fn wc(cq: *mut ibv_cq_ex) -> ibv_wc {
+/// As [`object`], and no other thread is between `start_poll` and `end_poll`.
+#[inline(always)]
+unsafe fn reader<'a>(cq: *mut ibv_cq_ex) -> &'a Option<Completion<'static>> {
     // SAFETY: the caller's promise.
-    unsafe { reader(cq) }.wc.unwrap_or(poll::EMPTY)
-}
-
-/// Sets the fields of the structure that C reads by itself.
-///
-/// # Safety
-/// As [`reader`].
-unsafe fn show(cq: *mut ibv_cq_ex) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let found = wc(cq);
-        (*cq).wr_id = found.wr_id;
-        (*cq).status = found.status;
-    }
-}
-
-unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
-    as_errno(|| {
-        // SAFETY: C's promise.
-        if unsafe { attr.as_ref() }.is_some_and(|attr| attr.comp_mask != 0) {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: C's promise. The lock is part of the CQ, which is not destroyed before `end_poll`.
-        let object: &'static CqObject = unsafe { cq::cq(cq.cast()) }?;
-        let held = object.cq.lock();
-        // SAFETY: the lock is held, so that no other thread is here.
-        let reader = unsafe { reader(cq) };
-        reader.held = Some(held);
-        match reader.next() {
-            Ok(true) => {
-                // SAFETY: as above.
-                unsafe { show(cq) };
-                Ok(())
-            }
-            other => {
-                reader.held = None;
-                object.hca.device.platform().relax();
-                other.and(Err(Errno(libc::ENOENT)))
-            }
-        }
-    })
-}
-
-unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    as_errno(|| {
-        // SAFETY: C's promise: after `start_poll`, whose lock is held.
-        if !unsafe { reader(cq) }.next()? {
-            return Err(Errno(libc::ENOENT));
-        }
-        // SAFETY: the same.
-        unsafe { show(cq) };
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    as_nothing(|| {
-        // SAFETY: C's promise: after `start_poll`, whose lock is held.
-        let held = unsafe { reader(cq) }.held.take();
-        drop(held);
-        Ok(())
-    });
+    unsafe { &(*object(cq).reader.get()).0 }
 }
 
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: C's promise: between `start_poll` and `end_poll`.
-    unsafe { reader(cq) }.timestamp
+    unsafe { reader(cq) }
+        .as_ref()
+        .map_or(0, Completion::timestamp)
 }
 
 /// The time in nanoseconds since 1970. 0 if the device's clock cannot be read any more.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     let converted = guarded(|| {
         // SAFETY: C's promise: between `start_poll` and `end_poll`.
-        let (object, reader) = unsafe { (cq::cq(cq.cast())?, reader(cq)) };
-        let hca = object.hca;
-        hca.clock.nanoseconds(hca.device, reader.timestamp)
+        let (hca, timestamp) = unsafe { (object(cq).hca, read_completion_ts(cq)) };
+        hca.clock.nanoseconds(hca.device, timestamp)
     });
     converted.unwrap_or(0)
 }
 
-/// The functions that read a field of the completion at hand.
+/// The functions that read a field of the completion at hand, 0 if there is none.
 macro_rules! fields {
-    ($($name:ident: $type:ty = $field:ident;)*) => {$(
+    ($($name:ident: $type:ty = |$found:ident| $field:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
             // SAFETY: C's promise: between `start_poll` and `end_poll`.
-            unsafe { wc(cq) }.$field.into()
+            match unsafe { reader(cq) } {
+                Some($found) => $field,
+                None => 0,
+            }
         }
     )*};
 }
 
+/// A field that is there of a receive only.
+#[inline(always)]
+fn of_recv<T: Default>(found: &Completion<'_>, field: impl FnOnce() -> T) -> T {
+    match found.kind() {
+        CompletionKind::Recv => field(),
+        CompletionKind::Send | CompletionKind::Error => T::default(),
+    }
+}
+
 fields! {
-    read_opcode: c_int = opcode;
-    read_vendor_err: u32 = vendor_err;
-    read_byte_len: u32 = byte_len;
-    read_imm_data: u32 = imm_data;
-    read_qp_num: u32 = qp_num;
-    read_src_qp: u32 = src_qp;
-    read_wc_flags: c_uint = wc_flags;
-    read_slid: u32 = slid;
-    read_sl: u8 = sl;
-    read_dlid_path_bits: u8 = dlid_path_bits;
+    read_opcode: c_int = |found| poll::opcode(found.opcode());
+    read_vendor_err: u32 = |found| found.vendor_err().into();
+    read_byte_len: u32 = |found| found.byte_len();
+    read_imm_data: u32 = |found| of_recv(found, || poll::immediate(found));
+    read_qp_num: u32 = |found| found.qp_num().number();
+    read_src_qp: u32 = |found| of_recv(found, || found.src_qp().number());
+    read_wc_flags: c_uint = |found| of_recv(found, || found.flags().bits());
+    read_slid: u32 = |found| of_recv(found, || found.slid().into());
+    read_sl: u8 = |found| of_recv(found, || found.sl());
+}
+
+/// Low bits of the destination LID, of which completions say nothing.
+unsafe extern "C" fn read_dlid_path_bits(_: *mut ibv_cq_ex) -> u8 {
+    0
 }

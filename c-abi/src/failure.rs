@@ -183,12 +183,6 @@ pub(crate) fn as_nothing(body: impl FnOnce() -> Result<()>) {
     }
 }
 
-/// The lock of a queue. It knows nothing of panics, which the standard library's asks about twice each time, in 14 instructions:
-/// each holder leaves what it guards in order.
-pub(crate) type DataLock<T> = parking_lot::Mutex<T>;
-/// What holds one.
-pub(crate) type DataGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
-
 /// Locks, also what a thread has held that panicked: each holder leaves what it guards in order.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

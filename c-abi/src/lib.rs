@@ -21,7 +21,8 @@
 //!   and `read` whether it blocks or not.
 //! * The data path takes the lock of its queue only: send queue, receive queue, SRQ or CQ.
 //! * `librdmacm`'s own part (moving QPs, synchronous calls) is done here; `RdmaCm` plays the part of the kernel's `rdma_ucm`.
-//! * A panic does not cross into C: it is EIO.
+//! * A panic does not cross into C: it is EIO. The usual way through the data path has none of its own, and is not guarded: one of
+//!   the platform's ends the process there.
 //!
 //! What is not done is refused with EOPNOTSUPP.
 
@@ -40,6 +41,7 @@ mod cm;
 mod context;
 mod cq;
 mod cq_ex;
+mod data_lock;
 mod descriptor;
 mod device;
 mod failure;

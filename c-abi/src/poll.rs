@@ -4,74 +4,78 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 
-use bareverbs_node::verbs::{Completion, CompletionKind, Platform, WcOpcode};
+use bareverbs_node::verbs::cq::{Batch, Unusual};
+use bareverbs_node::verbs::{Completion, CompletionKind, Cq, WcOpcode};
 
-use crate::abi::numbers::*;
 use crate::abi::objects::ibv_cq;
 use crate::abi::requests::ibv_wc;
-use crate::cq::cq;
+use crate::cq::{CqObject, cq};
+use crate::data_lock::DataGuard;
 use crate::failure::{Errno, as_errno, guarded};
+use crate::hca::P;
 
-/// `enum ibv_wc_opcode`.
-#[inline]
+/// `enum ibv_wc_opcode`, whose values the driver's has; what is not known there is a send here.
+#[inline(always)]
 pub(crate) fn opcode(opcode: WcOpcode) -> c_int {
-    match opcode {
-        WcOpcode::Send | WcOpcode::Unknown => IBV_WC_SEND,
-        WcOpcode::RdmaWrite => IBV_WC_RDMA_WRITE,
-        WcOpcode::RdmaRead => IBV_WC_RDMA_READ,
-        WcOpcode::CompSwap => IBV_WC_COMP_SWAP,
-        WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
-        WcOpcode::BindMw => IBV_WC_BIND_MW,
-        WcOpcode::Recv => IBV_WC_RECV,
-        WcOpcode::RecvRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
-    }
+    c_int::from(opcode as u8 & !(WcOpcode::Unknown as u8))
 }
 
-/// A completion as `struct ibv_wc`.
-pub(crate) fn completion(found: &Completion<'_>) -> ibv_wc {
-    let mut wc = EMPTY;
-    // SAFETY: it can be written.
-    unsafe { write(&raw mut wc, found) };
-    wc
-}
-
-/// Writes a completion for C. Each kind by itself, since few of the fields are there for a send.
+/// Writes a completion for C.
 ///
 /// # Safety
 /// `to` can be written.
-#[inline(always)]
 unsafe fn write(to: *mut ibv_wc, found: &Completion<'_>) {
-    match found.kind() {
-        // SAFETY: the caller's promise.
-        CompletionKind::Send => unsafe {
-            to.write(ibv_wc {
-                wr_id: found.wr_id(),
-                opcode: opcode(found.opcode()),
-                qp_num: found.qp_num().number(),
-                byte_len: found.byte_len(),
-                ..EMPTY
-            });
-        },
-        // SAFETY: the caller's promise.
-        CompletionKind::Recv => unsafe {
-            to.write(ibv_wc {
-                wr_id: found.wr_id(),
-                opcode: opcode(found.opcode()),
-                qp_num: found.qp_num().number(),
-                byte_len: found.byte_len(),
-                imm_data: immediate(found),
-                src_qp: found.src_qp().number(),
-                wc_flags: found.flags().bits(),
-                pkey_index: found.pkey_index(),
-                slid: found.slid(),
-                sl: found.sl(),
-                ..EMPTY
-            });
-        },
-        // SAFETY: the caller's promise.
-        CompletionKind::Error => unsafe { to.write(failure(*found)) },
+    // SAFETY: the caller's promise.
+    unsafe {
+        match found.kind() {
+            CompletionKind::Send => write_send(to, found),
+            CompletionKind::Recv => write_recv(to, found),
+            CompletionKind::Error => to.write(failure(*found)),
+        }
+    }
+}
+
+/// Writes that of a send, of which few fields are there.
+///
+/// # Safety
+/// As [`write`].
+#[inline(always)]
+unsafe fn write_send(to: *mut ibv_wc, found: &Completion<'_>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.write(ibv_wc {
+            wr_id: found.wr_id(),
+            opcode: opcode(found.opcode()),
+            qp_num: found.qp_num().number(),
+            byte_len: found.byte_len(),
+            ..EMPTY
+        });
+    }
+}
+
+/// Writes that of a receive.
+///
+/// # Safety
+/// As [`write`].
+#[inline(always)]
+unsafe fn write_recv(to: *mut ibv_wc, found: &Completion<'_>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.write(ibv_wc {
+            wr_id: found.wr_id(),
+            opcode: opcode(found.opcode()),
+            qp_num: found.qp_num().number(),
+            byte_len: found.byte_len(),
+            imm_data: immediate(found),
+            src_qp: found.src_qp().number(),
+            wc_flags: found.flags().bits(),
+            pkey_index: found.pkey_index(),
+            slid: found.slid(),
+            sl: found.sl(),
+            ..EMPTY
+        });
     }
 }
 
@@ -92,7 +96,7 @@ fn failure(found: Completion<'_>) -> ibv_wc {
 
 /// `imm_data` of a receive, as it lies there: immediate data as the network has it, or a key as a number.
 #[inline(always)]
-fn immediate(found: &Completion<'_>) -> u32 {
+pub(crate) fn immediate(found: &Completion<'_>) -> u32 {
     if let Some(immediate) = found.imm_data() {
         immediate.to_be()
     } else {
@@ -109,34 +113,167 @@ pub(crate) unsafe extern "C" fn poll_cq(
     num_entries: c_int,
     wc: *mut ibv_wc,
 ) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `CqObject`.
+    let object = unsafe { &*cq.cast::<CqObject>() };
+    // Each call of another function is the last thing that is done, so that no register has to be saved for it.
+    match object.cq.try_lock() {
+        // SAFETY: the caller's promise.
+        Some(held) => unsafe { poll_usual(cq, held, num_entries, wc) },
+        // SAFETY: the same.
+        None => unsafe { poll_later(cq, num_entries, wc) },
+    }
+}
+
+/// The same where another thread has the CQ.
+///
+/// # Safety
+/// As [`poll_cq`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn poll_later(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let held = (*cq.cast::<CqObject>()).cq.lock();
+        poll_usual(cq, held, num_entries, wc)
+    }
+}
+
+/// Takes the first completion if it is usual, in a straight line.
+///
+/// # Safety
+/// As [`poll_cq`].
+#[inline(always)]
+unsafe fn poll_usual(
+    cq: *mut ibv_cq,
+    mut held: DataGuard<'_, Option<Cq<'static, P>>>,
+    num_entries: c_int,
+    wc: *mut ibv_wc,
+) -> c_int {
+    let Some(of) = held.as_mut() else {
+        return -Errno::EINVAL.0;
+    };
+    let Some(batch) = of.usual_batch() else {
+        mem::forget(held);
+        // SAFETY: the caller's promise, and the lock is held.
+        return unsafe { poll_rest(cq, num_entries, wc, 0) };
+    };
+    // Not dropped: this function knows whether the consumer index has moved.
+    let mut batch = ManuallyDrop::new(batch);
+    if num_entries <= 0 {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { next(&mut batch, wc) } {
+        Ok(()) if num_entries == 1 => {
+            ManuallyDrop::into_inner(batch).finish();
+            1
+        }
+        Ok(()) => {
+            mem::forget(held);
+            // SAFETY: the caller's promise, and the lock is held.
+            unsafe { poll_more(cq, num_entries, wc) }
+        }
+        Err(Unusual::Nothing) => {
+            drop(held);
+            // SAFETY: the caller's promise: it is the first field of a `CqObject`.
+            unsafe { &*cq.cast::<CqObject>() }.idle(0)
+        }
+        Err(Unusual::Something) => {
+            mem::forget(held);
+            // SAFETY: the caller's promise, and the lock is held.
+            unsafe { poll_rest(cq, num_entries, wc, 0) }
+        }
+    }
+}
+
+/// Writes the next completion if it is usual.
+///
+/// # Safety
+/// `to` can be written.
+#[inline(always)]
+unsafe fn next(
+    batch: &mut Batch<'_, 'static, P>,
+    to: *mut ibv_wc,
+) -> std::result::Result<(), Unusual> {
+    batch.next_usual(
+        to,
+        // SAFETY: the caller's promise.
+        |to, found| unsafe { write_send(to, &found) },
+        // SAFETY: the same.
+        |to, found| unsafe { write_recv(to, &found) },
+    )
+}
+
+/// Takes further completions that are usual, and gives the lock back.
+///
+/// # Safety
+/// As [`poll_cq`], behind one completion. The calling thread holds the lock of the CQ.
+#[inline(never)]
+unsafe extern "C" fn poll_more(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `CqObject`.
+    let mut held = unsafe { (*cq.cast::<CqObject>()).cq.taken() };
+    let Some(of) = held.as_mut() else {
+        return -Errno::EINVAL.0;
+    };
+    let mut batch = ManuallyDrop::new(of.resume_batch());
+    let mut taken = 1;
+    while taken < num_entries {
+        // SAFETY: the caller's promise; `taken` is below `num_entries`.
+        match unsafe { next(&mut batch, wc.add(taken as usize)) } {
+            Ok(()) => taken += 1,
+            Err(Unusual::Nothing) => break,
+            Err(Unusual::Something) => {
+                mem::forget(held);
+                // SAFETY: the caller's promise, and the lock is held.
+                return unsafe { poll_rest(cq, num_entries, wc, taken) };
+            }
+        }
+    }
+    ManuallyDrop::into_inner(batch).finish();
+    taken
+}
+
+/// Takes the rest of the completions, of any kind, and gives the lock back.
+///
+/// # Safety
+/// As [`poll_cq`], behind `taken` completions. The calling thread holds the lock of the CQ.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn poll_rest(
+    cq: *mut ibv_cq,
+    num_entries: c_int,
+    wc: *mut ibv_wc,
+    mut taken: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `CqObject`.
+    let object = unsafe { &*cq.cast::<CqObject>() };
     let polled = guarded(|| {
         // SAFETY: the caller's promise.
-        let object = unsafe { self::cq(cq) }?;
-        let mut taken = 0;
+        let mut held = unsafe { object.cq.taken() };
+        let of = held.as_mut().ok_or(Errno::EINVAL)?;
+        if let Err(error) = of.batch().map(mem::forget)
+            && taken == 0
         {
-            let mut inner = object.cq.lock();
-            let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
-            // Not dropped: this function knows whether the consumer index has moved.
-            let mut batch = ManuallyDrop::new(inner.batch()?);
-            while taken < num_entries {
-                let Some(found) = batch.next() else {
-                    break;
-                };
-                // SAFETY: the caller's promise; `taken` is below `num_entries`.
-                unsafe { write(wc.add(taken as usize), &found) };
-                taken += 1;
-            }
-            if taken != 0 {
-                ManuallyDrop::into_inner(batch).finish();
-            }
+            return Err(error.into());
         }
-        if taken == 0 {
-            // A program that polls in a loop leaves the processor to what it waits for.
-            object.hca.device.platform().relax();
+        // An error that came meanwhile is for the next poll to say.
+        let mut batch = of.resume_batch();
+        while taken < num_entries {
+            let Some(found) = batch.next() else {
+                break;
+            };
+            // SAFETY: the caller's promise; `taken` is below `num_entries`.
+            unsafe { write(wc.add(taken as usize), &found) };
+            taken += 1;
         }
+        batch.finish();
         Ok(taken)
     });
-    polled.unwrap_or_else(|errno| -errno.0)
+    match polled {
+        Ok(0) => object.idle(0),
+        Ok(taken) => taken,
+        Err(errno) => -errno.0,
+    }
 }
 
 /// Asks for an event at the next completion: `ibv_req_notify_cq`.
@@ -149,7 +286,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 /// A completion of which nothing is known.
-pub(crate) const EMPTY: ibv_wc = ibv_wc {
+const EMPTY: ibv_wc = ibv_wc {
     wr_id: 0,
     status: 0,
     opcode: 0,

@@ -8,7 +8,6 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::slice;
 
-use bareverbs_node::verbs::qp::recv::RecvBatch;
 use bareverbs_node::verbs::qp::send::Batch;
 use bareverbs_node::verbs::qp::{Connected, Inline, Payload};
 use bareverbs_node::verbs::{
@@ -20,10 +19,11 @@ use crate::abi::numbers::*;
 use crate::abi::objects::ibv_qp;
 use crate::abi::requests::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use crate::ah::AhObject;
+use crate::data_lock::DataGuard;
 use crate::failure::{Errno, Result, as_errno};
 use crate::hca::P;
 use crate::mw;
-use crate::qp::{QpObject, SendHalf, qp};
+use crate::qp::{QpObject, SendHalf};
 
 /// Inline bytes that are gathered from several places at once; the device's WQEs have fewer.
 const INLINE: usize = 1024;
@@ -117,7 +117,7 @@ pub(crate) unsafe fn handle<'a>(ah: *mut crate::abi::objects::ibv_ah) -> Result<
 }
 
 /// The types of QPs that have a send queue.
-trait Sends: QpType {
+pub(crate) trait Sends: QpType {
     /// Posts a request that is of one of the usual kinds, straight from C's structure. `None` if it is none of them.
     ///
     /// # Safety
@@ -206,11 +206,16 @@ unsafe fn push_connected<T: Connected, D: Payload>(
     let (id, flags, immediate) = (wr.wr_id, flags(wr), u32::from_be(wr.imm_data));
     // SAFETY: the caller's promise.
     let remote = || unsafe { remote(wr) };
+    // That it is usual is asked beforehand, so that there is no call for what is not.
     Some(match wr.opcode {
-        IBV_WR_SEND => batch.send(id, flags, data),
-        IBV_WR_SEND_WITH_IMM => batch.send_imm(id, flags, immediate, data),
-        IBV_WR_RDMA_WRITE => batch.write(id, flags, remote(), data),
-        IBV_WR_RDMA_WRITE_WITH_IMM => batch.write_imm(id, flags, remote(), immediate, data),
+        IBV_WR_SEND if batch.is_usual::<16>(data) => batch.send(id, flags, data),
+        IBV_WR_SEND_WITH_IMM if batch.is_usual::<16>(data) => {
+            batch.send_imm(id, flags, immediate, data)
+        }
+        IBV_WR_RDMA_WRITE if batch.is_usual::<32>(data) => batch.write(id, flags, remote(), data),
+        IBV_WR_RDMA_WRITE_WITH_IMM if batch.is_usual::<32>(data) => {
+            batch.write_imm(id, flags, remote(), immediate, data)
+        }
         _ => return None,
     })
 }
@@ -234,7 +239,7 @@ impl Sends for Rc {
     ) -> Option<Posted> {
         // SAFETY: the caller's promise.
         unsafe {
-            if wr.opcode == IBV_WR_RDMA_READ {
+            if wr.opcode == IBV_WR_RDMA_READ && batch.is_usual::<32>(sge) {
                 let sges = slice::from_ref(&sge);
                 return Some(batch.read(wr.wr_id, flags(wr), remote(wr), sges));
             }
@@ -272,7 +277,7 @@ impl Sends for Ud {
         wr: &ibv_send_wr,
         data: D,
     ) -> Option<Posted> {
-        if wr.opcode != IBV_WR_SEND {
+        if wr.opcode != IBV_WR_SEND || !batch.is_usual::<64>(data) {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -376,16 +381,6 @@ unsafe fn with_data<T: QpType>(
     Ok(post(&request(SendData::Inline(&gathered[..length])))?)
 }
 
-/// Why the short way through a list ended.
-enum Ended {
-    /// All of it is posted.
-    Posted,
-    /// A request was refused.
-    Refused(PostError),
-    /// A request has to be posted the long way.
-    Unusual,
-}
-
 /// Says in `bad` which request was refused.
 ///
 /// # Safety
@@ -399,67 +394,132 @@ unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
     errno
 }
 
-/// The same, and why.
-///
-/// # Safety
-/// As [`stopped`].
-#[cold]
-#[inline(never)]
-unsafe fn refused<W>(error: PostError, wr: *mut W, bad: *mut *mut W) -> Errno {
-    // SAFETY: the caller's promise.
-    unsafe { stopped(error.into(), wr, bad) }
+/// `ibv_post_send`.
+pub(crate) type PostSend =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+
+/// That of a type of QPs.
+pub(crate) fn of_type(qp_type: c_int) -> PostSend {
+    match qp_type {
+        IBV_QPT_RC => send::<Rc>,
+        IBV_QPT_UC => send::<Uc>,
+        IBV_QPT_UD => send::<Ud>,
+        IBV_QPT_XRC_SEND => send::<XrcSend>,
+        _ => no_send,
+    }
 }
 
-/// Posts a list to the send queue of a QP of one type, and says where it stopped. If its length is given, it posts all of
-/// the list or nothing.
+/// That of a type that has no send queue.
 ///
 /// # Safety
-/// The list is one of the headers', with objects that were created here; `bad` is NULL or can be written. The lock of the
-/// queue is held.
-#[inline(always)]
-unsafe fn send<T: Sends>(
-    mut queue: NonNull<SendQueue<'static, P, T>>,
-    mut wr: *mut ibv_send_wr,
+/// As [`post_send`].
+unsafe extern "C" fn no_send(
+    _: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
-    whole: Option<usize>,
-) -> Result<()> {
-    // SAFETY: the caller's promise: it points into the QP, and no other reference does.
-    let queue = unsafe { queue.as_mut() };
-    // In a state that takes none, the first one is refused for that.
-    if whole.is_some_and(|count| count > queue.free() as usize) && queue.capacity() != 0 {
-        return Err(Errno::ENOMEM);
-    }
-    // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
-    let mut batch = ManuallyDrop::new(queue.batch());
-    let ended = loop {
-        // SAFETY: the caller's promise.
-        let Some(request) = (unsafe { wr.as_ref() }) else {
-            break Ended::Posted;
-        };
-        // SAFETY: the caller's promise.
-        match unsafe { push_one(&mut batch, request) } {
-            Some(Ok(())) => wr = request.next,
-            Some(Err(error)) => break Ended::Refused(error),
-            None => break Ended::Unusual,
-        }
-    };
-    batch.ring();
+) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe {
-        match ended {
-            Ended::Posted => Ok(()),
-            Ended::Refused(error) => Err(refused(error, wr, bad)),
-            Ended::Unusual => send_rest(queue, wr, bad),
-        }
+    unsafe { stopped(Errno::EINVAL, wr, bad) }.0
+}
+
+/// Posts a list to the send queue of a QP of one type, and says where it stopped.
+///
+/// # Safety
+/// As [`post_send`], of a QP of this type.
+unsafe extern "C" fn send<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    let object = unsafe { &*qp.cast::<QpObject>() };
+    // Each call of another function is the last thing that is done, so that no register has to be saved for it.
+    match object.send.try_lock() {
+        // SAFETY: the caller's promise.
+        Some(half) => unsafe { send_usual::<T>(qp, half, wr, bad) },
+        // SAFETY: the same.
+        None => unsafe { send_later::<T>(qp, wr, bad) },
     }
 }
 
-/// Posts the rest of a list, whose first request is not one of the usual kinds.
+/// The same where another thread has the queue.
 ///
 /// # Safety
 /// As [`send`].
+#[cold]
 #[inline(never)]
-unsafe fn send_rest<T: Sends>(
+unsafe extern "C" fn send_later<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let half = (*qp.cast::<QpObject>()).send.lock();
+        send_usual::<T>(qp, half, wr, bad)
+    }
+}
+
+/// Posts the first requests of a list that are of the usual kinds, in a straight line.
+///
+/// # Safety
+/// As [`send`].
+#[inline(always)]
+unsafe fn send_usual<T: Sends>(
+    qp: *mut ibv_qp,
+    half: DataGuard<'_, SendHalf>,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    let Some(queue) = *half else {
+        return Errno::EINVAL.0;
+    };
+    // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+    let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+    // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
+    let mut batch = ManuallyDrop::new(queue.batch());
+    // SAFETY: the caller's promise, for the list and for each request.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        // SAFETY: the same.
+        if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
+            batch.ring();
+            std::mem::forget(half);
+            // SAFETY: the same, and the lock is held.
+            return unsafe { send_rest::<T>(qp, wr, bad) };
+        }
+        wr = request.next;
+    }
+    batch.ring();
+    0
+}
+
+/// Posts the rest of a list, whose first request is not one of the usual kinds, and gives the lock back.
+///
+/// # Safety
+/// As [`send`]. The calling thread holds the lock of the send queue.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn send_rest<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+        let half = unsafe { (*qp.cast::<QpObject>()).send.taken() };
+        let queue = half.ok_or(Errno::EINVAL)?;
+        // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+        let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+        // SAFETY: the caller's promise.
+        unsafe { send_any(queue, wr, bad) }
+    })
+}
+
+/// Posts a list of requests of any kind.
+///
+/// # Safety
+/// The list is one of the headers', with objects that were created here; `bad` is NULL or can be written.
+unsafe fn send_any<T: Sends>(
     queue: &mut SendQueue<'static, P, T>,
     mut wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
@@ -489,39 +549,6 @@ unsafe fn send_rest<T: Sends>(
     Ok(())
 }
 
-/// Posts a list to a send queue of a type that is used less.
-///
-/// # Safety
-/// As [`send`].
-#[inline(never)]
-unsafe fn send_others(
-    half: SendHalf,
-    wr: *mut ibv_send_wr,
-    bad: *mut *mut ibv_send_wr,
-    whole: Option<usize>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match half {
-            SendHalf::Rc(queue) => send(queue, wr, bad, whole),
-            SendHalf::Uc(queue) => send(queue, wr, bad, whole),
-            SendHalf::Ud(queue) => send(queue, wr, bad, whole),
-            SendHalf::XrcSend(queue) => send(queue, wr, bad, whole),
-            SendHalf::None => Err(Errno::EINVAL),
-        }
-    }
-}
-
-/// Posts a list of so many requests to the send queue, or nothing if there is no room for all.
-///
-/// # Safety
-/// The list is one of the headers', with objects that were created here.
-pub(crate) unsafe fn send_all(object: &QpObject, wr: *mut ibv_send_wr, count: usize) -> Result<()> {
-    let half = object.send.lock();
-    // SAFETY: the caller's promise, and the lock is held.
-    unsafe { send_others(*half, wr, std::ptr::null_mut(), Some(count)) }
-}
-
 /// Posts a list of requests to the send queue: `ibv_post_send`.
 ///
 /// # Safety
@@ -531,17 +558,11 @@ pub(crate) unsafe extern "C" fn post_send(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let half = unsafe { self::qp(qp) }?.send.lock();
-        // SAFETY: the caller's promise, and the lock is held.
-        unsafe {
-            if let SendHalf::Rc(queue) = *half {
-                return send(queue, wr, bad_wr, None);
-            }
-            send_others(*half, wr, bad_wr, None)
-        }
-    })
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    unsafe {
+        let post_send = (*qp.cast::<QpObject>()).post_send;
+        post_send(qp, wr, bad_wr)
+    }
 }
 
 /// Posts a list of receives, and says where it stopped.
@@ -566,35 +587,6 @@ pub(crate) unsafe fn receives(
     Ok(())
 }
 
-/// Posts a receive with one entry, straight from C's structure. `None` if it is not one.
-///
-/// # Safety
-/// The request is one of the headers'.
-#[inline(always)]
-unsafe fn receive_one(batch: &mut RecvBatch<'_, 'static>, wr: &ibv_recv_wr) -> Option<Posted> {
-    if wr.num_sge != 1 {
-        return None;
-    }
-    // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
-    let sge = unsafe { wr.sg_list.cast::<Sge>().as_ref() }?;
-    Some(batch.post(wr.wr_id, slice::from_ref(sge)))
-}
-
-/// Posts the rest of a list of receives, of which the first one has not one entry.
-///
-/// # Safety
-/// As [`receives`].
-#[inline(never)]
-unsafe fn receive_rest(
-    queue: &mut RecvQueue<'static>,
-    wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-) -> Result<()> {
-    let mut batch = queue.batch();
-    // SAFETY: the caller's promise.
-    unsafe { receives(wr, bad, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
-}
-
 /// Posts a list of requests to the receive queue: `ibv_post_recv`.
 ///
 /// # Safety
@@ -604,32 +596,94 @@ pub(crate) unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    as_errno(|| {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    let object = unsafe { &*qp.cast::<QpObject>() };
+    match object.recv.try_lock() {
         // SAFETY: the caller's promise.
-        let half = unsafe { self::qp(qp) }?.recv.lock();
-        let mut queue = half.ok_or(Errno::EINVAL)?;
-        // SAFETY: it points into the QP, and the lock is held.
-        let queue = unsafe { queue.as_mut() };
-        // No call takes the batch by reference, so that it is in registers.
-        let mut batch = queue.batch();
-        let mut wr = wr;
-        // SAFETY: the caller's promise.
-        while let Some(request) = unsafe { wr.as_ref() } {
-            // SAFETY: the caller's promise.
-            match unsafe { receive_one(&mut batch, request) } {
-                Some(Ok(())) => wr = request.next,
-                Some(Err(error)) => {
-                    drop(batch);
-                    // SAFETY: the caller's promise.
-                    return Err(unsafe { refused(error, wr, bad_wr) });
-                }
-                None => {
-                    drop(batch);
-                    // SAFETY: the caller's promise.
-                    return unsafe { receive_rest(queue, wr, bad_wr) };
-                }
-            }
+        Some(half) => unsafe { receive_usual(qp, half, wr, bad_wr) },
+        // SAFETY: the same.
+        None => unsafe { receive_later(qp, wr, bad_wr) },
+    }
+}
+
+/// The same where another thread has the queue.
+///
+/// # Safety
+/// As [`post_recv`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn receive_later(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let half = (*qp.cast::<QpObject>()).recv.lock();
+        receive_usual(qp, half, wr, bad)
+    }
+}
+
+/// Posts the first receives of a list that have one entry each, straight from C's structure.
+///
+/// # Safety
+/// As [`post_recv`].
+#[inline(always)]
+unsafe fn receive_usual(
+    qp: *mut ibv_qp,
+    half: DataGuard<'_, Option<NonNull<RecvQueue<'static>>>>,
+    mut wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let Some(mut queue) = *half else {
+        return Errno::EINVAL.0;
+    };
+    // SAFETY: it points into the QP, and with the lock held there is no other reference.
+    let queue = unsafe { queue.as_mut() };
+    // No call takes the batch by reference, so that it is in registers.
+    let mut batch = ManuallyDrop::new(queue.batch());
+    // SAFETY: the caller's promise, for the list and each of its requests.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        // SAFETY: the same; `ibv_sge` and `Sge` lie in memory in the same way.
+        let sge = match request.num_sge {
+            // SAFETY: the same.
+            1 => unsafe { request.sg_list.cast::<Sge>().as_ref() },
+            _ => None,
+        };
+        let posted = match sge {
+            Some(sge) if batch.is_usual(sge) => batch.post(request.wr_id, slice::from_ref(sge)),
+            _ => Err(PostError::Unsupported),
+        };
+        if posted.is_err() {
+            batch.ring();
+            std::mem::forget(half);
+            // SAFETY: the same, and the lock is held.
+            return unsafe { receive_rest(qp, wr, bad) };
         }
-        Ok(())
+        wr = request.next;
+    }
+    batch.ring();
+    0
+}
+
+/// Posts the rest of a list of receives, of which the first one is not usual, and gives the lock back.
+///
+/// # Safety
+/// As [`post_recv`]. The calling thread holds the lock of the receive queue.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn receive_rest(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+        let half = unsafe { (*qp.cast::<QpObject>()).recv.taken() };
+        let mut queue = half.ok_or(Errno::EINVAL)?;
+        // SAFETY: it points into the QP, and with the lock held there is no other reference.
+        let mut batch = unsafe { queue.as_mut() }.batch();
+        // SAFETY: the caller's promise.
+        unsafe { receives(wr, bad, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
     })
 }

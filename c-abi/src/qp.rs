@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
     AhAttr, CqHandle, Gid, ModifyError, MwBind, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles,
-    QpState, QpType, Qpn, Rc, RecvQueue, SendQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
+    QpState, QpType, Qpn, Rc, RecvQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
 };
 
 use crate::abi::numbers::*;
@@ -24,12 +24,14 @@ use crate::acks::Acks;
 use crate::async_event::Subject;
 use crate::context::context;
 use crate::cq::cq;
-use crate::failure::{DataLock, Errno, Result, as_errno, as_pointer, lock};
+use crate::data_lock::DataLock;
+use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::pd::{PdObject, pd};
+use crate::post::{self, PostSend};
 use crate::registry::take_out;
 use crate::srq::srq;
-use crate::wr::{self, Builder};
+use crate::wr::{self, Opened};
 use crate::xrc::xrcd;
 
 /// A QP of any type.
@@ -71,58 +73,53 @@ impl AnyQp {
         any!(self, qp => qp.state())
     }
 
-    /// Its queues.
+    /// Its queues: first the send queue, which is of the QP's type.
     fn split(&mut self) -> (SendHalf, NonNull<RecvQueue<'static>>) {
         match self {
             Self::Rc(qp) => {
                 let (send, recv) = qp.split();
-                (SendHalf::Rc(send.into()), recv.into())
+                (Some(NonNull::from(send).cast()), recv.into())
             }
             Self::Uc(qp) => {
                 let (send, recv) = qp.split();
-                (SendHalf::Uc(send.into()), recv.into())
+                (Some(NonNull::from(send).cast()), recv.into())
             }
             Self::Ud(qp) => {
                 let (send, recv) = qp.split();
-                (SendHalf::Ud(send.into()), recv.into())
+                (Some(NonNull::from(send).cast()), recv.into())
             }
             Self::XrcSend(qp) => {
                 let (send, recv) = qp.split();
-                (SendHalf::XrcSend(send.into()), recv.into())
+                (Some(NonNull::from(send).cast()), recv.into())
             }
-            Self::XrcRecv(qp) => (SendHalf::None, qp.recv_queue().into()),
+            Self::XrcRecv(qp) => (None, qp.recv_queue().into()),
         }
     }
 }
 
-/// The send queue of a QP of any type.
-#[derive(Clone, Copy)]
-pub(crate) enum SendHalf {
-    Rc(NonNull<SendQueue<'static, P, Rc>>),
-    Uc(NonNull<SendQueue<'static, P, Uc>>),
-    Ud(NonNull<SendQueue<'static, P, Ud>>),
-    XrcSend(NonNull<SendQueue<'static, P, XrcSend>>),
-    /// A target of XRC has none.
-    None,
-}
+/// The send queue of a QP: a `SendQueue` of the QP's type, which those functions know that are made for the type. A target of
+/// XRC has none, nor has a QP that is destroyed.
+pub(crate) type SendHalf = Option<NonNull<()>>;
 
 /// A queue pair. Posting takes the lock of the send or of the receive queue; everything else takes both, after `control`.
 #[repr(C)]
 pub(crate) struct QpObject {
     pub(crate) ex: ibv_qp_ex,
-    pub(crate) hca: &'static Hca,
-    /// `None` once it is destroyed. Used with all three locks held.
-    qp: Box<UnsafeCell<Option<AnyQp>>>,
-    control: Mutex<()>,
+    /// `ibv_post_send` of the QP's type.
+    pub(crate) post_send: PostSend,
     /// Points into `qp`, and is used with the lock held.
     pub(crate) send: DataLock<SendHalf>,
     /// The same.
     pub(crate) recv: DataLock<Option<NonNull<RecvQueue<'static>>>>,
+    /// Work requests of `ibv_wr_*` that are not posted yet. Used with the lock of the send queue held.
+    pub(crate) opened: UnsafeCell<Opened>,
+    pub(crate) hca: &'static Hca,
+    /// `None` once it is destroyed. Used with all three locks held.
+    qp: Box<UnsafeCell<Option<AnyQp>>>,
+    control: Mutex<()>,
     pub(crate) acks: Acks,
     /// The path that was set last: of one inside the device the device itself knows nothing.
     path: Mutex<AhAttr>,
-    /// Work requests of `ibv_wr_*` that are not posted yet.
-    pub(crate) builder: Builder,
 }
 
 /// What a QP is made from, whichever call makes it.
@@ -168,20 +165,22 @@ impl QpObject {
             qp_type: attr.qp_type,
             ..ex.qp_base
         };
+        let opened = wr::none(attr.qp_type);
         if recipe.send_ops.is_some() {
             wr::offer(&mut ex);
         }
         let number = qp.qpn().number();
         let object = Box::new(Self {
             ex,
+            post_send: post::of_type(attr.qp_type),
+            send: DataLock::new(None),
+            recv: DataLock::new(None),
+            opened: UnsafeCell::new(opened),
             hca,
             qp: Box::new(UnsafeCell::new(Some(qp))),
             control: Mutex::new(()),
-            send: DataLock::new(SendHalf::None),
-            recv: DataLock::new(None),
             acks: Acks::default(),
             path: Mutex::default(),
-            builder: Builder::default(),
         });
         object.with(|_| Ok(()))?;
         hca.registry
@@ -266,7 +265,7 @@ impl QpObject {
         };
         match destroyed {
             Ok(()) => {
-                (*send, *recv) = (SendHalf::None, None);
+                (*send, *recv) = (None, None);
                 Ok(())
             }
             Err((kept, error)) => {

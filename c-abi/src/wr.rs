@@ -1,89 +1,57 @@
 //! Posting by function calls: `ibv_wr_start`, an operation with its data for each request, `ibv_wr_complete`.
 //!
-//! C gives the operation first and the data later, so that the requests are collected, and posted together at the end.
+//! The lock of the send queue is held from the first call to the last one, and each call writes into the ring
+//! ([`OpenBatch`]), whose requests the device sees at the end. The functions are made for each type of QPs: the program calls
+//! them through its QP.
 
 // UNSAFETY: raw pointers of C, and a lock that is held between two calls.
 #![expect(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::mem::zeroed;
+use std::mem::{self, ManuallyDrop};
 use std::ptr;
 use std::slice;
-use std::sync::{Mutex, MutexGuard};
+
+use bareverbs_node::verbs::{
+    Destination, LKey, MwBind, OpenBatch, PostError, Qpn, RKey, Rc, Remote, SendFlags, SendOp,
+    SendQueue, Sge, Srqn, Uc, Ud, XrcSend,
+};
 
 use crate::abi::numbers::*;
-use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp};
+use crate::abi::objects::{ibv_ah, ibv_mw};
 use crate::abi::requests::*;
-use crate::failure::{Errno, Result, as_errno, as_nothing, guarded, lock};
-use crate::post;
-use crate::qp::{self, QpObject};
+use crate::data_lock::DataGuard;
+use crate::failure::{Errno, as_errno, guarded};
+use crate::hca::P;
+use crate::mw;
+use crate::post::{self, Sends};
+use crate::qp::{QpObject, SendHalf};
 
-/// Requests between `ibv_wr_start` and `ibv_wr_complete` or `ibv_wr_abort`, and the lock that is held meanwhile.
-#[derive(Default)]
-pub(crate) struct Builder {
-    requests: Mutex<Requests>,
-    held: UnsafeCell<Option<MutexGuard<'static, Requests>>>,
+type Open<T> = OpenBatch<'static, 'static, P, T>;
+
+/// Requests between `ibv_wr_start` and `ibv_wr_complete` or `ibv_wr_abort`: of the QP's type.
+pub(crate) union Opened {
+    rc: ManuallyDrop<Option<Open<Rc>>>,
+    uc: ManuallyDrop<Option<Open<Uc>>>,
+    ud: ManuallyDrop<Option<Open<Ud>>>,
+    xrc: ManuallyDrop<Option<Open<XrcSend>>>,
 }
 
-/// Requests in the order of their calls.
-#[derive(Default)]
-struct Requests {
-    list: Vec<Request>,
-    sges: Vec<ibv_sge>,
-    bytes: Vec<u8>,
-    failed: Option<Errno>,
-}
-
-/// A request, and where its data begins.
-struct Request {
-    wr: ibv_send_wr,
-    data: Data,
-}
-
-#[derive(Clone, Copy)]
-enum Data {
-    None,
-    Sges { first: usize, count: usize },
-    Bytes { first: usize, count: usize },
-}
-
-impl Requests {
-    fn clear(&mut self) {
-        self.list.clear();
-        self.sges.clear();
-        self.bytes.clear();
-        self.failed = None;
-    }
-
-    /// Makes the requests a list of C's, which points into this.
-    fn link(&mut self) -> *mut ibv_send_wr {
-        // Bytes that are inline are an entry each.
-        for request in &mut self.list {
-            if let Data::Bytes { first, count } = request.data {
-                let bytes = &self.bytes[first..first + count];
-                request.wr.send_flags |= IBV_SEND_INLINE;
-                request.data = Data::Sges {
-                    first: self.sges.len(),
-                    count: 1,
-                };
-                self.sges.push(ibv_sge {
-                    addr: bytes.as_ptr() as u64,
-                    length: count as u32,
-                    lkey: 0,
-                });
-            }
-        }
-        let mut next = ptr::null_mut();
-        for request in self.list.iter_mut().rev() {
-            if let Data::Sges { first, count } = request.data {
-                request.wr.sg_list = self.sges[first..first + count].as_mut_ptr();
-                request.wr.num_sge = count as c_int;
-            }
-            request.wr.next = next;
-            next = &raw mut request.wr;
-        }
-        next
+/// None, of a QP of this type.
+pub(crate) fn none(qp_type: c_int) -> Opened {
+    match qp_type {
+        IBV_QPT_UC => Opened {
+            uc: ManuallyDrop::new(None),
+        },
+        IBV_QPT_UD => Opened {
+            ud: ManuallyDrop::new(None),
+        },
+        IBV_QPT_XRC_SEND => Opened {
+            xrc: ManuallyDrop::new(None),
+        },
+        _ => Opened {
+            rc: ManuallyDrop::new(None),
+        },
     }
 }
 
@@ -107,365 +75,561 @@ pub(crate) fn has_operations(qp_type: c_int, operations: u64) -> bool {
     operations & !possible == 0
 }
 
+/// The types of QPs that have these functions.
+trait Opens: Sends {
+    /// The requests of a QP of this type.
+    ///
+    /// # Safety
+    /// The QP is of this type.
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>>
+    where
+        Self: Sized;
+
+    /// Begins a request; of a datagram, whose operation is that of a connection, the destination comes later.
+    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>)
+    where
+        Self: Sized;
+
+    /// Says where the request at hand goes, if it is a datagram.
+    fn set_destination(open: &mut Open<Self>, _: Destination<'_>)
+    where
+        Self: Sized,
+    {
+        open.fail(PostError::Unsupported);
+    }
+
+    /// Says for which SRQ the request at hand is, if it is one of XRC.
+    fn set_srqn(open: &mut Open<Self>, _: Srqn)
+    where
+        Self: Sized,
+    {
+        open.fail(PostError::Unsupported);
+    }
+
+    /// Opens a memory window.
+    fn bind(open: &mut Open<Self>, _: u64, _: SendFlags, _: &MwBind)
+    where
+        Self: Sized,
+    {
+        open.fail(PostError::Unsupported);
+    }
+
+    /// Closes a memory window.
+    fn unbind(open: &mut Open<Self>, _: u64, _: SendFlags, _: RKey)
+    where
+        Self: Sized,
+    {
+        open.fail(PostError::Unsupported);
+    }
+}
+
+impl Opens for Rc {
+    #[inline(always)]
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
+        // SAFETY: the caller's promise: a QP of this type has this field.
+        unsafe { &mut opened.rc }
+    }
+
+    #[inline(always)]
+    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
+        match op {
+            SendOp::Send => open.send(wr_id, flags),
+            SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
+            SendOp::SendInv(key) => open.send_inv(wr_id, flags, key),
+            SendOp::Write(remote) => open.write(wr_id, flags, remote),
+            SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
+            SendOp::Read(remote) => open.read(wr_id, flags, remote),
+            SendOp::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } => open.compare_swap(wr_id, flags, remote, compare, swap),
+            SendOp::FetchAdd { remote, add } => open.fetch_add(wr_id, flags, remote, add),
+            SendOp::SendTo(_) | SendOp::SendToImm(..) => open.fail(PostError::Unsupported),
+        }
+    }
+
+    fn bind(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, bind: &MwBind) {
+        open.bind_mw(wr_id, flags, bind);
+    }
+
+    fn unbind(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, rkey: RKey) {
+        open.local_inv(wr_id, flags, rkey);
+    }
+}
+
+impl Opens for Uc {
+    #[inline(always)]
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
+        // SAFETY: the caller's promise: a QP of this type has this field.
+        unsafe { &mut opened.uc }
+    }
+
+    #[inline(always)]
+    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
+        match op {
+            SendOp::Send => open.send(wr_id, flags),
+            SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
+            SendOp::Write(remote) => open.write(wr_id, flags, remote),
+            SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
+            _ => open.fail(PostError::Unsupported),
+        }
+    }
+}
+
+impl Opens for Ud {
+    #[inline(always)]
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
+        // SAFETY: the caller's promise: a QP of this type has this field.
+        unsafe { &mut opened.ud }
+    }
+
+    #[inline(always)]
+    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
+        match op {
+            SendOp::Send => open.send_to(wr_id, flags),
+            SendOp::SendImm(imm) => open.send_to_imm(wr_id, flags, imm),
+            _ => open.fail(PostError::Unsupported),
+        }
+    }
+
+    #[inline(always)]
+    fn set_destination(open: &mut Open<Self>, to: Destination<'_>) {
+        open.set_ud_addr(to);
+    }
+}
+
+impl Opens for XrcSend {
+    #[inline(always)]
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
+        // SAFETY: the caller's promise: a QP of this type has this field.
+        unsafe { &mut opened.xrc }
+    }
+
+    #[inline(always)]
+    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
+        match op {
+            SendOp::Send => open.send(wr_id, flags),
+            SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
+            SendOp::SendInv(key) => open.send_inv(wr_id, flags, key),
+            SendOp::Write(remote) => open.write(wr_id, flags, remote),
+            SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
+            SendOp::Read(remote) => open.read(wr_id, flags, remote),
+            SendOp::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } => open.compare_swap(wr_id, flags, remote, compare, swap),
+            SendOp::FetchAdd { remote, add } => open.fetch_add(wr_id, flags, remote, add),
+            SendOp::SendTo(_) | SendOp::SendToImm(..) => open.fail(PostError::Unsupported),
+        }
+    }
+
+    #[inline(always)]
+    fn set_srqn(open: &mut Open<Self>, srqn: Srqn) {
+        open.set_xrc_srqn(srqn);
+    }
+}
+
 /// Sets the functions of a QP that is created for `ibv_wr_*`.
 pub(crate) fn offer(ex: &mut ibv_qp_ex) {
-    ex.wr_start = Some(start);
-    ex.wr_complete = Some(complete);
-    ex.wr_abort = Some(abort);
-    ex.wr_send = Some(send);
-    ex.wr_send_imm = Some(send_imm);
-    ex.wr_send_inv = Some(send_inv);
-    ex.wr_rdma_write = Some(rdma_write);
-    ex.wr_rdma_write_imm = Some(rdma_write_imm);
-    ex.wr_rdma_read = Some(rdma_read);
-    ex.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
-    ex.wr_atomic_fetch_add = Some(atomic_fetch_add);
-    ex.wr_bind_mw = Some(bind_mw);
-    ex.wr_local_inv = Some(local_inv);
-    ex.wr_set_sge = Some(set_sge);
-    ex.wr_set_sge_list = Some(set_sge_list);
-    ex.wr_set_inline_data = Some(set_inline_data);
-    ex.wr_set_inline_data_list = Some(set_inline_data_list);
-    ex.wr_set_ud_addr = Some(set_ud_addr);
-    ex.wr_set_xrc_srqn = Some(set_xrc_srqn);
-}
-
-/// The requests that the calling thread collects.
-///
-/// # Safety
-/// After `ibv_wr_start`, in the thread that called it.
-unsafe fn requests<'a>(qp: *mut ibv_qp_ex) -> Result<&'a mut Requests> {
-    // SAFETY: the caller's promise: the QP was created here, and no other thread is here while the lock is held.
-    let held = unsafe { &mut *(*qp.cast::<QpObject>()).builder.held.get() };
-    held.as_deref_mut().ok_or(Errno::EINVAL)
-}
-
-/// Works on the requests, and remembers a failure for `ibv_wr_complete`.
-///
-/// # Safety
-/// As [`requests`].
-unsafe fn note(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Requests) -> Result<()>) {
-    let noted = guarded(|| {
-        // SAFETY: the caller's promise.
-        let requests = unsafe { requests(qp) }?;
-        let worked = work(requests);
-        if let Err(errno) = worked {
-            requests.failed.get_or_insert(errno);
-        }
-        Ok(())
-    });
-    if noted.is_err() {
-        log::error!("ibv_wr_*: a call without ibv_wr_start");
+    match ex.qp_base.qp_type {
+        IBV_QPT_RC => offer_to::<Rc>(ex),
+        IBV_QPT_UC => offer_to::<Uc>(ex),
+        IBV_QPT_UD => offer_to::<Ud>(ex),
+        IBV_QPT_XRC_SEND => offer_to::<XrcSend>(ex),
+        _ => {}
     }
 }
 
-/// Begins a request.
-///
-/// # Safety
-/// As [`requests`].
-unsafe fn begin(qp: *mut ibv_qp_ex, opcode: c_int, set: impl FnOnce(&mut ibv_send_wr)) {
-    // SAFETY: the caller's promise; the QP's two fields are written by the same thread.
-    unsafe {
-        let (wr_id, flags) = ((*qp).wr_id, (*qp).wr_flags);
-        note(qp, |requests| {
-            let mut wr: ibv_send_wr = zeroed();
-            wr.wr_id = wr_id;
-            wr.opcode = opcode;
-            wr.send_flags = flags & !IBV_SEND_INLINE;
-            set(&mut wr);
-            requests.list.push(Request {
-                wr,
-                data: Data::None,
-            });
-            Ok(())
-        });
-    }
+fn offer_to<T: Opens>(ex: &mut ibv_qp_ex) {
+    ex.wr_start = Some(start::<T>);
+    ex.wr_complete = Some(complete::<T>);
+    ex.wr_abort = Some(abort::<T>);
+    ex.wr_send = Some(send::<T>);
+    ex.wr_send_imm = Some(send_imm::<T>);
+    ex.wr_send_inv = Some(send_inv::<T>);
+    ex.wr_rdma_write = Some(rdma_write::<T>);
+    ex.wr_rdma_write_imm = Some(rdma_write_imm::<T>);
+    ex.wr_rdma_read = Some(rdma_read::<T>);
+    ex.wr_atomic_cmp_swp = Some(atomic_cmp_swp::<T>);
+    ex.wr_atomic_fetch_add = Some(atomic_fetch_add::<T>);
+    ex.wr_bind_mw = Some(bind_mw::<T>);
+    ex.wr_local_inv = Some(local_inv::<T>);
+    ex.wr_set_sge = Some(set_sge::<T>);
+    ex.wr_set_sge_list = Some(set_sge_list::<T>);
+    ex.wr_set_inline_data = Some(set_inline_data::<T>);
+    ex.wr_set_inline_data_list = Some(set_inline_data_list::<T>);
+    ex.wr_set_ud_addr = Some(set_ud_addr::<T>);
+    ex.wr_set_xrc_srqn = Some(set_xrc_srqn::<T>);
 }
 
-/// Changes the request that was begun last.
+/// The QP behind one of C.
 ///
 /// # Safety
-/// As [`requests`].
-unsafe fn last(qp: *mut ibv_qp_ex, set: impl FnOnce(&mut ibv_send_wr, &mut Data)) {
+/// It was created here, and is not destroyed for as long as the result is used.
+#[inline(always)]
+unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a QpObject {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    unsafe { &*qp.cast::<QpObject>() }
+}
+
+/// The requests that the calling thread builds, `None` before `ibv_wr_start`.
+///
+/// # Safety
+/// The QP was created here and is of this type. After `ibv_wr_start`, no other thread is here while the lock is held.
+#[inline(always)]
+unsafe fn opened<'a, T: Opens>(qp: *mut ibv_qp_ex) -> &'a mut Option<Open<T>> {
     // SAFETY: the caller's promise.
-    unsafe {
-        note(qp, |requests| {
-            let request = requests.list.last_mut().ok_or(Errno::EINVAL)?;
-            set(&mut request.wr, &mut request.data);
-            Ok(())
-        });
-    }
+    unsafe { T::opened(&mut *object(qp).opened.get()) }
 }
 
-unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
-    as_nothing(|| {
-        // SAFETY: C's promise. The lock is part of the QP, which is not destroyed before `ibv_wr_complete`.
-        let object: &'static QpObject = unsafe { qp::qp(qp.cast::<ibv_qp>()) }?;
-        let mut held = lock(&object.builder.requests);
-        held.clear();
-        // SAFETY: the lock is held, so that no other thread is here.
-        unsafe { *object.builder.held.get() = Some(held) };
-        Ok(())
-    });
-}
-
-unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
+/// A call without `ibv_wr_start`.
+#[cold]
+#[inline(never)]
+extern "C" fn not_started() -> c_int {
     as_errno(|| {
-        // SAFETY: C's promise: after `ibv_wr_start`, whose lock is held.
-        let object = unsafe { qp::qp(qp.cast::<ibv_qp>()) }?;
-        // SAFETY: the same.
-        let held = unsafe { &mut *object.builder.held.get() }.take();
-        let mut held = held.ok_or(Errno::EINVAL)?;
-        if let Some(errno) = held.failed {
-            return Err(errno);
-        }
-        let count = held.list.len();
-        let first = held.link();
-        // SAFETY: the list lies in what is locked; its objects are C's promise.
-        unsafe { post::send_all(object, first, count) }
+        log::error!("ibv_wr_*: a call without ibv_wr_start");
+        Err(Errno::EINVAL)
     })
 }
 
-unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
-    as_nothing(|| {
-        // SAFETY: C's promise: after `ibv_wr_start`, whose lock is held.
-        let object = unsafe { qp::qp(qp.cast::<ibv_qp>()) }?;
-        // SAFETY: the same.
-        drop(unsafe { &mut *object.builder.held.get() }.take());
-        Ok(())
-    });
-}
-
-unsafe extern "C" fn send(qp: *mut ibv_qp_ex) {
-    // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_SEND, |_| {}) };
-}
-
-unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm_data: u32) {
-    // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_SEND_WITH_IMM, |wr| wr.imm_data = imm_data) };
-}
-
-unsafe extern "C" fn send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_SEND_WITH_INV, |wr| wr.imm_data = rkey) };
-}
-
-unsafe extern "C" fn bind_mw(
-    qp: *mut ibv_qp_ex,
-    mw: *mut ibv_mw,
-    rkey: u32,
-    bind_info: *const ibv_mw_bind_info,
-) {
-    // SAFETY: C's promise: after `ibv_wr_start`, with a structure of the headers.
-    unsafe {
-        let bind_info = *bind_info;
-        begin(qp, IBV_WR_BIND_MW, |wr| {
-            wr.bind_mw = bind_operation {
-                mw,
-                rkey,
-                bind_info,
-            };
-        });
+/// Works on the requests.
+///
+/// # Safety
+/// As [`opened`].
+#[inline(always)]
+unsafe fn with<T: Opens>(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Open<T>)) {
+    // SAFETY: the caller's promise.
+    match unsafe { opened::<T>(qp) } {
+        Some(open) => work(open),
+        None => {
+            not_started();
+        }
     }
 }
 
-unsafe extern "C" fn local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_LOCAL_INV, |wr| wr.imm_data = rkey) };
+/// Begins a request, with the identifier and the flags that the program has set.
+///
+/// # Safety
+/// As [`opened`].
+#[inline(always)]
+unsafe fn begin<T: Opens>(qp: *mut ibv_qp_ex, op: SendOp<'static>) {
+    // SAFETY: the caller's promise; the QP's two fields are written by the same thread.
+    unsafe {
+        let (wr_id, flags) = ((*qp).wr_id, (*qp).wr_flags);
+        // No closure: it would be one function for all operations.
+        let Some(open) = opened::<T>(qp) else {
+            not_started();
+            return;
+        };
+        if flags & IBV_SEND_IP_CSUM != 0 {
+            return open.fail(PostError::Unsupported);
+        }
+        T::begin(open, wr_id, SendFlags::from_bits_truncate(flags), op);
+    }
 }
 
-unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    let rdma = rdma_operation { remote_addr, rkey };
-    // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_RDMA_WRITE, |wr| wr.wr.rdma = rdma) };
+unsafe extern "C" fn start<T: Opens>(qp: *mut ibv_qp_ex) {
+    // SAFETY: C's promise.
+    unsafe {
+        match object(qp).send.try_lock() {
+            Some(half) => start_with::<T>(qp, half),
+            None => start_later::<T>(qp),
+        }
+    }
 }
 
-unsafe extern "C" fn rdma_write_imm(
+/// The same where another thread has the queue.
+///
+/// # Safety
+/// As [`opened`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn start_later<T: Opens>(qp: *mut ibv_qp_ex) {
+    // SAFETY: the caller's promise.
+    unsafe { start_with::<T>(qp, object(qp).send.lock()) };
+}
+
+/// # Safety
+/// As [`opened`], with the lock held.
+#[inline(always)]
+unsafe fn start_with<T: Opens>(qp: *mut ibv_qp_ex, half: DataGuard<'_, SendHalf>) {
+    if let Some(queue) = *half {
+        // SAFETY: it points into the QP, which is of this type. The lock is held until `end`, and meanwhile there is no other
+        // reference to the queue. The QP is not destroyed before.
+        unsafe {
+            let queue: &'static mut SendQueue<'static, P, T> = queue.cast().as_mut();
+            // What was there before is none: its lock was given back.
+            ptr::write(opened::<T>(qp), Some(queue.open()));
+        }
+        mem::forget(half);
+    }
+}
+
+/// Ends what `ibv_wr_start` began.
+///
+/// # Safety
+/// As [`opened`], and something is open of which nothing is built.
+#[inline(always)]
+unsafe fn end<T: Opens>(qp: *mut ibv_qp_ex) {
+    // SAFETY: the caller's promise: nothing is lost, and the lock was taken in `start`.
+    unsafe {
+        ptr::write(opened::<T>(qp), None);
+        drop(object(qp).send.taken());
+    }
+}
+
+unsafe extern "C" fn complete<T: Opens>(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: C's promise: after `ibv_wr_start`, whose lock is held.
+    unsafe {
+        let Some(open) = opened::<T>(qp) else {
+            return not_started();
+        };
+        if open.refused().is_some() {
+            return refuse::<T>(qp);
+        }
+        let completed = open.complete();
+        end::<T>(qp);
+        completed.map_or_else(errno, |()| 0)
+    }
+}
+
+/// Ends what is refused. Returns why.
+///
+/// # Safety
+/// As [`opened`], and something is open.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn refuse<T: Opens>(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let refused = opened::<T>(qp).as_mut().and_then(|open| {
+            let why = open.refused();
+            open.abort();
+            why
+        });
+        end::<T>(qp);
+        refused.map_or(0, errno)
+    }
+}
+
+/// The errno of a call that failed.
+#[cold]
+#[inline(never)]
+fn errno(error: PostError) -> c_int {
+    guarded(|| Ok(Errno::from(error))).unwrap_or(Errno::EIO).0
+}
+
+unsafe extern "C" fn abort<T: Opens>(qp: *mut ibv_qp_ex) {
+    // SAFETY: C's promise: after `ibv_wr_start`, whose lock is held.
+    unsafe {
+        let Some(open) = opened::<T>(qp) else {
+            not_started();
+            return;
+        };
+        open.abort();
+        end::<T>(qp);
+    }
+}
+
+unsafe extern "C" fn send<T: Opens>(qp: *mut ibv_qp_ex) {
+    // SAFETY: C's promise: after `ibv_wr_start`.
+    unsafe { begin::<T>(qp, SendOp::Send) };
+}
+
+unsafe extern "C" fn send_imm<T: Opens>(qp: *mut ibv_qp_ex, imm_data: u32) {
+    // SAFETY: C's promise: after `ibv_wr_start`.
+    unsafe { begin::<T>(qp, SendOp::SendImm(u32::from_be(imm_data))) };
+}
+
+unsafe extern "C" fn send_inv<T: Opens>(qp: *mut ibv_qp_ex, rkey: u32) {
+    // SAFETY: C's promise: after `ibv_wr_start`.
+    unsafe { begin::<T>(qp, SendOp::SendInv(RKey(rkey))) };
+}
+
+/// The peer's memory.
+#[inline(always)]
+const fn remote(rkey: u32, addr: u64) -> Remote {
+    Remote {
+        addr,
+        rkey: RKey(rkey),
+    }
+}
+
+unsafe extern "C" fn rdma_write<T: Opens>(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
+    // SAFETY: C's promise: after `ibv_wr_start`.
+    unsafe { begin::<T>(qp, SendOp::Write(remote(rkey, remote_addr))) };
+}
+
+unsafe extern "C" fn rdma_write_imm<T: Opens>(
     qp: *mut ibv_qp_ex,
     rkey: u32,
     remote_addr: u64,
     imm_data: u32,
 ) {
-    let rdma = rdma_operation { remote_addr, rkey };
+    let op = SendOp::WriteImm(remote(rkey, remote_addr), u32::from_be(imm_data));
     // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe {
-        begin(qp, IBV_WR_RDMA_WRITE_WITH_IMM, |wr| {
-            wr.wr.rdma = rdma;
-            wr.imm_data = imm_data;
-        });
-    }
+    unsafe { begin::<T>(qp, op) };
 }
 
-unsafe extern "C" fn rdma_read(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    let rdma = rdma_operation { remote_addr, rkey };
+unsafe extern "C" fn rdma_read<T: Opens>(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
     // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_RDMA_READ, |wr| wr.wr.rdma = rdma) };
+    unsafe { begin::<T>(qp, SendOp::Read(remote(rkey, remote_addr))) };
 }
 
-unsafe extern "C" fn atomic_cmp_swp(
+unsafe extern "C" fn atomic_cmp_swp<T: Opens>(
     qp: *mut ibv_qp_ex,
     rkey: u32,
     remote_addr: u64,
     compare: u64,
     swap: u64,
 ) {
-    let atomic = atomic_operation {
-        remote_addr,
-        compare_add: compare,
+    let op = SendOp::CompareSwap {
+        remote: remote(rkey, remote_addr),
+        compare,
         swap,
-        rkey,
     };
     // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_ATOMIC_CMP_AND_SWP, |wr| wr.wr.atomic = atomic) };
+    unsafe { begin::<T>(qp, op) };
 }
 
-unsafe extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, add: u64) {
-    let atomic = atomic_operation {
-        remote_addr,
-        compare_add: add,
-        swap: 0,
-        rkey,
+unsafe extern "C" fn atomic_fetch_add<T: Opens>(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    remote_addr: u64,
+    add: u64,
+) {
+    let op = SendOp::FetchAdd {
+        remote: remote(rkey, remote_addr),
+        add,
     };
     // SAFETY: C's promise: after `ibv_wr_start`.
-    unsafe { begin(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, |wr| wr.wr.atomic = atomic) };
+    unsafe { begin::<T>(qp, op) };
 }
 
-unsafe extern "C" fn set_ud_addr(
+unsafe extern "C" fn bind_mw<T: Opens>(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    bind_info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: C's promise: after `ibv_wr_start`, with a structure of the headers and objects that were created here.
+    unsafe {
+        let (wr_id, flags) = ((*qp).wr_id, (*qp).wr_flags);
+        let bind = guarded(|| mw::bind(mw, rkey, bind_info.as_ref().ok_or(Errno::EINVAL)?));
+        with::<T>(qp, |open| match bind {
+            Ok(bind) => T::bind(open, wr_id, SendFlags::from_bits_truncate(flags), &bind),
+            // The only errno that there is.
+            Err(_) => open.fail(PostError::Unsupported),
+        });
+    }
+}
+
+unsafe extern "C" fn local_inv<T: Opens>(qp: *mut ibv_qp_ex, rkey: u32) {
+    // SAFETY: C's promise: after `ibv_wr_start`.
+    unsafe {
+        let (wr_id, flags) = ((*qp).wr_id, (*qp).wr_flags);
+        let flags = SendFlags::from_bits_truncate(flags);
+        with::<T>(qp, |open| T::unbind(open, wr_id, flags, RKey(rkey)));
+    }
+}
+
+unsafe extern "C" fn set_ud_addr<T: Opens>(
     qp: *mut ibv_qp_ex,
     ah: *mut ibv_ah,
     remote_qpn: u32,
     remote_qkey: u32,
 ) {
-    let ud = ud_destination {
-        ah,
-        remote_qpn,
-        remote_qkey,
-    };
-    // SAFETY: C's promise: after an operation.
-    unsafe { last(qp, |wr, _| wr.wr.ud = ud) };
-}
-
-unsafe extern "C" fn set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
-    // SAFETY: C's promise: after an operation.
-    unsafe { last(qp, |wr, _| wr.qp_type = remote_srqn) };
-}
-
-unsafe extern "C" fn set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    let sge = ibv_sge { addr, length, lkey };
-    // SAFETY: C's promise: after an operation.
-    unsafe { set_sge_list(qp, 1, &sge) };
-}
-
-unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, num_sge: usize, list: *const ibv_sge) {
-    // SAFETY: C's promise: after an operation, with so many entries.
+    // SAFETY: C's promise: after an operation, with an address handle that was created here.
     unsafe {
-        note(qp, |requests| {
-            let first = requests.sges.len();
-            if num_sge > 0 {
-                requests
-                    .sges
-                    .extend_from_slice(slice::from_raw_parts(list, num_sge));
+        with::<T>(qp, |open| match post::handle(ah) {
+            Ok(ah) => {
+                let to = Destination {
+                    ah,
+                    remote_qpn: Qpn::from_low_bits(remote_qpn),
+                    remote_qkey,
+                };
+                T::set_destination(open, to);
             }
-            let request = requests.list.last_mut().ok_or(Errno::EINVAL)?;
-            request.data = Data::Sges {
-                first,
-                count: num_sge,
-            };
-            Ok(())
+            Err(_) => open.fail(PostError::Unsupported),
         });
     }
 }
 
-unsafe extern "C" fn set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
-    let buffer = ibv_data_buf { addr, length };
-    // SAFETY: C's promise: after an operation, with so many bytes.
-    unsafe { set_inline_data_list(qp, 1, &buffer) };
+unsafe extern "C" fn set_xrc_srqn<T: Opens>(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: C's promise: after an operation.
+    unsafe {
+        with::<T>(qp, |open| {
+            T::set_srqn(open, Srqn::from_low_bits(remote_srqn))
+        })
+    };
 }
 
-unsafe extern "C" fn set_inline_data_list(
+unsafe extern "C" fn set_sge<T: Opens>(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    let sge = Sge::new(addr, length, LKey(lkey));
+    // SAFETY: C's promise: after an operation.
+    unsafe { with::<T>(qp, |open| open.set_sge(sge)) };
+}
+
+unsafe extern "C" fn set_sge_list<T: Opens>(
+    qp: *mut ibv_qp_ex,
+    num_sge: usize,
+    list: *const ibv_sge,
+) {
+    // SAFETY: C's promise: after an operation, with so many entries.
+    unsafe {
+        let count = c_int::try_from(num_sge).unwrap_or(-1);
+        with::<T>(qp, |open| match post::sges(list, count) {
+            Ok(list) => open.set_sge_list(list),
+            Err(_) => open.fail(PostError::Unsupported),
+        });
+    }
+}
+
+/// The bytes of a buffer.
+///
+/// # Safety
+/// They can be read, and nothing changes them for as long as the result is used.
+#[inline(always)]
+unsafe fn bytes<'a>(addr: *mut c_void, length: usize) -> &'a [u8] {
+    match length {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        _ => unsafe { slice::from_raw_parts(addr.cast::<u8>(), length) },
+    }
+}
+
+unsafe extern "C" fn set_inline_data<T: Opens>(
+    qp: *mut ibv_qp_ex,
+    addr: *mut c_void,
+    length: usize,
+) {
+    // SAFETY: C's promise: after an operation, with so many bytes.
+    unsafe { with::<T>(qp, |open| open.set_inline_data(bytes(addr, length))) };
+}
+
+unsafe extern "C" fn set_inline_data_list<T: Opens>(
     qp: *mut ibv_qp_ex,
     num_buf: usize,
     list: *const ibv_data_buf,
 ) {
     // SAFETY: C's promise: after an operation, with so many buffers of so many bytes.
     unsafe {
-        note(qp, |requests| {
-            let first = requests.bytes.len();
-            for index in 0..num_buf {
-                let ibv_data_buf { addr, length } = *list.add(index);
-                if length > 0 {
-                    requests
-                        .bytes
-                        .extend_from_slice(slice::from_raw_parts(addr.cast::<u8>(), length));
-                }
-            }
-            let count = requests.bytes.len() - first;
-            let request = requests.list.last_mut().ok_or(Errno::EINVAL)?;
-            request.data = Data::Bytes { first, count };
-            Ok(())
-        });
+        let buffers = match num_buf {
+            0 => &[],
+            _ => slice::from_raw_parts(list, num_buf),
+        };
+        let parts = buffers
+            .iter()
+            .map(|buffer| bytes(buffer.addr, buffer.length));
+        with::<T>(qp, |open| open.set_inline_data_list(parts));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn request(data: Data) -> Request {
-        Request {
-            // SAFETY: numbers and raw pointers may be zero.
-            wr: unsafe { zeroed() },
-            data,
-        }
-    }
-
-    #[test]
-    fn requests_become_a_list_in_their_order() {
-        let entry = |addr| ibv_sge {
-            addr,
-            length: 8,
-            lkey: 1,
-        };
-        let mut requests = Requests {
-            list: vec![
-                request(Data::Sges { first: 0, count: 2 }),
-                request(Data::Bytes { first: 1, count: 3 }),
-                request(Data::None),
-            ],
-            sges: vec![entry(0x100), entry(0x200)],
-            bytes: vec![9, 1, 2, 3],
-            failed: None,
-        };
-        for (number, request) in requests.list.iter_mut().enumerate() {
-            request.wr.wr_id = number as u64;
-        }
-        let mut found = Vec::new();
-        let mut next = requests.link();
-        // SAFETY: the list lies in `requests`.
-        while let Some(wr) = unsafe { next.as_ref() } {
-            let first = if wr.num_sge > 0 {
-                // SAFETY: the entry lies in `requests`.
-                let sge = unsafe { *wr.sg_list };
-                // SAFETY: what is inline lies in `requests`, too.
-                let inline = (wr.send_flags & IBV_SEND_INLINE != 0)
-                    .then(|| unsafe { slice::from_raw_parts(sge.addr as *const u8, 3) }.to_vec());
-                Some((sge.length, inline))
-            } else {
-                None
-            };
-            found.push((wr.wr_id, wr.num_sge, first));
-            next = wr.next;
-        }
-        assert_eq!(
-            found,
-            [
-                (0, 2, Some((8, None))),
-                (1, 1, Some((3, Some(vec![1, 2, 3])))),
-                (2, 0, None)
-            ]
-        );
-    }
 
     #[test]
     fn types_have_the_operations_of_their_transport() {

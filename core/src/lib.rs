@@ -181,9 +181,9 @@ pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, CreatingQp, Destination, DestroyQpError, DestroyingQp,
-    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, MwBind, MwType, PostError, Qp, QpAttr,
-    QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType, Rc, RecvQueue, RecvWr,
-    Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
+    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, MwBind, MwType, OpenBatch, PostError, Qp,
+    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType, Rc, RecvQueue,
+    RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::config::Config;

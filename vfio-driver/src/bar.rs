@@ -166,6 +166,20 @@ impl Bar {
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn write_be64(&self, offset: usize, value: u64) {
         before_register_write();
+        if offset & 7 != 0 || offset >= self.base_len {
+            return self.write_be64_elsewhere(offset, value);
+        }
+        if let Some(register) = self.register::<u64>(offset) {
+            register.write(value.to_be());
+        }
+    }
+
+    /// The same where the first window does not have it. One call, so that the callers, which ring doorbells, save no registers
+    /// for it.
+    #[cold]
+    #[inline(never)]
+    #[cfg(target_pointer_width = "64")]
+    fn write_be64_elsewhere(&self, offset: usize, value: u64) {
         match self.register::<u64>(offset) {
             Some(register) => register.write(value.to_be()),
             None => self.write_unmapped(offset, &value.to_be_bytes()),

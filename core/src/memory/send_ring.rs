@@ -145,13 +145,111 @@ impl SendRing {
     /// The WQE that starts here.
     #[inline(always)]
     pub(crate) fn wqe(&self, cursor: Cursor) -> Wqe<'_> {
-        let offset = cursor.offset() & self.mask;
+        self.wqe_at(cursor.offset())
+    }
+
+    /// The segment that lies so many bytes behind the ring's start, rounded down to one; what lies beyond the end goes on at the
+    /// start.
+    #[inline(always)]
+    fn segment(&self, at: usize) -> NonNull<u8> {
+        const INSIDE: usize = BLOCK - SEGMENT_UNIT;
+        // SAFETY: the masked segment lies inside the ring.
+        unsafe { self.base.add(at & (self.mask | INSIDE)) }
+    }
+
+    /// The WQE that starts so many bytes behind the ring's start, rounded down to a block.
+    #[inline(always)]
+    pub(crate) fn wqe_at(&self, at: usize) -> Wqe<'_> {
+        let offset = at & self.mask;
         // SAFETY: the masked block lies inside the ring.
         let first = unsafe { self.base.add(offset) };
         Wqe {
             ring: self,
             first,
             offset,
+        }
+    }
+
+    /// Where the WQE with this first word (as it lies in memory) starts: bytes behind the ring's start.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, control: u64) -> usize {
+        let block = ControlWord::from_memory(control).wqe_index();
+        (usize::from(block) * BLOCK) & self.mask
+    }
+
+    /// Writes the first word of the WQE in whose first block this place lies, as it lies in memory.
+    #[inline(always)]
+    pub(crate) fn put_control(&self, at: usize, control: u64) {
+        // SAFETY: the masked block lies inside the ring, which is the host's to write (`new`).
+        unsafe { self.base.add(at & self.mask).cast::<u64>().write(control) };
+    }
+
+    /// Writes a data segment at this place.
+    #[inline(always)]
+    pub(crate) fn put_data(&self, at: usize, sge: &Sge) {
+        // SAFETY: a segment of the ring, which is the host's to write (`new`).
+        unsafe { put_data(self.segment(at).as_ptr(), sge) };
+    }
+
+    /// Whether inline data from this place on, with its header before it, ends before the ring does.
+    #[inline(always)]
+    pub(crate) fn has_inline_room(&self, at: usize, len: usize) -> bool {
+        let bytes = self.mask + BLOCK;
+        (at & (bytes - 1)) + InlineWord::SIZE + len <= bytes
+    }
+
+    /// Writes [short](Wqe::SHORT) inline data from this place on, with its header before it. There is
+    /// [room](Self::has_inline_room) before the ring's end.
+    #[inline(always)]
+    pub(crate) fn put_inline(&self, at: usize, data: &[u8]) {
+        debug_assert!(data.len() <= Wqe::SHORT && self.has_inline_room(at, data.len()));
+        let to = self.segment(at).as_ptr();
+        let header = InlineWord::new(data.len() as u32).to_memory();
+        // SAFETY: the header is part of a segment, and the data goes into the ring behind it.
+        unsafe {
+            to.cast::<u32>().write(header);
+            copy(data.as_ptr(), to.add(InlineWord::SIZE), data.len());
+        }
+    }
+
+    /// Writes the header of so much inline data; where the data goes.
+    pub(crate) fn put_inline_header(&self, at: usize, len: usize) -> usize {
+        let header = InlineWord::new(len as u32).to_memory();
+        // SAFETY: part of a segment of the ring, which is the host's to write (`new`).
+        unsafe { self.segment(at).cast::<u32>().write(header) };
+        at + InlineWord::SIZE
+    }
+
+    /// Copies bytes to this place, any one, and on to the ring's start; no more than the ring has. Where the next ones go.
+    pub(crate) fn put_bytes(&self, at: usize, data: &[u8]) -> usize {
+        let bytes = self.mask + BLOCK;
+        let start = at & (bytes - 1);
+        let (first, rest) = data.split_at_checked(bytes - start).unwrap_or((data, &[]));
+        let rest = rest.get(..start).unwrap_or(rest);
+        let base = self.base.as_ptr();
+        // SAFETY: the first part ends before the ring does, the second one before it reaches the first.
+        unsafe {
+            base.add(start)
+                .copy_from_nonoverlapping(first.as_ptr(), first.len());
+            base.copy_from_nonoverlapping(rest.as_ptr(), rest.len());
+        }
+        start + data.len()
+    }
+
+    /// Lets the poller find no work request at the blocks from `from` up to `to`, which were recorded and not posted: `head` is
+    /// the first of them.
+    pub(crate) fn forget(&self, from: Cursor, to: Cursor, head: u32) {
+        // As far away from each that can be outstanding as there is.
+        let never = head.wrapping_sub(1 << 31);
+        let mut at = from;
+        loop {
+            // SAFETY: the masked index lies inside the array (`new`).
+            let recorded = unsafe { self.heads.add((at.offset() & self.mask) / BLOCK).as_ref() };
+            recorded.store(never, Relaxed);
+            at = at.behind(1);
+            if at == to {
+                break;
+            }
         }
     }
 
@@ -179,6 +277,12 @@ pub struct Wqe<'r> {
 }
 
 impl Wqe<'_> {
+    /// How far it is from the ring's start, in bytes.
+    #[inline(always)]
+    pub(crate) fn offset(self) -> usize {
+        self.offset
+    }
+
     /// Where byte `at` of it lies, rounded down to a segment.
     #[inline(always)]
     fn place(self, at: usize) -> NonNull<u8> {

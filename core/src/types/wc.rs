@@ -121,27 +121,29 @@ impl fmt::Display for WcStatus {
 
 impl core::error::Error for WcStatus {}
 
-/// What kind of work completed: `enum ibv_wc_opcode`. Not valid in a completion with an error.
+/// What kind of work completed: `enum ibv_wc_opcode`, with its values but for the last one. Not valid in a completion with an
+/// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum WcOpcode {
     /// A send.
-    Send,
+    Send = 0,
     /// An RDMA write.
-    RdmaWrite,
+    RdmaWrite = 1,
     /// An RDMA read.
-    RdmaRead,
+    RdmaRead = 2,
     /// A compare-and-swap.
-    CompSwap,
+    CompSwap = 3,
     /// A fetch-and-add.
-    FetchAdd,
+    FetchAdd = 4,
     /// A memory window bind or local invalidation (UMR).
-    BindMw,
+    BindMw = 5,
     /// A receive, of a send.
-    Recv,
+    Recv = 128,
     /// A receive, of an RDMA write with immediate data.
-    RecvRdmaWithImm,
-    /// The device named an operation that this driver never posts.
-    Unknown,
+    RecvRdmaWithImm = 129,
+    /// The device named an operation that this driver never posts. No other kind has this bit.
+    Unknown = 64,
 }
 
 impl WcOpcode {

@@ -18,6 +18,7 @@ pub use creating::CreatingCq;
 pub use destroying::DestroyingCq;
 pub use error::CqError;
 pub use handle::{CqEvents, CqHandle};
+pub use ring::Unusual;
 pub use tasks::{Next, Ready};
 
 use core::alloc::Layout;
@@ -40,7 +41,7 @@ use crate::memory::slots::{CQ_FAILED, CqSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::DeviceError;
 use crate::types::wc::Wc;
-use crate::verbs::cq::ring::{Ring, Unusual};
+use crate::verbs::cq::ring::Ring;
 use bareverbs_firmware_cmds::cqe::{self, OpOwn};
 use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
 use bareverbs_firmware_cmds::numbers::Cqn;
@@ -199,6 +200,22 @@ impl<P: Platform> Batch<'_, '_, P> {
 }
 
 impl<P: Platform> Batch<'_, '_, P> {
+    /// As [`next_with`](Self::next_with), without a call: `Err` says that there is nothing, or something that takes a call of
+    /// [`next`](Self::next). Each kind has a function of its own, which gets `with`, and is one place in the code.
+    #[inline(always)]
+    pub fn next_usual<C, R>(
+        &mut self,
+        with: C,
+        send: impl FnOnce(C, Completion<'_>) -> R,
+        recv: impl FnOnce(C, Completion<'_>) -> R,
+    ) -> Result<R, Unusual> {
+        self.cq.ring.get_mut().next_by_kind(
+            with,
+            |with, current| send(with, Completion::new(current)),
+            |with, current| recv(with, Completion::new(current)),
+        )
+    }
+
     /// Writes the next completion; false if there is none. As in [`next_with`](Self::next_with), that of a send and that of
     /// a receive apart.
     #[inline(always)]
@@ -295,6 +312,22 @@ impl<'d, P: Platform> Cq<'d, P> {
         }
         let from = self.ring.get_mut().entries.position();
         Ok(Batch { cq: self, from })
+    }
+
+    /// As [`batch`](Self::batch), without a call: `None` if there is something to do besides, for which `batch` is called.
+    #[inline(always)]
+    pub fn usual_batch(&mut self) -> Option<Batch<'_, 'd, P>> {
+        if self.slot.pending_flags.load(Acquire) != 0 {
+            return None;
+        }
+        Some(self.resume_batch())
+    }
+
+    /// Goes on with a batch that was forgotten ([`core::mem::forget`]) rather than ended: nothing is done besides.
+    #[inline(always)]
+    pub fn resume_batch(&mut self) -> Batch<'_, 'd, P> {
+        let from = self.ring.get_mut().entries.position();
+        Batch { cq: self, from }
     }
 
     /// Fills `wcs` with completions: `ibv_poll_cq`. Returns how many there were.

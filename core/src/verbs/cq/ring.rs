@@ -22,12 +22,12 @@ use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
 /// Not an opcode of the device: this driver marks completions of a destroyed or reset queue with it.
 const VOID: u8 = 7;
 
-/// Why [`Ring::next`] has no completion.
+/// Why the straight way has taken no completion: [`Batch::next_usual`](crate::cq::Batch::next_usual).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unusual {
+pub enum Unusual {
     /// The CQ is empty.
     Nothing,
-    /// There is a CQE for the slow path.
+    /// There is a completion of another kind than the usual ones: of an SRQ, in error, or of a QP that is gone.
     Something,
 }
 
@@ -118,6 +118,17 @@ impl<'d> Ring<'d> {
     /// [`next_slow`](Self::next_slow).
     #[inline(always)]
     pub(crate) fn next<R>(&mut self, found: impl FnOnce(Current) -> R) -> Result<R, Unusual> {
+        self.next_by_kind(found, |found, send| found(send), |found, recv| found(recv))
+    }
+
+    /// The same with a function for sends and one for receives, which get `with`.
+    #[inline(always)]
+    pub(crate) fn next_by_kind<C, R>(
+        &mut self,
+        with: C,
+        send: impl FnOnce(C, Current) -> R,
+        recv: impl FnOnce(C, Current) -> R,
+    ) -> Result<R, Unusual> {
         let Some((cqe, tail)) = self.entries.peek() else {
             return Err(Unusual::Nothing);
         };
@@ -144,13 +155,13 @@ impl<'d> Ring<'d> {
         if op == Opcode::Requester as u8 {
             if let Some(wr_id) = qp.complete_send(tail.wqe_counter()) {
                 self.entries.advance(cqe);
-                return Ok(found(Current { cqe, wr_id, tail }));
+                return Ok(send(with, Current { cqe, wr_id, tail }));
             }
         } else if op < Opcode::ResizeCq as u8
             && let Some(wr_id) = qp.complete_recv(tail.wqe_counter())
         {
             self.entries.advance(cqe);
-            return Ok(found(Current { cqe, wr_id, tail }));
+            return Ok(recv(with, Current { cqe, wr_id, tail }));
         }
         Err(Unusual::Something)
     }

@@ -39,6 +39,7 @@ mod modify;
 mod modifying;
 mod multicast;
 mod object;
+mod open;
 mod payload;
 mod query;
 pub mod recv;
@@ -60,6 +61,7 @@ pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud, XrcRecv, 
 pub use modify::ModifyError;
 pub use modifying::ModifyingQp;
 pub use object::DestroyQpError;
+pub use open::OpenBatch;
 pub use payload::{Inline, Payload};
 pub use recv::RecvQueue;
 pub use send::SendQueue;

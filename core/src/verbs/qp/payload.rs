@@ -1,12 +1,14 @@
-//! The data of a send work request in a WQE: data segments, or the bytes themselves.
+//! The data of a send work request in a WQE: data segments, or the bytes themselves. And the segments of RDMA before it.
 
 use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::Wqe;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::QpType;
-use crate::verbs::qp::wr::{PostError, given};
+use crate::verbs::qp::wr::{PostError, Remote, given};
 use bareverbs_firmware_cmds::numbers::LKey;
-use bareverbs_firmware_cmds::wqe::InlineWord;
+use bareverbs_firmware_cmds::wqe::{
+    AtomicCompareWord, AtomicSwapAddWord, InlineWord, RemoteAddressWord, RemoteKeyWord,
+};
 
 pub(super) mod sealed {
     pub trait Sealed {}
@@ -51,6 +53,39 @@ const fn check_length(length: u32) -> Result<(), PostError> {
         Ok(())
     } else {
         Err(PostError::SgeTooLong { length })
+    }
+}
+
+/// No data, of a request that gets it later or takes none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nothing;
+
+impl sealed::Sealed for Nothing {}
+
+impl Payload for Nothing {
+    type Parts = ();
+
+    fn parts(self) {}
+
+    fn of((): ()) -> Self {
+        Self
+    }
+
+    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: u16, _: Wqe<'_>) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn write_usual<const AT: usize>(self, _: Wqe<'_>) -> u32 {
+        (AT / 16) as u32
+    }
+
+    fn check<T: QpType>(self, _: u8, _: u16) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+        self.write_usual::<AT>(wqe)
     }
 }
 
@@ -234,4 +269,18 @@ impl Payload for Inline<'_> {
             }
         }
     }
+}
+
+/// Writes the remote address segment.
+#[inline(always)]
+pub(super) fn put_remote<const AT: usize>(wqe: Wqe<'_>, remote: Remote) {
+    let key = RemoteKeyWord::new(remote.rkey);
+    wqe.put::<AT, _, _>(RemoteAddressWord(remote.addr), key);
+}
+
+/// Writes the atomic segment.
+#[inline(always)]
+pub(super) fn put_atomic<const AT: usize>(wqe: Wqe<'_>, swap_or_add: u64, compare: u64) {
+    let compare = AtomicCompareWord(compare);
+    wqe.put::<AT, _, _>(AtomicSwapAddWord(swap_or_add), compare);
 }

@@ -166,6 +166,13 @@ impl RecvBatch<'_, '_> {
         posted
     }
 
+    /// Whether a receive with this one entry is posted without a call.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_usual(&self, sge: &Sge) -> bool {
+        self.head != self.queue.limit && (key_and_length(sge) as u32).cast_signed() > 0
+    }
+
     /// Gives the device what was posted so far.
     #[inline(always)]
     pub fn ring(&mut self) {

@@ -29,17 +29,14 @@ use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::{Connected, Datagram, QpType, Reliable};
-use crate::verbs::qp::payload::{Inline, Payload};
+use crate::verbs::qp::payload::{Inline, Payload, put_atomic, put_remote};
 use crate::verbs::qp::wr::{
     BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr,
 };
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{
-    AtomicCompareWord, AtomicSwapAddWord, ControlFlags, ControlWord, Opcode, QKeyWord,
-    RemoteAddressWord, RemoteKeyWord,
-};
+use bareverbs_firmware_cmds::wqe::{ControlFlags, ControlWord, Opcode, QKeyWord};
 
 /// The other doorbell register: BlueFlame registers come in pairs of 256 bytes.
 const DOORBELL_FLIP: u32 = doorbell::SEND_TOGGLE as u32;
@@ -137,7 +134,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 
     /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data.
     #[inline(always)]
-    fn write<const FIXED: usize, const USUAL: bool, D: Payload>(
+    pub(super) fn write<const FIXED: usize, const USUAL: bool, D: Payload>(
         &self,
         (cursor, head): (Cursor, u32),
         request: &Request,
@@ -190,14 +187,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
             flags,
         };
         let data = D::of(data);
-        if head == self.limit {
-            let tail = self.slot.sq_tail.load(Acquire);
-            let limit = tail.wrapping_add(self.capacity.into());
-            if self.capacity == 0 || head == limit {
-                return Err(self.refusal());
-            }
-            self.limit = limit;
-        }
+        self.find_room(head)?;
         data.check::<T>(self.max_sge, self.max_inline)?;
         let (cursor, last) = self.write::<FIXED, false, D>((cursor, head), &request, data, fixed);
         self.late.cursor = cursor;
@@ -228,7 +218,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     /// Gives the device all work requests before `head`, whose WQEs end at `cursor`; `last` is the last one's first word, as
     /// it lies in memory.
     #[inline(always)]
-    fn ring_for(&mut self, cursor: Cursor, head: u32, last: u64) {
+    pub(super) fn ring_for(&mut self, cursor: Cursor, head: u32, last: u64) {
         let first = core::mem::replace(&mut self.cursor, cursor);
         let before = core::mem::replace(&mut self.head, head);
         self.record.post(cursor.record());
@@ -270,30 +260,21 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         };
     }
 
-    /// Why there is no free entry.
-    #[cold]
-    fn refusal(&self) -> PostError {
-        match self.capacity {
-            0 => PostError::WrongState,
-            capacity => PostError::QueueFull {
-                limit: capacity.into(),
-            },
+    /// Looks how far the poller is, if there was no room for this work request when that was last seen.
+    pub(super) fn find_room(&mut self, head: u32) -> Result<(), PostError> {
+        if head == self.limit {
+            let tail = self.slot.sq_tail.load(Acquire);
+            let capacity = self.capacity.into();
+            let limit = tail.wrapping_add(capacity);
+            if capacity == 0 {
+                return Err(PostError::WrongState);
+            } else if head == limit {
+                return Err(PostError::QueueFull { limit: capacity });
+            }
+            self.limit = limit;
         }
+        Ok(())
     }
-}
-
-/// Writes the remote address segment.
-#[inline(always)]
-pub(super) fn put_remote<const AT: usize>(wqe: Wqe<'_>, remote: Remote) {
-    let key = RemoteKeyWord::new(remote.rkey);
-    wqe.put::<AT, _, _>(RemoteAddressWord(remote.addr), key);
-}
-
-/// Writes the atomic segment.
-#[inline(always)]
-pub(super) fn put_atomic<const AT: usize>(wqe: Wqe<'_>, swap_or_add: u64, compare: u64) {
-    let compare = AtomicCompareWord(compare);
-    wqe.put::<AT, _, _>(AtomicSwapAddWord(swap_or_add), compare);
 }
 
 /// Work requests that share one doorbell.
@@ -341,11 +322,11 @@ impl Late {
 
 /// What the control segment and the records of a work request hold.
 #[derive(Debug, Clone, Copy)]
-struct Request {
-    wr_id: u64,
-    opcode: u8,
-    imm: u32,
-    flags: SendFlags,
+pub(super) struct Request {
+    pub(super) wr_id: u64,
+    pub(super) opcode: u8,
+    pub(super) imm: u32,
+    pub(super) flags: SendFlags,
 }
 
 impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
@@ -405,6 +386,14 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         self.head = self.head.wrapping_add(1);
         self.first = false;
         Ok(())
+    }
+
+    /// Whether a request with `AT` bytes before this data is posted without a call.
+    #[inline(always)]
+    pub fn is_usual<const AT: usize>(&self, data: impl Payload) -> bool {
+        let queue = &*self.queue;
+        let wqe = queue.ring.wqe(self.cursor);
+        self.head != queue.limit && data.is_usual::<T, AT>(queue.max_sge, queue.max_inline, wqe)
     }
 
     /// Rings the doorbell for what was posted so far.

@@ -4,14 +4,15 @@ use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
 use crate::types::sge::Access;
 use crate::verbs::qp::kind::{Connected, QpType};
+use crate::verbs::qp::open::OpenBatch;
 use crate::verbs::qp::payload::{Payload, sealed};
-use crate::verbs::qp::send::Batch;
+use crate::verbs::qp::send::{Batch, SendQueue};
 use crate::verbs::qp::wr::{PostError, SendFlags};
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
-    ControlFlags, KlmAddressWord, KlmWord, Opcode, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
+    KlmAddressWord, KlmWord, Opcode, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
 };
 
 /// Space for the list of a window's entries, in octowords: one entry, in the smallest unit.
@@ -25,6 +26,8 @@ const CONTEXT: usize = 64;
 const BIND_BLOCKS: u32 = 3;
 const CLOSE_BLOCKS: u32 = 2;
 const ENTRIES: usize = WINDOW_LIST as usize * SEGMENT_UNIT;
+/// What each request behind one of these has in its control segment.
+pub(super) const FENCED: u64 = ((fence::SMALL_AND_FENCE as u64) << 32).to_be();
 
 // What a program asks for is what a bind takes.
 const _: () =
@@ -60,6 +63,16 @@ impl MwBind {
     /// The least [`QpCap::max_inline_data`](crate::qp::QpCap::max_inline_data) of a QP that binds windows: a bind takes as
     /// much of the send queue as a write with so much inline data.
     pub const SPACE: u32 = 156;
+
+    /// What it opens, `None` if it closes its window.
+    fn piece(&self) -> Result<Option<&Self>, PostError> {
+        match self.len {
+            0 if self.kind == MwType::Type2 => Err(PostError::Unsupported),
+            0 => Ok(None),
+            1..=LONGEST => Ok(Some(self)),
+            _ => Err(PostError::Unsupported),
+        }
+    }
 }
 
 /// A UMR request as its segments behind the control segment.
@@ -159,6 +172,28 @@ impl Payload for &Umr {
     }
 }
 
+impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
+    /// The segments that open a window, or close it if there is no piece.
+    fn window_request(
+        &self,
+        kind: MwType,
+        rkey: RKey,
+        piece: Option<&MwBind>,
+    ) -> Result<Umr, PostError> {
+        let qpn = Qpn::from_low_bits(self.cursor.qpn());
+        // A queue whose entries have less room than this would overwrite others.
+        let blocks = if piece.is_some() {
+            BIND_BLOCKS
+        } else {
+            CLOSE_BLOCKS
+        };
+        if blocks * self.capacity() > self.ring.blocks() {
+            return Err(PostError::Unsupported);
+        }
+        Ok(Umr::new(kind, rkey, qpn, piece))
+    }
+}
+
 impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
     /// Opens a memory window, or with an empty piece closes one of type 1: `ibv_wr_bind_mw`. Each request behind it on this
     /// queue waits for those before it from now on, as with [`SendFlags::FENCE`]. The QP was created with space for binds
@@ -170,14 +205,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         flags: SendFlags,
         bind: &MwBind,
     ) -> Result<(), PostError> {
-        if bind.len > LONGEST {
-            return Err(PostError::Unsupported);
-        }
-        let piece = (bind.len != 0).then_some(bind);
-        if piece.is_none() && bind.kind == MwType::Type2 {
-            return Err(PostError::Unsupported);
-        }
-        self.umr(wr_id, flags, bind.kind, bind.rkey, piece)
+        self.umr(wr_id, flags, bind.kind, bind.rkey, bind.piece()?)
     }
 
     /// Closes a window of type 2 that this QP has bound: `ibv_wr_local_inv`. The completion is that of a bind.
@@ -194,19 +222,40 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         rkey: RKey,
         piece: Option<&MwBind>,
     ) -> Result<(), PostError> {
-        let qpn = Qpn::from_low_bits(self.queue.cursor.qpn());
-        // A queue whose entries have less room than this would overwrite others.
-        let blocks = if piece.is_some() {
-            BIND_BLOCKS
-        } else {
-            CLOSE_BLOCKS
-        };
-        if blocks * self.queue.capacity() > self.queue.ring.blocks() {
-            return Err(PostError::Unsupported);
-        }
-        let data = &Umr::new(kind, rkey, qpn, piece);
+        let data = &self.queue.window_request(kind, rkey, piece)?;
         self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, rkey.0, flags, &data, |_| {})?;
-        self.queue.always |= ControlFlags::new(fence::SMALL_AND_FENCE, 0).to_memory();
+        self.queue.always |= FENCED;
         Ok(())
+    }
+}
+
+impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
+    /// As [`Batch::bind_mw`]: `ibv_wr_bind_mw`.
+    #[cold]
+    pub fn bind_mw(&mut self, wr_id: u64, flags: SendFlags, bind: &MwBind) {
+        match bind.piece() {
+            Ok(piece) => self.umr(wr_id, flags, bind.kind, bind.rkey, piece),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// As [`Batch::local_inv`]: `ibv_wr_local_inv`.
+    #[cold]
+    pub fn local_inv(&mut self, wr_id: u64, flags: SendFlags, rkey: RKey) {
+        self.umr(wr_id, flags, MwType::Type2, rkey, None);
+    }
+
+    fn umr(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        kind: MwType,
+        rkey: RKey,
+        piece: Option<&MwBind>,
+    ) {
+        match self.queue.window_request(kind, rkey, piece) {
+            Ok(umr) => self.fenced(wr_id, Opcode::Umr, rkey.0, flags, &umr),
+            Err(error) => self.fail(error),
+        }
     }
 }

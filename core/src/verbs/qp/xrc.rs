@@ -4,15 +4,15 @@ use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::XrcSend;
-use crate::verbs::qp::payload::{Inline, Payload};
-use crate::verbs::qp::send::{Batch, SendQueue, put_atomic, put_remote};
+use crate::verbs::qp::payload::{Inline, Payload, put_atomic, put_remote};
+use crate::verbs::qp::send::{Batch, SendQueue};
 use crate::verbs::qp::wr::{PostError, Remote, SendData, SendFlags, SendOp, SendWr};
 use bareverbs_firmware_cmds::numbers::{RKey, Srqn};
 use bareverbs_firmware_cmds::wqe::{Opcode, XrcReservedWord, XrcWord};
 
 /// Writes the segment that names the SRQ: the second one.
 #[inline(always)]
-fn put_srqn(wqe: Wqe<'_>, srqn: Srqn) {
+pub(super) fn put_srqn(wqe: Wqe<'_>, srqn: Srqn) {
     wqe.put::<16, _, _>(XrcWord::new(srqn), XrcReservedWord(0));
 }
 
