@@ -9,6 +9,7 @@ use std::mem::{self, ManuallyDrop};
 use bareverbs_node::verbs::cq::{Batch, Unusual};
 use bareverbs_node::verbs::{Completion, CompletionKind, Cq, WcOpcode};
 
+use crate::abi::numbers::*;
 use crate::abi::objects::ibv_cq;
 use crate::abi::requests::ibv_wc;
 use crate::cq::{CqObject, cq};
@@ -16,10 +17,19 @@ use crate::data_lock::DataGuard;
 use crate::failure::{Errno, as_errno, guarded};
 use crate::hca::P;
 
-/// `enum ibv_wc_opcode`, whose values the driver's has; what is not known there is a send here.
-#[inline(always)]
+/// `enum ibv_wc_opcode`.
+#[inline]
 pub(crate) fn opcode(opcode: WcOpcode) -> c_int {
-    c_int::from(opcode as u8 & !(WcOpcode::Unknown as u8))
+    match opcode {
+        WcOpcode::Send | WcOpcode::Unknown => IBV_WC_SEND,
+        WcOpcode::RdmaWrite => IBV_WC_RDMA_WRITE,
+        WcOpcode::RdmaRead => IBV_WC_RDMA_READ,
+        WcOpcode::CompSwap => IBV_WC_COMP_SWAP,
+        WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
+        WcOpcode::BindMw => IBV_WC_BIND_MW,
+        WcOpcode::Recv => IBV_WC_RECV,
+        WcOpcode::RecvRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
+    }
 }
 
 /// Writes a completion for C.

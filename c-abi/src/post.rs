@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -32,8 +32,8 @@ const _: () = {
     // `sges` lends entries of C as the driver's.
     assert!(size_of::<ibv_sge>() == size_of::<Sge>());
     assert!(align_of::<ibv_sge>() == align_of::<Sge>());
-    assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(Sge, length));
-    assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(Sge, lkey));
+    assert!(mem::offset_of!(ibv_sge, length) == mem::offset_of!(Sge, length));
+    assert!(mem::offset_of!(ibv_sge, lkey) == mem::offset_of!(Sge, lkey));
 };
 
 /// A list of scatter/gather entries.
@@ -460,7 +460,7 @@ unsafe extern "C" fn send_later<T: Sends>(
     }
 }
 
-/// Posts the first requests of a list that are of the usual kinds, in a straight line.
+/// Posts a request that is alone and of one of the usual kinds, in a straight line.
 ///
 /// # Safety
 /// As [`send`].
@@ -468,22 +468,55 @@ unsafe extern "C" fn send_later<T: Sends>(
 unsafe fn send_usual<T: Sends>(
     qp: *mut ibv_qp,
     half: DataGuard<'_, SendHalf>,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let only = unsafe { wr.as_ref() }.filter(|request| request.next.is_null());
+    let (Some(queue), Some(request)) = (*half, only) else {
+        mem::forget(half);
+        // SAFETY: the caller's promise, and the lock is held.
+        return unsafe { send_list::<T>(qp, wr, bad) };
+    };
+    // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+    let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+    // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
+    let mut batch = ManuallyDrop::new(queue.batch());
+    // SAFETY: the caller's promise.
+    if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
+        mem::forget(half);
+        // SAFETY: the same, and the lock is held.
+        return unsafe { send_rest::<T>(qp, wr, bad) };
+    }
+    batch.ring();
+    0
+}
+
+/// Posts the first requests of a list that are of the usual kinds, and gives the lock back.
+///
+/// # Safety
+/// As [`send`]. The calling thread holds the lock of the send queue.
+#[inline(never)]
+unsafe extern "C" fn send_list<T: Sends>(
+    qp: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    let half = unsafe { (*qp.cast::<QpObject>()).send.taken() };
     let Some(queue) = *half else {
         return Errno::EINVAL.0;
     };
     // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
     let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
-    // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
+    // As above.
     let mut batch = ManuallyDrop::new(queue.batch());
     // SAFETY: the caller's promise, for the list and for each request.
     while let Some(request) = unsafe { wr.as_ref() } {
         // SAFETY: the same.
         if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
             batch.ring();
-            std::mem::forget(half);
+            mem::forget(half);
             // SAFETY: the same, and the lock is held.
             return unsafe { send_rest::<T>(qp, wr, bad) };
         }
@@ -656,7 +689,7 @@ unsafe fn receive_usual(
         };
         if posted.is_err() {
             batch.ring();
-            std::mem::forget(half);
+            mem::forget(half);
             // SAFETY: the same, and the lock is held.
             return unsafe { receive_rest(qp, wr, bad) };
         }

@@ -121,29 +121,27 @@ impl fmt::Display for WcStatus {
 
 impl core::error::Error for WcStatus {}
 
-/// What kind of work completed: `enum ibv_wc_opcode`, with its values but for the last one. Not valid in a completion with an
-/// error.
+/// What kind of work completed: `enum ibv_wc_opcode`. Not valid in a completion with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum WcOpcode {
     /// A send.
-    Send = 0,
+    Send,
     /// An RDMA write.
-    RdmaWrite = 1,
+    RdmaWrite,
     /// An RDMA read.
-    RdmaRead = 2,
+    RdmaRead,
     /// A compare-and-swap.
-    CompSwap = 3,
+    CompSwap,
     /// A fetch-and-add.
-    FetchAdd = 4,
+    FetchAdd,
     /// A memory window bind or local invalidation (UMR).
-    BindMw = 5,
+    BindMw,
     /// A receive, of a send.
-    Recv = 128,
+    Recv,
     /// A receive, of an RDMA write with immediate data.
-    RecvRdmaWithImm = 129,
-    /// The device named an operation that this driver never posts. No other kind has this bit.
-    Unknown = 64,
+    RecvRdmaWithImm,
+    /// The device named an operation that this driver never posts.
+    Unknown,
 }
 
 impl WcOpcode {

@@ -69,6 +69,50 @@ pub(crate) struct Ring<'d> {
     cq: u32,
 }
 
+/// Takes the next completion if it is usual, and returns what `$send` or `$recv` makes of it. Text rather than a function, so that
+/// both have the same code, and each caller's is compiled where it stands.
+macro_rules! next {
+    ($ring:ident, $current:ident => $send:expr, $recv:expr) => {{
+        let Some((cqe, tail)) = $ring.entries.peek() else {
+            return Err(Unusual::Nothing);
+        };
+        // Completions come in bursts of one QP, and no two live QPs have the same number.
+        let qp = match $ring.last_slot.live(tail.qpn()) {
+            Some(qp) => qp,
+            None => {
+                // The high byte of the user index dword is 0 for all that this driver creates.
+                let IndexWord(index) = cqe.word();
+                let Some(slot) = $ring.qps.get(index as usize) else {
+                    return Err(Unusual::Something);
+                };
+                if !slot.uses_cq($ring.cq) {
+                    return Err(Unusual::Something);
+                }
+                let Some(qp) = slot.live(tail.qpn()) else {
+                    return Err(Unusual::Something);
+                };
+                $ring.last_slot = slot;
+                qp
+            }
+        };
+        let op = tail.last().opcode();
+        if op == Opcode::Requester as u8 {
+            if let Some(wr_id) = qp.complete_send(tail.wqe_counter()) {
+                $ring.entries.advance(cqe);
+                let $current = Current { cqe, wr_id, tail };
+                return Ok($send);
+            }
+        } else if op < Opcode::ResizeCq as u8
+            && let Some(wr_id) = qp.complete_recv(tail.wqe_counter())
+        {
+            $ring.entries.advance(cqe);
+            let $current = Current { cqe, wr_id, tail };
+            return Ok($recv);
+        }
+        Err(Unusual::Something)
+    }};
+}
+
 impl<'d> Ring<'d> {
     /// On entries that were not used yet.
     pub(crate) fn new(
@@ -118,7 +162,7 @@ impl<'d> Ring<'d> {
     /// [`next_slow`](Self::next_slow).
     #[inline(always)]
     pub(crate) fn next<R>(&mut self, found: impl FnOnce(Current) -> R) -> Result<R, Unusual> {
-        self.next_by_kind(found, |found, send| found(send), |found, recv| found(recv))
+        next!(self, current => found(current), found(current))
     }
 
     /// The same with a function for sends and one for receives, which get `with`.
@@ -129,41 +173,7 @@ impl<'d> Ring<'d> {
         send: impl FnOnce(C, Current) -> R,
         recv: impl FnOnce(C, Current) -> R,
     ) -> Result<R, Unusual> {
-        let Some((cqe, tail)) = self.entries.peek() else {
-            return Err(Unusual::Nothing);
-        };
-        // Completions come in bursts of one QP, and no two live QPs have the same number.
-        let qp = match self.last_slot.live(tail.qpn()) {
-            Some(qp) => qp,
-            None => {
-                // The high byte of the user index dword is 0 for all that this driver creates.
-                let IndexWord(index) = cqe.word();
-                let Some(slot) = self.qps.get(index as usize) else {
-                    return Err(Unusual::Something);
-                };
-                if !slot.uses_cq(self.cq) {
-                    return Err(Unusual::Something);
-                }
-                let Some(qp) = slot.live(tail.qpn()) else {
-                    return Err(Unusual::Something);
-                };
-                self.last_slot = slot;
-                qp
-            }
-        };
-        let op = tail.last().opcode();
-        if op == Opcode::Requester as u8 {
-            if let Some(wr_id) = qp.complete_send(tail.wqe_counter()) {
-                self.entries.advance(cqe);
-                return Ok(send(with, Current { cqe, wr_id, tail }));
-            }
-        } else if op < Opcode::ResizeCq as u8
-            && let Some(wr_id) = qp.complete_recv(tail.wqe_counter())
-        {
-            self.entries.advance(cqe);
-            return Ok(recv(with, Current { cqe, wr_id, tail }));
-        }
-        Err(Unusual::Something)
+        next!(self, current => send(with, current), recv(with, current))
     }
 
     /// As [`next`](Self::next), for everything that a completion can be. What there is, is left in `found`. Errors, and what
