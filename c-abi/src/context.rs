@@ -14,7 +14,7 @@ use crate::descriptor::Events;
 use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
-use crate::{cq, cq_ex, mw, pd, poll, post, qp, query, srq, xrc};
+use crate::{cq, cq_ex, mw, pd, poll, post, qp, query, receive, srq, xrc};
 
 /// A device that a program has opened.
 #[repr(C)]
@@ -55,7 +55,7 @@ impl ContextObject {
                 req_notify_cq: Some(poll::req_notify_cq),
                 post_srq_recv: Some(srq::post_srq_recv),
                 post_send: Some(post::post_send),
-                post_recv: Some(post::post_recv),
+                post_recv: Some(receive::post_recv),
                 ..verbs.context.ops
             },
             cmd_fd: -1,

@@ -59,6 +59,7 @@ mod post;
 mod progress;
 mod qp;
 mod query;
+mod receive;
 mod registry;
 mod resolver;
 mod rsocket;

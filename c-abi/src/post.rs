@@ -1,4 +1,4 @@
-//! The data path of QPs: `ibv_post_send` and `ibv_post_recv`.
+//! The data path of send queues: `ibv_post_send`.
 
 // UNSAFETY: raw pointers of C, and queues behind their locks.
 #![expect(unsafe_code)]
@@ -11,13 +11,13 @@ use std::slice;
 use bareverbs_node::verbs::qp::send::Batch;
 use bareverbs_node::verbs::qp::{Connected, Inline, Payload};
 use bareverbs_node::verbs::{
-    AddressHandle, Destination, PostError, QpType, Qpn, RKey, Rc, RecvQueue, Remote, SendData,
-    SendFlags, SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend,
+    AddressHandle, Destination, PostError, QpType, Qpn, RKey, Rc, Remote, SendData, SendFlags,
+    SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend,
 };
 
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_qp;
-use crate::abi::requests::{ibv_recv_wr, ibv_send_wr, ibv_sge};
+use crate::abi::requests::{ibv_send_wr, ibv_sge};
 use crate::ah::AhObject;
 use crate::data_lock::DataGuard;
 use crate::failure::{Errno, Result, as_errno};
@@ -386,7 +386,7 @@ unsafe fn with_data<T: QpType>(
 /// # Safety
 /// `bad` is NULL or can be written.
 #[inline]
-unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
+pub(crate) unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
     // SAFETY: the caller's promise.
     if let Some(bad) = unsafe { bad.as_mut() } {
         *bad = wr;
@@ -596,127 +596,4 @@ pub(crate) unsafe extern "C" fn post_send(
         let post_send = (*qp.cast::<QpObject>()).post_send;
         post_send(qp, wr, bad_wr)
     }
-}
-
-/// Posts a list of receives, and says where it stopped.
-///
-/// # Safety
-/// The list is one of the headers'; `bad` is NULL or can be written.
-pub(crate) unsafe fn receives(
-    mut wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-    mut post: impl FnMut(u64, &[Sge]) -> Result<()>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: the caller's promise.
-        let list = unsafe { sges(request.sg_list, request.num_sge) };
-        if let Err(errno) = list.and_then(|list| post(request.wr_id, list)) {
-            // SAFETY: the caller's promise.
-            return Err(unsafe { stopped(errno, wr, bad) });
-        }
-        wr = request.next;
-    }
-    Ok(())
-}
-
-/// Posts a list of requests to the receive queue: `ibv_post_recv`.
-///
-/// # Safety
-/// The QP was created here; the list is one of the headers'; `bad_wr` can be written.
-pub(crate) unsafe extern "C" fn post_recv(
-    qp: *mut ibv_qp,
-    wr: *mut ibv_recv_wr,
-    bad_wr: *mut *mut ibv_recv_wr,
-) -> c_int {
-    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
-    let object = unsafe { &*qp.cast::<QpObject>() };
-    match object.recv.try_lock() {
-        // SAFETY: the caller's promise.
-        Some(half) => unsafe { receive_usual(qp, half, wr, bad_wr) },
-        // SAFETY: the same.
-        None => unsafe { receive_later(qp, wr, bad_wr) },
-    }
-}
-
-/// The same where another thread has the queue.
-///
-/// # Safety
-/// As [`post_recv`].
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn receive_later(
-    qp: *mut ibv_qp,
-    wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let half = (*qp.cast::<QpObject>()).recv.lock();
-        receive_usual(qp, half, wr, bad)
-    }
-}
-
-/// Posts the first receives of a list that have one entry each, straight from C's structure.
-///
-/// # Safety
-/// As [`post_recv`].
-#[inline(always)]
-unsafe fn receive_usual(
-    qp: *mut ibv_qp,
-    half: DataGuard<'_, Option<NonNull<RecvQueue<'static>>>>,
-    mut wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    let Some(mut queue) = *half else {
-        return Errno::EINVAL.0;
-    };
-    // SAFETY: it points into the QP, and with the lock held there is no other reference.
-    let queue = unsafe { queue.as_mut() };
-    // No call takes the batch by reference, so that it is in registers.
-    let mut batch = ManuallyDrop::new(queue.batch());
-    // SAFETY: the caller's promise, for the list and each of its requests.
-    while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: the same; `ibv_sge` and `Sge` lie in memory in the same way.
-        let sge = match request.num_sge {
-            // SAFETY: the same.
-            1 => unsafe { request.sg_list.cast::<Sge>().as_ref() },
-            _ => None,
-        };
-        let posted = match sge {
-            Some(sge) if batch.is_usual(sge) => batch.post(request.wr_id, slice::from_ref(sge)),
-            _ => Err(PostError::Unsupported),
-        };
-        if posted.is_err() {
-            batch.ring();
-            mem::forget(half);
-            // SAFETY: the same, and the lock is held.
-            return unsafe { receive_rest(qp, wr, bad) };
-        }
-        wr = request.next;
-    }
-    batch.ring();
-    0
-}
-
-/// Posts the rest of a list of receives, of which the first one is not usual, and gives the lock back.
-///
-/// # Safety
-/// As [`post_recv`]. The calling thread holds the lock of the receive queue.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn receive_rest(
-    qp: *mut ibv_qp,
-    wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise: it is the first field of a `QpObject`.
-        let half = unsafe { (*qp.cast::<QpObject>()).recv.taken() };
-        let mut queue = half.ok_or(Errno::EINVAL)?;
-        // SAFETY: it points into the QP, and with the lock held there is no other reference.
-        let mut batch = unsafe { queue.as_mut() }.batch();
-        // SAFETY: the caller's promise.
-        unsafe { receives(wr, bad, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
-    })
 }

@@ -18,7 +18,7 @@ use crate::data_lock::DataLock;
 use crate::failure::{Errno, Result, as_errno, as_pointer};
 use crate::hca::{Hca, P};
 use crate::pd::pd;
-use crate::post::receives;
+use crate::receive::receives;
 use crate::registry::take_out;
 
 /// A shared receive queue.
