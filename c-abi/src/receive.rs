@@ -6,9 +6,8 @@
 use std::ffi::c_int;
 use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
-use std::slice;
 
-use bareverbs_node::verbs::{PostError, RecvQueue, Sge};
+use bareverbs_node::verbs::{RecvQueue, Sge};
 
 use crate::abi::objects::ibv_qp;
 use crate::abi::requests::ibv_recv_wr;
@@ -76,7 +75,20 @@ unsafe extern "C" fn receive_later(
     }
 }
 
-/// Posts the first receives of a list that have one entry each, straight from C's structure.
+/// The entry of a receive that has one.
+///
+/// # Safety
+/// The request is one of the headers'.
+#[inline(always)]
+unsafe fn only_entry(request: &ibv_recv_wr) -> Option<&Sge> {
+    match request.num_sge {
+        // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
+        1 => unsafe { request.sg_list.cast::<Sge>().as_ref() },
+        _ => None,
+    }
+}
+
+/// Posts a receive that is alone and has one entry, straight from C's structure.
 ///
 /// # Safety
 /// As [`post_recv`].
@@ -84,29 +96,49 @@ unsafe extern "C" fn receive_later(
 unsafe fn receive_usual(
     qp: *mut ibv_qp,
     half: DataGuard<'_, Option<NonNull<RecvQueue<'static>>>>,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let only = unsafe { wr.as_ref() }.filter(|request| request.next.is_null());
+    let (Some(mut queue), Some(request)) = (*half, only) else {
+        mem::forget(half);
+        // SAFETY: the caller's promise, and the lock is held.
+        return unsafe { receive_list(qp, wr, bad) };
+    };
+    // SAFETY: it points into the QP, and with the lock held there is no other reference.
+    let mut batch = ManuallyDrop::new(unsafe { queue.as_mut() }.batch());
+    // SAFETY: the caller's promise. Without a call, so that no register has to be saved for one.
+    if !unsafe { only_entry(request) }.is_some_and(|sge| batch.post_usual(request.wr_id, sge)) {
+        mem::forget(half);
+        // SAFETY: the same, and the lock is held.
+        return unsafe { receive_rest(qp, wr, bad) };
+    }
+    batch.ring();
+    0
+}
+
+/// Posts the first receives of a list that have one entry each, and gives the lock back.
+///
+/// # Safety
+/// As [`post_recv`]. The calling thread holds the lock of the receive queue.
+#[inline(never)]
+unsafe extern "C" fn receive_list(
+    qp: *mut ibv_qp,
     mut wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    let half = unsafe { (*qp.cast::<QpObject>()).recv.taken() };
     let Some(mut queue) = *half else {
         return Errno::EINVAL.0;
     };
     // SAFETY: it points into the QP, and with the lock held there is no other reference.
-    let queue = unsafe { queue.as_mut() };
-    // No call takes the batch by reference, so that it is in registers.
-    let mut batch = ManuallyDrop::new(queue.batch());
+    let mut batch = ManuallyDrop::new(unsafe { queue.as_mut() }.batch());
     // SAFETY: the caller's promise, for the list and each of its requests.
     while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: the same; `ibv_sge` and `Sge` lie in memory in the same way.
-        let sge = match request.num_sge {
-            // SAFETY: the same.
-            1 => unsafe { request.sg_list.cast::<Sge>().as_ref() },
-            _ => None,
-        };
-        let posted = match sge {
-            Some(sge) if batch.is_usual(sge) => batch.post(request.wr_id, slice::from_ref(sge)),
-            _ => Err(PostError::Unsupported),
-        };
-        if posted.is_err() {
+        // SAFETY: the same.
+        if !unsafe { only_entry(request) }.is_some_and(|sge| batch.post_usual(request.wr_id, sge)) {
             batch.ring();
             mem::forget(half);
             // SAFETY: the same, and the lock is held.

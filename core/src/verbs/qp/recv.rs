@@ -150,13 +150,9 @@ impl RecvBatch<'_, '_> {
     #[inline(always)]
     pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         // As `SendQueue` does: without a call, or all that is left in a call.
-        if self.head != self.limit
-            && let [sge] = sges
-            && (key_and_length(sge) as u32).cast_signed() > 0
+        if let [sge] = sges
+            && self.post_usual(wr_id, sge)
         {
-            let ring = &self.queue.ring;
-            ring.write_one(self.places, self.head, wr_id, sge);
-            self.head = self.head.wrapping_add(1);
             return Ok(());
         }
         let queue = &mut *self.queue;
@@ -166,11 +162,18 @@ impl RecvBatch<'_, '_> {
         posted
     }
 
-    /// Whether a receive with this one entry is posted without a call.
+    /// Posts one receive with this one entry if that takes no call: if there is room as far as the poller's tail was seen, and
+    /// the entry is not empty. Whether it did.
     #[inline(always)]
     #[must_use]
-    pub fn is_usual(&self, sge: &Sge) -> bool {
-        self.head != self.queue.limit && (key_and_length(sge) as u32).cast_signed() > 0
+    pub fn post_usual(&mut self, wr_id: u64, sge: &Sge) -> bool {
+        let is_usual = self.head != self.limit && (key_and_length(sge) as u32).cast_signed() > 0;
+        if is_usual {
+            let ring = &self.queue.ring;
+            ring.write_one(self.places, self.head, wr_id, sge);
+            self.head = self.head.wrapping_add(1);
+        }
+        is_usual
     }
 
     /// Gives the device what was posted so far.
