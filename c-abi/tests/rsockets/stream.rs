@@ -147,7 +147,10 @@ fn polling_mixes_rsockets_and_descriptors() {
     client.bind(CLIENT, 0).unwrap();
     // The connection may be there at once, on a machine whose other threads were faster.
     let connected = client.connect(port);
-    assert!(matches!(connected, Ok(()) | Err(libc::EINPROGRESS)), "{connected:?}");
+    assert!(
+        matches!(connected, Ok(()) | Err(libc::EINPROGRESS)),
+        "{connected:?}"
+    );
     assert_eq!(poll(&both, -1), [libc::POLLIN, 0]);
     assert_eq!(poll(&[(client.0, libc::POLLOUT)], -1), [libc::POLLOUT]);
     assert_eq!(client.get(SOL_SOCKET, libc::SO_ERROR), Ok(0));
