@@ -115,7 +115,7 @@ pub struct Qp<'d, P: Platform, T: QpType> {
 }
 
 impl<'d, P: Platform> Device<'d, P> {
-    /// The device's limits on queues, for [`queue_sizes`](super::queue_sizes).
+    /// The device's limits on queues, for [`queue_sizes`].
     #[must_use]
     pub fn queue_limits(&self) -> QueueLimits {
         let caps = &self.capabilities().hca;
