@@ -14,7 +14,7 @@ use std::slice;
 
 use bareverbs_node::verbs::{
     Destination, LKey, MwBind, OpenBatch, PostError, Qpn, RKey, Rc, Remote, SendFlags, SendOp,
-    SendQueue, Sge, Srqn, Uc, Ud, XrcSend,
+    SendQueue, Sge, Srqn, Uc, Ud, XrcSend, qp::OneReliablePeer,
 };
 
 use crate::abi::numbers::*;
@@ -123,6 +123,31 @@ trait Opens: Sends {
     }
 }
 
+/// Begins a request of a reliable connection, of XRC or not.
+#[inline(always)]
+fn begin_reliable<T: OneReliablePeer>(
+    open: &mut Open<T>,
+    wr_id: u64,
+    flags: SendFlags,
+    op: SendOp<'static>,
+) {
+    match op {
+        SendOp::Send => open.send(wr_id, flags),
+        SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
+        SendOp::SendInv(key) => open.send_inv(wr_id, flags, key),
+        SendOp::Write(remote) => open.write(wr_id, flags, remote),
+        SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
+        SendOp::Read(remote) => open.read(wr_id, flags, remote),
+        SendOp::CompareSwap {
+            remote,
+            compare,
+            swap,
+        } => open.compare_swap(wr_id, flags, remote, compare, swap),
+        SendOp::FetchAdd { remote, add } => open.fetch_add(wr_id, flags, remote, add),
+        SendOp::SendTo(_) | SendOp::SendToImm(..) => open.fail(PostError::Unsupported),
+    }
+}
+
 impl Opens for Rc {
     #[inline(always)]
     unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
@@ -132,21 +157,7 @@ impl Opens for Rc {
 
     #[inline(always)]
     fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        match op {
-            SendOp::Send => open.send(wr_id, flags),
-            SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
-            SendOp::SendInv(key) => open.send_inv(wr_id, flags, key),
-            SendOp::Write(remote) => open.write(wr_id, flags, remote),
-            SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
-            SendOp::Read(remote) => open.read(wr_id, flags, remote),
-            SendOp::CompareSwap {
-                remote,
-                compare,
-                swap,
-            } => open.compare_swap(wr_id, flags, remote, compare, swap),
-            SendOp::FetchAdd { remote, add } => open.fetch_add(wr_id, flags, remote, add),
-            SendOp::SendTo(_) | SendOp::SendToImm(..) => open.fail(PostError::Unsupported),
-        }
+        begin_reliable(open, wr_id, flags, op);
     }
 
     fn bind(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, bind: &MwBind) {
@@ -208,21 +219,7 @@ impl Opens for XrcSend {
 
     #[inline(always)]
     fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        match op {
-            SendOp::Send => open.send(wr_id, flags),
-            SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
-            SendOp::SendInv(key) => open.send_inv(wr_id, flags, key),
-            SendOp::Write(remote) => open.write(wr_id, flags, remote),
-            SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
-            SendOp::Read(remote) => open.read(wr_id, flags, remote),
-            SendOp::CompareSwap {
-                remote,
-                compare,
-                swap,
-            } => open.compare_swap(wr_id, flags, remote, compare, swap),
-            SendOp::FetchAdd { remote, add } => open.fetch_add(wr_id, flags, remote, add),
-            SendOp::SendTo(_) | SendOp::SendToImm(..) => open.fail(PostError::Unsupported),
-        }
+        begin_reliable(open, wr_id, flags, op);
     }
 
     #[inline(always)]

@@ -22,10 +22,14 @@ pub trait QpType: sealed::Sealed + Debug + 'static {
     const XRC: bool = Self::KIND.is_xrc();
 }
 
+/// A transport with one peer; XRC, whose work requests name an SRQ there, is one of them.
+pub trait OnePeer: QpType {}
+/// The same with acknowledgements: READ and atomics.
+pub trait OneReliablePeer: OnePeer {}
 /// A transport with one peer, and the same queue there for everything.
-pub trait Connected: QpType {}
-/// A transport with acknowledgements: READ and atomics.
-pub trait Reliable: Connected {}
+pub trait Connected: OnePeer {}
+/// The same with acknowledgements: READ and atomics.
+pub trait Reliable: Connected + OneReliablePeer {}
 /// A transport whose work requests each name their destination.
 pub trait Datagram: QpType {}
 
@@ -60,6 +64,11 @@ kinds! {
     XrcRecv: true, true;
 }
 
+impl OnePeer for Rc {}
+impl OnePeer for Uc {}
+impl OnePeer for XrcSend {}
+impl OneReliablePeer for Rc {}
+impl OneReliablePeer for XrcSend {}
 impl Connected for Rc {}
 impl Connected for Uc {}
 impl Reliable for Rc {}

@@ -57,7 +57,10 @@ pub use create::Qp;
 pub use creating::CreatingQp;
 pub use destroying::DestroyingQp;
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
-pub use kind::{Connected, Datagram, Gsi, QpType, Rc, Reliable, Uc, Ud, XrcRecv, XrcSend};
+pub use kind::{
+    Connected, Datagram, Gsi, OnePeer, OneReliablePeer, QpType, Rc, Reliable, Uc, Ud, XrcRecv,
+    XrcSend,
+};
 pub use modify::ModifyError;
 pub use modifying::ModifyingQp;
 pub use object::DestroyQpError;

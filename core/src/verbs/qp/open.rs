@@ -14,7 +14,7 @@ use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::{Cursor, Wqe};
 use crate::platform::Platform;
 use crate::types::sge::Sge;
-use crate::verbs::qp::kind::{Connected, Datagram, QpType, Reliable, XrcSend};
+use crate::verbs::qp::kind::{Datagram, OnePeer, OneReliablePeer, QpType, XrcSend};
 use crate::verbs::qp::payload::{Nothing, Payload, put_atomic, put_remote};
 use crate::verbs::qp::send::{Request, SendQueue};
 use crate::verbs::qp::window::FENCED;
@@ -410,17 +410,48 @@ const fn inline_segments(len: usize) -> u32 {
     (len + InlineWord::SIZE).div_ceil(SEGMENT_UNIT) as u32
 }
 
-impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
+impl<P: Platform, T: OnePeer> OpenBatch<'_, '_, P, T> {
+    /// Begins a work request whose WQE has `FIXED` bytes before the data, or in XRC, with a segment more behind the control
+    /// segment, `XRC`.
+    #[inline(always)]
+    fn begin_connected<const FIXED: usize, const XRC: usize, F: FnOnce(Wqe<'_>)>(
+        &mut self,
+        wr_id: u64,
+        opcode: Opcode,
+        imm: u32,
+        flags: SendFlags,
+        fixed: F,
+    ) {
+        const { assert!(XRC == FIXED + SEGMENT_UNIT) };
+        if T::XRC {
+            self.begin::<XRC, F>(wr_id, opcode, imm, flags, fixed);
+        } else {
+            self.begin::<FIXED, F>(wr_id, opcode, imm, flags, fixed);
+        }
+    }
+
+    #[inline(always)]
+    fn message(&mut self, wr_id: u64, opcode: Opcode, imm: u32, flags: SendFlags) {
+        self.begin_connected::<16, 32, _>(wr_id, opcode, imm, flags, |_| {});
+    }
+
+    #[inline(always)]
+    fn rdma(&mut self, wr_id: u64, opcode: Opcode, imm: u32, flags: SendFlags, remote: Remote) {
+        self.begin_connected::<32, 48, _>(wr_id, opcode, imm, flags, move |wqe| {
+            put_remote_of::<T>(wqe, remote);
+        });
+    }
+
     /// Send: `ibv_wr_send`.
     #[inline(always)]
     pub fn send(&mut self, wr_id: u64, flags: SendFlags) {
-        self.begin::<16, _>(wr_id, Opcode::Send, 0, flags, |_| {});
+        self.message(wr_id, Opcode::Send, 0, flags);
     }
 
     /// Send with immediate data, in host order: `ibv_wr_send_imm`.
     #[inline(always)]
     pub fn send_imm(&mut self, wr_id: u64, flags: SendFlags, imm: u32) {
-        self.begin::<16, _>(wr_id, Opcode::SendImmediate, imm, flags, |_| {});
+        self.message(wr_id, Opcode::SendImmediate, imm, flags);
     }
 
     /// RDMA write: `ibv_wr_rdma_write`.
@@ -434,20 +465,23 @@ impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
     pub fn write_imm(&mut self, wr_id: u64, flags: SendFlags, remote: Remote, imm: u32) {
         self.rdma(wr_id, Opcode::RdmaWriteImmediate, imm, flags, remote);
     }
+}
 
-    #[inline(always)]
-    fn rdma(&mut self, wr_id: u64, opcode: Opcode, imm: u32, flags: SendFlags, remote: Remote) {
-        self.begin::<32, _>(wr_id, opcode, imm, flags, move |wqe| {
-            put_remote::<16>(wqe, remote);
-        });
+/// Writes the remote address segment, which in XRC is the third.
+#[inline(always)]
+fn put_remote_of<T: QpType>(wqe: Wqe<'_>, remote: Remote) {
+    if T::XRC {
+        put_remote::<32>(wqe, remote);
+    } else {
+        put_remote::<16>(wqe, remote);
     }
 }
 
-impl<P: Platform, T: Reliable> OpenBatch<'_, '_, P, T> {
+impl<P: Platform, T: OneReliablePeer> OpenBatch<'_, '_, P, T> {
     /// Send, and invalidate a remote key of the receiver: `ibv_wr_send_inv`.
     #[inline(always)]
     pub fn send_inv(&mut self, wr_id: u64, flags: SendFlags, key: RKey) {
-        self.begin::<16, _>(wr_id, Opcode::SendInvalidate, key.0, flags, |_| {});
+        self.message(wr_id, Opcode::SendInvalidate, key.0, flags);
     }
 
     /// RDMA read, scattered to the data: `ibv_wr_rdma_read`.
@@ -467,13 +501,8 @@ impl<P: Platform, T: Reliable> OpenBatch<'_, '_, P, T> {
         compare: u64,
         swap: u64,
     ) {
-        self.atomic(
-            wr_id,
-            Opcode::AtomicCompareSwap,
-            flags,
-            remote,
-            (swap, compare),
-        );
+        let values = (swap, compare);
+        self.atomic(wr_id, Opcode::AtomicCompareSwap, flags, remote, values);
     }
 
     /// Adds to 8 bytes; their old value goes to the data: `ibv_wr_atomic_fetch_add`.
@@ -494,9 +523,13 @@ impl<P: Platform, T: Reliable> OpenBatch<'_, '_, P, T> {
         if !self.queue.atomics {
             return self.fail(PostError::NoAtomics);
         }
-        self.begin::<48, _>(wr_id, opcode, 0, flags, move |wqe| {
-            put_remote::<16>(wqe, remote);
-            put_atomic::<32>(wqe, swap_or_add, compare);
+        self.begin_connected::<48, 64, _>(wr_id, opcode, 0, flags, move |wqe| {
+            put_remote_of::<T>(wqe, remote);
+            if T::XRC {
+                put_atomic::<48>(wqe, swap_or_add, compare);
+            } else {
+                put_atomic::<32>(wqe, swap_or_add, compare);
+            }
         });
     }
 }
@@ -540,91 +573,5 @@ impl<P: Platform> OpenBatch<'_, '_, P, XrcSend> {
         self.lacks_target = false;
         let ring = &self.queue.ring;
         put_srqn(ring.wqe_at(ring.place_of(self.last)), srqn);
-    }
-
-    /// Send: `ibv_wr_send`.
-    #[inline(always)]
-    pub fn send(&mut self, wr_id: u64, flags: SendFlags) {
-        self.begin::<32, _>(wr_id, Opcode::Send, 0, flags, |_| {});
-    }
-
-    /// Send with immediate data, in host order: `ibv_wr_send_imm`.
-    #[inline(always)]
-    pub fn send_imm(&mut self, wr_id: u64, flags: SendFlags, imm: u32) {
-        self.begin::<32, _>(wr_id, Opcode::SendImmediate, imm, flags, |_| {});
-    }
-
-    /// Send, and invalidate a remote key of the receiver: `ibv_wr_send_inv`.
-    #[inline(always)]
-    pub fn send_inv(&mut self, wr_id: u64, flags: SendFlags, key: RKey) {
-        self.begin::<32, _>(wr_id, Opcode::SendInvalidate, key.0, flags, |_| {});
-    }
-
-    /// RDMA write: `ibv_wr_rdma_write`.
-    #[inline(always)]
-    pub fn write(&mut self, wr_id: u64, flags: SendFlags, remote: Remote) {
-        self.xrc_rdma(wr_id, Opcode::RdmaWrite, 0, flags, remote);
-    }
-
-    /// RDMA write with immediate data, in host order: `ibv_wr_rdma_write_imm`.
-    #[inline(always)]
-    pub fn write_imm(&mut self, wr_id: u64, flags: SendFlags, remote: Remote, imm: u32) {
-        self.xrc_rdma(wr_id, Opcode::RdmaWriteImmediate, imm, flags, remote);
-    }
-
-    /// RDMA read, scattered to the data: `ibv_wr_rdma_read`.
-    #[inline(always)]
-    pub fn read(&mut self, wr_id: u64, flags: SendFlags, remote: Remote) {
-        self.xrc_rdma(wr_id, Opcode::RdmaRead, 0, flags, remote);
-    }
-
-    #[inline(always)]
-    fn xrc_rdma(&mut self, wr_id: u64, opcode: Opcode, imm: u32, flags: SendFlags, remote: Remote) {
-        self.begin::<48, _>(wr_id, opcode, imm, flags, move |wqe| {
-            put_remote::<32>(wqe, remote);
-        });
-    }
-
-    /// As for a [reliable connection](Self::compare_swap): `ibv_wr_atomic_cmp_swp`.
-    #[inline(always)]
-    pub fn compare_swap(
-        &mut self,
-        wr_id: u64,
-        flags: SendFlags,
-        remote: Remote,
-        compare: u64,
-        swap: u64,
-    ) {
-        self.xrc_atomic(
-            wr_id,
-            Opcode::AtomicCompareSwap,
-            flags,
-            remote,
-            (swap, compare),
-        );
-    }
-
-    /// As for a [reliable connection](Self::fetch_add): `ibv_wr_atomic_fetch_add`.
-    #[inline(always)]
-    pub fn fetch_add(&mut self, wr_id: u64, flags: SendFlags, remote: Remote, add: u64) {
-        self.xrc_atomic(wr_id, Opcode::AtomicFetchAdd, flags, remote, (add, 0));
-    }
-
-    #[inline(always)]
-    fn xrc_atomic(
-        &mut self,
-        wr_id: u64,
-        opcode: Opcode,
-        flags: SendFlags,
-        remote: Remote,
-        (swap_or_add, compare): (u64, u64),
-    ) {
-        if !self.queue.atomics {
-            return self.fail(PostError::NoAtomics);
-        }
-        self.begin::<64, _>(wr_id, opcode, 0, flags, move |wqe| {
-            put_remote::<32>(wqe, remote);
-            put_atomic::<48>(wqe, swap_or_add, compare);
-        });
     }
 }
