@@ -240,12 +240,20 @@ impl std::ops::DerefMut for Manager<'_> {
     }
 }
 
+/// Addresses of memory that lives as long as the process. Who borrows it may be gone before, at the end, and checkers of leaks
+/// look for an address.
+static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Keeps memory for ever.
+fn keep<T: ?Sized>(memory: Box<T>) -> &'static mut T {
+    let memory = Box::leak(memory);
+    lock(&KEPT).push(std::ptr::from_ref(memory).addr());
+    memory
+}
+
 /// As many empty slots, for ever.
 fn slots<T>(count: usize, empty: impl Fn() -> T) -> &'static mut [T] {
-    std::iter::repeat_with(empty)
-        .take(count)
-        .collect::<Vec<_>>()
-        .leak()
+    keep(std::iter::repeat_with(empty).take(count).collect())
 }
 
 fn open(platform: P) -> Result<&'static Device<'static, P>> {
@@ -278,7 +286,7 @@ fn neighbour_discovery(
     addresses: &[Address],
     link: std::result::Result<PortState, rdma::RdmaError>,
 ) -> Result<PortResolver> {
-    let host: &'static mut Host = Box::leak(Box::new(ip::Resources::new()));
+    let host: &mut Host = keep(Box::new(ip::Resources::new()));
     let mut neighbours = NeighbourDiscovery::new(
         device,
         pd,
