@@ -27,7 +27,7 @@ pub(crate) struct DataLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: whoever reaches the value has the lock, so that only one thread does at a time.
+// SAFETY: only the thread that holds the lock reaches the value.
 unsafe impl<T: Send> Sync for DataLock<T> {}
 
 /// What holds a lock. It stays in its thread.

@@ -17,7 +17,7 @@ pub(crate) enum QpOf<'d, P: Platform> {
     None,
     /// What those of a listener's connections are made from.
     Saved(Saved<'d, P>),
-    /// The one that was begun could not be made, which nobody has asked for yet.
+    /// The one that was begun could not be made, and no call has returned the error yet.
     Failed(RdmaError),
     Making(Making<'d, P>),
     Made(IdQp<'d, P>),

@@ -2,7 +2,7 @@
 //! commands while the connection waits.
 //!
 //! RESET makes a QP what it was: nothing is outstanding, counters and rings begin anew, and completions of before are
-//! dropped. Its number stays, so that a late packet of the old connection would reach the new one: nobody gets it before the
+//! dropped. Its number stays, so that a late packet of the old connection would reach the new one: no id gets it before the
 //! timewait of the old connection is over (IBTA volume 1, chapter 12.9), and a connection that did not end in order
 //! takes its QP with it.
 

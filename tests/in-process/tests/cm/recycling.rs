@@ -1,4 +1,5 @@
-//! QPs that are used again: connections come and go in drawn orders, with messages that nobody takes, at both ends of a cable.
+//! QPs that are used again: connections come and go in drawn orders, with messages that are not received, at both ends of a
+//! cable.
 //! What comes out of a QP and its CQs is always its connection's own, every message arrives whole, and at the end nothing is
 //! left.
 

@@ -106,7 +106,7 @@ fn destroying_while_another_thread_polls() {
                 let (done, cq, numbers) = (&done, &mut cq, &numbers);
                 scope.spawn(move || {
                     loop {
-                        // The last time round takes what is left: a CQ that nobody polls overflows.
+                        // The last poll takes what is left: a CQ that is not polled overflows.
                         let last = done.load(Ordering::Acquire);
                         while let Some(completion) = cq.poll().expect("the CQ works") {
                             assert_eq!(completion.status(), WcStatus::WrFlushErr);

@@ -305,7 +305,8 @@ impl Place<'_> {
 }
 
 /// What perftest prints with `-R` where its second connection comes before its server listens for it: the first one was the
-/// hand-shake, and nothing makes the client wait. The reason says that nobody listens (IBTA volume 1, chapter 12.6.7.2).
+/// hand-shake, and nothing makes the client wait. The reason in the REJ is that there is no listener (IBTA volume 1, chapter
+/// 12.6.7.2).
 const TOO_EARLY: &str = "Event: RDMA_CM_EVENT_REJECTED; error: 8.";
 /// How often such programs are run at most.
 const ATTEMPTS: usize = 3;
