@@ -5,6 +5,11 @@
 //! here (`connection` counts it), waiting for the firmware is. The time of a connection begins before its QPs are
 //! created. The commands on the critical path of a side are those that one connection alone waits for: its time with slow
 //! commands on that side, and commands that take no time on the other.
+//!
+//! Then 100,000 QPs without connections.
+
+#[path = "connections/many_qps.rs"]
+mod many_qps;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -30,6 +35,12 @@ const NEIGHBOURS: [(IpAddr, [u8; 6]); 2] = [(address(0), mac(0)), (address(1), m
 const GOALS: [(u64, f64); 3] = [(20, 30.0), (100, 60.0), (300, 160.0)];
 /// Commands on the critical path of one connection alone, on each side: with new QPs, and with QPs that are used again.
 const LATENCIES: [f64; 2] = [4.0, 2.0];
+
+/// What 100,000 QPs may take in seconds: the goal, and what was reached plus 2 %. Destruction has no goal of its own.
+const MANY_QPS: [(&str, f64, f64); 2] = [
+    ("from creation to RTS", 1.0, 0.287),
+    ("destroyed", 1.0, 0.136),
+];
 
 const fn address(node: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, node + 1))
@@ -357,6 +368,26 @@ fn main() -> ExitCode {
             };
             println!("| {side}, {which} | {latencies:.2} | {most:.0} | {verdict} |");
         }
+    }
+    println!(
+        "\n{} RC QPs, {} µs a command, {} commands at once\n",
+        many_qps::COUNT,
+        many_qps::COMMAND.as_micros(),
+        many_qps::DEPTH
+    );
+    println!("| what | s | with no slot ever empty | most | goal | MANAGE_PAGES beside | |");
+    println!("| --- | --: | --: | --: | --: | --: | --- |");
+    let outcome = many_qps::run();
+    let ideal = many_qps::Outcome::ideal();
+    for (side, (what, goal, most)) in MANY_QPS.into_iter().enumerate() {
+        let [time, ideal] = [outcome.time, ideal].map(|times| times[side].as_secs_f64());
+        let pages = outcome.others(side);
+        // Of a model that has asked for 128 pages at a time, and never less commands than the QPs take.
+        let few = (0..=many_qps::COUNT as i64 / 100).contains(&pages);
+        let verdict = gate(time <= goal && time <= most && time >= ideal && few);
+        println!(
+            "| {what} | {time:.3} | {ideal:.3} | {most:.3} | {goal:.3} | {pages} | {verdict} |"
+        );
     }
     verdict(passed, failed)
 }
