@@ -15,6 +15,7 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
 use support::Fake;
 use support::firmware::Action;
+use support::random::Random;
 
 type Memory = Resources<Qps<4>, Cqs<4>, Srqs<4>, PageChunks<8>>;
 
@@ -42,9 +43,9 @@ const ETHERNET: [Opcode; 17] = [
     Opcode::QueryHcaCap,
     Opcode::SetHcaCap,
     Opcode::QueryHcaCap,
+    Opcode::QueryHcaCap,
+    Opcode::QueryHcaCap,
     Opcode::SetHcaCap,
-    Opcode::QueryHcaCap,
-    Opcode::QueryHcaCap,
     Opcode::QueryPages,
     Opcode::ManagePages,
     Opcode::InitHca,
@@ -605,4 +606,72 @@ fn more_queue_pairs_are_requested_when_the_storage_is_larger() {
 fn a_device_is_small() {
     let rest = size_of::<Device<'_, Fake>>() - size_of::<Fake>();
     assert!(rest <= 1536, "{rest}");
+}
+
+/// Commands that are under way at once are answered in any order, whatever the queue's length, and one may be refused.
+#[test]
+fn answers_may_come_in_any_order() {
+    let mut under_way_at_once = 0;
+    for seed in 0..300_u64 {
+        let mut random = Random(seed);
+        let mut below = move |limit: u64| random.next() % limit;
+        let log_size = 1 + below(5) as u32;
+        let eqs = below(6) as u16;
+        let refused = (below(2) == 0).then(|| below(24) as usize);
+        let init_pages = below(3) as u32 * 40;
+        let fake = Fake::with(|inner| {
+            inner.init_pages = init_pages;
+            inner.hca.set_log_max_eq(4);
+        });
+        let geometry = log_size << 4 | 6;
+        fake.set_register(registers::CMDQ_ADDR_L_SZ, geometry);
+        let mut count = 0;
+        fake.script(move |_| {
+            count += 1;
+            let action = match refused {
+                Some(nth) if nth + 1 == count => Action::Fail(Status::InternalError, 7),
+                _ => Action::Normal,
+            };
+            Action::After(Duration::from_micros(below(900)), Box::new(action))
+        });
+        let mut memory = Memory::new();
+        let mut config = quick();
+        config.completion_event_queues = eqs;
+        let opened = Device::open(&fake, config, memory.storage());
+        let posted = fake.opcodes().len();
+        fake.script(|_| Action::Normal);
+        match (opened, refused) {
+            (Ok(device), _) => {
+                assert_eq!(device.completion_vectors(), eqs.max(1), "{seed}");
+                assert_eq!(
+                    device
+                        .capabilities()
+                        .atomic
+                        .map(|caps| caps.atomic_req_8B_endianness_mode()),
+                    Some(1)
+                );
+                device.close().expect("orderly");
+            }
+            (Err(error), Some(nth)) => {
+                assert!(nth < posted, "{seed}: {error}");
+                let OpenFailure::Command(command) = error.failure else {
+                    panic!("{seed}: {error}");
+                };
+                let syndrome = 7;
+                let status = Status::InternalError;
+                assert_eq!(command.failure, CommandFailure::Status { status, syndrome });
+            }
+            (Err(error), None) => panic!("{seed}: {error}"),
+        }
+        let most = fake
+            .lock()
+            .history
+            .iter()
+            .map(|posted| posted.slot)
+            .filter(|slot| u32::from(*slot) + 1 < 1 << log_size)
+            .max();
+        under_way_at_once = under_way_at_once.max(most.unwrap_or(0));
+        fake.assert_clean();
+    }
+    assert!(under_way_at_once >= 4, "{under_way_at_once}");
 }

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 
 use bareverbs_core::{Config, Cqs, Device, PageChunks, Qps, Resources, Srqs};
 use bareverbs_firmware_cmds::dump::{Direction, LOG_TARGET, Line};
-use bareverbs_firmware_cmds::opcode::Opcode;
 use support::Fake;
 
 struct Collector(Mutex<Vec<String>>);
@@ -40,10 +39,13 @@ fn every_command_is_traced_with_its_answer() {
     for line in LINES.0.lock().unwrap().iter() {
         match Line::parse(line) {
             Line::Start {
-                opcode, direction, ..
-            } => dumps.push((opcode, direction, Vec::new())),
+                slot,
+                opcode,
+                direction,
+                ..
+            } => dumps.push((slot, opcode, direction, Vec::new())),
             Line::Row { offset, bytes, .. } => {
-                let (_, _, rows) = dumps.last_mut().expect("a dump has begun");
+                let (.., rows) = dumps.last_mut().expect("a dump has begun");
                 assert_eq!(rows.len(), offset as usize, "{line}");
                 rows.extend_from_slice(&bytes);
             }
@@ -57,17 +59,17 @@ fn every_command_is_traced_with_its_answer() {
         2 * history.len(),
         "a dump of the input and one of the output each"
     );
-    for (posted, pair) in history.iter().zip(dumps.chunks(2)) {
-        let [
-            (opcode, Direction::Input, input),
-            (answered, Direction::Output, output),
-        ] = pair
-        else {
-            panic!(
-                "{:?}: input and output in turn",
-                Opcode::from_number(posted.opcode)
-            );
-        };
+    let of = |wanted| {
+        let dumps = dumps.iter().enumerate();
+        dumps.filter(move |(_, (_, _, direction, _))| *direction == wanted)
+    };
+    let mut answers: Vec<_> = of(Direction::Output).collect();
+    for (posted, (at, (slot, opcode, _, input))) in history.iter().zip(of(Direction::Input)) {
+        // Several are under way at once: the next answer in the same slot.
+        let next = answers
+            .iter()
+            .position(|(place, (taken, ..))| *place > at && taken == slot);
+        let (_, (_, answered, _, output)) = answers.remove(next.expect("an answer"));
         assert_eq!((*opcode, *answered), (posted.opcode, posted.opcode));
         // The entry with its inline part, then whole blocks.
         assert_eq!(input[0x10..0x20], posted.input[..16]);

@@ -8,6 +8,7 @@ pub(crate) mod function;
 mod gids;
 pub(crate) mod in_flight;
 pub(crate) mod open;
+mod overlap;
 mod port;
 pub(crate) mod storage;
 pub(crate) mod tasks;
@@ -335,6 +336,18 @@ impl<'s, P: Platform> Device<'s, P> {
             // A dead device is found when the command is posted.
             let _ = self.poll();
         };
+        self.wait_for_posted(opcode, posted, fixed_out, tail_out)
+    }
+
+    /// Waits for the answer of a command that was posted.
+    fn wait_for_posted(
+        &self,
+        opcode: Opcode,
+        posted: Posted,
+        fixed_out: &mut [u8],
+        tail_out: &mut [u8],
+    ) -> Result<(), CommandError> {
+        let mut backoff = PollBackoff::default();
         loop {
             if let Some(result) = self.poll_posted(opcode, posted, fixed_out, tail_out) {
                 return result;

@@ -1,11 +1,23 @@
 //! Bring-up: from a function that was just reset to one that verbs can use.
 //!
-//! The commands, in order (20 at most with the defaults): ENABLE_HCA, SET_ISSI, QUERY_PAGES and MANAGE_PAGES (boot),
-//! ACCESS_REG (host endianness), QUERY_HCA_CAP and SET_HCA_CAP (general), QUERY_HCA_CAP and SET_HCA_CAP (atomic),
-//! QUERY_HCA_CAP (RoCE, twice) and SET_HCA_CAP (RoCE), QUERY_PAGES and MANAGE_PAGES (init), INIT_HCA,
-//! QUERY_SPECIAL_CONTEXTS, SET_DRIVER_VERSION, ALLOC_UAR, CREATE_EQ, MODIFY_NIC_VPORT_CONTEXT (RoCE on). What the device
-//! does not have, or does not ask for, is left out; and so is what a virtual function has no say in: it asks for no pages,
-//! and the host's byte order is set for it.
+//! The commands, in 13 steps, of which each waits for the one before (20 commands at most with the defaults):
+//!
+//! 1. ENABLE_HCA
+//! 2. SET_ISSI
+//! 3. QUERY_PAGES (boot)
+//! 4. MANAGE_PAGES
+//! 5. ACCESS_REG (host endianness), QUERY_HCA_CAP (general)
+//! 6. SET_HCA_CAP (general), QUERY_HCA_CAP (atomic; RoCE, twice)
+//! 7. SET_HCA_CAP (atomic, RoCE)
+//! 8. QUERY_PAGES (init)
+//! 9. MANAGE_PAGES
+//! 10. INIT_HCA
+//! 11. QUERY_SPECIAL_CONTEXTS, SET_DRIVER_VERSION, ALLOC_UAR
+//! 12. CREATE_EQ, of the queue that page requests come to
+//! 13. CREATE_EQ of all others, MODIFY_NIC_VPORT_CONTEXT (RoCE on)
+//!
+//! The commands of a step are with the firmware at once. What the device does not have, or does not ask for, is left out; and
+//! so is what a virtual function has no say in: it asks for no pages, and the host's byte order is set for it.
 
 use core::time::Duration;
 
@@ -21,6 +33,7 @@ use bareverbs_firmware_cmds::init_segment::{
     CMDIF_REV_FW_SUB, FW_REV, FirmwareVersion, INITIALIZING, Initializing, VANISHED,
     command_interface_revision,
 };
+use bareverbs_firmware_cmds::mkey::QuerySpecialContextsIn;
 use bareverbs_firmware_cmds::numbers::{Eqn, UarIndex};
 use bareverbs_firmware_cmds::pages::QueryPagesIn;
 use bareverbs_firmware_cmds::register::{AccessRegisterIn, RegisterHostEndianness};
@@ -31,9 +44,10 @@ use bareverbs_firmware_cmds::values::{
     QueryPages, RegisterId,
 };
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros};
 
 use crate::device::function::FunctionKind;
+use crate::device::overlap::{Asked, Order};
 use crate::device::storage::Storage;
 use crate::device::{Device, PollBackoff};
 use crate::firmware::command_queue::{CommandQueue, SetUpError, TailIn};
@@ -101,6 +115,7 @@ impl<'s, P: Platform> Device<'s, P> {
             }
             Err(error) => {
                 log::error!("bring-up: {error}");
+                device.forget_commands();
                 if let Err(error) = device.tear_down(true) {
                     log::error!("undoing bring-up: {error}");
                 }
@@ -117,21 +132,12 @@ impl<'s, P: Platform> Device<'s, P> {
         self.enable_hca()?;
         self.agree_on_issi()?;
         self.supply(QueryPages::Boot, OpenStep::BootPages)?;
-        self.set_host_endianness()?;
-        self.negotiate_general()?;
-        self.negotiate_atomic()?;
-        self.query_roce()?;
+        self.negotiate()?;
         self.supply(QueryPages::Init, OpenStep::InitPages)?;
         self.init_hca()?;
-        self.query_list_terminator()?;
-        self.set_driver_version()?;
-        self.alloc_uar()?;
-        if P::WRITE_COMBINING {
-            self.alloc_blue_flame()?;
-        }
-        // From here on the firmware can ask for pages, which it may require for what follows.
-        self.create_eqs()?;
-        self.enable_roce()
+        self.set_up_function()?;
+        // From the first queue on the firmware can ask for pages, which it may require for what follows.
+        self.create_eqs()
     }
 
     fn enable_hca(&mut self) -> Result<(), OpenError> {
@@ -225,10 +231,8 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 
-    fn set_host_endianness(&mut self) -> Result<(), OpenError> {
-        if self.function_kind() == FunctionKind::Virtual {
-            return Ok(());
-        }
+    /// Steps 5 to 7: reads the capabilities, and sets what this driver decides.
+    fn negotiate(&mut self) -> Result<(), OpenError> {
         let mut register = RegisterHostEndianness::ZERO;
         register.set_he(cfg!(target_endian = "big"));
         let mut write = AccessRegisterIn::new();
@@ -236,52 +240,92 @@ impl<'s, P: Platform> Device<'s, P> {
             .set_op_mod(AccessRegister::Write.number())
             .set_register_id(RegisterId::HostEndianness.number());
         let mut answer = RegisterHostEndianness::ZERO;
-        let tail = TailIn::Bytes(register.as_bytes());
-        self.execute_with(&write, tail, answer.as_mut_bytes())
-            .at(OpenStep::HostEndianness)
-            .map(drop)
+        let physical = self.function_kind() != FunctionKind::Virtual;
+        let written = match physical {
+            true => self.ask(&write, TailIn::Bytes(&register.0), answer.0.len()),
+            false => Asked::NOTHING,
+        };
+        let mut image = [0; CAPABILITY_GROUP_SIZE];
+        let general = self.ask_group(CapabilityGroup::General, CapabilityMode::Current);
+        if physical {
+            self.answer(written, &write, TailIn::Bytes(&register.0), &mut answer.0)
+                .at(OpenStep::HostEndianness)?;
+        }
+        self.take_group(general, &mut image)?;
+        let verify = self.choose_general(&mut image)?;
+        let caps = head::<HcaCap>(&image);
+        self.capabilities.hca = caps;
+        let mut set = self.set_group(CapabilityGroup::General, &image);
+        if verify {
+            // Which answers are signed is known for those alone that are asked for afterwards.
+            self.carried_out(set).at(OpenStep::Capabilities)?;
+            set = Order::Done(Ok(()));
+            self.with(|control| control.queue.verify_signatures());
+        }
+        let current = CapabilityMode::Current;
+        let atomic = caps
+            .atomic()
+            .then(|| self.ask_group(CapabilityGroup::Atomic, current));
+        let ethernet = self.capabilities.link_layer() == LinkLayer::Ethernet;
+        let roce = (caps.roce() && ethernet).then(|| {
+            [CapabilityMode::Max, current].map(|mode| self.ask_group(CapabilityGroup::Roce, mode))
+        });
+        self.carried_out(set).at(OpenStep::Capabilities)?;
+        let atomic = match atomic {
+            Some(asked) => self.choose_atomic(asked, &mut image)?,
+            None => None,
+        };
+        let roce = match roce {
+            Some(asked) => self.choose_roce(asked, &mut image)?,
+            None => None,
+        };
+        for set in [atomic, roce].into_iter().flatten() {
+            self.carried_out(set).at(OpenStep::Capabilities)?;
+        }
+        Ok(())
     }
 
-    fn query_group(
-        &self,
-        group: CapabilityGroup,
-        mode: CapabilityMode,
-        image: &mut [u8],
-    ) -> Result<(), OpenError> {
+    /// Asks for a group of capabilities.
+    fn ask_group(&self, group: CapabilityGroup, mode: CapabilityMode) -> AskedGroup {
         let mut query = QueryHcaCapIn::new();
         query.set_op_mod(group.query(mode));
-        self.execute_with(&query, TailIn::None, image)
+        let asked = self.ask(&query, TailIn::None, CAPABILITY_GROUP_SIZE);
+        (query, asked)
+    }
+
+    /// The answer.
+    fn take_group(&self, (query, asked): AskedGroup, image: &mut [u8]) -> Result<(), OpenError> {
+        self.answer(asked, &query, TailIn::None, image)
             .at(OpenStep::Capabilities)
             .map(drop)
     }
 
-    fn set_group(&self, group: CapabilityGroup, image: &[u8]) -> Result<(), OpenError> {
+    fn set_group(&self, group: CapabilityGroup, image: &[u8]) -> Order {
         let mut set = SetHcaCapIn::new();
         set.set_op_mod(group.set());
-        self.execute_with(&set, TailIn::Bytes(image), &mut [])
-            .at(OpenStep::Capabilities)
-            .map(drop)
+        self.order(&set, TailIn::Bytes(image))
     }
 
-    /// Reads the general capabilities and sets what this driver decides. The maxima are asked for only when there is
-    /// something to raise.
-    fn negotiate_general(&mut self) -> Result<(), OpenError> {
-        let mut image = [0; CAPABILITY_GROUP_SIZE];
-        self.query_group(
-            CapabilityGroup::General,
-            CapabilityMode::Current,
-            &mut image,
-        )?;
-        let mut caps = head::<HcaCap>(&image);
+    /// Chooses among the general capabilities, whether answers are signed among them. The maxima are asked for only when
+    /// there is something to raise.
+    #[inline(never)]
+    fn choose_general(&mut self, image: &mut [u8]) -> Result<bool, OpenError> {
+        let mut caps = head::<HcaCap>(image);
+        // Completions name their QP by the driver's index; with version 0 they could not.
+        if caps.cqe_version() == 0 {
+            let what = "CQE version 1";
+            return fail(OpenStep::Capabilities, OpenFailure::Unsupported { what });
+        }
+        if !cfg!(feature = "infiniband") && caps.port_type() == 0 {
+            let what = "an Ethernet port, and InfiniBand is left out of this build";
+            return fail(OpenStep::Capabilities, OpenFailure::Unsupported { what });
+        }
         let queue_pairs = self.tables.qps.len() as u64;
         let mut verify = false;
         if self.config.command_signatures || queue_pairs > 1 << caps.log_max_qp() {
             let mut max_image = [0; CAPABILITY_GROUP_SIZE];
-            self.query_group(
-                CapabilityGroup::General,
-                CapabilityMode::Max,
-                &mut max_image,
-            )?;
+            let asked = self.ask_group(CapabilityGroup::General, CapabilityMode::Max);
+            self.take_group(asked, &mut max_image)?;
             let max = head::<HcaCap>(&max_image);
             verify = self.config.command_signatures
                 && max.cmdif_checksum() == CmdifChecksum::Enabled.number();
@@ -298,67 +342,53 @@ impl<'s, P: Platform> Device<'s, P> {
         caps.set_cmdif_checksum(checksum.number())
             .set_log_uar_page_sz(0);
         image[..HcaCap::SIZE].copy_from_slice(&caps.0);
-        self.set_group(CapabilityGroup::General, &image)?;
-        if verify {
-            self.with(|control| control.queue.verify_signatures());
-        }
-        // Completions name their QP by the driver's index; with version 0 they could not.
-        if caps.cqe_version() == 0 {
-            let what = "CQE version 1";
-            return fail(OpenStep::Capabilities, OpenFailure::Unsupported { what });
-        }
-        if !cfg!(feature = "infiniband") && caps.port_type() == 0 {
-            let what = "an Ethernet port, and InfiniBand is left out of this build";
-            return fail(OpenStep::Capabilities, OpenFailure::Unsupported { what });
-        }
-        self.capabilities.hca = caps;
-        Ok(())
+        Ok(verify)
     }
 
     /// Has the results of atomics delivered in the host's byte order, as verbs promise, where the device can.
-    fn negotiate_atomic(&mut self) -> Result<(), OpenError> {
-        if !self.capabilities.hca.atomic() {
-            return Ok(());
-        }
-        let mut image = [0; CAPABILITY_GROUP_SIZE];
-        self.query_group(CapabilityGroup::Atomic, CapabilityMode::Current, &mut image)?;
-        let mut caps = head::<AtomicCaps>(&image);
+    fn choose_atomic(
+        &mut self,
+        asked: AskedGroup,
+        image: &mut [u8],
+    ) -> Result<Option<Order>, OpenError> {
+        self.take_group(asked, image)?;
+        let mut caps = head::<AtomicCaps>(image);
+        let mut set = None;
         if caps.supported_atomic_req_8B_endianness_mode_1()
             && caps.atomic_req_8B_endianness_mode() != 1
         {
             // The only field that this group lets be set; the rest of the image must be zero.
-            let mut set = [0; CAPABILITY_GROUP_SIZE];
+            image.fill(0);
             let mut wanted = AtomicCaps::ZERO;
             wanted.set_atomic_req_8B_endianness_mode(1);
-            set[..AtomicCaps::SIZE].copy_from_slice(&wanted.0);
-            self.set_group(CapabilityGroup::Atomic, &set)?;
+            image[..AtomicCaps::SIZE].copy_from_slice(&wanted.0);
+            set = Some(self.set_group(CapabilityGroup::Atomic, image));
             caps.set_atomic_req_8B_endianness_mode(1);
         }
         self.capabilities.atomic = Some(caps);
-        Ok(())
+        Ok(set)
     }
 
-    fn query_roce(&mut self) -> Result<(), OpenError> {
-        if !self.capabilities.hca.roce() || self.capabilities.link_layer() != LinkLayer::Ethernet {
-            return Ok(());
-        }
-        let mut image = [0; CAPABILITY_GROUP_SIZE];
-        self.query_group(CapabilityGroup::Roce, CapabilityMode::Current, &mut image)?;
-        let mut caps = head::<RoceCap>(&image);
-        if !caps.sw_r_roce_src_udp_port() {
-            let mut max = [0; CAPABILITY_GROUP_SIZE];
-            self.query_group(CapabilityGroup::Roce, CapabilityMode::Max, &mut max)?;
-            // Without it the device chooses source ports itself, without regard to queue pairs and address handles.
-            if head::<RoceCap>(&max).sw_r_roce_src_udp_port() {
-                caps.set_sw_r_roce_src_udp_port(true);
-                image[..RoceCap::SIZE].copy_from_slice(&caps.0);
-                self.set_group(CapabilityGroup::Roce, &image)?;
-            }
+    fn choose_roce(
+        &mut self,
+        [max, current]: [AskedGroup; 2],
+        image: &mut [u8],
+    ) -> Result<Option<Order>, OpenError> {
+        self.take_group(max, image)?;
+        let possible = head::<RoceCap>(image).sw_r_roce_src_udp_port();
+        self.take_group(current, image)?;
+        let mut caps = head::<RoceCap>(image);
+        let mut set = None;
+        // Without it the device chooses source ports itself, without regard to queue pairs and address handles.
+        if !caps.sw_r_roce_src_udp_port() && possible {
+            caps.set_sw_r_roce_src_udp_port(true);
+            image[..RoceCap::SIZE].copy_from_slice(&caps.0);
+            set = Some(self.set_group(CapabilityGroup::Roce, image));
         }
         let len = usize::from(caps.roce_address_table_size());
         self.slot.gids.lock().clear(len);
         self.capabilities.roce = Some(caps);
-        Ok(())
+        Ok(set)
     }
 
     fn init_hca(&mut self) -> Result<(), OpenError> {
@@ -367,46 +397,64 @@ impl<'s, P: Platform> Device<'s, P> {
         result.at(OpenStep::InitHca)
     }
 
-    fn query_list_terminator(&mut self) -> Result<(), OpenError> {
-        if !self.capabilities.hca.terminate_scatter_list_mkey() {
-            return Ok(());
+    /// Step 11: what the function needs before there are event queues.
+    fn set_up_function(&mut self) -> Result<(), OpenError> {
+        let special = QuerySpecialContextsIn::new();
+        let terminates = self.capabilities.hca.terminate_scatter_list_mkey();
+        let asked = match terminates {
+            true => self.ask(&special, TailIn::None, 0),
+            false => Asked::NOTHING,
+        };
+        let version = self.order_driver_version();
+        let alloc = AllocUarIn::new();
+        let uar = self.ask(&alloc, TailIn::None, 0);
+        let second = match P::WRITE_COMBINING && self.has_blue_flame() {
+            true => Some(self.ask(&alloc, TailIn::None, 0)),
+            false => None,
+        };
+        let keys = match terminates {
+            true => self
+                .answer(asked, &special, TailIn::None, &mut [])
+                .at(OpenStep::SpecialContexts)
+                .map(Some),
+            false => Ok(None),
+        };
+        let version = version.map_or(Ok(()), |version| {
+            self.carried_out(version).at(OpenStep::DriverVersion)
+        });
+        // Whatever else has failed, pages that were allocated are recorded, so that they are given back.
+        let uar = self.answer(uar, &alloc, TailIn::None, &mut []);
+        let uar = uar.at(OpenStep::AllocUar).and_then(|answer| {
+            self.uar = UarIndex::from_low_bits(answer.uar());
+            self.stage.uar = true;
+            self.check_uar(self.uar)
+        });
+        let second = second.map_or(Ok(()), |asked| self.set_up_blue_flame(asked));
+        if let Some(keys) = keys? {
+            self.list_terminator = keys.terminate_scatter_list_mkey();
         }
-        let keys = self
-            .query_special_contexts()
-            .at(OpenStep::SpecialContexts)?;
-        self.list_terminator = keys.terminate_scatter_list_mkey();
-        Ok(())
+        version.and(uar).and(second)
     }
 
-    fn set_driver_version(&mut self) -> Result<(), OpenError> {
+    fn order_driver_version(&self) -> Option<Order> {
         let version = self.config.driver_version.as_bytes();
         if !self.capabilities.hca.driver_version() || version.is_empty() {
-            return Ok(());
+            return None;
         }
         let mut set = SetDriverVersionIn::new();
         // The last byte stays zero: it ends the string.
         let field = &mut set.driver_version_mut()[..63];
         let len = version.len().min(field.len());
         field[..len].copy_from_slice(&version[..len]);
-        self.execute_no_output(&set).at(OpenStep::DriverVersion)
+        Some(self.order(&set, TailIn::None))
     }
 
-    fn enable_roce(&mut self) -> Result<(), OpenError> {
-        if self.capabilities.roce.is_none() {
-            return Ok(());
-        }
+    fn order_roce(&self) -> Option<Order> {
+        self.capabilities.roce?;
         let mut modify = ModifyNicVportContextIn::new();
         modify.field_select_mut().set_roce_en(true);
         modify.nic_vport_context_mut().set_roce_en(true);
-        self.execute_no_output(&modify).at(OpenStep::EnableRoce)
-    }
-
-    fn alloc_uar(&mut self) -> Result<(), OpenError> {
-        let step = OpenStep::AllocUar;
-        let answer = self.execute(&AllocUarIn::new()).at(step)?;
-        self.uar = UarIndex::from_low_bits(answer.uar());
-        self.stage.uar = true;
-        self.check_uar(self.uar)
+        Some(self.order(&modify, TailIn::None))
     }
 
     /// Page 0 is the init segment, and a page outside the BAR would swallow every doorbell.
@@ -420,16 +468,17 @@ impl<'s, P: Platform> Device<'s, P> {
         Ok(())
     }
 
+    fn has_blue_flame(&self) -> bool {
+        let caps = &self.capabilities.hca;
+        caps.bf() && BlueFlame::fits(caps.log_bf_reg_size())
+    }
+
     /// A second page, write-combining, if the device has BlueFlame registers. The first page stays uncached, and the
     /// device would mix up their doorbells if they were the same.
-    fn alloc_blue_flame(&mut self) -> Result<(), OpenError> {
-        let caps = &self.capabilities.hca;
-        let log_size = caps.log_bf_reg_size();
-        if !caps.bf() || !BlueFlame::fits(log_size) {
-            return Ok(());
-        }
+    fn set_up_blue_flame(&mut self, asked: Asked) -> Result<(), OpenError> {
         let step = OpenStep::AllocUar;
-        let answer = self.execute(&AllocUarIn::new()).at(step)?;
+        let alloc = AllocUarIn::new();
+        let answer = self.answer(asked, &alloc, TailIn::None, &mut []).at(step)?;
         let uar = UarIndex::from_low_bits(answer.uar());
         self.check_uar(uar)?;
         if uar == self.uar {
@@ -437,7 +486,7 @@ impl<'s, P: Platform> Device<'s, P> {
             return fail(step, OpenFailure::Value { field, value });
         }
         if self.platform.set_write_combining(uar.bar_offset(), true) {
-            self.blue_flame = BlueFlame::new(uar, log_size);
+            self.blue_flame = BlueFlame::new(uar, self.capabilities.hca.log_bf_reg_size());
             return Ok(());
         }
         log::warn!("the platform has no write-combining page: doorbells instead of BlueFlame");
@@ -480,36 +529,61 @@ impl<'s, P: Platform> Device<'s, P> {
         } else {
             events
         };
-        self.create_eq(log_size, 0, events)?;
+        let first = self.begin_eq(log_size, 0, events)?;
+        let first = self.end_eq(first)?;
+        let roce = self.order_roce();
         if completions == 0 {
-            let eqn = self
-                .with(|control| control.eqs.first().map(EventQueue::eqn))
-                .flatten();
-            self.completion_eqs.extend(eqn);
+            self.completion_eqs.extend(Some(first));
         }
+        let mut begun = heapless::Vec::<_, MAX_EQS>::new();
+        let mut outcome = Ok(());
         for vector in 1..=completions {
-            let eqn = self.create_eq(log_size, vector, 0)?;
-            self.completion_eqs.extend(Some(eqn));
+            match self.begin_eq(log_size, vector, 0) {
+                Ok(eq) => drop(begun.push(Some(eq))),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
         }
-        Ok(())
+        // Taken one by one: they are large for a small stack.
+        for eq in begun.iter_mut().filter_map(Option::take) {
+            match self.end_eq(eq) {
+                Ok(eqn) => self.completion_eqs.extend(Some(eqn)),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        if let Some(roce) = roce {
+            let enabled = self.carried_out(roce).at(OpenStep::EnableRoce);
+            outcome = outcome.and(enabled);
+        }
+        outcome
     }
 
-    fn create_eq(&mut self, log_size: u8, vector: u16, mask: u64) -> Result<Eqn, OpenError> {
+    /// Has the device create an event queue.
+    fn begin_eq(&self, log_size: u8, vector: u16, mask: u64) -> Result<BegunEq, OpenError> {
         let step = OpenStep::CreateEq;
         let interrupts = self.config.interrupts && self.platform.interrupt_vectors() > 0;
         let vector = if interrupts { vector } else { 0 };
-        let mut eq = EventQueue::new(&self.platform, log_size, self.uar, vector, interrupts)
-            .map_err(|error| {
+        let eq = EventQueue::new(&self.platform, log_size, self.uar, vector, interrupts).map_err(
+            |error| {
                 let failure = OpenFailure::Memory(error);
                 OpenError { step, failure }
-            })?;
-        let mut create = CreateEqIn::new();
-        eq.describe(create.eq_context_entry_mut());
-        create.event_bitmask_mut()[..8].copy_from_slice(&mask.to_be_bytes());
+            },
+        )?;
+        let create = create_eq(&eq, mask);
         let mut page = |index| eq.page_iova(index);
         let tail = TailIn::Qwords(eq.pages(), &mut page);
-        let result = self.execute_with(&create, tail, &mut []);
-        match result {
+        let asked = self.ask(&create, tail, 0);
+        Ok((eq, mask, asked))
+    }
+
+    /// Takes the answer.
+    fn end_eq(&self, (mut eq, mask, asked): BegunEq) -> Result<Eqn, OpenError> {
+        let create = create_eq(&eq, mask);
+        let mut page = |index| eq.page_iova(index);
+        let tail = TailIn::Qwords(eq.pages(), &mut page);
+        match self.answer(asked, &create, tail, &mut []) {
             Ok(answer) => {
                 let eqn = Eqn(answer.eq_number());
                 eq.created(&self.platform, eqn);
@@ -527,10 +601,24 @@ impl<'s, P: Platform> Device<'s, P> {
                 } else {
                     memory.free(&self.platform);
                 }
-                Err(error).at(step)
+                Err(error).at(OpenStep::CreateEq)
             }
         }
     }
+}
+
+/// A group of capabilities that was asked for.
+type AskedGroup = (QueryHcaCapIn, Asked);
+
+/// An event queue on its way, and which events it takes.
+type BegunEq = (EventQueue, u64, Asked);
+
+/// The command without its pages.
+fn create_eq(eq: &EventQueue, mask: u64) -> CreateEqIn {
+    let mut create = CreateEqIn::new();
+    eq.describe(create.eq_context_entry_mut());
+    create.event_bitmask_mut()[..8].copy_from_slice(&mask.to_be_bytes());
+    create
 }
 
 /// Sets the command queue up, and puts the control path's state where it stays. A separate function, so that the stack

@@ -389,6 +389,28 @@ impl CommandQueue {
         self.slots[usize::from(index)].state == State::Free
     }
 
+    /// Frees the slots of answers that nobody takes any more, and retires those whose answers are late. Whether there are
+    /// others.
+    #[cold]
+    pub(crate) fn forget<P: Platform>(&mut self, platform: &P) -> bool {
+        let now = platform.now();
+        let mut left = false;
+        for index in 0..self.len - 1 {
+            let slot = self.slots[usize::from(index)];
+            if slot.state != State::Pending {
+                continue;
+            }
+            if !self.owned_by_device(index) {
+                self.release(platform, index);
+            } else if now >= slot.deadline {
+                self.slots[usize::from(index)].state = State::Retired;
+            } else {
+                left = true;
+            }
+        }
+        left
+    }
+
     fn owned_by_device(&self, index: u8) -> bool {
         let at = (usize::from(index) << self.log_stride) + STATUS_OWNERSHIP_OFFSET;
         self.entries.read_u8(at) & OWNED_BY_DEVICE != 0

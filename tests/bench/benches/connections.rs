@@ -6,8 +6,10 @@
 //! created. The commands on the critical path of a side are those that one connection alone waits for: its time with slow
 //! commands on that side, and commands that take no time on the other.
 //!
-//! Then 100,000 QPs without connections.
+//! Then 100,000 QPs without connections, and the opening of a device.
 
+#[path = "connections/bring_up.rs"]
+mod bring_up;
 #[path = "connections/many_qps.rs"]
 mod many_qps;
 
@@ -41,6 +43,9 @@ const MANY_QPS: [(&str, f64, f64); 2] = [
     ("from creation to RTS", 1.0, 0.287),
     ("destroyed", 1.0, 0.136),
 ];
+
+/// Completion event queues, and how many command latencies opening a device may take.
+const OPENING: [(u16, f64); 3] = [(0, 13.0), (1, 13.0), (16, 13.0)];
 
 const fn address(node: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, node + 1))
@@ -387,6 +392,17 @@ fn main() -> ExitCode {
         let verdict = gate(time <= goal && time <= most && time >= ideal && few);
         println!(
             "| {what} | {time:.3} | {ideal:.3} | {most:.3} | {goal:.3} | {pages} | {verdict} |"
+        );
+    }
+    println!("\nOpening a device: command latencies on the critical path\n");
+    println!("| completion event queues | commands | latencies | most | |");
+    println!("| --: | --: | --: | --: | --- |");
+    for (queues, most) in OPENING {
+        let opened = bring_up::open(queues);
+        let verdict = gate(opened.latencies <= most + 0.2);
+        println!(
+            "| {queues} | {} | {:.2} | {most:.0} | {verdict} |",
+            opened.commands, opened.latencies
         );
     }
     verdict(passed, failed)
