@@ -26,7 +26,7 @@ pub enum Counter {
     DuplicateRequest,
     /// RNR NAKs sent.
     RnrNakSent,
-    /// RNR retries exhausted (`rnr_nak_retry_err`).
+    /// RNR NAKs received, whether or not retries are left (`rnr_nak_retry_err`).
     RnrNakRetryErr,
     /// Sequence NAKs received (`packet_seq_err`).
     PacketSeqErr,

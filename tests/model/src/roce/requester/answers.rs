@@ -104,11 +104,12 @@ impl Requester {
                 return self.skipped(skipped, config, env, now);
             }
             codes::Syndrome::Rnr(timer) => {
+                env.count(Counter::RnrNakRetryErr);
                 let skipped = self.acknowledge(psn, config, now);
                 self.retire(env)?;
                 self.skipped(skipped, config, env, now)?;
                 if !skipped {
-                    self.on_rnr(codes::rnr_delay(timer), config, env, now)?;
+                    self.on_rnr(codes::rnr_delay(timer), config, now)?;
                 }
                 return Ok(());
             }
@@ -158,7 +159,6 @@ impl Requester {
         &mut self,
         delay: Duration,
         config: &QpConfig,
-        env: &mut dyn Env,
         now: Duration,
     ) -> Result<(), Syndrome> {
         if self.rnr_until.is_some() {
@@ -167,7 +167,6 @@ impl Requester {
         // 7 means for ever.
         if config.rnr_retry != 7 {
             let Some(left) = self.rnr_left.checked_sub(1) else {
-                env.count(Counter::RnrNakRetryErr);
                 return Err(Syndrome::RnrRetryExceeded);
             };
             self.rnr_left = left;
