@@ -5,7 +5,7 @@ use crate::dump::Direction;
 use crate::flow::{DestFormat, FlowContext, FlowCounterList};
 use crate::layout::{Descriptor, Field, Kind, Layout, get};
 use crate::opcode::Opcode;
-use crate::register::{Eth8023Counters, PpcntReg};
+use crate::register::{PortCounterGroup, PpcntReg};
 use crate::registry;
 use crate::status::Status;
 use crate::values::{
@@ -298,7 +298,6 @@ impl Walk<'_> {
 
     /// The counters of a port, whose group says what they are.
     fn port_counters(&mut self, content: &'static Descriptor, bytes: &[u8], base: usize) {
-        const GROUP_802_3: u8 = 0;
         if content.name != PpcntReg::DESCRIPTOR.name {
             return;
         }
@@ -306,8 +305,11 @@ impl Walk<'_> {
             return;
         };
         let counters = register.counter_set();
-        if register.grp() == GROUP_802_3 && counters.iter().any(|&byte| byte != 0) {
-            let of = Eth8023Counters::DESCRIPTOR;
+        let group = PortCounterGroup::from_number(register.grp());
+        if let Some(group) = group
+            && counters.iter().any(|&byte| byte != 0)
+        {
+            let of = group.descriptor();
             self.item(1, of.name, None, Value::Structure);
             self.structure(of, counters, base + content.size - counters.len(), 2);
         }

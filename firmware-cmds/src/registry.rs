@@ -219,6 +219,12 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::caps::FlowTablePropLayout::DESCRIPTOR,
     crate::caps::FlowTableNicCap::DESCRIPTOR,
     crate::register::Eth8023Counters::DESCRIPTOR,
+    crate::register::Rfc2863Counters::DESCRIPTOR,
+    crate::register::Rfc2819Counters::DESCRIPTOR,
+    crate::register::ExtendedCounters::DESCRIPTOR,
+    crate::register::PriorityCounters::DESCRIPTOR,
+    crate::register::PhysicalCounters::DESCRIPTOR,
+    crate::register::InfinibandCounters::DESCRIPTOR,
 ];
 
 /// Every word of the data path.

@@ -3,6 +3,7 @@
 pub mod capabilities;
 mod capability_query;
 mod clock;
+pub(crate) mod counters;
 pub(crate) mod dma_buffer;
 pub(crate) mod function;
 mod gids;
@@ -18,7 +19,7 @@ pub(crate) mod xrc_objects;
 
 use core::alloc::Layout;
 use core::marker::PhantomData;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU8};
 use core::time::Duration;
 
 use crate::device::xrc_objects::{DefaultXrcd, XrcBase};
@@ -77,6 +78,9 @@ const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 /// * **Objects**:
 ///   [`alloc_pd`](Self::alloc_pd) (`ibv_alloc_pd`), [`default_pd`](Self::default_pd),
 ///   [`create_cq`](Self::create_cq) (`ibv_create_cq`), [`create_ah`](Self::create_ah) (`ibv_create_ah`)
+/// * **Counters**:
+///   [`query_port_counters`](Self::query_port_counters), [`query_vport_counters`](Self::query_vport_counters),
+///   [`count_queues`](Self::count_queues)
 /// * **Events**:
 ///   [`get_async_event`](Self::get_async_event) (`ibv_get_async_event`), [`poll`](Self::poll), [`wait`](Self::wait),
 ///   [`wait_completion`](Self::wait_completion) (`ibv_get_cq_event`);
@@ -110,6 +114,8 @@ pub struct Device<'s, P: Platform> {
     pub(crate) steering_taken: AtomicBool,
     /// Whether there is a GSI queue pair: the port has one QP1.
     pub(crate) gsi_taken: AtomicBool,
+    /// The set of counters that queue pairs count in which go to INIT; 0 for none.
+    pub(crate) counter_set: AtomicU8,
     /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
     pub(crate) embedded_cpu: bool,
     /// Key of the segment that ends the scatter list of a receive WQE.
@@ -195,6 +201,7 @@ impl<'s, P: Platform> Device<'s, P> {
             l2_index: AtomicBool::new(false),
             steering_taken: AtomicBool::new(false),
             gsi_taken: AtomicBool::new(false),
+            counter_set: AtomicU8::new(0),
             embedded_cpu: false,
             list_terminator: LIST_TERMINATOR,
             stage: BringUpStage::default(),

@@ -223,7 +223,7 @@ impl<P: Platform> Device<'_, P> {
     }
 
     /// Reads a register; `None` if this function does not have it (a virtual function has few).
-    fn read_register<R: IntoBytes + zerocopy::Immutable + Copy>(
+    pub(super) fn read_register<R: IntoBytes + zerocopy::Immutable + Copy>(
         &self,
         id: RegisterId,
         query: R,

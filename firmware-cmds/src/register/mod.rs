@@ -1,5 +1,9 @@
 //! Access to the port and device registers.
 
+mod counters;
+
+pub use self::counters::*;
+
 use crate::command::command;
 use crate::layout::layout;
 
@@ -79,50 +83,6 @@ layout! {
         flag clr, set_clr @ 0x04 [31];
         bits prio_tc, set_prio_tc: u8 @ 0x04 [2:0];
         bytes counter_set, counter_set_mut: 248 @ 0x08;
-    }
-}
-
-layout! {
-    /// PPCNT group 0: counters of IEEE 802.3.
-    pub struct Eth8023Counters: "eth_802_3_cntrs_grp_data_layout", 0xf8 {
-        bits a_frames_transmitted_ok_high, set_a_frames_transmitted_ok_high: u32 @ 0x00 [31:0];
-        bits a_frames_transmitted_ok_low, set_a_frames_transmitted_ok_low: u32 @ 0x04 [31:0];
-        bits a_frames_received_ok_high, set_a_frames_received_ok_high: u32 @ 0x08 [31:0];
-        bits a_frames_received_ok_low, set_a_frames_received_ok_low: u32 @ 0x0c [31:0];
-        bits a_frame_check_sequence_errors_high, set_a_frame_check_sequence_errors_high: u32 @ 0x10 [31:0];
-        bits a_frame_check_sequence_errors_low, set_a_frame_check_sequence_errors_low: u32 @ 0x14 [31:0];
-        bits a_alignment_errors_high, set_a_alignment_errors_high: u32 @ 0x18 [31:0];
-        bits a_alignment_errors_low, set_a_alignment_errors_low: u32 @ 0x1c [31:0];
-        bits a_octets_transmitted_ok_high, set_a_octets_transmitted_ok_high: u32 @ 0x20 [31:0];
-        bits a_octets_transmitted_ok_low, set_a_octets_transmitted_ok_low: u32 @ 0x24 [31:0];
-        bits a_octets_received_ok_high, set_a_octets_received_ok_high: u32 @ 0x28 [31:0];
-        bits a_octets_received_ok_low, set_a_octets_received_ok_low: u32 @ 0x2c [31:0];
-        bits a_multicast_frames_xmitted_ok_high, set_a_multicast_frames_xmitted_ok_high: u32 @ 0x30 [31:0];
-        bits a_multicast_frames_xmitted_ok_low, set_a_multicast_frames_xmitted_ok_low: u32 @ 0x34 [31:0];
-        bits a_broadcast_frames_xmitted_ok_high, set_a_broadcast_frames_xmitted_ok_high: u32 @ 0x38 [31:0];
-        bits a_broadcast_frames_xmitted_ok_low, set_a_broadcast_frames_xmitted_ok_low: u32 @ 0x3c [31:0];
-        bits a_multicast_frames_received_ok_high, set_a_multicast_frames_received_ok_high: u32 @ 0x40 [31:0];
-        bits a_multicast_frames_received_ok_low, set_a_multicast_frames_received_ok_low: u32 @ 0x44 [31:0];
-        bits a_broadcast_frames_received_ok_high, set_a_broadcast_frames_received_ok_high: u32 @ 0x48 [31:0];
-        bits a_broadcast_frames_received_ok_low, set_a_broadcast_frames_received_ok_low: u32 @ 0x4c [31:0];
-        bits a_in_range_length_errors_high, set_a_in_range_length_errors_high: u32 @ 0x50 [31:0];
-        bits a_in_range_length_errors_low, set_a_in_range_length_errors_low: u32 @ 0x54 [31:0];
-        bits a_out_of_range_length_field_high, set_a_out_of_range_length_field_high: u32 @ 0x58 [31:0];
-        bits a_out_of_range_length_field_low, set_a_out_of_range_length_field_low: u32 @ 0x5c [31:0];
-        bits a_frame_too_long_errors_high, set_a_frame_too_long_errors_high: u32 @ 0x60 [31:0];
-        bits a_frame_too_long_errors_low, set_a_frame_too_long_errors_low: u32 @ 0x64 [31:0];
-        bits a_symbol_error_during_carrier_high, set_a_symbol_error_during_carrier_high: u32 @ 0x68 [31:0];
-        bits a_symbol_error_during_carrier_low, set_a_symbol_error_during_carrier_low: u32 @ 0x6c [31:0];
-        bits a_mac_control_frames_transmitted_high, set_a_mac_control_frames_transmitted_high: u32 @ 0x70 [31:0];
-        bits a_mac_control_frames_transmitted_low, set_a_mac_control_frames_transmitted_low: u32 @ 0x74 [31:0];
-        bits a_mac_control_frames_received_high, set_a_mac_control_frames_received_high: u32 @ 0x78 [31:0];
-        bits a_mac_control_frames_received_low, set_a_mac_control_frames_received_low: u32 @ 0x7c [31:0];
-        bits a_unsupported_opcodes_received_high, set_a_unsupported_opcodes_received_high: u32 @ 0x80 [31:0];
-        bits a_unsupported_opcodes_received_low, set_a_unsupported_opcodes_received_low: u32 @ 0x84 [31:0];
-        bits a_pause_mac_ctrl_frames_received_high, set_a_pause_mac_ctrl_frames_received_high: u32 @ 0x88 [31:0];
-        bits a_pause_mac_ctrl_frames_received_low, set_a_pause_mac_ctrl_frames_received_low: u32 @ 0x8c [31:0];
-        bits a_pause_mac_ctrl_frames_transmitted_high, set_a_pause_mac_ctrl_frames_transmitted_high: u32 @ 0x90 [31:0];
-        bits a_pause_mac_ctrl_frames_transmitted_low, set_a_pause_mac_ctrl_frames_transmitted_low: u32 @ 0x94 [31:0];
     }
 }
 

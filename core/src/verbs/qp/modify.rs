@@ -5,6 +5,7 @@
 //! takes a certain set of bits.
 
 use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
 use core::task::Waker;
 
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
@@ -428,6 +429,9 @@ impl<P: Platform> QpObject<'_, P> {
                 .set_log_msg_max(caps.log_max_msg()),
             _ => &mut *qpc,
         };
+        if from == QpState::Reset {
+            qpc.set_counter_set_id(self.device.counter_set.load(Relaxed));
+        }
         if from == QpState::Reset && self.kind != QpKind::XrcRecv {
             let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
             qpc.set_dbr_addr(record);

@@ -2,6 +2,7 @@
 
 mod atomics;
 mod completion_queues;
+mod counters;
 mod damage;
 mod datagrams;
 mod endpoints;
