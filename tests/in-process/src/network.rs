@@ -118,11 +118,10 @@ impl Network {
             return false;
         }
         self.with_medium(now, |medium| {
-            for frame in outbox.frames() {
-                medium.wire.send(from, frame, medium.now);
+            for frame in outbox.drain() {
+                medium.wire.hand_over(from, frame, medium.now);
             }
         });
-        outbox.clear();
         true
     }
 

@@ -13,28 +13,31 @@ pub(crate) struct Port {
     pub(crate) outbox: Outbox,
 }
 
-/// Frames back to back in one buffer, so that sending one allocates nothing.
+/// Frames in buffers that are used again, so that sending one allocates nothing.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    buffers: Vec<Vec<u8>>,
+    count: usize,
 }
 
 impl Outbox {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.count == 0
     }
 
-    pub(crate) fn frames(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        starts
-            .zip(&self.ends)
-            .map(|(&start, &end)| &self.bytes[start..end])
+    /// The buffer of the next frame.
+    fn next(&mut self) -> &mut Vec<u8> {
+        if self.buffers.len() == self.count {
+            self.buffers.push(Vec::new());
+        }
+        self.count += 1;
+        &mut self.buffers[self.count - 1]
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
+    /// Empties it. The buffers may be exchanged.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = &mut Vec<u8>> {
+        let count = std::mem::take(&mut self.count);
+        self.buffers[..count].iter_mut()
     }
 }
 
@@ -55,8 +58,13 @@ impl Host for Port {
     }
 
     fn transmit(&mut self, frame: &[u8]) {
-        self.outbox.bytes.extend_from_slice(frame);
-        self.outbox.ends.push(self.outbox.bytes.len());
+        let buffer = self.outbox.next();
+        buffer.clear();
+        buffer.extend_from_slice(frame);
+    }
+
+    fn hand_over(&mut self, frame: &mut Vec<u8>) {
+        std::mem::swap(self.outbox.next(), frame);
     }
 }
 

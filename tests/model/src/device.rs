@@ -173,7 +173,7 @@ impl Device {
             looped: VecDeque::new(),
             sender: None,
             spare_frames: Vec::new(),
-            scratch: Some(Scratch::new()),
+            scratch: Some(Scratch::default()),
             paused: false,
             node_description: [0; 64],
             wqe: Vec::new(),

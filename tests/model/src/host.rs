@@ -42,4 +42,9 @@ pub trait Host {
 
     /// Puts an Ethernet frame (without frame check sequence) on the cable.
     fn transmit(&mut self, frame: &[u8]);
+
+    /// The same for a frame in a buffer of its own, which the host may keep if it leaves another one, with whatever content.
+    fn hand_over(&mut self, frame: &mut Vec<u8>) {
+        self.transmit(frame);
+    }
 }

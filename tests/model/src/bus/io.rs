@@ -68,4 +68,8 @@ impl<'a> Io<'a> {
     pub(crate) fn transmit(&mut self, frame: &[u8]) {
         self.host.transmit(frame);
     }
+
+    pub(crate) fn hand_over(&mut self, frame: &mut Vec<u8>) {
+        self.host.hand_over(frame);
+    }
 }

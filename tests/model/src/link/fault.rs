@@ -330,16 +330,50 @@ impl<L: Link> Faulty<L> {
 
 impl<L: Link> Link for Faulty<L> {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
-        if self.spared.contains(&from) {
+        if self.lets_pass(from) {
             self.inner.send(from, frame, now);
-            return;
+        } else {
+            self.interfere(from, frame, now);
+        }
+    }
+
+    fn hand_over(&mut self, from: usize, frame: &mut Vec<u8>, now: Duration) {
+        // Nothing to do costs nothing: not even a copy.
+        if self.lets_pass(from) {
+            self.inner.hand_over(from, frame, now);
+        } else {
+            self.interfere(from, frame, now);
+        }
+    }
+
+    fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool {
+        self.release(now);
+        self.inner.receive(to, now, frame)
+    }
+
+    fn next_arrival(&self) -> Option<Duration> {
+        let late = self.late.peek().map(|Reverse(late)| late.at);
+        let overtaken = self.overtaken.iter().map(|held| held.at).min();
+        let under_way = self.under_way.front().map(|(at, ..)| *at);
+        [self.inner.next_arrival(), late, overtaken, under_way]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl<L: Link> Faulty<L> {
+    /// Counts a frame; whether it passes as it is.
+    fn lets_pass(&mut self, from: usize) -> bool {
+        if self.spared.contains(&from) {
+            return true;
         }
         self.report.frames += 1;
-        if self.idle() {
-            // Nothing to do costs nothing: not even a copy.
-            self.inner.send(from, frame, now);
-            return;
-        }
+        self.idle()
+    }
+
+    /// What befalls a frame.
+    fn interfere(&mut self, from: usize, frame: &[u8], now: Duration) {
         let before = self.overtaken.len();
         match self.rule_for(from, frame) {
             None => self.damage(from, frame, now),
@@ -366,21 +400,6 @@ impl<L: Link> Link for Faulty<L> {
             }
         }
         self.release(now);
-    }
-
-    fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool {
-        self.release(now);
-        self.inner.receive(to, now, frame)
-    }
-
-    fn next_arrival(&self) -> Option<Duration> {
-        let late = self.late.peek().map(|Reverse(late)| late.at);
-        let overtaken = self.overtaken.iter().map(|held| held.at).min();
-        let under_way = self.under_way.front().map(|(at, ..)| *at);
-        [self.inner.next_arrival(), late, overtaken, under_way]
-            .into_iter()
-            .flatten()
-            .min()
     }
 }
 

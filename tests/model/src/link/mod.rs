@@ -29,6 +29,11 @@ pub trait Link: Send {
     /// A frame enters at port `from`.
     fn send(&mut self, from: usize, frame: &[u8], now: Duration);
 
+    /// The same for a frame in a buffer of its own, which the link may keep if it leaves another one, with whatever content.
+    fn hand_over(&mut self, from: usize, frame: &mut Vec<u8>, now: Duration) {
+        self.send(from, frame, now);
+    }
+
     /// Takes the next frame that has arrived at port `to`; it replaces what is in `frame`, whose buffer is kept for later
     /// frames.
     fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool;
@@ -40,6 +45,10 @@ pub trait Link: Send {
 impl<L: Link + ?Sized> Link for Box<L> {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
         (**self).send(from, frame, now);
+    }
+
+    fn hand_over(&mut self, from: usize, frame: &mut Vec<u8>, now: Duration) {
+        (**self).hand_over(from, frame, now);
     }
 
     fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool {
@@ -87,13 +96,25 @@ impl PortQueue {
         }
     }
 
+    /// When a frame that enters now arrives.
+    fn arrival(&mut self, len: usize, now: Duration) -> Duration {
+        self.free_at = self.free_at.max(now) + self.timing.occupancy(len);
+        self.free_at + self.timing.latency
+    }
+
     fn push(&mut self, frame: &[u8], now: Duration) {
-        self.free_at = self.free_at.max(now) + self.timing.occupancy(frame.len());
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(frame);
-        self.frames
-            .push_back((self.free_at + self.timing.latency, buffer));
+        let at = self.arrival(frame.len(), now);
+        self.frames.push_back((at, buffer));
+    }
+
+    /// The same without a copy, in exchange for another buffer.
+    fn push_buffer(&mut self, frame: &mut Vec<u8>, now: Duration) {
+        let at = self.arrival(frame.len(), now);
+        let spare = self.spare.pop().unwrap_or_default();
+        self.frames.push_back((at, std::mem::replace(frame, spare)));
     }
 
     fn pop(&mut self, now: Duration, frame: &mut Vec<u8>) -> bool {
@@ -138,6 +159,12 @@ impl Link for Cable {
         // A cable has no port 2.
         if let Some(to) = 1usize.checked_sub(from) {
             self.lanes[to].push(frame, now);
+        }
+    }
+
+    fn hand_over(&mut self, from: usize, frame: &mut Vec<u8>, now: Duration) {
+        if let Some(to) = 1usize.checked_sub(from) {
+            self.lanes[to].push_buffer(frame, now);
         }
     }
 

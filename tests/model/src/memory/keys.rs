@@ -48,7 +48,7 @@ impl Device {
     }
 
     /// Checks a range of a key, and through an indirect one those that its list names: what a window lets in, the region
-    /// under it has to let its owner do.
+    /// under it has to let its owner do. Returns the key.
     fn check_through(
         &self,
         key: u32,
@@ -57,11 +57,11 @@ impl Device {
         len: u64,
         right: Right,
         depth: u8,
-    ) -> Result<(), AccessError> {
+    ) -> Result<&Mkey, AccessError> {
         let mkey = self.key(key)?;
         mkey.check(key, who, addr, len, right)?;
         if !mkey.indirect() {
-            return Ok(());
+            return Ok(mkey);
         }
         if depth == MAX_INDIRECTION {
             return Err(AccessError::Key);
@@ -73,22 +73,23 @@ impl Device {
         mkey.parts(addr, len, |key, addr, part| {
             let len = part.end - part.start;
             self.check_through(key, who, addr, len, inner, depth + 1)
-        })
+                .map(|_| ())
+        })?;
+        Ok(mkey)
     }
 
     /// Moves bytes through a key whose range was checked.
     fn transfer(
         &self,
         io: &mut Io<'_>,
-        key: u32,
+        mkey: &Mkey,
         addr: u64,
         mut data: Data<'_>,
     ) -> Result<(), AccessError> {
-        let mkey = self.key(key)?;
         if mkey.indirect() {
             return mkey.parts(addr, data.len() as u64, |key, addr, part| {
                 let part = data.part(part.start as usize..part.end as usize);
-                self.transfer(io, key, addr, part)
+                self.transfer(io, self.key(key)?, addr, part)
             });
         }
         let (len, writes) = (data.len(), data.writes());
@@ -113,6 +114,26 @@ impl Device {
             };
         }
         self.check_through(key, who, addr, len, right, 0)
+            .map(|_| ())
+    }
+
+    /// Checks a range of a key, and moves bytes through it.
+    fn access(
+        &self,
+        io: &mut Io<'_>,
+        key: u32,
+        who: Accessor,
+        addr: u64,
+        data: Data<'_>,
+        right: Right,
+    ) -> Result<(), AccessError> {
+        let len = data.len() as u64;
+        if who.reserved_key && key == RESERVED_LKEY {
+            self.check_key(key, who, addr, len, right)?;
+            return data.transfer(io, addr);
+        }
+        let mkey = self.check_through(key, who, addr, len, right, 0)?;
+        self.transfer(io, mkey, addr, data)
     }
 
     /// Reads memory through a key.
@@ -125,11 +146,7 @@ impl Device {
         data: &mut [u8],
         right: Right,
     ) -> Result<(), AccessError> {
-        self.check_key(key, who, addr, data.len() as u64, right)?;
-        if who.reserved_key && key == RESERVED_LKEY {
-            return io.read(addr, data).map_err(|_| AccessError::Fault);
-        }
-        self.transfer(io, key, addr, Data::FromHost(data))
+        self.access(io, key, who, addr, Data::FromHost(data), right)
     }
 
     /// Writes memory through a key.
@@ -142,11 +159,7 @@ impl Device {
         data: &[u8],
         right: Right,
     ) -> Result<(), AccessError> {
-        self.check_key(key, who, addr, data.len() as u64, right)?;
-        if who.reserved_key && key == RESERVED_LKEY {
-            return io.write(addr, data).map_err(|_| AccessError::Fault);
-        }
-        self.transfer(io, key, addr, Data::ToHost(data))
+        self.access(io, key, who, addr, Data::ToHost(data), right)
     }
 
     /// Invalidates a key for the peer.

@@ -66,48 +66,49 @@ impl Ring {
         &self.pages
     }
 
-    fn pieces(&self, at: u64, len: usize) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
+    /// The address of a byte of the queue, and how many of `len` bytes from there on lie in its page.
+    fn piece(&self, at: u64, len: usize) -> (u64, usize) {
         let page = 1u64 << self.log_page;
-        let mut done = 0;
-        core::iter::from_fn(move || {
-            if done >= len {
-                return None;
-            }
-            let position = self.offset + at + done as u64;
-            let inside = position & (page - 1);
-            let run = usize::try_from(page - inside)
-                .unwrap_or(usize::MAX)
-                .min(len - done);
-            let base = self.pages.get((position >> self.log_page) as usize);
-            // Beyond the list there is no address at all; all-ones faults in any host.
-            let address = base.map_or(u64::MAX, |base| base.wrapping_add(inside));
-            let range = done..done + run;
-            done += run;
-            Some((address, range))
-        })
+        let position = self.offset + at;
+        let inside = position & (page - 1);
+        let run = usize::try_from(page - inside).unwrap_or(usize::MAX);
+        let base = self.pages.get((position >> self.log_page) as usize);
+        // Beyond the list there is no address at all; all-ones faults in any host.
+        let address = base.map_or(u64::MAX, |base| base.wrapping_add(inside));
+        (address, run.min(len))
     }
 
     /// Reads at `at`, wrapping at the end of the queue.
-    pub(crate) fn read(&self, io: &mut Io<'_>, at: u64, data: &mut [u8]) -> Result<(), IommuFault> {
-        let first = usize::try_from(self.len.saturating_sub(at))
-            .unwrap_or(usize::MAX)
-            .min(data.len());
-        let (head, tail) = data.split_at_mut(first);
-        for (address, range) in self.pieces(at, head.len()) {
-            io.read(address, &mut head[range])?;
+    pub(crate) fn read(
+        &self,
+        io: &mut Io<'_>,
+        mut at: u64,
+        mut data: &mut [u8],
+    ) -> Result<(), IommuFault> {
+        if self.len == 0 {
+            return io.read(u64::MAX, data);
         }
-        if !tail.is_empty() {
-            for (address, range) in self.pieces(0, tail.len()) {
-                io.read(address, &mut tail[range])?;
+        while !data.is_empty() {
+            if at >= self.len {
+                at = 0;
             }
+            let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
+            let (address, run) = self.piece(at, data.len().min(left));
+            let (head, rest) = data.split_at_mut(run);
+            io.read(address, head)?;
+            at += run as u64;
+            data = rest;
         }
         Ok(())
     }
 
     /// Writes at `at`; the entry must not reach over the end.
     pub(crate) fn write(&self, io: &mut Io<'_>, at: u64, data: &[u8]) -> Result<(), IommuFault> {
-        for (address, range) in self.pieces(at, data.len()) {
-            io.write(address, &data[range])?;
+        let mut done = 0;
+        while done < data.len() {
+            let (address, run) = self.piece(at + done as u64, data.len() - done);
+            io.write(address, &data[done..done + run])?;
+            done += run;
         }
         Ok(())
     }

@@ -124,14 +124,16 @@ impl Mkey {
         if !granted {
             return Err(AccessError::Rights);
         }
-        let end = addr.checked_add(len).ok_or(AccessError::Range)?;
-        if !context.length64() {
-            let limit = u128::from(self.start()) + u128::from(context.len());
-            if addr < self.start() || u128::from(end) > limit {
-                return Err(AccessError::Range);
-            }
+        addr.checked_add(len).ok_or(AccessError::Range)?;
+        let inside = || {
+            let offset = addr.checked_sub(self.start())?;
+            Some(offset.checked_add(len)? <= context.len())
+        };
+        if context.length64() || inside() == Some(true) {
+            Ok(())
+        } else {
+            Err(AccessError::Range)
         }
-        Ok(())
     }
 
     pub(crate) fn indirect(&self) -> bool {
@@ -149,12 +151,13 @@ impl Mkey {
         if self.mode == MkeyAccessMode::Pa {
             return each(addr, 0..len);
         }
-        let page = 1u64 << self.context.log_page_size();
+        let log_page = self.context.log_page_size();
+        let page = 1u64 << log_page;
         let base = self.start() & !(page - 1);
         let mut done = 0;
         while done < len {
             let offset = addr.wrapping_add(done as u64).wrapping_sub(base);
-            let index = usize::try_from(offset / page).map_err(|_| AccessError::Range)?;
+            let index = usize::try_from(offset >> log_page).map_err(|_| AccessError::Range)?;
             let inside = offset & (page - 1);
             let run = usize::try_from(page - inside)
                 .unwrap_or(usize::MAX)

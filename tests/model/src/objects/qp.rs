@@ -124,7 +124,7 @@ impl Qp {
         data: &mut [u8],
     ) -> Result<(), IommuFault> {
         let blocks = u64::from(self.sq_blocks());
-        let at = u64::from(block) % blocks.max(1) * BLOCK;
+        let at = (u64::from(block) & blocks.saturating_sub(1)) * BLOCK;
         let first = ((blocks * BLOCK - at) as usize).min(data.len());
         let (head, tail) = data.split_at_mut(first);
         self.ring.read(io, self.sq_start + at, head)?;

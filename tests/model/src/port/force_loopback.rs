@@ -58,7 +58,8 @@ impl Device {
 
     pub(crate) fn deliver_by_force(&mut self, io: &mut Io<'_>, frame: &[u8]) {
         let works = self.stage == Stage::Initialized && self.health.well();
-        if let Ok(packet) = Packet::parse(frame) {
+        let packet = Packet::parse(frame);
+        if let Ok(packet) = &packet {
             let qpn = packet.repr.bth.destination_qpn;
             if self.qps.contains(qpn) && !self.loops_by_force(qpn) {
                 self.answer_unknown(format_args!(
@@ -66,7 +67,7 @@ impl Device {
                 ));
             }
         }
-        let delivered = match Packet::parse(frame) {
+        let delivered = match packet {
             Ok(packet) if works => self.deliver_to(io, packet.repr.bth.destination_qpn, &packet),
             _ => false,
         };

@@ -152,7 +152,7 @@ impl Device {
             Ok::<_, core::convert::Infallible>(())
         });
         if filled.is_ok() {
-            self.send_frame(io, &frame);
+            self.send_frame(io, &mut frame);
         }
         true
     }

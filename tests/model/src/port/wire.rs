@@ -47,8 +47,8 @@ fn multicast(gid: &[u8; 16]) -> bool {
 }
 
 impl Device {
-    /// Puts a frame on the cable, or into the own queue if it is for this port.
-    pub(crate) fn send_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
+    /// Puts a frame on the cable, or into the own queue if it is for this port. The buffer may be another one afterwards.
+    pub(crate) fn send_frame(&mut self, io: &mut Io<'_>, frame: &mut Vec<u8>) {
         let Some(to) = frame.first_chunk::<6>() else {
             return;
         };
@@ -74,7 +74,7 @@ impl Device {
                 &mut traffic.sent
             };
             counter.count(frame);
-            io.transmit(frame);
+            io.hand_over(frame);
         }
     }
 

@@ -197,7 +197,7 @@ impl Env for View<'_, '_> {
         self.device.drain_list(self.qpn);
     }
 
-    fn transmit(&mut self, frame: &[u8]) {
+    fn transmit(&mut self, frame: &mut Vec<u8>) {
         if self.device.loops_by_force(self.qpn) {
             self.device.loop_by_force(frame);
         } else {

@@ -4,11 +4,13 @@ use super::env::{
     BadWqe, Counter, DatagramSource, Domain, Env, QpConfig, QpKind, RecvCompletion, RecvOp,
     RecvWork, SendCompletion, SendOp, SendWork, Syndrome,
 };
+use super::headers::Headers;
 use super::memory::{Fault, gather, scatter};
 use super::opcode::{Opcode, Operation, Service};
 use super::outgoing::{GSI_QKEY, Outgoing, Scratch, transmit};
 use super::packet::{Deth, Extended, GRH_LEN, Packet};
 use super::psn::Psn;
+use super::template::Template;
 
 /// The datagrams of one QP.
 pub(super) struct Datagram {
@@ -99,7 +101,8 @@ impl Datagram {
             },
             payload_len: work.len() as usize,
         };
-        transmit(config.pkey, &to.path, env, scratch, out, |env, payload| {
+        let template = Template::new(&Headers::new(to.path));
+        transmit(config.pkey, &template, env, scratch, out, |env, payload| {
             gather(env, work, 0, payload)
         })
         .map_err(|_| Syndrome::LocalProtection)?;

@@ -635,8 +635,9 @@ pub trait Env {
     /// QPC's state and flushes what is still posted.
     fn enter_error(&mut self, scope: ErrorScope);
 
-    /// Puts a frame on the wire (or, for the own address, into the device's loopback queue).
-    fn transmit(&mut self, frame: &[u8]);
+    /// Puts a frame on the wire (or, for the own address, into the device's loopback queue). The buffer may be another one
+    /// afterwards, with whatever content.
+    fn transmit(&mut self, frame: &mut Vec<u8>);
 
     /// Counts.
     fn count(&mut self, counter: Counter);

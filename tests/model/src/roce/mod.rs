@@ -40,4 +40,6 @@ pub mod packet;
 pub mod psn;
 mod requester;
 mod responder;
+mod template;
 pub mod transport;
+mod wire;

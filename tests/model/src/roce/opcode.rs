@@ -49,7 +49,7 @@ pub enum Operation {
 use Operation as Op;
 
 impl Operation {
-    fn from_bits(bits: u8) -> Option<Operation> {
+    const fn from_bits(bits: u8) -> Option<Operation> {
         Some(match bits {
             0x00 => Op::SendFirst,
             0x01 => Op::SendMiddle,
@@ -128,12 +128,12 @@ impl Operation {
     }
 
     /// From the responder to the requester.
-    pub fn is_response(self) -> bool {
-        (Op::ReadResponseFirst as u8..=Op::AtomicAcknowledge as u8).contains(&(self as u8))
+    pub const fn is_response(self) -> bool {
+        self as u8 >= Op::ReadResponseFirst as u8 && self as u8 <= Op::AtomicAcknowledge as u8
     }
 
     /// Carries a RETH.
-    pub fn has_reth(self) -> bool {
+    pub const fn has_reth(self) -> bool {
         matches!(
             self,
             Op::WriteFirst | Op::WriteOnly | Op::WriteOnlyImm | Op::ReadRequest
@@ -141,17 +141,17 @@ impl Operation {
     }
 
     /// Carries an AtomicETH.
-    pub fn has_atomic(self) -> bool {
+    pub const fn has_atomic(self) -> bool {
         matches!(self, Op::CompareSwap | Op::FetchAdd)
     }
 
     /// Carries an AETH.
-    pub fn has_aeth(self) -> bool {
-        self.is_response() && self != Op::ReadResponseMiddle
+    pub const fn has_aeth(self) -> bool {
+        self.is_response() && self as u8 != Op::ReadResponseMiddle as u8
     }
 
     /// Carries immediate data.
-    pub fn has_imm(self) -> bool {
+    pub const fn has_imm(self) -> bool {
         matches!(
             self,
             Op::SendLastImm | Op::SendOnlyImm | Op::WriteLastImm | Op::WriteOnlyImm
@@ -159,7 +159,7 @@ impl Operation {
     }
 
     /// Carries an IETH.
-    pub fn has_ieth(self) -> bool {
+    pub const fn has_ieth(self) -> bool {
         matches!(self, Op::SendLastInv | Op::SendOnlyInv)
     }
 
@@ -194,7 +194,13 @@ impl Opcode {
 
     /// The opcode of a byte, if it is one of RC, UC, UD, XRC or the CNP.
     pub fn from_byte(byte: u8) -> Option<Opcode> {
-        let operation = Operation::from_bits(byte & 0x1f)?;
+        OPCODES[usize::from(byte)].map(|(opcode, _)| opcode)
+    }
+
+    const fn decode(byte: u8) -> Option<Opcode> {
+        let Some(operation) = Operation::from_bits(byte & 0x1f) else {
+            return None;
+        };
         let service = match byte & 0xe0 {
             0x00 => Service::Rc,
             0x20 if operation as u8 <= Op::WriteOnlyImm as u8 => Service::Uc,
@@ -212,34 +218,53 @@ impl Opcode {
     }
 
     /// Carries an XRCETH: every request of an XRC connection does, its responses do not.
-    pub fn has_xrceth(self) -> bool {
-        self.service == Service::Xrc && !self.operation.is_response()
+    pub const fn has_xrceth(self) -> bool {
+        self.service as u8 == Service::Xrc as u8 && !self.operation.is_response()
     }
 
     /// Bytes of the extended headers behind the BTH.
     pub fn extended_len(self) -> usize {
-        if self.service == Service::Cnp {
+        OPCODES[usize::from(self.byte())].map_or(0, |(_, len)| usize::from(len))
+    }
+
+    const fn count_extended(self) -> u8 {
+        if self.service as u8 == Service::Cnp as u8 {
             return 0;
         }
         let op = self.operation;
-        let mut len = 0;
-        for (has, bytes) in [
-            (self.service == Service::Ud, 8),
+        let headers = [
+            (self.service as u8 == Service::Ud as u8, 8),
             (self.has_xrceth(), 4),
             (op.has_reth(), 16),
             (op.has_atomic(), 28),
             (op.has_aeth(), 4),
-            (op == Op::AtomicAcknowledge, 8),
+            (op as u8 == Op::AtomicAcknowledge as u8, 8),
             (op.has_imm(), 4),
             (op.has_ieth(), 4),
-        ] {
-            if has {
-                len += bytes;
+        ];
+        let (mut len, mut at) = (0, 0);
+        while at < headers.len() {
+            if headers[at].0 {
+                len += headers[at].1;
             }
+            at += 1;
         }
         len
     }
 }
+
+/// By its byte, every opcode that exists, and the bytes of its extended headers: each packet asks.
+static OPCODES: [Option<(Opcode, u8)>; 256] = {
+    let mut opcodes = [None; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if let Some(opcode) = Opcode::decode(byte as u8) {
+            opcodes[byte] = Some((opcode, opcode.count_extended()));
+        }
+        byte += 1;
+    }
+    opcodes
+};
 
 #[cfg(test)]
 mod tests {

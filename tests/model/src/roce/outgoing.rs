@@ -1,11 +1,11 @@
 //! Packets on their way out: what makes one differ from the next, and the buffer that it is built in. Also the numbers that
 //! the transport itself puts into packets, and finds in them.
 
-use super::env::{Counter, Env, Path};
-use super::headers::Headers;
+use super::env::{Counter, Env};
 use super::opcode::Opcode;
-use super::packet::{Bth, Extended, MAX_FRAME, Repr};
+use super::packet::{Bth, Extended, PacketParts};
 use super::psn::Psn;
+use super::template::Template;
 
 /// Well-known QPN of the GSI.
 pub const GSI_QPN: u32 = 1;
@@ -17,23 +17,9 @@ pub const GSI_QKEY: u32 = 0x8001_0000;
 pub const MULTICAST_QPN: u32 = 0xff_ffff;
 
 /// The buffer that frames are built in; one per device is enough.
+#[derive(Default)]
 pub struct Scratch {
-    pub(super) frame: Box<[u8; MAX_FRAME]>,
-}
-
-impl Scratch {
-    /// A buffer for the longest frame.
-    pub fn new() -> Scratch {
-        Scratch {
-            frame: Box::new([0; MAX_FRAME]),
-        }
-    }
-}
-
-impl Default for Scratch {
-    fn default() -> Scratch {
-        Scratch::new()
-    }
+    frame: Vec<u8>,
 }
 
 /// What differs from one outgoing packet to the next.
@@ -50,15 +36,15 @@ pub(super) struct Outgoing {
 /// Builds a frame and sends it; `fill` puts the payload in place, and nothing is sent when it fails.
 pub(super) fn transmit<E>(
     pkey: u16,
-    path: &Path,
+    template: &Template,
     env: &mut dyn Env,
     scratch: &mut Scratch,
     out: Outgoing,
     fill: impl FnOnce(&mut dyn Env, &mut [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let repr = Repr {
-        headers: Headers::new(*path),
-        bth: Bth {
+    let parts = PacketParts {
+        template,
+        bth: &Bth {
             opcode: out.opcode,
             solicited: out.solicited,
             // Path migration is never armed here; "migrated" is what both ends start in.
@@ -70,11 +56,12 @@ pub(super) fn transmit<E>(
             ack_request: out.ack_request,
             psn: out.psn,
         },
-        extended: out.extended,
+        extended: &out.extended,
     };
-    let frame = &mut scratch.frame[..];
-    let len = repr.emit(frame, out.payload_len, |payload| fill(env, payload))?;
+    let frame = &mut scratch.frame;
+    frame.resize(parts.len(out.payload_len), 0);
+    parts.emit(frame, out.payload_len, |payload| fill(env, payload))?;
     env.count(Counter::PacketsSent);
-    env.transmit(&frame[..len]);
+    env.transmit(frame);
     Ok(())
 }

@@ -9,16 +9,20 @@ use super::datagram::Datagram;
 use super::env::{
     Counter, Encapsulation, Env, ErrorScope, Path, QpConfig, QpEvent, QpKind, QpState, Syndrome,
 };
+use super::headers::Headers;
 use super::memory::Fault;
 use super::opcode::Opcode;
 use super::packet::Packet;
 use super::psn::Psn;
 use super::requester::Requester;
 use super::responder::Responder;
+use super::template::Template;
 
 /// One QP's transport. See the module [`env`](super::env) for who calls what.
 pub struct Transport {
     config: QpConfig,
+    /// What goes in front of its packets.
+    template: Option<Template>,
     requester: Requester,
     responder: Responder,
     datagram: Datagram,
@@ -31,6 +35,7 @@ impl Transport {
     pub fn new(config: QpConfig) -> Transport {
         Transport {
             config,
+            template: template(&config),
             requester: Requester::new(Psn::new(config.send_psn)),
             responder: Responder::new(Psn::new(config.recv_psn)),
             datagram: Datagram::new(Psn::new(config.send_psn)),
@@ -74,6 +79,9 @@ impl Transport {
         if old.state != config.state {
             self.reported = false;
         }
+        if old.path != config.path {
+            self.template = template(&config);
+        }
         match config.state {
             QpState::Reset => *self = Transport::new(config),
             QpState::Err if old.state != QpState::Err => {
@@ -110,8 +118,9 @@ impl Transport {
         left += share;
         if matches!(self.config.state, QpState::Rts | QpState::Sqd) {
             let result = if self.config.kind.connected() {
+                let template = self.template.as_ref();
                 self.requester
-                    .run(&self.config, env, scratch, now, &mut left)
+                    .run(&self.config, template, env, scratch, now, &mut left)
             } else {
                 self.datagram.run(&self.config, env, scratch, &mut left)
             };
@@ -128,7 +137,13 @@ impl Transport {
     }
 
     fn run_responder(&mut self, env: &mut dyn Env, scratch: &mut Scratch, budget: &mut usize) {
-        if let Err(fault) = self.responder.run(&self.config, env, scratch, budget) {
+        let Some(template) = &self.template else {
+            return;
+        };
+        let sent = self
+            .responder
+            .run(&self.config, template, env, scratch, budget);
+        if let Err(fault) = sent {
             self.fail_responder(fault, env);
         }
     }
@@ -255,6 +270,10 @@ impl Transport {
         }
         env.enter_error(ErrorScope::Qp);
     }
+}
+
+fn template(config: &QpConfig) -> Option<Template> {
+    config.path.map(|path| Template::new(&Headers::new(path)))
 }
 
 /// Two P_Keys match when their low 15 bits are the same and not zero, and at least one side is a full member.

@@ -330,8 +330,8 @@ impl Env for Mock {
         self.error = Some(scope);
     }
 
-    fn transmit(&mut self, frame: &[u8]) {
-        self.frames.push_back(frame.to_vec());
+    fn transmit(&mut self, frame: &mut Vec<u8>) {
+        self.frames.push_back(std::mem::take(frame));
     }
 
     fn count(&mut self, counter: Counter) {
@@ -444,7 +444,7 @@ impl World {
             link,
             now: Duration::ZERO,
             budget: 16,
-            scratch: Scratch::new(),
+            scratch: Scratch::default(),
         }
     }
 

@@ -7,9 +7,12 @@ use std::fmt;
 
 use super::codes::Syndrome;
 use super::env::{Encapsulation, GrhKind};
-use super::headers::{Headers, Layout};
+use super::headers::{Carrier, Headers, Layout};
 use super::opcode::{Opcode, Operation, Service};
 use super::psn::Psn;
+use super::template::Template;
+use super::wire::{self, Reader, Writer};
+use zerocopy::{Immutable, IntoBytes};
 
 /// Bytes of a base transport header.
 pub const BTH_LEN: usize = 12;
@@ -196,88 +199,80 @@ pub struct Packet<'a> {
     network: &'a [u8],
 }
 
-/// Writes big-endian fields one after the other.
-struct Writer<'a> {
-    buf: &'a mut [u8],
-    at: usize,
-}
-
-impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.buf[self.at..self.at + bytes.len()].copy_from_slice(bytes);
-        self.at += bytes.len();
-    }
-}
-
-/// Reads big-endian fields one after the other; the caller has checked the length.
-struct Reader<'a> {
-    buf: &'a [u8],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let mut out = [0; N];
-        out.copy_from_slice(&self.buf[self.at..self.at + N]);
-        self.at += N;
-        out
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from_be_bytes(self.take())
-    }
-
-    fn u64(&mut self) -> u64 {
-        u64::from_be_bytes(self.take())
-    }
-}
-
 /// Invariant CRC of a packet whose bytes from the IP header to the ICRC are `packet[layout.network..layout.end]`
 /// (IBTA vol. 1, 7.8.1 and annex A17): what routers may change counts as ones.
-fn icrc(frame: &[u8], layout: &Layout, encapsulation: &Encapsulation) -> [u8; 4] {
-    // 8 bytes stand in for the LRH, then at most 40 + 8 bytes of IP and UDP, then the BTH.
-    let mut masked = [0xffu8; 8 + 48 + BTH_LEN];
-    let head = &frame[layout.network..layout.transport + BTH_LEN];
-    let masked = &mut masked[..8 + head.len()];
-    masked[8..].copy_from_slice(head);
-    let ip = &mut masked[8..];
-    match encapsulation {
-        Encapsulation::V2Ipv4 { .. } => {
-            ip[1] = 0xff;
-            ip[8] = 0xff;
-            ip[10..12].fill(0xff);
-            ip[26..28].fill(0xff);
+fn icrc(frame: &[u8], layout: &Layout) -> [u8; 4] {
+    let rest = &frame[layout.transport + BTH_LEN..layout.end - ICRC_LEN];
+    let frame = &frame[layout.network..];
+    match layout.carrier {
+        Carrier::V2Ipv4 => {
+            let mut head = Masked::<{ 20 + 8 + BTH_LEN }>::new(frame);
+            head.bytes[1] = 0xff;
+            head.bytes[8] = 0xff;
+            head.bytes[10..12].fill(0xff);
+            head.bytes[26..28].fill(0xff);
+            head.crc(rest)
         }
-        Encapsulation::V2Ipv6 { .. } => {
-            ip[0] |= 0x0f;
-            ip[1..4].fill(0xff);
-            ip[7] = 0xff;
-            ip[46..48].fill(0xff);
+        Carrier::V2Ipv6 => {
+            let mut head = Masked::<{ 40 + 8 + BTH_LEN }>::new(frame);
+            head.mask_ipv6();
+            head.bytes[46..48].fill(0xff);
+            head.crc(rest)
         }
-        Encapsulation::V1 { .. } => {
-            ip[0] |= 0x0f;
-            ip[1..4].fill(0xff);
-            ip[7] = 0xff;
+        Carrier::V1 => {
+            let mut head = Masked::<{ 40 + BTH_LEN }>::new(frame);
+            head.mask_ipv6();
+            head.crc(rest)
         }
     }
-    let bth = layout.transport - layout.network;
-    ip[bth + 4] = 0xff;
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(masked);
-    hasher.update(&frame[layout.transport + BTH_LEN..layout.end - ICRC_LEN]);
-    hasher.finalize().to_le_bytes()
+}
+
+/// What the ICRC covers up to the BTH's end.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Masked<const N: usize> {
+    /// Stands in for the LRH.
+    lrh: [u8; 8],
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Masked<N> {
+    fn new(network: &[u8]) -> Self {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&network[..N]);
+        // The BTH's reserved byte.
+        bytes[N - BTH_LEN + 4] = 0xff;
+        Self {
+            lrh: [0xff; 8],
+            bytes,
+        }
+    }
+
+    /// Traffic class, flow label, hop limit.
+    fn mask_ipv6(&mut self) {
+        self.bytes[0] |= 0x0f;
+        self.bytes[1..4].fill(0xff);
+        self.bytes[7] = 0xff;
+    }
+
+    fn crc(&self, rest: &[u8]) -> [u8; 4] {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(self.as_bytes());
+        hasher.update(rest);
+        hasher.finalize().to_le_bytes()
+    }
 }
 
 /// Writes the right ICRC into a frame that was changed on purpose (tests, fault injection on headers). `false` when the
 /// frame's lengths do not allow it.
 pub fn reseal(frame: &mut [u8]) -> bool {
-    let Ok((headers, layout)) = Headers::parse(frame) else {
+    let Ok((_, layout)) = Headers::parse(frame) else {
         return false;
     };
     if layout.end - layout.transport < BTH_LEN + ICRC_LEN {
         return false;
     }
-    let crc = icrc(frame, &layout, &headers.path.encapsulation);
+    let crc = icrc(frame, &layout);
     frame[layout.end - ICRC_LEN..layout.end].copy_from_slice(&crc);
     true
 }
@@ -296,79 +291,128 @@ impl Repr {
         payload_len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
+        let parts = PacketParts {
+            template: &Template::new(&self.headers),
+            bth: &self.bth,
+            extended: &self.extended,
+        };
+        parts.emit(frame, payload_len, fill)
+    }
+}
+
+/// The parts of a packet that is to be sent.
+pub(super) struct PacketParts<'a> {
+    pub(super) template: &'a Template,
+    pub(super) bth: &'a Bth,
+    pub(super) extended: &'a Extended,
+}
+
+impl PacketParts<'_> {
+    /// Bytes in front of the payload.
+    fn header_len(&self) -> usize {
+        self.template.len() + BTH_LEN + self.bth.opcode.extended_len()
+    }
+
+    /// Bytes of the frame.
+    pub(super) fn len(&self, payload_len: usize) -> usize {
+        self.header_len() + payload_len.next_multiple_of(4) + ICRC_LEN
+    }
+
+    /// As [`Repr::emit`].
+    #[inline]
+    pub(super) fn emit<E>(
+        &self,
+        frame: &mut [u8],
+        payload_len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
         let pad = payload_len.wrapping_neg() & 3;
         let header_len = self.header_len();
-        fill(&mut frame[header_len..header_len + payload_len])?;
-        frame[header_len + payload_len..header_len + payload_len + pad].fill(0);
+        let (payload, behind) = frame[header_len..].split_at_mut(payload_len);
+        fill(payload)?;
+        behind[..pad].fill(0);
 
-        let transport = header_len - self.headers.len() + payload_len + pad + ICRC_LEN;
-        let layout = self.headers.emit(frame, transport);
-        let bth = &self.bth;
-        let bit = |set: bool, at: u32| u32::from(set) << at;
-        let words = [
-            u32::from(bth.opcode.byte()) << 24
-                | bit(bth.solicited, 23)
-                | bit(bth.migration, 22)
-                | (pad as u32) << 20
-                | u32::from(bth.pkey),
-            bit(bth.fecn, 31) | bit(bth.becn, 30) | (bth.destination_qpn & 0xff_ffff),
-            bit(bth.ack_request, 31) | bth.psn.get(),
-        ];
+        let transport = header_len - self.template.len() + payload_len + pad + ICRC_LEN;
+        let layout = self.template.emit(frame, transport);
         let mut w = Writer {
-            buf: frame,
+            frame,
             at: layout.transport,
         };
-        for word in words {
-            w.put(&word.to_be_bytes());
-        }
+        let bth = self.bth;
+        w.put(wire::Bth {
+            opcode: bth.opcode.byte(),
+            flags: u8::from(bth.solicited) << 7 | u8::from(bth.migration) << 6 | (pad as u8) << 4,
+            pkey: bth.pkey.into(),
+            destination: (bit(bth.fecn, 31) | bit(bth.becn, 30) | qpn(bth.destination_qpn)).into(),
+            sequence: (bit(bth.ack_request, 31) | bth.psn.get()).into(),
+        });
         self.emit_extended(&mut w);
-        let crc = icrc(frame, &layout, &self.headers.path.encapsulation);
+        let crc = icrc(frame, &layout);
         frame[layout.end - ICRC_LEN..layout.end].copy_from_slice(&crc);
         Ok(layout.end)
     }
 
     fn emit_extended(&self, w: &mut Writer<'_>) {
-        let Opcode { service, operation } = self.bth.opcode;
-        let e = &self.extended;
-        if service == Service::Cnp {
+        let opcode = self.bth.opcode;
+        let e = self.extended;
+        if opcode.service == Service::Cnp {
             return;
         }
-        if service == Service::Ud {
-            w.put(&e.deth.qkey.to_be_bytes());
-            w.put(&(e.deth.source_qpn & 0xff_ffff).to_be_bytes());
+        if opcode.service == Service::Ud {
+            w.put(wire::Deth {
+                qkey: e.deth.qkey.into(),
+                source_qpn: qpn(e.deth.source_qpn).into(),
+            });
         }
-        if self.bth.opcode.has_xrceth() {
-            w.put(&(e.xrc_srqn & 0xff_ffff).to_be_bytes());
+        if opcode.has_xrceth() {
+            w.word(qpn(e.xrc_srqn));
         }
+        let operation = opcode.operation;
         if operation.has_reth() {
-            w.put(&e.reth.addr.to_be_bytes());
-            w.put(&e.reth.rkey.to_be_bytes());
-            w.put(&e.reth.len.to_be_bytes());
+            w.put(wire::Reth {
+                addr: e.reth.addr.into(),
+                rkey: e.reth.rkey.into(),
+                len: e.reth.len.into(),
+            });
         }
         if operation.has_atomic() {
-            w.put(&e.atomic.addr.to_be_bytes());
-            w.put(&e.atomic.rkey.to_be_bytes());
-            w.put(&e.atomic.swap_or_add.to_be_bytes());
-            w.put(&e.atomic.compare.to_be_bytes());
+            w.put(wire::AtomicEth {
+                addr: e.atomic.addr.into(),
+                rkey: e.atomic.rkey.into(),
+                swap_or_add: e.atomic.swap_or_add.into(),
+                compare: e.atomic.compare.into(),
+            });
         }
         if operation.has_aeth() {
-            let word = u32::from(e.aeth.syndrome.byte()) << 24 | (e.aeth.msn & 0xff_ffff);
-            w.put(&word.to_be_bytes());
+            w.word(u32::from(e.aeth.syndrome.byte()) << 24 | e.aeth.msn & 0xff_ffff);
         }
         if operation == Operation::AtomicAcknowledge {
-            w.put(&e.atomic_ack.to_be_bytes());
+            w.put(wire::AtomicAck {
+                value: e.atomic_ack.into(),
+            });
         }
         if operation.has_imm() {
-            w.put(&e.imm.to_be_bytes());
+            w.word(e.imm);
         }
         if operation.has_ieth() {
-            w.put(&e.invalidate.to_be_bytes());
+            w.word(e.invalidate);
         }
     }
 }
 
+/// The 24 bits of a queue's number.
+fn qpn(number: u32) -> u32 {
+    number & 0xff_ffff
+}
+
+/// A bit of a word.
+fn bit(set: bool, at: u32) -> u32 {
+    u32::from(set) << at
+}
+
 impl<'a> Packet<'a> {
     /// Checks a frame and reads its headers.
+    #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Packet<'a>, ParseError> {
         let (headers, layout) = Headers::parse(frame)?;
         let transport = &frame[layout.transport..layout.end];
@@ -376,38 +420,33 @@ impl<'a> Packet<'a> {
             return Err(ParseError::Truncated);
         }
         // The checksum first: nothing of a damaged packet means anything.
-        if transport[transport.len() - ICRC_LEN..]
-            != icrc(frame, &layout, &headers.path.encapsulation)
-        {
+        if transport[transport.len() - ICRC_LEN..] != icrc(frame, &layout) {
             return Err(ParseError::Icrc);
         }
         let mut r = Reader {
-            buf: transport,
-            at: 0,
+            rest: &transport[..transport.len() - ICRC_LEN],
         };
-        let words = [r.u32(), r.u32(), r.u32()];
-        let bit = |word: usize, at: u32| words[word] >> at & 1 != 0;
-        let byte = (words[0] >> 24) as u8;
-        let opcode = Opcode::from_byte(byte).ok_or(ParseError::Opcode(byte))?;
-        if words[0] >> 16 & 0xf != 0 {
+        let header: &wire::Bth = r.take().ok_or(ParseError::Truncated)?;
+        let opcode = Opcode::from_byte(header.opcode).ok_or(ParseError::Opcode(header.opcode))?;
+        if header.flags & 0xf != 0 {
             return Err(ParseError::Version);
         }
-        let pad = (words[0] >> 20 & 3) as usize;
+        let (destination, sequence) = (header.destination.get(), header.sequence.get());
+        let bit = |word: u32, at: u32| word >> at & 1 != 0;
         let bth = Bth {
             opcode,
-            solicited: bit(0, 23),
-            migration: bit(0, 22),
-            pkey: words[0] as u16,
-            fecn: bit(1, 31),
-            becn: bit(1, 30),
-            destination_qpn: words[1] & 0xff_ffff,
-            ack_request: bit(2, 31),
-            psn: Psn::new(words[2]),
+            solicited: header.flags & 0x80 != 0,
+            migration: header.flags & 0x40 != 0,
+            pkey: header.pkey.get(),
+            fecn: bit(destination, 31),
+            becn: bit(destination, 30),
+            destination_qpn: qpn(destination),
+            ack_request: bit(sequence, 31),
+            psn: Psn::new(sequence),
         };
-        let header_len = BTH_LEN + opcode.extended_len();
-        let Some(body) = transport.len().checked_sub(header_len + ICRC_LEN) else {
-            return Err(ParseError::Truncated);
-        };
+        let pad = usize::from(header.flags >> 4 & 3);
+        let body = r.rest.len().checked_sub(opcode.extended_len());
+        let body = body.ok_or(ParseError::Truncated)?;
         if body % 4 != 0 {
             return Err(ParseError::Length);
         }
@@ -425,43 +464,48 @@ impl<'a> Packet<'a> {
                 bth,
                 extended,
             },
-            payload: &transport[header_len..header_len + payload_len],
+            payload: r.rest.get(..payload_len).ok_or(ParseError::Truncated)?,
             network: &frame[layout.network..layout.transport],
         })
     }
 
+    #[inline]
     fn parse_extended(r: &mut Reader<'_>, opcode: Opcode) -> Result<Extended, ParseError> {
         let mut e = Extended::default();
-        let Opcode { service, operation } = opcode;
-        if service == Service::Cnp {
+        if opcode.service == Service::Cnp {
             return Ok(e);
         }
-        if service == Service::Ud {
+        let short = ParseError::Truncated;
+        if opcode.service == Service::Ud {
+            let header: &wire::Deth = r.take().ok_or(short)?;
             e.deth = Deth {
-                qkey: r.u32(),
-                source_qpn: r.u32() & 0xff_ffff,
+                qkey: header.qkey.get(),
+                source_qpn: qpn(header.source_qpn.get()),
             };
         }
         if opcode.has_xrceth() {
-            e.xrc_srqn = r.u32() & 0xff_ffff;
+            e.xrc_srqn = qpn(r.word().ok_or(short)?);
         }
+        let operation = opcode.operation;
         if operation.has_reth() {
+            let header: &wire::Reth = r.take().ok_or(short)?;
             e.reth = Reth {
-                addr: r.u64(),
-                rkey: r.u32(),
-                len: r.u32(),
+                addr: header.addr.get(),
+                rkey: header.rkey.get(),
+                len: header.len.get(),
             };
         }
         if operation.has_atomic() {
+            let header: &wire::AtomicEth = r.take().ok_or(short)?;
             e.atomic = AtomicEth {
-                addr: r.u64(),
-                rkey: r.u32(),
-                swap_or_add: r.u64(),
-                compare: r.u64(),
+                addr: header.addr.get(),
+                rkey: header.rkey.get(),
+                swap_or_add: header.swap_or_add.get(),
+                compare: header.compare.get(),
             };
         }
         if operation.has_aeth() {
-            let word = r.u32();
+            let word = r.word().ok_or(short)?;
             let byte = (word >> 24) as u8;
             e.aeth = Aeth {
                 syndrome: Syndrome::from_byte(byte).ok_or(ParseError::AethSyndrome(byte))?,
@@ -469,13 +513,13 @@ impl<'a> Packet<'a> {
             };
         }
         if operation == Operation::AtomicAcknowledge {
-            e.atomic_ack = r.u64();
+            e.atomic_ack = r.take::<wire::AtomicAck>().ok_or(short)?.value.get();
         }
         if operation.has_imm() {
-            e.imm = r.u32();
+            e.imm = r.word().ok_or(short)?;
         }
         if operation.has_ieth() {
-            e.invalidate = r.u32();
+            e.invalidate = r.word().ok_or(short)?;
         }
         Ok(e)
     }

@@ -15,7 +15,7 @@ impl Requester {
     /// one of those was skipped.
     fn acknowledge(&mut self, target: Psn, config: &QpConfig, now: Duration) -> bool {
         let mut reached = target;
-        for message in &self.messages {
+        for message in self.messages.iter() {
             if !message.first.before(target) {
                 break;
             }

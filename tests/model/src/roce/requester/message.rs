@@ -3,6 +3,7 @@
 use super::super::env::{SendOp, SendWork, Syndrome};
 use super::super::psn::Psn;
 
+#[derive(Default)]
 pub(super) struct Message {
     pub(super) work: SendWork,
     pub(super) first: Psn,

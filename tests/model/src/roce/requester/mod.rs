@@ -8,12 +8,13 @@
 mod answers;
 mod message;
 mod packets;
+mod queue;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::message::Message;
 use self::packets::request;
+use self::queue::Queue;
 use super::codes;
 use super::env::{
     BadWqe, Counter, Env, QpConfig, QpKind, QpState, SendCompletion, SendOp, SendWork, Syndrome,
@@ -21,6 +22,7 @@ use super::env::{
 use super::memory::gather;
 use super::outgoing::{Scratch, transmit};
 use super::psn::Psn;
+use super::template::Template;
 
 /// How many packets may be on their way unacknowledged (READ responses do not count).
 const WINDOW: u32 = 1024;
@@ -30,8 +32,7 @@ const MAX_SPAN: u32 = 1 << 23;
 const MAX_MESSAGE: u64 = 1 << 31;
 
 pub(super) struct Requester {
-    messages: VecDeque<Message>,
-    spare: Vec<SendWork>,
+    messages: Queue,
     /// Message and packet of it that are sent next.
     cursor: usize,
     offset: u32,
@@ -56,8 +57,7 @@ pub(super) struct Requester {
 impl Requester {
     pub(super) fn new(psn: Psn) -> Requester {
         Requester {
-            messages: VecDeque::new(),
-            spare: Vec::new(),
+            messages: Queue::default(),
             cursor: 0,
             offset: 0,
             una: psn,
@@ -111,6 +111,7 @@ impl Requester {
     pub(super) fn run(
         &mut self,
         config: &QpConfig,
+        template: Option<&Template>,
         env: &mut dyn Env,
         scratch: &mut Scratch,
         now: Duration,
@@ -126,7 +127,7 @@ impl Requester {
             if !self.may_send(config) {
                 break;
             }
-            self.send_one(config, env, scratch, now);
+            self.send_one(config, template, env, scratch, now);
             *budget -= 1;
         }
         self.retire(env)
@@ -134,13 +135,11 @@ impl Requester {
 
     /// Fetches the next WQE; what is wrong with it is kept until its turn to complete.
     fn fetch(&mut self, config: &QpConfig, env: &mut dyn Env) -> bool {
-        let mut work = self.spare.pop().unwrap_or_default();
+        let message = self.messages.next_slot();
+        let work = &mut message.work;
         work.clear();
-        let mut failed = match env.next_send(&mut work) {
-            Ok(false) => {
-                self.spare.push(work);
-                return false;
-            }
+        let mut failed = match env.next_send(work) {
+            Ok(false) => return false,
             Ok(true) => None,
             Err(BadWqe(syndrome)) => Some(syndrome),
         };
@@ -166,15 +165,13 @@ impl Requester {
         if packets > 0 {
             self.ssn = self.ssn.wrapping_add(1);
         }
-        self.messages.push_back(Message {
-            work,
-            first: self.next,
-            packets,
-            len: len as u32,
-            ssn: self.ssn,
-            failed,
-            executed: false,
-        });
+        message.first = self.next;
+        message.packets = packets;
+        message.len = len as u32;
+        message.ssn = self.ssn;
+        message.failed = failed;
+        message.executed = false;
+        self.messages.push();
         self.next = self.next.plus(packets);
         true
     }
@@ -215,6 +212,7 @@ impl Requester {
     fn send_one(
         &mut self,
         config: &QpConfig,
+        template: Option<&Template>,
         env: &mut dyn Env,
         scratch: &mut Scratch,
         now: Duration,
@@ -233,7 +231,7 @@ impl Requester {
             self.cursor += 1;
             return;
         }
-        let Some(path) = config.path else {
+        let Some(template) = template else {
             message.failed = Some(Syndrome::LocalQpOperation);
             return;
         };
@@ -251,7 +249,7 @@ impl Requester {
         }
         let begin = u64::from(self.offset) * config.mtu as u64;
         let work = &message.work;
-        let sent = transmit(config.pkey, &path, env, scratch, out, |env, payload| {
+        let sent = transmit(config.pkey, template, env, scratch, out, |env, payload| {
             gather(env, work, begin, payload)
         });
         if sent.is_err() {
@@ -301,40 +299,38 @@ impl Requester {
                 SendOp::Atomic(_) => 8,
                 _ => front.len,
             };
-            if let Some(message) = self.pop() {
-                complete(env, &message.work, byte_len, Ok(()));
-                self.spare.push(message.work);
-            }
+            complete(env, &front.work, byte_len, Ok(()));
+            self.pop();
         }
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<Message> {
-        let message = self.messages.pop_front()?;
+    /// Removes the first message.
+    fn pop(&mut self) {
         if self.cursor > 0 {
             self.cursor -= 1;
-            if message.is_read() {
+            if self.messages.front().is_some_and(Message::is_read) {
                 self.reads -= 1;
             }
         } else {
             self.offset = 0;
         }
-        Some(message)
+        self.messages.pop();
     }
 
     /// Ends everything: the oldest message with `syndrome`, the others flushed.
     pub(super) fn flush(&mut self, syndrome: Option<Syndrome>, env: &mut dyn Env) {
         let mut first = syndrome;
-        while let Some(message) = self.pop() {
+        for message in self.messages.iter() {
             let syndrome = first.take().unwrap_or(Syndrome::WorkRequestFlushed);
             complete(env, &message.work, 0, Err(syndrome));
-            self.spare.push(message.work);
         }
         let (una, ssn) = (self.high, self.ssn);
         let (retries_left, rnr_left) = (self.retries_left, self.rnr_left);
-        let spare = std::mem::take(&mut self.spare);
+        let mut messages = std::mem::take(&mut self.messages);
+        messages.clear();
         *self = Requester {
-            spare,
+            messages,
             ssn,
             retries_left,
             rnr_left,
@@ -360,7 +356,8 @@ impl Requester {
         self.cursor = target;
         self.reads = self
             .messages
-            .range(..target)
+            .iter()
+            .take(target)
             .filter(|m| m.is_read())
             .count() as u32;
         if let Some(message) = self.messages.get(target)

@@ -114,7 +114,10 @@ impl Responder {
                 if !config.access.write || reth.len > MAX_MESSAGE {
                     return Err(Fault::INVALID_REQUEST);
                 }
-                if reth.len != 0 {
+                // A message of one packet is checked as it is written.
+                let alone = operation == Operation::WriteOnly
+                    && packet.payload.len() as u64 == u64::from(reth.len);
+                if reth.len != 0 && !alone {
                     let right = RemoteRight::Write;
                     env.remote_check(self.domain, reth.rkey, reth.addr, reth.len, right)
                         .map_err(Fault::remote)?;
@@ -134,13 +137,13 @@ impl Responder {
         if operation.has_imm() && !self.take_recv(env)? {
             return Ok(Step::NotReady);
         }
-        if operation.begins() {
-            env.count(Counter::WriteRequests);
-        }
         if !packet.payload.is_empty() {
             let addr = reth.addr.wrapping_add(u64::from(received));
             env.remote_write(self.domain, reth.rkey, addr, packet.payload)
                 .map_err(Fault::remote)?;
+        }
+        if operation.begins() {
+            env.count(Counter::WriteRequests);
         }
         if !operation.ends() {
             self.receiving = Receiving::Write {

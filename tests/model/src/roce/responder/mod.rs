@@ -16,6 +16,7 @@ use super::opcode::{Opcode, Operation};
 use super::outgoing::{Outgoing, Scratch, transmit};
 use super::packet::{Aeth, Extended, Packet, Reth};
 use super::psn::Psn;
+use super::template::Template;
 
 /// Longest message of IBTA.
 const MAX_MESSAGE: u32 = 1 << 31;
@@ -388,13 +389,11 @@ impl Responder {
     pub(super) fn run(
         &mut self,
         config: &QpConfig,
+        template: &Template,
         env: &mut dyn Env,
         scratch: &mut Scratch,
         budget: &mut usize,
     ) -> Result<(), Fault> {
-        let Some(path) = config.path else {
-            return Ok(());
-        };
         while *budget > 0 {
             let Some(front) = self.responses.front_mut() else {
                 break;
@@ -458,7 +457,7 @@ impl Responder {
                 extended,
                 payload_len,
             };
-            let sent = transmit(config.pkey, &path, env, scratch, out, |env, payload| {
+            let sent = transmit(config.pkey, template, env, scratch, out, |env, payload| {
                 if payload.is_empty() {
                     Ok(())
                 } else {
