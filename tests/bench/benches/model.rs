@@ -21,10 +21,10 @@ const BATCH: usize = 16;
 const LARGE: usize = 64 << 10;
 /// Instructions that a message may take, headers, doorbell and completion included. The large one allows for the two
 /// copies (memory to frame, frame to memory), the check sum at both ends, and nothing else by the byte.
-const SMALL_MUST: f64 = 7_000.0;
-const LARGE_MUST: f64 = 2.5 * LARGE as f64;
+const SMALL_MUST: f64 = 4_500.0;
+const LARGE_MUST: f64 = 2.0 * LARGE as f64;
 /// Doorbells in the counted run, and in the timed one.
-const COUNTED: u32 = 16;
+const COUNTED: u32 = 64;
 const TIMED: u32 = 2_000;
 
 fn main() -> ExitCode {

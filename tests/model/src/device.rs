@@ -23,6 +23,7 @@ use crate::port::lid::LocalSource;
 use crate::port::multicast::Groups;
 use crate::port::vport::Vport;
 use crate::quirks::state::QuirkState;
+use crate::rdma::read_ahead::ReadAhead;
 use crate::roce::transport::Scratch;
 use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
@@ -121,7 +122,7 @@ pub(crate) struct Device {
     /// The port may send nothing for the moment.
     pub(crate) paused: bool,
     pub(crate) node_description: [u8; 64],
-    pub(crate) wqe: Vec<u8>,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) quirk_state: QuirkState,
 }
 
@@ -176,7 +177,7 @@ impl Device {
             scratch: Some(Scratch::default()),
             paused: false,
             node_description: [0; 64],
-            wqe: Vec::new(),
+            read_ahead: ReadAhead::default(),
             quirk_state: QuirkState::new(&config.quirks),
             caps,
             config,

@@ -263,7 +263,14 @@ impl<L: Link> Faulty<L> {
     }
 
     /// Passes on what has waited long enough.
+    #[inline]
     fn release(&mut self, now: Duration) {
+        if !(self.late.is_empty() && self.overtaken.is_empty() && self.under_way.is_empty()) {
+            self.release_held(now);
+        }
+    }
+
+    fn release_held(&mut self, now: Duration) {
         while self.late.peek().is_some_and(|Reverse(late)| late.at <= now) {
             if let Some(Reverse(late)) = self.late.pop() {
                 self.pass(late.from, &late.frame, now);

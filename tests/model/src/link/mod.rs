@@ -98,7 +98,11 @@ impl PortQueue {
 
     /// When a frame that enters now arrives.
     fn arrival(&mut self, len: usize, now: Duration) -> Duration {
-        self.free_at = self.free_at.max(now) + self.timing.occupancy(len);
+        self.free_at = self.free_at.max(now);
+        if self.timing == Timing::default() {
+            return self.free_at;
+        }
+        self.free_at += self.timing.occupancy(len);
         self.free_at + self.timing.latency
     }
 

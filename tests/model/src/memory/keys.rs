@@ -47,8 +47,8 @@ impl Device {
         self.mkeys.get(key >> 8).ok_or(AccessError::Key)
     }
 
-    /// Checks a range of a key, and through an indirect one those that its list names: what a window lets in, the region
-    /// under it has to let its owner do. Returns the key.
+    /// Checks a range of a key, which is returned.
+    #[inline]
     fn check_through(
         &self,
         key: u32,
@@ -60,9 +60,24 @@ impl Device {
     ) -> Result<&Mkey, AccessError> {
         let mkey = self.key(key)?;
         mkey.check(key, who, addr, len, right)?;
-        if !mkey.indirect() {
-            return Ok(mkey);
+        if mkey.indirect() {
+            self.check_parts(mkey, who, addr, len, right, depth)?;
         }
+        Ok(mkey)
+    }
+
+    /// Checks the keys that the list of an indirect key names: what a window lets in, the region under it has to let its
+    /// owner do.
+    #[inline(never)]
+    fn check_parts(
+        &self,
+        mkey: &Mkey,
+        who: Accessor,
+        addr: u64,
+        len: u64,
+        right: Right,
+        depth: u8,
+    ) -> Result<(), AccessError> {
         if depth == MAX_INDIRECTION {
             return Err(AccessError::Key);
         }
@@ -74,11 +89,11 @@ impl Device {
             let len = part.end - part.start;
             self.check_through(key, who, addr, len, inner, depth + 1)
                 .map(|_| ())
-        })?;
-        Ok(mkey)
+        })
     }
 
     /// Moves bytes through a key whose range was checked.
+    #[inline]
     fn transfer(
         &self,
         io: &mut Io<'_>,
@@ -87,14 +102,26 @@ impl Device {
         mut data: Data<'_>,
     ) -> Result<(), AccessError> {
         if mkey.indirect() {
-            return mkey.parts(addr, data.len() as u64, |key, addr, part| {
-                let part = data.part(part.start as usize..part.end as usize);
-                self.transfer(io, self.key(key)?, addr, part)
-            });
+            return self.transfer_parts(io, mkey, addr, data);
         }
         let (len, writes) = (data.len(), data.writes());
         mkey.pages(addr, len, writes, |host, range| {
             data.part(range).transfer(io, host)
+        })
+    }
+
+    /// The same through the keys that the list of an indirect key names.
+    #[inline(never)]
+    fn transfer_parts(
+        &self,
+        io: &mut Io<'_>,
+        mkey: &Mkey,
+        addr: u64,
+        mut data: Data<'_>,
+    ) -> Result<(), AccessError> {
+        mkey.parts(addr, data.len() as u64, |key, addr, part| {
+            let part = data.part(part.start as usize..part.end as usize);
+            self.transfer(io, self.key(key)?, addr, part)
         })
     }
 

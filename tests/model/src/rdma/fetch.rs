@@ -2,7 +2,7 @@
 
 use crate::bus::io::Io;
 use crate::device::Device;
-use crate::objects::qp::{Qp, service};
+use crate::objects::qp::{BLOCK, Qp, service};
 use crate::objects::wqe::{control, memory, scatter_list};
 use crate::port::lid::LocalDestination;
 use crate::rdma::queue_pair::Destination;
@@ -45,19 +45,6 @@ impl Device {
         qpn: u32,
         work: &mut SendWork,
     ) -> Result<bool, BadWqe> {
-        let mut wqe = core::mem::take(&mut self.wqe);
-        let fetched = self.fetch_send_into(io, qpn, work, &mut wqe);
-        self.wqe = wqe;
-        fetched
-    }
-
-    fn fetch_send_into(
-        &mut self,
-        io: &mut Io<'_>,
-        qpn: u32,
-        work: &mut SendWork,
-        wqe: &mut Vec<u8>,
-    ) -> Result<bool, BadWqe> {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return Ok(false);
         };
@@ -75,30 +62,23 @@ impl Device {
             return Err(BAD);
         }
         let written = qp.written.take().filter(|it| it.index == qp.sq_next);
-        if let Some(written) = &written {
-            wqe.clone_from(&written.bytes);
+        let blocks = |wqe: &[u8]| u16::from(control(wqe).ds()).div_ceil(4).max(1);
+        let wqe = if let Some(written) = &written {
             self.stats.blue_flame += 1;
+            &written.bytes[..]
         } else {
-            wqe.resize(64, 0);
-            if qp.read_sq(io, qp.sq_next, wqe).is_err() {
+            let read = self.read_ahead.from(qpn, qp.sq_next);
+            let all = read.len() / BLOCK as usize >= usize::from(blocks(read).min(posted));
+            if !all && self.read_ahead.read(io, qpn, qp, posted).is_err() {
                 qp.sq_next = qp.sq_posted;
                 return Err(BAD);
             }
-        }
+            self.read_ahead.from(qpn, qp.sq_next)
+        };
         let control = control(wqe);
         work.wqe_opcode = control.opcode();
         let octowords = usize::from(control.ds());
-        let blocks = octowords.div_ceil(4).max(1) as u16;
-        if octowords > 4 && written.is_none() {
-            wqe.resize(octowords * 16, 0);
-            if qp
-                .read_sq(io, qp.sq_next.wrapping_add(1), &mut wqe[64..])
-                .is_err()
-            {
-                qp.sq_next = qp.sq_posted;
-                return Err(BAD);
-            }
-        }
+        let blocks = blocks(wqe);
         let (index, number) = (control.wqe_index(), control.qpn());
         let sound = octowords != 0 && blocks <= posted && index == work.index && number == qpn;
         if !sound {
@@ -110,9 +90,13 @@ impl Device {
             qp.sq_next = qp.sq_next.wrapping_add(blocks.min(posted));
             return Err(BAD);
         }
+        let Some(wqe) = wqe.get(..octowords * SEGMENT_UNIT) else {
+            // Its end cannot be reached.
+            qp.sq_next = qp.sq_posted;
+            return Err(BAD);
+        };
         qp.sq_next = qp.sq_next.wrapping_add(blocks);
-        let len = octowords * 16;
-        self.parse_send(qpn, &wqe[..len], work)?;
+        self.parse_send(qpn, wqe, work)?;
         Ok(true)
     }
 

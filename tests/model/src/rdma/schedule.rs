@@ -102,6 +102,7 @@ impl Device {
 
     fn run_qp(&mut self, io: &mut Io<'_>, qpn: u32, budget: usize) {
         let now = self.now;
+        self.read_ahead.clear();
         let Some(qp) = self.qps.get_mut(qpn) else {
             return;
         };

@@ -123,7 +123,7 @@ impl Headers {
     }
 
     /// Reads the headers of a frame; what is not RoCE is [`ParseError::NotRoce`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Result<(Headers, Layout), ParseError> {
         let mut r = Reader { rest: frame };
         let ethernet: &Ethernet = r.take().ok_or(ParseError::Truncated)?;

@@ -4,6 +4,7 @@
 //! and [`Repr::emit`] writes again is the same frame, byte for byte (reserved bits are zero in what a ConnectX sends).
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use super::codes::Syndrome;
 use super::env::{Encapsulation, GrhKind};
@@ -256,7 +257,9 @@ impl<const N: usize> Masked<N> {
     }
 
     fn crc(&self, rest: &[u8]) -> [u8; 4] {
-        let mut hasher = crc32fast::Hasher::new();
+        // What the processor can do is found out once.
+        static START: LazyLock<crc32fast::Hasher> = LazyLock::new(crc32fast::Hasher::new);
+        let mut hasher = START.clone();
         hasher.update(self.as_bytes());
         hasher.update(rest);
         hasher.finalize().to_le_bytes()
@@ -412,7 +415,7 @@ fn bit(set: bool, at: u32) -> u32 {
 
 impl<'a> Packet<'a> {
     /// Checks a frame and reads its headers.
-    #[inline]
+    #[inline(always)]
     pub fn parse(frame: &'a [u8]) -> Result<Packet<'a>, ParseError> {
         let (headers, layout) = Headers::parse(frame)?;
         let transport = &frame[layout.transport..layout.end];
@@ -469,7 +472,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_extended(r: &mut Reader<'_>, opcode: Opcode) -> Result<Extended, ParseError> {
         let mut e = Extended::default();
         if opcode.service == Service::Cnp {

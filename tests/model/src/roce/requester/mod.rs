@@ -54,6 +54,14 @@ pub(super) struct Requester {
     rnr_until: Option<Duration>,
 }
 
+/// What a message waits for when a packet of it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    ForAnswer,
+    /// It may be done, or have failed.
+    No,
+}
+
 impl Requester {
     pub(super) fn new(psn: Psn) -> Requester {
         Requester {
@@ -117,8 +125,8 @@ impl Requester {
         now: Duration,
         budget: &mut usize,
     ) -> Result<(), Syndrome> {
+        self.retire(env)?;
         while *budget > 0 && self.rnr_until.is_none() {
-            self.retire(env)?;
             if self.cursor == self.messages.len()
                 && !(config.state == QpState::Rts && self.fetch(config, env))
             {
@@ -127,7 +135,9 @@ impl Requester {
             if !self.may_send(config) {
                 break;
             }
-            self.send_one(config, template, env, scratch, now);
+            if self.send_one(config, template, env, scratch, now) == Waits::No {
+                self.retire(env)?;
+            }
             *budget -= 1;
         }
         self.retire(env)
@@ -216,24 +226,24 @@ impl Requester {
         env: &mut dyn Env,
         scratch: &mut Scratch,
         now: Duration,
-    ) {
+    ) -> Waits {
         let Some(message) = self.messages.get_mut(self.cursor) else {
-            return;
+            return Waits::No;
         };
         if message.is_local() {
             if !message.executed {
                 if let Err(syndrome) = env.execute_local(&message.work) {
                     message.failed = Some(syndrome);
-                    return;
+                    return Waits::No;
                 }
                 message.executed = true;
             }
             self.cursor += 1;
-            return;
+            return Waits::No;
         }
         let Some(template) = template else {
             message.failed = Some(Syndrome::LocalQpOperation);
-            return;
+            return Waits::No;
         };
         let psn = message.first.plus(self.offset);
         let again = psn.before(self.high);
@@ -254,7 +264,7 @@ impl Requester {
         });
         if sent.is_err() {
             message.failed = Some(Syndrome::LocalProtection);
-            return;
+            return Waits::No;
         }
         if again {
             env.count(Counter::Retransmissions);
@@ -276,9 +286,12 @@ impl Requester {
         }
         if config.kind == QpKind::Uc {
             self.una = self.high;
-        } else if self.deadline.is_none() {
+            return Waits::No;
+        }
+        if self.deadline.is_none() {
             self.rearm(config, now);
         }
+        Waits::ForAnswer
     }
 
     /// Completes what is done, in order. The error is that of the message now in front.
