@@ -29,10 +29,11 @@ use bareverbs::cm::engine::Stats;
 use bareverbs::cm::rdma::QpInit;
 use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::{Cq, CqInit};
-use bareverbs_examples::addresses::Addresses;
+use bareverbs_command_line::{PORTS, is_port, within};
+use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_node::{About, Cm};
-use clap::Parser;
+use bpaf::Bpaf;
 use client::Client;
 use in_step::InStep;
 use report::Times;
@@ -44,31 +45,50 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is. The server ends when as
 /// many connections as -c says have come and gone.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "cmtime", disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(options)]
 struct Options {
-    #[command(flatten)]
+    #[bpaf(external)]
     addresses: Addresses,
     /// Connections.
-    #[arg(short = 'c', value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[bpaf(
+        short('c'),
+        argument("COUNT"),
+        guard(within(1..=10_000), "not 1 to 10000"),
+        fallback(100),
+        display_fallback
+    )]
     connections: u16,
     /// Port.
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('p'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7471),
+        display_fallback
+    )]
     port: u16,
     /// How often an address is asked for again, and data sent again.
-    #[arg(short = 'r', value_name = "COUNT", default_value_t = 2)]
+    #[bpaf(short('r'), argument("COUNT"), fallback(2), display_fallback)]
     retries: u8,
     /// How long an address may take to be resolved, in ms.
-    #[arg(short = 't', value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[bpaf(
+        short('t'),
+        argument("MS"),
+        guard(within(1..), "less than 1"),
+        fallback(2000),
+        display_fallback
+    )]
     timeout: u32,
     /// Keep in step with the cmtime of rdma-core 52 to 58: over TCP on the same port, in rounds of 1, COUNT and COUNT
     /// connections, of which the second is reported.
-    #[arg(long)]
     in_step: bool,
 }
 
 fn main() -> ExitCode {
-    program::main(|options: &Options| options.addresses.run(options))
+    program::main("cmtime", &options(), |options| {
+        options.addresses.run(options)
+    })
 }
 
 /// Says how many messages of the connection manager were lost, or late, so that they were sent again: that takes a quarter of

@@ -6,23 +6,30 @@ use std::time::Duration;
 
 use bareverbs::cm::rdma::{ChannelId, EventType, PortSpace};
 use bareverbs::verbs::Platform;
-use clap::{CommandFactory, Parser};
+use bareverbs_command_line::parse_line;
 
 use super::client::{Client, Plan};
 use super::report::{Step, Times};
-use super::{Options, Result, completions, queues};
+use super::{Options, Result, completions, options, queues};
 use bareverbs_examples::dead_address;
 use bareverbs_examples::program::Program;
 use bareverbs_node::{About, Cm};
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    options().check_invariants(true);
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    for line in ["-c 0", "-c 10001", "-p 0", "-r 256", "-t 0", "--in-step=1"] {
+        parse_line(&options(), line).expect_err(line);
+    }
 }
 
 #[test]
 fn every_connection_is_timed_in_every_step() {
-    let options = Options::parse_from(["cmtime", "-c", "40"]);
+    let options = parse_line(&options(), "-c 40").unwrap();
     let times = options.addresses.run(&options).unwrap().unwrap();
     assert_eq!(times.connections(), 40);
     for step in Step::ALL {
@@ -62,7 +69,7 @@ fn a_dead_address_is_named_with_the_step() {
 
 #[test]
 fn both_ends_keep_in_step() {
-    let options = Options::parse_from(["cmtime", "-c", "20", "--in-step"]);
+    let options = parse_line(&options(), "-c 20 --in-step").unwrap();
     let times = options.addresses.run(&options).unwrap().unwrap();
     assert_eq!(times.connections(), 20);
 }
@@ -116,7 +123,7 @@ impl Program for Slow {
 /// once, a server that was slow refused some.
 #[test]
 fn a_slow_server_has_room_for_all_connections_of_its_client() {
-    let options = Options::parse_from(["cmtime", "-c", "100"]);
+    let options = parse_line(&options(), "-c 100").unwrap();
     let times = options.addresses.clone().run(&Slow(options));
     assert_eq!(times.unwrap().unwrap().connections(), 100);
 }
@@ -252,7 +259,7 @@ impl Program for UnknownClient {
 #[test]
 fn a_server_that_has_to_ask_for_its_client_loses_no_request() {
     let program = UnknownClient {
-        options: Options::parse_from(["cmtime", "-c", "100", "--patient"]),
+        options: parse_line(&options(), "-c 100 --patient").unwrap(),
         asked: AtomicBool::new(false),
         forgotten: AtomicBool::new(false),
         sent: AtomicBool::new(false),

@@ -15,50 +15,68 @@ mod selftest;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use bareverbs::verbs::PageChunk;
+use bareverbs_command_line::Named;
+use bareverbs_examples::program;
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::{DEVICE_VARIABLE, DeviceName, PageChunks};
 use bareverbs_vfio::{Options, Rebinding, VfioDevice};
-use clap::{Parser, ValueEnum};
+use bpaf::Bpaf;
 use connectx_model::Config as Card;
 use report::Report;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Shows what an RDMA device can do, and whether it does.
-#[derive(Parser)]
+#[derive(Bpaf, Debug)]
+#[bpaf(options)]
 struct Arguments {
     /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
-    #[arg(long, default_value = "model", env = DEVICE_VARIABLE)]
+    #[bpaf(
+        long,
+        env(DEVICE_VARIABLE),
+        argument("DEVICE"),
+        fallback(DeviceName::Model),
+        display_fallback
+    )]
     device: DeviceName,
-    /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
-    /// else.
-    #[arg(long, conflicts_with_all = ["json", "unbind"])]
-    bind: bool,
-    /// Gives the function back to the kernel.
-    #[arg(long, conflicts_with = "json")]
-    unbind: bool,
+    #[bpaf(external)]
+    action: Action,
     /// Says what --bind or --unbind would do, and does not do it.
-    #[arg(long)]
     dry_run: bool,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
-    /// Tries the device out: memory, queue pairs in force loopback, every operation, interrupts, errors, teardown. No cable
-    /// is needed.
-    #[arg(long, conflicts_with_all = ["json", "bind", "unbind"])]
-    selftest: bool,
-    /// Holds the platform below the driver (VFIO, or the device model's) against its requirements, polled and with interrupts.
-    #[arg(long, conflicts_with_all = ["json", "bind", "unbind", "selftest"])]
-    conformance: bool,
     /// The card that the device model is: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
     /// connectx-7, bluefield, bluefield-ecpf or bluefield-vf.
-    #[arg(long, value_name = "NAME", default_value_t = connectx_model::Card::ConnectX5)]
+    #[bpaf(
+        argument("NAME"),
+        fallback(connectx_model::Card::ConnectX5),
+        display_fallback
+    )]
     card: connectx_model::Card,
-    /// The link layer of the device model's port.
-    #[arg(long, value_enum, default_value = "ethernet")]
+    /// The link layer of the device model's port: ethernet, which is the default, or infiniband.
+    #[bpaf(long, argument("MODEL_PORT"), fallback(ModelPort::Ethernet))]
     model_port: ModelPort,
+}
+
+/// One of these, or the device is shown as text.
+#[derive(Bpaf, Debug, Clone, Copy, PartialEq, Eq)]
+#[bpaf(fallback(Action::Show))]
+enum Action {
+    #[bpaf(skip)]
+    Show,
+    /// Takes the function from its kernel driver and binds it to vfio-pci, after saying what that takes; shows nothing
+    /// else.
+    Bind,
+    /// Gives the function back to the kernel.
+    Unbind,
+    /// Prints JSON.
+    Json,
+    /// Tries the device out: memory, queue pairs in force loopback, every operation, interrupts, errors, teardown. No cable
+    /// is needed.
+    Selftest,
+    /// Holds the platform below the driver (VFIO, or the device model's) against its requirements, polled and with interrupts.
+    Conformance,
 }
 
 /// Attempts to bring a device up, and again with storage for as many of the firmware's pages as it lacked.
@@ -73,34 +91,39 @@ fn with_page_chunks<T>(mut attempt: impl FnMut(Vec<PageChunk>) -> Result<T>) -> 
 }
 
 /// The flavours of the device model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelPort {
     Ethernet,
     Infiniband,
+}
+
+impl Named for ModelPort {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("ethernet", Self::Ethernet),
+        ("infiniband", Self::Infiniband),
+    ];
+}
+
+impl FromStr for ModelPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        Self::named(text)
+    }
 }
 
 /// Chunks of at most 2 MiB for the firmware's pages to begin with: more than most cards require for one function.
 const CHUNKS: usize = 64;
 
 fn main() -> ExitCode {
-    env_logger::init();
-    let arguments = Arguments::parse();
-    let done = if arguments.bind || arguments.unbind {
-        rebind(&arguments)
-    } else if arguments.selftest {
-        try_out(&arguments)
-    } else if arguments.conformance {
-        conform(&arguments)
-    } else {
-        show(&arguments)
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("devinfo: {error}");
-            ExitCode::FAILURE
+    program::main("devinfo", &arguments(), |arguments| {
+        match arguments.action {
+            Action::Bind | Action::Unbind => rebind(arguments),
+            Action::Selftest => try_out(arguments),
+            Action::Conformance => conform(arguments),
+            Action::Show | Action::Json => show(arguments),
         }
-    }
+    })
 }
 
 /// Binds the function to another driver.
@@ -108,7 +131,7 @@ fn rebind(arguments: &Arguments) -> Result<()> {
     let DeviceName::Vfio(address) = arguments.device else {
         return Err("--device vfio:ADDRESS: which function?".into());
     };
-    let plan = if arguments.bind {
+    let plan = if arguments.action == Action::Bind {
         Rebinding::to_vfio(address)?
     } else {
         Rebinding::to_kernel(address)?
@@ -139,7 +162,7 @@ fn model(arguments: &Arguments, vectors: u16) -> World {
 /// Its tests need no cable, and it has none then.
 fn card(arguments: &Arguments) -> Card {
     let mut card = Card::card(arguments.card, 1);
-    card.link_up = !arguments.selftest && !arguments.conformance;
+    card.link_up = !matches!(arguments.action, Action::Selftest | Action::Conformance);
     if arguments.model_port == ModelPort::Infiniband {
         card = card.infiniband();
     }
@@ -159,7 +182,7 @@ fn show(arguments: &Arguments) -> Result<()> {
             Report::of(device, &address.to_string(), part)?
         }
     };
-    if arguments.json {
+    if arguments.action == Action::Json {
         println!("{}", report.to_json());
     } else {
         print!("{}", report.to_text());
@@ -191,4 +214,47 @@ fn conform(arguments: &Arguments) -> Result<()> {
             conformance::judge(&VfioDevice::open_with(address, options)?)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bareverbs_command_line::parse_line;
+
+    use super::{Action, ModelPort, arguments};
+
+    #[test]
+    fn one_thing_is_done_at_a_time() {
+        arguments().check_invariants(true);
+        let actions = [
+            ("--bind", Action::Bind),
+            ("--unbind", Action::Unbind),
+            ("--json", Action::Json),
+            ("--selftest", Action::Selftest),
+            ("--conformance", Action::Conformance),
+        ];
+        let action = |line: &str| parse_line(&arguments(), line).map(|found| found.action);
+        assert_eq!(action("--dry-run"), Ok(Action::Show));
+        for (option, alone) in actions {
+            assert_eq!(action(option), Ok(alone));
+            for (other, _) in actions {
+                let line = format!("{option} {other}");
+                action(&line).expect_err(&line);
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_one_device_and_its_port_is_of_one_kind() {
+        let port = |line: &str| parse_line(&arguments(), line).map(|found| found.model_port);
+        assert_eq!(port(""), Ok(ModelPort::Ethernet));
+        assert_eq!(port("--model-port infiniband"), Ok(ModelPort::Infiniband));
+        for line in [
+            "--model-port eth",
+            "--device model,model",
+            "--device=",
+            "--card connectx-3",
+        ] {
+            port(line).expect_err(line);
+        }
+    }
 }

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
 use bareverbs_examples::datagrams;
-use bareverbs_examples::exchange::{Amount, Exchange, Exchanged};
-use bareverbs_examples::program::{self, Cards, Roles};
+use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
+use bareverbs_examples::program::{self, Cards, Roles, cards};
 use bareverbs_node::Cm;
-use clap::Parser;
+use bpaf::Bpaf;
 use members::{Group, Members};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -35,35 +35,43 @@ const SOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 /// receiver's named first, and each queue pair of the receiver has to receive all messages of those of the sender. On
 /// one card, or with --link, one end runs: the sender with -s. A receiver's queue pairs then wait for -C messages each,
 /// from any sender.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "mckey", disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(
+    options,
+    guard(|it| it.group.is_none() || it.unmapped.is_none(), "-m and -M cannot be used together")
+)]
 struct Options {
     /// The multicast group, 239.192.7.1 if not given.
-    #[arg(short = 'm', value_name = "ADDRESS")]
+    #[bpaf(short('m'), argument("ADDRESS"))]
     group: Option<IpAddr>,
     /// The multicast group by its GID, which is joined without resolving an address, in place of -m.
-    #[arg(short = 'M', value_name = "GID", conflicts_with = "group")]
+    #[bpaf(short('M'), argument("GID"))]
     unmapped: Option<Ipv6Addr>,
     /// Act as the sender.
-    #[arg(short = 's')]
+    #[bpaf(short('s'))]
     sender: bool,
     /// This end's address; the receiver's, if both ends are here.
-    #[arg(short = 'b', value_name = "ADDRESS")]
+    #[bpaf(short('b'), argument("ADDRESS"))]
     bind: Option<IpAddr>,
-    #[command(flatten)]
+    #[bpaf(external)]
     amount: Amount,
-    /// Port space: udp (0x0111) or ipoib (0x0002).
-    #[arg(short = 'p', value_name = "SPACE", default_value = "udp", value_parser = datagrams::parse_port_space)]
+    /// Port space: udp (0x0111), which is the default, or ipoib (0x0002).
+    #[bpaf(
+        short('p'),
+        argument::<String>("SPACE"),
+        parse(datagrams::parse_port_space),
+        fallback(PortSpace::Udp)
+    )]
     port_space: PortSpace,
     /// The sender joins as a send-only full member, which is not reported to switches.
-    #[arg(short = 'o')]
+    #[bpaf(short('o'))]
     send_only: bool,
-    #[command(flatten)]
+    #[bpaf(external)]
     cards: Cards,
 }
 
 fn main() -> ExitCode {
-    program::main(Options::run)
+    program::main("mckey", &options(), Options::run)
 }
 
 impl Options {

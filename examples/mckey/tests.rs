@@ -1,19 +1,18 @@
 //! Both ends on two device models.
 
-use clap::{CommandFactory, Parser};
+use bareverbs_command_line::parse_line;
 
 use super::Options;
 use bareverbs_examples::exchange::Exchanged;
 use bareverbs_examples::program::Roles;
 
 fn options(line: &str) -> Options {
-    let words = ["mckey"].into_iter().chain(line.split_whitespace());
-    Options::parse_from(words)
+    parse_line(&super::options(), line).expect(line)
 }
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    super::options().check_invariants(true);
 }
 
 #[test]
@@ -52,7 +51,7 @@ fn what_cannot_be_joined_is_refused() {
         let error = options(line).run().unwrap_err().to_string();
         assert!(error.contains(why), "{line}: {error}");
     }
-    assert!(Options::try_parse_from(["mckey", "-m", "239.1.2.3", "-M", "ff05::9"]).is_err());
+    parse_line(&super::options(), "-m 239.1.2.3 -M ff05::9").expect_err("two groups");
 }
 
 #[test]

@@ -3,62 +3,103 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use bareverbs_command_line::{
+    EMPTY, List, Named, PORTS, all_within, concat, is_path, is_port, listed, within,
+};
+use bpaf::Bpaf;
 
 use super::flow::Budget;
 use super::session::Limits;
 use super::test::{ATOMIC_SIZE, Kind, MAX_DEPTH, MAX_SIZE, Test, Verb};
-use bareverbs_examples::ends::Ends;
+use bareverbs_examples::ends::{Ends, ends};
 
 /// Bandwidth, message rate and latency of RDMA operations, as perftest measures them.
 ///
 /// With neither -s nor -c server and client run in this process: on two ConnectX models that are cabled together, without
 /// hardware and without root; or on two cards, the client's named first. With --link the model's port leads out of the
 /// process, so that one end runs here. What is measured is up to the client.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "perf")]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(
+    options,
+    guard(|it| it.iters.is_none() || it.duration.is_none(), "--iters and --duration cannot be used together")
+)]
 pub(crate) struct Options {
-    #[command(flatten)]
+    #[bpaf(external)]
     pub(crate) ends: Ends,
     /// Port.
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('p'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(18515),
+        display_fallback
+    )]
     pub(crate) port: u16,
-    /// Operations to measure; all of them if not given.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "VERB")]
+    /// Operations to measure, with commas between them: write (RDMA WRITE), read (RDMA READ), send (SEND), fetch_add (ATOMIC
+    /// fetch and add), cmp_swap (ATOMIC compare and swap); all of them if not given.
+    #[bpaf(long, argument::<List<Verb>>("VERB"), many, map(concat))]
     pub(crate) verbs: Vec<Verb>,
-    /// What to measure of them.
-    #[arg(
+    /// What to measure of them, with commas between: bw (bandwidth and message rate, with DEPTH messages in flight), lat
+    /// (latency of one message alone: half of what there and back take, or until the answer of a READ or an atomic), load
+    /// (latency under load: from the call that posts a message to its completion, with DEPTH of them in flight).
+    #[bpaf(
         long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "TEST",
-        default_values = ["bw", "lat"]
+        argument::<List<Kind>>("TEST"),
+        some("no test"),
+        map(concat),
+        fallback(vec![Kind::Bw, Kind::Lat]),
+        format_fallback(listed)
     )]
     pub(crate) tests: Vec<Kind>,
     /// Bytes of a message. Atomics have 8.
-    #[arg(short = 'S', long, value_delimiter = ',', value_name = "BYTES", default_values_t = [2, 8, 64, 512, 4096, 65536],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SIZE)))]
+    #[bpaf(
+        short('S'),
+        long,
+        argument::<List<u32>>("BYTES"),
+        some("no size"),
+        map(concat),
+        guard(all_within(1..=MAX_SIZE), "not 1 to 8388608"),
+        fallback(vec![2, 8, 64, 512, 4096, 65536]),
+        format_fallback(listed)
+    )]
     pub(crate) sizes: Vec<u32>,
     /// Messages in flight, for bandwidth and for latency under load.
-    #[arg(short = 't', long, value_delimiter = ',', value_name = "DEPTH", default_values_t = [1, 16, 128],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DEPTH)))]
+    #[bpaf(
+        short('t'),
+        long,
+        argument::<List<u32>>("DEPTH"),
+        some("no depth"),
+        map(concat),
+        guard(all_within(1..=MAX_DEPTH), "not 1 to 1024"),
+        fallback(vec![1, 16, 128]),
+        format_fallback(listed)
+    )]
     pub(crate) depth: Vec<u32>,
-    /// Messages of each measurement.
-    #[arg(short = 'n', long, default_value_t = 1000, value_name = "MESSAGES",
-          value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
-    pub(crate) iters: u32,
+    /// Messages of each measurement, 1000 if not given.
+    #[bpaf(
+        short('n'),
+        long,
+        argument("MESSAGES"),
+        guard(within(10..=10_000_000), "not 10 to 10000000"),
+        optional
+    )]
+    pub(crate) iters: Option<u32>,
     /// Seconds that each measurement takes, instead of a number of messages.
-    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters",
-          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[bpaf(
+        short('D'),
+        long,
+        argument("SECONDS"),
+        guard(within(1..=86_400), "not 1 to 86400"),
+        optional
+    )]
     pub(crate) duration: Option<u32>,
     /// Bandwidth with both ends sending at the same time; what is printed is the sum.
-    #[arg(short = 'b', long)]
+    #[bpaf(short('b'), long)]
     pub(crate) bidirectional: bool,
     /// Prints JSON.
-    #[arg(long)]
     pub(crate) json: bool,
     /// Draws the results into this file (SVG).
-    #[arg(long, value_name = "FILE")]
+    #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
     pub(crate) plot: Option<PathBuf>,
 }
 
@@ -74,15 +115,15 @@ impl Options {
     pub(crate) fn budget(&self) -> Budget {
         match self.duration {
             Some(seconds) => Budget::Time(Duration::from_secs(seconds.into())),
-            None => Budget::Messages(self.iters.into()),
+            None => Budget::Messages(self.iters.unwrap_or(1000).into()),
         }
     }
 
     /// All that is to be measured: test by test, depth by depth, size by size.
     pub(crate) fn tests(&self) -> Vec<Test> {
         let mut tests = Vec::new();
-        for &kind in Kind::value_variants() {
-            for &verb in Verb::value_variants() {
+        for &(_, kind) in Kind::ALL {
+            for &(_, verb) in Verb::ALL {
                 let wanted = self.verbs.is_empty() || self.verbs.contains(&verb);
                 if !wanted || !self.tests.contains(&kind) {
                     continue;

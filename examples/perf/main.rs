@@ -29,7 +29,7 @@ use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver};
 use bareverbs::verbs::Platform;
 use bareverbs_examples::program::{self, Program};
 use bareverbs_node::{About, Cm};
-use cli::Options;
+use cli::{Options, options};
 use report::Row;
 use session::Session;
 use test::Test;
@@ -38,7 +38,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
 
 fn main() -> ExitCode {
-    program::main(run)
+    program::main("perf", &options(), run)
 }
 
 fn run(options: &Options) -> Result<()> {

@@ -2,7 +2,7 @@
 //! big-endian; what came from the other end is only used after it was checked.
 
 use bareverbs::verbs::{RKey, Remote};
-use clap::ValueEnum;
+use bareverbs_command_line::Named;
 
 use super::test::{ATOMIC_SIZE, MAX_DEPTH, MAX_SIZE, Test};
 
@@ -176,14 +176,14 @@ pub(crate) enum Answer {
 }
 
 /// The number of a variant on the wire.
-fn index<T: ValueEnum + PartialEq>(value: T) -> u8 {
-    let place = T::value_variants().iter().position(|other| *other == value);
+fn index<T: Named>(value: T) -> u8 {
+    let place = T::ALL.iter().position(|(_, other)| *other == value);
     // There are few.
     place.unwrap_or(0) as u8
 }
 
-fn variant<T: ValueEnum>(index: u8) -> Option<T> {
-    T::value_variants().get(usize::from(index)).cloned()
+fn variant<T: Named>(index: u8) -> Option<T> {
+    T::ALL.get(usize::from(index)).map(|(_, value)| *value)
 }
 
 fn tally(kind: u8, tally: Tally) -> [u8; MESSAGE] {

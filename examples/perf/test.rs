@@ -1,10 +1,12 @@
 //! What can be measured.
 
-use clap::ValueEnum;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use bareverbs_command_line::Named;
 
 /// The operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// RDMA WRITE.
     Write,
@@ -19,8 +21,7 @@ pub(crate) enum Verb {
 }
 
 /// What of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Bandwidth and message rate, with DEPTH messages in flight.
     Bw,
@@ -50,6 +51,44 @@ pub(crate) const MAX_DEPTH: u32 = 1024;
 /// What atomics work on.
 pub(crate) const ATOMIC_SIZE: u32 = 8;
 
+// The other end knows them by their places in these tables.
+impl Named for Verb {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("write", Self::Write),
+        ("read", Self::Read),
+        ("send", Self::Send),
+        ("fetch_add", Self::FetchAdd),
+        ("cmp_swap", Self::CmpSwap),
+    ];
+}
+
+impl Named for Kind {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("bw", Self::Bw), ("lat", Self::Lat), ("load", Self::Load)];
+}
+
+impl FromStr for Verb {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::named(text)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::named(text)
+    }
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Verb {
     pub(crate) fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CmpSwap)
@@ -63,11 +102,7 @@ impl Verb {
 
 impl Test {
     pub(crate) fn name(&self) -> String {
-        fn name(value: &impl ValueEnum) -> String {
-            let value = value.to_possible_value();
-            value.map_or_else(String::new, |value| value.get_name().to_owned())
-        }
-        format!("{}_{}", name(&self.verb), name(&self.kind))
+        format!("{}_{}", self.verb.name(), self.kind.name())
     }
 
     /// Whether a server that prepared for messages of up to `largest` bytes, `deepest` in flight, can take part.

@@ -5,11 +5,11 @@ use std::sync::mpsc;
 
 use bareverbs::cm::rdma::{ConnParam, NeighbourDiscovery};
 use bareverbs::verbs::{Mtu, RKey, Remote};
+use bareverbs_command_line::{Named, parse_line};
 use bareverbs_in_process::{Builder, ModelPlatform};
-use clap::{CommandFactory, Parser, ValueEnum};
 use connectx_model::Config as Card;
 
-use super::cli::Options;
+use super::cli::{self, Options};
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Tally, Welcome};
 use super::report::{Numbers, Row};
 use super::session::{Limits, Session};
@@ -70,7 +70,7 @@ fn with_server<C>(client: impl FnOnce(&mut Cm<'_, '_>) -> Result<C>) -> (Result<
 }
 
 fn options(line: &str) -> Options {
-    Options::parse_from(["perf"].into_iter().chain(line.split_whitespace()))
+    parse_line(&cli::options(), line).expect(line)
 }
 
 /// Our client and our server.
@@ -107,7 +107,45 @@ const TEST: Test = Test {
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    cli::options().check_invariants(true);
+}
+
+#[test]
+fn lists_have_commas_and_come_again() {
+    assert_eq!(options("").sizes, [2, 8, 64, 512, 4096, 65536]);
+    assert_eq!(options("").depth, [1, 16, 128]);
+    assert_eq!(options("").tests, [Kind::Bw, Kind::Lat]);
+    assert_eq!(options("-S2,4 --sizes 8388608").sizes, [2, 4, 8_388_608]);
+    assert_eq!(options("-t 1 -t=1024").depth, [1, 1024]);
+    assert_eq!(
+        options("--verbs write,cmp_swap").verbs,
+        [Verb::Write, Verb::CmpSwap]
+    );
+    assert_eq!(
+        options("--tests load --tests=bw").tests,
+        [Kind::Load, Kind::Bw]
+    );
+    for line in [
+        "-S 0",
+        "-S 2,0",
+        "-S 2,",
+        "-S 8388609",
+        "-t 1025",
+        "-t 0",
+        "-n 9",
+        "-n 10000001",
+        "-D 0",
+        "-D 86401",
+        "-n 10 -D 5",
+        "-n 10 --iters 10",
+        "--verbs Write",
+        "--verbs write,",
+        "--tests x",
+        "--plot=",
+        "-sc",
+    ] {
+        parse_line(&cli::options(), line).expect_err(line);
+    }
 }
 
 #[test]
@@ -441,8 +479,8 @@ fn who_is_not_perf_is_refused_and_the_next_one_served() {
 #[test]
 fn messages_come_back_from_their_bytes() {
     let mut tests = Vec::new();
-    for &verb in Verb::value_variants() {
-        for &kind in Kind::value_variants() {
+    for &(_, verb) in Verb::ALL {
+        for &(_, kind) in Kind::ALL {
             tests.push(Test {
                 verb,
                 kind,

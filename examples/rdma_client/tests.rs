@@ -1,23 +1,23 @@
 //! Both ends on two device models.
 
 use bareverbs::cm::rdma::AddrInfo;
-use clap::{CommandFactory, Parser};
+use bareverbs_command_line::parse_line;
 
 use bareverbs_examples::dead_address;
-use bareverbs_examples::hello::{Options, REPLY};
+use bareverbs_examples::hello::{REPLY, options};
 
 use crate::{ENDS, client};
 
 fn run(line: &str) -> Result<Option<[u8; 16]>, String> {
-    let words = ["rdma_client"].into_iter().chain(line.split_whitespace());
-    Options::parse_from(words)
+    parse_line(&options(), line)
+        .expect(line)
         .run(&ENDS)
         .map_err(|error| error.to_string())
 }
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    options().check_invariants(true);
 }
 
 #[test]
@@ -54,7 +54,6 @@ fn a_dead_address_is_named_with_the_step() {
 #[test]
 fn the_model_is_the_card_that_is_asked_for() {
     assert_eq!(run("--card connectx-4-lx"), Ok(Some(*REPLY)));
-    let words = ["rdma_client", "--card", "connectx-3"];
-    let error = Options::try_parse_from(words).unwrap_err().to_string();
+    let error = parse_line(&options(), "--card connectx-3").unwrap_err();
     assert!(error.contains("connectx-4-lx, connectx-4,"), "{error}");
 }

@@ -1,48 +1,72 @@
 //! The command line, with the letters that rdma-core's `rping` uses.
 
-use clap::Parser;
-
-use bareverbs_examples::ends::Ends;
+use bareverbs_command_line::{PORTS, is_port, within};
+use bareverbs_examples::ends::{Ends, ends};
+use bpaf::Bpaf;
 
 /// RDMA ping-pong: the server reads what the client advertises, then writes it back.
 ///
 /// With neither -s nor -c server and client run in this process: on two ConnectX models that are cabled together, without
 /// hardware and without root; or on two cards, the server's named first. With --link the model's port leads out of the
 /// process, so that one end runs here.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "rping", disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(
+    options,
+    guard(|it| !it.persistent || it.ends.server, "-P needs -s"),
+    guard(|it| !it.persistent || it.times.is_none(), "-P and --times cannot be used together"),
+    guard(|it| it.reject.is_none() || it.ends.server, "--reject needs -s"),
+    guard(|it| it.private_data.is_none() || it.ends.client, "--private-data needs -c")
+)]
 pub(crate) struct Options {
-    #[command(flatten)]
+    #[bpaf(external)]
     pub(crate) ends: Ends,
     /// Port.
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('p'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7174),
+        display_fallback
+    )]
     pub(crate) port: u16,
     /// Ping-pongs; the server goes on until the client disconnects.
-    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10_000)]
+    #[bpaf(short('C'), argument("COUNT"), fallback(10_000), display_fallback)]
     pub(crate) count: u32,
-    /// Connections, one after the other: of a client, each with its ping-pongs; of a server, before it ends.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) times: u32,
+    /// Connections, one after the other: of a client, each with its ping-pongs; of a server, before it ends; 1 if not given.
+    #[bpaf(long, argument("COUNT"), guard(within(1..), "less than 1"), optional)]
+    pub(crate) times: Option<u32>,
     /// Serve any number of clients, one after the other, until the program is ended. One that says nothing for 30 seconds has
     /// to make way.
-    #[arg(short = 'P', requires = "server", conflicts_with_all = ["times", "client"])]
+    #[bpaf(short('P'))]
     pub(crate) persistent: bool,
     /// Reject connections, with this text.
-    #[arg(long, value_name = "TEXT", requires = "server")]
+    #[bpaf(argument("TEXT"))]
     pub(crate) reject: Option<String>,
     /// Ask for a connection with this text, which rping's server has no use for, but perhaps another one.
-    #[arg(long, value_name = "TEXT", default_value = "", requires = "client")]
-    pub(crate) private_data: String,
+    #[bpaf(argument("TEXT"))]
+    pub(crate) private_data: Option<String>,
     /// Bytes of a message.
-    #[arg(short = 'S', value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(26..=64 << 20))]
+    #[bpaf(
+        short('S'),
+        argument("BYTES"),
+        guard(within(26..=64 << 20), "not 26 to 67108864"),
+        fallback(4096),
+        display_fallback
+    )]
     pub(crate) size: u32,
     /// Verify every byte; always on when both ends run here.
-    #[arg(short = 'V')]
+    #[bpaf(short('V'))]
     pub(crate) validate: bool,
     /// Print every ping.
-    #[arg(short = 'v')]
+    #[bpaf(short('v'))]
     pub(crate) verbose: bool,
     /// Print the results as JSON, and nothing else on standard output.
-    #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl Options {
+    /// How many connections there are.
+    pub(crate) fn times(&self) -> u32 {
+        self.times.unwrap_or(1)
+    }
 }

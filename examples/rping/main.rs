@@ -20,14 +20,14 @@ use bareverbs_examples::channel::{self, SILENCE};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_examples::times::Times;
 use bareverbs_node::{About, Cm};
-use cli::Options;
+use cli::{Options, options};
 use indicatif::{ProgressBar, ProgressStyle};
 use ping::{Message, Pinged, Step};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
-    program::main(run)
+    program::main("rping", &options(), run)
 }
 
 fn run(options: &Options) -> Result<()> {
@@ -55,7 +55,7 @@ impl Program for Options {
             ..AddrInfo::hints(true)
         };
         let clients = ping::Clients {
-            times: (!self.persistent).then_some(self.times),
+            times: (!self.persistent).then_some(self.times()),
             reject: self.reject.as_deref().map(str::as_bytes),
             size: self.size,
             silence: [
@@ -71,7 +71,7 @@ impl Program for Options {
             Step::Listening => listening(),
             Step::Served(number) if self.verbose => println!("server: ping {number} served"),
             // The error of the only client is the program's.
-            Step::Failed(error) if self.persistent || self.times > 1 => {
+            Step::Failed(error) if self.persistent || self.times() > 1 => {
                 eprintln!("rping: server: a client failed: {error}");
             }
             Step::Served(_) | Step::Read | Step::Failed(_) => {}
@@ -100,7 +100,7 @@ impl Program for Options {
     }
 
     fn compare(&self, &pings: &u32, pinged: &Pinged) -> Result<()> {
-        let made = u64::from(pinged.pings) * u64::from(self.times);
+        let made = u64::from(pinged.pings) * u64::from(self.times());
         if u64::from(pings) == made {
             return Ok(());
         }
@@ -156,12 +156,12 @@ fn ping<P: Platform, R: Resolver>(
         size: options.size as usize,
         count: options.count,
         validate,
-        private_data: options.private_data.as_bytes(),
+        private_data: options.private_data.as_deref().unwrap_or("").as_bytes(),
         silence: SILENCE,
     };
     let began = cm.now();
     let mut slowest = Duration::ZERO;
-    for number in 1..options.times {
+    for number in 1..options.times() {
         let pinged = ping::ping(cm, &address, wanted, |_, _| {}, |_, _| {})
             .map_err(|error| format!("connection {number}: {error}"))?;
         slowest = slowest.max(pinged.connect);
@@ -170,12 +170,12 @@ fn ping<P: Platform, R: Resolver>(
     }
     let pinged = ping::ping(cm, &address, wanted, connected, done)?;
     bar.finish_and_clear();
-    if options.times > 1 && !options.json {
+    if options.times() > 1 && !options.json {
         let took = cm.now() - began;
         println!(
             "{} connections in {took:?}, {:.0} per second, the slowest established after {:?}",
-            options.times,
-            f64::from(options.times) / took.as_secs_f64(),
+            options.times(),
+            f64::from(options.times()) / took.as_secs_f64(),
             slowest.max(pinged.connect)
         );
     }

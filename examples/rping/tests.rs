@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, IdState, SendFlags};
+use bareverbs_command_line::parse_line;
 use bareverbs_in_process::{Builder, ModelPlatform};
-use clap::{CommandFactory, Parser};
 use connectx_model::Config as Card;
 
 use super::Result;
-use super::cli::Options;
+use super::cli::options;
 use super::ping::{self, Clients, Step, Wanted};
 use bareverbs_examples::channel::SILENCE;
 use bareverbs_node::{Node, Options as NodeOptions};
@@ -199,9 +199,105 @@ fn vanishes(cm: &mut Cm<'_, '_>) -> Result<()> {
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
-    Options::try_parse_from(["rping", "-s", "-a", "10.0.0.1", "-P"]).expect("persistent");
-    Options::try_parse_from(["rping", "-c", "-P"]).expect_err("a client is not persistent");
+    options().check_invariants(true);
+}
+
+/// Options in all their spellings, as `getopt`'s programs have them.
+#[test]
+fn letters_go_together_with_each_other_and_with_their_values() {
+    let parsed = |line| format!("{:?}", parse_line(&options(), line).expect(line));
+    let ours = "-c -v -V -C 10 -p 7471 -a 10.0.0.1 -I fd00::1 --vlan 7 -m 1024";
+    for line in [
+        "-cvVC10 -p7471 -a10.0.0.1 -Ifd00::1 --vlan=7 --mtu=1024",
+        "-Vcv -p=7471 -C=10 --mtu 1024 --vlan 7 -I=fd00::1 -a=10.0.0.1",
+        "-cvVC 10 -p +7471 -m1024 -a 10.0.0.1 -I fd00::1 --vlan 7",
+    ] {
+        assert_eq!(parsed(line), parsed(ours), "{line}");
+    }
+    let [default, given] = ["", "-p 7174 -C 10000 -S 4096 --card connectx-5"].map(parsed);
+    assert_eq!(default, given);
+    let options = |line| parse_line(&options(), line).expect(line);
+    assert_eq!((options("").times(), options("--times 3").times()), (1, 3));
+    assert!(options("-sP -a ::1").persistent);
+    assert_eq!(options("-s --reject=-x").reject.as_deref(), Some("-x"));
+    assert_eq!(
+        options("-c --private-data a=b").private_data.as_deref(),
+        Some("a=b")
+    );
+}
+
+#[test]
+fn lines_that_make_no_sense_are_refused() {
+    let link = "--link unix:/a,/b";
+    for line in [
+        "-p",
+        "-p 0",
+        "-p 65536",
+        "-p -1",
+        "-p x",
+        "-p= -v",
+        "-p 1 -p 1",
+        "-v -v",
+        "-vv",
+        "-v=1",
+        "-sc",
+        "-c -s",
+        "-P",
+        "-c -P",
+        "-sP --times 1",
+        "--times 0",
+        "--reject no",
+        "-s --reject",
+        "--private-data x",
+        "-s --private-data x",
+        "-S 25",
+        "-S 67108865",
+        "-C 4294967296",
+        "-a",
+        "-a name",
+        "-a 10.0.0.256",
+        "-I [::1]",
+        "word",
+        "-- word",
+        "--bogus",
+        "-Z",
+        "--time 2",
+        "--json=1",
+        "--version",
+        "--device",
+        "--device=",
+        "--device model,",
+        "--device x",
+        "--device model --interrupts --interrupts",
+        "--card connectx-3",
+        "--link unix:/a",
+        "--pcap file",
+        "--fault loss=0.1",
+        "--fault-seed 1",
+        "--vlan 0",
+        "--vlan 4095",
+        "--prefix 256",
+        "--gateway host",
+        "--mac 02:00:00:00:00",
+        "--mac 02:00:00:00:00:00:00",
+        "-m 257",
+        "-m 256 --mtu 256",
+    ] {
+        parse_line(&options(), line).expect_err(line);
+    }
+    for more in [
+        "--pcap=",
+        "--fault-seed 1",
+        "--fault loss=2",
+        "--fault loss=0.1,",
+        "--link unix:/a,/b",
+    ] {
+        let line = format!("{link} {more}");
+        parse_line(&options(), &line).expect_err(&line);
+    }
+    let line =
+        format!("{link} --pcap file --fault loss=0.1,delay=0.1 --fault corrupt=0 --fault-seed 1");
+    parse_line(&options(), &line).expect(&line);
 }
 
 /// The first of them ended it.
@@ -274,10 +370,10 @@ fn a_dead_address_is_named_with_the_step() {
 #[test]
 fn both_ends_with_one_address_are_refused() {
     for line in [
-        "rping -a 10.0.0.1 -I 10.0.0.1",
-        "rping -c -a 10.0.0.1 -I 10.0.0.1 --link udp:127.0.0.1:0,127.0.0.1:9",
+        "-a 10.0.0.1 -I 10.0.0.1",
+        "-c -a 10.0.0.1 -I 10.0.0.1 --link udp:127.0.0.1:0,127.0.0.1:9",
     ] {
-        let options = Options::parse_from(line.split_whitespace());
+        let options = parse_line(&options(), line).expect(line);
         let error = super::run(&options).expect_err(line).to_string();
         assert!(
             error.starts_with("10.0.0.1 is the client's address and the server's"),

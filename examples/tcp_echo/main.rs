@@ -13,10 +13,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bareverbs_examples::addresses::Addresses;
+use bareverbs_command_line::{PORTS, is_port};
+use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_node::{About, Cm};
-use clap::Parser;
+use bpaf::Bpaf;
 use service::{Client, Server};
 use stack::Stack;
 
@@ -29,23 +30,35 @@ const SILENCE: Duration = Duration::from_secs(30);
 ///
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "tcp_echo", disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(options)]
 struct Options {
-    #[command(flatten)]
+    #[bpaf(external)]
     addresses: Addresses,
     /// Port of the RDMA service.
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('p'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7471),
+        display_fallback
+    )]
     port: u16,
     /// Port of the TCP service.
-    #[arg(short = 't', value_name = "PORT", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('t'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7),
+        display_fallback
+    )]
     tcp_port: u16,
     /// Bytes that the client sends over TCP.
-    #[arg(short = 'S', value_name = "BYTES", default_value_t = 1_000_000)]
+    #[bpaf(short('S'), argument("BYTES"), fallback(1_000_000), display_fallback)]
     size: usize,
     /// Messages that the client sends over RDMA meanwhile, each over a separate connection. A server ends after so
     /// many, if its TCP client has gone as well.
-    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10)]
+    #[bpaf(short('C'), argument("COUNT"), fallback(10), display_fallback)]
     messages: u32,
 }
 
@@ -57,7 +70,9 @@ struct Echoed {
 }
 
 fn main() -> ExitCode {
-    program::main(|options: &Options| options.addresses.run(options))
+    program::main("tcp_echo", &options(), |options| {
+        options.addresses.run(options)
+    })
 }
 
 impl Options {

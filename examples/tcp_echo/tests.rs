@@ -1,17 +1,24 @@
 //! Both ends on two device models.
 
-use clap::{CommandFactory, Parser};
+use bareverbs_command_line::parse_line;
 
-use crate::{Echoed, Options};
+use crate::{Echoed, options};
 
 fn run(line: &str) -> Option<Echoed> {
-    let options = Options::parse_from(["tcp_echo"].into_iter().chain(line.split_whitespace()));
+    let options = parse_line(&options(), line).expect(line);
     options.addresses.run(&options).expect("an echo")
 }
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    options().check_invariants(true);
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    for line in ["-p 0", "-t 0", "-S -1", "-C 4294967296"] {
+        parse_line(&options(), line).expect_err(line);
+    }
 }
 
 #[test]

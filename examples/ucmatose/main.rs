@@ -8,11 +8,12 @@ mod tests;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use bareverbs_examples::addresses::Addresses;
-use bareverbs_examples::exchange::{Amount, Exchange, Exchanged};
+use bareverbs_command_line::{PORTS, is_port, within};
+use bareverbs_examples::addresses::{Addresses, addresses};
+use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program;
 use bareverbs_node::Cm;
-use clap::Parser;
+use bpaf::Bpaf;
 use connections::{Connections, Plan};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -22,29 +23,37 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is. Both ends have to be
 /// given the same -c, -C and -S.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "ucmatose", disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(options)]
 struct Options {
-    #[command(flatten)]
+    #[bpaf(external)]
     addresses: Addresses,
-    #[command(flatten)]
+    #[bpaf(external)]
     amount: Amount,
     /// Type of service.
-    #[arg(short = 't', value_name = "TOS")]
+    #[bpaf(short('t'), argument("TOS"))]
     tos: Option<u8>,
     /// Exponent of the time that an acknowledgement may take: 4.096 µs times 2 to it.
-    #[arg(short = 'a', value_name = "EXPONENT", value_parser = clap::value_parser!(u8).range(..=31))]
+    #[bpaf(short('a'), argument("EXPONENT"), guard(within(..=31), "more than 31"), optional)]
     ack_timeout: Option<u8>,
     /// Port.
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('p'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7471),
+        display_fallback
+    )]
     port: u16,
     /// Move to another event channel before it ends.
-    #[arg(short = 'm')]
+    #[bpaf(short('m'))]
     migrate: bool,
 }
 
 fn main() -> ExitCode {
-    program::main(|options: &Options| options.addresses.run(options))
+    program::main("ucmatose", &options(), |options| {
+        options.addresses.run(options)
+    })
 }
 
 impl Options {

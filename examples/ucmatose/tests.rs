@@ -1,21 +1,36 @@
 //! Both ends on two device models.
 
-use clap::{CommandFactory, Parser};
+use bareverbs_command_line::parse_line;
 
-use super::Options;
 use super::connections::Connections;
+use super::options;
 use bareverbs_examples::dead_address;
 use bareverbs_examples::exchange::Exchanged;
 
 fn run(line: &str) -> Exchanged {
-    let words = ["ucmatose"].into_iter().chain(line.split_whitespace());
-    let options = Options::parse_from(words);
+    let options = parse_line(&options(), line).expect(line);
     options.addresses.run(&options).unwrap().unwrap()
 }
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    options().check_invariants(true);
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    for line in [
+        "-c 0",
+        "-C 8193",
+        "-S 16777217",
+        "-a 32",
+        "-t 256",
+        "-p 0",
+        "-m -m",
+        "-m 256",
+    ] {
+        parse_line(&options(), line).expect_err(line);
+    }
 }
 
 #[test]
@@ -36,7 +51,7 @@ fn every_message_goes_both_ways() {
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let options = Options::parse_from(["ucmatose"]);
+    let options = parse_line(&options(), "").expect("defaults");
     let reported = dead_address::message(|cm, [here, server]| {
         Connections::new(cm, options.plan())?.work(here, (server, options.port).into())
     });

@@ -9,12 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
-use bareverbs_examples::addresses::Addresses;
+use bareverbs_command_line::{PORTS, is_port};
+use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::datagrams;
-use bareverbs_examples::exchange::{Amount, Exchange, Exchanged};
+use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program;
 use bareverbs_node::Cm;
-use clap::Parser;
+use bpaf::Bpaf;
 use nodes::{Nodes, Plan};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -24,26 +25,39 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is. Both ends have to be
 /// given the same -c, -C, -S and -p.
-#[derive(Parser, Debug, Clone)]
-#[command(name = "udaddy", disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(options)]
 struct Options {
-    #[command(flatten)]
+    #[bpaf(external)]
     addresses: Addresses,
-    #[command(flatten)]
+    #[bpaf(external)]
     amount: Amount,
     /// Type of service.
-    #[arg(short = 't', value_name = "TOS")]
+    #[bpaf(short('t'), argument("TOS"))]
     tos: Option<u8>,
-    /// Port space: udp (0x0111) or ipoib (0x0002).
-    #[arg(short = 'p', value_name = "SPACE", default_value = "udp", value_parser = datagrams::parse_port_space)]
+    /// Port space: udp (0x0111), which is the default, or ipoib (0x0002).
+    #[bpaf(
+        short('p'),
+        argument::<String>("SPACE"),
+        parse(datagrams::parse_port_space),
+        fallback(PortSpace::Udp)
+    )]
     port_space: PortSpace,
     /// Port.
-    #[arg(long, value_name = "PORT", default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        long,
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7174),
+        display_fallback
+    )]
     port: u16,
 }
 
 fn main() -> ExitCode {
-    program::main(|options: &Options| options.addresses.run(options))
+    program::main("udaddy", &options(), |options| {
+        options.addresses.run(options)
+    })
 }
 
 impl Options {

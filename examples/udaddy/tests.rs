@@ -1,21 +1,37 @@
 //! Both ends on two device models.
 
-use clap::{CommandFactory, Parser};
+use bareverbs_command_line::parse_line;
 
-use super::Options;
 use super::nodes::Nodes;
+use super::options;
 use bareverbs_examples::dead_address;
 use bareverbs_examples::exchange::Exchanged;
 
 fn run(line: &str) -> Exchanged {
-    let words = ["udaddy"].into_iter().chain(line.split_whitespace());
-    let options = Options::parse_from(words);
+    let options = parse_line(&options(), line).expect(line);
     options.addresses.run(&options).unwrap().unwrap()
 }
 
 #[test]
 fn the_command_line_is_sound() {
-    Options::command().debug_assert();
+    options().check_invariants(true);
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    for line in [
+        "-c 0",
+        "-c 10001",
+        "-C 8193",
+        "-S 16777217",
+        "-t 256",
+        "-p tcp",
+        "-p 273",
+        "--port 0",
+        "-s x",
+    ] {
+        parse_line(&options(), line).expect_err(line);
+    }
 }
 
 #[test]
@@ -36,15 +52,14 @@ fn every_datagram_goes_both_ways() {
 
 #[test]
 fn what_no_packet_holds_is_refused() {
-    let options = Options::parse_from(["udaddy", "-S", "4096"]);
+    let options = parse_line(&options(), "-S 4096").expect("a size");
     let outcome = options.addresses.run(&options);
     assert!(outcome.is_ok(), "the model's port carries it: {outcome:?}");
-    assert!(Options::try_parse_from(["udaddy", "-p", "tcp"]).is_err());
 }
 
 #[test]
 fn a_dead_address_is_named_with_the_step() {
-    let options = Options::parse_from(["udaddy"]);
+    let options = parse_line(&options(), "").expect("defaults");
     let reported = dead_address::message(|cm, [here, server]| {
         Nodes::new(cm, options.plan())?.work(here, (server, options.port).into(), false)
     });

@@ -1,39 +1,42 @@
 //! Options that damage what the models send: loss, delay, and cables that are pulled out.
 
-use clap::Args;
+use bpaf::Bpaf;
 use connectx_model::link::setting::{self, Fault};
 
 /// Damage to the frames that the program's device models send. Frames that arrive are not touched: give the options to
 /// both programs for damage in both directions.
-#[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Impairment")]
+#[derive(Bpaf, Debug, Default)]
+#[bpaf(group_help("Impairment:"), guard(
+    |it| it.cable_out_for.is_none() || it.cable_out_after.is_some(),
+    "--cable-out-for needs --cable-out-after"
+))]
 pub struct Impairment {
     /// This share of the frames is lost, as in 1% or 0.01; a thousandth is the smallest, here and below.
-    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("loss", text))]
+    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("loss", text)), optional)]
     loss: Option<String>,
     /// This share of the frames comes twice.
-    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("duplicate", text))]
+    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("duplicate", text)), optional)]
     duplicate: Option<String>,
     /// This share of the frames is overtaken by one to four later ones.
-    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("reorder", text))]
+    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("reorder", text)), optional)]
     reorder: Option<String>,
     /// One to three bits of this share of the frames are flipped.
-    #[arg(long, value_name = "SHARE", value_parser = |text: &str| check("corrupt", text))]
+    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("corrupt", text)), optional)]
     corrupt: Option<String>,
     /// Every frame comes so much later, as in 50us, 5ms or 1s.
-    #[arg(long, value_name = "TIME", value_parser = |text: &str| check("latency", text))]
+    #[bpaf(long, argument::<String>("TIME"), parse(|text| check("latency", text)), optional)]
     delay: Option<String>,
     /// Any of them in one list, in the words of the examples' --fault: loss=0.01,latency=50us,…
-    #[arg(long, value_name = "KIND=VALUE,...", value_parser = faults)]
+    #[bpaf(long, argument::<String>("KIND=VALUE,..."), parse(faults), optional)]
     fault: Option<String>,
     /// Decides which frames; the library's log says which number it took without.
-    #[arg(long, value_name = "NUMBER")]
+    #[bpaf(argument("NUMBER"))]
     fault_seed: Option<u64>,
     /// The cables of the models are pulled out so long after the first device was opened.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[bpaf(long, argument::<String>("TIME"), parse(time), optional)]
     cable_out_after: Option<String>,
     /// And plugged in again after this time; without, they stay out.
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "cable_out_after")]
+    #[bpaf(long, argument::<String>("TIME"), parse(time), optional)]
     cable_out_for: Option<String>,
 }
 
@@ -66,45 +69,38 @@ impl Impairment {
 }
 
 /// A value that the library will take.
-fn check(name: &str, value: &str) -> Result<String, String> {
-    Fault::parse(name, value)?;
-    Ok(value.to_owned())
+fn check(name: &str, value: String) -> Result<String, String> {
+    Fault::parse(name, &value)?;
+    Ok(value)
 }
 
-fn faults(list: &str) -> Result<String, String> {
+fn faults(list: String) -> Result<String, String> {
     for fault in list.split(',') {
         fault.parse::<Fault>()?;
     }
-    Ok(list.to_owned())
+    Ok(list)
 }
 
-fn time(text: &str) -> Result<String, String> {
-    setting::time(text)?;
-    Ok(text.to_owned())
+fn time(text: String) -> Result<String, String> {
+    setting::time(&text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use bareverbs_command_line::parse_line;
+    use bpaf::Parser;
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        impairment: Impairment,
-    }
-
-    fn parse(arguments: &[&str]) -> Result<Vec<(&'static str, String)>, clap::Error> {
-        let program = Program::try_parse_from(["program"].iter().chain(arguments))?;
-        Ok(program.impairment.environment())
+    fn parse(line: &str) -> Result<Vec<(&'static str, String)>, String> {
+        parse_line(&impairment().to_options(), line).map(Impairment::environment)
     }
 
     #[test]
     fn options_become_the_librarys_settings() {
-        assert_eq!(parse(&[]).unwrap(), []);
+        assert_eq!(parse(""), Ok(vec![]));
         let line = "--loss 1% --reorder 0.002 --delay 50us --fault duplicate=1% --fault-seed 7 --cable-out-after 2s";
-        let arguments: Vec<&str> = line.split(' ').collect();
         let wanted = [
             (
                 "BAREVERBS_FAULT",
@@ -114,22 +110,22 @@ mod tests {
             ("BAREVERBS_CABLE_OUT_AFTER", "2s"),
         ]
         .map(|(name, value)| (name, value.to_owned()));
-        assert_eq!(parse(&arguments).unwrap(), wanted);
+        assert_eq!(parse(line).unwrap(), wanted);
     }
 
     #[test]
     fn what_the_library_would_refuse_is_refused() {
-        for arguments in [
-            ["--loss", "101%"],
-            ["--loss", "0.01%"],
-            ["--corrupt", "much"],
-            ["--delay", "50"],
-            ["--delay", "5s"],
-            ["--fault", "loss=1%,lose=1%"],
-            ["--cable-out-after", "soon"],
-            ["--cable-out-for", "1s"],
+        for line in [
+            "--loss 101%",
+            "--loss 0.01%",
+            "--corrupt much",
+            "--delay 50",
+            "--delay 5s",
+            "--fault loss=1%,lose=1%",
+            "--cable-out-after soon",
+            "--cable-out-for 1s",
         ] {
-            assert!(parse(&arguments).is_err(), "{arguments:?}");
+            parse(line).expect_err(line);
         }
     }
 }

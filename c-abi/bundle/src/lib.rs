@@ -27,7 +27,7 @@ mod symbols;
 pub mod tree;
 
 pub use build::build;
-pub use impairment::Impairment;
+pub use impairment::{Impairment, impairment};
 pub use library::{Bundle, Sources, bundle};
 pub use package::{INSTALLED, package};
 pub use symbols::{Kind, Returns, Symbol, symbols};

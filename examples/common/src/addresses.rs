@@ -2,21 +2,21 @@
 
 use std::net::IpAddr;
 
-use clap::Args;
+use bpaf::Bpaf;
 
 use crate::Result;
-use crate::program::{Cards, Program, Roles};
+use crate::program::{Cards, Program, Roles, cards};
 
 /// Where the ends are. With one card, or with a link, one end runs here: the client, if the server's address is given.
-#[derive(Args, Debug, Clone)]
+#[derive(Bpaf, Debug, Clone)]
 pub struct Addresses {
     /// The server's address: here is a client, unless both ends are here.
-    #[arg(short = 's', value_name = "ADDRESS")]
+    #[bpaf(short('s'), argument("ADDRESS"))]
     pub server: Option<IpAddr>,
     /// This end's address.
-    #[arg(short = 'b', value_name = "ADDRESS")]
+    #[bpaf(short('b'), argument("ADDRESS"))]
     pub bind: Option<IpAddr>,
-    #[command(flatten)]
+    #[bpaf(external)]
     pub cards: Cards,
 }
 

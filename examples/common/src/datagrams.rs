@@ -12,11 +12,11 @@ use bareverbs_node::Cm;
 pub const GRH: usize = 40;
 
 /// A port space, as rdma-core's programs have it or by name.
-pub fn parse_port_space(text: &str) -> std::result::Result<PortSpace, String> {
+pub fn parse_port_space(text: String) -> std::result::Result<PortSpace, String> {
     let number = text
         .strip_prefix("0x")
         .and_then(|digits| u16::from_str_radix(digits, 16).ok());
-    match (text, number) {
+    match (text.as_str(), number) {
         ("udp", _) | (_, Some(0x0111)) => Ok(PortSpace::Udp),
         ("ipoib", _) | (_, Some(0x0002)) => Ok(PortSpace::Ipoib),
         _ => Err("udp (0x0111) or ipoib (0x0002)".into()),

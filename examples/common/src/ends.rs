@@ -2,28 +2,28 @@
 
 use std::net::IpAddr;
 
-use clap::Args;
+use bpaf::Bpaf;
 
 use crate::Result;
-use crate::program::{Cards, Program, Roles};
+use crate::program::{Cards, Program, Roles, cards_with_letter};
 
 /// The addresses of this end and of its peer.
-#[derive(Args, Debug, Clone)]
-#[command(mut_arg("mtu", |mtu| mtu.short('m')))]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(guard(|ends| !(ends.server && ends.client), "-s and -c cannot be used together"))]
 pub struct Ends {
     /// Act as the server.
-    #[arg(short = 's', conflicts_with = "client")]
+    #[bpaf(short('s'))]
     pub server: bool,
     /// Act as the client.
-    #[arg(short = 'c')]
+    #[bpaf(short('c'))]
     pub client: bool,
     /// Address: of the server to connect to, or to listen on.
-    #[arg(short = 'a', value_name = "ADDRESS")]
+    #[bpaf(short('a'), argument("ADDRESS"))]
     pub address: Option<IpAddr>,
     /// This end's address, for a client on a card or a link; a server has the one that it listens on.
-    #[arg(short = 'I', value_name = "ADDRESS")]
+    #[bpaf(short('I'), argument("ADDRESS"))]
     pub source: Option<IpAddr>,
-    #[command(flatten)]
+    #[bpaf(external(cards_with_letter))]
     pub cards: Cards,
 }
 

@@ -8,7 +8,8 @@ use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, QpInit};
 use bareverbs::verbs::mr::{Buffer, Sge};
 use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, Wc, WcStatus};
-use clap::Args;
+use bareverbs_command_line::within;
+use bpaf::Bpaf;
 
 use crate::Result;
 use crate::program::Program;
@@ -20,16 +21,34 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub const RESOLVE: Duration = Duration::from_secs(2);
 
 /// How much is sent.
-#[derive(Args, Debug, Clone, Copy)]
+#[derive(Bpaf, Debug, Clone, Copy)]
 pub struct Amount {
     /// Queue pairs of each end.
-    #[arg(short = 'c', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[bpaf(
+        short('c'),
+        argument("COUNT"),
+        guard(within(1..=10_000), "not 1 to 10000"),
+        fallback(1),
+        display_fallback
+    )]
     connections: u16,
     /// Messages of each queue pair, each way if they go both ways; all posted at once.
-    #[arg(short = 'C', value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=8192))]
+    #[bpaf(
+        short('C'),
+        argument("COUNT"),
+        guard(within(..=8192), "more than 8192"),
+        fallback(10),
+        display_fallback
+    )]
     messages: u32,
     /// Bytes of a message. One packet has to hold a datagram.
-    #[arg(short = 'S', value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=16 << 20))]
+    #[bpaf(
+        short('S'),
+        argument("BYTES"),
+        guard(within(..=16 << 20), "more than 16777216"),
+        fallback(100),
+        display_fallback
+    )]
     size: u32,
 }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bareverbs::cm::rdma::{AddrInfo, CmId, QpInit, RdmaCm, Resolver, SendFlags, getaddrinfo};
 use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, WcStatus};
+use bareverbs_command_line::{PORTS, is_port};
 use bareverbs_node::{About, Cm};
-use clap::Parser;
+use bpaf::Bpaf;
 
 use crate::Result;
-use crate::program::{self, Cards, Program, Roles};
+use crate::program::{self, Cards, Program, Roles, cards};
 
 /// Bytes of a message.
 pub const LEN: usize = 16;
@@ -26,19 +27,25 @@ pub const REPLY: &Message = b"good evening. :(";
 ///
 /// Client and server run in this process, on two ConnectX models that are cabled together or on two cards, the server's
 /// named first. On one card, or with --link, the end runs that the program is named after.
-#[derive(Parser, Debug, Clone)]
-#[command(disable_version_flag = true)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(options)]
 pub struct Options {
     /// The server's address.
-    #[arg(short = 's', value_name = "ADDRESS")]
+    #[bpaf(short('s'), argument("ADDRESS"))]
     server: Option<IpAddr>,
     /// The client's address.
-    #[arg(short = 'b', value_name = "ADDRESS")]
+    #[bpaf(short('b'), argument("ADDRESS"))]
     client: Option<IpAddr>,
     /// Port.
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
+    #[bpaf(
+        short('p'),
+        argument("PORT"),
+        guard(is_port, PORTS),
+        fallback(7471),
+        display_fallback
+    )]
     port: u16,
-    #[command(flatten)]
+    #[bpaf(external)]
     cards: Cards,
 }
 
@@ -51,9 +58,19 @@ pub struct Ends {
     pub client: fn(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message>,
 }
 
+impl Ends {
+    const fn name(&self) -> &'static str {
+        if self.is_server {
+            "rdma_server"
+        } else {
+            "rdma_client"
+        }
+    }
+}
+
 /// The whole of a program with these ends.
 pub fn main(ends: &Ends) -> ExitCode {
-    program::main(|options: &Options| options.run(ends))
+    program::main(ends.name(), &options(), |options| options.run(ends))
 }
 
 impl Options {
@@ -90,11 +107,7 @@ impl Program for Hello<'_> {
     const CLIENT: usize = 1;
 
     fn name(&self) -> &'static str {
-        if self.1.is_server {
-            "rdma_server"
-        } else {
-            "rdma_client"
-        }
+        self.1.name()
     }
 
     fn serve(

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 
+use bareverbs_command_line::{EMPTY, List, concat, is_path};
 use bareverbs_in_process::{Builder, World};
-use clap::Args;
+use bpaf::Bpaf;
 use connectx_model::Card;
 use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::{self, Fault, Shown};
@@ -15,30 +16,30 @@ use connectx_model::pcap::Capture;
 use crate::Result;
 
 /// What the port of the model is plugged into, if not into another one's.
-#[derive(Args, Debug, Clone)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(
+    guard(|it| it.link.is_some() || it.pcap.is_none(), "--pcap needs --link"),
+    guard(|it| it.link.is_some() || it.faults.is_empty(), "--fault needs --link"),
+    guard(|it| !it.faults.is_empty() || it.fault_seed.is_none(), "--fault-seed needs --fault")
+)]
 pub struct Plugged {
     /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
     /// connectx-5, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
-    #[arg(long, value_name = "NAME", default_value_t = Card::ConnectX5)]
+    #[bpaf(argument("NAME"), fallback(Card::ConnectX5), display_fallback)]
     pub card: Card,
     /// With --device model and one end: the wire that leads to the other end, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
-    #[arg(long, value_name = "FAMILY:LOCAL,REMOTE")]
+    #[bpaf(argument("FAMILY:LOCAL,REMOTE"))]
     pub link: Option<Address>,
     /// Record what passes that wire, in this pcap file; it is whole whenever the process is killed.
-    #[arg(long, value_name = "FILE", requires = "link")]
+    #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
     pcap: Option<PathBuf>,
     /// Faults of frames on that wire: loss, duplicate, reorder, delay or corrupt with its share of the frames (0.001 to
     /// 1), and max-delay with the longest delay, as in loss=0.01,delay=0.1,max-delay=5ms.
-    #[arg(
-        long = "fault",
-        value_name = "KIND=VALUE",
-        value_delimiter = ',',
-        requires = "link"
-    )]
+    #[bpaf(long("fault"), argument::<List<Fault>>("KIND=VALUE"), many, map(concat))]
     faults: Vec<Fault>,
     /// Decides which frames; printed, and random if not given.
-    #[arg(long, requires = "faults")]
+    #[bpaf(argument("FAULT_SEED"))]
     fault_seed: Option<u64>,
 }
 

@@ -6,54 +6,81 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use bareverbs::verbs::{Mac, Mtu};
+use bareverbs_command_line::{List, concat, listed, parse, within};
 use bareverbs_in_process::Builder;
 use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
 use bareverbs_node::{
     About, Address, Cm, DEVICE_VARIABLE, DeviceName, DevicePlatform, Node, Options,
 };
-use clap::{Args, Parser};
+use bpaf::{Bpaf, OptionParser, Parser, construct, long, parsers::NamedArg};
 
 use crate::Result;
-use crate::plugged::Plugged;
+use crate::plugged::{Plugged, plugged};
 
 /// The cards, and how they are used.
-#[derive(Args, Debug, Clone)]
+#[derive(Debug, Clone)]
 pub struct Cards {
+    nodes: Nodes,
+    mtu: Option<Mtu>,
+}
+
+/// The cards, and how they are used.
+#[derive(Bpaf, Debug, Clone)]
+struct Nodes {
     /// The card: "model", or "vfio:BDF" for the function at this PCI address; two of them with a comma between, if both
     /// ends are to run here.
-    #[arg(
+    #[bpaf(
         long,
-        value_name = "DEVICE",
-        default_value = "model",
-        env = DEVICE_VARIABLE,
-        value_delimiter = ','
+        env(DEVICE_VARIABLE),
+        argument::<List<DeviceName>>("DEVICE"),
+        some("no device"),
+        map(concat),
+        fallback(vec![DeviceName::Model]),
+        format_fallback(listed)
     )]
     device: Vec<DeviceName>,
-    #[command(flatten)]
+    #[bpaf(external)]
     plugged: Plugged,
     /// Sleep until the card raises an interrupt, instead of polling it.
-    #[arg(long)]
     interrupts: bool,
     /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
     /// peer that takes longer to answer than ours waits.
-    #[arg(long)]
     patient: bool,
     /// So many bits of this end's address are those of all hosts on its link; 24 of IPv4, 64 of IPv6 if not given.
-    #[arg(long, value_name = "BITS")]
+    #[bpaf(argument("BITS"))]
     prefix: Option<u8>,
     /// The router to hosts that are not on the link.
-    #[arg(long, value_name = "ADDRESS")]
+    #[bpaf(argument("ADDRESS"))]
     gateway: Option<IpAddr>,
     /// The VLAN that the address is in.
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    #[bpaf(long, argument("ID"), guard(within(1..=4094), "not 1 to 4094"), optional)]
     vlan: Option<u16>,
     /// This end's MAC address, for a virtual function that was given none.
-    #[arg(long, value_name = "MAC", value_parser = parse_mac)]
+    #[bpaf(long, argument::<String>("MAC"), parse(parse_mac), optional)]
     mac: Option<Mac>,
-    /// Largest path MTU in bytes that a client asks for: 256 to 4096. On a card 1024 if not given, which fits the frames of
-    /// 1500 bytes that networks carry by default.
-    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
-    mtu: Option<Mtu>,
+}
+
+/// What most programs take.
+pub fn cards() -> impl Parser<Cards> {
+    cards_with(long("mtu"))
+}
+
+/// With a letter for the MTU, which is another option's of other programs.
+pub fn cards_with_letter() -> impl Parser<Cards> {
+    cards_with(long("mtu").short('m'))
+}
+
+fn cards_with(mtu: NamedArg) -> impl Parser<Cards> {
+    let nodes = nodes();
+    let mtu = mtu
+        .help(
+            "Largest path MTU in bytes that a client asks for: 256 to 4096. On a card 1024 if not given, which fits the \
+             frames of 1500 bytes that networks carry by default.",
+        )
+        .argument("BYTES")
+        .parse(parse_mtu)
+        .optional();
+    construct!(Cards { nodes, mtu })
 }
 
 /// Which ends run here, and where they are.
@@ -91,14 +118,14 @@ impl Roles {
     }
 }
 
-fn parse_mtu(text: &str) -> std::result::Result<Mtu, String> {
+fn parse_mtu(text: String) -> std::result::Result<Mtu, String> {
     (1..=5)
         .filter_map(Mtu::from_number)
         .find(|mtu| mtu.bytes().to_string() == text)
         .ok_or_else(|| "256, 512, 1024, 2048 or 4096".into())
 }
 
-fn parse_mac(text: &str) -> std::result::Result<Mac, String> {
+fn parse_mac(text: String) -> std::result::Result<Mac, String> {
     let bytes: Vec<u8> = text
         .split(':')
         .map(|byte| u8::from_str_radix(byte, 16))
@@ -166,17 +193,17 @@ pub trait Program: Sync {
 impl Cards {
     /// Whether one end only can run here: there is one card, or a way to the other end's.
     pub fn one(&self) -> bool {
-        self.plugged.link.is_some() || matches!(self.device[..], [DeviceName::Vfio(_)])
+        self.nodes.plugged.link.is_some() || matches!(self.nodes.device[..], [DeviceName::Vfio(_)])
     }
 
     /// Runs a program's ends. What the client found out, if it ran here.
     pub fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
         roles.check()?;
-        match (&self.device[..], roles) {
+        match (&self.nodes.device[..], roles) {
             ([DeviceName::Model], Roles::Both { client, server }) => {
-                let card = |unit| connectx_model::Config::card(self.plugged.card, unit);
+                let card = |unit| connectx_model::Config::card(self.nodes.plugged.card, unit);
                 let builder = Builder::new().function(card(1)).function(card(2));
-                let world = Arc::new(builder.interrupts(self.interrupts.into()).threaded());
+                let world = Arc::new(builder.interrupts(self.nodes.interrupts.into()).threaded());
                 let platforms = [0, 1].map(|index| DevicePlatform::model(&world, index));
                 self.run_both(program, [client, server], platforms)
                     .map(Some)
@@ -196,7 +223,7 @@ impl Cards {
             ([DeviceName::Model], Roles::Server(_) | Roles::Client { .. }) => {
                 // They differ, so that two processes can be wired together.
                 let unit = if let Roles::Server(_) = roles { 1 } else { 2 };
-                let world = Arc::new(self.plugged.world(unit, self.interrupts)?);
+                let world = Arc::new(self.nodes.plugged.world(unit, self.nodes.interrupts)?);
                 self.run_one(program, roles, DevicePlatform::model(&world, 0), "model")
             }
             _ => Err("--device: one card for one end, two for both, or the model".into()),
@@ -204,7 +231,7 @@ impl Cards {
     }
 
     fn open(&self, card: PciAddress) -> Result<DevicePlatform> {
-        let vectors = if self.interrupts {
+        let vectors = if self.nodes.interrupts {
             vfio::Options::with_vectors(1)
         } else {
             vfio::Options::default()
@@ -215,9 +242,9 @@ impl Cards {
     /// How a program's node works, with this MTU if none is asked for.
     fn options<A: Program>(&self, program: &A, mtu: Mtu) -> Options {
         let mut options = Options::for_connections(program.connections());
-        options.interrupts = self.interrupts;
+        options.interrupts = self.nodes.interrupts;
         options.max_path_mtu = Some(self.mtu.unwrap_or(mtu));
-        options.patient = self.patient;
+        options.patient = self.nodes.patient;
         options
     }
 
@@ -239,7 +266,7 @@ impl Cards {
         let [theirs, ours] = platforms;
         let node = |platform, address: IpAddr| {
             let address = Address {
-                vlan: self.vlan,
+                vlan: self.nodes.vlan,
                 ..address.into()
             };
             Node::new(platform, address, self.options(program, Mtu::B4096))
@@ -291,12 +318,12 @@ impl Cards {
         };
         let address = Address {
             ip,
-            prefix: self.prefix,
-            gateway: self.gateway,
-            vlan: self.vlan,
+            prefix: self.nodes.prefix,
+            gateway: self.nodes.gateway,
+            vlan: self.nodes.vlan,
         };
         let mut options = self.options(program, Mtu::B1024);
-        options.mac = self.mac;
+        options.mac = self.nodes.mac;
         Node::new(platform, address, options).run_with(|cm, about| {
             program.introduce(card, about);
             let done = if let Roles::Client { here, server } = roles {
@@ -314,12 +341,20 @@ impl Cards {
 }
 
 /// The whole of a program: runs it as its command line says.
-pub fn main<A: Parser, T>(run: impl FnOnce(&A) -> Result<T>) -> ExitCode {
+pub fn main<A, T>(
+    name: &str,
+    options: &OptionParser<A>,
+    run: impl FnOnce(&A) -> Result<T>,
+) -> ExitCode {
     env_logger::init();
-    match run(&A::parse()) {
+    let options = match parse(name, options) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
+    match run(&options) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(A::command().get_name(), &*error);
+            print_error(name, &*error);
             ExitCode::FAILURE
         }
     }

@@ -31,7 +31,7 @@ use connectx_model::link::setting;
 use connectx_model::link::stale::{self, Claim};
 use connectx_model::{Config, pcap};
 use ending::Ending;
-use options::{Asked, PortType, Serve};
+use options::{PortType, Serve};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -44,13 +44,16 @@ use vfio_user::Server;
 use world::{Wiring, World};
 
 fn main() -> ExitCode {
-    let asked = options::parse();
+    let serve = match options::parse() {
+        Ok(serve) => serve,
+        Err(code) => return code,
+    };
     env_logger::Builder::new()
-        .parse_filters(&asked.serve.log)
+        .parse_filters(&serve.log)
         .format_target(false)
         .init();
     let mut claims = Vec::new();
-    let ended = run(&asked, &mut claims);
+    let ended = run(&serve, &mut claims);
     for claim in claims {
         claim.release();
     }
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 /// Serves until the end; `claims` are the files to remove then.
-fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), String> {
+fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
     let configs = configs(serve)?;
     let shapes: Vec<_> = configs
         .iter()
@@ -73,8 +76,8 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
     let (ending, ended) = Ending::new().map_err(|error| format!("signals: {error}"))?;
 
     let mut wires = Vec::new();
-    for (index, address) in links.iter().enumerate() {
-        if let Some(address) = address {
+    for (index, function) in serve.functions.iter().enumerate() {
+        if let Some(address) = &function.link {
             let wire = Wire::open(index, address).map_err(|error| format!("{address}: {error}"))?;
             claims.extend(wire.claim());
             wires.push((index, Arc::new(wire)));
@@ -121,7 +124,8 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
     }
     // The process that started this may have closed its end of the pipe.
     let mut out = std::io::stdout();
-    for (index, (socket, (bar_size, vectors))) in serve.sockets.iter().zip(shapes).enumerate() {
+    for (index, (function, (bar_size, vectors))) in serve.functions.iter().zip(shapes).enumerate() {
+        let socket = &function.socket;
         let (server, claim) = listen(socket, bar_size, vectors)
             .map_err(|error| format!("{}: {error}", socket.display()))?;
         claims.push(claim);
@@ -138,10 +142,10 @@ fn run(Asked { serve, links }: &Asked, claims: &mut Vec<Claim>) -> Result<(), St
 
 fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
     let virtuals = || serve.vf.iter().chain(&serve.vf_without_mac);
-    if let Some(beyond) = virtuals().find(|&&index| index >= serve.sockets.len()) {
+    if let Some(beyond) = virtuals().find(|&&index| index >= serve.functions.len()) {
         return Err(format!("there is no function {beyond} to be a virtual one"));
     }
-    (0..serve.sockets.len())
+    (0..serve.functions.len())
         .map(|index| {
             let unit = u8::try_from(usize::from(serve.first_unit) + index)
                 .map_err(|_| "no function can be beyond number 255")?;

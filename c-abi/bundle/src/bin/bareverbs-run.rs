@@ -1,12 +1,16 @@
 //! Runs a program with the libraries that lie beside this one.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bareverbs_bundle::{Impairment, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, switch, tree};
-use clap::Parser;
+use bareverbs_bundle::{
+    Impairment, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, impairment, switch, tree,
+};
+use bareverbs_command_line::{EMPTY, is_path, parse_words};
+use bpaf::Bpaf;
 use connectx_model::link::datagram::Address;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
@@ -14,73 +18,83 @@ use connectx_model::link::datagram::Address;
 /// On the device model, two programs are joined by a wire: `bareverbs-run --wire /tmp/wire --unit 1 rping -s` and, on
 /// another terminal, `bareverbs-run --wire /tmp/wire --unit 2 rping -c -a 10.0.0.1`. Any number are joined by a switch:
 /// `bareverbs-run --switch /tmp/switch mpirun -n 8 PROGRAM`.
-#[derive(Parser)]
+#[derive(Bpaf, Debug)]
+#[bpaf(
+    options,
+    guard(|it| it.wire.is_none() || it.link.is_none(), "--wire and --link cannot be used together"),
+    guard(|it| it.wire.is_none() || it.unit.is_some(), "--wire needs --unit"),
+    guard(
+        |it| it.switch.is_none() || it.link.is_none() && it.wire.is_none(),
+        "--switch cannot be used together with --link or --wire"
+    ),
+    guard(
+        |it| !it.infiniband || !it.sockets && it.address.is_none(),
+        "--infiniband cannot be used together with --sockets or --address"
+    ),
+    guard(
+        |it| it.serve_switch.is_none() || it.switch.is_none() && it.program.is_empty(),
+        "a switch is served by itself"
+    ),
+    guard(|it| it.serve_switch.is_some() || !it.program.is_empty(), "which PROGRAM?")
+)]
 struct Options {
     /// The devices: model, or vfio:ADDRESS of a PCI function that is bound to vfio-pci; with commas between them.
-    #[arg(long, value_name = "DEVICE")]
+    #[bpaf(argument("DEVICE"))]
     device: Option<String>,
     /// The model's wire to another process: unix:LOCAL,REMOTE (paths) or udp:LOCAL,REMOTE (HOST:PORT each).
-    #[arg(long, value_name = "FAMILY:LOCAL,REMOTE")]
+    #[bpaf(argument("FAMILY:LOCAL,REMOTE"))]
     link: Option<String>,
     /// A wire between two processes on one machine, in place of --link: a path that both name, of sockets PATH.1 and
     /// PATH.2. One process is --unit 1, the other --unit 2.
-    #[arg(long, value_name = "PATH", conflicts_with = "link", requires = "unit")]
+    #[bpaf(long, argument("PATH"), guard(is_path, EMPTY), optional)]
     wire: Option<PathBuf>,
     /// Connect the program, and all those that it starts, to the switch at this path, with everyone else who names it. It
     /// runs from the first one to the last one.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["link", "wire"])]
+    #[bpaf(long, argument("PATH"), guard(is_path, EMPTY), optional)]
     switch: Option<PathBuf>,
     /// Join the switch to that of another machine, over UDP: udp:LOCAL,REMOTE (HOST:PORT each), REMOTE being LOCAL of the
     /// other one's. More than two machines need one for each pair. Only the process that starts the
     /// switch sets its uplinks. Processes of all machines need different unit numbers.
-    #[arg(long, value_name = "udp:LOCAL,REMOTE", value_parser = uplink)]
+    #[bpaf(long, argument::<String>("udp:LOCAL,REMOTE"), parse(uplink), many)]
     uplink: Vec<Address>,
     /// Be the switch at this path, and say on standard output when it is there.
-    #[arg(
-        long,
-        value_name = "PATH",
-        hide = true,
-        conflicts_with_all = ["switch", "program"]
-    )]
+    #[bpaf(long, argument("PATH"), guard(is_path, EMPTY), optional, hide)]
     serve_switch: Option<PathBuf>,
     /// The number of the model, which its MAC address and its IP addresses end in. If not given, it is the rank of the
     /// process plus 1 (of Open MPI, PMIx, MPICH or Slurm), else the switch gives one, else it is 1. Each process of a wire
     /// or of a switch has another.
-    #[arg(long, value_name = "NUMBER")]
+    #[bpaf(argument("NUMBER"))]
     unit: Option<u8>,
     /// The device's IP addresses, with commas between them, each with a prefix length if it is not the usual one;
     /// 10.0.0.UNIT and fd00::UNIT if not given. {unit} in it stands for the number of the model.
-    #[arg(long, value_name = "ADDRESS[/PREFIX]")]
+    #[bpaf(argument("ADDRESS[/PREFIX]"))]
     address: Option<String>,
     /// Make the model's port an InfiniBand port, whose LID is the number of the model. It has no IP addresses: the connection
     /// manager takes GIDs (AF_IB).
-    #[arg(long, conflicts_with_all = ["sockets", "address"])]
     infiniband: bool,
     /// Use RDMA for the program's ordinary sockets, where their addresses are in the networks of the devices: both ends run
     /// with this option, or are programs with rsockets.
-    #[arg(long)]
     sockets: bool,
     /// Record the frames that pass the model's port, in this pcap file.
-    #[arg(long, value_name = "FILE")]
+    #[bpaf(argument("FILE"))]
     pcap: Option<String>,
-    #[command(flatten)]
+    #[bpaf(external)]
     impairment: Impairment,
     /// What the library logs to standard error: error, warn, info, debug or trace, or filters of env_logger.
-    #[arg(long, value_name = "FILTER")]
+    #[bpaf(argument("FILTER"))]
     log: Option<String>,
     /// The program and its arguments.
-    #[arg(
-        required_unless_present = "serve_switch",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[bpaf(positional("PROGRAM"), many)]
     program: Vec<OsString>,
 }
 
 // What is not given here stays as the environment has it.
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let words = divided(std::env::args_os().skip(1));
+    let options = match parse_words("bareverbs-run", &options(), &words) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     if let Some(path) = &options.serve_switch {
         return switch::serve(path, &options.uplink);
     }
@@ -177,12 +191,40 @@ fn command(options: Options) -> Result<Command, String> {
     Ok(command)
 }
 
-fn uplink(text: &str) -> Result<Address, String> {
+fn uplink(text: String) -> Result<Address, String> {
     match text.parse()? {
         address @ Address::Udp { .. } => Ok(address),
         _ => Err("not of the form udp:LOCAL,REMOTE".into()),
     }
 }
+
+/// The words with "--" before the program, whose own options are not to be looked at.
+fn divided(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut divided = Vec::new();
+    let mut words = words.peekable();
+    while let Some(word) = words.next_if(|word| word.as_bytes().starts_with(b"-")) {
+        let end = word == "--";
+        let valued = word.as_bytes().starts_with(b"--")
+            && !word.as_bytes().contains(&b'=')
+            && !FLAGS.iter().any(|flag| word == *flag);
+        divided.push(word);
+        if end {
+            divided.extend(words);
+            return divided;
+        }
+        if valued {
+            divided.extend(words.next());
+        }
+    }
+    if words.peek().is_some() {
+        divided.push("--".into());
+    }
+    divided.extend(words);
+    divided
+}
+
+/// The options that the word after is no value of.
+const FLAGS: [&str; 3] = ["--infiniband", "--sockets", "--help"];
 
 /// A list with colons between its parts: these ones, and what the environment has.
 fn before(name: &str, first: &[PathBuf]) -> OsString {
@@ -190,4 +232,74 @@ fn before(name: &str, first: &[PathBuf]) -> OsString {
     let first = first.iter().map(|path| path.as_os_str().to_owned());
     let all: Vec<OsString> = first.chain(rest).collect();
     all.join(":".as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, ExitCode> {
+        let words = divided(
+            line.split(' ')
+                .filter(|word| !word.is_empty())
+                .map(OsString::from),
+        );
+        parse_words("bareverbs-run", &options(), &words)
+    }
+
+    #[test]
+    fn the_programs_options_are_its_own() {
+        options().check_invariants(true);
+        for (line, unit, program) in [
+            ("rping -s --unit 2", None, "rping -s --unit 2"),
+            (
+                "--unit 1 rping --unit 2 -- --help",
+                Some(1),
+                "rping --unit 2 -- --help",
+            ),
+            (
+                "--unit=1 --sockets prog --sockets",
+                Some(1),
+                "prog --sockets",
+            ),
+            ("--infiniband -- --prog -x", None, "--prog -x"),
+            ("--log a=b --unit 1 -- prog --", Some(1), "prog --"),
+        ] {
+            let parsed = parse(line).expect(line);
+            assert_eq!(parsed.unit, unit, "{line}");
+            let words: Vec<OsString> = program.split(' ').map(OsString::from).collect();
+            assert_eq!(parsed.program, words, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        for line in [
+            "",
+            "--unit 1",
+            "--wire w prog",
+            "--wire w --unit 1 --link l prog",
+            "--switch s --link l prog",
+            "--switch s --wire w --unit 1 prog",
+            "--infiniband --sockets prog",
+            "--infiniband --address 10.0.0.1 prog",
+            "--serve-switch s prog",
+            "--serve-switch s --switch t",
+            "--cable-out-for 1s prog",
+            "--uplink unix:a,b prog",
+            "--unit 256 prog",
+            "--sockets --sockets prog",
+            "--bogus prog",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        for line in [
+            "--wire w --unit 1 prog",
+            "--switch s --uplink udp:a:1,b:2 --uplink udp:a:1,c:2 prog",
+            "--serve-switch s",
+            "--cable-out-after 2s --cable-out-for 1s prog",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
 }

@@ -3,24 +3,27 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use bareverbs_command_line::{EMPTY, is_path, parse};
+use bpaf::Bpaf;
 
 /// Makes libibverbs.so.1, librdmacm.so.1 and what else RDMA programs load, of bareverbs.
-#[derive(Parser)]
+#[derive(Bpaf, Debug)]
+#[bpaf(options)]
 struct Options {
     /// The folder to make; target/bundle if not given.
-    #[arg(long, value_name = "FOLDER")]
+    #[bpaf(long, argument("FOLDER"), guard(is_path, EMPTY), optional)]
     out: Option<PathBuf>,
     /// Without optimization: quicker to build, for debugging.
-    #[arg(long)]
     debug: bool,
     /// Also make a Debian package of it, beside the folder. Its maintainer is DEBFULLNAME and DEBEMAIL of the environment.
-    #[arg(long)]
     deb: bool,
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match parse("bundle", &options()) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     match make(&options) {
         Ok(made) => {
             println!("{}", made.display());
@@ -39,5 +42,23 @@ fn make(options: &Options) -> Result<PathBuf, String> {
     match options.deb {
         true => bareverbs_bundle::package(&bundle),
         false => Ok(bundle.folder),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bareverbs_command_line::parse_line;
+
+    use super::options;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        options().check_invariants(true);
+        let parsed = parse_line(&options(), "--deb --out=folder").expect("a package");
+        assert!(parsed.deb && !parsed.debug);
+        assert_eq!(parsed.out, Some("folder".into()));
+        for line in ["--out", "--out=", "--deb --deb", "folder"] {
+            parse_line(&options(), line).expect_err(line);
+        }
     }
 }
