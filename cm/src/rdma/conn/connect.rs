@@ -160,8 +160,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// returned and nothing is sent: the request can still be rejected. Where the firmware refuses later, the other end gets
     /// a REJ, and the application `ConnectError`, on a synchronous id as the error of this call.
     ///
-    /// On an id for datagrams it sends SIDR_REP with the QP, or that of the parameters, and its Q_Key. No event
-    /// follows.
+    /// On an id for datagrams it sends SIDR_REP with the QP, or that of the parameters, and its Q_Key, once the QP is
+    /// there. No event follows, but `ConnectError` where that fails later.
     pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         if self.ids[index].port_space.is_datagram() {

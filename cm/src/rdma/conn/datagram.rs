@@ -10,6 +10,7 @@ use crate::engine::{Address, SidrEventKind, SidrId, SidrParams, SidrReply};
 use crate::mad::{Ece, SidrReq, SidrStatus};
 use crate::rdma::conn::events::Refusal;
 use crate::rdma::id::table::IdTable;
+use crate::rdma::id::work::Goal;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi::GRH;
 use crate::rdma::route::resolver::Resolver;
@@ -70,16 +71,44 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         index: usize,
         param: Option<&ConnParam<'_>>,
     ) -> Result<(), RdmaError> {
-        let sidr = self.ids.asked(index, "accept")?;
-        let slot = &self.ids[index];
-        let qpn = match (slot.objects.qp.as_ref(), param) {
-            (Some(qp), _) => qp.qpn().number(),
-            (None, Some(param)) => param.qp_num,
-            (None, None) => return Err(RdmaError::NoQp),
-        };
+        self.ids.asked(index, "accept")?;
+        let slot = &mut self.ids[index];
+        if !slot.objects.has_qp() && param.is_none() {
+            return Err(RdmaError::NoQp);
+        }
+        if slot.work.is_connecting() {
+            return Err(RdmaError::WrongState {
+                call: "accept",
+                state: slot.state,
+            });
+        }
         let private_data = param.map_or(&[][..], |param| param.private_data);
         fits(private_data.len(), UD_ACCEPT_PRIVATE_DATA_MAX)?;
+        slot.events.private[..private_data.len()].copy_from_slice(private_data);
+        slot.events.private_len = private_data.len() as u8;
+        slot.events.private_event = None;
+        slot.events.current = None;
+        if slot.objects.qp.is_making() || slot.work.fresh.is_some() {
+            slot.work.goal = Goal::Serve;
+            return Ok(());
+        }
         let now = self.now();
+        self.answer_service(now, index, param.map_or(0, |param| param.qp_num))?;
+        self.flush(now)
+    }
+
+    /// Sends SIDR_REP with the QP of the id, or this one if it has none, and the private data that is kept.
+    pub(crate) fn answer_service(
+        &mut self,
+        now: Duration,
+        index: usize,
+        qp_num: u32,
+    ) -> Result<(), RdmaError> {
+        let sidr = self.ids.asked(index, "accept")?;
+        let slot = &self.ids[index];
+        let qp = slot.objects.qp.as_ref();
+        let qpn = qp.map_or(qp_num, |qp| qp.qpn().number());
+        let private_data = &slot.events.private[..usize::from(slot.events.private_len)];
         let reply = SidrReply {
             private_data,
             ece: slot.conn.ece,
@@ -89,8 +118,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         slot.conn.sidr = None;
         slot.conn.accepted = true;
-        slot.events.current = None;
-        self.flush(now)
+        Ok(())
     }
 
     /// `reject` on an id for datagrams: SIDR_REP without a QP.

@@ -83,6 +83,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::AddrInUse((group, 0).into()));
         }
         let place = self.groups.free()?;
+        let slot = &self.ids[index];
+        if slot.objects.qp.is_making() || slot.work.fresh.is_some() {
+            // It has to be there, so that it can be attached.
+            self.wait_for_qp(index)?;
+        }
         if self.router.is_infiniband() {
             return self.join_by_subnet_administration(index, place, join);
         }

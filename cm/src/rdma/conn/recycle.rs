@@ -7,7 +7,7 @@ use bareverbs_core::qp::{ModifyError, QpAttr, QpAttrMask, QpState};
 
 use crate::engine::{CmError, State};
 use crate::rdma::conn::work::Progress;
-use crate::rdma::id::work::Recycle;
+use crate::rdma::id::work::{Move, Recycle};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
@@ -166,7 +166,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         drop(kept.pd);
         self.ids.enter_qpn(index);
         if other_partition {
-            self.ids[index].work.fresh = true;
+            self.ids[index].work.fresh = Some(Move::Init);
             self.begin_qp(index)?;
         }
         Ok(true)

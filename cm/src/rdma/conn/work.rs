@@ -11,7 +11,7 @@ use bareverbs_core::Platform;
 use bareverbs_core::qp::{CreateQpError, ModifyError, QpAttr, QpAttrMask, QpState};
 
 use crate::engine::ReplyParams;
-use crate::mad::RejectReason;
+use crate::mad::{RejectReason, SidrStatus};
 use crate::rdma::id::slot::{NIL, Objects};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::id::work::{Goal, Move};
@@ -21,8 +21,8 @@ use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::EventType;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::param::{Asked, Depths};
+use crate::rdma::verbs::attr::datagram_attr;
 use crate::rdma::verbs::making::QpOf;
-use crate::rdma::verbs::objects::IdQp;
 
 /// Commands of all ids that are with the firmware at once, at most: the command queue has no more places.
 const MOST: usize = 32;
@@ -157,7 +157,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 Err(error)
             }
             QpOf::Making(_) | QpOf::Ending(_) | QpOf::EndingCq(_) => Ok(None),
-            QpOf::Made(_) => Ok((!slot.work.fresh).then_some(())),
+            QpOf::Made(_) => Ok(slot.work.fresh.is_none().then_some(())),
         }
     }
 
@@ -240,8 +240,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 srq,
                 ..
             } = &mut slot.objects;
-            if let (QpOf::Making(under_way), Some(pd)) = (&mut *qp, pd) {
-                match under_way.step(pd, [send_cq, recv_cq]) {
+            if let QpOf::Making(under_way) = &mut *qp {
+                match under_way.step(pd.as_ref(), [send_cq, recv_cq]) {
                     None if under_way.is_posted() => return Progress::Posted,
                     None => return Progress::Full,
                     // There will be a slot.
@@ -252,8 +252,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                         if let Some(srq) = srq {
                             srq.own_qp = under_way.takes_own();
                         }
-                        *qp = QpOf::Made(IdQp::Rc(made));
-                        slot.work.fresh = true;
+                        *qp = QpOf::Made(made);
+                        slot.work.fresh = Some(Move::Init);
                         self.ids.enter_qpn(index);
                     }
                     Some(Err(error)) => self.fail_qp(index, error),
@@ -301,6 +301,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 };
                 (attr, QpAttrMask::STATE)
             }
+            // There is no connection to wait for.
+            Move::Rtr if slot.port_space.is_datagram() => datagram_attr(QpState::Rtr),
+            Move::Rts if slot.port_space.is_datagram() => datagram_attr(QpState::Rts),
             Move::Rtr | Move::Rts => {
                 let connection = self.ids.connection(index, "connect")?;
                 let params = self.engine.qp_params(connection)?;
@@ -328,7 +331,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         transition: Move,
         outcome: Result<(), RdmaError>,
     ) {
-        let work = &mut self.ids[index].work;
+        let slot = &mut self.ids[index];
+        let datagrams = slot.port_space.is_datagram();
+        let work = &mut slot.work;
         match (transition, outcome) {
             (Move::Flush, outcome) => {
                 work.flush = false;
@@ -337,11 +342,21 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 }
                 self.ids[index].events.waiters.wake();
             }
-            (Move::Init, Ok(())) => {
-                work.fresh = false;
-                self.made(now, index);
+            (transition, Ok(())) if work.fresh == Some(transition) => {
+                work.fresh = match transition {
+                    Move::Init if datagrams => Some(Move::Rtr),
+                    Move::Rtr => Some(Move::Rts),
+                    _ => None,
+                };
+                if work.fresh.is_none() {
+                    self.made(now, index);
+                }
             }
-            (Move::Init, Err(error)) => self.fail_qp(index, error),
+            (transition, Err(error)) if work.fresh == Some(transition) => {
+                self.fail_qp(index, error)
+            }
+            // What was to be made was called off.
+            (Move::Init, Ok(())) => {}
             (_, Err(error)) => {
                 // What was called off meanwhile has no outcome.
                 if work.is_connecting() {
@@ -370,11 +385,19 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     fn made(&mut self, now: Duration, index: usize) {
         self.wake_creator(index);
         let work = &mut self.ids[index].work;
-        if let Goal::Request(asked) = work.goal {
-            work.cancel();
-            if let Err(error) = self.send_request(now, index, asked) {
-                self.ids.push_failure(index, EventType::ConnectError, error);
+        let sent = match work.goal {
+            Goal::Request(asked) => {
+                work.cancel();
+                self.send_request(now, index, asked)
             }
+            Goal::Serve if cfg!(feature = "datagrams") => {
+                work.cancel();
+                self.answer_service(now, index, 0)
+            }
+            _ => return,
+        };
+        if let Err(error) = sent {
+            self.ids.push_failure(index, EventType::ConnectError, error);
         }
     }
 
@@ -392,7 +415,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The QP of an id could not be made. What there is of it is destroyed, then the id is as before.
     fn fail_qp(&mut self, index: usize, error: RdmaError) {
         let slot = &mut self.ids[index];
-        slot.work.fresh = false;
+        slot.work.fresh = None;
         slot.work.under_way = None;
         if slot.objects.qp.is_making() {
             slot.objects.qp = QpOf::None;
@@ -439,6 +462,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if let Some(connection) = slot.conn.id {
             let reason = RejectReason::CONSUMER_DEFINED;
             let _ = self.engine.reject(now, connection, reason, &[], &[]);
+        }
+        if cfg!(feature = "datagrams")
+            && let Some(sidr) = self.ids[index].conn.sidr.take()
+        {
+            let _ = self
+                .engine
+                .sidr_reject(now, sidr, SidrStatus::NO_QP, &[], &[]);
         }
         self.ids.push_failure(index, EventType::ConnectError, error);
     }

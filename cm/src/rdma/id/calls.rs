@@ -144,15 +144,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         slot.events.pending.clear();
         let failing = slot.work.failing && slot.objects.srq.is_none();
         slot.work.forget_qp();
-        if !failing {
-            slot.objects.qp.call_off();
-        }
-        if failing || recycle || slot.objects.are_own() {
-            slot.objects.xrcd = None;
+        let later = failing || recycle || slot.objects.are_own();
+        if later {
             self.ids.end(index);
             self.begin_work(now, index);
             return;
         }
+        // What is under way is waited for, and destroyed.
         slot.objects.qp = QpOf::None;
         slot.objects.srq = None;
         slot.objects.send_cq = None;

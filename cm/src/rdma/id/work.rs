@@ -10,8 +10,8 @@ pub(crate) struct Work {
     pub(crate) under_way: Option<Move>,
     /// The QP is to go to ERR, before anything else.
     pub(crate) flush: bool,
-    /// The QP was created, and has to go to INIT before it is the id's.
-    pub(crate) fresh: bool,
+    /// The QP was created, and this transition comes next before it is the id's: to INIT, for datagrams then to RTR and RTS.
+    pub(crate) fresh: Option<Move>,
     pub(crate) goal: Goal,
     /// There will be no QP: what there was of it is being destroyed. The reason is the id's failure.
     pub(crate) failing: bool,
@@ -50,13 +50,15 @@ pub(crate) enum Goal {
     Accept(Move, Asked),
     /// The same; then RTU.
     Confirm(Move),
+    /// SIDR_REP, once the QP is there.
+    Serve,
 }
 
 impl Work {
     pub(crate) const NONE: Self = Self {
         under_way: None,
         flush: false,
-        fresh: false,
+        fresh: None,
         goal: Goal::None,
         failing: false,
         ending: false,
@@ -75,12 +77,12 @@ impl Work {
 
     /// Whether a command is under way, or is to come.
     pub(crate) fn is_busy(&self) -> bool {
-        self.under_way.is_some() || self.flush || self.fresh || self.is_connecting()
+        self.under_way.is_some() || self.flush || self.fresh.is_some() || self.is_connecting()
     }
 
     /// The QP is gone.
     pub(crate) fn forget_qp(&mut self) {
-        (self.under_way, self.flush, self.fresh) = (None, false, false);
+        (self.under_way, self.flush, self.fresh) = (None, false, None);
         self.failing = false;
         self.cancel();
     }
@@ -89,7 +91,7 @@ impl Work {
     pub(crate) fn next(&self) -> Option<Move> {
         match self.goal {
             _ if self.flush => Some(Move::Flush),
-            _ if self.fresh => Some(Move::Init),
+            _ if self.fresh.is_some() => self.fresh,
             Goal::Accept(next, _) | Goal::Confirm(next) => Some(next),
             _ => None,
         }

@@ -1,6 +1,6 @@
 //! The device, as the ids' verbs objects need it: its limits, and whether an object belongs to it.
 
-use bareverbs_core::cq::{CqHandle, CqInit};
+use bareverbs_core::cq::CqHandle;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::xrc::Xrcd;
@@ -8,7 +8,7 @@ use bareverbs_core::{Device, Platform};
 
 use crate::rdma::id::slot::Objects;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::objects::{KeptInit, OwnCq, PdOf, XrcdOf};
+use crate::rdma::verbs::objects::{KeptInit, PdOf, XrcdOf};
 
 /// A device and its limits.
 #[derive(Debug)]
@@ -54,20 +54,6 @@ impl<'d, P: Platform> Hca<'d, P> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// The CQ given, or one of the manager's, which is destroyed after its handle, as that counts as a user of it.
-    pub(crate) fn cq_for(
-        &self,
-        given: &Option<CqHandle<'d, P>>,
-        cqe: u32,
-    ) -> Result<OwnCq<'d, P>, RdmaError> {
-        if let Some(given) = given {
-            return Ok((None, given.clone()));
-        }
-        let cq = self.device.create_cq(CqInit::new(cqe.max(1)))?;
-        let handle = cq.handle();
-        Ok((Some(cq), handle))
     }
 
     /// The PD for what is to be created on an id: the one given, or the one that the id has, or the default one.

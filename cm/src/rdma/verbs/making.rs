@@ -1,14 +1,13 @@
 //! The QP of a connection while it is being created, with the CQs that it needs.
 
 use bareverbs_core::cq::{Cq, CqError, CqInit, CreatingCq, DestroyingCq};
-use bareverbs_core::qp::{
-    CreateQpError, CreatingQp, DestroyingQp, Qp, QpCap, QpInitHandles, QpKind, Rc, queue_sizes,
-};
+use bareverbs_core::qp::{CreateQpError, QpCap, QpInitHandles, QpKind, queue_sizes};
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::{Device, Platform};
 
 use crate::rdma::id::slot::Saved;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::verbs::kinds::{CreatingIdQp, DestroyingIdQp};
 use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
 
 /// The QP of an id, or what there is instead of it.
@@ -22,7 +21,7 @@ pub(crate) enum QpOf<'d, P: Platform> {
     Making(Making<'d, P>),
     Made(IdQp<'d, P>),
     /// The id is gone, or the QP could not be made.
-    Ending(DestroyingQp<'d, P, Rc>),
+    Ending(DestroyingIdQp<'d, P>),
     EndingCq(DestroyingCq<'d, P>),
 }
 
@@ -68,13 +67,6 @@ impl<'d, P: Platform> QpOf<'d, P> {
     pub(crate) fn put(&mut self, qp: Option<IdQp<'d, P>>) {
         *self = qp.map_or(Self::None, Self::Made);
     }
-
-    /// What is under way is waited for, and destroyed.
-    pub(crate) fn call_off(&mut self) {
-        if !self.is_made() {
-            *self = Self::None;
-        }
-    }
 }
 
 /// A QP under way, and what it is made from. It is as small as the QP is: ids have room for one of the two.
@@ -85,6 +77,7 @@ pub(crate) struct Making<'d, P: Platform>(Step<'d, P>);
 enum Step<'d, P: Platform> {
     /// The CQs that the manager makes.
     Cqs {
+        kind: QpKind,
         /// For sends and for receives.
         cqs: [CqOf<'d, P>; 2],
         /// CQs of the manager's are added when they are there.
@@ -92,7 +85,7 @@ enum Step<'d, P: Platform> {
         takes_own: bool,
     },
     Qp {
-        qp: CreatingQp<'d, P, Rc>,
+        qp: CreatingIdQp<'d, P>,
         takes_own: bool,
     },
 }
@@ -106,20 +99,30 @@ enum CqOf<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> Making<'d, P> {
+    /// Goes on with a QP that needs no CQs.
+    #[cfg(feature = "xrc")]
+    pub(crate) const fn of(qp: CreatingIdQp<'d, P>) -> Self {
+        let takes_own = false;
+        Making(Step::Qp { qp, takes_own })
+    }
+
     /// Begins to create a QP on `device`, after the CQs that are not given, and waits for nothing; with the sizes that it
-    /// will have.
+    /// will have. One that only sends has one CQ.
     pub(crate) fn start_on(
         device: &'d Device<'d, P>,
+        kind: QpKind,
         pd: &PdOf<'d, P>,
         init: KeptInit<'d, P>,
         takes_own: bool,
     ) -> Result<(Self, QpCap), RdmaError> {
-        if init.send_cq.is_some() && init.recv_cq.is_some() {
-            let (qp, cap) = start(pd, &init)?;
+        let sends_only = kind == QpKind::XrcSend;
+        if init.send_cq.is_some() && (init.recv_cq.is_some() || sends_only) {
+            let (qp, cap) = start(kind, pd, &init)?;
             return Ok((Making(Step::Qp { qp, takes_own }), cap));
         }
         let limits = device.queue_limits();
-        let sizes = queue_sizes(QpKind::Rc, &init.cap, init.srq.is_some(), &limits);
+        let no_receives = init.srq.is_some() || sends_only;
+        let sizes = queue_sizes(kind, &init.cap, no_receives, &limits);
         let sizes = sizes.map_err(CreateQpError::Cap)?;
         let shared = init.srq.as_ref().map_or(0, SrqHandle::max_wr);
         let cq = |given: bool, cqe: u32| {
@@ -130,8 +133,12 @@ impl<'d, P: Platform> Making<'d, P> {
             creating.map(CqOf::Creating)
         };
         let send = cq(init.send_cq.is_some(), init.cap.max_send_wr)?;
-        let recv = cq(init.recv_cq.is_some(), init.cap.max_recv_wr.max(shared))?;
+        let recv = cq(
+            init.recv_cq.is_some() || sends_only,
+            init.cap.max_recv_wr.max(shared),
+        )?;
         let step = Step::Cqs {
+            kind,
             cqs: [send, recv],
             init,
             takes_own,
@@ -139,13 +146,15 @@ impl<'d, P: Platform> Making<'d, P> {
         Ok((Making(step), sizes.cap))
     }
 
-    /// Moves it on; the QP once it is there. The manager's CQs go to `own`. After an error it can be tried again.
+    /// Moves it on; the QP once it is there. The manager's CQs go to `own`. After an error it can be tried again. Without a PD
+    /// no QP is begun any more ([`NoQp`](RdmaError::NoQp)).
     pub(crate) fn step(
         &mut self,
-        pd: &PdOf<'d, P>,
+        pd: Option<&PdOf<'d, P>>,
         own: [&mut Option<Cq<'d, P>>; 2],
-    ) -> Option<Result<Qp<'d, P, Rc>, RdmaError>> {
+    ) -> Option<Result<IdQp<'d, P>, RdmaError>> {
         if let Step::Cqs {
+            kind,
             cqs,
             init,
             takes_own,
@@ -176,7 +185,8 @@ impl<'d, P: Platform> Making<'d, P> {
                 }
             }
             let takes_own = *takes_own;
-            match start(pd, init) {
+            let started = pd.ok_or(RdmaError::NoQp);
+            match started.and_then(|pd| start(*kind, pd, init)) {
                 Ok((qp, _)) => self.0 = Step::Qp { qp, takes_own },
                 Err(error) => return Some(Err(error)),
             }
@@ -185,6 +195,15 @@ impl<'d, P: Platform> Making<'d, P> {
             Step::Cqs { .. } => None,
             Step::Qp { qp, .. } => Some(qp.try_finish()?.map_err(RdmaError::from)),
         }
+    }
+
+    /// Whether it uses no CQs but the manager's, of which those that are there are `own`.
+    pub(crate) fn has_own_cqs(&self, own: [bool; 2]) -> bool {
+        let there = match &self.0 {
+            Step::Cqs { cqs, .. } => cqs.each_ref().map(|cq| matches!(cq, CqOf::There)),
+            Step::Qp { .. } => [true; 2],
+        };
+        there.iter().zip(own).all(|(there, own)| own || !there)
     }
 
     /// Whether the QP receives from the id's SRQ.
@@ -207,10 +226,17 @@ impl<'d, P: Platform> Making<'d, P> {
 
 /// Begins to create the QP; with the sizes that it will have.
 fn start<'d, P: Platform>(
+    kind: QpKind,
     pd: &PdOf<'d, P>,
     init: &KeptInit<'d, P>,
-) -> Result<(CreatingQp<'d, P, Rc>, QpCap), RdmaError> {
-    let (Some(send_cq), Some(recv_cq)) = (init.send_cq.clone(), init.recv_cq.clone()) else {
+) -> Result<(CreatingIdQp<'d, P>, QpCap), RdmaError> {
+    let send_cq = init.send_cq.clone();
+    let recv_cq = match kind {
+        // It is not looked at.
+        QpKind::XrcSend => send_cq.clone(),
+        _ => init.recv_cq.clone(),
+    };
+    let (Some(send_cq), Some(recv_cq)) = (send_cq, recv_cq) else {
         return Err(RdmaError::NoQp);
     };
     let mut handles = QpInitHandles {
@@ -220,6 +246,6 @@ fn start<'d, P: Platform>(
         cap: init.cap,
         sq_sig_all: init.sq_sig_all,
     };
-    let qp = pd.get().start_create_qp_by_handles(&mut handles)?;
+    let qp = CreatingIdQp::start(kind, pd.get(), &mut handles)?;
     Ok((qp, handles.cap))
 }

@@ -7,6 +7,7 @@ pub(crate) mod ending;
 pub(crate) mod endpoint;
 mod extended;
 pub(crate) mod hca;
+pub(crate) mod kinds;
 pub(crate) mod making;
 pub(crate) mod objects;
 pub(crate) mod owned;

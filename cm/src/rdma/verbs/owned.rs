@@ -11,7 +11,7 @@ use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::slot::Objects;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::making::QpOf;
-use crate::rdma::verbs::objects::{IdQp, PdOf};
+use crate::rdma::verbs::objects::{IdQp, PdOf, XrcdOf};
 
 /// A CQ of an id.
 #[derive(Debug, Clone, Copy)]
@@ -21,13 +21,23 @@ pub(crate) enum Side {
 }
 
 impl<'d, P: Platform> Objects<'d, P> {
-    /// Whether the QP is for connections, and uses nothing of the application's, so that it can go later.
+    /// Whether the QP, made or under way, uses nothing of the application's, so that it can go later.
     pub(crate) fn are_own(&self) -> bool {
-        matches!(self.qp, QpOf::Made(IdQp::Rc(_)))
-            && self.srq.is_none()
-            && self.send_cq.is_some()
-            && self.recv_cq.is_some()
-            && matches!(self.pd, Some(PdOf::Default(_)))
+        let own_pd = matches!(self.pd, Some(PdOf::Default(_)));
+        let qp = match &self.qp {
+            QpOf::Made(qp) => qp,
+            QpOf::Making(making) => {
+                let there = [&self.send_cq, &self.recv_cq].map(Option::is_some);
+                return own_pd && self.srq.is_none() && making.has_own_cqs(there);
+            }
+            _ => return false,
+        };
+        let own = match qp {
+            IdQp::Rc(_) | IdQp::Ud(_) => own_pd && self.send_cq.is_some() && self.recv_cq.is_some(),
+            IdQp::XrcSend(_) => own_pd && self.send_cq.is_some(),
+            IdQp::XrcRecv(_) => matches!(self.xrcd, Some(XrcdOf::Default(_))),
+        };
+        own && self.srq.is_none()
     }
 
     /// Whether there is a QP, or will be.

@@ -11,7 +11,7 @@ use bareverbs_core::xrc::Xrcd;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::{CmId, IdState};
+use crate::rdma::types::{CmId, IdState, UDP_QKEY};
 use crate::rdma::verbs::attr::datagram_attr;
 use crate::rdma::verbs::objects::{Endpoint, IdQp, KeptInit, PdOf, QpInit};
 
@@ -57,7 +57,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// [`accept`](Self::accept) may be called before, and go on when it is. If it cannot be made they end in
     /// `ConnectError`.
     ///
-    /// The QP of an id for datagrams or of one for XRC is created before this returns.
+    /// The first one for XRC waits for what all of those share.
     pub fn start_qp(
         &mut self,
         id: CmId,
@@ -116,7 +116,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         begun
     }
 
-    /// Begins to create the QP of an id. What is not for connections is there when this returns.
+    /// Begins to create the QP of an id.
     pub(crate) fn start_kept_qp(
         &mut self,
         index: usize,
@@ -130,17 +130,18 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if !slot.route.bound {
             return Err(RdmaError::NotBound);
         }
-        if slot.port_space.is_datagram() || slot.id_type.is_xrc() {
-            self.hca.create_qp(slot, pd, init)?;
-            self.ids.enter_qpn(index);
-            return Ok(());
-        }
+        let datagrams = slot.port_space.is_datagram();
+        let for_connections = !datagrams && !slot.id_type.is_xrc();
         self.hca.check_device(pd, init)?;
-        if self.reuse_qp(index, pd, init)? {
+        if for_connections && self.reuse_qp(index, pd, init)? {
             return Ok(());
         }
         let slot = &mut self.ids[index];
-        self.hca.start_qp(&mut slot.objects, pd, init)?;
+        self.hca
+            .start_qp(slot.id_type, &mut slot.objects, pd, init)?;
+        if datagrams {
+            slot.conn.qkey = UDP_QKEY;
+        }
         self.begin_qp(index)
     }
 

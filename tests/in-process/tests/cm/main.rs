@@ -21,6 +21,7 @@ mod peer;
 mod random;
 mod recycling;
 mod slow_firmware;
+mod slow_kinds;
 mod srq;
 mod stale;
 mod support;

@@ -25,7 +25,7 @@ fn slow() -> Pair {
 }
 
 /// The next commands with this opcode are refused by the firmware of a node.
-fn refuse(pair: &Pair, node: usize, opcode: Opcode) {
+pub(crate) fn refuse(pair: &Pair, node: usize, opcode: Opcode) {
     let fault = CommandFault::Fail {
         status: Status::InternalError,
         syndrome: 0xabc,
@@ -356,7 +356,8 @@ fn requests_of_a_synchronous_listener() {
             pair.cms[1].destroy_ep(listener).unwrap();
             pair.expect(0, EventType::Rejected);
             assert_eq!(pair.cms[1].ids_in_use(), 0);
-            pass(&mut pair, 4 * COMMAND);
+            // The CQs go after they have come.
+            pass(&mut pair, 6 * COMMAND);
             assert_eq!(objects(&pair, 1), held);
             continue;
         }
