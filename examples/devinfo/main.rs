@@ -5,6 +5,7 @@
 //! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
 //! cargo run --example devinfo -- --selftest                    does it work? No cable is needed
 //! cargo run --example devinfo -- --conformance                 does what is below the driver work?
+//! cargo run --example devinfo -- --watch 1                     what the port counts, each second
 //! ```
 //!
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
@@ -12,10 +13,13 @@
 mod conformance;
 mod report;
 mod selftest;
+mod watch;
 
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::time::Duration;
 
 use bareverbs::verbs::PageChunk;
 use bareverbs_command_line::Named;
@@ -26,6 +30,7 @@ use bareverbs_vfio::{Options, Rebinding, VfioDevice};
 use bpaf::Bpaf;
 use connectx_model::Config as Card;
 use report::Report;
+use watch::Watch;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -72,6 +77,20 @@ enum Action {
     Unbind,
     /// Prints JSON.
     Json,
+    Watch {
+        /// Shows what the port counts, if it is not zero, and how many a second, again and again.
+        #[bpaf(
+            long("watch"),
+            argument::<f64>("SECONDS"),
+            parse(interval)
+        )]
+        interval: Duration,
+        /// Looks so many times with --watch, and not until it is interrupted.
+        #[bpaf(long, argument("NUMBER"), optional)]
+        times: Option<NonZeroU32>,
+        /// Prints a line of JSON each time with --watch.
+        lines: bool,
+    },
     /// Tries the device out: memory, queue pairs in force loopback, every operation, interrupts, errors, teardown. No cable
     /// is needed.
     Selftest,
@@ -122,6 +141,18 @@ fn main() -> ExitCode {
             Action::Selftest => try_out(arguments),
             Action::Conformance => conform(arguments),
             Action::Show | Action::Json => show(arguments),
+            Action::Watch {
+                interval,
+                times,
+                lines,
+            } => count(
+                arguments,
+                Watch {
+                    interval,
+                    times,
+                    json: lines,
+                },
+            ),
         }
     })
 }
@@ -188,6 +219,27 @@ fn show(arguments: &Arguments) -> Result<()> {
         print!("{}", report.to_text());
     }
     Ok(())
+}
+
+/// Shows what the port counts.
+fn count(arguments: &Arguments, watch: Watch) -> Result<()> {
+    let print = |text: &str| print!("{text}");
+    match arguments.device {
+        DeviceName::Model => {
+            let world = model(arguments, 1);
+            with_page_chunks(|chunks| watch.run(world.platform(0), chunks, print))
+        }
+        DeviceName::Vfio(address) => {
+            with_page_chunks(|chunks| watch.run(VfioDevice::open(address)?, chunks, print))
+        }
+    }
+}
+
+/// Between two looks: more than nothing, and not more than a day.
+fn interval(seconds: f64) -> std::result::Result<Duration, String> {
+    let seconds = Some(seconds).filter(|seconds| (0.001..=86_400.0).contains(seconds));
+    let seconds = seconds.ok_or("not 0.001 to 86400")?;
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 fn try_out(arguments: &Arguments) -> Result<()> {

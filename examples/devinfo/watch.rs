@@ -1,0 +1,217 @@
+//! What the port counts, and how fast: as text, or a line of JSON each time.
+
+use std::fmt::Write;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use bareverbs::verbs::firmware_cmds::register::PortCounterGroup;
+use bareverbs::verbs::{
+    Config, Counters, Device, DeviceSlot, LinkLayer, PageChunk, Platform, Storage,
+};
+
+use super::Result;
+
+/// Priorities that an Ethernet port counts apart.
+const PRIORITIES: u8 = 8;
+
+/// Longest sleep at a time.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// How often to look, and what to print.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch {
+    /// Between two looks.
+    pub(crate) interval: Duration,
+    /// How many looks; for ever without.
+    pub(crate) times: Option<NonZeroU32>,
+    /// Lines of JSON.
+    pub(crate) json: bool,
+}
+
+/// All counters at one time.
+pub(crate) struct Look {
+    at: Duration,
+    /// By group and name, in order.
+    values: Vec<(String, u64)>,
+}
+
+impl Look {
+    /// Reads what the device counts of its port.
+    pub(crate) fn take<P: Platform>(device: &Device<'_, P>) -> Result<Self> {
+        let mut values = Vec::new();
+        let mut add = |group: &str, counters: Option<Counters>| {
+            for counter in counters.iter().flat_map(Counters::iter) {
+                let unit = counter
+                    .unit
+                    .map_or(String::new(), |unit| format!(".{unit}"));
+                values.push((format!("{group}.{}{unit}", counter.name), counter.value));
+            }
+        };
+        add("vport", device.query_vport_counters()?);
+        let port = |group, priority| device.query_port_counters(group, priority);
+        match device.capabilities().link_layer() {
+            LinkLayer::Ethernet => {
+                add("802.3", port(PortCounterGroup::Ieee8023, 0)?);
+                add("rfc2863", port(PortCounterGroup::Rfc2863, 0)?);
+                add("rfc2819", port(PortCounterGroup::Rfc2819, 0)?);
+                add("extended", port(PortCounterGroup::Extended, 0)?);
+                for priority in 0..PRIORITIES {
+                    let counters = port(PortCounterGroup::Priority, priority)?;
+                    add(&format!("priority{priority}"), counters);
+                }
+            }
+            LinkLayer::InfiniBand => add("infiniband", port(PortCounterGroup::Infiniband, 0)?),
+        }
+        add("physical", port(PortCounterGroup::Physical, 0)?);
+        Ok(Self {
+            at: device.platform().now(),
+            values,
+        })
+    }
+
+    /// What is not zero: the value and, where there is an earlier look, how many a second since then.
+    pub(crate) fn rows<'a>(
+        &'a self,
+        before: Option<&'a Self>,
+    ) -> impl Iterator<Item = (&'a str, u64, Option<f64>)> {
+        let seconds = before.map(|before| self.at.saturating_sub(before.at).as_secs_f64());
+        let counted = self.values.iter().enumerate().filter(|(_, row)| row.1 != 0);
+        counted.map(move |(index, (name, value))| {
+            let old = before.and_then(|before| before.values.get(index));
+            let rate = old.zip(seconds).map(|((_, old), seconds)| {
+                // Somebody may have cleared it.
+                value.saturating_sub(*old) as f64 / seconds.max(1e-9)
+            });
+            (name.as_str(), *value, rate)
+        })
+    }
+
+    fn text(&self, before: Option<&Self>) -> String {
+        let mut text = String::new();
+        for (name, value, rate) in self.rows(before) {
+            let rate = rate.map_or(String::new(), |rate| format!("{rate:>18.0}/s"));
+            let _ = writeln!(text, "{name:<44}{value:>20}{rate}");
+        }
+        if text.is_empty() {
+            text.push_str("nothing counted yet\n");
+        }
+        text
+    }
+
+    /// One object: seconds on the platform's clock, then each counter's value and rate.
+    fn json(&self, before: Option<&Self>) -> String {
+        let mut line = format!("{{\"seconds\":{:.6}", self.at.as_secs_f64());
+        for (name, value, rate) in self.rows(before) {
+            let _ = write!(line, ",\"{name}\":{{\"value\":{value}");
+            if let Some(rate) = rate {
+                let _ = write!(line, ",\"per_second\":{rate:.1}");
+            }
+            line.push('}');
+        }
+        line.push_str("}\n");
+        line
+    }
+}
+
+impl Watch {
+    /// Looks again and again, and gives each text to `print`.
+    pub(crate) fn run<P: Platform>(
+        self,
+        platform: P,
+        mut chunks: Vec<PageChunk>,
+        mut print: impl FnMut(&str),
+    ) -> Result<()> {
+        let mut slot = DeviceSlot::new();
+        let storage = Storage::new(&mut slot, &mut [], &mut [], &mut [], &mut chunks);
+        let device = Device::open(platform, Config::DEFAULT, storage)?;
+        let mut before: Option<Look> = None;
+        let mut left = self.times.map(NonZeroU32::get);
+        loop {
+            let look = Look::take(&device)?;
+            let text = match self.json {
+                true => look.json(before.as_ref()),
+                false => look.text(before.as_ref()),
+            };
+            print(&text);
+            before = Some(look);
+            if let Some(left) = &mut left {
+                *left -= 1;
+                if *left == 0 {
+                    break;
+                }
+            }
+            let end = Instant::now() + self.interval;
+            loop {
+                // Serves firmware that asks for pages, and finds a device that is gone.
+                device.poll()?;
+                let rest = end.saturating_duration_since(Instant::now());
+                if rest.is_zero() {
+                    break;
+                }
+                std::thread::sleep(rest.min(SLICE));
+            }
+        }
+        device.close()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bareverbs_in_process::Builder;
+    use connectx_model::Config as Card;
+
+    fn look(milliseconds: u64, values: [(&str, u64); 3]) -> Look {
+        Look {
+            at: Duration::from_millis(milliseconds),
+            values: values.map(|(name, value)| (name.into(), value)).into(),
+        }
+    }
+
+    #[test]
+    fn rates_are_between_two_looks() {
+        let first = look(250, [("a.x", 100), ("a.y", 7), ("b.z", 0)]);
+        let second = look(750, [("a.x", 1100), ("a.y", 2), ("b.z", 0)]);
+        let rows: Vec<_> = second.rows(Some(&first)).collect();
+        // 1,000 in half a second; what was cleared meanwhile has no rate below zero.
+        assert_eq!(rows, [("a.x", 1100, Some(2000.0)), ("a.y", 2, Some(0.0))]);
+        let text = second.text(Some(&first));
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(words, ["a.x", "1100", "2000/s", "a.y", "2", "0/s"]);
+        assert_eq!(
+            second.json(Some(&first)),
+            "{\"seconds\":0.750000,\"a.x\":{\"value\":1100,\"per_second\":2000.0},\
+             \"a.y\":{\"value\":2,\"per_second\":0.0}}\n"
+        );
+        assert_eq!(
+            first.json(None),
+            "{\"seconds\":0.250000,\"a.x\":{\"value\":100},\"a.y\":{\"value\":7}}\n"
+        );
+    }
+
+    #[test]
+    fn looks_at_either_kind_of_port() {
+        for infiniband in [false, true] {
+            let card = match infiniband {
+                false => Card::new(1),
+                true => Card::new(1).infiniband(),
+            };
+            let world = Builder::new().function(card).threaded();
+            let watch = Watch {
+                interval: Duration::from_millis(1),
+                times: NonZeroU32::new(3),
+                json: true,
+            };
+            let mut lines = Vec::new();
+            crate::with_page_chunks(|chunks| {
+                watch.run(world.platform(0), chunks, |line| {
+                    lines.push(line.to_owned())
+                })
+            })
+            .unwrap();
+            assert_eq!(lines.len(), 3, "{lines:?}");
+            assert!(lines.iter().all(|line| line.starts_with("{\"seconds\":")));
+        }
+    }
+}
