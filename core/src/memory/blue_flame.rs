@@ -25,12 +25,14 @@
 //! which needs no owner; no thread waits. The register's two buffers alternate, so that the device may still be reading
 //! the other one.
 
+use core::array;
+use core::hint::cold_path;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use bareverbs_firmware_cmds::doorbell::{self, UAR_SIZE};
 use bareverbs_firmware_cmds::numbers::UarIndex;
 
-use crate::memory::send_ring::SendRing;
+use crate::memory::send_ring::{BLOCK_WORDS, Cursor, SendRing};
 use crate::memory::sync::{AtomicU32, constant};
 use crate::platform::Platform;
 use bareverbs_firmware_cmds::wqe::BASIC_BLOCK as BLOCK;
@@ -91,12 +93,12 @@ impl BlueFlame {
         (self.buffer != 0).then_some(self.uar)
     }
 
-    /// Blocks of the longest WQE that goes into a buffer; 0 if there is none.
-    pub(crate) fn blocks(&self) -> u8 {
-        (self.buffer as usize / BLOCK).min(MOST_BLOCKS) as u8
+    /// Bytes of the longest WQE that goes into a buffer; 0 if there is none.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.buffer.min((MOST_BLOCKS * BLOCK) as u32)
     }
 
-    /// Writes the WQE of `blocks` blocks (at most [`blocks`](Self::blocks)) that starts at block `first` of a ring. False
+    /// Writes the WQE of so many bytes (whole blocks, at most [`bytes`](Self::bytes)) that starts at `first` in a ring. False
     /// if another thread is writing: nothing was written then.
     ///
     /// The WQE is read back from the ring, where it was written a moment ago and where coherent memory has it in the
@@ -107,32 +109,56 @@ impl BlueFlame {
         &self,
         platform: &P,
         ring: &SendRing,
-        first: u16,
-        blocks: u16,
+        first: Cursor,
+        bytes: u32,
     ) -> bool {
         let at = self.next.swap(TAKEN, Acquire);
         if at == TAKEN {
+            cold_path();
             return false;
         }
-        if blocks == 1 {
-            platform.write_combining(at as usize, &ring.block(first));
+        if bytes == BLOCK as u32
+            && let Some(words) = ring.words::<BLOCK_WORDS>(first)
+        {
+            platform.write_combining(at as usize, words);
+        } else if bytes == 2 * BLOCK as u32
+            && let Some(words) = ring.words::<{ 2 * BLOCK_WORDS }>(first)
+        {
+            platform.write_combining(at as usize, words);
         } else {
-            write_long(platform, at, ring, first, blocks);
+            self.write_long(platform, at, ring, first, bytes);
+            return true;
         }
-        self.next.store(at ^ self.buffer, Release);
+        self.release(at);
         true
     }
-}
 
-/// Writes a WQE of several blocks. Out of line, as the code is long and such WQEs take their time anyway.
-#[inline(never)]
-fn write_long<P: Platform>(platform: &P, at: u32, ring: &SendRing, first: u16, blocks: u16) {
-    let block = |number: u16| ring.block(first.wrapping_add(number));
-    let at = at as usize;
-    match blocks {
-        2 => platform.write_combining(at, [block(0), block(1)].as_flattened()),
-        3 => platform.write_combining(at, [block(0), block(1), block(2)].as_flattened()),
-        _ => platform.write_combining(at, [block(0), block(1), block(2), block(3)].as_flattened()),
+    /// Lets the next one write, to the other buffer.
+    #[inline(always)]
+    fn release(&self, at: u32) {
+        self.next.store(at ^ self.buffer, Release);
+    }
+
+    /// Writes a WQE of more blocks, or one that goes on at the ring's start. Out of line, as such WQEs take their time anyway.
+    /// Nothing comes behind the call, so that no caller saves registers for it.
+    #[cold]
+    #[inline(never)]
+    fn write_long<P: Platform>(
+        &self,
+        platform: &P,
+        at: u32,
+        ring: &SendRing,
+        first: Cursor,
+        bytes: u32,
+    ) {
+        let blocks: [_; MOST_BLOCKS] =
+            array::from_fn(|number| ring.block(first.behind(number as u32)));
+        let words = blocks.as_flattened();
+        platform.write_combining(
+            at as usize,
+            words.get(..bytes as usize / 8).unwrap_or(words),
+        );
+        self.release(at);
     }
 }
 
@@ -143,6 +169,7 @@ mod tests {
     use super::*;
     use crate::memory::send_ring::{BLOCK_WORDS as WORDS, SendRingParts};
     use crate::memory::test_platform::no_memory_and_no_registers;
+    use bareverbs_firmware_cmds::numbers::Qpn;
     use core::cell::{Cell, RefCell};
     use core::ptr::NonNull;
     use core::sync::atomic::AtomicU64;
@@ -159,11 +186,11 @@ mod tests {
     fn a_page_without_registers_takes_nothing() {
         const PAGE: UarIndex = UarIndex::from_low_bits(5);
         let none = BlueFlame::none();
-        assert_eq!((none.uar(), none.blocks()), (None, 0));
+        assert_eq!((none.uar(), none.bytes()), (None, 0));
         let some = BlueFlame::new(PAGE, 9);
-        assert_eq!((some.uar(), some.blocks()), (Some(PAGE), 4));
+        assert_eq!((some.uar(), some.bytes()), (Some(PAGE), 256));
         assert_eq!(some.next.into_inner(), 0x5a00);
-        assert_eq!(BlueFlame::new(PAGE, 10).blocks(), 4);
+        assert_eq!(BlueFlame::new(PAGE, 10).bytes(), 256);
     }
 
     const RING: usize = 4;
@@ -185,6 +212,11 @@ mod tests {
         then(&unsafe { SendRing::new(parts) })
     }
 
+    /// Where this block of a queue is.
+    fn at(block: u16) -> Cursor {
+        Cursor::new(Qpn::from_low_bits(7)).behind(block.into())
+    }
+
     /// What was written where, and what the calls of a second writer returned meanwhile.
     #[derive(Default)]
     struct Bus<'a> {
@@ -201,7 +233,7 @@ mod tests {
             assert_eq!(self.written.replace(Some((offset, words))), None);
             if let Some(register) = self.register {
                 let done = with_ring(Blocks([[0; WORDS]]), |other| {
-                    register.write(&Bus::default(), other, 0, 1)
+                    register.write(&Bus::default(), other, at(0), BLOCK as u32)
                 });
                 self.meanwhile.set(Some(done));
             }
@@ -221,7 +253,7 @@ mod tests {
         with_ring(Blocks::<RING>(blocks), |ring| {
             for blocks in 1..=4_usize {
                 for first in [0, 3, 0xfffe_u16] {
-                    assert!(register.write(&bus, ring, first, blocks as u16));
+                    assert!(register.write(&bus, ring, at(first), (blocks * BLOCK) as u32));
                     let start = first as usize % RING * WORDS;
                     let expected = (0..blocks * WORDS).map(|word| ((start + word) % words) as u64);
                     let written = bus.written.take();
@@ -242,7 +274,7 @@ mod tests {
         let words = [7_u64; WORDS];
         with_ring(Blocks([words]), |ring| {
             for buffer in [0x5a00, 0x5b00] {
-                assert!(register.write(&bus, ring, 0, 1));
+                assert!(register.write(&bus, ring, at(0), BLOCK as u32));
                 assert_eq!(bus.meanwhile.take(), Some(false));
                 assert_eq!(bus.written.take(), Some((buffer, Vec::from(words))));
             }

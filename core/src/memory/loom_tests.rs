@@ -448,7 +448,7 @@ fn one_writer_at_a_time() {
             };
             // SAFETY: the parts live as long as `shared`.
             let ring = unsafe { SendRing::new(parts) };
-            usize::from(register.write(bus, &ring, 0, 1))
+            usize::from(register.write(bus, &ring, Cursor::new(Qpn::from_low_bits(7)), 64))
         };
         let other = {
             let (register, bus) = (register.clone(), bus.clone());

@@ -180,7 +180,7 @@ struct Sent {
 
 /// Writes data in the way that a send queue chooses for it.
 fn write_data<const FIXED: usize>(data: impl Payload, wqe: Wqe<'_>) -> u32 {
-    match data.is_usual::<Rc, FIXED>(u8::MAX, u16::MAX, wqe) {
+    match data.is_usual::<Rc, FIXED>(u8::MAX, Wqe::SHORT, wqe) {
         true => data.write_usual::<FIXED>(wqe),
         false => data.write::<FIXED>(wqe),
     }
@@ -327,7 +327,7 @@ proptest! {
                 prop_assert_eq!(qp.complete_send(counter), sent.map(|sent| sent.wr_id));
             }
             prop_assert_eq!(memory.bytes(), image.clone());
-            let blocks = ring.block(block as u16).map(u64::to_ne_bytes);
+            let blocks = ring.block(Cursor::new(Qpn::from_low_bits(QPN)).behind(block)).map(u64::to_ne_bytes);
             let at = block as usize % (memory.len() / BASIC_BLOCK) * BASIC_BLOCK;
             prop_assert_eq!(blocks.as_flattened(), &image[at..at + BASIC_BLOCK]);
         }

@@ -8,6 +8,7 @@
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
 
+use core::hint::cold_path;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -86,14 +87,32 @@ impl Cursor {
         (self.0 >> (Self::COUNTER - BLOCK.ilog2())) as usize
     }
 
-    /// The control word of a WQE that starts here.
+    /// The control word of a WQE of this size, in segments (at most 63), that starts here.
     #[inline(always)]
     pub(crate) fn control(self, opcode: u8, size: u32) -> ControlWord {
-        let (mut of_opcode, mut of_size) = (ControlWord(0), ControlWord(0));
+        debug_assert!(size < 64);
+        let mut of_opcode = ControlWord(0);
         of_opcode.set_opcode(opcode);
-        of_size.set_ds(size as u8);
-        let rotated = self.0 | of_opcode.0.rotate_left(Self::ROTATED) | of_size.0 << Self::ROTATED;
+        // The size has the lowest bits, and needs no mask.
+        let of_size = u64::from(size) << Self::ROTATED;
+        let rotated = self.0 | of_opcode.0.rotate_left(Self::ROTATED) | of_size;
         ControlWord(rotated.rotate_right(Self::ROTATED))
+    }
+
+    /// Bytes from an earlier place in the same queue up to this one.
+    #[inline(always)]
+    pub(crate) const fn bytes_from(self, earlier: Self) -> u32 {
+        // The counters' difference: all below them is the same.
+        Self(self.0.wrapping_sub(earlier.0)).offset() as u32
+    }
+
+    /// Behind a WQE of this size, in segments (at most 63), that starts here.
+    #[inline(always)]
+    pub(crate) const fn behind_segments(self, size: u32) -> Self {
+        // Four segments are a block, rounded up. Turned rather than shifted, since the compiler would merge a shift with the
+        // rounding, and then need constants of 64 bits for both.
+        let blocks = ((size + 3) & 0xfc) as u64;
+        Self(self.0.wrapping_add(blocks.rotate_left(Self::COUNTER - 2)))
     }
 
     /// Behind a WQE of so many blocks that starts here.
@@ -111,7 +130,7 @@ pub(crate) struct SendRing {
     wr_ids: NonNull<AtomicU64>,
     heads: NonNull<AtomicU32>,
     /// The bytes of all blocks but one.
-    mask: usize,
+    mask: u32,
     /// Identifiers minus 1.
     wr_mask: u32,
 }
@@ -137,9 +156,14 @@ impl SendRing {
             base,
             wr_ids,
             heads,
-            mask: (blocks as usize - 1) * BLOCK,
+            mask: (blocks - 1) * BLOCK as u32,
             wr_mask: wrs - 1,
         }
+    }
+
+    #[inline(always)]
+    fn mask(&self) -> usize {
+        self.mask as usize
     }
 
     /// The WQE that starts here.
@@ -154,13 +178,13 @@ impl SendRing {
     fn segment(&self, at: usize) -> NonNull<u8> {
         const INSIDE: usize = BLOCK - SEGMENT_UNIT;
         // SAFETY: the masked segment lies inside the ring.
-        unsafe { self.base.add(at & (self.mask | INSIDE)) }
+        unsafe { self.base.add(at & (self.mask() | INSIDE)) }
     }
 
     /// The WQE that starts so many bytes behind the ring's start, rounded down to a block.
     #[inline(always)]
     pub(crate) fn wqe_at(&self, at: usize) -> Wqe<'_> {
-        let offset = at & self.mask;
+        let offset = at & self.mask();
         // SAFETY: the masked block lies inside the ring.
         let first = unsafe { self.base.add(offset) };
         Wqe {
@@ -174,14 +198,14 @@ impl SendRing {
     #[inline(always)]
     pub(crate) fn place_of(&self, control: u64) -> usize {
         let block = ControlWord::from_memory(control).wqe_index();
-        (usize::from(block) * BLOCK) & self.mask
+        (usize::from(block) * BLOCK) & self.mask()
     }
 
     /// Writes the first word of the WQE in whose first block this place lies, as it lies in memory.
     #[inline(always)]
     pub(crate) fn put_control(&self, at: usize, control: u64) {
         // SAFETY: the masked block lies inside the ring, which is the host's to write (`new`).
-        unsafe { self.base.add(at & self.mask).cast::<u64>().write(control) };
+        unsafe { self.base.add(at & self.mask()).cast::<u64>().write(control) };
     }
 
     /// Writes a data segment at this place.
@@ -194,7 +218,7 @@ impl SendRing {
     /// Whether inline data from this place on, with its header before it, ends before the ring does.
     #[inline(always)]
     pub(crate) fn has_inline_room(&self, at: usize, len: usize) -> bool {
-        let bytes = self.mask + BLOCK;
+        let bytes = self.mask() + BLOCK;
         (at & (bytes - 1)) + InlineWord::SIZE + len <= bytes
     }
 
@@ -208,7 +232,7 @@ impl SendRing {
         // SAFETY: the header is part of a segment, and the data goes into the ring behind it.
         unsafe {
             to.cast::<u32>().write(header);
-            copy(data.as_ptr(), to.add(InlineWord::SIZE), data.len());
+            copy(data.as_ptr(), to, InlineWord::SIZE, data.len());
         }
     }
 
@@ -222,7 +246,7 @@ impl SendRing {
 
     /// Copies bytes to this place, any one, and on to the ring's start; no more than the ring has. Where the next ones go.
     pub(crate) fn put_bytes(&self, at: usize, data: &[u8]) -> usize {
-        let bytes = self.mask + BLOCK;
+        let bytes = self.mask() + BLOCK;
         let start = at & (bytes - 1);
         let (first, rest) = data.split_at_checked(bytes - start).unwrap_or((data, &[]));
         let rest = rest.get(..start).unwrap_or(rest);
@@ -244,7 +268,7 @@ impl SendRing {
         let mut at = from;
         loop {
             // SAFETY: the masked index lies inside the array (`new`).
-            let recorded = unsafe { self.heads.add((at.offset() & self.mask) / BLOCK).as_ref() };
+            let recorded = unsafe { self.heads.add((at.offset() & self.mask()) / BLOCK).as_ref() };
             recorded.store(never, Relaxed);
             at = at.behind(1);
             if at == to {
@@ -255,15 +279,25 @@ impl SendRing {
 
     /// How many blocks it has.
     pub(crate) fn blocks(&self) -> u32 {
-        (self.mask / BLOCK + 1) as u32
+        (self.mask() / BLOCK + 1) as u32
     }
 
-    /// Reads a block back, for BlueFlame.
+    /// So many words of the WQE that starts here, as they were written; `None` if it goes on at the ring's start before.
     #[inline(always)]
-    pub(crate) fn block(&self, number: u16) -> [u64; BLOCK_WORDS] {
-        let at = (usize::from(number) * BLOCK) & self.mask;
-        // SAFETY: the masked block lies inside the ring, which is aligned to blocks and which the device only reads.
-        unsafe { self.base.add(at).cast::<[u64; BLOCK_WORDS]>().read() }
+    pub(crate) fn words<const N: usize>(&self, first: Cursor) -> Option<&[u64; N]> {
+        const { assert!(N.is_multiple_of(BLOCK_WORDS) && N != 0) };
+        let at = first.offset() & self.mask();
+        // The first block never crosses the end.
+        if N > BLOCK_WORDS && at + (8 * N - BLOCK) > self.mask() {
+            return None;
+        }
+        // SAFETY: inside the ring, and aligned. The device only reads it, and who writes to it borrows the ring's queue.
+        Some(unsafe { self.base.add(at).cast().as_ref() })
+    }
+
+    /// The block that is here, as it was written.
+    pub(crate) fn block(&self, at: Cursor) -> [u64; BLOCK_WORDS] {
+        self.words(at).copied().unwrap_or_default()
     }
 }
 
@@ -286,7 +320,7 @@ impl Wqe<'_> {
     /// Where byte `at` of it lies, rounded down to a segment.
     #[inline(always)]
     fn place(self, at: usize) -> NonNull<u8> {
-        let block = (self.offset + at / BLOCK * BLOCK) & self.ring.mask;
+        let block = (self.offset + at / BLOCK * BLOCK) & self.ring.mask();
         let inside = at % BLOCK / SEGMENT_UNIT * SEGMENT_UNIT;
         // SAFETY: the masked block lies inside the ring, and the segment in the block.
         unsafe { self.ring.base.add(block + inside) }
@@ -355,12 +389,19 @@ impl Wqe<'_> {
     /// Bytes of inline data that [`put_inline`](Self::put_inline) writes at most.
     pub(crate) const SHORT: usize = 64;
 
-    /// Whether inline data from byte `AT` on, with its header before it, ends before the ring does.
+    /// Whether [short](Self::SHORT) inline data from byte `AT` on, with its header before it, ends before the ring does.
     #[inline(always)]
     pub(crate) fn has_room<const AT: usize>(self, len: usize) -> bool {
         let end = AT + InlineWord::SIZE + len;
-        // A block does not cross the end.
-        end <= BLOCK || self.offset + end <= self.ring.mask + BLOCK
+        if AT + InlineWord::SIZE + Self::SHORT <= 2 * BLOCK {
+            // No longer than two blocks, and one does not cross the end.
+            if self.offset == self.ring.mask() {
+                cold_path();
+                return end <= BLOCK;
+            }
+            return true;
+        }
+        self.offset + end <= self.ring.mask() + BLOCK
     }
 
     /// Writes [short](Self::SHORT) inline data from byte `AT` on, with its header before it. There is
@@ -368,15 +409,17 @@ impl Wqe<'_> {
     #[inline(always)]
     pub(crate) fn put_inline<const AT: usize>(self, data: &[u8]) {
         debug_assert!(data.len() <= Self::SHORT && self.has_room::<AT>(data.len()));
+        self.put_header::<AT>(data.len());
+        let (to, start) = (self.first.as_ptr(), AT + InlineWord::SIZE);
         // SAFETY: the data goes into the ring, behind the header.
-        unsafe { copy(data.as_ptr(), self.put_header::<AT>(data.len()), data.len()) };
+        unsafe { copy(data.as_ptr(), to, start, data.len()) };
     }
 
     /// The same for data of any length, which goes on at the ring's start. (No queue accepts data that would reach its own
     /// start.)
     pub(crate) fn put_long_inline<const AT: usize>(self, data: &[u8]) {
-        let start = (self.offset + AT + InlineWord::SIZE) & (self.ring.mask | (BLOCK - 1));
-        let before_end = self.ring.mask + BLOCK - start;
+        let start = (self.offset + AT + InlineWord::SIZE) & (self.ring.mask() | (BLOCK - 1));
+        let before_end = self.ring.mask() + BLOCK - start;
         let (first, rest) = data.split_at_checked(before_end).unwrap_or((data, &[]));
         let rest = rest.get(..start).unwrap_or(rest);
         let base = self.ring.base.as_ptr();
@@ -417,39 +460,47 @@ impl Wqe<'_> {
 /// Copies [short](Wqe::SHORT) inline data, without a call: in pieces of fixed size, which may overlap.
 ///
 /// # Safety
-/// As `copy_nonoverlapping`; at most 64 bytes.
+/// As `copy_nonoverlapping`, to what is `start` bytes behind `to`; at most 64 bytes.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy(from: *const u8, to: *mut u8, start: usize, len: usize) {
+    // What is known when the code is compiled is added last, and separately: then it is part of the address in the
+    // instruction, and takes no other instruction nor register.
+    let piece_at = |at: usize, back: usize| {
+        let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+        (
+            from.wrapping_sub(back),
+            to.wrapping_add(start).wrapping_sub(back),
+        )
+    };
     /// # Safety
-    /// As `copy_nonoverlapping` for one `T` at `at`.
+    /// As `copy_nonoverlapping` for one `T`.
     #[inline(always)]
-    unsafe fn piece<T>(from: *const u8, to: *mut u8, at: usize) {
+    unsafe fn piece<T>((from, to): (*const u8, *mut u8)) {
         // SAFETY: the caller's promise.
         unsafe {
-            to.add(at)
-                .cast::<T>()
-                .write_unaligned(from.add(at).cast::<T>().read_unaligned())
+            to.cast::<T>()
+                .write_unaligned(from.cast::<T>().read_unaligned())
         }
     }
     // SAFETY: the caller's promise; each piece lies inside the `len` bytes.
     unsafe {
         if len >= 16 {
-            piece::<u128>(from, to, 0);
+            piece::<u128>(piece_at(0, 0));
             if len > 32 {
-                piece::<u128>(from, to, 16);
-                piece::<u128>(from, to, len - 32);
+                piece::<u128>(piece_at(16, 0));
+                piece::<u128>(piece_at(len, 32));
             }
-            piece::<u128>(from, to, len - 16);
+            piece::<u128>(piece_at(len, 16));
         } else if len >= 8 {
-            piece::<u64>(from, to, 0);
-            piece::<u64>(from, to, len - 8);
+            piece::<u64>(piece_at(0, 0));
+            piece::<u64>(piece_at(len, 8));
         } else if len >= 4 {
-            piece::<u32>(from, to, 0);
-            piece::<u32>(from, to, len - 4);
+            piece::<u32>(piece_at(0, 0));
+            piece::<u32>(piece_at(len, 4));
         } else if len > 0 {
-            piece::<u8>(from, to, 0);
-            piece::<u8>(from, to, len / 2);
-            piece::<u8>(from, to, len - 1);
+            piece::<u8>(piece_at(0, 0));
+            piece::<u8>(piece_at(len / 2, 0));
+            piece::<u8>(piece_at(len, 1));
         }
     }
 }

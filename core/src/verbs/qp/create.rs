@@ -15,7 +15,7 @@ use crate::device::in_flight::SlotClass;
 use crate::memory::dma::DmaMemory;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
-use crate::memory::send_ring::{Cursor, SendRing, SendRingParts};
+use crate::memory::send_ring::{Cursor, SendRing, SendRingParts, Wqe};
 use crate::platform::Platform;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
@@ -266,11 +266,12 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 limit: 0,
                 capacity: 0,
                 max_inline: sizes.cap.max_inline_data as u16,
-                max_sge: sizes.cap.max_send_sge as u8,
                 blue_flame: match P::WRITE_COMBINING {
-                    true => device.blue_flame.blocks(),
+                    true => device.blue_flame.bytes(),
                     false => 0,
                 },
+                short_inline: (sizes.cap.max_inline_data as usize).min(Wqe::SHORT),
+                max_sge: sizes.cap.max_send_sge as u8,
                 atomics: device.capabilities().has_atomics(),
                 late: Late::none(Cursor::new(object.qpn)),
                 kind: PhantomData,

@@ -33,6 +33,7 @@ mod connect;
 pub(crate) mod create;
 pub(crate) mod creating;
 mod destroying;
+mod doorbell;
 mod init;
 mod kind;
 mod modify;

@@ -293,8 +293,7 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
     pub fn set_inline_data(&mut self, data: &[u8]) {
         let ring = &self.queue.ring;
         let len = data.len();
-        let most = usize::from(self.queue.max_inline).min(Wqe::SHORT);
-        if len.wrapping_sub(1) >= most
+        if len.wrapping_sub(1) >= self.queue.short_inline
             || !self.takes_inline()
             || !ring.has_inline_room(self.data, len)
         {
@@ -348,7 +347,8 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
             return Err(self.refuse());
         }
         if self.last != 0 {
-            self.queue.ring_for(self.next, self.head, self.last);
+            let single = self.head.wrapping_sub(self.queue.head) == 1;
+            self.queue.ring_for(self.next, self.head, self.last, single);
         }
         (self.last, self.bare) = (0, 0);
         self.fenced = false;

@@ -23,12 +23,13 @@ pub trait Payload: sealed::Sealed + Copy {
     fn parts(self) -> Self::Parts;
     #[doc(hidden)]
     fn of(parts: Self::Parts) -> Self;
-    /// Whether the queue takes it, and [`write_usual`](Self::write_usual) can write it there.
+    /// Whether the queue takes it, and [`write_usual`](Self::write_usual) can write it there. `short_inline` is not above
+    /// [`Wqe::SHORT`].
     #[doc(hidden)]
     fn is_usual<T: QpType, const AT: usize>(
         self,
         max_sge: u8,
-        max_inline: u16,
+        short_inline: usize,
         wqe: Wqe<'_>,
     ) -> bool;
     /// As [`write`](Self::write), for what is usual.
@@ -71,7 +72,7 @@ impl Payload for Nothing {
         Self
     }
 
-    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: u16, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: usize, _: Wqe<'_>) -> bool {
         true
     }
 
@@ -105,7 +106,7 @@ impl Payload for Sge {
 
     /// Not without bytes: a length of 0 means 2 GiB to the device.
     #[inline(always)]
-    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: u16, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: usize, _: Wqe<'_>) -> bool {
         // The WQE of a connection is always large enough for one entry, whatever was asked for.
         (T::CONNECTED || max_sge != 0) && (key_and_length(&self) as u32).cast_signed() > 0
     }
@@ -146,7 +147,7 @@ impl Payload for &[Sge] {
     }
 
     #[inline]
-    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: u16, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: usize, _: Wqe<'_>) -> bool {
         self.len() <= usize::from(max_sge) && self.iter().all(|sge| sge.length >> 31 == 0)
     }
 
@@ -195,10 +196,11 @@ impl<const N: usize> Payload for &[Sge; N] {
     fn is_usual<T: QpType, const AT: usize>(
         self,
         max_sge: u8,
-        max_inline: u16,
+        short_inline: usize,
         wqe: Wqe<'_>,
     ) -> bool {
-        self.as_slice().is_usual::<T, AT>(max_sge, max_inline, wqe)
+        self.as_slice()
+            .is_usual::<T, AT>(max_sge, short_inline, wqe)
     }
 
     #[inline]
@@ -221,7 +223,7 @@ impl Inline<'_> {
     /// The size of a WQE with so many bytes from byte `AT` on.
     #[inline(always)]
     const fn size<const AT: usize>(len: usize) -> u32 {
-        (AT + InlineWord::SIZE + len).div_ceil(16) as u32
+        (len as u32 + (AT + InlineWord::SIZE + 15) as u32) >> 4
     }
 }
 
@@ -239,9 +241,14 @@ impl Payload for Inline<'_> {
 
     /// Not without bytes, which need no header, not many, and not around the ring's end.
     #[inline(always)]
-    fn is_usual<T: QpType, const AT: usize>(self, _: u8, max_inline: u16, wqe: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType, const AT: usize>(
+        self,
+        _: u8,
+        short_inline: usize,
+        wqe: Wqe<'_>,
+    ) -> bool {
         let len = self.0.len();
-        len.wrapping_sub(1) < usize::from(max_inline).min(Wqe::SHORT) && wqe.has_room::<AT>(len)
+        len.wrapping_sub(1) < short_inline && wqe.has_room::<AT>(len)
     }
 
     #[inline(always)]

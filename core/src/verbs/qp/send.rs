@@ -33,13 +33,9 @@ use crate::verbs::qp::payload::{Inline, Payload, put_atomic, put_remote};
 use crate::verbs::qp::wr::{
     BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr,
 };
-use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{ControlFlags, ControlWord, Opcode, QKeyWord};
-
-/// The other doorbell register: BlueFlame registers come in pairs of 256 bytes.
-const DOORBELL_FLIP: u32 = doorbell::SEND_TOGGLE as u32;
+use bareverbs_firmware_cmds::wqe::{ControlFlags, Opcode, QKeyWord};
 
 /// The send half of a QP. `Send`, allocation-free, without locks, and without access to commands.
 #[repr(C)]
@@ -54,6 +50,8 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) cursor: Cursor,
     /// What every control segment's second word contains, as it lies in memory: the completion bits, with `sq_sig_all`.
     pub(crate) always: u64,
+    /// Inline data that is usual: at most so many bytes.
+    pub(crate) short_inline: usize,
     pub(crate) doorbell: u32,
     /// Next work request, running freely.
     pub(crate) head: u32,
@@ -62,9 +60,9 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     /// Work requests that it holds; 0 while the QP's state takes none.
     pub(crate) capacity: u16,
     pub(crate) max_inline: u16,
+    /// Bytes of the longest WQE that goes to the device by BlueFlame; 0 on an uncached doorbell page.
+    pub(crate) blue_flame: u32,
     pub(crate) max_sge: u8,
-    /// Blocks of the longest WQE that goes to the device by BlueFlame; 0 on an uncached doorbell page.
-    pub(crate) blue_flame: u8,
     /// Whether atomics work as verbs promise.
     pub(crate) atomics: bool,
     /// What [`post_late`](Self::post_late) is called for.
@@ -95,6 +93,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         Batch {
             cursor: self.cursor,
             head: self.head,
+            from: self.head,
             queue: self,
             last: 0,
             first: true,
@@ -143,6 +142,13 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     ) -> (Cursor, u64) {
         // There is room for a WQE of the largest size from this block on.
         let wqe = self.ring.wqe(cursor);
+        // An order that takes few registers: what is short first, an address vector last.
+        let long = if FIXED < 64 {
+            fixed(wqe);
+            None
+        } else {
+            Some(fixed)
+        };
         let size = if USUAL {
             data.write_usual::<FIXED>(wqe)
         } else {
@@ -154,10 +160,11 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         wqe.put_word(ControlFlags::from_memory(flags | imm));
         let control = cursor.control(request.opcode, size);
         wqe.put_word(control);
-        fixed(wqe);
+        if let Some(fixed) = long {
+            fixed(wqe);
+        }
         wqe.record(head, request.wr_id);
-        // Four units are a block. This is `div_ceil`, of a number that is small.
-        (cursor.behind((size + 3) >> 2), control.to_memory())
+        (cursor.behind_segments(size), control.to_memory())
     }
 
     /// Writes the WQE of a work request that [`Batch::build`] cannot, as `self.late` says, where the batch's new end is
@@ -211,40 +218,8 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         let Late {
             cursor, head, last, ..
         } = self.late;
-        self.ring_for(cursor, head, last);
+        self.ring_for(cursor, head, last, true);
         Ok(())
-    }
-
-    /// Gives the device all work requests before `head`, whose WQEs end at `cursor`; `last` is the last one's first word, as
-    /// it lies in memory.
-    #[inline(always)]
-    pub(super) fn ring_for(&mut self, cursor: Cursor, head: u32, last: u64) {
-        let first = core::mem::replace(&mut self.cursor, cursor);
-        let before = core::mem::replace(&mut self.head, head);
-        self.record.post(cursor.record());
-        if P::WRITE_COMBINING && self.blue_flame != 0 {
-            self.ring_write_combining(first.block(), head.wrapping_sub(before), last);
-        } else {
-            let platform = self.device.platform();
-            platform.write_be64(self.doorbell as usize, ControlWord::from_memory(last).0);
-        }
-    }
-
-    /// Rings on a write-combining page for `posted` work requests, of which the first lies at block `first`: a single one
-    /// that fits goes there itself. Of a list the device has to fetch all but one anyway.
-    // Out of line: with it the batch would be kept in memory until it is dropped.
-    #[inline(never)]
-    fn ring_write_combining(&mut self, first: u16, posted: u32, last: u64) {
-        let (platform, register) = (self.device.platform(), &self.device.blue_flame);
-        let blocks = self.cursor.block().wrapping_sub(first);
-        if posted == 1
-            && blocks <= self.blue_flame.into()
-            && register.write(platform, &self.ring, first, blocks)
-        {
-            return;
-        }
-        platform.write_combining(self.doorbell as usize, &[last]);
-        self.doorbell ^= DOORBELL_FLIP;
     }
 
     /// Opens the queue for so many work requests, or closes it.
@@ -290,6 +265,8 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     last: u64,
     /// Whether the next work request is the first one.
     first: bool,
+    /// The first one that the next doorbell is for: the queue's, in a copy that the compiler need not read again.
+    from: u32,
 }
 
 /// What [`SendQueue::post_late`] is called for, but for what it gets in registers: more arguments would lie on the stack,
@@ -352,7 +329,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         if self.head == queue.limit
             || !data.is_usual::<T, FIXED>(
                 queue.max_sge,
-                queue.max_inline,
+                queue.short_inline,
                 queue.ring.wqe(self.cursor),
             )
         {
@@ -378,7 +355,11 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
                     cursor, head, last, ..
                 } = queue.late;
                 (self.cursor, self.head) = (cursor, head);
-                self.last = if alone { 0 } else { last };
+                if alone {
+                    self.from = head;
+                } else {
+                    self.last = last;
+                }
             }
             return posted;
         }
@@ -393,15 +374,18 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     pub fn is_usual<const AT: usize>(&self, data: impl Payload) -> bool {
         let queue = &*self.queue;
         let wqe = queue.ring.wqe(self.cursor);
-        self.head != queue.limit && data.is_usual::<T, AT>(queue.max_sge, queue.max_inline, wqe)
+        self.head != queue.limit && data.is_usual::<T, AT>(queue.max_sge, queue.short_inline, wqe)
     }
 
     /// Rings the doorbell for what was posted so far.
     #[inline(always)]
     pub fn ring(&mut self) {
         if self.last != 0 {
-            self.queue.ring_for(self.cursor, self.head, self.last);
+            let single = self.head.wrapping_sub(self.from) == 1;
+            self.queue
+                .ring_for(self.cursor, self.head, self.last, single);
             self.last = 0;
+            self.from = self.head;
         }
     }
 

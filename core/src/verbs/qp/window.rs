@@ -151,7 +151,7 @@ impl Payload for &Umr {
         parts
     }
 
-    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: u16, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: usize, _: Wqe<'_>) -> bool {
         false
     }
 

@@ -57,10 +57,30 @@ fn flush() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
+/// Plain memory for the registers of a page.
+#[repr(C, align(4096))]
 struct Page([UnsafeCell<u64>; 512]);
 
 // SAFETY: one thread runs the benchmark.
 unsafe impl Sync for Page {}
+
+/// Writes a line of a register in the largest pieces that every processor of the kind has.
+#[inline(always)]
+fn write_line(to: &[UnsafeCell<u64>; 8], line: &[u64; 8]) {
+    #[cfg(target_arch = "x86_64")]
+    type Piece = std::arch::x86_64::__m128i;
+    #[cfg(not(target_arch = "x86_64"))]
+    type Piece = u64;
+
+    let (to, from) = (UnsafeCell::raw_get(to.as_ptr()), line.as_ptr());
+    for piece in 0..size_of::<[u64; 8]>() / size_of::<Piece>() {
+        // SAFETY: a piece of the line, and of plain memory of ours.
+        unsafe {
+            let value = from.cast::<Piece>().add(piece).read_unaligned();
+            to.cast::<Piece>().add(piece).write_volatile(value);
+        }
+    }
+}
 
 // SAFETY: as the scripted device's; a doorbell is one store.
 unsafe impl<const COMBINING: bool> Platform for Doorbells<COMBINING> {
@@ -70,21 +90,20 @@ unsafe impl<const COMBINING: bool> Platform for Doorbells<COMBINING> {
     }
     #[inline]
     fn write_combining(&self, offset: usize, words: &[u64]) {
-        let first = offset.wrapping_sub(COMBINING_PAGE) / 8;
+        let at = offset.wrapping_sub(COMBINING_PAGE);
         flush();
-        if let Some(registers) = self.combining.0.get(first..first + words.len()) {
-            let (lines, rest) = words.as_chunks::<8>();
-            let (places, last) = registers.as_chunks::<8>();
-            for (line, places) in lines.iter().zip(places) {
-                for (register, &word) in places.iter().zip(line) {
-                    // SAFETY: plain memory of ours.
-                    unsafe { register.get().write_volatile(word) };
-                }
+        let (lines, rest) = words.as_chunks::<8>();
+        let registers = self.combining.0.as_chunks::<8>().0;
+        if let Some(registers) = registers.get(at / 64..at / 64 + lines.len()) {
+            for (line, place) in lines.iter().zip(registers) {
+                write_line(place, line);
             }
-            for (register, &word) in last.iter().zip(rest) {
-                // SAFETY: as above.
-                unsafe { register.get().write_volatile(word) };
-            }
+        }
+        if let [word] = rest
+            && let Some(register) = self.combining.0.get(at / 8)
+        {
+            // SAFETY: plain memory of ours.
+            unsafe { register.get().write_volatile(*word) };
         }
         flush();
     }
