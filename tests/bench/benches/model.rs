@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use bareverbs_bench::callgrind;
+use bareverbs_bench::lanes::{self, Lanes, Threads};
 use bareverbs_bench::pair::{self, Pair};
 use bareverbs_bench::report::verdict;
 use bareverbs_cm::rdma::CmId;
@@ -26,6 +27,8 @@ const LARGE_MUST: f64 = 2.0 * LARGE as f64;
 /// Doorbells in the counted run, and in the timed one.
 const COUNTED: u32 = 64;
 const TIMED: u32 = 2_000;
+/// Times that each rate on the real clock is taken.
+const TURNS: usize = 40;
 
 fn main() -> ExitCode {
     if callgrind::is_child() {
@@ -85,7 +88,45 @@ fn main() -> ExitCode {
             );
         }
     });
+    println!();
+    lanes::with(Threads::One, |one| {
+        lanes::with(Threads::Two, |two| print_rates(one, two));
+    });
     verdict(passed, failed)
+}
+
+/// One thread for both ports beside a thread for each, in turns, and the best turn of each: the machine does other work
+/// beside this, and may have one core.
+fn print_rates(one: &mut Lanes<'_>, two: &mut Lanes<'_>) {
+    println!(
+        "Both ports driven by one thread and by two, the best of {TURNS} turns ({} cores; not gated)\n",
+        std::thread::available_parallelism().map_or(1, usize::from)
+    );
+    println!("| messages | one thread/s | two threads/s | ratio | GB/s |");
+    println!("| --- | --: | --: | --: | --: |");
+    for (what, size, doorbells) in [
+        ("64 bytes, one way", 64, [TIMED / 4, 0]),
+        (
+            "64 bytes, each way: a thread, a device, a QP, a CQ",
+            64,
+            [TIMED / 4; 2],
+        ),
+        ("64 KiB, one way", LARGE, [TIMED / 40, 0]),
+        ("64 KiB, each way", LARGE, [TIMED / 40; 2]),
+    ] {
+        let mut best = (0.0_f64, 0.0_f64);
+        for _ in 0..TURNS {
+            best.0 = best.0.max(one.rate(size, doorbells));
+            best.1 = best.1.max(two.rate(size, doorbells));
+        }
+        println!(
+            "| {what} | {:.0} | {:.0} | {:.2} | {:.3} |",
+            best.0,
+            best.1,
+            best.1 / best.0,
+            best.1 * size as f64 / 1e9
+        );
+    }
 }
 
 /// A connection, and a buffer at each end.

@@ -6,6 +6,7 @@
 //! drivers take for the same.
 
 pub mod callgrind;
+pub mod lanes;
 pub mod linked;
 pub mod pair;
 pub mod report;

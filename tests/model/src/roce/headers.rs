@@ -4,8 +4,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::env::{Encapsulation, Path};
 use super::packet::ParseError;
-#[cfg(test)]
-use super::template::Template;
 use super::wire::{Ethernet, Ipv4, Ipv6, Reader, Tag, Udp};
 use zerocopy::IntoBytes;
 
@@ -112,14 +110,6 @@ impl Headers {
     /// Whether there are none: never.
     pub fn is_empty(&self) -> bool {
         false
-    }
-
-    /// Writes the headers to the beginning of `frame`, for `transport` bytes from the BTH to the ICRC.
-    ///
-    /// `frame` has at least [`Headers::len`] bytes.
-    #[cfg(test)]
-    pub(super) fn emit(&self, frame: &mut [u8], transport: usize) -> Layout {
-        Template::new(self).emit(frame, transport)
     }
 
     /// Reads the headers of a frame; what is not RoCE is [`ParseError::NotRoce`].

@@ -7,6 +7,7 @@ use super::*;
 use crate::link::rng::Rng;
 use crate::pcap::Reader as PcapReader;
 use crate::roce::env::Path;
+use crate::roce::template::Template;
 
 const CAPTURE: &[u8] = include_bytes!("../../../tests/data/rxe61-guest-guest.pcap");
 
@@ -323,7 +324,7 @@ fn xrc_packets_are_those_of_the_annex() {
             ..paths()[0]
         };
         let mut frame = vec![0; 42];
-        Headers::new(path).emit(&mut frame, transport.len());
+        Template::new(&Headers::new(path)).emit(&mut frame, transport.len());
         frame.extend(&transport);
         let packet = Packet::parse(&frame).unwrap();
         let Repr { bth, extended, .. } = packet.repr;
