@@ -6,8 +6,11 @@ use std::process::ExitCode;
 
 use bareverbs::cm::rdma::AddrInfo;
 use bareverbs_examples::Result;
-use bareverbs_examples::hello::{self, Ends, LEN, Message, REPLY};
 use bareverbs_node::Cm;
+use hello::{Ends, LEN, Message, REPLY};
+
+#[path = "rdma_client/hello.rs"]
+mod hello;
 
 fn main() -> ExitCode {
     hello::main(&Ends {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use bareverbs::cm::rdma::AddrInfo;
 use bareverbs_examples::Result;
-use bareverbs_examples::hello::{self, Ends, HELLO, LEN, Message};
 use bareverbs_node::{Cm, Unreached};
+use hello::{Ends, HELLO, LEN, Message};
 
+mod hello;
 #[cfg(test)]
 mod tests;
 

@@ -4,8 +4,8 @@ use bareverbs::cm::rdma::AddrInfo;
 use bareverbs_command_line::parse_line;
 
 use bareverbs_examples::dead_address;
-use bareverbs_examples::hello::{REPLY, options};
 
+use crate::hello::{REPLY, options};
 use crate::{ENDS, client};
 
 fn run(line: &str) -> Result<Option<[u8; 16]>, String> {

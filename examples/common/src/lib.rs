@@ -9,7 +9,6 @@ pub mod dead_address;
 pub mod echo_clients;
 pub mod ends;
 pub mod exchange;
-pub mod hello;
 pub mod plugged;
 pub mod program;
 pub mod times;

@@ -1,4 +1,6 @@
-//! What `rdma_client` and `rdma_server` share: the command line, and for each the other end.
+//! What `rdma_client` and `rdma_server` share: the command line, and for each the other end. It is not in the examples'
+//! library, where it would be compiled for all of them.
+#![expect(dead_code, reason = "each of them has one of the other ends")]
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -11,17 +13,17 @@ use bareverbs_command_line::{PORTS, is_port};
 use bareverbs_node::{About, Cm};
 use bpaf::Bpaf;
 
-use crate::Result;
-use crate::program::{self, Cards, Program, Roles, cards};
+use bareverbs_examples::Result;
+use bareverbs_examples::program::{self, Cards, Program, Roles, cards};
 
 /// Bytes of a message.
-pub const LEN: usize = 16;
-pub type Message = [u8; LEN];
+pub(crate) const LEN: usize = 16;
+pub(crate) type Message = [u8; LEN];
 
 /// What the client says.
-pub const HELLO: &Message = b"good morning! :)";
+pub(crate) const HELLO: &Message = b"good morning! :)";
 /// What the server answers.
-pub const REPLY: &Message = b"good evening. :(";
+pub(crate) const REPLY: &Message = b"good evening. :(";
 
 /// Sixteen bytes over an RDMA connection, and sixteen back.
 ///
@@ -29,7 +31,7 @@ pub const REPLY: &Message = b"good evening. :(";
 /// named first. On one card, or with --link, the end runs that the program is named after.
 #[derive(Bpaf, Debug, Clone)]
 #[bpaf(options)]
-pub struct Options {
+pub(crate) struct Options {
     /// The server's address.
     #[bpaf(short('s'), argument("ADDRESS"))]
     server: Option<IpAddr>,
@@ -50,12 +52,12 @@ pub struct Options {
 }
 
 /// The two ends of a program. `listening` is to be called once a client may come.
-pub struct Ends {
+pub(crate) struct Ends {
     /// Which is the program's, for one card or a link.
-    pub is_server: bool,
-    pub server:
+    pub(crate) is_server: bool,
+    pub(crate) server:
         fn(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) -> Result<Message>,
-    pub client: fn(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message>,
+    pub(crate) client: fn(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message>,
 }
 
 impl Ends {
@@ -69,13 +71,13 @@ impl Ends {
 }
 
 /// The whole of a program with these ends.
-pub fn main(ends: &Ends) -> ExitCode {
+pub(crate) fn main(ends: &Ends) -> ExitCode {
     program::main(ends.name(), &options(), |options| options.run(ends))
 }
 
 impl Options {
     /// The message that the client received, if it ran here.
-    pub fn run(&self, ends: &Ends) -> Result<Option<Message>> {
+    pub(crate) fn run(&self, ends: &Ends) -> Result<Option<Message>> {
         let Self { client, server, .. } = *self;
         let roles = if self.cards.one() {
             let server = server.ok_or("-s: where is the server?")?;
@@ -151,7 +153,7 @@ impl Program for Hello<'_> {
 }
 
 /// A queue pair for one message each way, of which every send has a completion.
-pub fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
+pub(crate) fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
     QpInit {
         cap: QpCap {
             max_send_wr: 1,
@@ -165,7 +167,7 @@ pub fn queues<'a, 'd, P: Platform>() -> QpInit<'a, 'd, P> {
 }
 
 /// Sends a message, and waits until the other end has it.
-pub fn send<P: Platform, R: Resolver>(
+pub(crate) fn send<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     id: CmId,
     message: &Message,
@@ -179,7 +181,10 @@ pub fn send<P: Platform, R: Resolver>(
 }
 
 /// Waits until a message is there.
-pub fn receive<P: Platform, R: Resolver>(cm: &mut RdmaCm<'_, '_, P, R>, id: CmId) -> Result<()> {
+pub(crate) fn receive<P: Platform, R: Resolver>(
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    id: CmId,
+) -> Result<()> {
     let wc = cm.get_recv_comp_until(id, soon(cm))?;
     match wc.status {
         WcStatus::Success => Ok(()),
@@ -193,7 +198,11 @@ fn soon<P: Platform, R: Resolver>(cm: &RdmaCm<'_, '_, P, R>) -> Duration {
 }
 
 /// The other end of `rdma_client`.
-pub fn serve(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) -> Result<Message> {
+pub(crate) fn serve(
+    cm: &mut Cm<'_, '_>,
+    here: &AddrInfo,
+    listening: &mut dyn FnMut(),
+) -> Result<Message> {
     let listener = cm.create_ep(here, None, Some(&mut queues()))?;
     cm.listen(listener, 1)?;
     listening();
@@ -212,7 +221,7 @@ pub fn serve(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) 
 }
 
 /// The other end of `rdma_server`.
-pub fn call(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message> {
+pub(crate) fn call(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message> {
     let id = cm.create_ep(server, None, Some(&mut queues()))?;
     let inbox = cm.reg_msgs(id, LEN)?;
     cm.post_recv(id, 0, &inbox, 0, LEN)?;
