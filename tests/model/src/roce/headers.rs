@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::env::{Encapsulation, Path};
-use super::packet::ParseError;
+use super::parse_error::ParseError;
 use super::wire::{Ethernet, Ipv4, Ipv6, Reader, Tag, Udp};
 use zerocopy::IntoBytes;
 

@@ -37,6 +37,7 @@ mod memory;
 pub mod opcode;
 mod outgoing;
 pub mod packet;
+mod parse_error;
 pub mod psn;
 mod requester;
 mod responder;

@@ -3,13 +3,13 @@
 //! [`Packet::parse`] accepts a frame only when every length agrees, the opcode exists and the ICRC is right; what it accepts
 //! and [`Repr::emit`] writes again is the same frame, byte for byte (reserved bits are zero in what a ConnectX sends).
 
-use std::fmt;
 use std::sync::LazyLock;
 
 use super::codes::Syndrome;
 use super::env::{Encapsulation, GrhKind};
 use super::headers::{Carrier, Headers, Layout};
 use super::opcode::{Opcode, Operation, Service};
+pub use super::parse_error::ParseError;
 use super::psn::Psn;
 use super::template::Template;
 use super::wire::{self, Reader, Writer};
@@ -27,53 +27,6 @@ pub const MAX_MTU: usize = 4096;
 pub const MAX_FRAME: usize = super::headers::MAX_LEN + BTH_LEN + 28 + 8 + MAX_MTU + ICRC_LEN;
 /// Bytes that a CNP has instead of a payload.
 const CNP_LEN: usize = 16;
-
-/// Why a frame is not a RoCE packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParseError {
-    /// Another protocol.
-    NotRoce,
-    /// Ends before its headers or its lengths do.
-    Truncated,
-    /// IP version, header length or fragment.
-    IpHeader,
-    /// IPv4 header checksum.
-    IpChecksum,
-    /// UDP checksum, where there is one.
-    UdpChecksum,
-    /// Lengths that contradict each other.
-    Length,
-    /// Transport header version.
-    Version,
-    /// No such opcode.
-    Opcode(u8),
-    /// Reserved AETH syndrome.
-    AethSyndrome(u8),
-    /// A payload where the opcode has none, or pad bytes without a payload.
-    Payload,
-    /// Invariant CRC.
-    Icrc,
-}
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParseError::NotRoce => f.write_str("not a RoCE frame"),
-            ParseError::Truncated => f.write_str("frame ends too early"),
-            ParseError::IpHeader => f.write_str("bad IP header"),
-            ParseError::IpChecksum => f.write_str("wrong IPv4 checksum"),
-            ParseError::UdpChecksum => f.write_str("wrong UDP checksum"),
-            ParseError::Length => f.write_str("lengths contradict each other"),
-            ParseError::Version => f.write_str("transport header version is not 0"),
-            ParseError::Opcode(byte) => write!(f, "unknown opcode {byte:#04x}"),
-            ParseError::AethSyndrome(byte) => write!(f, "reserved AETH syndrome {byte:#04x}"),
-            ParseError::Payload => f.write_str("payload or padding where there can be none"),
-            ParseError::Icrc => f.write_str("wrong ICRC"),
-        }
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// Base transport header, without the pad count (it follows from the payload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
