@@ -147,6 +147,8 @@ impl World {
     ///
     /// # Panics
     /// If the driver does not come up, or the table is too short.
+    // So that only those who call it compile bring-up.
+    #[inline]
     pub fn open<'s>(
         &self,
         index: usize,
