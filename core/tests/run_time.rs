@@ -580,7 +580,7 @@ fn the_device_may_write_anything() {
     for seed in 0..300 {
         println!("seed {seed}");
         let mut random = Random(seed);
-        let fake = Fake::new();
+        let fake = Fake::with(|inner| inner.lies = true);
         let mut memory = Memory::new();
         // Even seeds get through bring-up and meet garbage then; odd ones meet it on the way.
         let garbage = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(seed % 2 == 1));

@@ -134,6 +134,22 @@ impl MailboxBlock {
             .set_next_pointer_31_10(iova as u32 >> 10)
     }
 
+    /// Where [`link`](Self::link) belongs.
+    pub const LINK: usize = 0x230;
+
+    /// The end of a block that is not signed: the next block's address, its own number, and the token.
+    #[must_use]
+    pub fn link(next: u64, number: u32, token: u8) -> [u8; Self::SIZE - Self::LINK] {
+        let mut block = Self::ZERO;
+        block
+            .set_next_block(next)
+            .set_block_number(number)
+            .set_token(token);
+        let mut link = [0; Self::SIZE - Self::LINK];
+        link.copy_from_slice(&block.0[Self::LINK..]);
+        link
+    }
+
     /// Writes both signatures: first that of the control part, then that of the whole block.
     pub fn sign(&mut self) -> &mut Self {
         let control = !xor(&self.0[CONTROL..CONTROL_SIGNATURE]);

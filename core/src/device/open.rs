@@ -271,6 +271,9 @@ impl<'s, P: Platform> Device<'s, P> {
             [CapabilityMode::Max, current].map(|mode| self.ask_group(CapabilityGroup::Roce, mode))
         });
         self.carried_out(set).at(OpenStep::Capabilities)?;
+        if !verify {
+            self.with(|control| control.queue.leave_blocks_unsigned());
+        }
         let atomic = match atomic {
             Some(asked) => self.choose_atomic(asked, &mut image)?,
             None => None,

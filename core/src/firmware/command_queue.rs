@@ -155,6 +155,8 @@ pub(crate) struct CommandQueue {
     sequence: u32,
     /// Signatures of answers are to be verified.
     verify: bool,
+    /// Mailbox blocks are signed. Entries always are.
+    signs: bool,
     timeout: Duration,
     executed: u64,
 }
@@ -192,6 +194,7 @@ impl CommandQueue {
             token: 0,
             sequence: 0,
             verify: false,
+            signs: true,
             timeout,
             executed: 0,
         })
@@ -216,6 +219,11 @@ impl CommandQueue {
     /// Verifies signatures from now on.
     pub(crate) fn verify_signatures(&mut self) {
         self.verify = true;
+    }
+
+    /// The device checks no signatures of blocks: they need none from now on. (Linux' driver signs none at all.)
+    pub(crate) fn leave_blocks_unsigned(&mut self) {
+        self.signs = false;
     }
 
     /// Commands that were answered, well or badly.
@@ -278,13 +286,21 @@ impl CommandQueue {
             // All of it fits into the entry.
             put_inline(&mut entry, fixed, &mut tail);
         } else {
+            let mut block;
+            let signed = match self.signs {
+                true => {
+                    block = MailboxBlock::ZERO;
+                    Some(&mut block)
+                }
+                false => None,
+            };
             let mut writer = Writer {
                 entry: &mut entry,
                 mailboxes: &self.mailboxes,
                 chain: &input,
                 token,
                 at: 0,
-                block: MailboxBlock::ZERO,
+                signed,
             };
             writer.put(fixed);
             match &mut tail {
@@ -550,14 +566,14 @@ fn put_inline(entry: &mut CommandQueueEntry, fixed: &[u8], tail: &mut TailIn<'_>
     }
 }
 
-/// Spreads a message over the entry and its blocks. A block is written when it is full, once.
+/// Spreads a message over the entry and its blocks. A block that is signed is written when it is full, once.
 struct Writer<'a> {
     entry: &'a mut CommandQueueEntry,
     mailboxes: &'a Mailboxes,
     chain: &'a Chain,
     token: u8,
     at: usize,
-    block: MailboxBlock,
+    signed: Option<&'a mut MailboxBlock>,
 }
 
 impl Writer<'_> {
@@ -571,10 +587,19 @@ impl Writer<'_> {
             } else {
                 let offset = (self.at - INLINE_SIZE) % BLOCK_DATA_SIZE;
                 let taken = data.len().min(BLOCK_DATA_SIZE - offset);
-                self.block.mailbox_data_mut()[offset..offset + taken]
-                    .copy_from_slice(&data[..taken]);
-                if offset + taken == BLOCK_DATA_SIZE {
-                    self.flush(BLOCK_DATA_SIZE);
+                let index = (self.at - INLINE_SIZE) / BLOCK_DATA_SIZE;
+                match &mut self.signed {
+                    None => {
+                        let part = &data[..taken];
+                        self.mailboxes.put(self.chain, index, offset, part);
+                    }
+                    Some(block) => {
+                        block.mailbox_data_mut()[offset..offset + taken]
+                            .copy_from_slice(&data[..taken]);
+                        if offset + taken == BLOCK_DATA_SIZE {
+                            self.flush(BLOCK_DATA_SIZE);
+                        }
+                    }
                 }
                 taken
             };
@@ -584,16 +609,22 @@ impl Writer<'_> {
     }
 
     fn flush(&mut self, len: usize) {
+        let Some(block) = &mut self.signed else {
+            return;
+        };
         let index = (self.at.saturating_sub(INLINE_SIZE)) / BLOCK_DATA_SIZE;
         if index > 0 {
             // What the block before left.
-            self.block.mailbox_data_mut()[len..].fill(0);
+            block.mailbox_data_mut()[len..].fill(0);
         }
-        self.mailboxes
-            .write(self.chain, index, self.token, &mut self.block);
+        self.mailboxes.write(self.chain, index, self.token, block);
     }
 
     fn finish(&mut self) {
+        if self.signed.is_none() {
+            self.mailboxes.link(self.chain, self.token);
+            return;
+        }
         let rest = self.at.saturating_sub(INLINE_SIZE) % BLOCK_DATA_SIZE;
         if rest > 0 {
             self.flush(rest);

@@ -234,6 +234,26 @@ impl Mailboxes {
         memory.write_bytes(offset, &block.0);
     }
 
+    /// Puts a part of the payload into a block that is not signed. What is behind the message's end stays as it was.
+    pub(crate) fn put(&self, chain: &Chain, index: usize, offset: usize, part: &[u8]) {
+        if let Some((memory, block)) = self.block(chain, index) {
+            memory.write_bytes(block + offset, part);
+        }
+    }
+
+    /// Fills in link, number and token of the blocks of a chain that are not signed.
+    pub(crate) fn link(&self, chain: &Chain, token: u8) {
+        let mut next = self.block(chain, 0);
+        let mut index = 0;
+        while let Some((memory, block)) = next {
+            next = self.block(chain, index + 1);
+            let iova = next.map_or(0, |(memory, offset)| memory.iova() + offset as u64);
+            let link = MailboxBlock::link(iova, index as u32, token);
+            memory.write_bytes(block + MailboxBlock::LINK, &link);
+            index += 1;
+        }
+    }
+
     /// A block as it is now, for the log.
     pub(crate) fn copy(&self, chain: &Chain, index: usize) -> MailboxBlock {
         let mut block = MailboxBlock::ZERO;

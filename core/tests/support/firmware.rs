@@ -106,8 +106,10 @@ impl Inner {
         for number in 0..blocks_needed(len) {
             assert_eq!(block_iova % 1024, 0, "misaligned block");
             let block = MailboxBlock::read_from_bytes(&self.dma_read(block_iova, 576)).unwrap();
+            // Disabled by the driver, they are not looked at.
+            let checked = self.hca.cmdif_checksum() != 0 && !self.lies;
             assert!(
-                block.signatures_are_valid(),
+                !checked || block.signatures_are_valid(),
                 "wrong signature of input block {number}"
             );
             assert_eq!(block.block_number() as usize, number);

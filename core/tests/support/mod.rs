@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     /// Obeys `nic_interface`.
     pub(crate) obedient: bool,
     pub(crate) signing: bool,
+    /// It says that it has done what it has not, so that signatures of blocks mean nothing.
+    pub(crate) lies: bool,
     /// Completions are announced through the event queue.
     pub(crate) doorbells: Vec<(usize, u64)>,
     /// Pages that the firmware answers a "take" with, beside what it really has.
@@ -133,6 +135,7 @@ impl Fake {
             alive: true,
             obedient: true,
             signing: false,
+            lies: false,
             doorbells: Vec::new(),
             foreign_pages: Vec::new(),
             keep_pages: false,
