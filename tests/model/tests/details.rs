@@ -215,6 +215,40 @@ fn a_connection_can_be_made_again_after_a_reset() {
 }
 
 #[test]
+fn what_was_posted_before_a_reset_is_not_sent_after_it() {
+    let mut pair = Pair::new();
+    let [(mut qp_a, mut cq_a), (mut qp_b, _)] = pair.connect(RC);
+    let memory = pair.b.host.alloc(4096, 4096);
+    let key = pair.b.register(pair.pd[1], memory, 0, 4096, ALL);
+    let macs = [pair.a.model.config().mac, pair.b.model.config().mac];
+    for round in 0..3 {
+        // Four at a doorbell, which the card may read together, and from the queue's start again after the reset.
+        for n in 0..4 {
+            pair.b.post_receive(&mut qp_b, &[(key, n, 1)]);
+            let data = inline_segment(&[4 * round + n as u8]);
+            pair.a.post_send(&mut qp_a, SEND, SIGNALED, 0, &data);
+        }
+        pair.a.ring_send(&qp_a);
+        pair.run();
+        assert_eq!(pair.a.poll_all(&mut cq_a).len(), 4);
+        assert_eq!(
+            pair.b.host.bytes(memory, 4),
+            [0, 1, 2, 3].map(|n| 4 * round + n)
+        );
+        pair.a.make_reset(&mut qp_a);
+        pair.b.make_reset(&mut qp_b);
+        pair.a.make_init(&qp_a);
+        pair.b.make_init(&qp_b);
+        pair.a
+            .make_rtr(&qp_a, qp_b.number, 7, Some((gid(2), macs[1])));
+        pair.b
+            .make_rtr(&qp_b, qp_a.number, 8, Some((gid(1), macs[0])));
+        pair.a.make_rts(&qp_a, 8);
+        pair.b.make_rts(&qp_b, 7);
+    }
+}
+
+#[test]
 fn a_bound_pd_stays_while_a_shared_queue_exists() {
     let mut pair = Pair::new();
     let pd = pair.a.alloc_pd();
