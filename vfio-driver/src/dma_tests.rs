@@ -99,6 +99,25 @@ fn small_allocations_share_a_block() {
     free(&memory, b);
 }
 
+/// Rings and record of a QP of 16 sends and 16 receives: they lie side by side, and one mapping holds 1,260 of them.
+#[test]
+fn rings_of_queue_pairs_share_pages() {
+    let books = Books::default();
+    let memory = memory(&books);
+    let rings = layout(1664, 64);
+    let mut all: Vec<_> = (0..BLOCK / rings.size())
+        .map(|_| memory.allocate(rings).unwrap())
+        .collect();
+    assert_eq!((all.len(), books.calls.get()), (1260, 1));
+    all.sort_by_key(|dma| dma.iova);
+    assert!(all.windows(2).all(|two| two[1].iova - two[0].iova == 1664));
+    all.push(memory.allocate(rings).unwrap());
+    assert_eq!(books.calls.get(), 2);
+    for dma in all {
+        free(&memory, dma);
+    }
+}
+
 #[test]
 fn memory_that_was_used_before_is_cleared() {
     let books = Books::default();

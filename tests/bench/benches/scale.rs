@@ -2,6 +2,7 @@
 //! batches of 256. `cargo rig peers scale` runs it beside rdma-core's provider; alone its figures say little.
 //!
 //! Arguments: numbers of QPs. For each, a line: `scale`, the number, the median batch's nanoseconds of a post and of a completion.
+//! Or `threads`: what two threads do, each with a device, a QP and a CQ of its own, as a multiple of what one does.
 //!
 //! The device is a script that answers commands, a BAR of plain memory, and completions written ahead.
 
@@ -14,7 +15,9 @@ mod support;
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::{Arc, Mutex};
+use std::ops::Range;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 use std::time::Instant;
 
 use bareverbs_core::{
@@ -36,7 +39,9 @@ use support::random::Random;
 const COUNTS: [usize; 2] = [16, 1024];
 const BATCH: usize = 256;
 const LIST: usize = 16;
-const DEPTH: u32 = 16;
+const DEPTH: usize = 16;
+/// Turns of one thread and of two.
+const TURNS: usize = 15;
 /// Operations of a measurement, at least.
 const OPERATIONS: usize = 400_000;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -50,7 +55,7 @@ struct Scripted {
 
 struct Page([UnsafeCell<u64>; 512]);
 
-// SAFETY: one thread runs the benchmark.
+// SAFETY: one thread uses each device.
 unsafe impl Sync for Page {}
 
 // SAFETY: as the scripted device's; a doorbell is one store.
@@ -111,9 +116,15 @@ fn answer(known: &Mutex<Known>, posted: &Posted) -> Action {
 }
 
 fn main() {
-    let asked: Vec<usize> = std::env::args()
+    let asked: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    if asked == ["threads"] {
+        return two_threads();
+    }
+    let asked: Vec<usize> = asked
+        .iter()
         .map(|argument| argument.parse().expect("a number of QPs"))
         .collect();
     let counts = if asked.is_empty() {
@@ -122,8 +133,34 @@ fn main() {
         &asked
     };
     for &count in counts {
-        measure(count);
+        let Times { post, poll, .. } = measure(count, || {});
+        println!("scale {count} {post:.2} {poll:.2}");
     }
+}
+
+/// What two threads do, each with a device, a QP and a CQ, as a multiple of what one does: both in turns, by the clock from the
+/// start of the first to the end of the last, so that other work on the machine makes it less, and never more.
+fn two_threads() {
+    let mut ratios: Vec<f64> = (0..TURNS)
+        .map(|_| {
+            let one = measure(1, || {}).all;
+            let together = Barrier::new(2);
+            let work = || {
+                measure(1, || {
+                    together.wait();
+                })
+            };
+            let [first, second] = thread::scope(|scope| {
+                let threads = [scope.spawn(work), scope.spawn(work)];
+                threads.map(|thread| thread.join().expect("measured").all)
+            });
+            let both = first.end.max(second.end) - first.start.min(second.start);
+            2.0 * (one.end - one.start).as_secs_f64() / both.as_secs_f64()
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let (middle, best) = (ratios[TURNS / 2], ratios[TURNS - 1]);
+    println!("threads {middle:.2} {best:.2}");
 }
 
 /// What the device knows of a QP.
@@ -143,14 +180,18 @@ fn shuffle(places: &mut [Place], random: &mut Random) {
 }
 
 /// A QP that is connected, as far as the script knows.
-fn create<'d>(pd: &Pd<'d, Scripted>, cq: &Cq<'d, Scripted>) -> Qp<'d, Scripted, Rc> {
+fn create<'d>(
+    pd: &Pd<'d, Scripted>,
+    cq: &Cq<'d, Scripted>,
+    depth: usize,
+) -> Qp<'d, Scripted, Rc> {
     let mut init = QpInitAttr {
         send_cq: cq,
         recv_cq: cq,
         srq: None,
         cap: QpCap {
-            max_send_wr: DEPTH,
-            max_recv_wr: DEPTH,
+            max_send_wr: depth as u32,
+            max_recv_wr: depth as u32,
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,
@@ -171,7 +212,18 @@ fn create<'d>(pd: &Pd<'d, Scripted>, cq: &Cq<'d, Scripted>) -> Qp<'d, Scripted, 
     qp
 }
 
-fn measure(count: usize) {
+/// How long it took.
+struct Times {
+    /// Nanoseconds of a post and of a completion, of the median batch.
+    post: f64,
+    poll: f64,
+    /// All posts and completions, and what the script does between them.
+    all: Range<Instant>,
+}
+
+/// Posts and polls; `begin` is called when everything is set up.
+fn measure(count: usize, begin: impl FnOnce()) -> Times {
+    let depth = DEPTH.max(BATCH / count);
     let fake = Fake::with(|inner| {
         for caps in [&mut inner.hca, &mut inner.hca_max] {
             caps.set_max_wqe_sz_sq(1024)
@@ -197,7 +249,7 @@ fn measure(count: usize) {
     device.set_gid(0, entry).expect("GID");
     let pd = device.alloc_pd().expect("PD");
     let mut cq = device.create_cq(CqInit::new(BATCH as u32)).expect("CQ");
-    let mut qps: Vec<Qp<'_, Scripted, Rc>> = (0..count).map(|_| create(&pd, &cq)).collect();
+    let mut qps: Vec<Qp<'_, Scripted, Rc>> = (0..count).map(|_| create(&pd, &cq, depth)).collect();
     let mut places: Vec<Place> = qps
         .iter()
         .enumerate()
@@ -224,6 +276,8 @@ fn measure(count: usize) {
     let (mut posts, mut polls) = (Vec::new(), Vec::new());
     let (mut produced, mut all) = (0_u32, 0_u64);
     let rounds = OPERATIONS.div_ceil(posted);
+    begin();
+    let start = Instant::now();
     for _ in 0..rounds {
         // One post to each, in one order, or several where they are few; then the completions in another.
         shuffle(&mut places, &mut random);
@@ -277,9 +331,14 @@ fn measure(count: usize) {
         of_a_round * rounds as u64,
         "each completion has its identifier"
     );
+    let end = Instant::now();
     let [post, poll] = [posts, polls].map(|mut times| {
         times.sort();
         times[times.len() / 2].as_secs_f64() * 1e9 / BATCH as f64
     });
-    println!("scale {count} {post:.2} {poll:.2}");
+    Times {
+        post,
+        poll,
+        all: start..end,
+    }
 }
