@@ -1,7 +1,7 @@
 //! What the device counts: of its port, of this function's part of it, and of its queue pairs.
 //!
-//! Counters have the names of the vendor's structures, and are read by name or all in turn, so that a tool shows what
-//! newer cards count without knowing each. All are read, never cleared: others may watch them too.
+//! Counters have the names of the vendor's structures, and are read by name or all in turn, so that a tool shows all
+//! without naming each. They are read, never cleared: others may watch them too.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

@@ -180,11 +180,7 @@ fn shuffle(places: &mut [Place], random: &mut Random) {
 }
 
 /// A QP that is connected, as far as the script knows.
-fn create<'d>(
-    pd: &Pd<'d, Scripted>,
-    cq: &Cq<'d, Scripted>,
-    depth: usize,
-) -> Qp<'d, Scripted, Rc> {
+fn create<'d>(pd: &Pd<'d, Scripted>, cq: &Cq<'d, Scripted>, depth: usize) -> Qp<'d, Scripted, Rc> {
     let mut init = QpInitAttr {
         send_cq: cq,
         recv_cq: cq,

@@ -2,8 +2,8 @@
 //!
 //! Their sources come from Debian's source packages, are compiled here and linked to programs of this project's that call
 //! their entry points on plain memory; the same tool counts the same shapes in the same loops, whose own cost is
-//! subtracted on all sides. `cargo rig peers --write` puts the table into `docs/benchmarks.md`. `cargo rig peers scale` takes
-//! times instead, by the number of QPs.
+//! subtracted on all sides. `cargo rig peers --write` puts the table into `docs/benchmarks.md`, and some of its rows into the
+//! README. `cargo rig peers scale` takes times instead, by the number of QPs.
 
 mod program;
 pub(crate) mod rdma_core;
@@ -18,10 +18,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-pub(crate) const ABOUT: &str = "what rdma-core and UCX take for what the benchmarks count (--write: docs/benchmarks.md; scale: times by QPs)";
+pub(crate) const ABOUT: &str = "what rdma-core and UCX take for what the benchmarks count (--write: docs/benchmarks.md, README.md; scale: times by QPs)";
 
 /// Where the table is written.
 const PAGE: &str = "docs/benchmarks.md";
+
+/// Where some of its rows are.
+const README: &str = "README.md";
 
 /// The argument for that.
 const WRITE: &str = "--write";
@@ -51,6 +54,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     print!("{text}");
     if argument == Some(WRITE) {
         table::write(&root.join(PAGE), &text)?;
+        table::write(&root.join(README), &table::short(&text)?)?;
     }
     Ok(outcome)
 }

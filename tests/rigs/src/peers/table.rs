@@ -180,6 +180,44 @@ pub(super) fn compare(ours: &[Figure], peers: &Peers) -> Result<(String, Outcome
     Ok((text, outcome))
 }
 
+/// Operations that the README has rows of.
+const SHORT: &[&str] = &[
+    "RC SEND, 1 SGE",
+    "SEND inline 32",
+    "WRITE, 1 SGE",
+    "SEND x16 per doorbell, each",
+    "post_recv",
+    "poll 1 (wr_id, status)",
+    "poll x16, receives, all fields, each",
+];
+/// The columns that they have there: the operation, ours, rdma-core's two, UCX.
+const COLUMNS: [usize; 5] = [0, 1, 2, 3, 5];
+
+/// These rows of the table.
+pub(super) fn short(table: &str) -> Result<String, String> {
+    let mut short = String::new();
+    let mut row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let kept: Option<Vec<&str>> = COLUMNS
+            .map(|at| cells.get(at).copied())
+            .into_iter()
+            .collect();
+        let kept = kept.ok_or_else(|| format!("a row of {} cells: {line}", cells.len()))?;
+        short.push_str(&format!("| {} |\n", kept.join(" | ")));
+        Ok::<_, String>(())
+    };
+    let mut lines = table.lines().filter(|line| line.starts_with('|'));
+    for head in lines.by_ref().take(2) {
+        row(head)?;
+    }
+    for name in SHORT {
+        let cell = format!("| {name} |");
+        let line = table.lines().find(|line| line.starts_with(&cell));
+        row(line.ok_or_else(|| format!("no row of {name}"))?)?;
+    }
+    Ok(short)
+}
+
 /// The lines between which a page has the table.
 const BEGIN: &str = "<!-- peers:begin -->";
 const END: &str = "<!-- peers:end -->";
@@ -205,6 +243,21 @@ fn replaced(page: &str, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_readme_has_some_rows() {
+        let mut table = "Of these.\n\n| a | b | c | d | e | f | g | h |\n| - | -: | -: | -: | - | -: | -: | -: |\n".to_string();
+        for (at, name) in SHORT.iter().rev().chain(&["SEND"]).enumerate() {
+            let _ = writeln!(table, "| {name} | {at} | 2 | 3 | how |  | 5 | 6 |");
+        }
+        let short = short(&table).unwrap();
+        let mut lines = short.lines();
+        assert_eq!(lines.next(), Some("| a | b | c | d | f |"));
+        assert_eq!(lines.next(), Some("| - | -: | -: | -: | -: |"));
+        assert_eq!(lines.next(), Some("| RC SEND, 1 SGE | 6 | 2 | 3 |  |"));
+        assert_eq!(lines.count(), SHORT.len() - 1);
+        super::short("| a |\n").unwrap_err();
+    }
 
     #[test]
     fn the_table_replaces_what_is_between_the_marks() {
