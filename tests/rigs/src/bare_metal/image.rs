@@ -39,7 +39,7 @@ impl Machine {
     /// have the same length.
     fn budgets(self) -> [(&'static str, u64); 5] {
         let (text, rodata) = match self {
-            Self::X86 => (296, 62),
+            Self::X86 => (300, 62),
             Self::Arm => (312, 66),
         };
         [
