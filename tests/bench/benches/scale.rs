@@ -40,8 +40,9 @@ const COUNTS: [usize; 2] = [16, 1024];
 const BATCH: usize = 256;
 const LIST: usize = 16;
 const DEPTH: usize = 16;
-/// Turns of one thread and of two.
-const TURNS: usize = 15;
+/// Turns of one thread and of two, and the operations of each: so many that it does not count when the system moves a thread.
+const TURNS: usize = 9;
+const OPERATIONS_OF_A_THREAD: usize = 40 * OPERATIONS;
 /// Operations of a measurement, at least.
 const OPERATIONS: usize = 400_000;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -133,7 +134,7 @@ fn main() {
         &asked
     };
     for &count in counts {
-        let Times { post, poll, .. } = measure(count, || {});
+        let Times { post, poll, .. } = measure(count, OPERATIONS, || {});
         println!("scale {count} {post:.2} {poll:.2}");
     }
 }
@@ -143,10 +144,10 @@ fn main() {
 fn two_threads() {
     let mut ratios: Vec<f64> = (0..TURNS)
         .map(|_| {
-            let one = measure(1, || {}).all;
+            let one = measure(1, OPERATIONS_OF_A_THREAD, || {}).all;
             let together = Barrier::new(2);
             let work = || {
-                measure(1, || {
+                measure(1, OPERATIONS_OF_A_THREAD, || {
                     together.wait();
                 })
             };
@@ -218,7 +219,7 @@ struct Times {
 }
 
 /// Posts and polls; `begin` is called when everything is set up.
-fn measure(count: usize, begin: impl FnOnce()) -> Times {
+fn measure(count: usize, operations: usize, begin: impl FnOnce()) -> Times {
     let depth = DEPTH.max(BATCH / count);
     let fake = Fake::with(|inner| {
         for caps in [&mut inner.hca, &mut inner.hca_max] {
@@ -271,7 +272,7 @@ fn measure(count: usize, begin: impl FnOnce()) -> Times {
     let mut random = Random(SEED);
     let (mut posts, mut polls) = (Vec::new(), Vec::new());
     let (mut produced, mut all) = (0_u32, 0_u64);
-    let rounds = OPERATIONS.div_ceil(posted);
+    let rounds = operations.div_ceil(posted);
     begin();
     let start = Instant::now();
     for _ in 0..rounds {
