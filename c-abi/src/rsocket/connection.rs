@@ -84,6 +84,8 @@ pub(super) struct Connection {
     pub(super) shut_read: bool,
     /// The other end sends no more.
     pub(super) peer_shut: bool,
+    /// The message that this end sends no more is posted: it is the last one, or one before.
+    said_end: bool,
     /// The last message is posted.
     said_last: bool,
     credits: u16,
@@ -138,6 +140,7 @@ impl Connection {
             shut_write: false,
             shut_read: false,
             peer_shut: false,
+            said_end: false,
             said_last: false,
             credits: sizes.receives,
         })
@@ -243,6 +246,10 @@ impl Connection {
         if let Err(errno) = told {
             self.break_off(errno);
         }
+        // Not before the other end has all that was sent, and has heard that no more comes.
+        if self.end == End::Open && self.said_end && self.peer_shut && self.is_quiet() {
+            self.end = End::Closed;
+        }
     }
 
     fn take_completions(&mut self, receives: &mut u32) -> Result<()> {
@@ -297,12 +304,7 @@ impl Connection {
                     self.end = End::Closed;
                 }
             }
-            Message::Shutdown => {
-                self.peer_shut = true;
-                if self.shut_write && self.end == End::Open {
-                    self.end = End::Closed;
-                }
-            }
+            Message::Shutdown => self.peer_shut = true,
             Message::Other(immediate) => log::debug!("rsocket: message {immediate:#x}"),
         }
         Ok(())
@@ -401,7 +403,7 @@ impl Connection {
         if self.end == End::Open {
             log::debug!("rsocket: {errno:?}");
             // What follows an orderly end is of no interest.
-            self.end = if self.said_last && self.peer_shut {
+            self.end = if self.said_end && self.peer_shut {
                 End::Closed
             } else {
                 End::Broken(errno)
@@ -490,10 +492,14 @@ impl Connection {
         if self.control >= CONTROL {
             return Ok(false);
         }
-        let last = message == Message::Disconnect;
-        let wr_id = if last { LAST } else { CONTROL_SENT };
+        // What the other end has said may have come since the message was chosen.
+        let last = message == Message::Disconnect || self.peer_shut;
+        let (message, wr_id) = match last {
+            true => (Message::Disconnect, LAST),
+            false => (message, CONTROL_SENT),
+        };
         self.post_message(message, wr_id)?;
-        self.said_last = last;
+        (self.said_end, self.said_last) = (true, last);
         Ok(true)
     }
 

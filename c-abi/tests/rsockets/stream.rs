@@ -1,5 +1,6 @@
 //! Streams between two ends that keep to the rules.
 
+use std::sync::Barrier;
 use std::thread;
 
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, SHUT_WR, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET};
@@ -111,6 +112,32 @@ fn every_byte_arrives_once_in_both_directions() {
         });
         client.close().unwrap();
         server.close().unwrap();
+    }
+}
+
+/// Both ends say at the same time that they send no more: each has to hear it of the other, whoever is first.
+#[test]
+fn both_ends_may_end_at_once() {
+    setup();
+    let port = free_port();
+    let listener = Socket::listener(port);
+    for round in 0..200 {
+        let client = Socket::client(port);
+        let server = listener.accept().unwrap();
+        let together = Barrier::new(2);
+        let end = |socket: Socket| {
+            together.wait();
+            socket.send(b"last", 0).unwrap();
+            socket.shutdown(SHUT_WR).unwrap();
+            let mut bytes = [0; 20];
+            assert_eq!(socket.recv(&mut bytes, MSG_WAITALL), Ok(4), "round {round}");
+            assert_eq!(socket.recv(&mut bytes, 0), Ok(0));
+            socket.close().unwrap();
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| end(client));
+            scope.spawn(|| end(server));
+        });
     }
 }
 
