@@ -79,7 +79,7 @@ impl Look {
         counted.map(move |(index, (name, value))| {
             let old = before.and_then(|before| before.values.get(index));
             let rate = old.zip(seconds).map(|((_, old), seconds)| {
-                // Somebody may have cleared it.
+                // Another program may have set it to 0.
                 value.saturating_sub(*old) as f64 / seconds.max(1e-9)
             });
             (name.as_str(), *value, rate)

@@ -115,7 +115,7 @@ fn every_byte_arrives_once_in_both_directions() {
     }
 }
 
-/// Both ends say at the same time that they send no more: each has to hear it of the other, whoever is first.
+/// Both ends say at the same time that they send no more: each gets the other's message, in whichever order the two go.
 #[test]
 fn both_ends_may_end_at_once() {
     setup();

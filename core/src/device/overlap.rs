@@ -90,7 +90,7 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Posts a command of which nothing is needed for its end, or executes it.
+    /// Posts a command whose answer says no more than that it was carried out, or executes it.
     pub(crate) fn order<C: Command>(&self, command: &C, tail_in: TailIn<'_>) -> Order {
         const { assert!(size_of::<C::Output>() == EmptyOut::SIZE) };
         self.order_bytes(C::OPCODE, command.as_bytes(), tail_in)
@@ -119,8 +119,8 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Waits for commands whose answers nobody takes any more, as after an error, so that the device uses no memory of
-    /// theirs. What is not answered in its time stays where it is.
+    /// Waits for commands whose answers are not needed any more, as after an error, so that the device uses no memory of
+    /// theirs. A command that is not answered before its deadline keeps its slot.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_commands(&self) {

@@ -405,8 +405,8 @@ impl CommandQueue {
         self.slots[usize::from(index)].state == State::Free
     }
 
-    /// Frees the slots of answers that nobody takes any more, and retires those whose answers are late. Whether there are
-    /// others.
+    /// Frees the slots of commands that were answered, as their answers are not needed any more, and retires those whose
+    /// answers are late. Whether the device still works on others.
     #[cold]
     pub(crate) fn forget<P: Platform>(&mut self, platform: &P) -> bool {
         let now = platform.now();
