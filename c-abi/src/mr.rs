@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
-use bareverbs_node::verbs::{Access, Mr};
+use bareverbs_node::verbs::{Access, CommandError, Mr};
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_mr, ibv_pd};
@@ -15,16 +15,31 @@ use crate::failure::{Errno, Result, as_errno, as_pointer, guarded};
 use crate::hca::P;
 use crate::pd::pd;
 
-/// `IBV_ACCESS_ON_DEMAND`, which the driver does not have, nor zero-based regions.
-const ON_DEMAND: c_uint = 1 << 6;
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
+
+/// What is behind a region.
+enum Region {
+    /// Memory of the program.
+    Memory(Mr<'static, P>),
+    /// Nothing.
+    Null,
+}
+
+impl Region {
+    fn dereg(self) -> std::result::Result<(), (Self, CommandError)> {
+        match self {
+            Self::Memory(mr) => mr.dereg().map_err(|(mr, error)| (Self::Memory(mr), error)),
+            Self::Null => Ok(()),
+        }
+    }
+}
 
 /// A memory region.
 #[repr(C)]
 struct MrObject {
     c: ibv_mr,
-    mr: Mr<'static, P>,
+    region: Region,
     /// What was asked for.
     asked: c_uint,
 }
@@ -97,9 +112,6 @@ unsafe fn register(
 ) -> Result<MrObject> {
     // SAFETY: the caller's promise.
     let object = unsafe { pd(domain) }?;
-    if access & (ON_DEMAND | IBV_ACCESS_ZERO_BASED) != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
     let known = access & !OPTIONAL | access & Access::RELAXED_ORDERING.bits();
     let flags = Access::from_bits_truncate(known);
@@ -117,8 +129,34 @@ unsafe fn register(
     };
     Ok(MrObject {
         c,
-        mr,
+        region: Region::Memory(mr),
         asked: access,
+    })
+}
+
+/// `ibv_alloc_null_mr`, from the table of functions.
+///
+/// # Safety
+/// The domain is allocated.
+pub(crate) unsafe extern "C" fn alloc_null_mr(domain: *mut ibv_pd) -> *mut ibv_mr {
+    as_pointer(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { pd(domain) }?;
+        let lkey = object.pd.alloc_null_mr()?.lkey().0;
+        let made = MrObject {
+            c: ibv_mr {
+                context: object.c.context,
+                pd: domain,
+                addr: ptr::null_mut(),
+                length: usize::MAX,
+                handle: 0,
+                lkey,
+                rkey: 0,
+            },
+            region: Region::Null,
+            asked: Access::LOCAL_WRITE.bits(),
+        };
+        Ok(Box::into_raw(Box::new(made)).cast())
     })
 }
 
@@ -144,9 +182,9 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is moved back if it stays.
         unsafe {
             let object = mr.cast::<MrObject>();
-            let inner = ptr::read(&raw const (*object).mr);
+            let inner = ptr::read(&raw const (*object).region);
             if let Err((inner, error)) = inner.dereg() {
-                ptr::write(&raw mut (*object).mr, inner);
+                ptr::write(&raw mut (*object).region, inner);
                 return Err(error.into());
             }
             drop(Box::from_raw(object.cast::<ManuallyDrop<MrObject>>()));
@@ -180,10 +218,13 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         unsafe {
             let object = mr.cast::<MrObject>();
             let old = &(*object).c;
+            let Region::Memory(mr) = &(*object).region else {
+                return Err(Errno::EOPNOTSUPP);
+            };
             let (addr, length, iova) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
                 (addr, length, addr as u64)
             } else {
-                (old.addr, old.length, (*object).mr.addr())
+                (old.addr, old.length, mr.addr())
             };
             let domain = if has(IBV_REREG_MR_CHANGE_PD) {
                 pd
@@ -199,13 +240,13 @@ pub unsafe extern "C" fn ibv_rereg_mr(
                 return Err(Errno::EINVAL);
             }
             let made = register(domain, addr, length, iova, access)?;
-            match ptr::read(&raw const (*object).mr).dereg() {
+            match ptr::read(&raw const (*object).region).dereg() {
                 Ok(()) => {
                     ptr::write(object, made);
                     Ok(())
                 }
                 Err((kept, error)) => {
-                    ptr::write(&raw mut (*object).mr, kept);
+                    ptr::write(&raw mut (*object).region, kept);
                     Err(error.into())
                 }
             }

@@ -10,9 +10,7 @@ use std::ptr;
 use bareverbs_node::verbs::firmware_cmds::numbers::{LKey, RKey};
 use bareverbs_node::verbs::{Access, Mw, MwBind, MwType};
 
-use crate::abi::numbers::{
-    IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW,
-};
+use crate::abi::numbers::{IBV_ACCESS_MW_BIND, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW};
 use crate::abi::objects::{ibv_mw, ibv_pd, ibv_qp};
 use crate::abi::requests::{bind_operation, ibv_mw_bind, ibv_mw_bind_info, ibv_send_wr};
 use crate::failure::{Errno, Result, as_errno, as_pointer};
@@ -94,9 +92,6 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
         len: info.length,
         access: Access::from_bits_truncate(info.mw_access_flags),
     };
-    if info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
-        return Err(Errno::EINVAL);
-    }
     // SAFETY: the caller's promise.
     match unsafe { info.mr.as_ref() } {
         Some(region) => {

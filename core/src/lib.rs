@@ -132,7 +132,7 @@
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a separate slot, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
 //! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down, counters | congestion control |
-//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows: see the modules | DC, on-demand paging, raw packet QPs |
+//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows, null and zero-based regions: see the modules | DC, on-demand paging, raw packet QPs |
 //! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
 
@@ -147,7 +147,7 @@ mod verbs;
 
 pub use device::capabilities;
 pub use types::{ah, error, event, gid, port, wc};
-pub use verbs::{cq, mr, mw, pd, qp, srq, xrc};
+pub use verbs::{cq, mr, mw, null_mr, pd, qp, srq, xrc};
 
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
@@ -177,6 +177,7 @@ pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 pub use memory::slots::{CqSlot, QpSlot, SrqSlot};
 pub use mr::{Access, Buffer, Mr, MrError, Sge};
 pub use mw::Mw;
+pub use null_mr::NullMr;
 pub use pd::Pd;
 pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};

@@ -52,7 +52,7 @@ super::c_structures! {
     struct verbs_context {
         query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
         advise_mr: unused,
-        alloc_null_mr: unused,
+        alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>,
         read_counters: unused,
         attach_counters_point_flow: unused,
         create_counters: unused,

@@ -171,6 +171,12 @@ impl Capabilities {
         cfg!(feature = "xrc") && self.hca.xrc() && self.issi != 0
     }
 
+    /// Whether there are null memory regions.
+    #[must_use]
+    pub const fn has_null_mr(&self) -> bool {
+        self.hca.dump_fill_mkey()
+    }
+
     /// Whether there are memory windows, of both types.
     #[must_use]
     pub fn has_memory_windows(&self) -> bool {

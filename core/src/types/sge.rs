@@ -17,6 +17,12 @@ bitflags! {
         /// The other side may do atomics here. Needs [`LOCAL_WRITE`](Self::LOCAL_WRITE) on memory, and a device with
         /// [atomics](crate::Capabilities::has_atomics).
         const REMOTE_ATOMIC = 1 << 3;
+        /// The region's first address is 0, wherever its memory is: work requests name offsets. The memory starts at a
+        /// page, and windows so bound have offsets too. A [`Buffer`](crate::Buffer)'s addresses are the driver's choice.
+        const ZERO_BASED = 1 << 5;
+        /// Memory that is paged in when the device needs it. The driver has none of it
+        /// ([`MrError::NoOnDemandPaging`](crate::MrError::NoOnDemandPaging)).
+        const ON_DEMAND = 1 << 6;
         /// The other side may close the region's key, by a send with invalidate; it is this driver's flag, the verbs know it
         /// for memory windows and fast registration only. A closed key still has to be deregistered.
         const REMOTE_INVALIDATE = 1 << 30;

@@ -4,6 +4,7 @@ mod ah;
 pub mod cq;
 pub mod mr;
 pub mod mw;
+pub mod null_mr;
 pub mod pd;
 pub mod qp;
 pub mod srq;

@@ -39,6 +39,13 @@ pub enum MrError {
     /// A memory window was asked for, and the device has none
     /// ([`Capabilities::has_memory_windows`](crate::Capabilities::has_memory_windows)).
     NoWindows,
+    /// A null region was asked for, and the device has none (`cmd_hca_cap.dump_fill_mkey`).
+    NoNullMr,
+    /// [`Access::ON_DEMAND`] was asked for.
+    NoOnDemandPaging {
+        /// Whether the device has it (`cmd_hca_cap.pg`). The driver answers no page faults in either case.
+        offered: bool,
+    },
     /// There is nothing to register.
     Empty,
     /// The region is longer than the device allows
@@ -77,6 +84,15 @@ impl fmt::Display for MrError {
             }
             Self::NoAtomics => f.write_str(NO_ATOMICS),
             Self::NoWindows => f.write_str("the device has no memory windows"),
+            Self::NoNullMr => {
+                f.write_str("the device has no null regions (cmd_hca_cap.dump_fill_mkey)")
+            }
+            Self::NoOnDemandPaging { offered: false } => {
+                f.write_str("the device has no on-demand paging (cmd_hca_cap.pg)")
+            }
+            Self::NoOnDemandPaging { offered: true } => {
+                f.write_str("the driver has no on-demand paging (cmd_hca_cap.pg)")
+            }
             Self::Empty => f.write_str("an empty region cannot be registered"),
             Self::TooLong { len, limit } => write!(
                 f,
@@ -181,6 +197,10 @@ impl Mkey {
 
 fn check_region(caps: &Capabilities, len: usize, access: Access) -> Result<(), MrError> {
     check_access(access, caps.has_atomics())?;
+    if access.contains(Access::ON_DEMAND) {
+        let offered = caps.hca.pg();
+        return Err(MrError::NoOnDemandPaging { offered });
+    }
     if len == 0 {
         return Err(MrError::Empty);
     }
@@ -238,7 +258,7 @@ impl<'d, P: Platform> Pd<'d, P> {
     }
 
     /// Registers the caller's memory under another address: `ibv_reg_mr_iova`. `iova` lies at the same offset in its page
-    /// as the memory does.
+    /// as the memory does. With [`Access::ZERO_BASED`] it is 0.
     ///
     /// # Safety
     ///
@@ -251,6 +271,10 @@ impl<'d, P: Platform> Pd<'d, P> {
     ) -> Result<Mr<'d, P>, MrError> {
         let len = region.len();
         check_region(self.device.capabilities(), len, access)?;
+        let iova = match access.contains(Access::ZERO_BASED) {
+            true => 0,
+            false => iova,
+        };
         if iova.checked_add(len as u64).is_none() {
             return Err(MrError::AddressWraps { iova, len });
         }

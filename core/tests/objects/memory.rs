@@ -25,6 +25,34 @@ fn the_default_pd_is_shared_and_counted() {
 }
 
 #[test]
+fn order_is_relaxed_where_the_device_can() {
+    for (write, read) in [(false, false), (true, false), (false, true), (true, true)] {
+        let fake = crate::rig::fake(0b11);
+        {
+            let mut inner = fake.lock();
+            inner.hca.set_relaxed_ordering_write(write);
+            inner.hca.set_relaxed_ordering_read(read);
+        }
+        let mut memory = crate::rig::Memory::new();
+        let _rig = crate::rig::Rig::new(&fake);
+        let device = crate::rig::open(&fake, &mut memory, crate::quick());
+        {
+            let pd = device.alloc_pd().unwrap();
+            for asked in [Access::empty(), Access::RELAXED_ORDERING] {
+                drop(pd.alloc_buffer(64, asked).unwrap());
+                let input = commands(&fake, Opcode::CreateMkey).pop().unwrap();
+                let (create, _) = CreateMkeyIn::read_from_prefix(&input).unwrap();
+                let mkc = create.memory_key_mkey_entry();
+                let asked = !asked.is_empty();
+                assert_eq!(mkc.relaxed_ordering_write(), asked && write);
+                assert_eq!(mkc.relaxed_ordering_read(), asked && read);
+            }
+        }
+        device.close().expect("closed");
+    }
+}
+
+#[test]
 fn memory_keys_say_what_was_asked() {
     with_device!(|fake, rig, device| {
         let pd = device.alloc_pd().unwrap();

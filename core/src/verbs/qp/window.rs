@@ -51,7 +51,7 @@ pub struct MwBind {
     pub rkey: RKey,
     /// The region that it leads into. It was registered by the QP's protection domain.
     pub lkey: LKey,
-    /// First address, in the region; peers name it.
+    /// First address, in the region; peers name it, or 0 with [`Access::ZERO_BASED`].
     pub addr: u64,
     /// Bytes; 0 closes a window of type 1.
     pub len: u64,
@@ -108,7 +108,8 @@ impl Umr {
             fields |= umr::mask::LEN | umr::mask::START_ADDR;
             fields |= umr::mask::LR | umr::mask::LW | umr::mask::RR | umr::mask::RW | umr::mask::A;
             control.set_xlt_octowords(WINDOW_LIST as u16);
-            mkc.set_start_addr(piece.addr)
+            let zero_based = piece.access.contains(Access::ZERO_BASED);
+            mkc.set_start_addr(if zero_based { 0 } else { piece.addr })
                 .set_len(piece.len)
                 .set_lr(true)
                 .set_lw(piece.access.contains(Access::LOCAL_WRITE))

@@ -15,6 +15,7 @@ mod queries_and_limits;
 mod rc_traffic;
 mod seam;
 mod shared_receive_queues;
+mod special_regions;
 mod threads;
 mod uc_traffic;
 mod xrc;

@@ -4,7 +4,7 @@ use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::ObjectKind;
-use crate::objects::mkey::{Indirect, Mkey, RESERVED_LKEY};
+use crate::objects::mkey::{DUMP_FILL_MKEY, Indirect, Mkey, RESERVED_LKEY};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::mkey::{
     CreateMkeyIn, DestroyMkeyIn, QueryMkeyIn, QuerySpecialContextsIn,
@@ -13,7 +13,6 @@ use bareverbs_firmware_cmds::values::MkeyAccessMode;
 
 /// Marks a key that no index has.
 const NULL_MKEY: u32 = 0x0000_0600;
-const DUMP_FILL_MKEY: u32 = 0x0000_0500;
 const ANY_QP: u32 = 0xff_ffff;
 
 pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateMkeyIn>) -> Result {

@@ -2,7 +2,7 @@
 
 use crate::bus::io::Io;
 use crate::device::Device;
-use crate::objects::mkey::{Accessor, Mkey, RESERVED_LKEY, Right};
+use crate::objects::mkey::{Accessor, DUMP_FILL_MKEY, Mkey, RESERVED_LKEY, Right};
 use crate::roce::env::AccessError;
 
 /// A key whose list names keys whose lists name keys: this many in a row at most (`max_indirection`).
@@ -140,8 +140,17 @@ impl Device {
                 _ => Err(AccessError::Rights),
             };
         }
-        self.check_through(key, who, addr, len, right, 0)
-            .map(|_| ())
+        match self.check_through(key, who, addr, len, right, 0) {
+            Err(error) => self.null_region(key, right).ok_or(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// What no key in the table says: whether this is the key of the null region, which its owner uses as it likes.
+    #[cold]
+    fn null_region(&self, key: u32, right: Right) -> Option<()> {
+        let local = matches!(right, Right::LocalRead | Right::LocalWrite);
+        (key == DUMP_FILL_MKEY && local && self.caps.general.dump_fill_mkey()).then_some(())
     }
 
     /// Checks a range of a key, and moves bytes through it.
@@ -159,7 +168,16 @@ impl Device {
             self.check_key(key, who, addr, len, right)?;
             return data.transfer(io, addr);
         }
-        let mkey = self.check_through(key, who, addr, len, right, 0)?;
+        let mkey = match self.check_through(key, who, addr, len, right, 0) {
+            Ok(mkey) => mkey,
+            Err(error) => {
+                self.null_region(key, right).ok_or(error)?;
+                if let Data::FromHost(zeros) = data {
+                    zeros.fill(0);
+                }
+                return Ok(());
+            }
+        };
         self.transfer(io, mkey, addr, data)
     }
 

@@ -91,6 +91,9 @@ pub(crate) struct Accessor {
 /// The reserved key, which kernels use for memory by its bus address.
 pub(crate) const RESERVED_LKEY: u32 = 0x0000_0700;
 
+/// The key of a null region, which is no key in the table.
+pub(crate) const DUMP_FILL_MKEY: u32 = 0x0000_0500;
+
 impl Mkey {
     fn start(&self) -> u64 {
         self.context.start_addr()
