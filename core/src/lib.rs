@@ -152,7 +152,9 @@ pub use verbs::{cq, mr, mw, null_mr, pd, qp, srq, xrc};
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
 pub use bareverbs_firmware_cmds as firmware_cmds;
-pub use bareverbs_firmware_cmds::numbers::{Cqn, Eqn, LKey, Pdn, Qpn, RKey, Srqn, Xrcdn};
+pub use bareverbs_firmware_cmds::numbers::{
+    Cqn, Eqn, LKey, Pdn, Qpn, RKey, Rqn, Srqn, Tirn, Xrcdn,
+};
 pub use capabilities::{Adapter, Capabilities};
 pub use cq::{
     Completion, CompletionKind, Cq, CqError, CqEvents, CqHandle, CqInit, CreatingCq, DestroyingCq,
@@ -167,9 +169,11 @@ pub use error::{
     OpenFailure, OpenStep,
 };
 pub use ethernet::{
-    EthernetError, EthernetInit, EthernetMtu, EthernetQueue, EthernetReceive, EthernetReceiveError,
-    EthernetSend, EthernetSendError, EthernetSendFlags, QueueFailure, ReceiveCounters,
-    ReceivedFrame, SentFrame,
+    EthernetDomain, EthernetError, EthernetHalves, EthernetInit, EthernetMtu, EthernetQueue,
+    EthernetReceive, EthernetReceiveError, EthernetSend, EthernetSendError, EthernetSendFlags,
+    EthernetTarget, FlowAction, FlowCounter, FlowError, FlowMatch, FlowRule, FlowRuleInit,
+    FlowSlot, FlowTable, FlowTraffic, FrameHash, HashFields, HashFunction, HashedPackets,
+    IndirectionTable, QueueFailure, ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

@@ -61,6 +61,10 @@ number24! {
     Pdn = "PD";
     /// Transport domain number.
     Tdn = "TD";
+    /// Number of an Ethernet receive queue.
+    Rqn = "RQ";
+    /// Transport interface receive number: what flow steering sends frames to.
+    Tirn = "TIR";
     /// XRC domain number.
     Xrcdn = "XRCD";
     /// Index of a user access region: the number of a page of BAR 0.

@@ -95,8 +95,48 @@ impl Limits {
     }
 }
 
+/// What the function can do for several queues: asked for their domain only.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MultiQueueLimits {
+    /// Binary logarithm of the size of an indirection table, if there are any.
+    log_rqt_size: Option<u8>,
+    /// Rules can count.
+    pub(super) counters: bool,
+    /// Targets of a rule.
+    pub(super) max_targets: usize,
+    /// `flow_table_fields_supported`: what rules can match.
+    pub(super) fields: [u8; 16],
+}
+
+impl MultiQueueLimits {
+    /// Asks the firmware.
+    pub(super) fn query<P: Platform>(device: &Device<'_, P>) -> Result<Self, EthernetError> {
+        let caps = device.capabilities();
+        let offloads: EthernetOffloadCaps = group(device, CapabilityGroup::EthernetOffloads)?;
+        let tables: FlowTableNicCap = group(device, CapabilityGroup::FlowTable)?;
+        let receive = tables.flow_table_properties_nic_receive();
+        let tables_of_queues = caps.hca.log_max_rqt() != 0 && offloads.rss_ind_tbl_cap() != 0;
+        // The field for a size has 16 bits.
+        let log_size = caps.hca.log_max_rqt_size().min(offloads.rss_ind_tbl_cap());
+        Ok(Self {
+            log_rqt_size: tables_of_queues.then_some(log_size.min(15)),
+            counters: receive.flow_counter(),
+            max_targets: match tables.nic_rx_multi_path_tirs() {
+                true => 1 << receive.log_max_destination().min(16),
+                false => 1,
+            },
+            fields: *receive.ft_field_support(),
+        })
+    }
+
+    /// Entries of the largest indirection table; 0 if there is none.
+    pub(super) fn rqt_size(&self) -> u32 {
+        self.log_rqt_size.map_or(0, |log| 1 << log)
+    }
+}
+
 /// The structure at the start of a capability group.
-fn group<T: FromBytes + FromZeros, P: Platform>(
+pub(super) fn group<T: FromBytes + FromZeros, P: Platform>(
     device: &Device<'_, P>,
     group: CapabilityGroup,
 ) -> Result<T, CommandError> {

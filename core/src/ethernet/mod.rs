@@ -34,7 +34,15 @@
 //! the device unless the queue is promiscuous. What RDMA is for never comes here: the device takes packets of RoCE out
 //! before flow steering, without regard to this queue.
 //!
-//! A function has one root of its receive steering, hence one Ethernet queue at a time.
+//! A function has one root of its receive steering, hence one Ethernet queue at a time, or one [`FlowTable`] with rules
+//! that spread frames over as many queues as wanted.
+//!
+//! # Several queues
+//!
+//! An [`EthernetDomain`] makes pairs of a send and a receive queue. An [`EthernetTarget`] is one of them, or hashes
+//! headers (RSS) into an [`IndirectionTable`] of them, which can change at any time. A [`FlowTable`] has rules by fields of
+//! layers 2 to 4 with priorities; a [`FlowCounter`] counts their frames. The halves of the queues are `Send` and share
+//! nothing: each thread works on its own without a lock.
 //!
 //! # Memory
 //!
@@ -42,7 +50,11 @@
 //! do, and Rust must hold no reference to such memory. Data of a [`Buffer`](crate::Buffer) goes out without a copy:
 //! [`EthernetSend::send_gather`].
 
+mod counter;
+mod domain;
 mod error;
+mod flow;
+mod flow_table;
 mod limits;
 mod mtu;
 mod objects;
@@ -50,13 +62,20 @@ mod objects;
 pub mod phy;
 mod queue;
 mod recv;
+mod rss;
 mod send;
 mod steering;
+mod vport;
 
+pub use counter::{FlowCounter, FlowTraffic};
+pub use domain::{EthernetDomain, EthernetHalves, EthernetTarget, IndirectionTable};
 pub use error::{EthernetError, EthernetReceiveError, EthernetSendError, QueueFailure};
+pub use flow::FlowMatch;
+pub use flow_table::{FlowAction, FlowError, FlowRule, FlowRuleInit, FlowSlot, FlowTable};
 pub use mtu::EthernetMtu;
 pub use queue::{EthernetInit, EthernetQueue};
 pub use recv::{EthernetReceive, ReceiveCounters, ReceivedFrame};
+pub use rss::{FrameHash, HashFields, HashFunction, HashedPackets, RssError, RssHash};
 pub use send::{EthernetSend, EthernetSendFlags, SentFrame};
 
 /// Bytes of an Ethernet header without tags, which is the least that a frame has.

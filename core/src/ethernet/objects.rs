@@ -54,7 +54,7 @@ pub(super) struct Object<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> Object<'d, P> {
-    fn new(device: &'d Device<'d, P>, kind: Kind, number: u32) -> Self {
+    pub(super) fn new(device: &'d Device<'d, P>, kind: Kind, number: u32) -> Self {
         Self {
             device,
             kind,

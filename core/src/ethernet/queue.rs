@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::device::Device;
 use crate::ethernet::FRAME_OVERHEAD;
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::limits::Limits;
@@ -28,7 +29,8 @@ pub struct EthernetInit {
     /// Bytes of the longest frame, with header and VLAN tags and without check sequence; what the port's MTU makes of
     /// it if `None`.
     pub frame_len: Option<usize>,
-    /// Multicast addresses that can be joined at a time.
+    /// Multicast addresses that can be joined at a time. Of no meaning for the queues of an
+    /// [`EthernetDomain`](super::EthernetDomain), where a [`FlowTable`](super::FlowTable) says what comes to them.
     pub max_groups: u32,
     /// Which completion vector (hence interrupt) the events use, modulo their number.
     pub comp_vector: u16,
@@ -43,6 +45,27 @@ impl Default for EthernetInit {
             max_groups: 64,
             comp_vector: 0,
         }
+    }
+}
+
+impl EthernetInit {
+    /// Bytes of the longest frame.
+    pub(super) fn longest_frame<P: Platform>(
+        &self,
+        device: &Device<'_, P>,
+    ) -> Result<usize, EthernetError> {
+        let frame_len = match self.frame_len {
+            Some(length) => length,
+            None => usize::from(device.ethernet_mtu()?.current) + FRAME_OVERHEAD,
+        };
+        if !(FRAME_OVERHEAD..=MAX_FRAME).contains(&frame_len) {
+            return Err(EthernetError::Size {
+                field: "frame_len",
+                asked: frame_len as u64,
+                limit: MAX_FRAME as u64,
+            });
+        }
+        Ok(frame_len)
     }
 }
 
@@ -73,17 +96,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let device = self.device();
         let limits = Limits::query(device)?;
         let root = Root::take(device)?;
-        let frame_len = match init.frame_len {
-            Some(length) => length,
-            None => usize::from(device.ethernet_mtu()?.current) + FRAME_OVERHEAD,
-        };
-        if !(FRAME_OVERHEAD..=MAX_FRAME).contains(&frame_len) {
-            return Err(EthernetError::Size {
-                field: "frame_len",
-                asked: frame_len as u64,
-                limit: MAX_FRAME as u64,
-            });
-        }
+        let frame_len = init.longest_frame(device)?;
         let mac = device.mac()?;
         if mac == [0; 6] {
             return Err(EthernetError::NoMac);

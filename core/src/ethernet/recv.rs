@@ -7,10 +7,11 @@ use core::fmt;
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::cqe::{
-    ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, Syndrome, TailWord,
-    TimestampWord,
+    ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, PathWord, RssHashWord,
+    Syndrome, TailWord, TimestampWord,
 };
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
+use bareverbs_firmware_cmds::numbers::Rqn;
 use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn, QueryRqIn};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
@@ -20,6 +21,7 @@ use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetReceiveError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
+use crate::ethernet::rss::FrameHash;
 use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
@@ -77,6 +79,8 @@ struct Received {
     at: usize,
     length: usize,
     headers: HeadersWord,
+    hash: FrameHash,
+    flow_tag: u32,
     timestamp: u64,
 }
 
@@ -233,6 +237,11 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
             at: slot * self.stride,
             length,
             headers: HeadersWord::read(entry),
+            hash: FrameHash {
+                value: RssHashWord::read(entry).rss_hash_result(),
+                kind: PathWord::read(entry).rss_hash_type(),
+            },
+            flow_tag: tail.qpn(),
             timestamp: TimestampWord::read(entry).timestamp(),
         })
     }
@@ -328,6 +337,12 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         self.failure
     }
 
+    /// Its number, for [indirection tables](super::IndirectionTable) and [targets](super::EthernetTarget).
+    #[must_use]
+    pub fn number(&self) -> Rqn {
+        Rqn::from_low_bits(self.queue.number())
+    }
+
     pub(super) fn rqn(&self) -> u32 {
         self.queue.number()
     }
@@ -384,6 +399,18 @@ impl<P: Platform> ReceivedFrame<'_, '_, P> {
     #[must_use]
     pub fn l4_ok(&self) -> bool {
         self.received.headers.l4_ok()
+    }
+
+    /// The hash that chose the queue, if an [`EthernetTarget`](super::EthernetTarget) with a hash did.
+    #[must_use]
+    pub fn hash(&self) -> FrameHash {
+        self.received.hash
+    }
+
+    /// The mark of the rule that sent the frame here: [`FlowRuleInit::tag`](super::FlowRuleInit::tag).
+    #[must_use]
+    pub fn flow_tag(&self) -> u32 {
+        self.received.flow_tag
     }
 
     /// The device's clock when the frame came.

@@ -15,22 +15,22 @@ use bareverbs_firmware_cmds::flow::{
     DestroyFlowTableIn, FteMatchParam, SetFlowTableRootIn, SetFteIn,
 };
 use bareverbs_firmware_cmds::values::{AllowedList, FlowDestination, FlowTableType};
-use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::{Device, TailIn};
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::limits::Limits;
+use crate::ethernet::vport;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;
 
 /// `table_type`: what the function receives.
-const NIC_RX: u8 = FlowTableType::NicReceive.number();
+pub(super) const NIC_RX: u8 = FlowTableType::NicReceive.number();
 /// `match_criteria_enable`: the outer headers of layers 2 to 4.
-const OUTER_HEADERS: u8 = 1;
+pub(super) const OUTER_HEADERS: u8 = 1;
 /// `action` of an entry: on to its destinations.
-const FORWARD: u16 = 1 << 2;
+pub(super) const FORWARD: u16 = 1 << 2;
 
 const BROADCAST: Mac = [0xff; 6];
 /// The bit of an address that distinguishes multicast from unicast.
@@ -311,33 +311,20 @@ impl<'d, P: Platform> Steering<'d, P> {
 
     fn write_addresses(&mut self, kind: AllowedList, count: usize) -> Result<(), CommandError> {
         self.context_modified = true;
-        let mut command = ModifyNicVportContextIn::new();
-        command.field_select_mut().set_addresses_list(true);
-        command
-            .nic_vport_context_mut()
-            .set_allowed_list_type(kind.number())
-            .set_allowed_list_size(count as u16);
         let mut address = |index: usize| match kind {
             AllowedList::CurrentMc => {
                 let mut joined = self.places().map(|place| self.at(place));
                 let wanted = joined.by_ref().filter(|&(users, _)| users != 0).nth(index);
-                wanted.map_or(0, |(_, mac)| number(mac))
+                wanted.map_or(0, |(_, mac)| vport::number(mac))
             }
-            _ => number(self.mac),
+            _ => vport::number(self.mac),
         };
-        let tail = TailIn::Qwords(count, &mut address);
-        self.device.execute_with(&command, tail, &mut []).map(drop)
+        vport::write_addresses(self.device, kind, count, &mut address)
     }
 
     fn write_promiscuity(&mut self) -> Result<(), CommandError> {
         self.context_modified = true;
-        let mut command = ModifyNicVportContextIn::new();
-        command.field_select_mut().set_promisc(true);
-        command
-            .nic_vport_context_mut()
-            .set_promisc_mc(self.all_multicast)
-            .set_promisc_all(self.promiscuous);
-        self.device.execute_no_output(&command)
+        vport::write_promiscuity(self.device, self.all_multicast, self.promiscuous)
     }
 
     /// Takes everything away, in order; goes on after a refusal, and returns the first one.
@@ -408,10 +395,4 @@ fn put_destination(set: &mut FteMatchParam, mac: Mac) {
     set.outer_headers_mut()
         .set_dmac_47_16(u32::from_be_bytes([a, b, c, d]))
         .set_dmac_15_0(u16::from_be_bytes([e, f]));
-}
-
-/// An address as a list of the port's context has it.
-fn number(mac: Mac) -> u64 {
-    let [a, b, c, d, e, f] = mac;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }

@@ -1,6 +1,9 @@
 //! Ethernet frames between two cards of a kind: each card demands other headers inline, and offers other checksums.
 
-use bareverbs_core::{EthernetInit, EthernetSendFlags};
+use bareverbs_core::{
+    EthernetError, EthernetInit, EthernetSendFlags, FlowAction, FlowMatch, FlowRuleInit, FlowSlot,
+    HashedPackets, RssHash,
+};
 use connectx_model::Config;
 
 use crate::lab::{Lab, MS, lab_with, pattern};
@@ -53,14 +56,84 @@ fn frames(lab: &Lab<'_>) {
     }
 }
 
-#[test]
-fn every_card_carries_frames() {
+/// UDP packets of many flows come to two queues by their hash, and a counter has seen them all.
+fn spread(lab: &Lab<'_>) {
+    const FLOWS: u16 = 64;
+    let side = &lab.sides[1];
+    let mut from = lab.sides[0].pd.create_ethernet_queue(&INIT).expect("queue");
+    let domain = side.device.alloc_ethernet_domain().expect("domain");
+    let mut queues = [(); 2].map(|()| domain.create_queues(&side.pd, &INIT).expect("queues"));
+    let numbers = [0, 1].map(|at: usize| queues[at].1.number());
+    let size = domain.max_indirection_table();
+    let table = domain
+        .create_indirection_table(&numbers, size)
+        .expect("table");
+    let hash = RssHash::all_of(HashedPackets::UdpIpv4);
+    let target = domain.create_hashed_target(&table, &hash).expect("target");
+    // The ConnectX-4 Lx that was recorded has none.
+    let counter = match domain.alloc_flow_counter() {
+        Ok(counter) => Some(counter),
+        Err(error) => {
+            let what = "flow counters";
+            assert_eq!(error, EthernetError::Unsupported { what });
+            None
+        }
+    };
+    let mut slots = [FlowSlot::EMPTY; 4];
+    let mut flows = domain.create_flow_table(&mut slots, 2).expect("flows");
+    let to = [target.number()];
+    let udp = FlowMatch::ANY.destination(side.mac).ipv4().ip_protocol(17);
+    let mut rule = FlowRuleInit::new(udp, FlowAction::Forward(&to));
+    rule.counter = counter.as_ref();
+    let _rule = flows.add(&rule).expect("rule");
+    let mut seen = [0; 2];
+    for flow in 0..FLOWS {
+        let ip = [
+            0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0x66, 0xbb, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
+        let udp = [[9, flow as u8], [0, 53], [0, 26], [0, 0]].concat();
+        let (target, source) = (side.mac, lab.sides[0].mac);
+        let header = [&target[..], &source, &[0x08, 0x00], &ip, &udp].concat();
+        let frame = [&header[..], &[0x5a; 18]].concat();
+        from.send_half()
+            .send(&frame, EthernetSendFlags::empty())
+            .expect("sent");
+        lab.pause(MS);
+        let mut came = 0;
+        for (at, (_, receive)) in queues.iter_mut().enumerate() {
+            if let Some(received) = receive.receive().expect("the queue works") {
+                assert_eq!(received.hash().value % size % 2, at as u32, "flow {flow}");
+                assert_eq!(received.len(), frame.len());
+                seen[at] += 1;
+                came += 1;
+            }
+        }
+        assert_eq!(came, 1, "flow {flow}");
+    }
+    assert!(seen.iter().all(|&frames| frames > FLOWS / 4), "{seen:?}");
+    if let Some(counter) = &counter {
+        let traffic = counter.query().expect("counted");
+        assert_eq!((traffic.packets, traffic.octets), (64, 64 * 60));
+    }
+}
+
+fn on_every_card(test: fn(&Lab<'_>)) {
     crate::on_each(|card| {
         let of_this_kind = |plain: Config| {
             let mut config = Config::card(card, plain.mac[5]);
             config.unknown_answers_are_fatal = true;
             config
         };
-        lab_with(of_this_kind, frames);
+        lab_with(of_this_kind, test);
     });
+}
+
+#[test]
+fn every_card_carries_frames() {
+    on_every_card(frames);
+}
+
+#[test]
+fn every_card_spreads_frames() {
+    on_every_card(spread);
 }

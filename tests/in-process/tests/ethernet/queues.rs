@@ -5,20 +5,7 @@ use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
 use crate::lab::{MS, lab};
-use crate::support::{INIT, NONE, Queue, frame, padded, send, take};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % limit as u64) as usize
-    }
-}
+use crate::support::{INIT, NONE, Queue, Random, frame, padded, send, take};
 
 /// Frames of random lengths in random bursts, beyond where 16-bit counters go round.
 #[test]

@@ -27,6 +27,23 @@ pub(crate) fn frame(to: [u8; 6], from: [u8; 6], len: usize, seed: u64) -> Vec<u8
     frame
 }
 
+/// SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) % limit as u64) as usize
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
 impl<'d> Lab<'d> {
     pub(crate) fn queue(&self, node: usize, init: EthernetInit) -> Queue<'d> {
         self.sides[node]
