@@ -9,6 +9,8 @@ words! {
     pub struct WqeIdWord(u32): "struct mlx5_cqe64" @ 0x00 {
         /// Encapsulation and TLS state.
         u8 tls_outer_l3_tunneled, set_tls_outer_l3_tunneled: 31, 24;
+        /// The packet is in a tunnel: what is said of checksums is of its inner headers as well.
+        bool tunneled, set_tunneled: 24 => tls_outer_l3_tunneled;
         /// Index of the WQE (striding receive queues).
         u16 wqe_id, set_wqe_id: 15, 0;
     }
@@ -89,6 +91,12 @@ words! {
     pub struct ByteCountWord(u32): "struct mlx5_cqe64" @ 0x2c {
         /// Bytes received, read or swapped.
         u32 byte_cnt, set_byte_cnt: 31, 0;
+        /// Striding receive queues: no packet, only strides that stay unused.
+        bool filler, set_filler: 31 => byte_cnt;
+        /// Striding receive queues: strides that are used up.
+        u16 consumed_strides, set_consumed_strides: 30, 16 => byte_cnt;
+        /// Striding receive queues: bytes received.
+        u16 strided_byte_cnt, set_strided_byte_cnt: 15, 0 => byte_cnt;
     }
 
     /// Time stamp, in units of the device's clock.

@@ -31,7 +31,7 @@
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
 //! | memory keys | bus address, page list, lists of pieces of other keys (KLM, KSM), page rights, bindings, memory windows of both types, UMR, invalidation by the peer | on-demand paging, signatures |
 //! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's packets between two models, its port's agents for subnet and performance management | InfiniBand's own link layer, being managed by a subnet manager |
-//! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues | large receives, striding queues, several packets in one request, tunnels, encryption, pacing |
+//! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues, striding queues, several packets in one request, tunnels | large receives, encryption, pacing |
 //! | flow steering | received frames: tables with levels, roots and misses, groups, entries, counters alone and in bulk; outer headers with two VLAN tags, IPv6 extension headers, fragments | frames that are sent, changes to headers, headers inside tunnels, registers between tables |
 //! | quirks ([`Quirks`]) | commands late and out of order, pages asked for and offered at any moment, late events, late and repeated interrupts, rests between bursts of work, turns of any length | |
 //! | requests that no driver in the field makes | counted ([`Stats::unknown_answers`]), logged, fatal if configured so | what cards answer, which is not known |

@@ -347,6 +347,7 @@ syndromes! {
     RqPd = 0x000d_0031, BadResource, "CREATE_RQ in a protection domain that is not allocated";
     RqPool = 0x000d_0032, BadResource, "CREATE_RQ on a receive memory pool that does not exist";
     RqCounter = 0x000d_0033, BadResource, "a queue counter that is not allocated";
+    RqStrides = 0x000d_0042, BadParam, "CREATE_RQ with fewer strides in a WQE than the card does";
     RqStride = 0x000d_0034, BadParam, "CREATE_RQ with an impossible stride";
     RqRecord = 0x000d_0035, BadParam, "a doorbell record that is missing, misaligned or out of reach";
     RqPages = 0x000d_0036, BadInputLength, "CREATE_RQ with too few page addresses";

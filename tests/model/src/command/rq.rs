@@ -3,7 +3,7 @@
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
-use crate::ethernet::{MEMORY_INLINE, MEMORY_RMP, QueueState, Rq, wq};
+use crate::ethernet::{MEMORY_INLINE, MEMORY_RMP, QueueState, Rq, Strides, wq};
 use crate::memory::ring::{Ring, RingError};
 use crate::objects::ObjectKind;
 use crate::objects::srq::SrqKind;
@@ -61,15 +61,28 @@ fn check_context(device: &Device, context: &Rqc) -> core::result::Result<(), Syn
         return Err(Syndrome::RqType);
     }
     let cyclic = match wq.wq_type() {
-        wq::LINKED_LIST => false,
-        wq::CYCLIC => true,
+        wq::LINKED_LIST | wq::LINKED_LIST_STRIDING => false,
+        wq::CYCLIC | wq::CYCLIC_STRIDING => true,
         _ => return Err(Syndrome::RqType),
     };
     if wq.wq_signature() {
         return Err(Syndrome::RqType);
     }
-    // A list's WQE starts with the link to the next one.
-    if wq.log_wq_stride() > 11 || wq.log_wq_stride() < if cyclic { 4 } else { 5 } {
+    let strides = Strides::of(wq);
+    if let Some(strides) = strides {
+        let general = &device.caps.general;
+        // 2^9 to 2^16 strides, from 2^3 on with the capability (`MLX5_MPWQE_LOG_NUM_STRIDES_EXT_BASE` of Linux).
+        let least = if general.ext_stride_num_range() { 3 } else { 9 };
+        if !general.striding_rq() {
+            return Err(Syndrome::RqType);
+        }
+        if strides.log_number < least {
+            return Err(Syndrome::RqStrides);
+        }
+    }
+    // A list's WQE starts with the link to the next one, a striding queue's with as much, be it a list or a ring.
+    let linked = !cyclic || strides.is_some();
+    if wq.log_wq_stride() > 11 || wq.log_wq_stride() < if linked { 5 } else { 4 } {
         return Err(Syndrome::RqStride);
     }
     if 1 << wq.log_wq_stride() > device.caps.general.max_wqe_sz_rq() {
@@ -117,6 +130,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         next: 0,
         posted: 0,
         link: 0,
+        open: None,
         users: 0,
         place,
     });
@@ -165,6 +179,7 @@ pub(super) fn modify(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Modify
         rq.next = 0;
         rq.posted = 0;
         rq.link = 0;
+        rq.open = None;
     }
     let (place, context) = (rq.place, rq.context);
     device.hold_rq(&context, true);

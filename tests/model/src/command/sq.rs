@@ -24,15 +24,17 @@ fn check_context(device: &Device, context: &Sqc) -> core::result::Result<(), Syn
     if context.state() != QueueState::Reset as u8 {
         return Err(Syndrome::SqState);
     }
-    // Hairpins, pacing, packets packed into one WQE, parsing by software and time stamps elsewhere are not offered.
+    let caps = &device.caps.ethernet;
+    let multi = caps.enhanced_multi_pkt_send_wqe() || caps.multi_pkt_send_wqe() != 0;
+    // Hairpins, pacing and time stamps elsewhere are not offered.
     if context.hairpin()
         || context.packet_pacing_rate_limit_index() != 0
         || context.qos_queue_group_id() != 0
-        || context.allow_multi_pkt_send_wqe()
-        || context.allow_swp()
+        || context.allow_multi_pkt_send_wqe() && !multi
+        || context.allow_swp() && !caps.swp()
         || context.ts_cqe_to_dest_cqn() != 0
         || context.cd_master()
-        || context.reg_umr() && !device.caps.ethernet.reg_umr_sq()
+        || context.reg_umr() && !caps.reg_umr_sq()
     {
         return Err(Syndrome::SqFeature);
     }

@@ -6,14 +6,17 @@
 pub(crate) mod checksum;
 mod demand;
 pub(crate) mod frame;
+mod multi;
 mod queue;
 mod receive;
 pub(crate) mod rss;
 pub(crate) mod segment;
 mod send;
+mod stride;
 
 pub(crate) use queue::{
-    BLOCK, DIRECT, INDIRECT, MEMORY_INLINE, MEMORY_RMP, QueueState, Rq, Rqt, Sq, Tir, Tis, wq,
+    BLOCK, DIRECT, INDIRECT, MEMORY_INLINE, MEMORY_RMP, QueueState, Rq, Rqt, Sq, Strides, Tir, Tis,
+    wq,
 };
 
 use crate::caps::Caps;

@@ -6,8 +6,10 @@ use crate::memory::pages::Place;
 use crate::memory::ring::Ring;
 use crate::objects::mkey::Accessor;
 use crate::objects::wqe::Written;
+use crate::roce::env::Segment;
 use bareverbs_firmware_cmds::rq::Rqc;
 use bareverbs_firmware_cmds::sq::Sqc;
+use bareverbs_firmware_cmds::srq::Wq;
 use bareverbs_firmware_cmds::tir::{Rqtc, Tirc};
 use bareverbs_firmware_cmds::tis::Tisc;
 use bareverbs_firmware_cmds::values::TirDispatch;
@@ -18,6 +20,8 @@ pub(crate) mod wq {
 
     pub(crate) const LINKED_LIST: u8 = WqType::LinkedList.number();
     pub(crate) const CYCLIC: u8 = WqType::Cyclic.number();
+    pub(crate) const LINKED_LIST_STRIDING: u8 = WqType::LinkedListStriding.number();
+    pub(crate) const CYCLIC_STRIDING: u8 = WqType::CyclicStriding.number();
 }
 
 /// `mem_rq_type`: the queue's own WQEs, or those of a receive memory pool.
@@ -124,6 +128,49 @@ impl Sq {
     }
 }
 
+/// How the WQEs of a striding queue are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strides {
+    pub(crate) log_number: u8,
+    pub(crate) log_size: u8,
+}
+
+impl Strides {
+    /// What the fields count from: `MLX5_MPWQE_LOG_NUM_STRIDES_BASE` and `MLX5_MPWQE_LOG_STRIDE_SZ_BASE` of Linux, 9 and 6
+    /// in rdma-core and DPDK as well. The number is a signed one: with `ext_stride_num_range` it goes down to 2^3.
+    const NUMBER_BASE: i8 = 9;
+    const SIZE_BASE: u8 = 6;
+
+    pub(crate) fn of(context: &Wq) -> Option<Self> {
+        let kind = context.wq_type();
+        if kind != wq::LINKED_LIST_STRIDING && kind != wq::CYCLIC_STRIDING {
+            return None;
+        }
+        let field = ((context.log_wqe_num_of_strides() << 4) as i8) >> 4;
+        Some(Self {
+            log_number: (Self::NUMBER_BASE + field) as u8,
+            log_size: Self::SIZE_BASE + context.log_wqe_stride_size(),
+        })
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        1 << self.log_number
+    }
+
+    pub(crate) fn size(self) -> usize {
+        1 << self.log_size
+    }
+}
+
+/// A WQE of a striding queue that was fetched and has strides left.
+#[derive(Debug)]
+pub(crate) struct OpenWqe {
+    pub(crate) index: u16,
+    /// Strides used up.
+    pub(crate) used: u32,
+    pub(crate) segments: Vec<Segment>,
+}
+
 /// A receive queue.
 #[derive(Debug)]
 pub(crate) struct Rq {
@@ -135,6 +182,8 @@ pub(crate) struct Rq {
     pub(crate) posted: u16,
     /// The next WQE of a linked list.
     pub(crate) link: u16,
+    /// The WQE whose strides are being filled.
+    pub(crate) open: Option<OpenWqe>,
     /// TIRs and tables.
     pub(crate) users: u32,
     pub(crate) place: Place,
@@ -151,7 +200,15 @@ impl Rq {
     }
 
     pub(crate) fn cyclic(&self) -> bool {
-        self.context.wq().wq_type() == wq::CYCLIC
+        matches!(
+            self.context.wq().wq_type(),
+            wq::CYCLIC | wq::CYCLIC_STRIDING
+        )
+    }
+
+    /// What the WQEs of a striding queue are divided into.
+    pub(crate) fn strides(&self) -> Option<Strides> {
+        Strides::of(self.context.wq())
     }
 
     /// The pool that its WQEs come from, if the queue has no ring.

@@ -12,7 +12,8 @@ use crate::objects::wqe::{next_wqe, scatter_list};
 use crate::roce::env::{AccessError, Counter, RecvWork, Segment, Syndrome};
 use crate::steering::Hit;
 use bareverbs_firmware_cmds::cqe::{
-    ByteCountWord, HeadersWord, Opcode, PathWord, RssHashWord, SlidWord, l3_header, l4_header,
+    ByteCountWord, HeadersWord, Opcode, PathWord, RssHashWord, SIZE, SlidWord, WqeIdWord,
+    l3_header, l4_header,
 };
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::word::Word;
@@ -35,11 +36,22 @@ struct Facts {
 }
 
 /// What became of a frame at one queue.
-enum Outcome {
-    Done { index: u16 },
-    Failed { index: u16, syndrome: Syndrome },
+pub(super) enum Outcome {
+    Done {
+        index: u16,
+        strided: Strided,
+    },
+    Failed {
+        index: u16,
+        strided: Strided,
+        syndrome: Syndrome,
+    },
     NoBuffer,
 }
+
+/// What completions of a striding queue say beside the index, which is that of the stride. The WQE, and how many strides
+/// are used up.
+pub(super) type Strided = Option<(u16, u16)>;
 
 impl Device {
     /// Takes a frame through the flow tables into receive queues. Returns whether any took it. `from` is the transport
@@ -131,7 +143,11 @@ impl Device {
             frame
         };
         let mut work = core::mem::take(&mut self.nic.work);
-        let outcome = self.place_frame(io, number, data, &mut work);
+        let striding = self.nic.rqs.get(number).and_then(super::Rq::strides);
+        let outcome = match striding {
+            Some(strides) => self.place_strided(io, number, strides, data, &mut work),
+            None => self.place_frame(io, number, data, &mut work),
+        };
         let length = data.len() as u32;
         self.nic.work = work;
         self.nic.stripped = stripped;
@@ -144,12 +160,20 @@ impl Device {
                 self.stats.frames_dropped += 1;
                 true
             }
-            Outcome::Done { index } => {
-                self.receive_done(io, number, index, length, &facts);
+            Outcome::Done { index, strided } => {
+                let mut count = ByteCountWord(length);
+                if let Some((_, used)) = strided {
+                    count.set_consumed_strides(used);
+                }
+                self.receive_done(io, number, (index, strided), count, &facts);
                 true
             }
-            Outcome::Failed { index, syndrome } => {
-                self.receive_failed(io, number, index, syndrome);
+            Outcome::Failed {
+                index,
+                strided,
+                syndrome,
+            } => {
+                self.receive_failed(io, number, index, strided, syndrome);
                 true
             }
         }
@@ -169,14 +193,35 @@ impl Device {
             Err(syndrome) => {
                 return Outcome::Failed {
                     index: work.index,
+                    strided: None,
                     syndrome,
                 };
             }
         }
         let index = work.index;
-        let Some(rq) = self.nic.rqs.get(number) else {
-            return Outcome::NoBuffer;
-        };
+        match self.scatter(io, number, &work.segments, 0, data) {
+            Ok(()) => Outcome::Done {
+                index,
+                strided: None,
+            },
+            Err(syndrome) => Outcome::Failed {
+                index,
+                strided: None,
+                syndrome,
+            },
+        }
+    }
+
+    /// Writes data to what segments name, from a byte on.
+    pub(super) fn scatter(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        segments: &[Segment],
+        mut skip: usize,
+        data: &[u8],
+    ) -> Result<(), Syndrome> {
+        let rq = self.nic.rqs.get(number).ok_or(Syndrome::LocalQpOperation)?;
         // A pool has its own protection domain.
         let pd = match rq.pool().and_then(|pool| self.srqs.get(pool)) {
             Some(pool) => pool.pd,
@@ -184,7 +229,7 @@ impl Device {
         };
         let who = rq.accessor(number, pd);
         let mut rest = data;
-        for segment in &work.segments {
+        for segment in segments {
             let Segment::Memory { lkey, addr, len } = *segment else {
                 continue;
             };
@@ -193,33 +238,35 @@ impl Device {
                 0 => START_PADDING as usize,
                 len => len as usize,
             };
-            let (now, later) = rest.split_at(space.min(rest.len()));
-            if now.is_empty() {
+            let skipped = skip.min(space);
+            skip -= skipped;
+            let (now, later) = rest.split_at((space - skipped).min(rest.len()));
+            if rest.is_empty() {
                 break;
             }
-            let written = self.write_key(io, lkey, who, addr, now, Right::LocalWrite);
+            if now.is_empty() {
+                continue;
+            }
+            let at = addr.wrapping_add(skipped as u64);
+            let written = self.write_key(io, lkey, who, at, now, Right::LocalWrite);
             if let Err(error) = written {
                 log::warn!("RQ {number:#x}: scatter of {} bytes: {error:?}", now.len());
-                let syndrome = match error {
+                return Err(match error {
                     AccessError::Fault => Syndrome::LocalQpOperation,
                     _ => Syndrome::LocalProtection,
-                };
-                return Outcome::Failed { index, syndrome };
+                });
             }
             rest = later;
         }
         if rest.is_empty() {
-            Outcome::Done { index }
+            Ok(())
         } else {
-            Outcome::Failed {
-                index,
-                syndrome: Syndrome::LocalLength,
-            }
+            Err(Syndrome::LocalLength)
         }
     }
 
     /// Fetches the next receive WQE; `false` if there is none.
-    fn fetch_buffer(
+    pub(super) fn fetch_buffer(
         &mut self,
         io: &mut Io<'_>,
         number: u32,
@@ -257,12 +304,15 @@ impl Device {
             return Err(bad);
         }
         rq.next = rq.next.wrapping_add(1);
-        if rq.cyclic() {
-            scatter_list(wqe, terminator, work);
-        } else {
+        if !rq.cyclic() {
             rq.link = next_wqe(wqe);
-            scatter_list(wqe.get(SEGMENT_UNIT..).unwrap_or(&[]), terminator, work);
         }
+        let front = if rq.cyclic() && rq.strides().is_none() {
+            0
+        } else {
+            SEGMENT_UNIT
+        };
+        scatter_list(wqe.get(front..).unwrap_or(&[]), terminator, work);
         Ok(true)
     }
 
@@ -270,8 +320,8 @@ impl Device {
         &mut self,
         io: &mut Io<'_>,
         number: u32,
-        index: u16,
-        length: u32,
+        (index, strided): (u16, Strided),
+        count: ByteCountWord,
         facts: &Facts,
     ) {
         let Some(rq) = self.nic.rqs.get(number) else {
@@ -288,21 +338,38 @@ impl Device {
         sum.set_check_sum(facts.verdict.complete);
         sum.write(&mut cqe);
         headers(facts).write(&mut cqe);
-        ByteCountWord(length).write(&mut cqe);
+        count.write(&mut cqe);
+        if let Some((wqe, _)) = strided {
+            put_wqe(&mut cqe, wqe);
+        }
         if self.complete(io, cqn, &mut cqe, false).is_err() {
             self.fail_rq(io, number);
         }
     }
 
     /// A receive WQE ends in error. What is too long costs its WQE only; the rest stops the queue.
-    fn receive_failed(&mut self, io: &mut Io<'_>, number: u32, index: u16, syndrome: Syndrome) {
-        self.put_receive_error(io, number, index, syndrome);
+    fn receive_failed(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        index: u16,
+        strided: Strided,
+        syndrome: Syndrome,
+    ) {
+        self.put_receive_error(io, number, index, strided, syndrome);
         if syndrome != Syndrome::LocalLength {
             self.fail_rq(io, number);
         }
     }
 
-    fn put_receive_error(&mut self, io: &mut Io<'_>, number: u32, index: u16, syndrome: Syndrome) {
+    fn put_receive_error(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        index: u16,
+        strided: Strided,
+        syndrome: Syndrome,
+    ) {
         let Some(rq) = self.nic.rqs.get(number) else {
             return;
         };
@@ -310,6 +377,12 @@ impl Device {
         let user_index = rq.context.user_index();
         let mut cqe = entry(Opcode::ResponderError, user_index, 0, number, index);
         put_error(&mut cqe, syndrome);
+        if let Some((wqe, used)) = strided {
+            put_wqe(&mut cqe, wqe);
+            let mut count = ByteCountWord(0);
+            count.set_consumed_strides(used);
+            count.write(&mut cqe);
+        }
         if self.complete(io, cqn, &mut cqe, false).is_err()
             && let Some(rq) = self.nic.rqs.get_mut(number)
         {
@@ -342,6 +415,12 @@ impl Device {
         };
         rq.posted = ReceiveRecord(record).counter();
         let cqn = rq.context.cqn();
+        let strides = rq.strides();
+        if let (Some(open), Some(strides)) = (rq.open.take(), strides) {
+            let left = (open.index, (strides.number() - open.used) as u16);
+            let used = open.used as u16;
+            self.put_receive_error(io, number, used, Some(left), Syndrome::WorkRequestFlushed);
+        }
         loop {
             let Some(rq) = self.nic.rqs.get_mut(number) else {
                 return;
@@ -365,9 +444,18 @@ impl Device {
                 link
             };
             rq.next = rq.next.wrapping_add(1);
-            self.put_receive_error(io, number, index, Syndrome::WorkRequestFlushed);
+            let strided = strides.map(|strides| (index, strides.number() as u16));
+            let index = if strided.is_some() { 0 } else { index };
+            self.put_receive_error(io, number, index, strided, Syndrome::WorkRequestFlushed);
         }
     }
+}
+
+/// Says which WQE of a striding queue it was.
+pub(super) fn put_wqe(cqe: &mut [u8; SIZE], index: u16) {
+    let mut word = WqeIdWord(0);
+    word.set_wqe_id(index);
+    word.write(cqe);
 }
 
 /// Which headers there are, which were found right, and the tag if one was taken out.

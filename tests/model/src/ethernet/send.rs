@@ -24,6 +24,8 @@ use bareverbs_firmware_cmds::wqe::{
 const NOP: u8 = Opcode::Nop as u8;
 const SEND: u8 = Opcode::Send as u8;
 const LSO: u8 = Opcode::Lso as u8;
+const UMR: u8 = Opcode::Umr as u8;
+const ENHANCED_MPSW: u8 = Opcode::EnhancedMpsw as u8;
 
 /// Entries a queue may send before the next one has its turn.
 const RUN_BUDGET: usize = 64;
@@ -196,6 +198,8 @@ impl Device {
         let (entry, length) = self.fetch_entry(io, number, &mut wqe)?;
         let sent = match entry.opcode {
             NOP => Ok(()),
+            ENHANCED_MPSW => self.send_multi(io, number, &wqe[..length]),
+            UMR => self.umr_of_sq(io, number, &wqe[..length]),
             SEND | LSO => self.send_entry(io, number, entry.opcode == LSO, &wqe[..length]),
             other => {
                 log::warn!("SQ {number:#x}: opcode {other:#x}");
@@ -267,7 +271,7 @@ impl Device {
     }
 
     /// Reads what data segments name.
-    fn gather(
+    pub(super) fn gather(
         &self,
         io: &mut Io<'_>,
         who: Accessor,
@@ -300,7 +304,7 @@ impl Device {
     }
 
     /// Puts a frame on the cable, round to the own queues, or both.
-    fn send_ethernet(
+    pub(super) fn send_ethernet(
         &mut self,
         io: &mut Io<'_>,
         frame: &mut Vec<u8>,

@@ -84,6 +84,35 @@ impl Device {
         // Only the kernel has this kind of QP; its keys are of all protection domains.
         let privileged = qp.context.st() == service::REG_UMR;
         let wqe = qp.read_wqe(io, index).ok_or(bad)?;
+        self.apply_umr(io, who, privileged, &wqe)
+    }
+
+    /// Executes a UMR of an Ethernet send queue.
+    pub(crate) fn umr_of_sq(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        wqe: &[u8],
+    ) -> Result<(), Syndrome> {
+        let bad = Syndrome::LocalQpOperation;
+        let sq = self.nic.sqs.get(number).ok_or(bad)?;
+        if !sq.context.reg_umr() {
+            log::warn!("SQ {number:#x}: a UMR in a queue that was not made for it");
+            return Err(bad);
+        }
+        let who = sq.accessor(number);
+        self.apply_umr(io, who, false, wqe)
+    }
+
+    fn apply_umr(
+        &mut self,
+        io: &mut Io<'_>,
+        who: Accessor,
+        privileged: bool,
+        wqe: &[u8],
+    ) -> Result<(), Syndrome> {
+        let bad = Syndrome::LocalQpOperation;
+        let qpn = who.qpn;
         let head = wqe.first_chunk::<CONTROL>().ok_or(bad)?;
         let key = ControlFlags::read(head).imm();
         let control: &[u8; CONTEXT - CONTROL] = wqe
@@ -101,9 +130,9 @@ impl Device {
             return Err(bad);
         }
         log::debug!(
-            "QP {qpn:#x} changes memory key {key:#x}: fields {fields:#x}, {octowords} octowords of list"
+            "queue {qpn:#x} changes memory key {key:#x}: fields {fields:#x}, {octowords} octowords of list"
         );
-        let list = self.umr_list(io, who, &wqe, umr.inline(), octowords)?;
+        let list = self.umr_list(io, who, wqe, umr.inline(), octowords)?;
         let number = key >> 8;
         let mkey = self
             .mkeys

@@ -11,3 +11,4 @@ mod random;
 mod receiving;
 mod sending;
 mod strict;
+mod striding;

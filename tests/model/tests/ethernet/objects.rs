@@ -31,7 +31,7 @@ fn send_queues() {
             c.set_packet_pacing_rate_limit_index(1);
         }),
         (Syndrome::SqFeature, |c| {
-            c.set_reg_umr(true);
+            c.set_qos_queue_group_id(1);
         }),
         (Syndrome::SqUmem, |c| {
             c.wq_mut().set_wq_umem_valid(true);
@@ -113,7 +113,7 @@ fn receive_queues() {
             c.wq_mut().set_dbr_umem_valid(true);
         }),
         (Syndrome::RqType, |c| {
-            c.wq_mut().set_wq_type(3);
+            c.wq_mut().set_wq_type(4);
         }),
         (Syndrome::RqType, |c| {
             c.set_mem_rq_type(2);

@@ -17,10 +17,10 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// SplitMix64: good enough to reach corners, and the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,21 +28,21 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 }
 
 /// Names the seed when a test dies.
-struct Seed(u64);
+pub(crate) struct Seed(pub(crate) u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
@@ -52,7 +52,7 @@ impl Drop for Seed {
     }
 }
 
-fn seeds(count: u64) -> Vec<u64> {
+pub(crate) fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("FUZZ_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())

@@ -97,6 +97,26 @@ static void headers(u8 l4_l3_hdr_type)
 	       FIELDS("l4_hdr_type=%u vlan=%u", get_cqe_l4_hdr_type(&cqe), cqe_has_vlan(&cqe)), &cqe, sizeof(cqe));
 }
 
+static void strides(u32 byte_cnt)
+{
+	struct mlx5_cqe64 cqe;
+
+	memset(&cqe, 0, sizeof(cqe));
+	cqe.byte_cnt = htobe32(byte_cnt);
+	vector("struct mlx5_cqe64",
+	       FIELDS("filler=%u consumed_strides=%u strided_byte_cnt=%u", mpwrq_is_filler_cqe(&cqe),
+		      mpwrq_get_cqe_consumed_strides(&cqe), mpwrq_get_cqe_byte_cnt(&cqe)), &cqe, sizeof(cqe));
+}
+
+static void tunnel(u8 tls_outer_l3_tunneled)
+{
+	struct mlx5_cqe64 cqe;
+
+	memset(&cqe, 0, sizeof(cqe));
+	cqe.tls_outer_l3_tunneled = tls_outer_l3_tunneled;
+	vector("struct mlx5_cqe64", FIELDS("tunneled=%u", cqe_is_tunneled(&cqe)), &cqe, sizeof(cqe));
+}
+
 static void timestamp(u32 high, u32 low)
 {
 	struct mlx5_cqe64 cqe;
@@ -151,6 +171,13 @@ int main(void)
 	for (int bit = 4; bit < 7; bit++)
 		headers(1 << bit);
 	headers(7 << 4);
+
+	strides(0xffffffff);
+	strides(0x80000000);
+	strides(0x7fff0000);
+	strides(0x0000ffff);
+	strides(0x000205ee);
+	tunnel(1);
 
 	timestamp(0xffffffff, 0);
 	timestamp(0, 0xffffffff);

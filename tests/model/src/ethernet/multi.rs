@@ -1,0 +1,93 @@
+//! Several packets in one WQE: enhanced multi-packet send (`MLX5_OPCODE_ENHANCED_MPSW` of Linux and DPDK).
+//!
+//! One Ethernet segment, without inline headers, for all packets. Behind it each packet is a data segment that names its
+//! memory, or its bytes themselves behind a header of four bytes, padded to units of 16.
+
+use super::demand::Asked;
+use super::{checksum, frame};
+use crate::bus::io::Io;
+use crate::device::Device;
+use crate::roce::env::Syndrome;
+use bareverbs_firmware_cmds::values::InlineMode;
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{
+    EthernetInlineWord, EthernetOffloadWord, InlineWord, SEGMENT_UNIT, ethernet,
+};
+
+/// In front of inline data.
+const INLINE_HEADER: usize = 4;
+
+impl Device {
+    /// Sends the packets of a WQE. Those in front of one that is malformed are sent.
+    pub(super) fn send_multi(
+        &mut self,
+        io: &mut Io<'_>,
+        number: u32,
+        wqe: &[u8],
+    ) -> Result<(), Syndrome> {
+        let bad = Syndrome::LocalQpOperation;
+        let sq = self.nic.sqs.get(number).ok_or(bad)?;
+        let who = sq.accessor(number);
+        let tis = self.nic.tises.get(sq.context.tis_num_0()).ok_or(bad)?;
+        let transport_domain = tis.context.transport_domain();
+        let inline_mode = self.inline_mode(&sq.context);
+        let body = wqe.get(SEGMENT_UNIT..).ok_or(bad)?;
+        let (segment, mut rest) = body.split_first_chunk::<SEGMENT_UNIT>().ok_or(bad)?;
+        let offload = EthernetOffloadWord::read(segment);
+        let network = offload.cs_flags() & ethernet::L3_CHECKSUM != 0;
+        let transport = offload.cs_flags() & ethernet::L4_CHECKSUM != 0;
+        if !self.caps.ethernet.enhanced_multi_pkt_send_wqe() {
+            self.answer_unknown(format_args!(
+                "SQ {number:#x}: a WQE without enhanced_multi_pkt_send_wqe"
+            ));
+            return Err(bad);
+        }
+        self.check_offer(
+            number,
+            &Asked {
+                checksums: network || transport,
+                insert_tag: false,
+                large: false,
+            },
+        )?;
+        // The segment has no place for the headers of more than one packet.
+        if inline_mode != InlineMode::None
+            || EthernetInlineWord::read(segment).inline_hdr_sz() != 0
+            || offload.mss() != 0
+            || rest.is_empty()
+        {
+            log::warn!("SQ {number:#x}: a multi-packet WQE with headers, or without packets");
+            return Err(bad);
+        }
+        let limit = usize::from(crate::port::vport::MAX_HW_MTU);
+        while let Some(segment) = rest.first_chunk::<SEGMENT_UNIT>() {
+            let head = InlineWord::read(segment);
+            let mut packet = core::mem::take(&mut self.nic.packet);
+            packet.clear();
+            let gathered;
+            if head.inline() {
+                let length = (head.0 & !(1 << 31)) as usize;
+                let space = (INLINE_HEADER + length).next_multiple_of(SEGMENT_UNIT);
+                gathered = match rest.get(INLINE_HEADER..INLINE_HEADER + length) {
+                    Some(data) if space <= rest.len() && length <= limit => {
+                        packet.extend_from_slice(data);
+                        Ok(())
+                    }
+                    _ => Err(bad),
+                };
+                rest = rest.get(space..).unwrap_or(&[]);
+            } else {
+                gathered = self.gather(io, who, segment, &mut packet, limit);
+                rest = &rest[SEGMENT_UNIT..];
+            }
+            if gathered.is_ok() {
+                let parsed = frame::parse(&packet);
+                checksum::fill(&mut packet, &parsed, network, transport);
+                self.send_ethernet(io, &mut packet, None, transport_domain);
+            }
+            self.nic.packet = packet;
+            gathered?;
+        }
+        Ok(())
+    }
+}
