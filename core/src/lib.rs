@@ -169,11 +169,13 @@ pub use error::{
     OpenFailure, OpenStep,
 };
 pub use ethernet::{
-    EthernetDomain, EthernetError, EthernetHalves, EthernetInit, EthernetMtu, EthernetQueue,
-    EthernetReceive, EthernetReceiveError, EthernetSend, EthernetSendError, EthernetSendFlags,
-    EthernetTarget, FlowAction, FlowCounter, FlowError, FlowMatch, FlowRule, FlowRuleInit,
-    FlowSlot, FlowTable, FlowTraffic, FrameHash, HashFields, HashFunction, HashedPackets,
-    IndirectionTable, QueueFailure, ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame,
+    EthFilter, EthernetDomain, EthernetError, EthernetHalves, EthernetInit, EthernetMtu,
+    EthernetQueue, EthernetReceive, EthernetReceiveError, EthernetSend, EthernetSendError,
+    EthernetSendFlags, EthernetTarget, FlowAction, FlowAttr, FlowCounter, FlowCounterId, FlowError,
+    FlowFlags, FlowMatch, FlowRule, FlowRuleInit, FlowSlot, FlowSpec, FlowTable, FlowTraffic,
+    FlowType, FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable, Ipv4Filter,
+    Ipv6Filter, PortFilter, QueueFailure, RawPacketError, RawPacketQp, ReceiveCounters,
+    ReceivedFrame, RssError, RssHash, SentFrame,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;
@@ -188,8 +190,9 @@ pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, CreatingQp, Destination, DestroyQpError, DestroyingQp,
     Endpoint, Gsi, Inline, ModifyError, ModifyingQp, MwBind, MwType, OpenBatch, PostError, Qp,
-    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType, Rc, RecvQueue,
-    RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
+    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType, RawPacket, Rc,
+    RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv,
+    XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::config::Config;

@@ -19,6 +19,10 @@ pub struct FlowTraffic {
     pub octets: u64,
 }
 
+/// The number of a counter, for [`FlowSpec::ActionCount`](super::FlowSpec::ActionCount).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowCounterId(pub(super) u32);
+
 /// A counter that rules can count with: `ibv_create_counters`. Freed when dropped, after the rules that count with it.
 pub struct FlowCounter<'d, P: Platform> {
     device: &'d Device<'d, P>,
@@ -55,7 +59,7 @@ impl<P: Platform> FlowCounter<'_, P> {
 
     fn read(&self, clear: bool) -> Result<FlowTraffic, CommandError> {
         let mut command = QueryFlowCounterIn::new();
-        command.set_clear(clear).set_flow_counter_id(self.id());
+        command.set_clear(clear).set_flow_counter_id(self.id().0);
         let mut traffic = TrafficCounter::new_zeroed();
         self.device
             .execute_with(&command, TailIn::None, traffic.as_mut_bytes())?;
@@ -66,8 +70,9 @@ impl<P: Platform> FlowCounter<'_, P> {
     }
 
     /// Its number, for rules.
-    pub(super) fn id(&self) -> u32 {
-        self.id.unwrap_or(0)
+    #[must_use]
+    pub fn id(&self) -> FlowCounterId {
+        FlowCounterId(self.id.unwrap_or(0))
     }
 
     fn dealloc(&mut self) -> Result<(), CommandError> {

@@ -68,9 +68,9 @@ const INDIRECT: u8 = 1;
 /// What Ethernet queues have in common: a transport domain. Freed when dropped, after everything that was created from
 /// it.
 pub struct EthernetDomain<'d, P: Platform> {
-    domain: Object<'d, P>,
-    device: &'d Device<'d, P>,
-    limits: Limits,
+    pub(super) domain: Object<'d, P>,
+    pub(super) device: &'d Device<'d, P>,
+    pub(super) limits: Limits,
     more: MultiQueueLimits,
     mac: Mac,
 }

@@ -34,6 +34,20 @@ impl FlowMatch {
         Self { value, mask }
     }
 
+    /// Frames that both are for; `None` if they ask for different values of one field, which no frame has.
+    pub(super) fn and(&self, other: &Self) -> Option<Self> {
+        let mut all = *self;
+        for at in 0..all.mask.0.len() {
+            let both = self.mask.0[at] & other.mask.0[at];
+            if both & (self.value.0[at] ^ other.value.0[at]) != 0 {
+                return None;
+            }
+            all.mask.0[at] |= other.mask.0[at];
+            all.value.0[at] |= other.value.0[at];
+        }
+        Some(all)
+    }
+
     /// Sets the same field in value and mask.
     fn with<T>(
         mut self,

@@ -113,6 +113,26 @@ impl<'a, 'd, P: Platform> FlowRuleInit<'a, 'd, P> {
     }
 }
 
+/// What an entry of the table says, but for where its frames go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) matches: FlowMatch,
+    pub(super) counter: Option<u32>,
+    pub(super) tag: u32,
+    pub(super) drop: bool,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            matches: FlowMatch::ANY,
+            counter: None,
+            tag: 0,
+            drop: false,
+        }
+    }
+}
+
 /// A rule of a [`FlowTable`], which holds until it is removed, or the table goes.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a rule can only be removed by this"]
@@ -148,6 +168,13 @@ pub enum FlowError {
         /// What was asked for.
         asked: u32,
     },
+    /// Two specifications ask for different values of a field, which no frame has.
+    Conflict,
+    /// The table does not have what the rule asks for.
+    Unsupported {
+        /// What that is.
+        what: &'static str,
+    },
     /// There is no room for a rule with these fields at this priority.
     Full,
     /// The table has no such rule.
@@ -167,6 +194,8 @@ impl fmt::Display for FlowError {
                 write!(f, "a rule with {asked} targets, not 1..={limit}")
             }
             Self::Tag { asked } => write!(f, "a tag of more than 24 bits: {asked:#x}"),
+            Self::Conflict => f.write_str("no frame has all that the rule asks for"),
+            Self::Unsupported { what } => write!(f, "the table does not have {what}"),
             Self::Full => f.write_str("no room for the rule at its priority"),
             Self::Unknown => f.write_str("no such rule"),
             Self::Command(error) => error.fmt(f),
@@ -277,16 +306,36 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
     /// # Errors
     /// [`FlowError`] says what does not go; then the table is as it was.
     pub fn add(&mut self, init: &FlowRuleInit<'_, 'd, P>) -> Result<FlowRule, FlowError> {
-        if init.priority >= self.priorities {
+        let entry = Entry {
+            matches: init.matches,
+            counter: init.counter.map(|counter| counter.id().0),
+            tag: init.tag,
+            drop: false,
+        };
+        self.add_entry(&entry, init.action, init.priority)
+    }
+
+    pub(super) fn priorities(&self) -> u8 {
+        self.priorities
+    }
+
+    /// Adds an entry at a priority.
+    pub(super) fn add_entry(
+        &mut self,
+        entry: &Entry,
+        action: FlowAction<'_>,
+        priority: u8,
+    ) -> Result<FlowRule, FlowError> {
+        if priority >= self.priorities {
             return Err(FlowError::Priority {
-                asked: init.priority,
+                asked: priority,
                 limit: self.priorities,
             });
         }
-        if init.tag >> 24 != 0 {
-            return Err(FlowError::Tag { asked: init.tag });
+        if entry.tag >> 24 != 0 {
+            return Err(FlowError::Tag { asked: entry.tag });
         }
-        if let FlowAction::Forward(to) = init.action
+        if let FlowAction::Forward(to) = action
             && !(1..=self.max_targets).contains(&to.len())
         {
             return Err(FlowError::Targets {
@@ -294,14 +343,14 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
                 limit: self.max_targets,
             });
         }
-        let mut matches = init.matches;
+        let mut matches = entry.matches;
         if !flow::supports(self.fields, flow::VERSION) {
             matches = matches.version_by_ethertype();
         }
         if let Some(name) = flow::unsupported(&matches.mask, self.fields) {
             return Err(FlowError::Field { name });
         }
-        let part = self.part(init.priority);
+        let part = self.part(priority);
         let (first, index) = match self.free_entry(part.clone(), &matches.mask) {
             Ok(found) => found,
             Err(siblings) => {
@@ -309,7 +358,7 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
                 (first, first)
             }
         };
-        if let Err(error) = self.set_entry(first, index, &matches, init) {
+        if let Err(error) = self.set_entry(first, index, &Entry { matches, ..*entry }, action) {
             // A new group has no other entry.
             let _ = self.destroy_group_if_empty(first);
             return Err(error.into());
@@ -395,14 +444,14 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
         &self,
         first: usize,
         index: usize,
-        matches: &FlowMatch,
-        init: &FlowRuleInit<'_, 'd, P>,
+        entry: &Entry,
+        action: FlowAction<'_>,
     ) -> Result<(), CommandError> {
-        let (mut action, targets) = match init.action {
+        let (mut action, targets) = match action {
             FlowAction::Forward(to) => (FORWARD, to),
             FlowAction::Drop => (DROP, &[][..]),
         };
-        let counter = init.counter.map(FlowCounter::id);
+        let counter = entry.counter;
         if counter.is_some() {
             action |= COUNT;
         }
@@ -414,11 +463,11 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
         let context = command.flow_context_mut();
         context
             .set_group_id(self.slots[first].group)
-            .set_flow_tag(init.tag)
+            .set_flow_tag(entry.tag)
             .set_action(action)
             .set_destination_list_size(targets.len() as u32)
             .set_flow_counter_list_size(u32::from(counter.is_some()));
-        *context.match_value_mut().outer_headers_mut() = matches.value;
+        *context.match_value_mut().outer_headers_mut() = entry.matches.value;
         // Destinations, then counters.
         let mut list = |at: usize| match (targets.get(at), counter) {
             (Some(to), _) => {

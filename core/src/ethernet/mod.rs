@@ -54,6 +54,7 @@ mod counter;
 mod domain;
 mod error;
 mod flow;
+mod flow_attr;
 mod flow_table;
 mod limits;
 mod mtu;
@@ -61,19 +62,24 @@ mod objects;
 #[cfg(feature = "smoltcp")]
 pub mod phy;
 mod queue;
+pub mod raw;
 mod recv;
 mod rss;
 mod send;
 mod steering;
 mod vport;
 
-pub use counter::{FlowCounter, FlowTraffic};
+pub use counter::{FlowCounter, FlowCounterId, FlowTraffic};
 pub use domain::{EthernetDomain, EthernetHalves, EthernetTarget, IndirectionTable};
 pub use error::{EthernetError, EthernetReceiveError, EthernetSendError, QueueFailure};
 pub use flow::FlowMatch;
+pub use flow_attr::{
+    EthFilter, FlowAttr, FlowFlags, FlowSpec, FlowType, Ipv4Filter, Ipv6Filter, PortFilter,
+};
 pub use flow_table::{FlowAction, FlowError, FlowRule, FlowRuleInit, FlowSlot, FlowTable};
 pub use mtu::EthernetMtu;
 pub use queue::{EthernetInit, EthernetQueue};
+pub use raw::{RawPacketError, RawPacketQp};
 pub use recv::{EthernetReceive, ReceiveCounters, ReceivedFrame};
 pub use rss::{FrameHash, HashFields, HashFunction, HashedPackets, RssError, RssHash};
 pub use send::{EthernetSend, EthernetSendFlags, SentFrame};

@@ -243,6 +243,16 @@ impl<'d, P: Platform> WorkQueue<'d, P> {
     pub(super) fn destroy(&mut self) -> Result<(), CommandError> {
         self.object.destroy()
     }
+
+    /// Whether the device has let go of its memory.
+    pub(super) fn is_gone(&self) -> bool {
+        self.object.life == Life::Gone
+    }
+
+    /// Leaves its memory allocated until the device is closed: something else points into it.
+    pub(super) fn keep_memory(&mut self) {
+        self.memory.buffer.take().quarantine();
+    }
 }
 
 impl<P: Platform> Drop for WorkQueue<'_, P> {

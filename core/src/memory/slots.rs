@@ -37,8 +37,11 @@ pub(crate) const CQ_FAILED: u32 = 1 << 31;
 /// In [`CqSlot::pending_flags`]: the CQ was dropped and accepts no more detached QPs.
 pub(crate) const CQ_ABANDONED: u32 = 1 << 30;
 
+/// In [`CqSlot::pending_flags`]: queues of raw packets use the CQ from now on. The next poll takes note.
+pub(crate) const CQ_PACKETS: u32 = 1 << 29;
+
 /// The list in [`CqSlot::pending_flags`].
-const DETACHED: u32 = CQ_ABANDONED - 1;
+const DETACHED: u32 = CQ_PACKETS - 1;
 
 /// Memory for one queue pair: what processing its completions needs.
 ///
@@ -110,6 +113,10 @@ pub(crate) mod detach {
     /// The QP was reset; completions before `stale_before` are to be dropped.
     pub(crate) const RESET: u32 = 1 << 4;
 }
+
+/// In [`QpSlot::flags`]: its receives are frames, whose completions name no queue but by the slot's index: a mark of flow
+/// steering stands in the number's place.
+pub(crate) const PACKETS: u32 = 1 << 8;
 
 /// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
 pub(crate) mod error_flags {
@@ -187,6 +194,17 @@ impl QpSlot {
     /// Whether a completion with this QP number may be the slot's.
     pub(crate) fn tracks_live(&self, qpn: u32) -> bool {
         self.matches_live(qpn) || self.matches_live(XRC_SRQ)
+    }
+
+    /// Whether its receives are frames.
+    pub(crate) fn has_packets(&self) -> bool {
+        self.flags.load(Acquire) & PACKETS != 0
+    }
+
+    /// The live QP of a slot whose receives are frames, and its number.
+    pub(crate) fn live_packets(&self) -> Option<(LiveQp<'_>, u32)> {
+        let qpn = self.qpn_tag.load(Acquire);
+        (qpn & DEAD == 0 && self.has_packets()).then_some((LiveQp(self), qpn))
     }
 
     /// The same for a slot whose owner is destroyed or being reset.
@@ -337,7 +355,7 @@ impl CqSlot {
                 return false;
             }
             slot.links[side].store(head & DETACHED, Relaxed);
-            let new = head & CQ_FAILED | (index + 1);
+            let new = head & (CQ_FAILED | CQ_PACKETS) | (index + 1);
             match self
                 .pending_flags
                 .compare_exchange_weak(head, new, Release, Relaxed)
@@ -373,6 +391,20 @@ impl CqSlot {
     pub(crate) fn add_event(&self) -> bool {
         self.events.fetch_add(1, Release);
         self.task.notify()
+    }
+
+    /// Queues of raw packets use the CQ.
+    pub(crate) fn expect_packets(&self) {
+        self.pending_flags.fetch_or(CQ_PACKETS, AcqRel);
+    }
+
+    /// Whether that was said since the last call.
+    pub(crate) fn take_packets(&self) -> bool {
+        let said = self.pending_flags.load(Acquire) & CQ_PACKETS != 0;
+        if said {
+            self.pending_flags.fetch_and(!CQ_PACKETS, AcqRel);
+        }
+        said
     }
 
     /// The CQ is dropped: it refuses detached QPs from now on.

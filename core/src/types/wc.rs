@@ -5,8 +5,8 @@ use core::fmt;
 use bitflags::bitflags;
 
 use bareverbs_firmware_cmds::cqe::{
-    ByteCountWord, ErrorWord, ImmediateWord, L3Type, Opcode, PathWord, SlidWord, SourceWord,
-    Syndrome, TailWord, TimestampWord,
+    ByteCountWord, ErrorWord, HeadersWord, ImmediateWord, L3Type, Opcode, PathWord, SlidWord,
+    SourceWord, Syndrome, TailWord, TimestampWord, l3_header,
 };
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
@@ -183,6 +183,8 @@ bitflags! {
         const GRH = 1 << 0;
         /// There is immediate data.
         const WITH_IMM = 1 << 1;
+        /// A frame of IPv4 whose checksums, of the header and of TCP or UDP, the device found right.
+        const IP_CSUM_OK = 1 << 2;
         /// A remote key of ours was invalidated.
         const WITH_INV = 1 << 3;
     }
@@ -283,6 +285,10 @@ impl Default for Wc {
         Self::EMPTY
     }
 }
+
+/// In place of the opcode in the tail of a frame's completion, which a message's does not have. No device has it for
+/// receives.
+pub(crate) const FRAME: u8 = 6;
 
 /// Where the words of a CQE come from.
 pub(crate) trait Entry: Copy {
@@ -385,13 +391,34 @@ impl<E: Entry> Fields<E> {
         // One comparison for "not a responder's success".
         let op = self.op();
         if op.wrapping_sub(FIRST) > LAST - FIRST {
-            return WcFlags::empty();
+            return match op {
+                FRAME => self.frame_flags(),
+                _ => WcFlags::empty(),
+            };
         }
         let mut flags = WcFlags::OF_RESPONDER[usize::from(op & 7)];
         if self.entry.word::<SourceWord>().has_grh() {
             flags |= WcFlags::GRH;
         }
         flags
+    }
+
+    #[cold]
+    fn frame_flags(&self) -> WcFlags {
+        let headers = self.entry.word::<HeadersWord>();
+        let right = headers.l3_ok() && headers.l4_ok();
+        match right && headers.l3_hdr_type() == l3_header::IPV4 {
+            true => WcFlags::IP_CSUM_OK,
+            false => WcFlags::empty(),
+        }
+    }
+
+    pub(crate) fn flow_tag(&self) -> u32 {
+        match self.op() {
+            // The tail at hand has the QP's number there.
+            FRAME => self.entry.word::<TailWord>().qpn(),
+            _ => 0,
+        }
     }
 
     /// RoCE: which header came.
@@ -445,6 +472,9 @@ impl<E: Entry> Fields<E> {
         if self.is_error() {
             return self.write_failed_wc(wr_id, to);
         }
+        if self.op() == FRAME {
+            return self.write_frame_wc(wr_id, to);
+        }
         // Each word is read once.
         let source = self.entry.word::<SourceWord>();
         let immediate = self.entry.word::<ImmediateWord>();
@@ -464,6 +494,20 @@ impl<E: Entry> Fields<E> {
             dlid_path_bits: self.dlid_path_bits(),
             vendor_err: 0,
             syndrome: 0,
+        };
+    }
+
+    /// Those of a frame.
+    #[cold]
+    #[inline(never)]
+    fn write_frame_wc(self, wr_id: u64, to: &mut Wc) {
+        *to = Wc {
+            wr_id,
+            opcode: WcOpcode::Recv,
+            byte_len: self.byte_len(),
+            qp_num: self.qp_num(),
+            flags: self.frame_flags(),
+            ..Wc::EMPTY
         };
     }
 

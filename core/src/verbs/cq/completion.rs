@@ -146,6 +146,12 @@ impl Completion<'_> {
         self.fields().network_header()
     }
 
+    /// The mark of the rule that brought a frame here: `ibv_wc_read_flow_tag`. 0 for what is not a frame.
+    #[must_use]
+    pub fn flow_tag(&self) -> u32 {
+        self.fields().flow_tag()
+    }
+
     /// Source LID (InfiniBand).
     #[must_use]
     #[inline]

@@ -352,6 +352,9 @@ impl<'d, P: Platform> Cq<'d, P> {
     fn process_pending_flags(&mut self) -> Result<(), CqError> {
         self.reap();
         let ring = self.ring.get_mut();
+        if self.slot.take_packets() {
+            ring.expect_packets();
+        }
         if self.slot.pending_flags.load(Acquire) & CQ_FAILED != 0
             && ring.entries.owned(ring.ci()).is_none()
         {

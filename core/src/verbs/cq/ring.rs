@@ -18,6 +18,7 @@ use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use crate::memory::cqe_ring::{Cqe, CqeRing};
 use crate::memory::record::DoorbellRecord;
 use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
+use crate::types::wc;
 
 /// Not an opcode of the device: this driver marks completions of a destroyed or reset queue with it.
 const VOID: u8 = 7;
@@ -67,6 +68,9 @@ pub(crate) struct Ring<'d> {
     pub(crate) garbage: u64,
     /// Index of the CQ.
     cq: u32,
+    /// Queues of raw packets use the CQ. Their numbers are not of the same kind as those of QPs, and receives have
+    /// something else in the number's place: so the QP of the last completion says nothing of the next one.
+    by_index: bool,
 }
 
 /// Takes the next completion if it is usual, and returns what `$send` or `$recv` makes of it. Text rather than a function, so that
@@ -91,7 +95,9 @@ macro_rules! next {
                 let Some(qp) = slot.live(tail.qpn()) else {
                     return Err(Unusual::Something);
                 };
-                $ring.last_slot = slot;
+                if !$ring.by_index {
+                    $ring.last_slot = slot;
+                }
                 qp
             }
         };
@@ -131,6 +137,7 @@ impl<'d> Ring<'d> {
             found: None,
             garbage: 0,
             cq,
+            by_index: false,
         }
     }
 
@@ -138,6 +145,12 @@ impl<'d> Ring<'d> {
     #[inline(always)]
     pub(crate) fn ci(&self) -> u32 {
         self.entries.ci()
+    }
+
+    /// Finds QPs by their index from now on.
+    pub(crate) fn expect_packets(&mut self) {
+        self.by_index = true;
+        self.last_slot = &NO_SLOT;
     }
 
     /// Takes the next CQE as it is, if it is the host's. Nothing in it was checked.
@@ -182,16 +195,27 @@ impl<'d> Ring<'d> {
     #[inline(never)]
     pub(crate) fn next_slow(&mut self) {
         self.found = None;
-        while let Some((entry, tail)) = self.entries.peek() {
+        while let Some((entry, mut tail)) = self.entries.peek() {
             self.entries.advance(entry);
             let slot = self.slot_of(entry).map(|(_, slot)| slot);
             // Looked up once: the QP may be destroyed at any moment, and its completion counts all the same.
-            let qp = slot.and_then(|slot| slot.live(tail.qpn()));
+            let mut qp = slot.and_then(|slot| slot.live(tail.qpn()));
+            let mut frame = false;
+            if is_of_receiver(tail)
+                && let Some((packets, qpn)) = slot.and_then(QpSlot::live_packets)
+            {
+                qp = Some(packets);
+                tail.set_qpn(qpn);
+                frame = true;
+            }
             if let Some(slot) = slot
                 && (qp.is_some() || slot.matches_live(XRC_SRQ))
             {
                 if let Some(wr_id) = self.unusual(slot, qp, tail) {
                     record_error(slot, entry, tail);
+                    if frame {
+                        tail = as_frame(tail);
+                    }
                     self.found = Some(Current {
                         cqe: entry,
                         wr_id,
@@ -241,7 +265,7 @@ impl<'d> Ring<'d> {
     fn drop_unmatched(&mut self, entry: Cqe, tail: TailWord) {
         let was = self
             .slot_of(entry)
-            .is_some_and(|(_, slot)| slot.tracks_dead(tail.qpn()));
+            .is_some_and(|(_, slot)| slot.tracks_dead(tail.qpn()) || is_frame_of(slot, tail));
         if is_of_qp(tail) && was {
             return self.recycle(entry, tail);
         }
@@ -288,7 +312,9 @@ impl<'d> Ring<'d> {
             if let Some((of, slot)) = self.slot_of(entry)
                 && is_of_qp(tail)
                 && of == index
-                && (slot.tracks_live(tail.qpn()) || slot.tracks_dead(tail.qpn()))
+                && (slot.tracks_live(tail.qpn())
+                    || slot.tracks_dead(tail.qpn())
+                    || is_frame_of(slot, tail))
             {
                 self.recycle(entry, tail);
                 let mut last = OpOwn(0);
@@ -330,6 +356,26 @@ fn is_of_qp(tail: TailWord) -> bool {
     is_of_requester(tail) || is_of_receiver(tail)
 }
 
+/// Whether a CQE is a receive of this slot's QP, whatever its number is, since frames come to it.
+fn is_frame_of(slot: &QpSlot, tail: TailWord) -> bool {
+    is_of_receiver(tail) && slot.has_packets()
+}
+
+/// The tail of a frame's completion, as decoding it distinguishes it from a message's.
+fn as_frame(mut tail: TailWord) -> TailWord {
+    if !is_error(tail) {
+        let mut last = tail.last();
+        last.set_opcode(wc::FRAME);
+        tail.set_op_own(last.0);
+    }
+    tail
+}
+
+/// Whether a CQE reports a failure.
+fn is_error(tail: TailWord) -> bool {
+    tail.last().opcode() >= Opcode::RequesterError as u8
+}
+
 /// Records in its QP's slot that a completion reports an error, for [`Qp::state`](crate::verbs::qp::Qp::state).
 fn record_error(slot: &QpSlot, entry: Cqe, tail: TailWord) {
     let flag = match Opcode::from_number(tail.last().opcode()) {
@@ -341,7 +387,15 @@ fn record_error(slot: &QpSlot, entry: Cqe, tail: TailWord) {
             }
         }
         // The slot of an XRC SRQ stands for many queue pairs.
-        Some(Opcode::ResponderError) if !slot.is_xrc_srq() => error_flags::FAILED,
+        Some(Opcode::ResponderError) if !slot.is_xrc_srq() => {
+            // A frame that is too long costs its buffer only.
+            let error = entry.word::<ErrorWord>();
+            let too_long = Syndrome::from_number(error.syndrome()) == Syndrome::LocalLength;
+            if slot.has_packets() && too_long {
+                return;
+            }
+            error_flags::FAILED
+        }
         _ => return,
     };
     slot.flags.fetch_or(flag, AcqRel);

@@ -55,17 +55,20 @@ pub enum QpKind {
     XrcSend,
     /// The target of an extended reliable connection.
     XrcRecv,
+    /// Whole Ethernet frames.
+    RawPacket,
 }
 
 #[cfg(test)]
 impl QpKind {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Rc,
         Self::Uc,
         Self::Ud,
         Self::Gsi,
         Self::XrcSend,
         Self::XrcRecv,
+        Self::RawPacket,
     ];
 }
 
@@ -78,6 +81,8 @@ impl QpKind {
             Self::Ud => QpServiceType::Ud,
             Self::XrcSend | Self::XrcRecv => QpServiceType::Xrc,
             Self::Gsi => QpServiceType::Qp1,
+            // It has no QP context.
+            Self::RawPacket => return 0,
         }
         .number()
     }
@@ -99,6 +104,8 @@ impl QpKind {
             Self::XrcRecv => 0,
             // Control and address vector.
             Self::Ud | Self::Gsi => 16 + 48,
+            // Control, Ethernet. Headers that have to be inline count as entries.
+            Self::RawPacket => 16 + 16,
         }
     }
 
@@ -107,7 +114,7 @@ impl QpKind {
         match self {
             Self::Rc => 16 + 16,
             Self::XrcSend => 16 + 16 + 16,
-            Self::Uc | Self::XrcRecv | Self::Ud | Self::Gsi => self.gathered(),
+            Self::Uc | Self::XrcRecv | Self::Ud | Self::Gsi | Self::RawPacket => self.gathered(),
         }
     }
 
@@ -115,7 +122,7 @@ impl QpKind {
     const fn least_sge(self) -> u32 {
         match self {
             Self::Rc | Self::Uc | Self::XrcSend => 1,
-            Self::XrcRecv | Self::Ud | Self::Gsi => 0,
+            Self::XrcRecv | Self::Ud | Self::Gsi | Self::RawPacket => 0,
         }
     }
 }
@@ -369,6 +376,7 @@ mod tests {
                         QpKind::Rc | QpKind::Uc => (16, 16),
                         QpKind::XrcSend => (16 + 16, 16),
                         QpKind::Ud | QpKind::Gsi => (16 + 48, 0),
+                        QpKind::RawPacket => (16 + 16, 0),
                         QpKind::XrcRecv => continue,
                     };
                     let operands = match kind {
@@ -377,7 +385,7 @@ mod tests {
                     };
                     // The queues of connections take one entry without a check.
                     let entries = match kind {
-                        QpKind::Ud | QpKind::Gsi => sge,
+                        QpKind::Ud | QpKind::Gsi | QpKind::RawPacket => sge,
                         _ => sge.max(1),
                     };
                     assert!(before + address + operands + 16 * entries <= sizes.sq_wqe);

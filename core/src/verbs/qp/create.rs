@@ -23,6 +23,7 @@ use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::verbs::qp::kind::QpType;
 use crate::verbs::qp::object::{DestroyQpError, QpObject};
+use crate::verbs::qp::packet::Packets;
 use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::send::{Late, SendQueue};
 use crate::verbs::qp::state::QpState;
@@ -190,6 +191,10 @@ impl<'d, P: Platform> Pd<'d, P> {
                 !matches!(T::KIND, QpKind::XrcRecv),
                 "an XRC target is made in its domain: `Xrcd::create_qp`"
             );
+            assert!(
+                !T::PACKET,
+                "a raw packet QP is made in its domain: `EthernetDomain::create_raw_packet_qp`"
+            );
         }
         let args = CreateQpArgs {
             kind: T::KIND,
@@ -274,6 +279,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 max_sge: sizes.cap.max_send_sge as u8,
                 atomics: device.capabilities().has_atomics(),
                 late: Late::none(Cursor::new(object.qpn)),
+                packets: Packets::NONE,
                 kind: PhantomData,
             },
             rq: RecvQueue {

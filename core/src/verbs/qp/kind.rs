@@ -8,8 +8,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A transport service: [`Rc`], [`Uc`], [`Ud`], [`Gsi`], or one end of an extended reliable connection, [`XrcSend`] or
-/// [`XrcRecv`].
+/// A transport service: [`Rc`], [`Uc`], [`Ud`], [`Gsi`], one end of an extended reliable connection, [`XrcSend`] or
+/// [`XrcRecv`], or none: [`RawPacket`].
 pub trait QpType: sealed::Sealed + Debug + 'static {
     /// The same as a value.
     const KIND: QpKind;
@@ -20,6 +20,9 @@ pub trait QpType: sealed::Sealed + Debug + 'static {
     /// Whether work requests name the SRQ that they are for.
     #[doc(hidden)]
     const XRC: bool = Self::KIND.is_xrc();
+    /// Whether work requests are whole frames.
+    #[doc(hidden)]
+    const PACKET: bool = matches!(Self::KIND, QpKind::RawPacket);
 }
 
 /// A transport with one peer; XRC, whose work requests name an SRQ there, is one of them.
@@ -62,6 +65,9 @@ kinds! {
     XrcSend: true, true;
     /// Its target (`IBV_QPT_XRC_RECV`), which has no queues.
     XrcRecv: true, true;
+    /// Whole Ethernet frames (`IBV_QPT_RAW_PACKET`): made by
+    /// [`EthernetDomain::create_raw_packet_qp`](crate::EthernetDomain::create_raw_packet_qp).
+    RawPacket: false, false;
 }
 
 impl OnePeer for Rc {}

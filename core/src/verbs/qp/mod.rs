@@ -41,6 +41,7 @@ mod modifying;
 mod multicast;
 mod object;
 mod open;
+pub(crate) mod packet;
 mod payload;
 mod query;
 pub mod recv;
@@ -59,8 +60,8 @@ pub use creating::CreatingQp;
 pub use destroying::DestroyingQp;
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
 pub use kind::{
-    Connected, Datagram, Gsi, OnePeer, OneReliablePeer, QpType, Rc, Reliable, Uc, Ud, XrcRecv,
-    XrcSend,
+    Connected, Datagram, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable, Uc, Ud,
+    XrcRecv, XrcSend,
 };
 pub use modify::ModifyError;
 pub use modifying::ModifyingQp;

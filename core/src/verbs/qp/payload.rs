@@ -4,7 +4,7 @@ use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::Wqe;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::QpType;
-use crate::verbs::qp::wr::{PostError, Remote, given};
+use crate::verbs::qp::wr::{PostError, Remote, SendData, given};
 use bareverbs_firmware_cmds::numbers::LKey;
 use bareverbs_firmware_cmds::wqe::{
     AtomicCompareWord, AtomicSwapAddWord, InlineWord, RemoteAddressWord, RemoteKeyWord,
@@ -42,6 +42,11 @@ pub trait Payload: sealed::Sealed + Copy {
     /// was checked against the queue's limits.
     #[doc(hidden)]
     fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32;
+    /// The same as a value.
+    #[doc(hidden)]
+    fn as_data(&self) -> SendData<'_> {
+        SendData::Sges(&[])
+    }
 }
 
 /// Bytes to copy into the work queue.
@@ -124,6 +129,10 @@ impl Payload for Sge {
         check_length(self.length)
     }
 
+    fn as_data(&self) -> SendData<'_> {
+        SendData::Sges(core::slice::from_ref(self))
+    }
+
     fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
         match self.length {
             0 => (AT / 16) as u32,
@@ -173,6 +182,10 @@ impl Payload for &[Sge] {
         self.iter().try_for_each(|sge| check_length(sge.length))
     }
 
+    fn as_data(&self) -> SendData<'_> {
+        SendData::Sges(self)
+    }
+
     fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
         self.write_usual::<AT>(wqe)
     }
@@ -210,6 +223,10 @@ impl<const N: usize> Payload for &[Sge; N] {
 
     fn check<T: QpType>(self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
         self.as_slice().check::<T>(max_sge, max_inline)
+    }
+
+    fn as_data(&self) -> SendData<'_> {
+        SendData::Sges(self.as_slice())
     }
 
     fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
@@ -265,6 +282,10 @@ impl Payload for Inline<'_> {
             });
         }
         Ok(())
+    }
+
+    fn as_data(&self) -> SendData<'_> {
+        SendData::Inline(self.0)
     }
 
     fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {

@@ -29,6 +29,7 @@ use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::{Connected, Datagram, QpType, Reliable};
+use crate::verbs::qp::packet::Packets;
 use crate::verbs::qp::payload::{Inline, Payload, put_atomic, put_remote};
 use crate::verbs::qp::wr::{
     BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr,
@@ -67,6 +68,8 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) atomics: bool,
     /// What [`post_late`](Self::post_late) is called for.
     pub(crate) late: Late,
+    /// What frames need.
+    pub(crate) packets: Packets,
     pub(crate) kind: PhantomData<fn() -> T>,
 }
 
@@ -258,13 +261,13 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     pub(in crate::verbs::qp) queue: &'q mut SendQueue<'d, P, T>,
     /// The queue's, which it gets back when the doorbell is rung.
-    cursor: Cursor,
-    head: u32,
+    pub(super) cursor: Cursor,
+    pub(super) head: u32,
     /// The first word of the last complete WQE, as it lies in memory; 0 if there is none (a WQE is never all zero there: its
     /// size is not).
-    last: u64,
+    pub(super) last: u64,
     /// Whether the next work request is the first one.
-    first: bool,
+    pub(super) first: bool,
     /// The first one that the next doorbell is for: the queue's, in a copy that the compiler need not read again.
     from: u32,
 }
@@ -410,6 +413,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         match wr.op {
             // There is no SRQ number for the peer.
             _ if T::XRC => Err(PostError::Unsupported),
+            SendOp::Send if T::PACKET => self.packet(id, flags, data),
             SendOp::Send if T::CONNECTED => {
                 self.build::<16, D>(id, Opcode::Send, 0, flags, data, |_| {})
             }

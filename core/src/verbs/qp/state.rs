@@ -141,7 +141,7 @@ pub struct Transition {
 #[must_use]
 pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Transition> {
     use QpAttrMask as M;
-    use QpKind::{Gsi, Rc, Uc, Ud, XrcRecv, XrcSend};
+    use QpKind::{Gsi, RawPacket, Rc, Uc, Ud, XrcRecv, XrcSend};
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 
     const NONE: QpAttrMask = M::empty();
@@ -189,6 +189,10 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
         (Reset, Init, Rc | Uc | XrcSend | XrcRecv) => (INIT, NONE),
         (Reset, Init, Ud) => (INIT_UD, NONE),
         (Reset, Init, Gsi) => (INIT_GSI, NONE),
+        (Reset, Init, RawPacket) => (M::PORT, NONE),
+        (Init, Init | Rtr, RawPacket) => (NONE, NONE),
+        (Rtr | Rts, Rts, RawPacket) => (NONE, M::RATE_LIMIT),
+        (Sqd | Sqe, _, RawPacket) | (Rts, Sqd, RawPacket) => return None,
         (Init, Init, Rc | Uc | XrcSend | XrcRecv) => (NONE, INIT),
         (Init, Init, Ud) => (NONE, INIT_UD),
         (Init, Init, Gsi) => (NONE, INIT_GSI),
@@ -330,6 +334,7 @@ mod tests {
                 "AP" => QpAttrMask::ALT_PATH,
                 "PM" => QpAttrMask::PATH_MIG_STATE,
                 "CS" => QpAttrMask::CUR_STATE,
+                "RL" => QpAttrMask::RATE_LIMIT,
                 "EN" => QpAttrMask::EN_SQD_ASYNC_NOTIFY,
                 other => panic!("{other}"),
             };
@@ -392,7 +397,12 @@ mod tests {
         ini SQD SQD: | PT AV TO RC RR MR AP AF PK PM
         tgt SQD SQD: | PT AV TO MD AP AF PK RN PM
         ini SQE RTS: |
-        tgt SQE RTS: |";
+        tgt SQE RTS: |
+        raw RESET INIT: PT |
+        raw INIT INIT: |
+        raw INIT RTR: |
+        raw RTR RTS: | RL
+        raw RTS RTS: | RL";
 
     fn written_down() -> Vec<(QpKind, QpState, QpState, Transition)> {
         let mut rows = Vec::new();
@@ -405,6 +415,7 @@ mod tests {
                 "ud" => QpKind::Ud,
                 "ini" => QpKind::XrcSend,
                 "tgt" => QpKind::XrcRecv,
+                "raw" => QpKind::RawPacket,
                 _ => QpKind::Gsi,
             };
             let mut state = || {

@@ -19,6 +19,8 @@ bitflags! {
         const SIGNALED = 1 << 1;
         /// Make the receiver's completion a solicited one.
         const SOLICITED = 1 << 2;
+        /// Fill in the checksums of the IPv4 header and of TCP or UDP (raw packets; elsewhere without effect).
+        const IP_CSUM = 1 << 4;
     }
 }
 
@@ -66,7 +68,7 @@ pub struct Destination<'a> {
 /// What a send work request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOp<'a> {
-    /// Send (RC, UC).
+    /// Send (RC, UC), or a frame (raw packets).
     Send,
     /// Send with immediate data in host order (RC, UC).
     SendImm(u32),
@@ -169,6 +171,14 @@ pub enum PostError {
     /// The device has no atomics whose results are in the host's byte order
     /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
     NoAtomics,
+    /// The device requires so many bytes of a frame's headers in the work request itself
+    /// ([`Batch::send_packet_with`](crate::qp::send::Batch::send_packet_with)).
+    HeadersNotInline {
+        /// How many.
+        needed: u16,
+    },
+    /// The device does not fill in checksums.
+    NoChecksums,
 }
 
 const _: () = assert!(size_of::<Result<(), PostError>>() == 8);
@@ -197,6 +207,11 @@ impl fmt::Display for PostError {
             }
             Self::Unsupported => f.write_str("the transport has no such operation"),
             Self::NoAtomics => f.write_str(NO_ATOMICS),
+            Self::HeadersNotInline { needed } => write!(
+                f,
+                "the device requires {needed} bytes of a frame's headers inline"
+            ),
+            Self::NoChecksums => f.write_str("the device does not fill in checksums"),
         }
     }
 }

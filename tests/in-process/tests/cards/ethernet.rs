@@ -1,8 +1,9 @@
 //! Ethernet frames between two cards of a kind: each card demands other headers inline, and offers other checksums.
 
 use bareverbs_core::{
-    EthernetError, EthernetInit, EthernetSendFlags, FlowAction, FlowMatch, FlowRuleInit, FlowSlot,
-    HashedPackets, RssHash,
+    Access, CqInit, EthernetError, EthernetInit, EthernetSendFlags, FlowAction, FlowAttr,
+    FlowMatch, FlowRuleInit, FlowSlot, FlowSpec, HashedPackets, Inline, PostError, QpCap,
+    QpInitAttr, RssHash, SendData, SendFlags, Sge, WcStatus,
 };
 use connectx_model::Config;
 
@@ -117,6 +118,94 @@ fn spread(lab: &Lab<'_>) {
     }
 }
 
+/// The same frames between raw packet QPs: inline where the card demands it, from memory where it does not.
+fn raw_packets(lab: &Lab<'_>) {
+    let domains = [0, 1].map(|at: usize| lab.sides[at].device.alloc_ethernet_domain().unwrap());
+    let mut cqs = [0, 1].map(|at: usize| lab.sides[at].device.create_cq(CqInit::new(31)).unwrap());
+    let cap = QpCap {
+        max_inline_data: 300,
+        ..QpInitAttr::new(&cqs[0], 8).cap
+    };
+    let make = |at: usize| {
+        let mut init = QpInitAttr::new(&cqs[at], 8);
+        init.cap = cap;
+        let qp = domains[at].create_raw_packet_qp(&lab.sides[at].pd, &mut init);
+        let mut qp = qp.expect("QP");
+        assert!(init.cap.max_inline_data >= 300 && init.cap.max_send_sge >= 1);
+        qp.bring_to_rts().expect("RTS");
+        qp
+    };
+    let (mut from, mut to) = (make(0), make(1));
+    let memory = [0, 1].map(|at: usize| {
+        let pd = &lab.sides[at].pd;
+        pd.alloc_buffer(8192, Access::LOCAL_WRITE).expect("buffer")
+    });
+    let mut slots = [FlowSlot::EMPTY; 12];
+    let mut flows = domains[1].create_flow_table(&mut slots, 3).expect("flows");
+    let specs = [FlowSpec::to_mac(lab.sides[1].mac)];
+    let _flow = flows
+        .create_flow(to.target().unwrap(), &FlowAttr::normal(&specs))
+        .expect("flow");
+    let min_inline = from.min_inline();
+    for tags in TAGS {
+        for len in LENGTHS {
+            for form in 0..3 {
+                let (target, source) = (lab.sides[1].mac, lab.sides[0].mac);
+                let mut frame = [&target[..], &source, tags, &[0x88, 0xb5]].concat();
+                frame.extend(pattern(len - 14, len as u64));
+                memory[0].copy_in(0, &frame).unwrap();
+                // What has two tags has a longer header.
+                let needed = match min_inline {
+                    0 => 0,
+                    some if tags.len() > 4 => some + 4,
+                    some => some,
+                };
+                let (headers, rest) = frame.split_at(needed.min(frame.len()));
+                let behind = memory[0].sge(headers.len(), rest.len().max(1)).unwrap();
+                let behind = Sge::new(behind.addr, rest.len() as u32, behind.lkey);
+                let mut batch = from.send_queue().batch();
+                let flags = SendFlags::SIGNALED;
+                let posted = match form {
+                    0 if frame.len() <= 300 && needed == min_inline => {
+                        batch.send_packet(1, flags, Inline(&frame))
+                    }
+                    1 => {
+                        let whole = memory[0].sge(0, frame.len()).unwrap();
+                        let posted = batch.send_packet(1, flags, whole);
+                        if min_inline != 0 {
+                            let needed = min_inline as u16;
+                            assert_eq!(posted, Err(PostError::HeadersNotInline { needed }));
+                            continue;
+                        }
+                        posted
+                    }
+                    _ => batch.send_packet_with(1, flags, headers, SendData::Sges(&[behind])),
+                };
+                posted.unwrap_or_else(|error| panic!("{tags:x?}, {len}, {form}: {error}"));
+                drop(batch);
+                let sge = memory[1].sge(0, 4096).unwrap();
+                to.recv_queue().post(2, &[sge]).unwrap();
+                lab.pause(MS);
+                let sent = cqs[0].poll().unwrap().expect("sent").to_wc();
+                assert_eq!(sent.status, WcStatus::Success, "{tags:x?}, {len}, {form}");
+                let came = cqs[1].poll().unwrap().expect("a frame").to_wc();
+                let mut got = vec![0; came.byte_len as usize];
+                memory[1].copy_out(0, &mut got).unwrap();
+                frame.resize(frame.len().max(60), 0);
+                assert_eq!(got, frame, "{tags:x?}, {len}, {form}");
+            }
+        }
+    }
+    let summed = from
+        .send_queue()
+        .batch()
+        .send_packet(1, SendFlags::IP_CSUM, Inline(&[0; 14]));
+    match from.has_checksums() {
+        true => assert_eq!(summed, Ok(())),
+        false => assert_eq!(summed, Err(PostError::NoChecksums)),
+    }
+}
+
 fn on_every_card(test: fn(&Lab<'_>)) {
     crate::on_each(|card| {
         let of_this_kind = |plain: Config| {
@@ -131,6 +220,11 @@ fn on_every_card(test: fn(&Lab<'_>)) {
 #[test]
 fn every_card_carries_frames() {
     on_every_card(frames);
+}
+
+#[test]
+fn every_card_has_raw_packets() {
+    on_every_card(raw_packets);
 }
 
 #[test]

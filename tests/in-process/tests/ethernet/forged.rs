@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bareverbs_core::platform::{Dma, DmaError};
 use bareverbs_core::{
-    Config, Cqs, Device, EthernetQueue, PageChunks, Platform, Qps, Resources, Srqs,
+    Access, Config, CqInit, Cqs, Device, EthernetQueue, Inline, PageChunks, Platform, QpInitAttr,
+    Qps, Resources, Srqs, WcStatus,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, pass_on};
 use connectx_model::Config as Card;
 
+use crate::lab::SIGNALED;
 use crate::support::{INIT, NONE, frame};
 
 /// Bytes of the completion queues of [`INIT`]: one more than eight, rounded up.
@@ -160,6 +162,94 @@ fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64
         send_garbage,
         stopped,
     ]
+}
+
+/// The same under a raw packet QP: what the driver takes for a completion is of a work request that was posted and that
+/// nothing was said of before.
+#[test]
+fn nonsense_under_raw_packets() {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let forger = Forger {
+        inner: world.platform(0),
+        rings: Mutex::new(Vec::new()),
+        deaf: AtomicBool::new(false),
+    };
+    let mut resources = Box::new(Resources::<Qps<2>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
+    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
+    let pd = device.alloc_pd().unwrap();
+    let domain = device.alloc_ethernet_domain().unwrap();
+    let mut seed = 0x5eee;
+    println!("seed {seed:#x}");
+    let (mut sends, mut receives, mut failed, mut garbage) = (0, 0, 0, 0);
+    for _ in 0..200 {
+        forger.rings.lock().unwrap().clear();
+        forger.deaf.store(false, Ordering::Relaxed);
+        let mut cq = device.create_cq(CqInit::new(15)).unwrap();
+        let ring = forger.rings.lock().unwrap()[0];
+        let mut init = QpInitAttr::new(&cq, 8);
+        init.cap.max_inline_data = 60;
+        let mut qp = domain.create_raw_packet_qp(&pd, &mut init).unwrap();
+        qp.bring_to_rts().unwrap();
+        forger.deaf.store(true, Ordering::Relaxed);
+        let buffer = pd.alloc_buffer(4096, Access::LOCAL_WRITE).unwrap();
+        // By identifier: sends are even, receives odd.
+        let mut outstanding = std::collections::VecDeque::new();
+        for index in 0..200_u32 {
+            let next = u64::from(index);
+            if qp.send_queue().free() > 0 {
+                let frame = Inline(&[0; 60]);
+                let posted = qp
+                    .send_queue()
+                    .batch()
+                    .send_packet(2 * next, SIGNALED, frame);
+                posted.unwrap();
+                outstanding.push_back(2 * next);
+            }
+            if qp.recv_queue().free() > 0 {
+                let sge = buffer.sge(0, 2048).unwrap();
+                qp.recv_queue().post(2 * next + 1, &[sge]).unwrap();
+                outstanding.push_back(2 * next + 1);
+            }
+            let counter = (index / 4) as u16 + (random(&mut seed) % 3) as u16;
+            let cqe = forge(&mut seed, index, qp.qpn().number(), counter);
+            let at = (ring + (index as usize & 15) * 64) as *mut [u8; 64];
+            // SAFETY: inside the ring, which exists as long as the CQ, and which the driver does not read now.
+            unsafe { at.write_volatile(cqe) };
+            let Some(completion) = cq.poll().unwrap() else {
+                continue;
+            };
+            let wc = completion.to_wc();
+            assert_eq!(wc.qp_num, qp.qpn());
+            let receive = wc.wr_id & 1 == 1;
+            let at = outstanding.iter().position(|&id| id == wc.wr_id);
+            let at = at.unwrap_or_else(|| panic!("{wc:?} was not outstanding"));
+            // Receives complete in order; a send stands for those before it.
+            if receive {
+                assert!(outstanding.iter().take(at).all(|id| id & 1 == 0));
+                outstanding.remove(at);
+                receives += 1;
+            } else {
+                outstanding.retain(|&id| id & 1 == 1 || id > wc.wr_id);
+                sends += 1;
+            }
+            failed += u32::from(wc.status != WcStatus::Success);
+            assert!(wc.flags.is_empty() || receive);
+        }
+        garbage += cq.garbage_completions();
+        forger.deaf.store(false, Ordering::Relaxed);
+        qp.destroy().unwrap();
+        cq.destroy().map_err(|(_, error)| error).unwrap();
+    }
+    println!("{sends} {receives} {failed} {garbage}");
+    assert!(sends > 300 && receives > 300 && failed > 100 && garbage > 1000);
+    drop(domain);
+    drop(pd);
+    device.close().expect("closed");
+    assert_eq!(world.take_faults(0), []);
+    assert_eq!(world.accounting(0).allocated, 0);
 }
 
 /// The hexadecimal number behind `name`.

@@ -12,6 +12,8 @@ mod frames;
 mod limits;
 mod packets;
 mod queues;
+mod raw;
+mod raw_flows;
 mod roce;
 mod rules;
 mod spread;

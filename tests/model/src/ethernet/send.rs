@@ -18,7 +18,7 @@ use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::ethernet::INLINE_START;
 use bareverbs_firmware_cmds::wqe::{
     BASIC_BLOCK, ControlFlags, DataAddressWord, DataWord, EthernetInlineWord, EthernetOffloadWord,
-    Opcode, SEGMENT_UNIT, completion as signal, ethernet,
+    InlineWord, Opcode, SEGMENT_UNIT, completion as signal, ethernet,
 };
 
 const NOP: u8 = Opcode::Nop as u8;
@@ -283,10 +283,26 @@ impl Device {
         if !rest.is_empty() {
             return Err(Syndrome::LocalQpOperation);
         }
-        for segment in segments {
+        let mut at = 0;
+        while let Some(segment) = segments.get(at) {
+            let inline = InlineWord::read(segment);
+            if inline.inline() {
+                // The bytes themselves, up to the next multiple of 16.
+                let length = usize::from(inline.length());
+                let end = InlineWord::SIZE + length;
+                let held = segments[at..].as_flattened().get(InlineWord::SIZE..end);
+                let held = held.ok_or(Syndrome::LocalQpOperation)?;
+                if to.len() + length > limit {
+                    return Err(Syndrome::LocalLength);
+                }
+                to.extend_from_slice(held);
+                at += end.div_ceil(SEGMENT_UNIT);
+                continue;
+            }
+            at += 1;
             let word = DataWord::read(segment);
             let length = word.byte_count() as usize;
-            // Zero means 2 GiB; inline data has its place in front.
+            // Zero means 2 GiB.
             if length == 0 || to.len() + length > limit {
                 return Err(Syndrome::LocalLength);
             }
