@@ -267,6 +267,7 @@ pub const WORDS: &[&WordDescriptor] = &[
     crate::cqe::ErrorWord::DESCRIPTOR,
     crate::cqe::TailWord::DESCRIPTOR,
     crate::cqe::OpOwn::DESCRIPTOR,
+    crate::cqe::mini::MiniCqe::DESCRIPTOR,
     crate::doorbell::EqDoorbell::DESCRIPTOR,
     crate::doorbell::CqArmRecord::DESCRIPTOR,
     crate::doorbell::CqArmDoorbell::DESCRIPTOR,

@@ -7,6 +7,7 @@
 use crate::numbered::numbered;
 use core::fmt;
 
+pub mod mini;
 mod words;
 
 pub use words::*;

@@ -50,6 +50,10 @@ pub struct Stats {
     pub bad_doorbells: u64,
     /// Completions written.
     pub completions: u64,
+    /// Sessions of compressed completions written.
+    pub compressed_sessions: u64,
+    /// Completions in them.
+    pub compressed: u64,
     /// Event queue entries written.
     pub events: u64,
     /// Interrupts that went to INTx, as MSI-X was off and the command register's interrupt disable bit not set.

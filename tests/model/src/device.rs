@@ -105,6 +105,8 @@ pub(crate) struct Device {
     pub(crate) drain_at: Duration,
     /// Completion queues whose moderation holds an event back, by the time when it no longer may.
     pub(crate) held_back: BTreeSet<(Duration, u32)>,
+    /// Completion queues with completions that wait to be compressed, by the time until which they do.
+    pub(crate) sessions: BTreeSet<(Duration, u32)>,
     /// The QP1 of the port.
     pub(crate) gsi: Option<u32>,
     /// The QP0 of the port.
@@ -167,6 +169,7 @@ impl Device {
             draining: BTreeSet::new(),
             drain_at: Duration::ZERO,
             held_back: BTreeSet::new(),
+            sessions: BTreeSet::new(),
             gsi: None,
             smi: None,
             loopback: VecDeque::new(),
@@ -337,6 +340,7 @@ impl Device {
         self.timers.clear();
         self.draining.clear();
         self.held_back.clear();
+        self.sessions.clear();
         self.gsi = None;
         self.smi = None;
         self.loopback.clear();

@@ -26,7 +26,7 @@
 //! | command interface | slots in parallel, chains of any length, tokens, delivery status, signatures in both directions, completion polled or by event | user contexts (`uid`) |
 //! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
 //! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events | temperature, modules and the like |
-//! | completion queues | 64 and 128 bytes, both entry versions, arming, overrun, resize, moderation | compression |
+//! | completion queues | 64 and 128 bytes, both entry versions, arming, overrun, resize, moderation, compression (title and arrays) | enhanced compression |
 //! | queue pairs | RC, UC, UD, XRC, QP0 and QP1 with all transitions, flushing, error states; the kernel's REG_UMR; queue counters | DC and raw packets, path migration |
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
 //! | memory keys | bus address, page list, lists of pieces of other keys (KLM, KSM), page rights, bindings, memory windows of both types, UMR, invalidation by the peer | on-demand paging, signatures |

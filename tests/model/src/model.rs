@@ -236,11 +236,14 @@ impl Model {
         let drain = (!device.draining.is_empty()).then_some(device.drain_at);
         let timer = device.timers.first().map(|&(at, _)| at);
         let held_back = device.held_back.first().map(|&(at, _)| at);
+        let sessions = device.sessions.first().map(|&(at, _)| at);
         let late = device.late_deadline();
-        let first = [commands, boot, busy, drain, timer, held_back, late]
-            .into_iter()
-            .flatten()
-            .min();
+        let first = [
+            commands, boot, busy, drain, timer, held_back, sessions, late,
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         match &device.front {
             Some(front) => first.into_iter().chain(front.deadline()).min(),
             None => first,

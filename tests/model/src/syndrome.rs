@@ -168,6 +168,7 @@ syndromes! {
     CqResizeOutstanding = 0x0008_0013, BadSize, "more CQEs outstanding than fit the new size";
     CqResizeState = 0x0008_0014, BadResourceState, "resize of a queue in error";
     CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
+    CqCompressionFormat = 0x0008_0020, BadParam, "a format or layout of compressed CQEs that is not offered";
     CqUmem = 0x0008_0017, BadParam, "a user memory object that was never created";
     CqResizeFields = 0x0008_0019, BadParam, "a resize without a size or with fields that a resize does not have";
     CqPeriodMode = 0x0008_001a, BadParam, "moderation from the last completion on without its capability";

@@ -7,7 +7,8 @@ use crate::memory::ring::{Ring, RingError};
 use crate::objects::ObjectKind;
 use crate::objects::cq::Cq;
 use crate::syndrome::Syndrome;
-use bareverbs_firmware_cmds::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+use bareverbs_firmware_cmds::cq::{Cqc, CreateCqIn, DestroyCqIn, ModifyCqIn, QueryCqIn};
+use bareverbs_firmware_cmds::cqe::mini::MiniFormat;
 use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE};
 use bareverbs_firmware_cmds::values::{CqeSize, ModifyCq};
 use bareverbs_firmware_cmds::word::Word;
@@ -43,7 +44,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         return Err(Syndrome::CqEntrySize.into());
     }
     if context.cqe_comp_en() {
-        return Err(Syndrome::CqCompression.into());
+        compression(device, &context)?;
     }
     if context.oi() && !device.caps.general.cq_oi() {
         return Err(Syndrome::CqIgnoreOverrun.into());
@@ -85,6 +86,25 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     Ok(())
 }
 
+/// Whether the queue may be one that compresses.
+fn compression(device: &Device, context: &Cqc) -> Result {
+    let caps = &device.caps.general;
+    let wide = Cq::stride(context.cqe_sz()) == 128;
+    let offered = match MiniFormat::from_number(context.mini_cqe_res_format()) {
+        Some(MiniFormat::Hash | MiniFormat::Checksum) => true,
+        Some(MiniFormat::ChecksumStride) => caps.mini_cqe_resp_stride_index(),
+        None => false,
+    };
+    let basic = context.cqe_compression_layout() == 0;
+    if !caps.cqe_compression() || wide && !caps.cqe_compression_128() {
+        return Err(Syndrome::CqCompression.into());
+    }
+    if !offered || !basic {
+        return Err(Syndrome::CqCompressionFormat.into());
+    }
+    Ok(())
+}
+
 pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, DestroyCqIn>) -> Result {
     let number = call.input.cqn();
     let cq = device.cqs.get(number).ok_or(Syndrome::CqUnknown)?;
@@ -95,6 +115,7 @@ pub(super) fn destroy(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Destr
     device.check(io, place, ObjectKind::Cq, number, &context.0)?;
     device.cqs.remove(number);
     device.held_back.retain(|&(_, cqn)| cqn != number);
+    device.sessions.retain(|&(_, cqn)| cqn != number);
     device.pages.release(place);
     if let Some(eq) = device.eqs.get_mut(context.c_eqn_or_apu_element() & 0xff) {
         eq.users -= 1;

@@ -231,6 +231,8 @@ impl Device {
         ) {
             self.catch_up(io);
         }
+        // What a command may end or show is complete before.
+        self.close_sessions(io);
         commands! { self, io, opcode, input, output:
             EnableHca, Disabled, lifecycle::enable;
             DisableHca, Enabled, lifecycle::disable;

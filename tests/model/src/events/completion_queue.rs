@@ -48,6 +48,11 @@ impl Device {
         self.event(io, event::CQ_ERROR, 0, &error.0);
     }
 
+    /// The queue's memory cannot be written.
+    pub(crate) fn fail_write(&mut self, io: &mut Io<'_>, cqn: u32) {
+        self.fail_cq(io, cqn, STATUS_WRITE_FAIL);
+    }
+
     /// Writes a completion; time stamp and owner bit are filled in here.
     pub(crate) fn complete(
         &mut self,
@@ -62,11 +67,13 @@ impl Device {
             return Err(CqDead);
         }
         let size = cq.size();
-        if cq.outstanding() >= size && !cq.context.oi() {
+        let fill = |cq: &Cq| cq.outstanding() + cq.session.len();
+        if fill(cq) >= size && !cq.context.oi() {
             // Only now does the device look at the record: it costs a DMA read.
             let reachable = self.refresh_consumer(io, cqn);
-            let full = self.cqs.get(cqn).is_none_or(|cq| cq.outstanding() >= size);
+            let full = self.cqs.get(cqn).is_none_or(|cq| fill(cq) >= size);
             if !reachable || full {
+                self.close_session(io, cqn)?;
                 self.stats.cq_overruns += 1;
                 self.fail_cq(io, cqn, STATUS_OVERFLOW);
                 return Err(CqDead);
@@ -79,20 +86,24 @@ impl Device {
         if !failed {
             TimestampWord(now).write(entry);
         }
-        last.set_owner(u8::from(cq.producer & size != 0));
-        last.write(entry);
-        let stride = Cq::stride(cq.context.cqe_sz());
-        // Of 128 bytes, the second half is the completion.
-        let at = u64::from(cq.producer & (size - 1)) * stride + (stride - 64);
-        if cq.ring.write(io, at, entry).is_err() {
-            self.fail_cq(io, cqn, STATUS_WRITE_FAIL);
-            return Err(CqDead);
+        if !(cq.context.cqe_comp_en() && self.collect(io, cqn, entry, solicited)?) {
+            let cq = self.cqs.get_mut(cqn).ok_or(CqDead)?;
+            last.set_owner(u8::from(cq.producer & size != 0));
+            last.write(entry);
+            let stride = Cq::stride(cq.context.cqe_sz());
+            // Of 128 bytes, the second half is the completion.
+            let at = u64::from(cq.producer & (size - 1)) * stride + (stride - 64);
+            if cq.ring.write(io, at, entry).is_err() {
+                self.fail_cq(io, cqn, STATUS_WRITE_FAIL);
+                return Err(CqDead);
+            }
+            cq.producer = cq.producer.wrapping_add(1) & INDEX;
+            if solicited || failed {
+                cq.last_solicited = cq.producer;
+            }
+            self.stats.completions += 1;
         }
-        cq.producer = cq.producer.wrapping_add(1) & INDEX;
-        if solicited || failed {
-            cq.last_solicited = cq.producer;
-        }
-        self.stats.completions += 1;
+        let cq = self.cqs.get(cqn).ok_or(CqDead)?;
         let fires = match cq.arm {
             Arm::Off => false,
             Arm::Solicited => solicited || failed,
@@ -111,7 +122,8 @@ impl Device {
             return;
         };
         let (count, period) = (cq.context.cq_max_count(), cq.context.cq_period());
-        let waiting = cq.producer.wrapping_sub(cq.last_notified) & INDEX;
+        let produced = cq.producer.wrapping_add(cq.session.len());
+        let waiting = produced.wrapping_sub(cq.last_notified) & INDEX;
         if count <= 1 || period == 0 || waiting >= u32::from(count) {
             self.fire(io, cqn);
         } else if cq.held_until.is_none() {
@@ -122,6 +134,9 @@ impl Device {
     }
 
     pub(crate) fn fire(&mut self, io: &mut Io<'_>, cqn: u32) {
+        if self.close_session(io, cqn).is_err() {
+            return;
+        }
         let Some(cq) = self.cqs.get_mut(cqn) else {
             return;
         };
@@ -162,6 +177,12 @@ impl Device {
             self.stats.bad_doorbells += 1;
             return;
         }
+        if self.close_session(io, cqn).is_err() {
+            return;
+        }
+        let Some(cq) = self.cqs.get_mut(cqn) else {
+            return;
+        };
         let consumer = arm.consumer();
         let later = |index: u32, other: u32| {
             let ahead = index.wrapping_sub(other) & INDEX;

@@ -1,4 +1,5 @@
 //! How the driver is notified: entries in completion and event queues, and the interrupts of those that are armed.
 
-mod completion_queue;
+pub(crate) mod completion_queue;
+pub(crate) mod compression;
 mod event_queue;

@@ -1,5 +1,6 @@
 //! Completion queues.
 
+use crate::events::compression::Session;
 use crate::memory::pages::Place;
 use crate::memory::ring::Ring;
 use bareverbs_firmware_cmds::cq::Cqc;
@@ -36,6 +37,10 @@ pub(crate) struct Cq {
     /// When moderation lets the event out at the latest, if it holds one back.
     pub(crate) held_until: Option<Duration>,
     pub(crate) status: u8,
+    /// Completions that wait to be compressed.
+    pub(crate) session: Session,
+    /// The queues that complete here count strides rather than WQEs.
+    pub(crate) strides: bool,
     /// Queues that complete here.
     pub(crate) users: u32,
     pub(crate) place: Place,
@@ -53,6 +58,8 @@ impl Cq {
             last_notified: 0,
             held_until: None,
             status: 0,
+            session: Session::default(),
+            strides: false,
             users: 0,
             place,
         }

@@ -276,6 +276,7 @@ impl Device {
             || self.quirk_is_due()
             || due(&self.timers)
             || due(&self.held_back)
+            || due(&self.sessions)
             || self.front_is_late(now)
             || !self.draining.is_empty() && self.drain_at <= now
     }
@@ -309,6 +310,7 @@ impl Device {
                 break;
             }
         }
+        self.close_late_sessions(io);
         while let Some(&(at, cqn)) = self.held_back.first()
             && at <= now
         {

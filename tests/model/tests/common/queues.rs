@@ -25,12 +25,20 @@ pub const ALL: u32 = 15;
 pub const SIGNALED: u8 = 0x08;
 pub const SOLICITED: u8 = 0x02;
 
-/// A completion queue of 64-byte entries.
+/// How entries lie in a completion queue: size by its number in the context, and the format of compressed ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CqPlan {
+    pub cqe_sz: u8,
+    pub compressed: Option<u8>,
+}
+
+/// A completion queue.
 pub struct Cq {
     pub number: u32,
     pub ring: u64,
     pub record: u64,
     pub log_size: u8,
+    pub stride: u64,
     pub consumer: u32,
     pub arm_number: u32,
 }
@@ -48,6 +56,25 @@ pub struct Cqe {
     pub user_index: u32,
     pub immediate: u32,
     pub flags_rqpn: u32,
+}
+
+impl Cqe {
+    pub fn of(entry: &[u8; 64]) -> Self {
+        let opcode = entry[63] >> 4;
+        let word = |at: usize| u32::from_be_bytes(entry[at..at + 4].try_into().unwrap());
+        Self {
+            opcode,
+            solicited: entry[63] & 2 != 0,
+            syndrome: if opcode >= 0xc { entry[0x37] } else { 0 },
+            qpn: word(0x38) & 0xff_ffff,
+            wqe_opcode: entry[0x38],
+            counter: u16::from_be_bytes([entry[0x3c], entry[0x3d]]),
+            byte_count: word(0x2c),
+            user_index: word(0x20) & 0xff_ffff,
+            immediate: word(0x24),
+            flags_rqpn: word(0x18),
+        }
+    }
 }
 
 /// A QP with its receive queue at the ring's start and the send queue behind it.
@@ -144,7 +171,17 @@ impl Node {
     }
 
     pub fn try_create_cq(&mut self, log_size: u8, eq: usize) -> Result<Cq, Failure> {
-        let len = 64usize << log_size;
+        self.try_create_cq_as(log_size, eq, CqPlan::default())
+    }
+
+    pub fn try_create_cq_as(
+        &mut self,
+        log_size: u8,
+        eq: usize,
+        plan: CqPlan,
+    ) -> Result<Cq, Failure> {
+        let stride = if plan.cqe_sz == 0 { 64 } else { 128 };
+        let len = (stride as usize) << log_size;
         let ring = self.host.alloc(len, 4096);
         for entry in self.host.bytes(ring, len).chunks_exact_mut(64) {
             entry[63] = 0xf0;
@@ -154,6 +191,9 @@ impl Node {
         create
             .cq_context_mut()
             .set_log_cq_size(log_size)
+            .set_cqe_sz(plan.cqe_sz)
+            .set_cqe_comp_en(plan.compressed.is_some())
+            .set_mini_cqe_res_format(plan.compressed.unwrap_or(0))
             .set_uar_page(self.uar)
             .set_c_eqn_or_apu_element(self.events[eq].number)
             .set_dbr_addr(record);
@@ -163,6 +203,7 @@ impl Node {
             ring,
             record,
             log_size,
+            stride,
             consumer: 0,
             arm_number: 0,
         })
@@ -170,7 +211,7 @@ impl Node {
 
     pub fn poll(&mut self, cq: &mut Cq) -> Option<Cqe> {
         let size = 1u32 << cq.log_size;
-        let at = cq.ring + u64::from(cq.consumer & (size - 1)) * 64;
+        let at = cq.ring + u64::from(cq.consumer & (size - 1)) * cq.stride + (cq.stride - 64);
         let entry: [u8; 64] = self.host.bytes(at, 64).try_into().unwrap();
         let opcode = entry[63] >> 4;
         if opcode == 0xf || u32::from(entry[63] & 1) != (cq.consumer >> cq.log_size) & 1 {
@@ -178,19 +219,7 @@ impl Node {
         }
         cq.consumer += 1;
         self.host.put32(cq.record, cq.consumer & 0xff_ffff);
-        let word = |at: usize| u32::from_be_bytes(entry[at..at + 4].try_into().unwrap());
-        Some(Cqe {
-            opcode,
-            solicited: entry[63] & 2 != 0,
-            syndrome: if opcode >= 0xc { entry[0x37] } else { 0 },
-            qpn: word(0x38) & 0xff_ffff,
-            wqe_opcode: entry[0x38],
-            counter: u16::from_be_bytes([entry[0x3c], entry[0x3d]]),
-            byte_count: word(0x2c),
-            user_index: word(0x20) & 0xff_ffff,
-            immediate: word(0x24),
-            flags_rqpn: word(0x18),
-        })
+        Some(Cqe::of(&entry))
     }
 
     pub fn poll_all(&mut self, cq: &mut Cq) -> Vec<Cqe> {
@@ -480,8 +509,12 @@ impl Pair {
 
     /// An RC (or UC) connection, each end with a CQ for both queues.
     pub fn connect(&mut self, st: u8) -> [(Qp, Cq); 2] {
+        self.connect_as(st, CqPlan::default())
+    }
+
+    pub fn connect_as(&mut self, st: u8, plan: CqPlan) -> [(Qp, Cq); 2] {
         let make = |node: &mut Node, pd: u32, user_index: u32| {
-            let cq = node.create_cq(6, 1);
+            let cq = node.try_create_cq_as(6, 1, plan).unwrap();
             let qp = node.create_qp(QpPlan {
                 st,
                 pd,

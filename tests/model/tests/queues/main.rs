@@ -4,6 +4,7 @@
 mod common;
 
 mod completion_queues;
+mod compression;
 mod counters;
 mod extended_reliable;
 mod force_loopback;
