@@ -135,7 +135,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         place,
     });
     device.hold_rq(&context, true);
-    if strides.is_some()
+    if Strides::of(context.wq()).is_some()
         && let Some(cq) = device.cqs.get_mut(context.cqn())
     {
         cq.strides = true;
