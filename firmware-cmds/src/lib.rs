@@ -19,7 +19,7 @@
 //! | [`registry`] | all structures and commands as data |
 //! | [`dump`], [`decode`] | traces in the form of `mlx5_core`, and commands taken apart for people |
 //!
-//! 107 commands, from ENABLE_HCA through every queue pair transition back to DISABLE_HCA; [`opcode::Opcode::ALL`] lists
+//! 111 commands, from ENABLE_HCA through every queue pair transition back to DISABLE_HCA; [`opcode::Opcode::ALL`] lists
 //! them. The embedded switch is not among them.
 //!
 //! # How to read a layout
@@ -123,6 +123,7 @@ pub mod status;
 pub mod tir;
 pub mod tis;
 pub mod uar;
+pub mod umem;
 pub mod values;
 pub mod vport;
 pub mod word;

@@ -28,6 +28,10 @@ numbered! {
         DeallocTransportDomain = 0x817, "DEALLOC_TRANSPORT_DOMAIN";
         AllocXrcd = 0x80e, "ALLOC_XRCD";
         DeallocXrcd = 0x80f, "DEALLOC_XRCD";
+        CreateUctx = 0xa04, "CREATE_UCTX";
+        DestroyUctx = 0xa06, "DESTROY_UCTX";
+        CreateUmem = 0xa08, "CREATE_UMEM";
+        DestroyUmem = 0xa0a, "DESTROY_UMEM";
         CreateMkey = 0x200, "CREATE_MKEY";
         QueryMkey = 0x201, "QUERY_MKEY";
         DestroyMkey = 0x202, "DESTROY_MKEY";

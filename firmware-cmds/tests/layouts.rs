@@ -33,6 +33,61 @@ const REASONS: &[(&str, &str, &str)] = &[
         "reserved in Linux 6.1; bit 0x40 in mlx5_ifc.h of Linux 6.12",
     ),
     (
+        "cqc",
+        "dbr_umem_id",
+        "reserved in the headers; rdma-core's tests (mlx5_prm_structs.py) have it at bit 0x20",
+    ),
+    (
+        "create_cq_in",
+        "cq_umem_offset",
+        "reserved in the headers; rdma-core's tests (mlx5_prm_structs.py) have it at bit 0x280",
+    ),
+    (
+        "create_cq_in",
+        "cq_umem_id",
+        "reserved in the headers; rdma-core's tests (mlx5_prm_structs.py) have it at bit 0x2c0",
+    ),
+    (
+        "modify_cq_in",
+        "cq_umem_offset",
+        "reserved in the headers; where CREATE_CQ has it",
+    ),
+    (
+        "modify_cq_in",
+        "cq_umem_id",
+        "reserved in the headers; where CREATE_CQ has it",
+    ),
+    (
+        "qpc",
+        "dbr_umem_id",
+        "reserved in the headers; rdma-core's mlx5_ifc.h has it at bit 0x720",
+    ),
+    (
+        "wq",
+        "dbr_umem_id",
+        "reserved in Linux 6.1; bits 0x140 to 0x15f in mlx5_ifc.h of Linux 6.12",
+    ),
+    (
+        "wq",
+        "wq_umem_id",
+        "reserved in Linux 6.1; bits 0x160 to 0x17f in mlx5_ifc.h of Linux 6.12",
+    ),
+    (
+        "wq",
+        "wq_umem_offset",
+        "reserved in Linux 6.1; bits 0x180 to 0x1bf in mlx5_ifc.h of Linux 6.12",
+    ),
+    (
+        "create_mkey_in",
+        "mkey_umem_id",
+        "reserved in the headers; rdma-core's tests (mlx5_prm_structs.py) have it at bit 0x320",
+    ),
+    (
+        "create_mkey_in",
+        "mkey_umem_offset",
+        "reserved in the headers; rdma-core's tests (mlx5_prm_structs.py) have it at bit 0x340",
+    ),
+    (
         "create_qp_in",
         "wq_umem_offset",
         "reserved in Linux 6.1; bits 0x800 to 0x83f in mlx5_ifc.h of Linux 6.12",

@@ -19,6 +19,7 @@ layout! {
         bits mini_cqe_res_format, set_mini_cqe_res_format: u8 @ 0x00 [13:12];
         bits st, set_st: u8 @ 0x00 [11:8];
         bits cqe_compression_layout, set_cqe_compression_layout: u8 @ 0x00 [1:0];
+        bits dbr_umem_id, set_dbr_umem_id: u32 @ 0x04 [31:0];
         bits page_offset, set_page_offset: u8 @ 0x08 [11:6];
         bits log_cq_size, set_log_cq_size: u8 @ 0x0c [28:24];
         bits uar_page, set_uar_page: u32 @ 0x0c [23:0];
@@ -41,6 +42,8 @@ layout! {
         bits uid, set_uid: u16 @ 0x00 [15:0];
         bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
         part cq_context, cq_context_mut: Cqc @ 0x10;
+        bits cq_umem_offset, set_cq_umem_offset: u64 @ 0x50 [63:0];
+        bits cq_umem_id, set_cq_umem_id: u32 @ 0x58 [31:0];
         flag cq_umem_valid, set_cq_umem_valid @ 0x5c [31];
         tail pas: 64 @ 0x110;
     }
@@ -99,6 +102,8 @@ layout! {
         bits cqn, set_cqn: u32 @ 0x08 [23:0];
         bits modify_field_select_resize_field_select, set_modify_field_select_resize_field_select: u32 @ 0x0c [31:0];
         part cq_context, cq_context_mut: Cqc @ 0x10;
+        bits cq_umem_offset, set_cq_umem_offset: u64 @ 0x50 [63:0];
+        bits cq_umem_id, set_cq_umem_id: u32 @ 0x58 [31:0];
         flag cq_umem_valid, set_cq_umem_valid @ 0x5c [31];
         tail pas: 64 @ 0x110;
     }

@@ -56,6 +56,8 @@ layout! {
         flag mkey_umem_valid, set_mkey_umem_valid @ 0x0c [30];
         part memory_key_mkey_entry, memory_key_mkey_entry_mut: Mkc @ 0x10;
         bits translations_octword_actual_size, set_translations_octword_actual_size: u32 @ 0x60 [31:0];
+        bits mkey_umem_id, set_mkey_umem_id: u32 @ 0x64 [31:0];
+        bits mkey_umem_offset, set_mkey_umem_offset: u64 @ 0x68 [63:0];
         tail klm_pas_mtt: 32 @ 0x110;
     }
 }

@@ -109,6 +109,7 @@ layout! {
         bits cs_res, set_cs_res: u8 @ 0xc4 [7:0];
         bits dc_access_key, set_dc_access_key: u64 @ 0xc8 [63:0];
         flag dbr_umem_valid, set_dbr_umem_valid @ 0xd0 [28];
+        bits dbr_umem_id, set_dbr_umem_id: u32 @ 0xe4 [31:0];
     }
 }
 

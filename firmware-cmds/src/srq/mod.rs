@@ -75,6 +75,9 @@ layout! {
         bits log_wqe_num_of_strides, set_log_wqe_num_of_strides: u8 @ 0x24 [11:8];
         flag two_byte_shift_en, set_two_byte_shift_en @ 0x24 [7];
         bits log_wqe_stride_size, set_log_wqe_stride_size: u8 @ 0x24 [2:0];
+        bits dbr_umem_id, set_dbr_umem_id: u32 @ 0x28 [31:0];
+        bits wq_umem_id, set_wq_umem_id: u32 @ 0x2c [31:0];
+        bits wq_umem_offset, set_wq_umem_offset: u64 @ 0x30 [63:0];
         bits headers_mkey, set_headers_mkey: u32 @ 0x38 [31:0];
         flag shampo_enable, set_shampo_enable @ 0x3c [31];
         bits log_reservation_size, set_log_reservation_size: u8 @ 0x3c [26:24];

@@ -18,6 +18,7 @@ use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::objects::table::Table;
 use crate::objects::uar::Uar;
+use crate::objects::umem::{Umem, Users};
 use crate::objects::{Leak, ObjectKind};
 use crate::port::lid::LocalSource;
 use crate::port::multicast::Groups;
@@ -77,6 +78,8 @@ pub(crate) struct Device {
     pub(crate) pds: Table<Domain>,
     pub(crate) transport_domains: Table<Domain>,
     pub(crate) xrcds: Table<Domain>,
+    pub(crate) users: Users,
+    pub(crate) umems: Table<Umem>,
     pub(crate) mkeys: Table<Mkey>,
     pub(crate) eqs: Table<Eq>,
     pub(crate) cqs: Table<Cq>,
@@ -147,6 +150,8 @@ impl Device {
             pds: Table::new(1, 1 << caps.general.log_max_pd()),
             transport_domains: Table::new(1, 1 << caps.general.log_max_transport_domain()),
             xrcds: Table::new(1, 1 << caps.general.log_max_xrcd()),
+            users: Users::default(),
+            umems: Table::new(1, 1 << caps.general.log_max_umem()),
             mkeys: Table::new(0x10, (1 << 24) - 0x20),
             eqs: Table::new(config.first_eqn, most_eqs(&config, &caps.general)),
             cqs: Table::new(0x400, 1 << caps.general.log_max_cq()),
@@ -230,10 +235,13 @@ impl Device {
         number: u32,
         context: &[u8],
     ) -> Result<Place, Reject> {
-        self.pages.store(io, kind as u32, number, context)
+        let place = self.pages.store(io, kind as u32, number, context)?;
+        self.users.own(kind, number);
+        Ok(place)
     }
 
-    /// Reads a context back and compares. What is wrong there stops the firmware.
+    /// Whether the object is the current user's; reads its context back and compares. What is wrong there stops the
+    /// firmware.
     pub(crate) fn check(
         &mut self,
         io: &mut Io<'_>,
@@ -242,6 +250,9 @@ impl Device {
         number: u32,
         context: &[u8],
     ) -> Result<(), Reject> {
+        if !self.users.controls(kind, number) {
+            return Err(Syndrome::OtherUser.into());
+        }
         let found = self.pages.check(io, place, kind as u32, number, context);
         self.assert_context(found)
     }
@@ -306,6 +317,8 @@ impl Device {
         note(ObjectKind::Rqt, &mut self.nic.rqts.iter().map(|(n, _)| n));
         note(ObjectKind::Sq, &mut self.nic.sqs.iter().map(|(n, _)| n));
         note(ObjectKind::Rq, &mut self.nic.rqs.iter().map(|(n, _)| n));
+        note(ObjectKind::Uctx, &mut self.users.uids());
+        note(ObjectKind::Umem, &mut self.umems.iter().map(|(n, _)| n));
         note(ObjectKind::FlowTable, &mut self.steering.tables());
         note(ObjectKind::FlowGroup, &mut self.steering.groups());
         note(ObjectKind::FlowCounter, &mut self.steering.counters.iter());
@@ -327,6 +340,8 @@ impl Device {
         self.xrcds.clear();
         self.eqs.clear();
         self.cqs.clear();
+        self.users = Users::default();
+        self.umems.clear();
         self.mkeys.clear();
         self.qps.clear();
         self.srqs.clear();

@@ -76,6 +76,7 @@ syndromes! {
     NotEnabled = 0x0001_0005, BadSystemState, "the command needs ENABLE_HCA first";
     NotInitialized = 0x0001_0006, BadSystemState, "the command needs INIT_HCA first";
     OtherFunction = 0x0001_0008, BadParam, "another function is named, which this one does not manage";
+    OtherUser = 0x0001_000c, BadResource, "an object of another user";
     NoContextMemory = 0x0001_0009, NoResources, "no page left for the object's context and none to be had";
     ContextLost = 0x0001_000a, InternalError, "a page given to the firmware does not hold what the firmware wrote";
     ContextUnreachable = 0x0001_000b, InternalError, "a page given to the firmware cannot be reached";
@@ -169,12 +170,13 @@ syndromes! {
     CqResizeState = 0x0008_0014, BadResourceState, "resize of a queue in error";
     CqCompression = 0x0008_0016, BadParam, "CQE compression without its capability";
     CqCompressionFormat = 0x0008_0020, BadParam, "a format or layout of compressed CQEs that is not offered";
-    CqUmem = 0x0008_0017, BadParam, "a user memory object that was never created";
+    CqUmem = 0x0008_0017, BadResource, "user memory that was never created, or of another user";
     CqResizeFields = 0x0008_0019, BadParam, "a resize without a size or with fields that a resize does not have";
     CqPeriodMode = 0x0008_001a, BadParam, "moderation from the last completion on without its capability";
     CqSolicitedBreak = 0x0008_001b, BadParam, "solicited completions that end moderation without the capability";
     CqRemapUnsupported = 0x0008_001c, BadOp, "MODIFY_CQ to another event queue without the capability";
     CqModifyOverrun = 0x0008_001d, BadParam, "MODIFY_CQ to ignore-overrun without its capability";
+    CqApu = 0x0008_0041, BadParam, "CREATE_CQ for an APU, which is not offered";
     CqState = 0x0008_0018, BadParam, "CREATE_CQ with status, state or counters set";
 
     MkeyExhausted = 0x0009_0001, NoResources, "no memory key left";
@@ -186,7 +188,7 @@ syndromes! {
     MkeyUnaligned = 0x0009_0007, BadParam, "CREATE_MKEY with a translation that is not aligned to its page size";
     MkeyUnknown = 0x0009_0008, BadResource, "a memory key that does not exist";
     MkeyWraps = 0x0009_000a, BadParam, "CREATE_MKEY of a range that wraps around the address space";
-    MkeyUmem = 0x0009_000b, BadParam, "a user memory object that was never created";
+    MkeyUmem = 0x0009_000b, BadResource, "user memory that was never created, or of another user";
     MkeyQp = 0x0009_000c, BadResource, "CREATE_MKEY bound to a QP that does not exist";
     MkeySize = 0x0009_000d, BadParam, "translations_octword_actual_size beyond translations_octword_size";
     MkeyLength = 0x0009_000e, Limit, "CREATE_MKEY of a range beyond log_max_mrw_sz";
@@ -205,7 +207,7 @@ syndromes! {
     QpSize = 0x000a_000b, Limit, "CREATE_QP with a queue beyond the largest";
     QpRecord = 0x000a_000c, BadParam, "a doorbell record that is missing, misaligned or out of reach";
     QpReceiveType = 0x000a_000d, BadParam, "CREATE_QP with an rq_type that does not exist";
-    QpUmem = 0x000a_000e, BadParam, "a user memory object that was never created";
+    QpUmem = 0x000a_000e, BadResource, "user memory that was never created, or of another user";
     QpGsiTaken = 0x000a_000f, ResourceBusy, "CREATE_QP of a second QP1 on the port";
     QpForceLoopback = 0x000a_0028, BadParam, "force loopback without its capability, or of a QP that is not RC";
     QpSmiTaken = 0x000a_0027, ResourceBusy, "CREATE_QP of a second QP0 on the port";
@@ -249,7 +251,7 @@ syndromes! {
     SrqCq = 0x000b_000d, BadResource, "an XRC shared receive queue with a CQ that does not exist";
     SrqStride = 0x000b_000e, BadParam, "a shared receive queue with an impossible stride";
     SrqType = 0x000b_000f, BadParam, "a work queue type that is not supported";
-    SrqUmem = 0x000b_0010, BadParam, "a user memory object that was never created";
+    SrqUmem = 0x000b_0010, BadResource, "user memory that was never created, or of another user";
     SrqState = 0x000b_0011, BadParam, "a shared receive queue that does not start READY";
     SrqModifyFields = 0x000b_0012, BadParam, "MODIFY_RMP of fields that cannot be modified";
     SrqWqeSize = 0x000b_0014, Limit, "a shared receive queue with WQEs beyond max_wqe_sz_rq";
@@ -322,7 +324,7 @@ syndromes! {
     SqExhausted = 0x000d_0018, NoResources, "no send queue left";
     SqState = 0x000d_0019, BadParam, "CREATE_SQ with a state other than RST";
     SqFeature = 0x000d_001a, BadParam, "CREATE_SQ with a feature that is not supported";
-    SqUmem = 0x000d_001b, BadParam, "a user memory object that was never created";
+    SqUmem = 0x000d_001b, BadResource, "user memory that was never created, or of another user";
     SqType = 0x000d_001c, BadParam, "CREATE_SQ with a work queue type that is not supported";
     SqSize = 0x000d_001d, Limit, "CREATE_SQ with a queue beyond the largest";
     SqCq = 0x000d_001e, BadResource, "CREATE_SQ with a CQ that does not exist";
@@ -334,13 +336,14 @@ syndromes! {
     SqPageSize = 0x000d_0024, BadParam, "CREATE_SQ with an impossible page size";
     SqPageUnaligned = 0x000d_0040, BadParam, "a send queue in pages that do not start at multiples of the page size";
     SqUnknown = 0x000d_0025, BadResource, "a send queue that does not exist";
+    SqRawTx = 0x000d_0071, BadParam, "CREATE_SQ by a user without the capability to send raw packets";
     SqModifyFields = 0x000d_0026, BadParam, "MODIFY_SQ of fields that cannot be modified";
     SqCurrentState = 0x000d_0027, BadResourceState, "MODIFY_SQ of a queue that is in another state";
     SqNextState = 0x000d_0028, BadParam, "MODIFY_SQ to a state that does not follow";
     RqExhausted = 0x000d_002a, NoResources, "no receive queue left";
     RqState = 0x000d_002b, BadParam, "CREATE_RQ with a state other than RST";
     RqFeature = 0x000d_002c, BadParam, "CREATE_RQ with a feature that is not supported";
-    RqUmem = 0x000d_002d, BadParam, "a user memory object that was never created";
+    RqUmem = 0x000d_002d, BadResource, "user memory that was never created, or of another user";
     RqType = 0x000d_002e, BadParam, "CREATE_RQ with a work queue type that is not supported";
     RqSize = 0x000d_002f, Limit, "CREATE_RQ with a queue beyond the largest";
     RqCq = 0x000d_0030, BadResource, "CREATE_RQ with a CQ that does not exist";
@@ -412,6 +415,22 @@ syndromes! {
     FteCounterLimit = 0x0012_0016, Limit, "more counters than an entry can have";
     FteCounterUnknown = 0x0012_0017, BadResource, "SET_FLOW_TABLE_ENTRY with a counter that is not allocated";
     FteOutputShort = 0x0012_0018, BadOutputLength, "no space for the entry's destinations and counters";
+
+    UctxUnsupported = 0x0014_0001, BadOp, "CREATE_UCTX without its capability";
+    UctxByUser = 0x0014_0002, BadParam, "a user context made or destroyed by a user";
+    UctxCap = 0x0014_0003, BadParam, "CREATE_UCTX with capabilities that are not offered";
+    UctxExhausted = 0x0014_0004, NoResources, "no user context left";
+    UctxUnknown = 0x0014_0005, BadResource, "DESTROY_UCTX of a user context that was never created";
+    UctxBusy = 0x0014_0006, ResourceBusy, "DESTROY_UCTX of a user context that has objects";
+    UmemUnsupported = 0x0014_0007, BadOp, "CREATE_UMEM without its capability";
+    UmemAts = 0x0014_0008, BadParam, "CREATE_UMEM with address translation by the bus, which is not offered";
+    UmemPageSize = 0x0014_0009, BadParam, "CREATE_UMEM with an impossible page size, or an offset beyond the first page";
+    UmemList = 0x0014_000a, BadInputLength, "CREATE_UMEM with fewer pages than it says, or with none";
+    UmemUnaligned = 0x0014_000b, BadParam, "CREATE_UMEM with a page that is not aligned to its size";
+    UmemExhausted = 0x0014_000c, NoResources, "no user memory object left";
+    UmemUnknown = 0x0014_000d, BadResource, "DESTROY_UMEM of user memory that was never created";
+    UmemBusy = 0x0014_000e, ResourceBusy, "DESTROY_UMEM of user memory in which a queue, a record or a key lies";
+    UmemRange = 0x0014_000f, BadParam, "a queue, a record or a key that reaches over the end of its user memory";
 
     FlowCounterUnsupported = 0x0013_0001, BadOp, "flow counters without their capability";
     FlowCounterBulk = 0x0013_0002, BadParam, "ALLOC_FLOW_COUNTER of a number that is not offered";

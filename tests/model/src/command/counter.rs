@@ -53,6 +53,9 @@ pub(super) fn query(
         .counters
         .get_mut(number)
         .ok_or(Syndrome::CounterUnknown)?;
+    if !device.users.controls(ObjectKind::QCounter, number) {
+        return Err(Syndrome::OtherUser.into());
+    }
     set.show(call.output);
     if call.input.clear() {
         set.values = Default::default();

@@ -1,9 +1,10 @@
 //! CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ.
 
+use super::umem::{Buffer, Record};
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
-use crate::memory::ring::{Ring, RingError};
+use crate::memory::ring::RingError;
 use crate::objects::ObjectKind;
 use crate::objects::cq::Cq;
 use crate::syndrome::Syndrome;
@@ -27,8 +28,8 @@ const RESIZE_PAGE_SIZE: u32 = 1 << 2;
 
 pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateCqIn>) -> Result {
     let context = *call.input.cq_context();
-    if call.input.cq_umem_valid() || context.dbr_umem_valid() || context.apu_cq() {
-        return Err(Syndrome::CqUmem.into());
+    if context.apu_cq() {
+        return Err(Syndrome::CqApu.into());
     }
     let fresh = context.status() == 0
         && context.st() == 0
@@ -55,27 +56,47 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if context.scqe_break_moderation_en() && !device.caps.general.scqe_break_moderation() {
         return Err(Syndrome::CqSolicitedBreak.into());
     }
-    if !device.uars.contains(context.uar_page()) {
+    if !device.has(ObjectKind::Uar, context.uar_page()) {
         return Err(Syndrome::CqUar.into());
     }
     let eqn = context.c_eqn_or_apu_element() & 0xff;
-    if !device.eqs.contains(eqn) {
+    if !device.has(ObjectKind::Eq, eqn) {
         return Err(Syndrome::CqEq.into());
     }
-    if !context.dbr_addr().is_multiple_of(8) || io.read(context.dbr_addr(), &mut [0; 8]).is_err() {
-        return Err(Syndrome::CqRecord.into());
-    }
-    let ring = Ring::new(
-        call.tail,
-        context.log_page_size(),
-        context.page_offset(),
-        Cq::stride(context.cqe_sz()) << context.log_cq_size(),
-    )
-    .map_err(|error| match error {
-        RingError::Short => Syndrome::CqPages,
-        RingError::PageSize => Syndrome::CqPageSize,
-        RingError::Unaligned => Syndrome::CqPageUnaligned,
-    })?;
+    let umem = context.dbr_umem_valid().then(|| context.dbr_umem_id());
+    let record = device.record_address(
+        io,
+        Record {
+            umem,
+            address: context.dbr_addr(),
+            len: 8,
+        },
+        Syndrome::CqRecord,
+        Syndrome::CqUmem,
+    )?;
+    let buffer = if call.input.cq_umem_valid() {
+        Buffer::Umem {
+            id: call.input.cq_umem_id(),
+            offset: call.input.cq_umem_offset(),
+        }
+    } else {
+        Buffer::List {
+            list: call.tail,
+            log_page_size: context.log_page_size(),
+            page_offset: context.page_offset(),
+        }
+    };
+    let len = Cq::stride(context.cqe_sz()) << context.log_cq_size();
+    let ring = device
+        .queue_memory(buffer, len)
+        .map_err(|error| match error {
+            RingError::Short => Syndrome::CqPages,
+            RingError::PageSize => Syndrome::CqPageSize,
+            RingError::Unaligned => Syndrome::CqPageUnaligned,
+            RingError::Umem => Syndrome::CqUmem,
+            RingError::Range => Syndrome::UmemRange,
+        })?
+        .with_record(record, umem);
     let number = device.cqs.next_number().ok_or(Syndrome::CqExhausted)?;
     let place = device.store(io, ObjectKind::Cq, number, &context.0)?;
     device.cqs.insert(Cq::new(context, ring, place));
@@ -175,7 +196,7 @@ fn modify_fields(device: &mut Device, call: &Call<'_, ModifyCqIn>) -> Result {
         return Err(Syndrome::CqRemapUnsupported.into());
     }
     let eqn = wanted.c_eqn_or_apu_element() & 0xff;
-    if fields & REMAP != 0 && !device.eqs.contains(eqn) {
+    if fields & REMAP != 0 && !device.has(ObjectKind::Eq, eqn) {
         return Err(Syndrome::CqEq.into());
     }
     let cq = device.cqs.get_mut(number).ok_or(Syndrome::CqUnknown)?;
@@ -239,17 +260,29 @@ fn resize(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ModifyCqIn>) -> 
     }
     // Drivers always say the entry size, 64 bytes being zero.
     context.set_cqe_sz(wanted.cqe_sz());
-    let ring = Ring::new(
-        call.tail,
-        context.log_page_size(),
-        context.page_offset(),
-        Cq::stride(context.cqe_sz()) << context.log_cq_size(),
-    )
-    .map_err(|error| match error {
-        RingError::Short => Syndrome::CqResizePages,
-        RingError::PageSize => Syndrome::CqResizePageSize,
-        RingError::Unaligned => Syndrome::CqResizePageUnaligned,
-    })?;
+    let buffer = if call.input.cq_umem_valid() {
+        Buffer::Umem {
+            id: call.input.cq_umem_id(),
+            offset: call.input.cq_umem_offset(),
+        }
+    } else {
+        Buffer::List {
+            list: call.tail,
+            log_page_size: context.log_page_size(),
+            page_offset: context.page_offset(),
+        }
+    };
+    let len = Cq::stride(context.cqe_sz()) << context.log_cq_size();
+    let ring = device
+        .queue_memory(buffer, len)
+        .map_err(|error| match error {
+            RingError::Short => Syndrome::CqResizePages,
+            RingError::PageSize => Syndrome::CqResizePageSize,
+            RingError::Unaligned => Syndrome::CqResizePageUnaligned,
+            RingError::Umem => Syndrome::CqUmem,
+            RingError::Range => Syndrome::UmemRange,
+        })?
+        .with_record_of(&cq.ring);
     let mut entry = [0; SIZE];
     OpOwn::new(Opcode::ResizeCq).write(&mut entry);
     device

@@ -41,7 +41,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if context.log_eq_size() > device.caps.general.log_max_eq_sz() {
         return Err(Syndrome::EqSize.into());
     }
-    if !device.uars.contains(context.uar_page()) {
+    if !device.has(ObjectKind::Uar, context.uar_page()) {
         return Err(Syndrome::EqUar.into());
     }
     if context.intr() >= device.config.msix_vectors {
@@ -75,7 +75,8 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     .map_err(|error| match error {
         RingError::Short => Syndrome::EqPages,
         RingError::PageSize => Syndrome::EqPageSize,
-        RingError::Unaligned => Syndrome::EqPageUnaligned,
+        // An EQ is never in user memory.
+        RingError::Unaligned | RingError::Umem | RingError::Range => Syndrome::EqPageUnaligned,
     })?;
     let number = device.eqs.next_number().ok_or(Syndrome::EqExhausted)?;
     let place = device.store(io, ObjectKind::Eq, number, &context.0)?;

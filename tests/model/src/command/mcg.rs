@@ -3,12 +3,16 @@
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
+use crate::objects::ObjectKind;
 use crate::objects::qp::service;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::mad::{AttachToMcgIn, DetachFromMcgIn, MadIfcIn};
 
 fn member(device: &Device, qpn: u32) -> Result {
     let qp = device.qps.get(qpn).ok_or(Syndrome::GroupQp)?;
+    if !device.users.controls(ObjectKind::Qp, qpn) {
+        return Err(Syndrome::OtherUser.into());
+    }
     if qp.context.st() != service::UD {
         return Err(Syndrome::GroupQpType.into());
     }

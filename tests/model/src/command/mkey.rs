@@ -17,14 +17,11 @@ const ANY_QP: u32 = 0xff_ffff;
 
 pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateMkeyIn>) -> Result {
     let context = *call.input.memory_key_mkey_entry();
-    if call.input.mkey_umem_valid() {
-        return Err(Syndrome::MkeyUmem.into());
-    }
-    if !device.pds.contains(context.pd()) {
+    if !device.has(ObjectKind::Pd, context.pd()) {
         return Err(Syndrome::MkeyPd.into());
     }
     let bound = context.qpn();
-    if bound != ANY_QP && bound != 0 && !device.qps.contains(bound) {
+    if bound != ANY_QP && bound != 0 && !device.has(ObjectKind::Qp, bound) {
         return Err(Syndrome::MkeyQp.into());
     }
     let mode = MkeyAccessMode::from_parts(context.access_mode_4_2(), context.access_mode_1_0())
@@ -34,10 +31,15 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     if !context.length64() && largest.is_some_and(|largest| context.len() > largest) {
         return Err(Syndrome::MkeyLength.into());
     }
-    let (pages, page_rights) = if mode == MkeyAccessMode::Mtt {
-        translations(&call)?
-    } else {
-        (Vec::new(), Vec::new())
+    let umem = call
+        .input
+        .mkey_umem_valid()
+        .then(|| call.input.mkey_umem_id());
+    let (pages, page_rights) = match (mode, umem) {
+        (MkeyAccessMode::Mtt, Some(id)) => pages_of_umem(device, &call, id)?,
+        (MkeyAccessMode::Mtt, None) => translations(&call)?,
+        (_, Some(_)) => return Err(Syndrome::MkeyUmem.into()),
+        _ => (Vec::new(), Vec::new()),
     };
     let entries = match mode {
         MkeyAccessMode::Klms | MkeyAccessMode::Ksm => indirections(device, &call)?,
@@ -52,6 +54,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         page_rights,
         entries,
         free: context.free(),
+        umem,
         place,
     });
     if let Some(pd) = device.pds.get_mut(context.pd()) {
@@ -138,6 +141,43 @@ fn translations(
         }
     }
     Ok((pages, rights))
+}
+
+/// The pages of a key that lies in user memory from an offset on: the key's first byte is there. Its pages have to lie in
+/// the memory's pages one by one.
+fn pages_of_umem(
+    device: &Device,
+    call: &Call<'_, CreateMkeyIn>,
+    id: u32,
+) -> core::result::Result<(Vec<u64>, Vec<u8>), Syndrome> {
+    let context = call.input.memory_key_mkey_entry();
+    let umem = device.umem(id).ok_or(Syndrome::MkeyUmem)?;
+    let log_page = context.log_page_size();
+    if !(12..=umem.log_page).contains(&u32::from(log_page)) {
+        return Err(Syndrome::MkeyPageSize);
+    }
+    let (page, offset) = (1u64 << log_page, call.input.mkey_umem_offset());
+    if context.length64() || !umem.has(offset, context.len()) {
+        return Err(Syndrome::UmemRange);
+    }
+    let end = context.start_addr().checked_add(context.len());
+    let end = end.ok_or(Syndrome::MkeyWraps)?;
+    // Where the first page starts, counted from the start of the user memory's first page.
+    let first = (umem.offset + offset)
+        .checked_sub(context.start_addr() & (page - 1))
+        .filter(|first| first.is_multiple_of(page))
+        .ok_or(Syndrome::MkeyUnaligned)?;
+    let count = (end - (context.start_addr() & !(page - 1))).div_ceil(page);
+    let rights = u8::from(umem.readable) | u8::from(umem.writable) << 1;
+    let mut pages = Vec::new();
+    for nth in 0..count {
+        let at = first + nth * page;
+        let base = umem.pages.get((at >> umem.log_page) as usize);
+        let base = base.ok_or(Syndrome::UmemRange)?;
+        pages.push(base + (at & ((1 << umem.log_page) - 1)));
+    }
+    let page_rights = vec![rights; pages.len()];
+    Ok((pages, page_rights))
 }
 
 fn checked(device: &mut Device, io: &mut Io<'_>, number: u32) -> Result {

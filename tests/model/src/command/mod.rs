@@ -32,6 +32,7 @@ mod srq;
 mod tir;
 mod tis;
 mod transition;
+mod umem;
 mod vport;
 
 type Result = core::result::Result<(), Reject>;
@@ -64,9 +65,6 @@ fn call<C: Command>(
     };
     if device.config.strict && stray_bits::<C>(input.as_bytes()) {
         return Err(Syndrome::ReservedSet.into());
-    }
-    if input.as_bytes()[2..4] != [0, 0] {
-        return Err(Syndrome::UidNotZero.into());
     }
     if output.len() < size_of::<C::Output>() {
         // Drivers leave reserved words at the end of an answer out (ENABLE_HCA's is 12 bytes long in the vendor's, and iPXE
@@ -137,6 +135,9 @@ struct Named<C>(PhantomData<C>);
 impl<C: Command> Named<C> {
     const BITS: [u8; MAX_CHECKED] = {
         let mut named = [0; MAX_CHECKED];
+        // Drivers put the user's number into every command, those included in which the headers have nothing there.
+        named[2] = 0xff;
+        named[3] = 0xff;
         if C::DESCRIPTOR.size <= MAX_CHECKED {
             name(C::DESCRIPTOR, 0, C::DESCRIPTOR.size, &mut named);
         }
@@ -220,11 +221,37 @@ impl Device {
         }
     }
 
-    /// Executes a command whose header is complete.
+    /// Executes a command whose header is complete, for the user that it names.
     fn execute(&mut self, io: &mut Io<'_>, number: u16, input: &[u8], output: &mut [u8]) -> Result {
         let Some(opcode) = Opcode::from_number(number) else {
             return Err(unknown(number));
         };
+        let uid = u16::from_be_bytes([input[2], input[3]]);
+        if !self.users.exists(uid) {
+            return Err(Syndrome::UidNotZero.into());
+        }
+        self.users.current = uid;
+        let result = match self.to_be_destroyed(opcode, input) {
+            Ok(object) => {
+                let result = self.dispatch(io, opcode, input, output);
+                if let (Ok(()), Some((kind, number))) = (result, object) {
+                    self.users.forget(kind, number);
+                }
+                result
+            }
+            Err(syndrome) => Err(syndrome.into()),
+        };
+        self.users.current = 0;
+        result
+    }
+
+    fn dispatch(
+        &mut self,
+        io: &mut Io<'_>,
+        opcode: Opcode,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result {
         if matches!(
             opcode,
             Opcode::DestroyCq | Opcode::DestroyEq | Opcode::DestroyQp | Opcode::Qp2Rst
@@ -256,6 +283,10 @@ impl Device {
             DeallocTransportDomain, Initialized, domain::dealloc_transport_domain;
             AllocXrcd, Initialized, domain::alloc_xrcd;
             DeallocXrcd, Initialized, domain::dealloc_xrcd;
+            CreateUctx, Initialized, umem::create_uctx;
+            DestroyUctx, Initialized, umem::destroy_uctx;
+            CreateUmem, Initialized, umem::create_umem;
+            DestroyUmem, Initialized, umem::destroy_umem;
             CreateMkey, Initialized, mkey::create;
             QueryMkey, Initialized, mkey::query;
             DestroyMkey, Initialized, mkey::destroy;
@@ -372,12 +403,15 @@ mod tests {
     fn single_bits<C: Command>() {
         let size = C::DESCRIPTOR.size;
         let mut stray = 0;
-        for bit in 0..size * 8 {
+        // The user's number is part of every command, whether a field covers it or not.
+        for bit in (0..16).chain(32..size * 8) {
             let mut bytes = vec![0; size];
             bytes[bit / 8] = 0x80 >> (bit % 8);
             stray += u32::from(stray_bits::<C>(&bytes));
         }
-        assert_eq!(stray, size as u32 * 8 - covered(C::DESCRIPTOR));
+        let named = covered(C::DESCRIPTOR);
+        let uid = C::DESCRIPTOR.fields.iter().any(|field| field.name == "uid");
+        assert_eq!(stray, size as u32 * 8 - named - if uid { 0 } else { 16 });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! CREATE_QP, DESTROY_QP, QUERY_QP.
 
+use super::umem::{Buffer, Record};
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
@@ -30,9 +31,6 @@ pub(super) fn checked(device: &mut Device, io: &mut Io<'_>, qpn: u32) -> Result 
 
 pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateQpIn>) -> Result {
     let context = *call.input.qpc();
-    if call.input.wq_umem_valid() || context.dbr_umem_valid() {
-        return Err(Syndrome::QpUmem.into());
-    }
     if call.input.input_qpn() != 0 {
         return Err(Syndrome::QpInputNumber.into());
     }
@@ -53,22 +51,40 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         return Err(Syndrome::QpStride.into());
     }
     let has_queues = qp.sq_blocks() != 0 || qp.rq_entries() != 0;
-    let record = context.dbr_addr();
-    if has_queues && (!record.is_multiple_of(8) || io.read(record, &mut [0; 8]).is_err()) {
-        return Err(Syndrome::QpRecord.into());
+    let umem = context.dbr_umem_valid().then(|| context.dbr_umem_id());
+    let mut record = 0;
+    if has_queues {
+        let wanted = Record {
+            umem,
+            address: context.dbr_addr(),
+            len: 8,
+        };
+        record = device.record_address(io, wanted, Syndrome::QpRecord, Syndrome::QpUmem)?;
     }
     qp.sq_start = u64::from(qp.rq_entries()) * qp.rq_stride();
-    qp.ring = Ring::new(
-        call.tail,
-        context.log_page_size(),
-        context.page_offset(),
-        qp.sq_start + u64::from(qp.sq_blocks()) * crate::objects::qp::BLOCK,
-    )
-    .map_err(|error| match error {
-        RingError::Short => Syndrome::QpPages,
-        RingError::PageSize => Syndrome::QpPageSize,
-        RingError::Unaligned => Syndrome::QpPageUnaligned,
-    })?;
+    let buffer = if call.input.wq_umem_valid() {
+        Buffer::Umem {
+            id: call.input.wq_umem_id(),
+            offset: call.input.wq_umem_offset(),
+        }
+    } else {
+        Buffer::List {
+            list: call.tail,
+            log_page_size: context.log_page_size(),
+            page_offset: context.page_offset(),
+        }
+    };
+    let len = qp.sq_start + u64::from(qp.sq_blocks()) * crate::objects::qp::BLOCK;
+    qp.ring = device
+        .queue_memory(buffer, len)
+        .map_err(|error| match error {
+            RingError::Short => Syndrome::QpPages,
+            RingError::PageSize => Syndrome::QpPageSize,
+            RingError::Unaligned => Syndrome::QpPageUnaligned,
+            RingError::Umem => Syndrome::QpUmem,
+            RingError::Range => Syndrome::UmemRange,
+        })?
+        .with_record(record, umem.filter(|_| has_queues));
     let number = device.qps.next_number().ok_or(Syndrome::QpExhausted)?;
     qp.place = device.store(io, ObjectKind::Qp, number, &context.0)?;
     device.qps.insert(qp);
@@ -122,22 +138,24 @@ fn check_references(device: &Device, context: &Qpc) -> core::result::Result<(), 
     let sends = !context.no_sq();
     let receives = context.rq_type() != receive::NONE;
     let late_pd = matches!(st, service::REG_UMR | service::XRC) && context.pd() == 0;
-    if !late_pd && !device.pds.contains(context.pd()) {
+    if !late_pd && !device.has(ObjectKind::Pd, context.pd()) {
         return Err(Syndrome::QpPd);
     }
-    if (sends || context.cqn_snd() != 0) && !device.cqs.contains(context.cqn_snd()) {
+    if (sends || context.cqn_snd() != 0) && !device.has(ObjectKind::Cq, context.cqn_snd()) {
         return Err(Syndrome::QpSendCq);
     }
-    if (receives || context.cqn_rcv() != 0) && !device.cqs.contains(context.cqn_rcv()) {
+    if (receives || context.cqn_rcv() != 0) && !device.has(ObjectKind::Cq, context.cqn_rcv()) {
         return Err(Syndrome::QpReceiveCq);
     }
-    if sends && !device.uars.contains(context.uar_page()) {
+    if sends && !device.has(ObjectKind::Uar, context.uar_page()) {
         return Err(Syndrome::QpUar);
     }
-    if context.rq_type() == receive::SHARED && !device.srqs.contains(context.srqn_rmpn_xrqn()) {
+    if context.rq_type() == receive::SHARED
+        && !device.has(ObjectKind::Srq, context.srqn_rmpn_xrqn())
+    {
         return Err(Syndrome::QpSrq);
     }
-    if st == service::XRC && !device.xrcds.contains(context.xrcd()) {
+    if st == service::XRC && !device.has(ObjectKind::Xrcd, context.xrcd()) {
         return Err(Syndrome::QpXrcd);
     }
     Ok(())

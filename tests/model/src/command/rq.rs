@@ -1,5 +1,6 @@
 //! CREATE_RQ and the other commands of receive queues.
 
+use super::umem::{buffer_of, record_of};
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
@@ -22,7 +23,7 @@ fn image(context: &Rqc) -> Rqc {
 }
 
 fn check_counter(device: &Device, set: u8) -> core::result::Result<(), Syndrome> {
-    if set == 0 || device.counters.contains(u32::from(set)) {
+    if set == 0 || device.has(ObjectKind::QCounter, u32::from(set)) {
         Ok(())
     } else {
         Err(Syndrome::RqCounter)
@@ -43,17 +44,18 @@ fn check_context(device: &Device, context: &Rqc) -> core::result::Result<(), Syn
     {
         return Err(Syndrome::RqFeature);
     }
-    if wq.wq_umem_valid() || wq.dbr_umem_valid() {
-        return Err(Syndrome::RqUmem);
-    }
-    if !device.cqs.contains(context.cqn()) {
+    if !device.has(ObjectKind::Cq, context.cqn()) {
         return Err(Syndrome::RqCq);
     }
     check_counter(device, context.counter_set_id())?;
     if context.mem_rq_type() == MEMORY_RMP {
         let pool = device.srqs.get(context.rmpn());
         return match pool {
-            Some(pool) if pool.kind == SrqKind::Rmp => Ok(()),
+            Some(pool)
+                if pool.kind == SrqKind::Rmp && device.has(ObjectKind::Srq, context.rmpn()) =>
+            {
+                Ok(())
+            }
             _ => Err(Syndrome::RqPool),
         };
     }
@@ -92,7 +94,7 @@ fn check_context(device: &Device, context: &Rqc) -> core::result::Result<(), Syn
         return Err(Syndrome::RqSize);
     }
     // The vendor's driver has a queue that only drops, without a protection domain: none of its buffers can be written.
-    if wq.pd() != 0 && !device.pds.contains(wq.pd()) {
+    if wq.pd() != 0 && !device.has(ObjectKind::Pd, wq.pd()) {
         return Err(Syndrome::RqPd);
     }
     Ok(())
@@ -105,21 +107,19 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     let ring = if context.mem_rq_type() == MEMORY_RMP {
         Ring::default()
     } else {
-        let record = wq.dbr_addr();
-        if !record.is_multiple_of(8) || io.read(record, &mut [0; 8]).is_err() {
-            return Err(Syndrome::RqRecord.into());
-        }
-        Ring::new(
-            call.tail,
-            wq.log_wq_pg_sz(),
-            wq.page_offset(),
-            1u64 << (wq.log_wq_stride() + wq.log_wq_sz()),
-        )
-        .map_err(|error| match error {
-            RingError::Short => Syndrome::RqPages,
-            RingError::PageSize => Syndrome::RqPageSize,
-            RingError::Unaligned => Syndrome::RqPageUnaligned,
-        })?
+        let wanted = record_of(wq, 8);
+        let record = device.record_address(io, wanted, Syndrome::RqRecord, Syndrome::RqUmem)?;
+        let len = 1u64 << (wq.log_wq_stride() + wq.log_wq_sz());
+        device
+            .queue_memory(buffer_of(wq, call.tail), len)
+            .map_err(|error| match error {
+                RingError::Short => Syndrome::RqPages,
+                RingError::PageSize => Syndrome::RqPageSize,
+                RingError::Unaligned => Syndrome::RqPageUnaligned,
+                RingError::Umem => Syndrome::RqUmem,
+                RingError::Range => Syndrome::UmemRange,
+            })?
+            .with_record(record, wanted.umem)
     };
     let number = device.nic.rqs.next_number().ok_or(Syndrome::RqExhausted)?;
     let place = device.store(io, ObjectKind::Rq, number, &context.0)?;

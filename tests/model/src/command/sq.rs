@@ -1,13 +1,15 @@
 //! CREATE_SQ and the other commands of send queues.
 
+use super::umem::{buffer_of, record_of};
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::ethernet::{BLOCK, QueueState, Sq, wq};
-use crate::memory::ring::{Ring, RingError};
+use crate::memory::ring::RingError;
 use crate::objects::ObjectKind;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::sq::{CreateSqIn, DestroySqIn, ModifySqIn, QuerySqIn, Sqc};
+use bareverbs_firmware_cmds::umem::UCTX_CAP_RAW_TX;
 
 /// Binary logarithm of a send queue's basic block.
 const LOG_BLOCK: u8 = 6;
@@ -38,8 +40,8 @@ fn check_context(device: &Device, context: &Sqc) -> core::result::Result<(), Syn
     {
         return Err(Syndrome::SqFeature);
     }
-    if wq.wq_umem_valid() || wq.dbr_umem_valid() {
-        return Err(Syndrome::SqUmem);
+    if !device.users.may(UCTX_CAP_RAW_TX) {
+        return Err(Syndrome::SqRawTx);
     }
     if wq.wq_type() != wq::CYCLIC || wq.wq_signature() || wq.log_wq_stride() != LOG_BLOCK {
         return Err(Syndrome::SqType);
@@ -47,19 +49,19 @@ fn check_context(device: &Device, context: &Sqc) -> core::result::Result<(), Syn
     if wq.log_wq_sz() > device.caps.general.log_max_wq_sz() {
         return Err(Syndrome::SqSize);
     }
-    if !device.cqs.contains(context.cqn()) {
+    if !device.has(ObjectKind::Cq, context.cqn()) {
         return Err(Syndrome::SqCq);
     }
-    if !device.pds.contains(wq.pd()) {
+    if !device.has(ObjectKind::Pd, wq.pd()) {
         return Err(Syndrome::SqPd);
     }
-    if !device.uars.contains(wq.uar_page()) {
+    if !device.has(ObjectKind::Uar, wq.uar_page()) {
         return Err(Syndrome::SqUar);
     }
     // A queue that only changes memory keys and wakes its owner needs none.
     match context.tis_lst_sz() {
         0 => Ok(()),
-        1 if device.nic.tises.contains(context.tis_num_0()) => Ok(()),
+        1 if device.has(ObjectKind::Tis, context.tis_num_0()) => Ok(()),
         _ => Err(Syndrome::SqTis),
     }
 }
@@ -68,21 +70,18 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     let context = *call.input.ctx();
     check_context(device, &context)?;
     let wq = context.wq();
-    let record = wq.dbr_addr();
-    if !record.is_multiple_of(8) || io.read(record, &mut [0; 8]).is_err() {
-        return Err(Syndrome::SqRecord.into());
-    }
-    let ring = Ring::new(
-        call.tail,
-        wq.log_wq_pg_sz(),
-        wq.page_offset(),
-        BLOCK << wq.log_wq_sz(),
-    )
-    .map_err(|error| match error {
-        RingError::Short => Syndrome::SqPages,
-        RingError::PageSize => Syndrome::SqPageSize,
-        RingError::Unaligned => Syndrome::SqPageUnaligned,
-    })?;
+    let wanted = record_of(wq, 8);
+    let record = device.record_address(io, wanted, Syndrome::SqRecord, Syndrome::SqUmem)?;
+    let ring = device
+        .queue_memory(buffer_of(wq, call.tail), BLOCK << wq.log_wq_sz())
+        .map_err(|error| match error {
+            RingError::Short => Syndrome::SqPages,
+            RingError::PageSize => Syndrome::SqPageSize,
+            RingError::Unaligned => Syndrome::SqPageUnaligned,
+            RingError::Umem => Syndrome::SqUmem,
+            RingError::Range => Syndrome::UmemRange,
+        })?
+        .with_record(record, wanted.umem);
     let number = device.nic.sqs.next_number().ok_or(Syndrome::SqExhausted)?;
     let place = device.store(io, ObjectKind::Sq, number, &context.0)?;
     device.nic.sqs.insert(Sq {

@@ -1,9 +1,10 @@
 //! Shared receive queues of the three kinds, and their limits.
 
+use super::umem::{Buffer, Record, buffer_of, record_of};
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
-use crate::memory::ring::{Ring, RingError};
+use crate::memory::ring::RingError;
 use crate::objects::ObjectKind;
 use crate::objects::cqe::NO_USER_INDEX;
 use crate::objects::srq::{Srq, SrqKind};
@@ -19,12 +20,10 @@ use zerocopy::FromBytes;
 struct Plan<'a> {
     kind: SrqKind,
     context: &'a [u8],
-    list: &'a [u8],
+    buffer: Buffer<'a>,
     log_size: u8,
     log_stride: u8,
-    log_page_size: u8,
-    page_offset: u8,
-    record: u64,
+    record: Record,
     pd: u32,
     cqn: Option<u32>,
     xrcd: Option<u32>,
@@ -38,7 +37,7 @@ fn create(
     io: &mut Io<'_>,
     plan: Plan<'_>,
 ) -> core::result::Result<u32, Reject> {
-    if !device.pds.contains(plan.pd) {
+    if !device.has(ObjectKind::Pd, plan.pd) {
         return Err(Syndrome::SrqPd.into());
     }
     if plan.log_size > device.caps.general.log_max_srq_sz() {
@@ -57,30 +56,30 @@ fn create(
     if plan.cyclic && !device.caps.general.basic_cyclic_rcv_wqe() {
         return Err(Syndrome::SrqCyclic.into());
     }
-    if plan.xrcd.is_some_and(|xrcd| !device.xrcds.contains(xrcd)) {
+    if plan
+        .xrcd
+        .is_some_and(|xrcd| !device.has(ObjectKind::Xrcd, xrcd))
+    {
         return Err(Syndrome::SrqXrcd.into());
     }
-    if plan.cqn.is_some_and(|cqn| !device.cqs.contains(cqn)) {
+    if plan.cqn.is_some_and(|cqn| !device.has(ObjectKind::Cq, cqn)) {
         return Err(Syndrome::SrqCq.into());
     }
-    if !plan.record.is_multiple_of(4) || io.read(plan.record, &mut [0; 4]).is_err() {
-        return Err(Syndrome::SrqRecord.into());
-    }
+    let record = device.record_address(io, plan.record, Syndrome::SrqRecord, Syndrome::SrqUmem)?;
     if u32::from(plan.limit) > 1 << plan.log_size {
         return Err(Syndrome::SrqLimit.into());
     }
     let stride = 1u64 << plan.log_stride;
-    let ring = Ring::new(
-        plan.list,
-        plan.log_page_size,
-        plan.page_offset,
-        stride << plan.log_size,
-    )
-    .map_err(|error| match error {
-        RingError::Short => Syndrome::SrqPages,
-        RingError::PageSize => Syndrome::SrqPageSize,
-        RingError::Unaligned => Syndrome::SrqPageUnaligned,
-    })?;
+    let ring = device
+        .queue_memory(plan.buffer, stride << plan.log_size)
+        .map_err(|error| match error {
+            RingError::Short => Syndrome::SrqPages,
+            RingError::PageSize => Syndrome::SrqPageSize,
+            RingError::Unaligned => Syndrome::SrqPageUnaligned,
+            RingError::Umem => Syndrome::SrqUmem,
+            RingError::Range => Syndrome::UmemRange,
+        })?
+        .with_record(record, plan.record.umem);
     let number = device.srqs.next_number().ok_or(Syndrome::SrqExhausted)?;
     let place = device.store(io, ObjectKind::Srq, number, plan.context)?;
     device.srqs.insert(Srq {
@@ -89,7 +88,7 @@ fn create(
         ring,
         log_size: plan.log_size,
         stride,
-        record: plan.record,
+        record,
         pd: plan.pd,
         cqn: plan.cqn,
         xrcd: plan.xrcd,
@@ -146,6 +145,9 @@ fn destroy(device: &mut Device, io: &mut Io<'_>, number: u32, kind: SrqKind) -> 
 
 fn arm(device: &mut Device, io: &mut Io<'_>, number: u32, limit: u16) -> Result {
     let srq = device.srqs.get(number).ok_or(Syndrome::SrqUnknown)?;
+    if !device.users.controls(ObjectKind::Srq, number) {
+        return Err(Syndrome::OtherUser.into());
+    }
     if u32::from(limit) > srq.size() {
         return Err(Syndrome::SrqLimit.into());
     }
@@ -172,12 +174,18 @@ pub(super) fn create_srq(
         Plan {
             kind: SrqKind::Basic,
             context: &context.0,
-            list: call.tail,
+            buffer: Buffer::List {
+                list: call.tail,
+                log_page_size: context.log_page_size(),
+                page_offset: context.page_offset(),
+            },
             log_size: context.log_srq_size(),
             log_stride: context.log_rq_stride() + 4,
-            log_page_size: context.log_page_size(),
-            page_offset: context.page_offset(),
-            record: context.dbr_addr(),
+            record: Record {
+                umem: None,
+                address: context.dbr_addr(),
+                len: 4,
+            },
             pd: context.pd(),
             cqn: xrc.then(|| context.cqn()),
             xrcd: xrc.then(|| context.xrcd()),
@@ -233,6 +241,7 @@ pub(super) fn create_xrc_srq(
     }
     let context = call.input.xrc_srq_context_entry();
     if call.input.xrc_srq_umem_valid() || context.dbr_umem_valid() {
+        // Where the identifiers of the user memory are is not published.
         return Err(Syndrome::SrqUmem.into());
     }
     if context.wq_signature() || context.cont_srq() {
@@ -244,13 +253,19 @@ pub(super) fn create_xrc_srq(
         Plan {
             kind: SrqKind::Xrc,
             context: &context.0,
-            list: call.tail,
+            buffer: Buffer::List {
+                list: call.tail,
+                log_page_size: context.log_page_size(),
+                page_offset: context.page_offset(),
+            },
             log_size: context.log_xrc_srq_size(),
             log_stride: context.log_rq_stride() + 4,
-            log_page_size: context.log_page_size(),
-            page_offset: context.page_offset(),
-            record: u64::from(context.db_record_addr_h()) << 32
-                | u64::from(context.db_record_addr_l()) << 2,
+            record: Record {
+                umem: None,
+                address: u64::from(context.db_record_addr_h()) << 32
+                    | u64::from(context.db_record_addr_l()) << 2,
+                len: 4,
+            },
             pd: context.pd(),
             cqn: Some(context.cqn()),
             xrcd: Some(context.xrcd()),
@@ -316,9 +331,6 @@ pub(super) fn create_rmp(
     if context.state() != RmpState::Ready.number() {
         return Err(Syndrome::SrqState.into());
     }
-    if wq.wq_umem_valid() || wq.dbr_umem_valid() {
-        return Err(Syndrome::SrqUmem.into());
-    }
     let wq_type = WqType::from_number(wq.wq_type());
     if !matches!(wq_type, Some(WqType::LinkedList | WqType::Cyclic)) || wq.wq_signature() {
         return Err(Syndrome::SrqType.into());
@@ -329,12 +341,10 @@ pub(super) fn create_rmp(
         Plan {
             kind: SrqKind::Rmp,
             context: &context.0,
-            list: call.tail,
+            buffer: buffer_of(wq, call.tail),
             log_size: wq.log_wq_sz(),
             log_stride: wq.log_wq_stride(),
-            log_page_size: wq.log_wq_pg_sz(),
-            page_offset: wq.page_offset(),
-            record: wq.dbr_addr(),
+            record: record_of(wq, 4),
             pd: wq.pd(),
             cqn: None,
             xrcd: None,

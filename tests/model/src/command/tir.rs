@@ -32,10 +32,7 @@ fn check_hash(context: &Tirc) -> core::result::Result<(), Syndrome> {
 }
 
 fn check_tir(device: &Device, context: &Tirc) -> core::result::Result<(), Syndrome> {
-    if !device
-        .transport_domains
-        .contains(context.transport_domain())
-    {
+    if !device.has(ObjectKind::TransportDomain, context.transport_domain()) {
         return Err(Syndrome::TirDomain);
     }
     // Merging of packets, encryption and tunnels are not offered.
@@ -50,8 +47,10 @@ fn check_tir(device: &Device, context: &Tirc) -> core::result::Result<(), Syndro
     check_hash(context)?;
     match context.disp_type() {
         DIRECT if context.rx_hash_fn() != function::NONE => Err(Syndrome::TirHash),
-        DIRECT if !device.nic.rqs.contains(context.inline_rqn()) => Err(Syndrome::TirQueue),
-        INDIRECT if !device.nic.rqts.contains(context.indirect_table()) => Err(Syndrome::TirTable),
+        DIRECT if !device.has(ObjectKind::Rq, context.inline_rqn()) => Err(Syndrome::TirQueue),
+        INDIRECT if !device.has(ObjectKind::Rqt, context.indirect_table()) => {
+            Err(Syndrome::TirTable)
+        }
         DIRECT | INDIRECT => Ok(()),
         _ => Err(Syndrome::TirType),
     }
@@ -154,7 +153,7 @@ fn queues(device: &Device, context: &Rqtc, list: &[u8]) -> core::result::Result<
         .iter()
         .map(|entry| u32::from_be_bytes(*entry) & 0xff_ffff)
         .collect();
-    if numbers.iter().any(|&rqn| !device.nic.rqs.contains(rqn)) {
+    if numbers.iter().any(|&rqn| !device.has(ObjectKind::Rq, rqn)) {
         return Err(Syndrome::RqtQueue.into());
     }
     Ok(numbers)

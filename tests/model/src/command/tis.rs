@@ -14,7 +14,7 @@ const MAX_PRIORITY: u8 = 15;
 pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, CreateTisIn>) -> Result {
     let context = *call.input.ctx();
     let domain = context.transport_domain();
-    if !device.transport_domains.contains(domain) {
+    if !device.has(ObjectKind::TransportDomain, domain) {
         return Err(Syndrome::TisDomain.into());
     }
     // Encryption, bonding and IPoIB are not offered.

@@ -267,19 +267,19 @@ fn apply(
 /// What drivers send with every transition.
 fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
     if from.pd() != 0 && from.pd() != to.pd() {
-        if !device.pds.contains(from.pd()) {
+        if !device.has(ObjectKind::Pd, from.pd()) {
             return Err(Syndrome::QpModifyPd.into());
         }
         to.set_pd(from.pd());
     }
     if from.cqn_snd() != 0 && from.cqn_snd() != to.cqn_snd() {
-        if !device.cqs.contains(from.cqn_snd()) {
+        if !device.has(ObjectKind::Cq, from.cqn_snd()) {
             return Err(Syndrome::QpModifySendCq.into());
         }
         to.set_cqn_snd(from.cqn_snd());
     }
     if from.cqn_rcv() != 0 && from.cqn_rcv() != to.cqn_rcv() {
-        if !device.cqs.contains(from.cqn_rcv()) {
+        if !device.has(ObjectKind::Cq, from.cqn_rcv()) {
             return Err(Syndrome::QpModifyReceiveCq.into());
         }
         to.set_cqn_rcv(from.cqn_rcv());
@@ -310,7 +310,7 @@ fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
         return Err(Syndrome::QpPkey.into());
     }
     let set = context.counter_set_id();
-    if set != 0 && !device.counters.contains(u32::from(set)) {
+    if set != 0 && !device.has(ObjectKind::QCounter, u32::from(set)) {
         return Err(Syndrome::QpCounter.into());
     }
     if context.rae() && !device.has_atomics() {

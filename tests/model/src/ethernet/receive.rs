@@ -282,7 +282,7 @@ impl Device {
             return self.fetch_shared(io, pool, work).map_err(|bad| bad.0);
         }
         if rq.posted == rq.next {
-            let record = rq.context.wq().dbr_addr();
+            let record = rq.ring.record();
             let record = io.read_be32(record).map_err(|_| bad)?;
             rq.posted = ReceiveRecord(record).counter();
         }
@@ -410,7 +410,7 @@ impl Device {
         let Some(rq) = self.nic.rqs.get_mut(number) else {
             return;
         };
-        let Ok(record) = io.read_be32(rq.context.wq().dbr_addr()) else {
+        let Ok(record) = io.read_be32(rq.ring.record()) else {
             return;
         };
         rq.posted = ReceiveRecord(record).counter();

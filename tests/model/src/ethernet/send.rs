@@ -65,7 +65,7 @@ impl Device {
             return;
         }
         // The doorbell only wakes; how much was posted is in the record.
-        let at = wq.dbr_addr().wrapping_add(SendRecord::OFFSET as u64);
+        let at = sq.ring.record().wrapping_add(SendRecord::OFFSET as u64);
         let Ok(record) = io.read_be32(at) else {
             return;
         };

@@ -25,7 +25,7 @@ impl Device {
         let Some(cq) = self.cqs.get_mut(cqn) else {
             return false;
         };
-        match io.read_be32(cq.context.dbr_addr()) {
+        match io.read_be32(cq.ring.record()) {
             Ok(consumer) => {
                 cq.consumer = CqConsumerRecord(consumer).consumer();
                 true
@@ -165,10 +165,7 @@ impl Device {
         }
         // The record's second word must have been written before the doorbell, with the same sequence number: that is how
         // the device distinguishes a current arm from one that was overtaken.
-        let at = cq
-            .context
-            .dbr_addr()
-            .wrapping_add(CqArmRecord::OFFSET as u64);
+        let at = cq.ring.record().wrapping_add(CqArmRecord::OFFSET as u64);
         let Ok(record) = io.read_be32(at) else {
             return;
         };

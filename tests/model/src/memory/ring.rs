@@ -1,15 +1,22 @@
-//! A queue in the host's memory, given as a list of page addresses.
+//! A queue in the host's memory, given as a list of page addresses or as a part of user memory.
 
 use crate::bus::io::Io;
 use crate::host::IommuFault;
+use crate::objects::umem::Umem;
 
-/// A byte range scattered over pages.
+/// A byte range scattered over pages, and the doorbell record that goes with it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ring {
     pages: Vec<u64>,
     log_page: u32,
     offset: u64,
     len: u64,
+    /// What the device may not do to user memory.
+    unreadable: bool,
+    unwritable: bool,
+    record: u64,
+    /// The user memory of the queue and of the record.
+    umems: [Option<u32>; 2],
 }
 
 /// Why a page list does not describe the queue.
@@ -21,6 +28,10 @@ pub(crate) enum RingError {
     PageSize,
     /// A page of the list does not start at a multiple of the page size, or has bits set below 4 KiB, which are reserved.
     Unaligned,
+    /// It is in user memory that there is not.
+    Umem,
+    /// It reaches over the end of its user memory.
+    Range,
 }
 
 impl Ring {
@@ -58,11 +69,51 @@ impl Ring {
             log_page,
             offset,
             len,
+            ..Self::default()
         })
     }
 
-    /// The page list, as the query commands give it back.
+    /// A queue of `len` bytes in user memory, from `offset` on; `None` if it reaches over its end.
+    pub(crate) fn over(id: u32, umem: &Umem, offset: u64, len: u64) -> Option<Self> {
+        umem.has(offset, len).then(|| Self {
+            pages: umem.pages.clone(),
+            log_page: umem.log_page,
+            offset: umem.offset + offset,
+            len,
+            unreadable: !umem.readable,
+            unwritable: !umem.writable,
+            record: 0,
+            umems: [Some(id), None],
+        })
+    }
+
+    /// The same queue with a doorbell record at an address, which is in user memory or not.
+    pub(crate) fn with_record(mut self, address: u64, umem: Option<u32>) -> Self {
+        self.record = address;
+        self.umems[1] = umem;
+        self
+    }
+
+    /// The same queue with the doorbell record of another one.
+    pub(crate) fn with_record_of(self, other: &Self) -> Self {
+        self.with_record(other.record, other.umems[1])
+    }
+
+    /// The address of the doorbell record.
+    pub(crate) fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// The user memory that this uses.
+    pub(crate) fn umems(&self) -> [Option<u32>; 2] {
+        self.umems
+    }
+
+    /// The page list, as the query commands give it back. User memory has none.
     pub(crate) fn pages(&self) -> &[u64] {
+        if self.umems[0].is_some() {
+            return &[];
+        }
         &self.pages
     }
 
@@ -85,7 +136,7 @@ impl Ring {
         mut at: u64,
         mut data: &mut [u8],
     ) -> Result<(), IommuFault> {
-        if self.len == 0 {
+        if self.len == 0 || self.unreadable {
             return io.read(u64::MAX, data);
         }
         while !data.is_empty() {
@@ -104,6 +155,9 @@ impl Ring {
 
     /// Writes at `at`; the entry must not reach over the end.
     pub(crate) fn write(&self, io: &mut Io<'_>, at: u64, data: &[u8]) -> Result<(), IommuFault> {
+        if self.unwritable {
+            return io.write(u64::MAX, data);
+        }
         let mut done = 0;
         while done < data.len() {
             let (address, run) = self.piece(at + done as u64, data.len() - done);

@@ -76,6 +76,8 @@ pub(crate) struct Mkey {
     pub(crate) entries: Vec<Indirect>,
     /// Invalidated by the peer or never validated.
     pub(crate) free: bool,
+    /// The user memory that it lies in, if in any.
+    pub(crate) umem: Option<u32>,
     pub(crate) place: Place,
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod qp;
 pub(crate) mod srq;
 pub(crate) mod table;
 pub(crate) mod uar;
+pub(crate) mod umem;
 pub(crate) mod wqe;
 
 /// What an object is, in contexts and leak reports.
@@ -40,6 +41,10 @@ pub enum ObjectKind {
     Page,
     /// Entry of the port's L2 table.
     L2TableEntry,
+    /// User context.
+    Uctx,
+    /// User memory.
+    Umem,
     /// Flow table.
     FlowTable = 32,
     /// Flow group.

@@ -233,10 +233,7 @@ impl Device {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return false;
         };
-        let at = qp
-            .context
-            .dbr_addr()
-            .wrapping_add(SendRecord::OFFSET as u64);
+        let at = qp.ring.record().wrapping_add(SendRecord::OFFSET as u64);
         let Ok(record) = io.read_be32(at) else {
             return false;
         };
@@ -249,7 +246,7 @@ impl Device {
         let Some(qp) = self.qps.get_mut(qpn) else {
             return false;
         };
-        let Ok(record) = io.read_be32(qp.context.dbr_addr()) else {
+        let Ok(record) = io.read_be32(qp.ring.record()) else {
             return false;
         };
         qp.rq_posted = ReceiveRecord(record).counter();
