@@ -580,16 +580,16 @@ mod tests {
     #[test]
     fn unknown_opcodes_are_raw() {
         let mut bytes = [0u8; 0x30];
-        bytes[0..2].copy_from_slice(&[0x0a, 0x04]);
+        bytes[0..2].copy_from_slice(&[0x0a, 0xfc]);
         bytes[7] = 1;
         bytes[0x25] = 0x77;
         let expected = [
-            "opcode = 0xa04",
+            "opcode = 0xafc",
             "op_mod = 0x1",
             "data at 0x020 = 00000000 00770000 00000000 00000000",
         ];
         assert_eq!(
-            lines(0xa04, Direction::Input, &bytes, &bytes, Show::NonZero),
+            lines(0xafc, Direction::Input, &bytes, &bytes, Show::NonZero),
             expected
         );
     }
