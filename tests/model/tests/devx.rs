@@ -143,6 +143,7 @@ fn user(node: &mut Node, uid: u16) -> User {
         ring,
         record: start + RECORDS_AT,
         log_size: LOG_CQ,
+        stride: 64,
         consumer: 0,
         arm_number: 0,
     };
