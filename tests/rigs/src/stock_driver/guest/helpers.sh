@@ -84,6 +84,11 @@ wait_for_traffic() {
     until_true '[ "$(packets)" -gt $((before + 100)) ]'
 }
 
+# counted NAME: whether a counter of the network device is not 0.
+counted() {
+    [ "$(ethtool -S "$(netdev mlx5_core)" | awk '$1 == "'"$1"':" { print $2 }')" -gt 0 ]
+}
+
 packets() {
     ethtool -S "$(netdev mlx5_core)" | awk '$1 == "tx_packets_phy:" { print $2 }'
 }

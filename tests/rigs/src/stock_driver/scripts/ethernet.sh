@@ -41,12 +41,33 @@ done
 step 60 'checksums' 'cat /proc/net/snmp /proc/net/snmp6; nstat -asz "*CsumErrors" &&
     nstat -asz "*CsumErrors" | awk "NR > 1 && \$2 != 0 { bad = 1 } END { exit bad }"'
 
+# What the card did of it: cut large sends into packets, and put tags in and out.
+for counter in tx_tso_packets tx_tso_bytes tx_added_vlan_packets rx_removed_vlan_packets; do
+    step 30 "$counter" "ethtool -S \$(netdev mlx5_core) | grep x_ | grep -e tso -e vlan; counted $counter"
+done
+
+# Striding receive queues, and several packets in one send request. The two cards that do not have them here refuse.
+old='card=$(netdev mlx5_core); case $(cat /sys/class/net/$card/device/device) in 0x1013 | 0x1015) true ;; *) false ;; esac'
+for flag in rx_striding_rq skb_tx_mpwqe xdp_tx_mpwqe; do
+    step 60 "$flag off and on" "ethtool --set-priv-flags \$(netdev mlx5_core) $flag off
+        if ethtool --set-priv-flags \$(netdev mlx5_core) $flag on; then ! { $old; }; else $old; fi &&
+            ethtool --show-priv-flags \$(netdev mlx5_core)"
+done
+barrier
+step 60 'ping by multi-packet sends' "ping -c 20 -i 0.1 -w 30 192.168.1.$other"
+for counter in tx_mpwqe_blks tx_mpwqe_pkts; do
+    step 30 "$counter" "ethtool -S \$(netdev mlx5_core) | grep mpwqe; { $old; } || counted $counter"
+done
+client_server 90 'iperf3 into strides' 'listening 5201' 'iperf3 -s -1' 'iperf3 -c 192.168.1.1 -n 8M --bidir'
+
 # A virtual function cannot raise the MTU of the port, which here is 4200 bytes.
 jumbo='card=$(netdev mlx5_core); mtu=9000; [ $(cat /sys/class/net/$card/device/device) != 0x101e ] || mtu=4200'
 step 60 'jumbo frames' "$jumbo; ip link set \$card mtu \$mtu && ip link show \$card | grep \"mtu \$mtu\""
 barrier
 step 60 'large ping' "$jumbo; ping -c 2 -i 0.2 -w 30 -M do -s \$((mtu - 28)) 192.168.1.$other"
 client_server 90 'iperf3 with jumbo frames' 'listening 5201' 'iperf3 -s -1' 'iperf3 -c 192.168.1.1 -n 8M'
+# Frames of several strides do not always end where a request does.
+step 60 'unused strides' "$old || { ethtool -S \$card | grep filler; [ $me = 1 ] || counted rx_mpwqe_filler_cqes; }"
 step 60 'small frames' 'card=$(netdev mlx5_core) && ip link set $card mtu 1500'
 barrier
 step 60 'ping again' "ping -c 2 -i 0.2 -w 30 192.168.1.$other"
