@@ -52,11 +52,13 @@ use crate::ethernet::counter::FlowCounter;
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::flow_table::{FlowSlot, FlowTable};
 use crate::ethernet::limits::{Limits, MultiQueueLimits};
+use crate::ethernet::multi::{MultiSend, MultiSendInit};
 use crate::ethernet::objects::{Kind, Object};
-use crate::ethernet::queue::EthernetInit;
+use crate::ethernet::queue::{EthernetInit, frame_len};
 use crate::ethernet::recv::EthernetReceive;
 use crate::ethernet::rss::{RssError, RssHash};
 use crate::ethernet::send::EthernetSend;
+use crate::ethernet::strided::{StridingInit, StridingReceive};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;
@@ -133,8 +135,41 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             frame_len,
             vector,
         )?;
-        let receive = EthernetReceive::create(pd, limits, init.recv_frames, frame_len, vector)?;
+        let receive = EthernetReceive::create(
+            pd,
+            limits,
+            init.recv_frames,
+            frame_len,
+            init.strip_vlan,
+            vector,
+        )?;
         Ok((send, receive))
+    }
+
+    /// Creates a striding receive queue. Nothing is received before a rule sends frames there.
+    ///
+    /// # Errors
+    /// [`EthernetError`] says which capability the card lacks, which size does not go, or what the firmware refused.
+    pub fn create_striding_receive(
+        &self,
+        pd: &Pd<'d, P>,
+        init: &StridingInit,
+    ) -> Result<StridingReceive<'d, P>, EthernetError> {
+        let frame_len = frame_len(self.device, init.frame_len)?;
+        StridingReceive::create(pd, &self.limits, init, frame_len)
+    }
+
+    /// Creates a send queue of which a request has many frames.
+    ///
+    /// # Errors
+    /// [`EthernetError`] says which capability the card lacks, which size does not go, or what the firmware refused.
+    pub fn create_multi_send(
+        &self,
+        pd: &Pd<'d, P>,
+        init: &MultiSendInit,
+    ) -> Result<MultiSend<'d, P>, EthernetError> {
+        let frame_len = frame_len(self.device, init.frame_len)?;
+        MultiSend::create(pd, &self.limits, &self.domain, init, frame_len)
     }
 
     /// Creates a table of `size` entries that name `queues` in turn. A hash counts modulo its size.

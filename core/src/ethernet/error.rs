@@ -163,6 +163,21 @@ pub enum EthernetSendError {
     },
     /// The device does not fill in checksums.
     NoChecksums,
+    /// The function lacks a capability.
+    Unsupported {
+        /// Which one.
+        what: &'static str,
+    },
+    /// The packets of a large send would be longer than the queue's frames, or have no payload, or the whole is longer than
+    /// the device takes.
+    SegmentSize {
+        /// Bytes of payload in each packet that were asked for.
+        mss: u16,
+        /// Bytes of payload.
+        length: usize,
+        /// The longest payload possible.
+        limit: usize,
+    },
     /// The device stopped the queue: nothing is sent before [`EthernetSend::recover`](super::EthernetSend::recover).
     Failed(QueueFailure),
     /// The completion queue failed.
@@ -185,6 +200,11 @@ impl fmt::Display for EthernetSendError {
             Self::TooManySges { given, limit } => {
                 write!(f, "{given} pieces in a request of {limit}")
             }
+            Self::Unsupported { what } => write!(f, "the function does not have {what}"),
+            Self::SegmentSize { mss, length, limit } => write!(
+                f,
+                "{length} of at most {limit} bytes of payload do not go into packets of {mss}"
+            ),
             Self::NoChecksums => f.write_str("the device does not fill in checksums"),
             Self::Failed(failure) => failure.fmt(f),
             Self::Cq(error) => error.fmt(f),
@@ -201,14 +221,41 @@ pub enum EthernetReceiveError {
     /// The device stopped the queue: nothing comes before
     /// [`EthernetReceive::recover`](super::EthernetReceive::recover).
     Failed(QueueFailure),
+    /// The device has said that strides are used up which cannot be.
+    Strides(StrideFault),
     /// The completion queue failed.
     Cq(CqError),
 }
+
+/// What a device said of a striding queue's request that cannot be. Nothing comes before
+/// [`StridingReceive::recover`](super::StridingReceive::recover).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StrideFault {
+    /// The stride that the completion names.
+    pub stride: u16,
+    /// Strides that it uses up.
+    pub consumed: u16,
+    /// The stride at which the next frame has to lie.
+    pub expected: u16,
+}
+
+impl fmt::Display for StrideFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the device has used up {} strides from {} on, where {} was next",
+            self.consumed, self.stride, self.expected
+        )
+    }
+}
+
+impl core::error::Error for StrideFault {}
 
 impl fmt::Display for EthernetReceiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failure) => failure.fmt(f),
+            Self::Strides(fault) => fault.fmt(f),
             Self::Cq(error) => error.fmt(f),
         }
     }

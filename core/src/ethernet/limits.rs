@@ -24,6 +24,15 @@ const INLINE_BY_CONTEXT: u8 = 1;
 pub(super) struct Limits {
     /// Checksums are filled in and verified.
     pub(super) checksums: bool,
+    /// VLAN tags are put in by the request's segment, and taken out by the receive queue.
+    pub(super) vlan_insert: bool,
+    pub(super) vlan_strip: bool,
+    /// Bytes of the longest large send; 0 without.
+    pub(super) max_lso: u32,
+    /// Several packets in one request.
+    pub(super) multi_packet: bool,
+    /// Binary logarithm of the least strides of a request, if there are striding receive queues.
+    pub(super) log_strides: Option<u32>,
     /// Headers that have to be inline.
     pub(super) inline_mode: InlineMode,
     /// Binary logarithm of the blocks of a send queue, and of the WQEs of a receive queue.
@@ -70,6 +79,21 @@ impl Limits {
         let clock = |format| u8::from(format == 1);
         Ok(Self {
             checksums: offloads.csum_cap(),
+            vlan_insert: offloads.wqe_vlan_insert(),
+            vlan_strip: offloads.vlan_cap(),
+            max_lso: match offloads.max_lso_cap() {
+                0 => 0,
+                log => 1 << log.min(31),
+            },
+            multi_packet: offloads.enhanced_multi_pkt_send_wqe(),
+            // `MLX5_MPWQE_LOG_NUM_STRIDES_BASE` and `_EXT_BASE` of Linux.
+            log_strides: caps.hca.striding_rq().then_some({
+                if caps.hca.ext_stride_num_range() {
+                    3
+                } else {
+                    9
+                }
+            }),
             inline_mode,
             log_queue: caps.hca.log_max_wq_sz().min(MAX_LOG_QUEUE),
             log_table: receive.log_max_ft_size().min(31),

@@ -58,6 +58,7 @@ mod flow_attr;
 mod flow_table;
 mod limits;
 mod mtu;
+mod multi;
 mod objects;
 #[cfg(feature = "smoltcp")]
 pub mod phy;
@@ -67,22 +68,27 @@ mod recv;
 mod rss;
 mod send;
 mod steering;
+mod strided;
 mod vport;
 
 pub use counter::{FlowCounter, FlowCounterId, FlowTraffic};
 pub use domain::{EthernetDomain, EthernetHalves, EthernetTarget, IndirectionTable};
-pub use error::{EthernetError, EthernetReceiveError, EthernetSendError, QueueFailure};
+pub use error::{
+    EthernetError, EthernetReceiveError, EthernetSendError, QueueFailure, StrideFault,
+};
 pub use flow::FlowMatch;
 pub use flow_attr::{
     EthFilter, FlowAttr, FlowFlags, FlowSpec, FlowType, Ipv4Filter, Ipv6Filter, PortFilter,
 };
 pub use flow_table::{FlowAction, FlowError, FlowRule, FlowRuleInit, FlowSlot, FlowTable};
 pub use mtu::EthernetMtu;
+pub use multi::{MultiBurst, MultiSend, MultiSendInit};
 pub use queue::{EthernetInit, EthernetQueue};
 pub use raw::{RawPacketError, RawPacketQp};
 pub use recv::{EthernetReceive, ReceiveCounters, ReceivedFrame};
 pub use rss::{FrameHash, HashFields, HashFunction, HashedPackets, RssError, RssHash};
-pub use send::{EthernetSend, EthernetSendFlags, SentFrame};
+pub use send::{EthernetOffload, EthernetSend, EthernetSendFlags, SentFrame};
+pub use strided::{StridedBurst, StridedFrame, StridingCounters, StridingInit, StridingReceive};
 
 /// Bytes of an Ethernet header without tags, which is the least that a frame has.
 pub const HEADER_LEN: usize = 14;

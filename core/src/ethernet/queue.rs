@@ -32,6 +32,9 @@ pub struct EthernetInit {
     /// Multicast addresses that can be joined at a time. Of no meaning for the queues of an
     /// [`EthernetDomain`](super::EthernetDomain), where a [`FlowTable`](super::FlowTable) says what comes to them.
     pub max_groups: u32,
+    /// Takes a VLAN tag (0x8100) out of each frame that is received: [`ReceivedFrame::vlan`](super::ReceivedFrame::vlan).
+    /// Needs `vlan_cap`.
+    pub strip_vlan: bool,
     /// Which completion vector (hence interrupt) the events use, modulo their number.
     pub comp_vector: u16,
 }
@@ -43,6 +46,7 @@ impl Default for EthernetInit {
             recv_frames: 256,
             frame_len: None,
             max_groups: 64,
+            strip_vlan: false,
             comp_vector: 0,
         }
     }
@@ -54,19 +58,27 @@ impl EthernetInit {
         &self,
         device: &Device<'_, P>,
     ) -> Result<usize, EthernetError> {
-        let frame_len = match self.frame_len {
-            Some(length) => length,
-            None => usize::from(device.ethernet_mtu()?.current) + FRAME_OVERHEAD,
-        };
-        if !(FRAME_OVERHEAD..=MAX_FRAME).contains(&frame_len) {
-            return Err(EthernetError::Size {
-                field: "frame_len",
-                asked: frame_len as u64,
-                limit: MAX_FRAME as u64,
-            });
-        }
-        Ok(frame_len)
+        frame_len(device, self.frame_len)
     }
+}
+
+/// Bytes of the longest frame: as asked for, or what the port's MTU makes of it.
+pub(super) fn frame_len<P: Platform>(
+    device: &Device<'_, P>,
+    asked: Option<usize>,
+) -> Result<usize, EthernetError> {
+    let frame_len = match asked {
+        Some(length) => length,
+        None => usize::from(device.ethernet_mtu()?.current) + FRAME_OVERHEAD,
+    };
+    if !(FRAME_OVERHEAD..=MAX_FRAME).contains(&frame_len) {
+        return Err(EthernetError::Size {
+            field: "frame_len",
+            asked: frame_len as u64,
+            limit: MAX_FRAME as u64,
+        });
+    }
+    Ok(frame_len)
 }
 
 /// A send queue and a receive queue of whole frames. Destroyed when dropped.
@@ -105,7 +117,14 @@ impl<'d, P: Platform> Pd<'d, P> {
         let domain = Object::transport_domain(device)?;
         let send =
             EthernetSend::create(self, &limits, &domain, init.send_frames, frame_len, vector)?;
-        let receive = EthernetReceive::create(self, &limits, init.recv_frames, frame_len, vector)?;
+        let receive = EthernetReceive::create(
+            self,
+            &limits,
+            init.recv_frames,
+            frame_len,
+            init.strip_vlan,
+            vector,
+        )?;
         let tir = Object::tir(device, domain.number(), receive.rqn())?;
         let steering = Steering::create(root, &limits, tir.number(), mac, init.max_groups)?;
         Ok(EthernetQueue {

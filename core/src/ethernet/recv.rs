@@ -62,6 +62,7 @@ pub struct EthernetReceive<'d, P: Platform> {
     tail: u32,
     stride: usize,
     frame_len: usize,
+    strip_vlan: bool,
     failure: Option<QueueFailure>,
     counters: ReceiveCounters,
 }
@@ -90,9 +91,15 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         limits: &Limits,
         frames: u32,
         frame_len: usize,
+        strip_vlan: bool,
         comp_vector: u16,
     ) -> Result<Self, EthernetError> {
         let device = pd.device();
+        if strip_vlan && !limits.vlan_strip {
+            return Err(EthernetError::Unsupported {
+                what: "VLAN tags taken out (vlan_cap)",
+            });
+        }
         let most = 1_u32 << limits.log_queue;
         if frames == 0 || frames > most {
             return Err(EthernetError::Size {
@@ -123,8 +130,8 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         let mut command = CreateRqIn::new();
         let context = command.ctx_mut();
         context
-            // Tags stay in the frame.
-            .set_vsd(true)
+            // With it, tags stay in the frame.
+            .set_vsd(!strip_vlan)
             .set_flush_in_error_en(true)
             .set_state(state::RESET)
             .set_ts_format(limits.receive_clock)
@@ -150,6 +157,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
             tail: 0,
             stride,
             frame_len,
+            strip_vlan,
             failure: None,
             counters: ReceiveCounters::default(),
         };
@@ -227,7 +235,9 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         self.tail = self.tail.wrapping_add(1);
         let length = ByteCountWord::read(entry).byte_cnt() as usize;
         let whole = (HEADER_LEN..=self.frame_len).contains(&length);
-        if !whole || tail.last().format() != Format::NoInline as u8 {
+        let headers = HeadersWord::read(entry);
+        let tag_unasked = headers.vlan() && !self.strip_vlan;
+        if !whole || tag_unasked || tail.last().format() != Format::NoInline as u8 {
             self.counters.malformed += 1;
             self.post(1);
             return Outcome::Dropped;
@@ -236,7 +246,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         Outcome::Frame(Received {
             at: slot * self.stride,
             length,
-            headers: HeadersWord::read(entry),
+            headers,
             hash: FrameHash {
                 value: RssHashWord::read(entry).rss_hash_result(),
                 kind: PathWord::read(entry).rss_hash_type(),
@@ -285,7 +295,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
     fn modify(&self, from: u8, to: u8) -> Result<(), CommandError> {
         let mut command = ModifyRqIn::new();
         command.set_rqn(self.queue.number()).set_rq_state(from);
-        command.ctx_mut().set_state(to).set_vsd(true);
+        command.ctx_mut().set_state(to).set_vsd(!self.strip_vlan);
         self.device.execute_no_output(&command)
     }
 
@@ -399,6 +409,14 @@ impl<P: Platform> ReceivedFrame<'_, '_, P> {
     #[must_use]
     pub fn l4_ok(&self) -> bool {
         self.received.headers.l4_ok()
+    }
+
+    /// The VLAN tag (its TCI) that the device has taken out of the frame, if it was
+    /// [asked to](super::EthernetInit::strip_vlan).
+    #[must_use]
+    pub fn vlan(&self) -> Option<u16> {
+        let headers = self.received.headers;
+        headers.vlan().then(|| headers.vlan_info())
     }
 
     /// The hash that chose the queue, if an [`EthernetTarget`](super::EthernetTarget) with a hash did.

@@ -7,6 +7,7 @@
 //! **Doorbell.** As with QPs: barrier, doorbell record, and the first eight bytes of the request to the UAR.
 
 use core::fmt;
+use core::num::NonZeroU16;
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, Opcode as CqeOpcode, Syndrome, TailWord};
@@ -44,8 +45,12 @@ const MAX_WQE: usize = 4 * BLOCK;
 /// Where inline headers start.
 const INLINE_AT: usize = 16 + ethernet::INLINE_START;
 
-/// Length of a VLAN tag.
+/// The longest header of a large send: two tags, and as long as IPv4 and TCP headers get.
+const MAX_LARGE_HEADER: usize = HEADER_LEN + 2 * TAG + 60 + 60;
+
+/// Length of a VLAN tag, and of what stands in front of it.
 const TAG: usize = 4;
+const ADDRESSES: usize = 12;
 
 /// Whether a frame has two VLAN tags (IEEE 802.1ad): then the Ethernet header is longer by one than what
 /// [`Limits::min_inline`] counts.
@@ -76,6 +81,18 @@ bitflags! {
     }
 }
 
+/// What the device does to a frame beside sending it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EthernetOffload {
+    /// Checksums.
+    pub flags: EthernetSendFlags,
+    /// The VLAN tag (its TCI; the type is 0x8100) that goes behind the addresses.
+    pub vlan: Option<u16>,
+    /// Large send: the header is that of TCP or UDP over IP, and the pieces are cut into so many bytes of payload for each
+    /// packet. The device counts lengths, identifications and sequence numbers on; checksums only if `flags` say so.
+    pub mss: Option<NonZeroU16>,
+}
+
 /// A frame that was handed to the device, for [`EthernetSend::is_complete`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentFrame(u32);
@@ -98,13 +115,29 @@ pub struct EthernetSend<'d, P: Platform> {
     /// Next frame and oldest one that has not completed, counted on.
     head: u32,
     tail: u32,
+    /// The first block of the oldest frame under way.
+    oldest_block: u16,
     /// Bytes from one frame's buffer to the next one's, and bytes of a frame at most.
     stride: usize,
     frame_len: usize,
     min_inline: usize,
     checksums: bool,
+    vlan_insert: bool,
+    /// Bytes of the longest large send; 0 without.
+    max_lso: u32,
     failure: Option<QueueFailure>,
     garbage: u64,
+}
+
+/// How a request is laid out.
+#[derive(Clone, Copy)]
+struct Plan {
+    opcode: Opcode,
+    offload: EthernetOffload,
+    /// Bytes of the header that stand in the request.
+    inline: usize,
+    /// The tag stands there as well, rather than in the segment.
+    inline_tag: bool,
 }
 
 impl<'d, P: Platform> EthernetSend<'d, P> {
@@ -178,10 +211,13 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
             frame_mask: frames - 1,
             head: 0,
             tail: 0,
+            oldest_block: 0,
             stride,
             frame_len,
             min_inline,
             checksums: limits.checksums,
+            vlan_insert: limits.vlan_insert,
+            max_lso: limits.max_lso,
             failure: None,
             garbage: 0,
         };
@@ -213,21 +249,79 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         sges: &[Sge],
         flags: EthernetSendFlags,
     ) -> Result<SentFrame, EthernetSendError> {
+        let offload = EthernetOffload {
+            flags,
+            ..EthernetOffload::default()
+        };
+        self.send_offloaded(header, sges, &offload)
+    }
+
+    /// As [`send_gather`](Self::send_gather), with what the device is to do to the frame. With
+    /// [`mss`](EthernetOffload::mss), the pieces are the payload of as many packets as it takes.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`EthernetSendError::Unsupported`] names the capability that the card lacks.
+    pub fn send_offloaded(
+        &mut self,
+        header: &[u8],
+        sges: &[Sge],
+        offload: &EthernetOffload,
+    ) -> Result<SentFrame, EthernetSendError> {
         self.poll()?;
         if let Some(failure) = self.failure {
             return Err(EthernetSendError::Failed(failure));
         }
+        if sges.len() > MAX_SGES {
+            return Err(EthernetSendError::TooManySges {
+                given: sges.len(),
+                limit: MAX_SGES,
+            });
+        }
+        if !offload.flags.is_empty() && !self.checksums {
+            return Err(EthernetSendError::NoChecksums);
+        }
+        let plan = match offload.mss {
+            None => self.plan(header, sges, offload)?,
+            Some(mss) => self.plan_large(header, sges, offload, mss)?,
+        };
+        let blocks = self.mask.wrapping_add(1);
+        let used = match self.outstanding() {
+            0 => 0,
+            _ => self.block.wrapping_sub(self.oldest_block),
+        };
+        // What a request of this kind takes at most.
+        let wanted = match offload.mss {
+            None => 0,
+            Some(_) => (MAX_WQE / BLOCK) as u16,
+        };
+        if self.free() == 0 || blocks.wrapping_sub(used) < wanted {
+            return Err(EthernetSendError::Full {
+                limit: self.frame_mask + 1,
+            });
+        }
+        self.write(header, sges, &plan);
+        Ok(SentFrame(self.head.wrapping_sub(1)))
+    }
+
+    /// A frame that goes out as it is, but for a tag.
+    fn plan(
+        &self,
+        header: &[u8],
+        sges: &[Sge],
+        offload: &EthernetOffload,
+    ) -> Result<Plan, EthernetSendError> {
         let length = sges.iter().fold(header.len(), |sum, sge| {
             sum.saturating_add(sge.length as usize)
         });
-        if header.len() < HEADER_LEN || length > self.frame_len {
+        let tag = if offload.vlan.is_some() { TAG } else { 0 };
+        if header.len() < HEADER_LEN || length > self.frame_len - tag {
             return Err(EthernetSendError::Length {
                 length: if header.len() < HEADER_LEN {
                     header.len()
                 } else {
                     length
                 },
-                limit: self.frame_len,
+                limit: self.frame_len - tag,
             });
         }
         let demanded = if has_second_tag(header) {
@@ -242,30 +336,67 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
                 needed: inline,
             });
         }
-        if sges.len() > MAX_SGES {
-            return Err(EthernetSendError::TooManySges {
-                given: sges.len(),
-                limit: MAX_SGES,
+        // The segment has a place for a tag or for headers.
+        if tag != 0 && inline == 0 && !self.vlan_insert {
+            return Err(EthernetSendError::Unsupported {
+                what: "VLAN tags put in (wqe_vlan_insert)",
             });
         }
-        if !flags.is_empty() && !self.checksums {
-            return Err(EthernetSendError::NoChecksums);
-        }
-        if self.free() == 0 {
-            return Err(EthernetSendError::Full {
-                limit: self.frame_mask + 1,
+        Ok(Plan {
+            opcode: Opcode::Send,
+            offload: *offload,
+            inline,
+            inline_tag: tag != 0 && inline != 0,
+        })
+    }
+
+    /// A large send, whose header stands in the request.
+    fn plan_large(
+        &self,
+        header: &[u8],
+        sges: &[Sge],
+        offload: &EthernetOffload,
+        mss: NonZeroU16,
+    ) -> Result<Plan, EthernetSendError> {
+        if self.max_lso == 0 {
+            return Err(EthernetSendError::Unsupported {
+                what: "large sends (max_lso_cap)",
             });
         }
-        self.write(header, sges, flags, inline);
-        Ok(SentFrame(self.head.wrapping_sub(1)))
+        if !(HEADER_LEN..=MAX_LARGE_HEADER).contains(&header.len()) {
+            return Err(EthernetSendError::Length {
+                length: header.len(),
+                limit: MAX_LARGE_HEADER,
+            });
+        }
+        let payload = sges
+            .iter()
+            .fold(0_usize, |sum, sge| sum.saturating_add(sge.length as usize));
+        let tag = if offload.vlan.is_some() { TAG } else { 0 };
+        let limit = self.max_lso as usize;
+        let packet = header.len() + tag + payload.min(mss.get().into());
+        if payload == 0 || payload > limit || packet > self.frame_len {
+            return Err(EthernetSendError::SegmentSize {
+                mss: mss.get(),
+                length: payload,
+                limit,
+            });
+        }
+        Ok(Plan {
+            opcode: Opcode::Lso,
+            offload: *offload,
+            inline: header.len(),
+            inline_tag: tag != 0,
+        })
     }
 
     /// Writes the request and rings the doorbell. Everything was checked.
-    fn write(&mut self, header: &[u8], sges: &[Sge], flags: EthernetSendFlags, inline: usize) {
+    fn write(&mut self, header: &[u8], sges: &[Sge], plan: &Plan) {
+        let inline = plan.inline;
         let slot = (self.head & self.frame_mask) as usize;
-        // Inside the buffer, as slot and length are in range.
-        let _ = self.frames.copy_in(slot * self.stride, header);
         let own = (header.len() > inline).then(|| {
+            // Inside the buffer, as slot and length are in range.
+            let _ = self.frames.copy_in(slot * self.stride, header);
             let at = self.frames.addr() + (slot * self.stride + inline) as u64;
             data_segment((header.len() - inline) as u32, self.frames.lkey(), at)
         });
@@ -277,25 +408,51 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
 
         let mut wqe = [0; MAX_WQE];
         let mut offload = EthernetOffloadWord(0);
-        offload.set_cs_flags(flags.bits());
+        offload.set_cs_flags(plan.offload.flags.bits());
+        offload.set_mss(plan.offload.mss.map_or(0, NonZeroU16::get));
         let mut headers = EthernetInlineWord(0);
-        headers.set_inline_hdr_sz(inline as u16);
+        let mut end = INLINE_AT;
+        let tci = plan.offload.vlan.unwrap_or(0);
+        if plan.inline_tag {
+            let (addresses, rest) = header[..inline].split_at(ADDRESSES.min(inline));
+            let tag = [0x81, 0x00, (tci >> 8) as u8, tci as u8];
+            for part in [addresses, &tag, rest] {
+                wqe[end..end + part.len()].copy_from_slice(part);
+                end += part.len();
+            }
+            headers.set_inline_hdr_sz((end - INLINE_AT) as u16);
+        } else if plan.offload.vlan.is_some() {
+            headers.set_inline_hdr_sz(ethernet::INSERT_VLAN);
+            headers.set_vlan_tci(tci);
+        } else {
+            wqe[end..end + inline].copy_from_slice(&header[..inline]);
+            end += inline;
+            headers.set_inline_hdr_sz(inline as u16);
+        }
         let mut segment = [0; 16];
         offload.write(&mut segment);
         headers.write(&mut segment);
-        wqe[16..32].copy_from_slice(&segment);
-        wqe[INLINE_AT..INLINE_AT + inline].copy_from_slice(&header[..inline]);
-        let mut end = (INLINE_AT + inline).next_multiple_of(16).max(32);
+        // The last two bytes of the segment are a tag's, or inline headers.
+        let words = if inline == 0 {
+            16
+        } else {
+            ethernet::INLINE_START
+        };
+        wqe[16..16 + words].copy_from_slice(&segment[..words]);
+        let mut end = end.next_multiple_of(16).max(32);
         for data in own.into_iter().chain(pieces) {
             wqe[end..end + 16].copy_from_slice(&data);
             end += 16;
         }
         let control = ControlWord::of_queue(Qpn::from_low_bits(self.queue.number()));
-        let control = control.with(Opcode::Send, self.block, (end / 16) as u8);
+        let control = control.with(plan.opcode, self.block, (end / 16) as u8);
         control.write(&mut wqe);
         ControlFlags::new(completion::ALWAYS, 0).write(&mut wqe);
 
         let memory = self.queue.memory();
+        if self.outstanding() == 0 {
+            self.oldest_block = self.block;
+        }
         memory
             .buffer
             .write_be32(memory.notes + slot * 4, self.block.into());
@@ -361,6 +518,18 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.checksums
     }
 
+    /// Whether the device puts VLAN tags in. (If headers have to be inline, the driver does.)
+    #[must_use]
+    pub fn has_vlan_insert(&self) -> bool {
+        self.vlan_insert || self.min_inline != 0
+    }
+
+    /// Bytes of payload of the longest large send; 0 if the card has none.
+    #[must_use]
+    pub fn max_large_send(&self) -> u32 {
+        self.max_lso
+    }
+
     /// Why the device has stopped the queue, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<QueueFailure> {
@@ -418,6 +587,10 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
             return self.drop_garbage();
         };
         self.tail = self.tail.wrapping_add(done + 1);
+        if self.outstanding() != 0 {
+            let slot = (self.tail & self.frame_mask) as usize;
+            self.oldest_block = memory.buffer.read_be32(memory.notes + slot * 4) as u16;
+        }
         if failed {
             let failure = QueueFailure::of(ErrorWord::read(entry));
             // What is flushed has not failed by itself.

@@ -4,8 +4,9 @@
 use core::sync::atomic::Ordering::Acquire;
 use core::time::Duration;
 
-use bareverbs_firmware_cmds::cqe;
+use bareverbs_firmware_cmds::cqe::{self, TailWord};
 
+use crate::memory::cqe_ring::Cqe;
 use crate::memory::slots::CQ_FAILED;
 use crate::platform::Platform;
 use crate::types::error::DeviceError;
@@ -25,6 +26,34 @@ impl<P: Platform> Cq<'_, P> {
             return Err(self.failure());
         }
         Ok(entry)
+    }
+
+    /// The next CQE, if it is the host's, without taking it. Nothing in it was checked.
+    #[inline(always)]
+    pub(crate) fn peek_entry(&mut self) -> Option<(Cqe, TailWord)> {
+        self.ring.get_mut().entries.peek()
+    }
+
+    /// Takes the CQE that [`peek_entry`](Self::peek_entry) gave. The device is told later:
+    /// [`publish_taken`](Self::publish_taken).
+    #[inline(always)]
+    pub(crate) fn advance_entry(&mut self, entry: Cqe) {
+        self.ring.get_mut().entries.advance(entry);
+    }
+
+    /// Tells the device which CQEs were taken.
+    #[inline(always)]
+    pub(crate) fn publish_taken(&mut self) {
+        let ring = self.ring.get_mut();
+        ring.publish(ring.ci());
+    }
+
+    /// Whether the CQ still works.
+    pub(crate) fn check(&self) -> Result<(), CqError> {
+        if self.slot.pending_flags.load(Acquire) & CQ_FAILED != 0 {
+            return Err(self.failure());
+        }
+        Ok(())
     }
 
     /// Drops the completions that are in the ring, for queues whose device side is in reset.

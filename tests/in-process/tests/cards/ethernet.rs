@@ -14,6 +14,7 @@ const INIT: EthernetInit = EthernetInit {
     recv_frames: 8,
     frame_len: Some(1526),
     max_groups: 0,
+    strip_vlan: false,
     comp_vector: 0,
 };
 /// A frame with an EtherType for experiments, of a customer's VLAN, of a customer's VLAN in a service's.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bareverbs_core::platform::{Dma, DmaError};
 use bareverbs_core::{
-    Access, Config, CqInit, Cqs, Device, EthernetQueue, Inline, PageChunks, Platform, QpInitAttr,
-    Qps, Resources, Srqs, WcStatus,
+    Access, Config, CqInit, Cqs, Device, EthernetQueue, EthernetReceiveError, Inline, PageChunks,
+    Platform, QpInitAttr, Qps, Resources, Srqs, StridingInit, WcStatus,
 };
 use bareverbs_in_process::{Builder, ModelPlatform, pass_on};
 use connectx_model::Config as Card;
@@ -257,4 +257,110 @@ fn number_behind(shown: &str, name: &str) -> u32 {
     let digits = shown.split(name).nth(1).expect("a number");
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap();
     u32::from_str_radix(&digits[..end], 16).unwrap()
+}
+
+/// A striding queue that is told what cannot be: strides beyond the request, fillers without end, tags that were not asked
+/// for, requests that were not posted. Frames lie in the buffer and do not overlap, whatever is said.
+#[test]
+fn nonsense_about_strides() {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let forger = Forger {
+        inner: world.platform(0),
+        rings: Mutex::new(Vec::new()),
+        deaf: AtomicBool::new(false),
+    };
+    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
+    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
+    let pd = device.alloc_pd().unwrap();
+    let domain = device.alloc_ethernet_domain().unwrap();
+    let mut seed = 0x57;
+    println!("seed {seed:#x}");
+    let (mut frames, mut faults, mut malformed, mut unused, mut garbage) = (0, 0, 0, 0, 0);
+    for _ in 0..300 {
+        forger.rings.lock().unwrap().clear();
+        let init = StridingInit {
+            requests: 1,
+            strides: 8,
+            stride_len: 256,
+            frame_len: Some(1518),
+            ..StridingInit::default()
+        };
+        let mut queue = domain.create_striding_receive(&pd, &init).unwrap();
+        let [ring] = forger.rings.lock().unwrap()[..] else {
+            panic!("one completion queue");
+        };
+        let (mut used, mut held) = (0_u64, Vec::new());
+        let mut bytes = [0; 2048];
+        for index in 0..200_usize {
+            let mut perhaps = |right: u64, other: u64| {
+                if random(&mut seed) & 15 == 0 {
+                    other
+                } else {
+                    right
+                }
+            };
+            let strides = 1 + perhaps(index as u64 % 3, 0x7ffe);
+            let filler = perhaps(0, 1) << 31;
+            let length = perhaps(60 + index as u64, 0xffff);
+            let stride = perhaps(used, 9);
+            let request = perhaps(0, 3);
+            let user = perhaps(0, 7);
+            let opcode = perhaps(2, 0xe);
+            let vlan = perhaps(0, 1) as u8;
+            let mut cqe = [0; 64];
+            cqe[2..4].copy_from_slice(&(request as u16).to_be_bytes());
+            cqe[0x1d] = vlan;
+            cqe[0x20..0x24].copy_from_slice(&(user as u32).to_be_bytes());
+            let count = (filler | strides << 16 | length) as u32;
+            cqe[0x2c..0x30].copy_from_slice(&count.to_be_bytes());
+            cqe[0x37] = random(&mut seed) as u8 % 6;
+            cqe[0x3c..0x3e].copy_from_slice(&(stride as u16).to_be_bytes());
+            cqe[0x3f] = (opcode as u8) << 4 | u8::from(index & 16 != 0);
+            let at = (ring + (index & 15) * 64) as *mut [u8; 64];
+            // SAFETY: inside the ring, which exists as long as the queue, and which the driver does not read now.
+            unsafe { at.write_volatile(cqe) };
+            match queue.receive() {
+                Ok(Some(frame)) => {
+                    let length = queue.copy_to(&frame, &mut bytes);
+                    assert!(length == frame.len() && (14..=1518).contains(&length));
+                    let sge = queue.sge(&frame).unwrap();
+                    let mine = sge.addr..sge.addr + u64::from(sge.length);
+                    for (_, other) in &held {
+                        let other: &core::ops::Range<u64> = other;
+                        assert!(mine.end <= other.start || other.end <= mine.start);
+                    }
+                    used = (used + strides) % 8;
+                    frames += 1;
+                    held.push((frame, mine));
+                }
+                Ok(None) => used = (used + strides) % 8,
+                Err(EthernetReceiveError::Strides(_)) => {
+                    faults += 1;
+                    break;
+                }
+                Err(_) => break,
+            }
+            if random(&mut seed) & 3 == 0 {
+                for (frame, _) in held.drain(..) {
+                    queue.give_back(frame).unwrap();
+                }
+            }
+        }
+        assert!(queue.posted() <= 1);
+        let counters = queue.counters();
+        malformed += counters.malformed;
+        unused += counters.unused_strides;
+        garbage += counters.garbage_completions;
+        queue.destroy().unwrap();
+    }
+    let totals = [frames, faults, malformed, unused, garbage];
+    assert!(totals.iter().all(|&total| total > 30), "{totals:?}");
+    domain.destroy().unwrap();
+    drop(pd);
+    device.close().expect("closed");
+    assert_eq!(world.take_faults(0), []);
+    assert_eq!(world.accounting(0).allocated, 0);
 }

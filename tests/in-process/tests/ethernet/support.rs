@@ -17,6 +17,7 @@ pub(crate) const INIT: EthernetInit = EthernetInit {
     recv_frames: 8,
     frame_len: Some(1518),
     max_groups: 3,
+    strip_vlan: false,
     comp_vector: 0,
 };
 
