@@ -2,6 +2,7 @@
 
 use crate::bus::io::Io;
 use crate::device::{Device, Stage};
+use crate::objects::umem::SHARED_UID;
 use crate::syndrome::{Reject, Status, Syndrome};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
@@ -227,6 +228,9 @@ impl Device {
             return Err(unknown(number));
         };
         let uid = u16::from_be_bytes([input[2], input[3]]);
+        // What the kernel makes for all users has their number, where there may be users.
+        let shared = uid == SHARED_UID && self.caps.general.log_max_uctx() != 0;
+        let uid = if shared { 0 } else { uid };
         if !self.users.exists(uid) {
             return Err(Syndrome::UidNotZero.into());
         }

@@ -40,6 +40,9 @@ impl Umem {
     }
 }
 
+/// The user of what the kernel makes for all users: `MLX5_SHARED_RESOURCE_UID`.
+pub(crate) const SHARED_UID: u16 = 0xffff;
+
 /// The user contexts, and which objects are whose. Those of no user are the kernel's: uid 0.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
@@ -53,7 +56,7 @@ pub(crate) struct Users {
 impl Users {
     /// A context is made under the lowest free number.
     pub(crate) fn create(&mut self, cap: u32) -> Option<u16> {
-        let uid = (1..=u16::MAX).find(|uid| !self.contexts.contains_key(uid))?;
+        let uid = (1..SHARED_UID).find(|uid| !self.contexts.contains_key(uid))?;
         self.contexts.insert(uid, cap);
         Some(uid)
     }
